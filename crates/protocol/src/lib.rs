@@ -1,0 +1,9 @@
+//! What is said to a worker, and the client that starts and watches one.
+//!
+//! A worker is a process of its own (`hearth worker`). It reads one [`Request`] a line from its
+//! standard input and writes one [`Event`] a line to its standard output, both as JSON; its log goes to
+//! standard error. Nothing here knows how an answer is made.
+
+mod messages;
+
+pub use messages::*;
