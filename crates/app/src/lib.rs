@@ -1,1 +1,3 @@
-//! app
+//! Use cases, wire types, the store and the library of models.
+
+pub mod wire;
