@@ -1,0 +1,134 @@
+//! Texts that end an answer, found even where they lie across tokens.
+
+/// Watches an answer for the texts that end it.
+///
+/// What may still become a stop text is held back, so that nothing of one is ever shown. The stop text that
+/// is complete first ends the answer, however the answer was cut into pieces.
+#[derive(Debug, Default, Clone)]
+pub struct StopTexts {
+    texts: Vec<String>,
+    held: String,
+    stopped: bool,
+}
+
+/// What may be shown after a piece has come.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Passed {
+    /// The text before any stop text.
+    pub text: String,
+    /// Whether a stop text has come; the answer ends before it.
+    pub stopped: bool,
+}
+
+impl StopTexts {
+    /// Watches for these; empty ones are passed over.
+    pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
+        let texts = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        Self {
+            texts,
+            held: String::new(),
+            stopped: false,
+        }
+    }
+
+    /// Takes the next piece of the answer. After a stop text, nothing passes any more.
+    pub fn push(&mut self, piece: &str) -> Passed {
+        if self.stopped {
+            return Passed {
+                text: String::new(),
+                stopped: true,
+            };
+        }
+        self.held.push_str(piece);
+        let found = self
+            .texts
+            .iter()
+            .filter_map(|stop| self.held.find(stop).map(|at| (at + stop.len(), at)));
+        if let Some((_, at)) = found.min() {
+            self.held.truncate(at);
+            self.stopped = true;
+            return Passed {
+                text: std::mem::take(&mut self.held),
+                stopped: true,
+            };
+        }
+        let keep = self
+            .texts
+            .iter()
+            .map(|stop| beginning_at_end(&self.held, stop))
+            .max()
+            .unwrap_or(0);
+        let kept = self.held.split_off(self.held.len() - keep);
+        Passed {
+            text: std::mem::replace(&mut self.held, kept),
+            stopped: false,
+        }
+    }
+
+    /// The answer has ended otherwise: what was held back is text after all.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// How many bytes at the end of `text` are a beginning of `stop`.
+fn beginning_at_end(text: &str, stop: &str) -> usize {
+    let longest = text.len().min(stop.len() - 1);
+    let bytes = text.as_bytes();
+    (1..=longest)
+        .rev()
+        .find(|&n| bytes[bytes.len() - n..] == stop.as_bytes()[..n])
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn holds_back_only_what_may_become_a_stop_text() {
+        let check = |stops: &[&str], pieces: &[&str], texts: &[&str], rest: Option<&str>| {
+            let mut watch = StopTexts::new(stops.iter().map(|stop| stop.to_string()));
+            let passed: Vec<Passed> = pieces.iter().map(|piece| watch.push(piece)).collect();
+            assert_eq!(passed.iter().map(|p| p.text.as_str()).collect::<Vec<_>>(), texts);
+            assert_eq!(passed.last().map(|p| p.stopped), Some(rest.is_none()));
+            assert_eq!(watch.finish(), rest.unwrap_or_default());
+        };
+        check(&["</s>"], &["hi <", "/", "b>"], &["hi ", "", "</b>"], Some(""));
+        check(&["</s>"], &["hi</", "s> more"], &["hi", ""], None);
+        check(&["</s>"], &["end <"], &["end "], Some("<"));
+        check(&["abc", "b"], &["xab", "c"], &["xa", ""], None);
+        check(&["\u{1f600}!"], &["\u{1f600}", "?"], &["", "\u{1f600}?"], Some(""));
+        check(&["", "aab"], &["a", "a", "a", "b"], &["", "", "a", ""], None);
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_answer_is_cut_changes_nothing(
+            pieces in prop::collection::vec("[abé]{0,4}", 0..12),
+            stops in prop::collection::vec("[abé]{0,4}", 0..4),
+        ) {
+            let run = |pieces: &[String]| {
+                let mut watch = StopTexts::new(stops.clone());
+                let mut shown = String::new();
+                let mut stopped = false;
+                for piece in pieces {
+                    let passed = watch.push(piece);
+                    shown += &passed.text;
+                    stopped = passed.stopped;
+                }
+                (shown + &watch.finish(), stopped)
+            };
+            let whole = pieces.concat();
+            let (shown, stopped) = run(&pieces);
+            let characters: Vec<String> = whole.chars().map(String::from).collect();
+            prop_assert_eq!((shown.clone(), stopped), run(&characters));
+            prop_assert!(whole.starts_with(&shown));
+            prop_assert_eq!(stopped, stops.iter().any(|s| !s.is_empty() && whole.contains(s.as_str())));
+            for stop in stops.iter().filter(|s| !s.is_empty()) {
+                prop_assert!(!shown.contains(stop.as_str()));
+            }
+        }
+    }
+}
