@@ -1,0 +1,163 @@
+//! What every quantised format shares: a block is read as groups of 32 weights.
+
+use bytemuck::Pod;
+use half::f16;
+
+/// Weights of one group: the grain at which activations are quantised, too.
+pub const GROUP: usize = 32;
+/// Weights that share one scale in the finest formats (Q2_K, Q3_K, Q6_K): half a group.
+pub const HALF_GROUP: usize = 16;
+/// Weights of one K block, and of the chunk that the fast loops take as their unit.
+pub const CHUNK: usize = 256;
+
+/// A number of 16 bits as a file has it: little-endian, at any address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(transparent)]
+pub struct Half([u8; 2]);
+
+impl Half {
+    /// The nearest f16 to `value`; beyond its range an infinity.
+    pub fn from_f32(value: f32) -> Self {
+        Self(f16::from_f32(value).to_bits().to_le_bytes())
+    }
+
+    /// The number as f32, exactly.
+    pub fn to_f32(self) -> f32 {
+        f16::from_bits(self.bits()).to_f32()
+    }
+
+    /// The sixteen bits of the number.
+    #[inline(always)]
+    pub fn bits(self) -> u16 {
+        u16::from_le_bytes(self.0)
+    }
+
+    /// Whether the number is neither infinite nor NaN.
+    pub fn is_finite(self) -> bool {
+        f16::from_bits(self.bits()).is_finite()
+    }
+}
+
+/// Thirty-two weights taken out of a block: weight `i` is `scale[i / 16] * codes[i] + offset[i / 16]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Group {
+    /// Integer codes, already centred on zero where the format is symmetric.
+    pub codes: [i8; GROUP],
+    /// What one step of a code is worth, for each half of the group.
+    pub scale: [f32; 2],
+    /// What is added to each weight, for each half of the group.
+    pub offset: [f32; 2],
+}
+
+impl Group {
+    /// A group with one scale and no offset.
+    pub(super) fn symmetric(scale: f32, codes: [i8; GROUP]) -> Self {
+        Self {
+            codes,
+            scale: [scale; 2],
+            offset: [0.0; 2],
+        }
+    }
+
+    /// A group with one scale and one offset.
+    pub(super) fn affine(scale: f32, offset: f32, codes: [i8; GROUP]) -> Self {
+        Self {
+            codes,
+            scale: [scale; 2],
+            offset: [offset; 2],
+        }
+    }
+
+    /// Weight `i` of the group.
+    pub fn weight(&self, i: usize) -> f32 {
+        self.scale[i / HALF_GROUP] * f32::from(self.codes[i]) + self.offset[i / HALF_GROUP]
+    }
+}
+
+/// One quantised block as it lies in a file. Blocks have alignment 1, so any bytes of the right length are blocks.
+///
+/// `group` is the specification of a format: dequantising and the scalar dot follow from it, and the fast variants are
+/// tested against them.
+pub trait Block: Pod {
+    /// Groups of 32 weights in a block: 1, or 8 for the K formats.
+    const GROUPS: usize;
+
+    /// The weights of group `g`, with `g < GROUPS`.
+    fn group(&self, g: usize) -> Group;
+
+    /// The block nearest to `x`, which has `GROUPS * 32` weights.
+    fn quantize(x: &[f32]) -> Self;
+
+    /// Whether a scale of the block is NaN or infinite.
+    fn has_bad_scale(&self) -> bool;
+
+    /// Writes the block's weights to `out`, `GROUPS * 32` long.
+    fn dequantize(&self, out: &mut [f32]) {
+        for (g, out) in out.chunks_exact_mut(GROUP).enumerate() {
+            let group = self.group(g);
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = group.weight(i);
+            }
+        }
+    }
+}
+
+/// Codes of the formats that keep elements 0 to 15 in the low nibbles of 16 bytes and 16 to 31 in the high ones.
+#[inline]
+pub(super) fn nibbles(bytes: &[u8; HALF_GROUP]) -> [u8; GROUP] {
+    std::array::from_fn(|i| {
+        if i < HALF_GROUP {
+            bytes[i] & 0x0f
+        } else {
+            bytes[i - HALF_GROUP] >> 4
+        }
+    })
+}
+
+/// The inverse of [`nibbles`]; only the low four bits of each code are kept.
+#[inline]
+pub(super) fn pack_nibbles(codes: &[u8; GROUP]) -> [u8; HALF_GROUP] {
+    std::array::from_fn(|i| (codes[i] & 0x0f) | (codes[i + HALF_GROUP] << 4))
+}
+
+/// The fifth bits of 32 codes, element `i` in bit `i`.
+#[inline]
+pub(super) fn pack_fifth_bits(codes: &[u8; GROUP]) -> [u8; 4] {
+    let bits = codes
+        .iter()
+        .enumerate()
+        .fold(0_u32, |bits, (i, code)| bits | (u32::from(code >> 4) & 1) << i);
+    bits.to_le_bytes()
+}
+
+/// Codes `0..=2 * limit - 1`, centred on `limit`, of the symmetric formats of 32 weights, and their scale.
+///
+/// The weight farthest from zero becomes code 0 exactly, so the scale takes its sign, turned round.
+pub(super) fn quantize_symmetric(x: &[f32], limit: u8) -> (f32, [u8; GROUP]) {
+    let farthest = x
+        .iter()
+        .copied()
+        .fold(0.0_f32, |far, x| if x.abs() > far.abs() { x } else { far });
+    let scale = farthest / -f32::from(limit);
+    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    let top = f32::from(2 * limit - 1);
+    let half_up = f32::from(limit) + 0.5;
+    (
+        scale,
+        std::array::from_fn(|i| (x[i] * inverse + half_up).trunc().clamp(0.0, top) as u8),
+    )
+}
+
+/// Codes `0..=top` of the formats of 32 weights with a minimum, their scale and that minimum.
+pub(super) fn quantize_affine(x: &[f32], top: u8) -> (f32, f32, [u8; GROUP]) {
+    let low = x.iter().copied().fold(f32::INFINITY, f32::min);
+    let high = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let top = f32::from(top);
+    let scale = (high - low) / top;
+    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    (
+        scale,
+        low,
+        std::array::from_fn(|i| ((x[i] - low) * inverse + 0.5).trunc().clamp(0.0, top) as u8),
+    )
+}

@@ -1,0 +1,75 @@
+//! Q2_K: 2 bits; a scale and a minimum of 4 bits for 16 weights; two scales for those for 256.
+
+use super::block::{Block, CHUNK, Group, HALF_GROUP, Half};
+use super::search::{Steps, affine, code};
+use super::two_bits;
+
+/// Weight `i` is `d * (scales[j] & 15) * q[i] - dmin * (scales[j] >> 4)` with `j = i / 16`.
+///
+/// Each 32 bytes of `qs` hold four groups of 32 weights, group `g` in bits `2 g` and `2 g + 1`.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Q2K {
+    /// Scale in the low nibble, minimum in the high one.
+    pub scales: [u8; CHUNK / HALF_GROUP],
+    /// Codes.
+    pub qs: [u8; CHUNK / 4],
+    /// Scale of the scales.
+    pub d: Half,
+    /// Scale of the minimums.
+    pub dmin: Half,
+}
+
+const _: () = assert!(size_of::<Q2K>() == 84);
+
+/// The greatest code.
+const TOP: u8 = 3;
+/// The greatest scale or minimum of 16 weights.
+const TOP_SCALE: u8 = 15;
+
+impl Block for Q2K {
+    const GROUPS: usize = 8;
+
+    fn group(&self, g: usize) -> Group {
+        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+        let scales = [self.scales[2 * g], self.scales[2 * g + 1]];
+        Group {
+            codes: two_bits::group(&self.qs, g).map(|q| q as i8),
+            scale: scales.map(|s| d * f32::from(s & 0x0f)),
+            offset: scales.map(|s| -(dmin * f32::from(s >> 4))),
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let fits: [(f32, f32); CHUNK / HALF_GROUP] = std::array::from_fn(|j| {
+            affine(
+                &x[HALF_GROUP * j..][..HALF_GROUP],
+                TOP,
+                Steps { first: -0.5, count: 16 },
+            )
+        });
+        let d = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.0)) / f32::from(TOP_SCALE));
+        let dmin = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.1)) / f32::from(TOP_SCALE));
+        let scales = fits.map(|fit| code(fit.0, d.to_f32(), 0.0, TOP_SCALE));
+        let minimums = fits.map(|fit| code(fit.1, dmin.to_f32(), 0.0, TOP_SCALE));
+        let codes = std::array::from_fn(|i| {
+            let j = i / HALF_GROUP;
+            code(
+                x[i],
+                d.to_f32() * f32::from(scales[j]),
+                dmin.to_f32() * f32::from(minimums[j]),
+                TOP,
+            )
+        });
+        Self {
+            scales: std::array::from_fn(|j| scales[j] | minimums[j] << 4),
+            qs: two_bits::pack(&codes),
+            d,
+            dmin,
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        !(self.d.is_finite() && self.dmin.is_finite())
+    }
+}

@@ -1,0 +1,38 @@
+//! Q4_1: 4 bits, a scale and a minimum.
+
+use super::block::{Block, GROUP, Group, Half, nibbles, pack_nibbles, quantize_affine};
+
+/// Weight `i` is `d * q[i] + m`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Q4_1 {
+    /// Scale.
+    pub d: Half,
+    /// The least weight.
+    pub m: Half,
+    /// Codes.
+    pub qs: [u8; GROUP / 2],
+}
+
+const _: () = assert!(size_of::<Q4_1>() == 20);
+
+impl Block for Q4_1 {
+    const GROUPS: usize = 1;
+
+    fn group(&self, _: usize) -> Group {
+        Group::affine(self.d.to_f32(), self.m.to_f32(), nibbles(&self.qs).map(|q| q as i8))
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let (scale, least, codes) = quantize_affine(x, 15);
+        Self {
+            d: Half::from_f32(scale),
+            m: Half::from_f32(least),
+            qs: pack_nibbles(&codes),
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        !(self.d.is_finite() && self.m.is_finite())
+    }
+}

@@ -1,0 +1,49 @@
+//! Q4_K: 4 bits; a scale and a minimum of 6 bits for 32 weights; two scales for those for 256.
+
+use super::block::{Block, CHUNK, Group, Half};
+use super::nibble_pairs::{self, SixBits, byte};
+
+/// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
+///
+/// Each 32 bytes of `qs` hold two groups of 32 weights, the first in the low nibbles.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Q4K {
+    /// Scale of the scales.
+    pub d: Half,
+    /// Scale of the minimums.
+    pub dmin: Half,
+    /// Scales and minimums of the groups.
+    pub scales: SixBits,
+    /// Codes.
+    pub qs: [u8; CHUNK / 2],
+}
+
+const _: () = assert!(size_of::<Q4K>() == 144);
+
+impl Block for Q4K {
+    const GROUPS: usize = 8;
+
+    fn group(&self, g: usize) -> Group {
+        let (scales, minimums) = self.scales.unpack();
+        Group::affine(
+            self.d.to_f32() * f32::from(byte(scales, g)),
+            -(self.dmin.to_f32() * f32::from(byte(minimums, g))),
+            nibble_pairs::group(&self.qs, g).map(|q| q as i8),
+        )
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let fit = nibble_pairs::quantize(x, 15);
+        Self {
+            d: fit.d,
+            dmin: fit.dmin,
+            scales: fit.scales,
+            qs: nibble_pairs::pack(&fit.codes),
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        !(self.d.is_finite() && self.dmin.is_finite())
+    }
+}

@@ -1,0 +1,43 @@
+//! Q5_1: 5 bits, a scale and a minimum.
+
+use super::block::{Block, GROUP, Group, Half, nibbles, pack_fifth_bits, pack_nibbles, quantize_affine};
+
+/// Weight `i` is `d * q[i] + m`. Four bits of a code lie as in Q4_1; the fifth is bit `i` of `qh`.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Q5_1 {
+    /// Scale.
+    pub d: Half,
+    /// The least weight.
+    pub m: Half,
+    /// Fifth bits, a little-endian number of 32 bits.
+    pub qh: [u8; 4],
+    /// Low four bits of the codes.
+    pub qs: [u8; GROUP / 2],
+}
+
+const _: () = assert!(size_of::<Q5_1>() == 24);
+
+impl Block for Q5_1 {
+    const GROUPS: usize = 1;
+
+    fn group(&self, _: usize) -> Group {
+        let (low, high) = (nibbles(&self.qs), u32::from_le_bytes(self.qh));
+        let code = |i: usize| (low[i] | ((high >> i) as u8 & 1) << 4) as i8;
+        Group::affine(self.d.to_f32(), self.m.to_f32(), std::array::from_fn(code))
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let (scale, least, codes) = quantize_affine(x, 31);
+        Self {
+            d: Half::from_f32(scale),
+            m: Half::from_f32(least),
+            qh: pack_fifth_bits(&codes),
+            qs: pack_nibbles(&codes),
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        !(self.d.is_finite() && self.m.is_finite())
+    }
+}

@@ -1,0 +1,53 @@
+//! Q5_K: 5 bits; a scale and a minimum of 6 bits for 32 weights; two scales for those for 256.
+
+use super::block::{Block, CHUNK, GROUP, Group, Half};
+use super::nibble_pairs::{self, SixBits, byte};
+
+/// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
+///
+/// Four bits of a code lie in `qs` as in Q4_K; the fifth, of weight `l` of group `g`, is bit `g` of `qh[l]`.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Q5K {
+    /// Scale of the scales.
+    pub d: Half,
+    /// Scale of the minimums.
+    pub dmin: Half,
+    /// Scales and minimums of the groups.
+    pub scales: SixBits,
+    /// Fifth bits.
+    pub qh: [u8; GROUP],
+    /// Low four bits of the codes.
+    pub qs: [u8; CHUNK / 2],
+}
+
+const _: () = assert!(size_of::<Q5K>() == 176);
+
+impl Block for Q5K {
+    const GROUPS: usize = 8;
+
+    fn group(&self, g: usize) -> Group {
+        let (scales, minimums) = self.scales.unpack();
+        let low = nibble_pairs::group(&self.qs, g);
+        Group::affine(
+            self.d.to_f32() * f32::from(byte(scales, g)),
+            -(self.dmin.to_f32() * f32::from(byte(minimums, g))),
+            std::array::from_fn(|l| (low[l] | (self.qh[l] >> g & 1) << 4) as i8),
+        )
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let fit = nibble_pairs::quantize(x, 31);
+        Self {
+            d: fit.d,
+            dmin: fit.dmin,
+            scales: fit.scales,
+            qh: std::array::from_fn(|l| (0..8).fold(0, |byte, g| byte | (fit.codes[GROUP * g + l] >> 4) << g)),
+            qs: nibble_pairs::pack(&fit.codes),
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        !(self.d.is_finite() && self.dmin.is_finite())
+    }
+}

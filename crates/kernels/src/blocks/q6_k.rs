@@ -1,0 +1,80 @@
+//! Q6_K: 6 bits; a signed scale of 8 bits for 16 weights; a scale for those for 256.
+
+use super::block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
+use super::q3_k::symmetric_span;
+use super::search::{signed_code, symmetric};
+
+/// Weight `i` is `d * scales[i / 16] * (q[i] - 32)`.
+///
+/// Each 128 weights take 64 bytes of `ql` and 32 of `qh`. Low nibbles of `ql` hold the low bits of groups 0 and 1, high
+/// nibbles of groups 2 and 3; bits `2 g` and `2 g + 1` of `qh` hold the top bits of group `g`.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Q6K {
+    /// Low four bits of the codes.
+    pub ql: [u8; CHUNK / 2],
+    /// Top two bits of the codes.
+    pub qh: [u8; CHUNK / 4],
+    /// Scales of 16 weights.
+    pub scales: [i8; CHUNK / HALF_GROUP],
+    /// Scale of the scales.
+    pub d: Half,
+}
+
+const _: () = assert!(size_of::<Q6K>() == 210);
+
+/// What is taken from a code to centre it.
+const ZERO: u8 = 32;
+
+impl Block for Q6K {
+    const GROUPS: usize = 8;
+
+    fn group(&self, g: usize) -> Group {
+        let (half, within) = (g / 4, g % 4);
+        let low = &self.ql[64 * half + GROUP * (within % 2)..][..GROUP];
+        let high = &self.qh[GROUP * half..][..GROUP];
+        let code = |l: usize| {
+            let q = (low[l] >> (4 * (within / 2)) & 0x0f) | (high[l] >> (2 * within) & 3) << 4;
+            q as i8 - ZERO as i8
+        };
+        let scale = |j: usize| self.d.to_f32() * f32::from(self.scales[j]);
+        Group {
+            codes: std::array::from_fn(code),
+            scale: [scale(2 * g), scale(2 * g + 1)],
+            offset: [0.0; 2],
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let fits: [f32; CHUNK / HALF_GROUP] =
+            std::array::from_fn(|j| symmetric(&x[HALF_GROUP * j..][..HALF_GROUP], ZERO as i8));
+        let d = Half::from_f32(symmetric_span(&fits, 128));
+        let scales = fits.map(|fit| {
+            if d.to_f32() == 0.0 {
+                0
+            } else {
+                (fit / d.to_f32()).round().clamp(-128.0, 127.0) as i8
+            }
+        });
+        let codes: [u8; CHUNK] = std::array::from_fn(|i| {
+            let step = d.to_f32() * f32::from(scales[i / HALF_GROUP]);
+            (signed_code(x[i], step, ZERO as i8) + ZERO as i8) as u8
+        });
+        Self {
+            ql: std::array::from_fn(|at| {
+                let first = 128 * (at / 64) + at % 64;
+                (codes[first] & 0x0f) | codes[first + 64] << 4
+            }),
+            qh: std::array::from_fn(|at| {
+                let first = 128 * (at / GROUP) + at % GROUP;
+                (0..4).fold(0, |byte, g| byte | (codes[first + GROUP * g] >> 4) << (2 * g))
+            }),
+            scales,
+            d,
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        !self.d.is_finite()
+    }
+}

@@ -1,0 +1,203 @@
+//! The one place where a format's name becomes its code.
+
+use std::fmt;
+
+use super::{Block, BlockError, Float, GROUP};
+
+/// How the weights of a matrix are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(non_camel_case_types, missing_docs)] // The names are the file format's own; each has its page beside this one.
+pub enum Quant {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+}
+
+/// Runs one of two bodies with the type that stores a [`Quant`]: a [`Float`] or a [`Block`].
+macro_rules! with_format {
+    ($quant:expr, float $F:ident => $float:expr, block $B:ident => $block:expr $(,)?) => {{
+        use $crate::blocks as b;
+        macro_rules! float {
+            ($T:ty) => {{
+                type $F = $T;
+                $float
+            }};
+        }
+        macro_rules! block {
+            ($T:ty) => {{
+                type $B = $T;
+                $block
+            }};
+        }
+        match $quant {
+            b::Quant::F32 => float!(b::F32),
+            b::Quant::F16 => float!(b::Fp16),
+            b::Quant::BF16 => float!(b::Bf16),
+            b::Quant::Q4_0 => block!(b::Q4_0),
+            b::Quant::Q4_1 => block!(b::Q4_1),
+            b::Quant::Q5_0 => block!(b::Q5_0),
+            b::Quant::Q5_1 => block!(b::Q5_1),
+            b::Quant::Q8_0 => block!(b::Q8_0),
+            b::Quant::Q2_K => block!(b::Q2K),
+            b::Quant::Q3_K => block!(b::Q3K),
+            b::Quant::Q4_K => block!(b::Q4K),
+            b::Quant::Q5_K => block!(b::Q5K),
+            b::Quant::Q6_K => block!(b::Q6K),
+        }
+    }};
+}
+pub(crate) use with_format;
+
+impl Quant {
+    /// Every format, plain ones first, then by size of a weight within a family.
+    pub const ALL: [Quant; 13] = [
+        Quant::F32,
+        Quant::F16,
+        Quant::BF16,
+        Quant::Q4_0,
+        Quant::Q4_1,
+        Quant::Q5_0,
+        Quant::Q5_1,
+        Quant::Q8_0,
+        Quant::Q2_K,
+        Quant::Q3_K,
+        Quant::Q4_K,
+        Quant::Q5_K,
+        Quant::Q6_K,
+    ];
+
+    /// The format's name as files and people write it, such as `Q4_K`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Quant::F32 => "F32",
+            Quant::F16 => "F16",
+            Quant::BF16 => "BF16",
+            Quant::Q4_0 => "Q4_0",
+            Quant::Q4_1 => "Q4_1",
+            Quant::Q5_0 => "Q5_0",
+            Quant::Q5_1 => "Q5_1",
+            Quant::Q8_0 => "Q8_0",
+            Quant::Q2_K => "Q2_K",
+            Quant::Q3_K => "Q3_K",
+            Quant::Q4_K => "Q4_K",
+            Quant::Q5_K => "Q5_K",
+            Quant::Q6_K => "Q6_K",
+        }
+    }
+
+    /// The format called `name`, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|quant| quant.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether weights are plain floating point numbers, which meet activations in f32 instead of int8.
+    pub fn is_float(self) -> bool {
+        matches!(self, Quant::F32 | Quant::F16 | Quant::BF16)
+    }
+
+    /// Weights in a block: 1, 32 or 256.
+    pub fn block_elements(self) -> usize {
+        with_format!(self, float _F => 1, block B => B::GROUPS * GROUP)
+    }
+
+    /// Bytes that a block takes.
+    pub fn block_bytes(self) -> usize {
+        with_format!(self, float F => size_of::<F>(), block B => size_of::<B>())
+    }
+
+    /// Bytes that a row of `cols` weights takes; `None` where that is not a whole number of blocks or overflows.
+    pub fn row_bytes(self, cols: usize) -> Option<usize> {
+        if cols % self.block_elements() == 0 {
+            (cols / self.block_elements()).checked_mul(self.block_bytes())
+        } else {
+            None
+        }
+    }
+
+    /// Checks that `bytes` hold exactly `weights` weights.
+    ///
+    /// # Errors
+    /// Where `weights` is not a whole number of blocks, or `bytes` are not what they take.
+    pub fn check(self, bytes: &[u8], weights: usize) -> Result<(), BlockError> {
+        match self.row_bytes(weights) {
+            None => Err(BlockError::PartialBlock { quant: self, weights }),
+            Some(expected) if expected != bytes.len() => Err(BlockError::Bytes {
+                quant: self,
+                weights,
+                expected,
+                found: bytes.len(),
+            }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Expands `src` to `dst.len()` weights.
+    ///
+    /// # Errors
+    /// Where `src` does not hold exactly `dst.len()` weights.
+    pub fn dequantize_row(self, src: &[u8], dst: &mut [f32]) -> Result<(), BlockError> {
+        self.check(src, dst.len())?;
+        with_format!(self,
+            float F => {
+                for (weight, out) in bytemuck::cast_slice::<u8, F>(src).iter().zip(dst) {
+                    *out = Float::to_f32(*weight);
+                }
+            },
+            block B => {
+                for (block, out) in bytemuck::cast_slice::<u8, B>(src).iter().zip(dst.chunks_exact_mut(B::GROUPS * GROUP)) {
+                    block.dequantize(out);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    /// Stores the weights `src` in `dst`, each block on its own, with the scales that lose least.
+    ///
+    /// # Errors
+    /// Where `dst` does not hold exactly `src.len()` weights.
+    pub fn quantize_row(self, src: &[f32], dst: &mut [u8]) -> Result<(), BlockError> {
+        self.check(dst, src.len())?;
+        with_format!(self,
+            float F => {
+                for (weight, out) in src.iter().zip(bytemuck::cast_slice_mut::<u8, F>(dst)) {
+                    *out = Float::from_f32(*weight);
+                }
+            },
+            block B => {
+                for (x, out) in src.chunks_exact(B::GROUPS * GROUP).zip(bytemuck::cast_slice_mut::<u8, B>(dst)) {
+                    *out = B::quantize(x);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    /// Whether `bytes`, whole blocks, hold a scale (of a plain format: a weight) that is NaN or infinite, so that
+    /// nothing sensible can be computed with them. Bytes after the last whole block are not looked at.
+    pub fn has_bad_scale(self, bytes: &[u8]) -> bool {
+        let whole = &bytes[..bytes.len() - bytes.len() % self.block_bytes()];
+        with_format!(self,
+            float F => bytemuck::cast_slice::<u8, F>(whole).iter().any(|weight| !Float::to_f32(*weight).is_finite()),
+            block B => bytemuck::cast_slice::<u8, B>(whole).iter().any(Block::has_bad_scale),
+        )
+    }
+}
+
+impl fmt::Display for Quant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,17 @@
+//! How Q2_K and Q3_K lay out two bits of each code: 32 bytes hold four groups, a group to each pair of bits.
+
+use super::block::{CHUNK, GROUP};
+
+/// The two bits of each code of group `g`.
+pub(super) fn group(packed: &[u8; CHUNK / 4], g: usize) -> [u8; GROUP] {
+    let bytes = &packed[GROUP * (g / 4)..][..GROUP];
+    std::array::from_fn(|i| bytes[i] >> (2 * (g % 4)) & 3)
+}
+
+/// The inverse for all eight groups; only the low two bits of each code are kept.
+pub(super) fn pack(codes: &[u8; CHUNK]) -> [u8; CHUNK / 4] {
+    std::array::from_fn(|at| {
+        let first = CHUNK / 2 * (at / GROUP) + at % GROUP;
+        (0..4).fold(0, |byte, g| byte | (codes[first + GROUP * g] & 3) << (2 * g))
+    })
+}
