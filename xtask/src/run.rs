@@ -1,0 +1,51 @@
+//! `cargo xtask run`: from a fresh clone to an open window.
+
+use crate::cargo::cargo;
+use crate::process::{Outcome, announce, run as step};
+use crate::setup::{For, setup};
+use crate::{model, place};
+use std::env;
+use std::process::Command;
+
+/// Sets up, builds, and opens the window.
+///
+/// # Errors
+/// Names what is missing, or what failed, and what to do.
+pub fn run() -> Outcome {
+    setup(For::Run)?;
+    let build = [
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "hearth-cli",
+        "--package",
+        "hearth-desktop",
+    ];
+    step("Building Hearth (the first time takes a while)", &mut cargo(&build))?;
+    model::place_beside_executables()?;
+    if display() {
+        announce("Opening Hearth");
+        return open(&mut Command::new(place::executable("hearth-desktop")));
+    }
+    announce("There is no display, so no window: starting `hearth chat` here instead");
+    open(Command::new(place::executable("hearth")).arg("chat").arg(model::path()))
+}
+
+/// Whether a window could be shown.
+fn display() -> bool {
+    let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    !cfg!(target_os = "linux") || set("DISPLAY") || set("WAYLAND_DISPLAY")
+}
+
+fn open(command: &mut Command) -> Outcome {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .map_err(|error| format!("{program} could not be started ({error})."))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{program} ended with {status}."))
+    }
+}
