@@ -1,1 +1,26 @@
-//! llm
+//! Models on Burn: operations, layers, the KV pool, sampling; one file an architecture.
+//!
+//! A [`Model`] is loaded from a GGUF file; a [`Session`] is one sequence of tokens in it. The same model, through the same
+//! operations, answers a chat and is differentiated for training.
+
+mod config;
+mod detokenize;
+mod error;
+mod kv;
+mod model;
+pub mod models;
+pub mod ops;
+mod sampling;
+mod session;
+mod stop;
+pub mod threads;
+mod weights;
+
+pub use config::Config;
+pub use detokenize::Detokenizer;
+pub use error::{LoadError, SessionError};
+pub use kv::KvPool;
+pub use model::{DeviceChoice, LoadOptions, Model};
+pub use sampling::{Sampler, Sampling, SamplingError, greedy};
+pub use session::{Prefilled, Session};
+pub use stop::{Passed, StopTexts};

@@ -1,0 +1,124 @@
+//! A model's hyperparameters, read from a GGUF's metadata and checked.
+
+use crate::error::LoadError;
+use hearth_formats::gguf::Gguf;
+
+/// What every architecture has. What only one has is read by its own file under `models/`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `general.architecture`: `llama`, `qwen2` and so on.
+    pub architecture: String,
+    /// `general.name`, or the file's.
+    pub name: String,
+    /// Blocks.
+    pub n_layers: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Width inside the feed-forward layer.
+    pub ffn_width: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// RMSNorm's epsilon.
+    pub norm_eps: f32,
+    /// The base of the rotation's frequencies.
+    pub rope_base: f32,
+    /// Positions are divided by this (linear scaling); 1 where the file says nothing.
+    pub rope_scale: f32,
+    /// How many numbers of a head are rotated.
+    pub rope_dims: usize,
+    /// Tokens the model was trained for.
+    pub context_trained: usize,
+    /// Tokens of the vocabulary.
+    pub vocab: usize,
+}
+
+/// Sizes beyond these are no model but a damaged file.
+const MOST_LAYERS: u32 = 4096;
+const WIDEST: u32 = 1 << 20;
+
+impl Config {
+    /// Reads the keys that llama.cpp's format documents (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
+    ///
+    /// # Errors
+    /// A key is missing, of another type, or makes no sense.
+    pub fn from_gguf(gguf: &Gguf) -> Result<Self, LoadError> {
+        let architecture = gguf.architecture()?.to_owned();
+        let key = |suffix: &str| format!("{architecture}.{suffix}");
+        let required = |suffix: &str, most: u32| -> Result<usize, LoadError> {
+            let value = gguf.required_u32(&key(suffix))?;
+            if value == 0 || value > most {
+                return Err(LoadError::bad_value(gguf, &key(suffix), value));
+            }
+            Ok(value as usize)
+        };
+        let optional = |suffix: &str, default: usize, most: u32| -> Result<usize, LoadError> {
+            match gguf.u32(&key(suffix))? {
+                None => Ok(default),
+                Some(value) if value == 0 || value > most => Err(LoadError::bad_value(gguf, &key(suffix), value)),
+                Some(value) => Ok(value as usize),
+            }
+        };
+        let positive = |suffix: &str, default: f32| -> Result<f32, LoadError> {
+            let value = gguf.f32(&key(suffix))?.unwrap_or(default);
+            if !value.is_finite() || value <= 0.0 {
+                return Err(LoadError::bad_value(gguf, &key(suffix), value));
+            }
+            Ok(value)
+        };
+
+        let width = required("embedding_length", WIDEST)?;
+        let heads = required("attention.head_count", WIDEST)?;
+        let kv_heads = optional("attention.head_count_kv", heads, WIDEST)?;
+        let head_dim = optional("attention.key_length", width / heads, WIDEST)?;
+        if optional("attention.value_length", head_dim, WIDEST)? != head_dim {
+            return Err(LoadError::unsupported(gguf, "its keys and values have different widths"));
+        }
+        if head_dim == 0 || head_dim % 2 != 0 || heads % kv_heads != 0 {
+            return Err(LoadError::bad_value(gguf, &key("attention.head_count"), heads));
+        }
+        let rope_dims = optional("rope.dimension_count", head_dim, WIDEST)?;
+        if rope_dims > head_dim || rope_dims % 2 != 0 {
+            return Err(LoadError::bad_value(gguf, &key("rope.dimension_count"), rope_dims));
+        }
+        let rope_scale = match gguf.str(&key("rope.scaling.type"))? {
+            None | Some("none") => 1.0,
+            Some("linear") => positive("rope.scaling.factor", 1.0)?,
+            Some(other) => {
+                return Err(LoadError::unsupported(gguf, &format!("its rotation is scaled by the method '{other}'")));
+            }
+        };
+        let vocab = gguf
+            .tensor("token_embd.weight")
+            .and_then(|table| table.info.shape.get(1).copied())
+            .and_then(|rows| usize::try_from(rows).ok())
+            .filter(|rows| *rows > 0)
+            .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))?;
+        let name = match gguf.str("general.name")? {
+            Some(name) => name.to_owned(),
+            None => gguf.path().and_then(|p| p.file_stem()).map_or_else(
+                || architecture.clone(),
+                |stem| stem.to_string_lossy().into_owned(),
+            ),
+        };
+        Ok(Self {
+            n_layers: required("block_count", MOST_LAYERS)?,
+            width,
+            ffn_width: required("feed_forward_length", WIDEST)?,
+            heads,
+            kv_heads,
+            head_dim,
+            norm_eps: positive("attention.layer_norm_rms_epsilon", 1e-5)?,
+            rope_base: positive("rope.freq_base", 10_000.0)?,
+            rope_scale,
+            rope_dims,
+            context_trained: required("context_length", u32::MAX)?,
+            vocab,
+            name,
+            architecture,
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Llama: pre-norm blocks of rotary attention and SwiGLU. <https://arxiv.org/abs/2302.13971>
+//!
+//! The file has the rows of Q and K reordered so that the rotation pairs neighbours.
+
+use super::{Block, Pass, rope};
+use crate::config::Config;
+use crate::error::LoadError;
+use crate::ops::{
+    Activation, AttentionSpec, Linear, Linears, Norm, OptionalNorm, attend, gated, linear_add, norm_linears,
+};
+use crate::weights::Weights;
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
+use hearth_kernels::rope::Pairing;
+use std::sync::Arc;
+
+/// One block, also Qwen's: these differ in the pairing, in biases (which a linear carries by itself) and in head norms.
+pub(super) struct LlamaBlock {
+    pub attention: Arc<AttentionSpec>,
+    pub attention_norm: Norm<Dispatch>,
+    pub qkv: Linears<Dispatch>,
+    pub q_norm: OptionalNorm<Dispatch>,
+    pub k_norm: OptionalNorm<Dispatch>,
+    pub attention_output: Linear<Dispatch>,
+    pub ffn_norm: Norm<Dispatch>,
+    pub gate: Linear<Dispatch>,
+    pub up: Linear<Dispatch>,
+    pub down: Linear<Dispatch>,
+}
+
+impl Block for LlamaBlock {
+    fn forward(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
+        let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, pass.product);
+        let context = attend(qkv, &self.q_norm, &self.k_norm, &self.attention, pass.key_values(layer));
+        let x = linear_add(x, context, &self.attention_output, &OptionalNorm::None, pass.product);
+
+        let h = gated(x.clone(), &self.ffn_norm, &self.gate, &self.up, Activation::Silu, pass.product);
+        linear_add(x, h, &self.down, &OptionalNorm::None, pass.product)
+    }
+
+    fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)> {
+        let mut linears = super::qkv_mut(&mut self.qkv);
+        linears.extend([
+            ("attn_output", &mut self.attention_output),
+            ("ffn_gate", &mut self.gate),
+            ("ffn_up", &mut self.up),
+            ("ffn_down", &mut self.down),
+        ]);
+        linears
+    }
+}
+
+pub(super) fn block(config: &Config, weights: &mut Weights, layer: usize) -> Result<Box<dyn Block>, LoadError> {
+    Ok(Box::new(load(config, weights, layer, Pairing::Interleaved)?))
+}
+
+/// Loads a block without head norms.
+pub(super) fn load(
+    config: &Config,
+    weights: &mut Weights,
+    layer: usize,
+    pairing: Pairing,
+) -> Result<LlamaBlock, LoadError> {
+    let name = |part: &str| format!("blk.{layer}.{part}");
+    let (width, eps) = (config.width, config.norm_eps);
+    let attention = Arc::new(AttentionSpec {
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        scale: (config.head_dim as f32).sqrt().recip(),
+        window: None,
+        rope: rope(config, weights, pairing)?,
+    });
+    Ok(LlamaBlock {
+        attention_norm: weights.norm(&name("attn_norm"), width, eps)?,
+        qkv: super::qkv(config, weights, layer)?,
+        q_norm: OptionalNorm::None,
+        k_norm: OptionalNorm::None,
+        attention_output: weights.linear(&name("attn_output"), width, config.heads * config.head_dim)?,
+        ffn_norm: weights.norm(&name("ffn_norm"), width, eps)?,
+        gate: weights.linear(&name("ffn_gate"), config.ffn_width, width)?,
+        up: weights.linear(&name("ffn_up"), config.ffn_width, width)?,
+        down: weights.linear(&name("ffn_down"), width, config.ffn_width)?,
+        attention,
+    })
+}

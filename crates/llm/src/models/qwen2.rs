@@ -1,0 +1,11 @@
+//! Qwen 2 and 2.5: Llama's block with halves paired in the rotation and a bias on Q, K and V. <https://arxiv.org/abs/2407.10671>
+
+use super::{Block, llama};
+use crate::config::Config;
+use crate::error::LoadError;
+use crate::weights::Weights;
+use hearth_kernels::rope::Pairing;
+
+pub(super) fn block(config: &Config, weights: &mut Weights, layer: usize) -> Result<Box<dyn Block>, LoadError> {
+    Ok(Box::new(llama::load(config, weights, layer, Pairing::Halves)?))
+}

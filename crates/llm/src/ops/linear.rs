@@ -1,0 +1,133 @@
+//! What a linear is made of: a frozen weight, perhaps its scale, an adapter, a bias.
+
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, ExtensionType};
+use hearth_kernels::{Layout, Quant};
+
+/// How a product with a quantised weight is made. The two differ, and `hearth doctor` says by how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Product {
+    /// Activations quantised to int8 in blocks of 32: chat.
+    Fast,
+    /// The weight expanded in tiles, all sums in f32: training, references, gradients.
+    Exact,
+}
+
+/// How the bytes of a weight `[rows, cols]` are to be read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MatrixSpec {
+    /// The block format.
+    pub quant: Quant,
+    /// The order of the blocks: the file's, or one packed for this machine.
+    pub layout: Layout,
+    /// Outputs.
+    pub rows: usize,
+    /// Inputs.
+    pub cols: usize,
+    /// The weight's own scale, applied after the product; 1 where it has none.
+    pub scale: f32,
+}
+
+/// RMSNorm: `x * weight / sqrt(mean(x^2) + eps)`. <https://arxiv.org/abs/1910.07467>
+#[derive(Debug, Clone, ExtensionType)]
+pub struct Norm<B: Backend> {
+    /// `[D]`; frozen.
+    pub weight: FloatTensor<B>,
+    /// Keeps the root away from zero.
+    pub eps: f32,
+}
+
+/// A norm, where the architecture has one.
+#[derive(Debug, Clone, ExtensionType)]
+pub enum OptionalNorm<B: Backend> {
+    /// None here.
+    None,
+    /// One, of this weight and epsilon.
+    Norm(FloatTensor<B>, f32),
+}
+
+/// LoRA: adds `scale * (x a^T) b^T`. <https://arxiv.org/abs/2106.09685>
+///
+/// Several stacked adapters are one of the sum of their ranks, with their scales folded into `b`.
+#[derive(Debug, Clone, ExtensionType)]
+pub enum Adapter<B: Backend> {
+    /// The weight as it is.
+    None,
+    /// An adapter of some rank.
+    Lora {
+        /// `[rank, in]`.
+        a: FloatTensor<B>,
+        /// `[out, rank]`.
+        b: FloatTensor<B>,
+        /// alpha / rank, or alpha / sqrt(rank) for rsLoRA.
+        scale: f32,
+    },
+}
+
+/// A bias, where the architecture has one.
+#[derive(Debug, Clone, ExtensionType)]
+pub enum Bias<B: Backend> {
+    /// None here.
+    None,
+    /// `[out]`; frozen.
+    Add(FloatTensor<B>),
+}
+
+/// `y = scale * (x W^T) + lora(x) + bias`, in this order.
+#[derive(Debug, Clone, ExtensionType)]
+pub struct Linear<B: Backend> {
+    /// The bytes of the blocks (u8 on a CPU, u32 words on a GPU).
+    pub weight: IntTensor<B>,
+    /// How to read them.
+    pub spec: MatrixSpec,
+    /// What is added by training.
+    #[extension_type]
+    pub adapter: Adapter<B>,
+    /// What the file adds.
+    #[extension_type]
+    pub bias: Bias<B>,
+}
+
+/// One to three linears over the same input.
+#[derive(Debug, Clone, ExtensionType)]
+pub enum Linears<B: Backend> {
+    /// The output layer, say.
+    One(#[extension_type] Linear<B>),
+    /// Two of them.
+    Two(#[extension_type] Linear<B>, #[extension_type] Linear<B>),
+    /// Q, K and V.
+    Three(
+        #[extension_type] Linear<B>,
+        #[extension_type] Linear<B>,
+        #[extension_type] Linear<B>,
+    ),
+}
+
+impl<B: Backend> Linears<B> {
+    /// Them, in order.
+    pub fn into_vec(self) -> Vec<Linear<B>> {
+        match self {
+            Self::One(a) => vec![a],
+            Self::Two(a, b) => vec![a, b],
+            Self::Three(a, b, c) => vec![a, b, c],
+        }
+    }
+
+    /// The width of their outputs side by side.
+    pub fn out_features(&self) -> usize {
+        match self {
+            Self::One(a) => a.spec.rows,
+            Self::Two(a, b) => a.spec.rows + b.spec.rows,
+            Self::Three(a, b, c) => a.spec.rows + b.spec.rows + c.spec.rows,
+        }
+    }
+}
+
+/// What a gated feed-forward layer does to its gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `x * sigmoid(x)`: SwiGLU.
+    Silu,
+    /// GELU in its tanh form: GeGLU, as Gemma has it.
+    GeluTanh,
+}

@@ -1,0 +1,127 @@
+//! The operations that are ours: half-layers, declared once, run on every device.
+//!
+//! A transformer block is four of them ([`attention in`](Ops::norm_linears), [`attention`](Ops::attend),
+//! [`projection out`](Ops::linear_add), [`feed-forward in`](Ops::gated), and the projection again), so a decode step crosses
+//! from Burn into a kernel about five times a layer and everything between stays fused.
+//!
+//! * [`flex`] runs them on the CPU with the loops of `hearth-kernels`;
+//! * [`autodiff`] adds the backward, derived by hand, dispatched by the same trait;
+//! * [`reference`] composes the same operations from Burn's own, on any backend: the specification on a GPU;
+//! * [`cube`] runs the reference over a dequantise kernel on the GPU.
+//!
+//! Shapes: `T` tokens, `D` the model's width, `in` and `out` a weight's.
+
+mod attention;
+mod autodiff;
+#[cfg(feature = "wgpu")]
+mod cube;
+mod flex;
+mod linear;
+mod reference;
+mod tensor_api;
+
+pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView};
+pub use linear::{Activation, Adapter, Bias, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
+pub use tensor_api::*;
+
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Autodiff, Flex, backend_extension};
+#[cfg(feature = "wgpu")]
+use burn::backend::CubeBackend;
+use std::sync::Arc;
+
+/// Half-layers over quantised weights.
+///
+/// Float tensors are f32. A frozen weight is an integer tensor of the file's bytes (see [`MatrixSpec`]); it takes no part in
+/// differentiation. Every linear keeps one order: product, then the weight's own scale, then adapter, then bias.
+#[backend_extension(Autodiff, Flex, Cube: cfg(feature = "wgpu"))]
+pub trait Ops: burn::backend::Backend {
+    /// Rows `ids` of a table `[vocab, D]`, times `scale`: `[T, D]`.
+    fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self>;
+
+    /// Several linears over one normalised input: `x [T, D]` to `[T, sum of out]`, the outputs of a row side by side.
+    fn norm_linears(
+        x: FloatTensor<Self>,
+        #[extension_type] norm: Norm<Self>,
+        #[extension_type] linears: Linears<Self>,
+        product: Product,
+    ) -> FloatTensor<Self>;
+
+    /// Attention: `qkv [T, (heads + 2 kv_heads) * head_dim]` to `[T, heads * head_dim]`.
+    ///
+    /// Normalises each head of Q and K where the model does, rotates them, writes K and V to the cache if there is one, and
+    /// attends causally.
+    fn attend(
+        qkv: FloatTensor<Self>,
+        #[extension_type] q_norm: OptionalNorm<Self>,
+        #[extension_type] k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        key_values: KeyValues,
+    ) -> FloatTensor<Self>;
+
+    /// `residual + norm(linear(h))`: `residual [T, D]`, `h [T, in]`; written over `residual` where nothing else holds it.
+    fn linear_add(
+        residual: FloatTensor<Self>,
+        h: FloatTensor<Self>,
+        #[extension_type] linear: Linear<Self>,
+        #[extension_type] norm: OptionalNorm<Self>,
+        product: Product,
+    ) -> FloatTensor<Self>;
+
+    /// `activation(gate(norm(x))) * up(norm(x))`: `x [T, D]` to `[T, out]`.
+    fn gated(
+        x: FloatTensor<Self>,
+        #[extension_type] norm: Norm<Self>,
+        #[extension_type] gate: Linear<Self>,
+        #[extension_type] up: Linear<Self>,
+        activation: Activation,
+        product: Product,
+    ) -> FloatTensor<Self>;
+
+    /// A weight in f32, `[out, in]`: for references and for a GPU that has no kernel of its own for a product.
+    fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self>;
+}
+
+/// Gradient of an adapter: of `a [rank, in]` and `b [out, rank]`.
+pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
+
+/// The backward of [`Ops`], derived by hand. Always the gradient of [`Product::Exact`].
+///
+/// Each takes the inputs of its forward and the gradient of its output, and runs again what it needs of the forward.
+pub trait OpsBackward: Ops {
+    /// Backward of [`Ops::norm_linears`]: the gradient of `x`, and of each linear's adapter.
+    fn norm_linears_backward(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        linears: Linears<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>);
+
+    /// Backward of [`Ops::attend`] over [`KeyValues::Batch`]: the gradient of `qkv`.
+    fn attend_backward(
+        qkv: FloatTensor<Self>,
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        segments: Arc<Segments>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// Backward of [`Ops::linear_add`]: the gradients of `h` and of the adapter (that of `residual` is `gradient` itself).
+    fn linear_add_backward(
+        h: FloatTensor<Self>,
+        linear: Linear<Self>,
+        norm: OptionalNorm<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, AdapterGradient<Self>);
+
+    /// Backward of [`Ops::gated`]: the gradients of `x` and of both adapters.
+    fn gated_backward(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]);
+}

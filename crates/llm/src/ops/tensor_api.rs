@@ -1,0 +1,81 @@
+//! The operations as functions on Burn's tensors, for model files.
+
+use super::{
+    Activation, AttentionSpec, KeyValues, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Ops, Product,
+};
+use burn::backend::Dispatch;
+use burn::tensor::{Int, Tensor};
+use std::sync::Arc;
+
+/// See [`Ops::embed`].
+pub fn embed(table: &Linear<Dispatch>, ids: Arc<[u32]>, scale: f32) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::embed(table.weight.clone(), table.spec, ids, scale))
+}
+
+/// See [`Ops::norm_linears`].
+pub fn norm_linears(
+    x: Tensor<2>,
+    norm: &Norm<Dispatch>,
+    linears: &Linears<Dispatch>,
+    product: Product,
+) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::norm_linears(x.into_dispatch(), norm.clone(), linears.clone(), product))
+}
+
+/// See [`Ops::attend`].
+pub fn attend(
+    qkv: Tensor<2>,
+    q_norm: &OptionalNorm<Dispatch>,
+    k_norm: &OptionalNorm<Dispatch>,
+    spec: &Arc<AttentionSpec>,
+    key_values: KeyValues,
+) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::attend(
+        qkv.into_dispatch(),
+        q_norm.clone(),
+        k_norm.clone(),
+        spec.clone(),
+        key_values,
+    ))
+}
+
+/// See [`Ops::linear_add`].
+pub fn linear_add(
+    residual: Tensor<2>,
+    h: Tensor<2>,
+    linear: &Linear<Dispatch>,
+    norm: &OptionalNorm<Dispatch>,
+    product: Product,
+) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::linear_add(
+        residual.into_dispatch(),
+        h.into_dispatch(),
+        linear.clone(),
+        norm.clone(),
+        product,
+    ))
+}
+
+/// See [`Ops::gated`].
+pub fn gated(
+    x: Tensor<2>,
+    norm: &Norm<Dispatch>,
+    gate: &Linear<Dispatch>,
+    up: &Linear<Dispatch>,
+    activation: Activation,
+    product: Product,
+) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::gated(
+        x.into_dispatch(),
+        norm.clone(),
+        gate.clone(),
+        up.clone(),
+        activation,
+        product,
+    ))
+}
+
+/// See [`Ops::dequantize`].
+pub fn dequantize(weight: Tensor<1, Int>, spec: MatrixSpec) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::dequantize(weight.into_dispatch(), spec))
+}

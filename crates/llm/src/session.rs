@@ -1,0 +1,228 @@
+//! One conversation's state in a model: its tokens, where they lie in the cache, and the logits after the last.
+
+use crate::error::SessionError;
+use crate::kv::KvPool;
+use crate::model::Model;
+use crate::models::{Memory, Pass};
+use crate::ops::{Product, SequenceView};
+use burn::tensor::Tensor;
+use hearth_kernels::team;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most tokens of a prompt that go through the model at once: beyond, the products gain no more.
+const LARGEST_CHUNK: usize = 512;
+/// The fewest: below, a chunk's overhead shows.
+const SMALLEST_CHUNK: usize = 16;
+/// A chunk should take no longer than this, so that a cancelled prompt ends at once.
+const CHUNK_TIME: Duration = Duration::from_millis(60);
+/// The largest context, in tokens, that can be set aside.
+const LARGEST_CONTEXT: usize = 1 << 24;
+
+/// What [`Session::prefill`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefilled {
+    /// Tokens that were in the cache already.
+    pub cached: usize,
+    /// Tokens that went through the model.
+    pub evaluated: usize,
+    /// Whether the end was reached; if not, there are no logits.
+    pub completed: bool,
+}
+
+/// One sequence of tokens in a model.
+pub struct Session {
+    model: Arc<Model>,
+    pool: Arc<KvPool>,
+    tokens: Vec<u32>,
+    logits: Vec<f32>,
+    chunk: usize,
+    product: Product,
+}
+
+impl Session {
+    /// An empty sequence with room for `context` tokens.
+    ///
+    /// # Errors
+    /// The context is zero or beyond all reason.
+    pub fn new(model: Arc<Model>, context: usize) -> Result<Self, SessionError> {
+        if context == 0 || context > LARGEST_CONTEXT {
+            return Err(SessionError::BadContext(context));
+        }
+        let config = model.config();
+        let pool = Arc::new(KvPool::new(config.n_layers, context, config.kv_heads, config.head_dim));
+        Ok(Self { model, pool, tokens: Vec::new(), logits: Vec::new(), chunk: 64, product: Product::Fast })
+    }
+
+    /// The same with products of the given kind; [`Session::new`] takes [`Product::Fast`].
+    #[must_use]
+    pub fn with_product(mut self, product: Product) -> Self {
+        self.product = product;
+        self
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// Tokens that there is room for.
+    pub fn context(&self) -> usize {
+        self.pool.cells()
+    }
+
+    /// Bytes of the cache.
+    pub fn cache_bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
+    /// The tokens in the cache, in order.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// The scores of the next token, one a token of the vocabulary; empty before the first.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
+    /// Makes the sequence equal to `ids`, going through the model only with what differs from what is in the cache, and at
+    /// least the last token. `on_progress` gets the tokens done and their number; when it breaks, the rest is not read.
+    ///
+    /// # Errors
+    /// No tokens, more than the context holds, or one that the vocabulary lacks. The sequence is as it was then.
+    pub fn prefill(
+        &mut self,
+        ids: &[u32],
+        on_progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+    ) -> Result<Prefilled, SessionError> {
+        if ids.is_empty() {
+            return Err(SessionError::Empty);
+        }
+        self.check(ids, ids.len())?;
+        let shared = self.tokens.iter().zip(ids).take_while(|(a, b)| a == b).count();
+        let cached = shared.min(ids.len() - 1);
+        self.tokens.truncate(cached);
+        self.logits.clear();
+        let mut done = cached;
+        while done < ids.len() {
+            if on_progress(done, ids.len()).is_break() {
+                return Ok(Prefilled { cached, evaluated: done - cached, completed: false });
+            }
+            let chunk = &ids[done..ids.len().min(done + self.chunk)];
+            let begin = Instant::now();
+            self.run(chunk, done + chunk.len() == ids.len());
+            self.choose_chunk(chunk.len(), begin.elapsed());
+            done += chunk.len();
+        }
+        Ok(Prefilled { cached, evaluated: done - cached, completed: true })
+    }
+
+    /// Adds one token; [`Session::logits`] are then the scores of the one after it.
+    ///
+    /// # Errors
+    /// The context is full, or the vocabulary has no such token.
+    pub fn push(&mut self, token: u32) -> Result<(), SessionError> {
+        self.check(&[token], self.tokens.len() + 1)?;
+        self.run(&[token], true);
+        Ok(())
+    }
+
+    /// The natural logarithms of the probabilities of `ids[from..]`, each given all before it, from an empty cache. `from` is at least 1.
+    ///
+    /// # Errors
+    /// As [`Session::prefill`].
+    pub fn score(&mut self, ids: &[u32], from: usize) -> Result<Vec<f64>, SessionError> {
+        if ids.is_empty() || from == 0 || from > ids.len() {
+            return Err(SessionError::Empty);
+        }
+        self.check(ids, ids.len())?;
+        self.tokens.clear();
+        self.logits.clear();
+        let mut scores = Vec::with_capacity(ids.len() - from);
+        for begin in (0..ids.len()).step_by(LARGEST_CHUNK) {
+            let chunk = &ids[begin..ids.len().min(begin + LARGEST_CHUNK)];
+            let hidden = self.hidden(chunk);
+            // The logits at a position are those of the token after it; the last token of all predicts nothing that is scored.
+            let first = from.saturating_sub(begin + 1).min(chunk.len());
+            let end = (ids.len() - 1 - begin).min(chunk.len());
+            if first < end {
+                let logits = self.to_logits(hidden.slice([first..end]));
+                let vocab = self.model.config().vocab;
+                for (row, position) in logits.chunks_exact(vocab).zip(begin + first..) {
+                    scores.push(log_probability(row, ids[position + 1]));
+                }
+            }
+        }
+        Ok(scores)
+    }
+
+    /// The logits after every token of `ids`, row by row, continuing the sequence; for tests and measurements.
+    ///
+    /// # Errors
+    /// As [`Session::prefill`].
+    pub fn extend(&mut self, ids: &[u32]) -> Result<Vec<f32>, SessionError> {
+        if ids.is_empty() {
+            return Err(SessionError::Empty);
+        }
+        self.check(ids, self.tokens.len() + ids.len())?;
+        let hidden = self.hidden(ids);
+        Ok(self.to_logits(hidden))
+    }
+
+    fn check(&self, ids: &[u32], needed: usize) -> Result<(), SessionError> {
+        let (vocab, context) = (self.model.config().vocab, self.context());
+        if needed > context {
+            return Err(SessionError::ContextFull { context, needed });
+        }
+        match ids.iter().find(|id| **id as usize >= vocab) {
+            Some(&id) => Err(SessionError::NoSuchToken { id, vocab }),
+            None => Ok(()),
+        }
+    }
+
+    /// Tokens through the blocks and into the cache; the last one's logits too if wanted.
+    fn run(&mut self, ids: &[u32], want_logits: bool) {
+        let _awake = team::enter();
+        let hidden = self.hidden(ids);
+        if want_logits {
+            self.logits = self.to_logits(hidden.slice([ids.len() - 1..ids.len()]));
+        }
+    }
+
+    fn hidden(&mut self, ids: &[u32]) -> Tensor<2> {
+        let _awake = team::enter();
+        let first = self.tokens.len();
+        self.tokens.extend_from_slice(ids);
+        // One sequence owns its pool, so the cell of a position is the position.
+        let view = SequenceView { cells: (0..self.tokens.len() as u32).collect(), first };
+        let pass = Pass { product: self.product, memory: Memory::Pool(self.pool.clone(), Arc::new(view)) };
+        self.model.decoder().hidden(ids.into(), &pass)
+    }
+
+    fn to_logits(&self, hidden: Tensor<2>) -> Vec<f32> {
+        let _awake = team::enter();
+        let logits = self.model.decoder().logits(hidden, self.product);
+        logits.into_data().into_vec().unwrap_or_default()
+    }
+
+    /// Steers the size of a chunk towards [`CHUNK_TIME`].
+    fn choose_chunk(&mut self, tokens: usize, took: Duration) {
+        if tokens < self.chunk {
+            return;
+        }
+        if took > CHUNK_TIME {
+            self.chunk = (self.chunk / 2).max(SMALLEST_CHUNK);
+        } else if took < CHUNK_TIME / 2 {
+            self.chunk = (self.chunk * 2).min(LARGEST_CHUNK);
+        }
+    }
+}
+
+/// The natural logarithm of the softmax of `logits` at `token`.
+fn log_probability(logits: &[f32], token: u32) -> f64 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
+    f64::from(logits[token as usize] - max) - sum.ln()
+}

@@ -1,0 +1,134 @@
+//! From the tensors of a file to what the operations take: checked, packed for the machine, on their device.
+
+use crate::error::LoadError;
+use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm};
+use burn::backend::Dispatch;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use hearth_formats::gguf::{Gguf, TensorType};
+use hearth_kernels::{Quant, matrix};
+use std::ops::ControlFlow;
+
+/// Reads weights one after the other, and says how far it is.
+pub(crate) struct Weights<'a> {
+    gguf: &'a Gguf,
+    device: Device,
+    progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
+    bytes_done: u64,
+    bytes_total: u64,
+}
+
+impl<'a> Weights<'a> {
+    pub fn new(gguf: &'a Gguf, device: Device, progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>) -> Self {
+        let bytes_total = gguf.tensors().map(|tensor| tensor.byte_len).sum::<u64>().max(1);
+        Self { gguf, device, progress, bytes_done: 0, bytes_total }
+    }
+
+    pub fn gguf(&self) -> &'a Gguf {
+        self.gguf
+    }
+
+    /// A frozen weight `[rows, cols]`, packed for this machine; with the bias `NAME.bias` where the file has one.
+    pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
+        let tensor_name = format!("{name}.weight");
+        let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
+        if !matrix::is_finite(quant, cols, bytes) {
+            return Err(self.not_finite(&tensor_name));
+        }
+        let (layout, packed) = matrix::pack(quant, rows, cols, bytes)
+            .map_err(|error| LoadError::unsupported(self.gguf, &format!("the tensor '{tensor_name}': {error}")))?;
+        let length = packed.len();
+        self.gguf.release(&tensor_name);
+        let data = TensorData::from_bytes_vec(packed, [length], DType::U8);
+        let weight = Tensor::<1, Int>::from_data(data, (&self.device, DType::U8)).into_dispatch();
+        let scale = self.scale(name)?;
+        let bias = match self.gguf.tensor(&format!("{name}.bias")) {
+            None => Bias::None,
+            Some(_) => Bias::Add(self.floats(&format!("{name}.bias"), rows)?.into_dispatch()),
+        };
+        Ok(Linear { weight, spec: MatrixSpec { quant, layout, rows, cols, scale }, adapter: Adapter::None, bias })
+    }
+
+    /// The weight of a norm, `[width]`.
+    pub fn norm(&mut self, name: &str, width: usize, eps: f32) -> Result<Norm<Dispatch>, LoadError> {
+        Ok(Norm { weight: self.floats(&format!("{name}.weight"), width)?.into_dispatch(), eps })
+    }
+
+    /// Numbers that the model keeps as floats, `[length]`.
+    pub fn float_vec(&mut self, name: &str, length: usize) -> Result<Vec<f32>, LoadError> {
+        let (quant, bytes) = self.tensor(name, &[length])?;
+        let mut values = vec![0.0; length];
+        quant
+            .dequantize_row(bytes, &mut values)
+            .map_err(|error| LoadError::unsupported(self.gguf, &format!("the tensor '{name}': {error}")))?;
+        match values.iter().all(|value| value.is_finite()) {
+            true => Ok(values),
+            false => Err(self.not_finite(name)),
+        }
+    }
+
+    fn floats(&mut self, name: &str, length: usize) -> Result<Tensor<1>, LoadError> {
+        let values = self.float_vec(name, length)?;
+        Ok(Tensor::from_data(TensorData::new(values, [length]), &self.device))
+    }
+
+    /// `NAME.scale`: one number, applied after the product.
+    fn scale(&mut self, name: &str) -> Result<f32, LoadError> {
+        let name = format!("{name}.scale");
+        match self.gguf.tensor(&name) {
+            None => Ok(1.0),
+            Some(_) => Ok(self.float_vec(&name, 1)?[0]),
+        }
+    }
+
+    /// A tensor of exactly this shape (row length first), as blocks that the kernels know.
+    fn tensor(&mut self, name: &str, needed: &[usize]) -> Result<(Quant, &'a [u8]), LoadError> {
+        let tensor = self.gguf.tensor(name).ok_or_else(|| LoadError::missing(self.gguf, name))?;
+        let needed: Vec<u64> = needed.iter().map(|n| *n as u64).collect();
+        let trimmed = |shape: &[u64]| {
+            let used = shape.iter().rposition(|n| *n != 1).map_or(0, |last| last + 1);
+            shape[..used].to_vec()
+        };
+        if trimmed(&tensor.info.shape) != trimmed(&needed) {
+            return Err(LoadError::Shape {
+                file: LoadError::file(self.gguf),
+                tensor: name.to_owned(),
+                found: tensor.info.shape.clone(),
+                needed,
+            });
+        }
+        let quant = quant_of(tensor.info.kind).ok_or_else(|| {
+            let kind = tensor.info.kind.name();
+            LoadError::unsupported(self.gguf, &format!("its weights are of the type {kind}, which Hearth does not read yet"))
+        })?;
+        self.bytes_done += tensor.info.byte_len;
+        let fraction = self.bytes_done as f32 / self.bytes_total as f32;
+        match (self.progress)(fraction.min(1.0), "reading weights") {
+            ControlFlow::Continue(()) => Ok((quant, tensor.bytes())),
+            ControlFlow::Break(()) => Err(LoadError::Cancelled),
+        }
+    }
+
+    fn not_finite(&self, tensor: &str) -> LoadError {
+        LoadError::NotFinite { file: LoadError::file(self.gguf), tensor: tensor.to_owned() }
+    }
+}
+
+/// The block format of a tensor type, where there are kernels for it.
+fn quant_of(kind: TensorType) -> Option<Quant> {
+    Some(match kind {
+        TensorType::F32 => Quant::F32,
+        TensorType::F16 => Quant::F16,
+        TensorType::BF16 => Quant::BF16,
+        TensorType::Q4_0 => Quant::Q4_0,
+        TensorType::Q4_1 => Quant::Q4_1,
+        TensorType::Q5_0 => Quant::Q5_0,
+        TensorType::Q5_1 => Quant::Q5_1,
+        TensorType::Q8_0 => Quant::Q8_0,
+        TensorType::Q2_K => Quant::Q2_K,
+        TensorType::Q3_K => Quant::Q3_K,
+        TensorType::Q4_K => Quant::Q4_K,
+        TensorType::Q5_K => Quant::Q5_K,
+        TensorType::Q6_K => Quant::Q6_K,
+        _ => return None,
+    })
+}
