@@ -1,0 +1,12 @@
+// A text area as tall as its text.
+
+import type { Attachment } from "svelte/attachments";
+
+/** `text` is read so that the height follows when the text changes from outside. */
+export function autosize(text: () => unknown): Attachment<HTMLTextAreaElement> {
+  return (area) => {
+    text();
+    area.style.height = "auto";
+    area.style.height = `${area.scrollHeight}px`;
+  };
+}

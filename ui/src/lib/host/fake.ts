@@ -1,0 +1,292 @@
+// A host without a desktop: the whole UI in a browser, with conversations in memory and answers from a script.
+// `?scene=` picks what it starts with (see fake/scenes.ts); tests drive it further through `window.fakeHost`.
+
+import { scriptedAnswer } from "./fake/answers";
+import { addedModel, readyState, devices as fakeDevices } from "./fake/models";
+import { startingWith, type World } from "./fake/scenes";
+import type { Conversation, ConversationSummary, Host, HostEvent, Message, ModelState, Problem, SearchHit, Sent, Settings, Snapshot } from "./host";
+
+/** What a worker's death is told as. */
+const DEATH: Problem = {
+  code: "workerDied",
+  message: "The model's process ended unexpectedly. Your conversation is safe, and the next message starts it again.",
+};
+
+const CONTEXT = 2048;
+
+interface Run {
+  answer: Message;
+  stopped: boolean;
+  dead: boolean;
+}
+
+export class FakeHost implements Host {
+  /** Milliseconds between tokens; tests set it. */
+  pace = 24;
+  /** What was opened outside, newest last. */
+  opened: string[] = [];
+  private readonly world: World;
+  private readonly listeners = new Set<(event: HostEvent) => void>();
+  private readonly runs = new Map<number, Run>();
+  private nextId = 1_000_000;
+
+  constructor(scene: string | null) {
+    this.world = startingWith(scene);
+    if (this.world.pace !== undefined) this.pace = this.world.pace;
+  }
+
+  async snapshot(): Promise<Snapshot> {
+    const { settings, models, modelState, conversations } = this.world;
+    const shown = [...conversations.values()].filter((c) => !this.world.deleted.has(c.id));
+    return {
+      version: "0.1.0",
+      settings,
+      conversations: shown.map(summary),
+      models,
+      modelState,
+      defaultModel: models.find((m) => m.problem === null)?.id ?? null,
+    };
+  }
+
+  async openConversation(id: number): Promise<Conversation> {
+    const conversation = this.conversation(id);
+    return { ...conversation, messages: conversation.messages.map((m) => ({ ...m })) };
+  }
+
+  async send(conversation: number | null, parent: number | null, text: string): Promise<Sent> {
+    if (text.startsWith("/refuse")) throw { code: "busy", message: "Another answer is being written. Wait for it, or stop it first." };
+    const home = conversation === null ? this.begin(text) : this.conversation(conversation);
+    const user = this.message(home, parent, "user", text);
+    return this.answer(home, user, user);
+  }
+
+  async regenerate(message: number): Promise<Sent> {
+    const [home, old] = this.find(message);
+    const user = home.messages.find((m) => m.id === old.parent);
+    if (!user) throw { code: "badRequest", message: "There is no message that this one answers." };
+    return this.answer(home, user, null);
+  }
+
+  async edit(message: number, text: string): Promise<Sent> {
+    const [home, old] = this.find(message);
+    const user = this.message(home, old.parent, "user", text);
+    return this.answer(home, user, user);
+  }
+
+  async stop(conversation: number): Promise<void> {
+    const run = this.runs.get(conversation);
+    if (run) run.stopped = true;
+  }
+
+  async selectLeaf(conversation: number, message: number): Promise<Conversation> {
+    const home = this.conversation(conversation);
+    let leaf = message;
+    for (;;) {
+      const children = home.messages.filter((m) => m.parent === leaf);
+      const newest = children.at(-1);
+      if (!newest) break;
+      leaf = newest.id;
+    }
+    home.leaf = leaf;
+    return this.openConversation(conversation);
+  }
+
+  async renameConversation(id: number, title: string): Promise<void> {
+    const conversation = this.conversation(id);
+    conversation.title = title;
+    this.emit({ type: "conversationChanged", conversation: summary(conversation), leaf: conversation.leaf });
+  }
+
+  async deleteConversation(id: number): Promise<void> {
+    this.world.deleted.add(id);
+    this.emit({ type: "conversationRemoved", id });
+  }
+
+  async restoreConversation(id: number): Promise<void> {
+    this.world.deleted.delete(id);
+    const conversation = this.conversation(id);
+    this.emit({ type: "conversationChanged", conversation: summary(conversation), leaf: conversation.leaf });
+  }
+
+  async setSystemPrompt(conversation: number, text: string | null): Promise<void> {
+    this.conversation(conversation).systemPrompt = text;
+  }
+
+  async search(query: string): Promise<SearchHit[]> {
+    const needle = query.trim().toLowerCase();
+    const hits: SearchHit[] = [];
+    for (const c of this.world.conversations.values()) {
+      if (this.world.deleted.has(c.id) || hits.length >= 50) continue;
+      const found = c.messages.find((m) => m.content.toLowerCase().includes(needle));
+      if (!found && !c.title.toLowerCase().includes(needle)) continue;
+      hits.push({ conversation: c.id, title: c.title, message: found?.id ?? null, snippet: snippet(found?.content ?? c.title, needle), updatedAt: c.updatedAt });
+    }
+    return hits;
+  }
+
+  async loadModel(id: string): Promise<void> {
+    const model = this.world.models.find((m) => m.id === id);
+    if (!model) throw { code: "notFound", message: "That model is no longer in the list." };
+    if (model.problem !== null) {
+      this.setModelState({ type: "failed", model: id, problem: { code: "fileUnreadable", message: model.problem } });
+      return;
+    }
+    for (let step = 0; step <= 10; step++) {
+      this.setModelState({ type: "loading", model: id, fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" });
+      await pause(this.pace * 3);
+    }
+    this.setModelState(readyState(model, this.world.settings));
+  }
+
+  async unloadModel(): Promise<void> {
+    this.setModelState({ type: "none" });
+  }
+
+  async addModel(path: string) {
+    const model = addedModel(path);
+    this.world.models = [...this.world.models, model];
+    this.emit({ type: "modelsChanged", models: this.world.models });
+    return model;
+  }
+
+  async forgetModel(id: string): Promise<void> {
+    this.world.models = this.world.models.filter((m) => m.id !== id);
+    this.emit({ type: "modelsChanged", models: this.world.models });
+  }
+
+  async setSettings(settings: Settings): Promise<void> {
+    this.world.settings = settings;
+  }
+
+  async devices() {
+    return fakeDevices;
+  }
+
+  async chooseModelFile(): Promise<string | null> {
+    return "/home/you/models/tiny-poet-30M.Q8_0.gguf";
+  }
+
+  async openLink(address: string): Promise<void> {
+    this.opened.push(address);
+  }
+
+  async onEvent(listener: (event: HostEvent) => void): Promise<() => void> {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** For tests: the worker dies, whatever it was doing. */
+  killWorker(): void {
+    for (const run of this.runs.values()) run.dead = true;
+    this.setModelState({ type: "none" });
+    this.emit({ type: "workerDied", problem: DEATH });
+  }
+
+  private async write(home: Conversation, answer: Message, question: string): Promise<void> {
+    const run: Run = { answer, stopped: false, dead: false };
+    this.runs.set(home.id, run);
+    const script = scriptedAnswer(question);
+    if (this.world.modelState.type !== "ready") {
+      const first = this.world.models.find((m) => m.problem === null);
+      if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model to answer with. Add a GGUF file under Models." } });
+      await this.loadModel(first.id);
+    }
+    for (let done = 0; done < script.promptTokens && !run.stopped && !run.dead; done += 128) {
+      this.change(home, answer, { state: { type: "reading", done, total: script.promptTokens } });
+      await pause(this.pace);
+    }
+    if (script.leftOut) this.change(home, answer, { leftOut: script.leftOut, state: { type: "reading", done: script.promptTokens, total: script.promptTokens } });
+    let tokens = 0;
+    for (const piece of script.pieces) {
+      if (run.stopped || run.dead) break;
+      tokens += 1;
+      answer.content += piece;
+      answer.state = { type: "streaming" };
+      this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, text: piece, tokens, tokensPerSecond: 228 });
+      if (this.pace > 0 || tokens % 8 === 0) await pause(this.pace);
+    }
+    const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
+    const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT };
+    if (run.dead) return this.finish(home, answer, { type: "failed", problem: DEATH });
+    this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
+    this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
+  }
+
+  private finish(home: Conversation, answer: Message, state: Message["state"], stats: Message["stats"] = null): void {
+    this.runs.delete(home.id);
+    this.change(home, answer, { state, stats });
+    this.emit({ type: "conversationChanged", conversation: summary(home), leaf: home.leaf });
+  }
+
+  private answer(home: Conversation, user: Message, added: Message | null): Sent {
+    const answer = this.message(home, user.id, "assistant", "");
+    answer.model = "SmolLM2 135M Instruct";
+    answer.state = { type: "waiting" };
+    home.updatedAt = Date.now();
+    const sent: Sent = { conversation: summary(home), user: added && { ...added }, answer: { ...answer } };
+    void this.write(home, answer, user.content);
+    return sent;
+  }
+
+  private begin(text: string): Conversation {
+    const now = Date.now();
+    const title = (text.split("\n")[0] ?? text).slice(0, 60);
+    const home: Conversation = { id: this.nextId++, title, createdAt: now, updatedAt: now, model: null, systemPrompt: null, leaf: null, messages: [] };
+    this.world.conversations.set(home.id, home);
+    return home;
+  }
+
+  private message(home: Conversation, parent: number | null, role: Message["role"], content: string): Message {
+    const message: Message = { id: this.nextId++, conversation: home.id, parent, role, content, state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null };
+    home.messages.push(message);
+    home.leaf = message.id;
+    return message;
+  }
+
+  private change(home: Conversation, message: Message, change: Partial<Message>): void {
+    Object.assign(message, change);
+    if (this.world.conversations.has(home.id)) this.emit({ type: "messageChanged", message: { ...message } });
+  }
+
+  private setModelState(state: ModelState): void {
+    this.world.modelState = state;
+    this.emit({ type: "modelState", state });
+  }
+
+  private conversation(id: number): Conversation {
+    const found = this.world.conversations.get(id);
+    if (!found) throw { code: "notFound", message: "That conversation is no longer there." };
+    return found;
+  }
+
+  private find(message: number): [Conversation, Message] {
+    for (const home of this.world.conversations.values()) {
+      const found = home.messages.find((m) => m.id === message);
+      if (found) return [home, found];
+    }
+    throw { code: "notFound", message: "That message is no longer there." };
+  }
+
+  private emit(event: HostEvent): void {
+    for (const listener of this.listeners) listener(event);
+  }
+}
+
+function summary(c: Conversation): ConversationSummary {
+  return { id: c.id, title: c.title, createdAt: c.createdAt, updatedAt: c.updatedAt, model: c.model };
+}
+
+function snippet(text: string, needle: string): SearchHit["snippet"] {
+  const at = text.toLowerCase().indexOf(needle);
+  if (at < 0) return [{ text: text.slice(0, 80), hit: false }];
+  const from = Math.max(0, at - 30);
+  return [
+    { text: (from > 0 ? "…" : "") + text.slice(from, at), hit: false },
+    { text: text.slice(at, at + needle.length), hit: true },
+    { text: text.slice(at + needle.length, at + needle.length + 60), hit: false },
+  ];
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

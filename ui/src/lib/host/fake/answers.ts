@@ -1,0 +1,86 @@
+// What the scripted model says: an answer per kind of question, cut into pieces as a tokenizer would.
+
+import type { LeftOut, MessageState } from "../wire";
+
+export interface Script {
+  pieces: string[];
+  end: MessageState;
+  promptTokens: number;
+  leftOut: LeftOut | null;
+}
+
+const vec = `Because the iterator holds a **shared borrow** of the vector, and pushing needs an *exclusive* one. If pushing were allowed, the vector could move its elements and the iterator would point at freed memory.
+
+\`\`\`rust
+let more: Vec<_> = v.iter().map(|x| x * 2).collect();
+v.extend(more);
+\`\`\`
+
+Collect first, then extend: the borrow ends before the change begins.`;
+
+export const tour = `## What Hearth can show
+
+A list, nested:
+
+1. Put the kettle on
+2. Choose a tea
+   - green, at **80 °C**
+   - black, at 100 °C
+3. Wait *three* minutes
+
+| Model | Quant | Size |
+|---|:---:|---:|
+| SmolLM2 135M | Q4_1 | 98 MB |
+| Qwen3 0.6B | Q8_0 | 639 MB |
+
+> The cat, having eaten, considered the matter closed.
+
+Inline \`code\`, ~~a mistake~~, and a [link to the Rust book](https://doc.rust-lang.org/book/).
+
+\`\`\`python
+def greet(name: str) -> str:
+    """Say hello."""
+    return f"Hello, {name}!"  # warm
+\`\`\`
+
+---
+
+- [x] Streams
+- [ ] Sings`;
+
+export const hostile = `<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>
+
+![pixel](https://example.com/track.png)
+
+[click me](javascript:window.pwned=1) and [an honest one](https://example.com/page)
+
+<a href="https://example.com" onclick="window.pwned=1">raw</a> <iframe src="https://example.com"></iframe>
+
+[data](data:text/html,hello) ![x](x" onerror="window.pwned=1)
+
+\`\`\`html
+<script>window.pwned=1</script>
+\`\`\``;
+
+const short = `The capital of France is **Paris**. It lies on the Seine, and about two million people live in the city itself.`;
+
+const long = Array.from({ length: 24 }, (_, i) => `Paragraph ${i + 1}. The fire in the hearth burned low, and the room grew quiet; only the clock went on counting, one soft tick after another.`).join("\n\n");
+
+/** Which answer a question gets; a word in it decides. */
+export function scriptedAnswer(question: string): Script {
+  const script: Script = { pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null };
+  let text = short;
+  if (/hostile/i.test(question)) text = hostile;
+  else if (/markdown|show me everything/i.test(question)) text = tour;
+  else if (/vec|borrow/i.test(question)) text = vec;
+  else if (/story|long/i.test(question)) text = long;
+  if (/cut/i.test(question)) script.end = { type: "cut", reason: "length" };
+  if (/context is full/i.test(question)) script.end = { type: "cut", reason: "contextFull" };
+  if (/older/i.test(question)) script.leftOut = { messages: 3, tokens: 412 };
+  if (/fails/i.test(question)) {
+    script.end = { type: "failed", problem: { code: "outOfMemory", message: "There was not enough memory to go on with this answer. Close other programs, or set a smaller context in Settings." } };
+    text = text.slice(0, 60);
+  }
+  script.pieces = text.match(/\s*\S{1,6}|\s+/g) ?? [];
+  return script;
+}

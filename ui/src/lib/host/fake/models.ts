@@ -1,0 +1,81 @@
+// Models and devices of the scripted host.
+
+import type { Device, Model, ModelState, Sampling, Settings } from "../wire";
+
+const sampling: Sampling = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, frequencyPenalty: 0, presencePenalty: 0, repeatLastN: 64, seed: null };
+
+export const smol: Model = {
+  id: "smollm2-135m-instruct",
+  name: "SmolLM2 135M Instruct",
+  path: "/opt/hearth/models/SmolLM2-135M-Instruct.Q4_1.gguf",
+  fileSize: 98_362_432,
+  architecture: "llama",
+  quantization: "Q4_1",
+  parameters: 134_515_008,
+  contextTrained: 2048,
+  description: "Tiny and quick. Short answers, simple rewrites, small talk.",
+  systemPrompt: "You are a helpful assistant.",
+  sampling,
+  source: "bundled",
+  problem: null,
+};
+
+export const qwen: Model = {
+  ...smol,
+  id: "qwen3-0.6b",
+  name: "Qwen3 0.6B",
+  path: "/home/you/models/Qwen3-0.6B-Q8_0.gguf",
+  fileSize: 639_446_688,
+  architecture: "qwen3",
+  quantization: "Q8_0",
+  parameters: 596_049_920,
+  contextTrained: 40_960,
+  description: "",
+  systemPrompt: null,
+  sampling: { ...sampling, temperature: 0.7, topP: 0.8 },
+  source: "file",
+};
+
+export const lost: Model = {
+  ...qwen,
+  id: "gemma-3-270m",
+  name: "Gemma 3 270M",
+  path: "/media/usb/gemma-3-270m-it-Q4_K_M.gguf",
+  fileSize: 253_115_392,
+  architecture: "gemma3",
+  quantization: "Q4_K_M",
+  parameters: 268_098_176,
+  contextTrained: 32_768,
+  problem: "The file is no longer at /media/usb/gemma-3-270m-it-Q4_K_M.gguf. Put it back, or forget this model.",
+};
+
+export function addedModel(path: string): Model {
+  const file = path.split("/").at(-1) ?? path;
+  return { ...qwen, id: file, name: file.replace(/\.[^.]+\.gguf$/, ""), path, fileSize: 32_112_640, quantization: "Q8_0", parameters: 30_142_848, contextTrained: 1024 };
+}
+
+export function readyState(model: Model, settings: Settings): ModelState {
+  return {
+    type: "ready",
+    model: model.id,
+    info: {
+      name: model.name,
+      architecture: model.architecture,
+      quantization: model.quantization,
+      parameters: model.parameters,
+      fileSize: model.fileSize,
+      layers: 30,
+      context: settings.context ?? Math.min(8192, model.contextTrained),
+      contextTrained: model.contextTrained,
+      device: "cpu",
+      threads: settings.threads ?? 2,
+      loadSeconds: 0.31,
+      notices: [],
+    },
+  };
+}
+
+export const devices: Device[] = [
+  { id: "cpu", kind: "cpu", name: "AMD Ryzen 7 7840U", backend: "cpu", memoryTotal: 34_359_738_368, memoryFree: 12_240_656_384, usable: true, why: "8 cores, AVX-512 VNNI." },
+  { id: "gpu0", kind: "software", name: "llvmpipe", backend: "vulkan", memoryTotal: null, memoryFree: null, usable: false, why: "It draws on the processor, which is slower than using the processor directly." },
+];

@@ -1,0 +1,95 @@
+// What the scripted host starts with, by name: the states that pictures, tests and measurements need.
+
+import type { Conversation, Message, Model, ModelState, Settings } from "../wire";
+import { hostile, tour } from "./answers";
+import { lost, qwen, readyState, smol } from "./models";
+
+export interface World {
+  settings: Settings;
+  models: Model[];
+  modelState: ModelState;
+  conversations: Map<number, Conversation>;
+  deleted: Set<number>;
+  pace?: number;
+}
+
+const HOUR = 3_600_000;
+const settings: Settings = { theme: "system", threads: null, context: null, lastModel: smol.id };
+
+const samples: [title: string, hoursAgo: number, question: string, answer: string][] = [
+  ["Borrow checker, gently", 0.2, "Why can't I push to a Vec while iterating over it?", "Because the iterator holds a **shared borrow** of the vector, and pushing needs an *exclusive* one. If pushing were allowed, the vector could move its elements and the iterator would point at freed memory.\n\n```rust\nlet more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);\n```\n\nCollect first, then extend: the borrow ends before the change begins."],
+  ["Everything markdown", 1.5, "Show me everything you can format.", tour],
+  ["Letter to the landlord", 3, "Draft a short, polite letter: the heating has been off since Monday.", "Dear Ms Abel,\n\nthe heating in flat 4 has been off since Monday, and the rooms are down to 15 °C. Could you send someone to look at it this week? I am at home every day after four.\n\nThank you, and kind regards"],
+  ["Rye bread, 80 % hydration", 27, "How much water for 500 g of rye flour at 80 % hydration?", "**400 g** of water: 80 % of 500 g."],
+  ["Names for a small grey cat", 75, "Three names for a small grey cat?", "1. Ash\n2. Pebble\n3. Smoke"],
+  ["SQL: gaps and islands", 150, "What is a gaps-and-islands query?", "It groups consecutive rows: subtract a `row_number()` from the value, and every run of neighbours shares the same difference."],
+  ["A page that tries things", 300, "Be hostile.", hostile],
+  ["Haiku about a kettle", 1300, "A haiku about a kettle.", "Small song in the steam,\nthe kettle remembers rain.\nTwo cups on the sill."],
+];
+
+/** Conversations that read like a person's own. */
+function library(): Map<number, Conversation> {
+  const all = new Map<number, Conversation>();
+  samples.forEach(([title, hoursAgo, question, answer], i) => {
+    const conversation = talk(i + 1, title, Date.now() - hoursAgo * HOUR, [question, answer]);
+    all.set(conversation.id, conversation);
+  });
+  const first = all.get(1);
+  if (first) addBranches(first);
+  return all;
+}
+
+/** Three answers to the same question, the middle one shown. */
+function addBranches(c: Conversation): void {
+  const [user, answer] = c.messages;
+  if (!user || !answer) return;
+  const other = (id: number, content: string): Message => ({ ...answer, id, content });
+  c.messages = [user, other(8001, "It is not allowed: the loop is still reading."), answer, other(9001, "The vector may move while you look at it.")];
+  c.leaf = answer.id;
+}
+
+function talk(id: number, title: string, at: number, turns: string[]): Conversation {
+  const messages = turns.map((content, i): Message => ({
+    id: id * 100_000 + i,
+    conversation: id,
+    parent: i === 0 ? null : id * 100_000 + i - 1,
+    role: i % 2 === 0 ? "user" : "assistant",
+    content,
+    state: { type: "complete" },
+    createdAt: at,
+    model: i % 2 === 0 ? null : smol.name,
+    stats: i % 2 === 0 ? null : { promptTokens: 48, cachedTokens: 0, tokens: 96, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: 696, context: 2048 },
+    leftOut: null,
+  }));
+  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, leaf: messages.at(-1)?.id ?? null, messages };
+}
+
+/** One conversation of ten thousand messages, every kind of answer among them. */
+function many(): Map<number, Conversation> {
+  const turns = Array.from({ length: 10_000 }, (_, i) => {
+    const sample = samples[Math.floor(i / 2) % samples.length];
+    if (!sample) return "";
+    return i % 2 === 0 ? `${sample[2]} (${i / 2 + 1})` : sample[3];
+  });
+  return new Map([[1, talk(1, "Ten thousand messages", Date.now(), turns)]]);
+}
+
+export function startingWith(scene: string | null): World {
+  const world: World = { settings, models: [smol, qwen, lost], modelState: readyState(smol, settings), conversations: library(), deleted: new Set() };
+  switch (scene) {
+    case "fresh":
+      return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map() };
+    case "no-model":
+      return { ...world, models: [], modelState: { type: "none" }, conversations: new Map() };
+    case "loading":
+      return { ...world, modelState: { type: "loading", model: smol.id, fraction: 0.43, stage: "repacking weights" }, pace: 1500 };
+    case "failed":
+      return { ...world, modelState: { type: "failed", model: lost.id, problem: { code: "fileUnreadable", message: lost.problem ?? "" } } };
+    case "slow":
+      return { ...world, pace: 700 };
+    case "many":
+      return { ...world, conversations: many(), pace: 4 };
+    default:
+      return world;
+  }
+}

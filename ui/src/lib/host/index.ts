@@ -1,0 +1,14 @@
+// Which host this page has: the desktop's, or in a plain browser a scripted one.
+
+import type { Host } from "./host";
+
+export * from "./host";
+
+export async function connect(): Promise<Host> {
+  if ("__TAURI_INTERNALS__" in window) return (await import("./tauri")).tauriHost;
+  const { FakeHost } = await import("./fake");
+  const scene = new URLSearchParams(window.location.search).get("scene");
+  const host = new FakeHost(scene);
+  Object.assign(window, { fakeHost: host });
+  return host;
+}

@@ -1,0 +1,44 @@
+// Markdown to blocks, a bit at a time: what came before the last block is never read again while an answer grows.
+
+import { Lexer, type Token } from "marked";
+
+export type { Token };
+
+/** Blocks of one growing text. Feed it the whole text so far; blocks that did not change keep their identity. */
+export class BlockReader {
+  private text = "";
+  private settled: Token[] = [];
+  private settledLength = 0;
+
+  read(text: string): Token[] {
+    if (!text.startsWith(this.text)) {
+      this.settled = [];
+      this.settledLength = 0;
+    }
+    this.text = text;
+    const tail = lex(text.slice(this.settledLength));
+    const blocks = [...this.settled, ...tail];
+    this.settle(tail);
+    return blocks;
+  }
+
+  /** Everything before the last block that holds text: that one may still grow, or swallow what follows it. */
+  private settle(tail: Token[]): void {
+    let last = tail.length - 1;
+    while (last > 0 && tail[last]?.type === "space") last--;
+    for (const token of tail.slice(0, Math.max(0, last))) {
+      this.settled.push(token);
+      this.settledLength += token.raw.length;
+    }
+  }
+}
+
+/** `raw` of the blocks joined is the text again, which {@link BlockReader} counts on: so no line ending is left to be normalised. */
+function lex(text: string): Token[] {
+  return new Lexer({ gfm: true }).lex(text);
+}
+
+/** The text of an answer as {@link BlockReader} takes it. */
+export function normalised(text: string): string {
+  return text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
+}

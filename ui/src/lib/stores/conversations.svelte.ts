@@ -1,0 +1,62 @@
+// Owns the list of conversations, newest first.
+
+import type { ConversationSummary, Host, HostEvent } from "../host";
+import { dayGroup } from "../text/format";
+
+export interface Group {
+  name: string;
+  conversations: ConversationSummary[];
+}
+
+export class Conversations {
+  all: readonly ConversationSummary[] = $state.raw([]);
+
+  readonly groups: readonly Group[] = $derived(grouped(this.all, Date.now()));
+
+  constructor(private readonly host: Host) {}
+
+  fill(conversations: readonly ConversationSummary[]): void {
+    this.all = [...conversations].sort(newestFirst);
+  }
+
+  title(id: number | null): string | null {
+    return this.all.find((c) => c.id === id)?.title ?? null;
+  }
+
+  async rename(id: number, title: string): Promise<void> {
+    const clean = title.trim();
+    if (clean === "" || clean === this.title(id)) return;
+    await this.host.renameConversation(id, clean);
+    this.all = this.all.map((c) => (c.id === id ? { ...c, title: clean } : c));
+  }
+
+  async remove(id: number): Promise<void> {
+    await this.host.deleteConversation(id);
+    this.all = this.all.filter((c) => c.id !== id);
+  }
+
+  put(conversation: ConversationSummary): void {
+    this.fill([conversation, ...this.all.filter((c) => c.id !== conversation.id)]);
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "conversationChanged") this.put(event.conversation);
+    else if (event.type === "conversationRemoved") this.all = this.all.filter((c) => c.id !== event.id);
+  }
+}
+
+function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
+  return b.updatedAt - a.updatedAt || b.id - a.id;
+}
+
+/** Neighbours of the same day together; the order stays. */
+export function grouped(conversations: readonly ConversationSummary[], now: number): Group[] {
+  const groups: Group[] = [];
+  for (const conversation of conversations) {
+    const name = dayGroup(conversation.updatedAt, now);
+    const last = groups.at(-1);
+    if (last?.name === name) last.conversations.push(conversation);
+    else groups.push({ name, conversations: [conversation] });
+  }
+  return groups;
+}

@@ -1,0 +1,57 @@
+// Owns the models on this machine, and what has become of the one that is loaded.
+
+import type { Host, HostEvent, Model, ModelState, Problem, Snapshot } from "../host";
+
+export class Models {
+  all: readonly Model[] = $state.raw([]);
+  state: ModelState = $state.raw({ type: "none" });
+  /** The worker's death, until a model is loaded again or the person has put the news away. */
+  death: Problem | null = $state.raw(null);
+  private preferred: string | null = $state(null);
+
+  /** The model that is loaded or being loaded, else the one that the next message will load. */
+  readonly current: Model | null = $derived.by(() => {
+    const state = this.state;
+    const id = state.type === "none" ? this.preferred : state.model;
+    return this.all.find((m) => m.id === id) ?? this.all.find((m) => m.problem === null) ?? null;
+  });
+
+  constructor(private readonly host: Host) {}
+
+  fill(snapshot: Snapshot): void {
+    this.all = snapshot.models;
+    this.state = snapshot.modelState;
+    this.preferred = snapshot.settings.lastModel ?? snapshot.defaultModel;
+  }
+
+  async load(id: string): Promise<void> {
+    this.preferred = id;
+    await this.host.loadModel(id);
+  }
+
+  async unload(): Promise<void> {
+    await this.host.unloadModel();
+  }
+
+  async forget(id: string): Promise<void> {
+    await this.host.forgetModel(id);
+    this.all = this.all.filter((m) => m.id !== id);
+  }
+
+  /** Asks for a file and adds it; none when the person thinks better of it. */
+  async addFile(): Promise<Model | null> {
+    const path = await this.host.chooseModelFile();
+    if (path === null) return null;
+    const model = await this.host.addModel(path);
+    if (!this.all.some((m) => m.id === model.id)) this.all = [...this.all, model];
+    return model;
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "modelState") {
+      this.state = event.state;
+      if (event.state.type === "ready" || event.state.type === "loading") this.death = null;
+    } else if (event.type === "modelsChanged") this.all = event.models;
+    else if (event.type === "workerDied") this.death = event.problem;
+  }
+}

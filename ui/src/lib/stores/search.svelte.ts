@@ -1,0 +1,43 @@
+// Owns the search: its words and what was found for them.
+
+import { asProblem, type Host, type Problem, type SearchHit } from "../host";
+
+/** Milliseconds of quiet after a key before the search begins. */
+const QUIET = 110;
+
+export class Search {
+  query = $state("");
+  hits: readonly SearchHit[] = $state.raw([]);
+  problem: Problem | null = $state.raw(null);
+  /** The words for which {@link hits} holds. */
+  answered = $state("");
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  readonly active: boolean = $derived(this.query.trim() !== "");
+
+  constructor(private readonly host: Host) {}
+
+  type(query: string): void {
+    this.query = query;
+    clearTimeout(this.timer);
+    if (query.trim() === "") {
+      this.hits = [];
+      this.answered = "";
+      this.problem = null;
+    } else this.timer = setTimeout(() => void this.run(query), QUIET);
+  }
+
+  private async run(query: string): Promise<void> {
+    try {
+      const hits = await this.host.search(query.trim());
+      if (query !== this.query) return;
+      this.hits = hits;
+      this.problem = null;
+    } catch (thrown) {
+      if (query !== this.query) return;
+      this.hits = [];
+      this.problem = asProblem(thrown);
+    }
+    this.answered = query;
+  }
+}

@@ -1,0 +1,35 @@
+// Owns the person's settings, and the theme that follows from them.
+
+import type { Host, Settings, Theme } from "../host";
+
+export class SettingsStore {
+  value: Settings = $state.raw({ theme: "system", threads: null, context: null, lastModel: null });
+  version = $state("");
+
+  constructor(private readonly host: Host) {}
+
+  fill(settings: Settings, version: string): void {
+    this.value = settings;
+    this.version = version;
+    showTheme(settings.theme);
+  }
+
+  async change(change: Partial<Settings>): Promise<void> {
+    const before = this.value;
+    this.value = { ...before, ...change };
+    showTheme(this.value.theme);
+    try {
+      await this.host.setSettings(this.value);
+    } catch (thrown) {
+      this.value = before;
+      showTheme(before.theme);
+      throw thrown;
+    }
+  }
+}
+
+function showTheme(theme: Theme): void {
+  if (typeof document === "undefined") return;
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}

@@ -1,0 +1,223 @@
+// Owns the conversation that is open: its tree of messages, the branch shown, and what is being sent.
+
+import { asProblem, isActive, type Conversation, type Host, type HostEvent, type Message, type Problem, type Sent } from "../host";
+import { Live, nextFrame, type Schedule } from "./live.svelte";
+import { Tree } from "./tree";
+
+/** A message that can be watched: only what shows it is drawn again when it changes. */
+export class MessageNode {
+  message: Message = $state.raw() as Message;
+
+  constructor(message: Message) {
+    this.message = message;
+  }
+}
+
+export interface ContextUse {
+  used: number;
+  total: number;
+}
+
+export class Thread {
+  /** None: a conversation that has not begun. */
+  id: number | null = $state(null);
+  opening = $state(false);
+  /** Why the conversation could not be opened. */
+  problem: Problem | null = $state.raw(null);
+  systemPrompt: string | null = $state(null);
+  sending = $state(false);
+  /** A message to bring into view, after a search. */
+  target: number | null = $state(null);
+  readonly live: Live;
+
+  private tree = new Tree();
+  private nodes = new Map<number, MessageNode>();
+  /** Told by events before the command that began them has answered. */
+  private early: Map<number, Message> = new Map();
+  private leaf: number | null = $state(null);
+  private version = $state(0);
+  private told: ContextUse | null = $state.raw(null);
+  private visit = 0;
+
+  readonly path: readonly MessageNode[] = $derived.by(() => {
+    void this.version;
+    return this.tree.path(this.leaf).flatMap((id) => this.nodes.get(id) ?? []);
+  });
+
+  readonly last: MessageNode | null = $derived(this.path.at(-1) ?? null);
+
+  /** An answer is being made here. */
+  readonly busy: boolean = $derived.by(() => this.id !== null && this.live.busy.has(this.id));
+
+  /** Tokens of the context in use, as far as it was told. */
+  readonly context: ContextUse | null = $derived.by(() => {
+    if (this.told) return this.told;
+    const stats = this.path.findLast((node) => node.message.stats !== null)?.message.stats;
+    return stats ? { used: stats.contextUsed, total: stats.context } : null;
+  });
+
+  constructor(
+    private readonly host: Host,
+    schedule: Schedule = nextFrame,
+  ) {
+    this.live = new Live((id, stream) => {
+      const node = this.nodes.get(id);
+      if (node) node.message = { ...node.message, content: stream.text, state: { type: "streaming" } };
+    }, schedule);
+  }
+
+  /** Shows a conversation; a message names the branch and is brought into view. */
+  async open(id: number, message: number | null = null): Promise<void> {
+    const visit = ++this.visit;
+    this.opening = true;
+    this.problem = null;
+    try {
+      let conversation = await this.host.openConversation(id);
+      if (visit !== this.visit) return;
+      if (message !== null && !new Tree(conversation.messages).path(conversation.leaf).includes(message)) {
+        conversation = await this.host.selectLeaf(id, message);
+        if (visit !== this.visit) return;
+      }
+      this.fill(conversation);
+      this.target = message;
+    } catch (thrown) {
+      if (visit !== this.visit) return;
+      this.clear();
+      this.problem = asProblem(thrown);
+    } finally {
+      if (visit === this.visit) this.opening = false;
+    }
+  }
+
+  /** A conversation that has not begun. */
+  startNew(): void {
+    this.visit++;
+    this.opening = false;
+    this.problem = null;
+    this.clear();
+  }
+
+  /** Rejects with what went wrong; the text is then the caller's again. */
+  async send(text: string): Promise<Sent> {
+    return this.begin(this.host.send(this.id, this.leaf, text), this.id === null);
+  }
+
+  async regenerate(message: number): Promise<Sent> {
+    return this.begin(this.host.regenerate(message), false);
+  }
+
+  async edit(message: number, text: string): Promise<Sent> {
+    return this.begin(this.host.edit(message, text), false);
+  }
+
+  async stop(): Promise<void> {
+    if (this.id !== null) await this.host.stop(this.id);
+  }
+
+  /** Shows the branch through another answer or message. */
+  async select(message: number): Promise<void> {
+    const id = this.id;
+    if (id === null) return;
+    const conversation = await this.host.selectLeaf(id, message);
+    if (this.id === id) this.fill(conversation);
+  }
+
+  async setSystemPrompt(text: string | null): Promise<void> {
+    if (this.id === null) return;
+    await this.host.setSystemPrompt(this.id, text);
+    this.systemPrompt = text;
+  }
+
+  /** The answers beside this one (or, of a person's, its other wordings), and its place among them. */
+  siblings(message: number): { ids: readonly number[]; index: number } {
+    void this.version;
+    const ids = this.tree.siblings(message);
+    return { ids, index: ids.indexOf(message) };
+  }
+
+  handle(event: HostEvent): void {
+    switch (event.type) {
+      case "messageDelta":
+        this.live.grow(event.message, this.nodes.get(event.message)?.message.content ?? "", event);
+        break;
+      case "messageChanged": {
+        const message = this.live.merge(event.message);
+        if (this.tree.has(message.id)) this.put(message);
+        else if (this.sending) this.early.set(message.id, message);
+        break;
+      }
+      case "contextUsed":
+        if (event.conversation === this.id) this.told = { used: event.used, total: event.total };
+        break;
+      case "conversationRemoved":
+        this.live.busy.delete(event.id);
+        if (event.id === this.id) this.startNew();
+        break;
+    }
+  }
+
+  private async begin(command: Promise<Sent>, fresh: boolean): Promise<Sent> {
+    const visit = this.visit;
+    this.sending = true;
+    try {
+      const sent = await command;
+      const early = this.early.get(sent.answer.id);
+      const answer = early ?? this.live.merge(sent.answer);
+      // Someone who has turned to another conversation meanwhile stays there.
+      if (visit !== this.visit) return sent;
+      if (fresh) {
+        this.clear();
+        this.id = sent.conversation.id;
+      }
+      if (sent.user) this.put(sent.user);
+      this.put(answer);
+      this.leaf = answer.id;
+      this.told = null;
+      return sent;
+    } finally {
+      this.sending = false;
+      this.early.clear();
+    }
+  }
+
+  private put(message: Message): void {
+    const node = this.nodes.get(message.id);
+    if (node) {
+      node.message = message;
+      return;
+    }
+    this.nodes.set(message.id, new MessageNode(message));
+    this.tree.add(message);
+    this.version++;
+  }
+
+  private fill(conversation: Conversation): void {
+    const same = this.id === conversation.id;
+    const nodes = new Map<number, MessageNode>();
+    for (const told of conversation.messages) {
+      const message = isActive(told) ? this.live.merge(told) : told;
+      const known = same ? this.nodes.get(message.id) : undefined;
+      if (known) known.message = message;
+      nodes.set(message.id, known ?? new MessageNode(message));
+    }
+    this.nodes = nodes;
+    this.tree = new Tree(conversation.messages);
+    this.id = conversation.id;
+    this.systemPrompt = conversation.systemPrompt;
+    this.leaf = conversation.leaf;
+    this.told = null;
+    this.target = null;
+    this.version++;
+  }
+
+  private clear(): void {
+    this.id = null;
+    this.nodes = new Map();
+    this.tree = new Tree();
+    this.leaf = null;
+    this.told = null;
+    this.target = null;
+    this.systemPrompt = null;
+    this.version++;
+  }
+}

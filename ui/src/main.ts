@@ -1,0 +1,10 @@
+// Opens the window's page on whichever host there is.
+
+import "./styles/tokens.css";
+import "./styles/base.css";
+import { mount } from "svelte";
+import App from "./App.svelte";
+import { connect } from "./lib/host";
+
+const target = document.getElementById("app");
+if (target) connect().then((host) => mount(App, { target, props: { host } }));

@@ -1,0 +1,29 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  plugins: [svelte()],
+  // Paths relative to the page: the window serves it from an address of its own.
+  base: "./",
+  clearScreen: false,
+  server: { port: 5173, strictPort: true },
+  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  test: {
+    projects: [
+      { extends: true, test: { name: "unit", include: ["tests/unit/**/*.test.ts"], environment: "node" } },
+      {
+        extends: true,
+        test: {
+          name: "browser",
+          include: ["tests/browser/**/*.test.ts"],
+          environment: "node",
+          globalSetup: ["tests/browser/serve.ts"],
+          fileParallelism: false,
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+        },
+      },
+    ],
+    reporters: ["default", "./tests/totals.ts"],
+  },
+});
