@@ -4,6 +4,8 @@
 //! standard input and writes one [`Event`] a line to its standard output, both as JSON; its log goes to
 //! standard error. Nothing here knows how an answer is made.
 
+mod client;
 mod messages;
 
+pub use client::{Gone, Said, StartError, Worker, WorkerCommand};
 pub use messages::*;

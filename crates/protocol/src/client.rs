@@ -1,0 +1,440 @@
+//! The client: starts a worker, watches it, and says so when it dies.
+
+use crate::{Event, PROTOCOL_VERSION, Problem, ProblemCode, Request};
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    io,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// A line longer than this is no message: the longest, [`Event::Finished`], holds one id a token, and a million of them
+/// fit in half of it.
+const LONGEST_LINE: usize = 16 << 20;
+
+/// Events that may wait for the app. A worker that is further ahead waits itself, at its pipe.
+const WAITING_EVENTS: usize = 256;
+
+/// Lines of the worker's log that are kept to explain its death.
+const KEPT_LOG_LINES: usize = 12;
+
+/// How long a process may take to end, or to hand over what it last said, once one of the two has happened.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How a worker is started.
+#[derive(Debug, Clone)]
+pub struct WorkerCommand {
+    /// The `hearth` executable.
+    pub executable: PathBuf,
+    /// What it is called with.
+    pub arguments: Vec<OsString>,
+    /// Added to its environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// How long it may take to say [`Event::Ready`].
+    pub ready_within: Duration,
+}
+
+impl WorkerCommand {
+    /// `executable worker`, with half a minute to begin: a virus scanner may read the whole executable first.
+    pub fn new(executable: impl Into<PathBuf>) -> Self {
+        Self {
+            executable: executable.into(),
+            arguments: vec!["worker".into()],
+            environment: Vec::new(),
+            ready_within: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a worker could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no such executable.
+    #[error("Hearth's worker is not at {}. Install Hearth again, or build it whole.", .0.display())]
+    Missing(PathBuf),
+    /// The system refused to start it.
+    #[error("The system did not start Hearth's worker at {}: {source}.", .executable.display())]
+    Refused {
+        /// Which.
+        executable: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It said nothing for too long.
+    #[error("Hearth's worker did not answer within {} seconds and was ended. Try again.{log}", .within.as_secs())]
+    Silent {
+        /// The limit.
+        within: Duration,
+        /// The end of its log, or nothing.
+        log: String,
+    },
+    /// It began with something else than [`Event::Ready`].
+    #[error("{} is not Hearth's worker: it did not say hello. Install Hearth again.{log}", .executable.display())]
+    NotAWorker {
+        /// Which.
+        executable: PathBuf,
+        /// The end of its log, or nothing.
+        log: String,
+    },
+    /// It speaks another version of the protocol.
+    #[error("Hearth's worker (version {version}) belongs to another version of Hearth. Install Hearth again.")]
+    OtherVersion {
+        /// Hearth's version as the worker says it.
+        version: String,
+    },
+    /// It ended while it was starting.
+    #[error("{0}")]
+    Died(Problem),
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Self {
+        Self {
+            code: ProblemCode::WorkerDied,
+            message: error.to_string(),
+        }
+    }
+}
+
+/// What comes from a worker.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// The worker said it.
+    Event(Event),
+    /// The worker is gone, or was ended because what it said made no sense. Nothing comes after this.
+    Died(Problem),
+}
+
+/// The worker is gone; [`Said::Died`] tells why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the worker has ended")]
+pub struct Gone;
+
+/// A running worker. Dropping it ends the process.
+#[derive(Debug)]
+pub struct Worker {
+    requests: mpsc::UnboundedSender<Request>,
+    watcher: JoinHandle<()>,
+    process_id: Option<u32>,
+}
+
+impl Worker {
+    /// Starts a worker and waits until it is ready. What it says from then on comes through the receiver, in order; a
+    /// receiver that is not read makes the worker wait. Needs a tokio runtime with time and IO.
+    pub async fn start(command: &WorkerCommand) -> Result<(Self, mpsc::Receiver<Said>), StartError> {
+        let mut child = spawn(command)?;
+        let process_id = child.id();
+        let refused = |what: &str| StartError::Refused {
+            executable: command.executable.clone(),
+            source: io::Error::other(format!("it has no {what}")),
+        };
+        let stdin = child.stdin.take().ok_or_else(|| refused("standard input"))?;
+        let stdout = child.stdout.take().ok_or_else(|| refused("standard output"))?;
+        let stderr = child.stderr.take().ok_or_else(|| refused("standard error"))?;
+
+        let log = Log::default();
+        tokio::spawn(log.clone().follow(stderr));
+        let mut watch = Watch {
+            child,
+            lines: Lines::new(stdout),
+            log,
+            ended: None,
+        };
+
+        match timeout(command.ready_within, watch.next()).await {
+            Err(_) => {
+                return Err(StartError::Silent {
+                    within: command.ready_within,
+                    log: watch.log.tail(),
+                });
+            }
+            Ok(Ok(Event::Ready {
+                protocol: PROTOCOL_VERSION,
+                version,
+            })) => {
+                tracing::info!(version, process_id, "the worker is ready");
+            }
+            Ok(Ok(Event::Ready { version, .. })) => return Err(StartError::OtherVersion { version }),
+            Ok(Ok(_)) | Ok(Err(Trouble::Nonsense(_))) => {
+                return Err(StartError::NotAWorker {
+                    executable: command.executable.clone(),
+                    log: watch.log.tail(),
+                });
+            }
+            Ok(Err(trouble)) => return Err(StartError::Died(watch.explain(trouble).await)),
+        }
+
+        let (requests, requested) = mpsc::unbounded_channel();
+        tokio::spawn(write(stdin, requested));
+        let (say, said) = mpsc::channel(WAITING_EVENTS);
+        let watcher = tokio::spawn(watch.run(say));
+        Ok((
+            Self {
+                requests,
+                watcher,
+                process_id,
+            },
+            said,
+        ))
+    }
+
+    /// Sends a request. That it was taken says nothing about an answer: a worker may die at any time.
+    pub fn send(&self, request: Request) -> Result<(), Gone> {
+        self.requests.send(request).map_err(|_| Gone)
+    }
+
+    /// The system's number for the process, while it is known.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process_id
+    }
+
+    /// Asks the worker to end, and ends it after `within` if it has not.
+    pub async fn shut_down(mut self, within: Duration) {
+        if self.send(Request::Shutdown).is_ok() && timeout(within, &mut self.watcher).await.is_err() {
+            tracing::warn!("the worker did not end when asked and is ended");
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The watcher owns the process, which was started with `kill_on_drop`.
+        self.watcher.abort();
+    }
+}
+
+fn spawn(command: &WorkerCommand) -> Result<Child, StartError> {
+    let mut process = Command::new(&command.executable);
+    process
+        .args(&command.arguments)
+        .envs(command.environment.iter().map(|(key, value)| (key, value)))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    #[cfg(windows)]
+    {
+        // The worker is a console program, and a window of its own would flash up.
+        const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+        process.creation_flags(CREATE_NO_WINDOW);
+    }
+    process.spawn().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => StartError::Missing(command.executable.clone()),
+        _ => StartError::Refused {
+            executable: command.executable.clone(),
+            source,
+        },
+    })
+}
+
+/// Writes requests until the channel or the pipe closes. A closed pipe is the watcher's to report.
+async fn write(mut stdin: ChildStdin, mut requested: mpsc::UnboundedReceiver<Request>) {
+    while let Some(request) = requested.recv().await {
+        let mut line = match serde_json::to_vec(&request) {
+            Ok(line) => line,
+            Err(error) => {
+                tracing::error!(%error, "a request could not be written as JSON");
+                continue;
+            }
+        };
+        line.push(b'\n');
+        if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What ends the watching of a worker.
+enum Trouble {
+    /// Its output ended, or it did.
+    Ended,
+    /// Its output could not be read.
+    Unreadable(io::Error),
+    /// A line that is no event; its beginning.
+    Nonsense(String),
+}
+
+struct Watch {
+    child: Child,
+    lines: Lines<ChildStdout>,
+    log: Log,
+    ended: Option<io::Result<ExitStatus>>,
+}
+
+impl Watch {
+    async fn run(mut self, say: mpsc::Sender<Said>) {
+        let trouble = loop {
+            match self.next().await {
+                Ok(event) => {
+                    if say.send(Said::Event(event)).await.is_err() {
+                        return;
+                    }
+                }
+                Err(trouble) => break trouble,
+            }
+        };
+        let problem = self.explain(trouble).await;
+        tracing::warn!(%problem, "the worker has died");
+        // Nobody listening is nobody to tell.
+        let _ = say.send(Said::Died(problem)).await;
+    }
+
+    async fn next(&mut self) -> Result<Event, Trouble> {
+        let line = loop {
+            if self.ended.is_some() {
+                // What it said before it ended may still be in the pipe; a process it left behind may hold that open.
+                match timeout(LAST_WORDS, self.lines.next()).await {
+                    Ok(line) => break line,
+                    Err(_) => return Err(Trouble::Ended),
+                }
+            }
+            tokio::select! {
+                biased;
+                line = self.lines.next() => break line,
+                status = self.child.wait() => self.ended = Some(status),
+            }
+        };
+        match line {
+            Ok(Some(line)) => serde_json::from_slice(&line).map_err(|_| Trouble::Nonsense(beginning(&line))),
+            Ok(None) => Err(Trouble::Ended),
+            Err(error) => Err(Trouble::Unreadable(error)),
+        }
+    }
+
+    /// Ends the process if it has not ended, and says in a sentence what happened.
+    async fn explain(&mut self, trouble: Trouble) -> Problem {
+        if let (Trouble::Ended, None) = (&trouble, &self.ended) {
+            self.ended = timeout(LAST_WORDS, self.child.wait()).await.ok();
+        }
+        let what = match (&trouble, &self.ended) {
+            (Trouble::Nonsense(line), _) => {
+                format!(
+                    "The worker that runs the model said something that makes no sense (\u{201c}{line}\u{201d}) and was ended."
+                )
+            }
+            (Trouble::Unreadable(error), _) => {
+                format!("The worker that runs the model could not be heard any more ({error}) and was ended.")
+            }
+            (Trouble::Ended, Some(Ok(status))) => {
+                format!("The worker that runs the model ended unexpectedly ({}).", told(*status))
+            }
+            (Trouble::Ended, Some(Err(error))) => {
+                format!("The worker that runs the model ended unexpectedly ({error}).")
+            }
+            (Trouble::Ended, None) => "The worker that runs the model went silent and was ended.".to_owned(),
+        };
+        if !matches!(self.ended, Some(Ok(_))) {
+            // An error here means that it is gone already.
+            let _ = self.child.kill().await;
+        }
+        let message = format!(
+            "{what} Send again to start it anew; if that happens again, choose a smaller model.{}",
+            self.log.tail()
+        );
+        Problem {
+            code: ProblemCode::WorkerDied,
+            message,
+        }
+    }
+}
+
+/// How a process ended, in a few words.
+fn told(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+        match status.signal() {
+            // What the Linux kernel sends when memory runs out, and what a person's `kill -9` sends.
+            Some(9) => return "it was killed, perhaps because memory ran out".to_owned(),
+            Some(signal) => return format!("signal {signal}"),
+            None => {}
+        }
+    }
+    match status.code() {
+        Some(code) => format!("exit code {code}"),
+        None => "no exit code".to_owned(),
+    }
+}
+
+/// The beginning of a line, fit for a sentence.
+fn beginning(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(240)]);
+    text.chars().filter(|c| !c.is_control()).take(60).collect()
+}
+
+/// Lines of a stream, none longer than [`LONGEST_LINE`]. `next` may be dropped and called again: nothing is lost.
+struct Lines<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn new(reader: R) -> Self {
+        Self {
+            reader: BufReader::new(reader),
+            line: Vec::new(),
+        }
+    }
+
+    async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let there = self.reader.fill_buf().await?;
+            if there.is_empty() {
+                // A last line without its end was cut off, and a cut message is none.
+                return Ok(None);
+            }
+            let end = there.iter().position(|&byte| byte == b'\n');
+            let taken = end.map_or(there.len(), |end| end + 1);
+            self.line.extend_from_slice(&there[..taken]);
+            self.reader.consume(taken);
+            if self.line.len() > LONGEST_LINE {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
+            }
+            if end.is_some() {
+                return Ok(Some(std::mem::take(&mut self.line)));
+            }
+        }
+    }
+}
+
+/// The last lines of a worker's log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<VecDeque<String>>>);
+
+impl Log {
+    /// Hands the log on to `tracing`, line by line, and keeps the last.
+    async fn follow(self, stderr: ChildStderr) {
+        let mut lines = Lines::new(stderr);
+        while let Ok(Some(line)) = lines.next().await {
+            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+            tracing::debug!(target: "worker", "{line}");
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() == KEPT_LOG_LINES {
+                kept.pop_front();
+            }
+            kept.push_back(line);
+        }
+    }
+
+    /// The last line that is not empty, as the end of a problem's text; all kept lines go to `tracing`.
+    fn tail(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in kept.iter() {
+            tracing::warn!(target: "worker", "{line}");
+        }
+        match kept.iter().rev().find(|line| !line.trim().is_empty()) {
+            Some(line) => format!(" Its last words: {}", line.chars().take(200).collect::<String>()),
+            None => String::new(),
+        }
+    }
+}

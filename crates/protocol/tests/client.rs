@@ -1,0 +1,197 @@
+//! The client against a real process: this test's own executable, which is a fake worker when it is called as one.
+
+mod fake_worker;
+
+use hearth_protocol::{
+    Event, FinishReason, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, Said, Sampling,
+    StartError, Worker, WorkerCommand,
+};
+use libtest_mimic::{Arguments, Trial};
+use std::{path::PathBuf, time::Duration};
+use tokio::sync::mpsc::Receiver;
+
+fn main() {
+    if std::env::var_os(fake_worker::START).is_some() {
+        fake_worker::main();
+    }
+    macro_rules! trials {
+        ($($name:ident),* $(,)?) => {
+            vec![$(Trial::test(stringify!($name), || {
+                let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+                runtime.block_on($name());
+                Ok(())
+            })),*]
+        };
+    }
+    let trials = trials![
+        answers,
+        stops_when_cancelled,
+        dies_mid_answer,
+        killed_from_outside,
+        ended_for_babbling,
+        silent_at_start,
+        garbage_at_start,
+        other_version,
+        falls_at_start,
+        missing_executable,
+        shuts_down_when_asked,
+        ends_when_dropped,
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn command(start: &str) -> WorkerCommand {
+    let mut command = WorkerCommand::new(std::env::current_exe().expect("a test has an executable"));
+    command.environment.push((fake_worker::START.into(), start.into()));
+    command
+}
+
+async fn started() -> (Worker, Receiver<Said>) {
+    Worker::start(&command("")).await.expect("a good start")
+}
+
+async fn refused(command: &WorkerCommand) -> StartError {
+    Worker::start(command).await.err().expect("a bad start")
+}
+
+fn chat(id: u64, text: &str) -> Request {
+    Request::Generate(GenerateRequest {
+        id,
+        prompt: Prompt::Chat(vec![Message {
+            role: Role::User,
+            content: text.to_owned(),
+        }]),
+        sampling: Sampling::default(),
+        max_tokens: None,
+        stop: Vec::new(),
+    })
+}
+
+/// The text up to the last event of a generation, and that event.
+async fn answer(said: &mut Receiver<Said>) -> (String, Said) {
+    let mut whole = String::new();
+    loop {
+        match said.recv().await.expect("an end") {
+            Said::Event(Event::Text { text, .. }) => whole += &text,
+            Said::Event(Event::Started { .. } | Event::Prefill { .. }) => {}
+            end => return (whole, end),
+        }
+    }
+}
+
+fn death(end: Said) -> String {
+    match end {
+        Said::Died(problem) => {
+            assert_eq!(problem.code, ProblemCode::WorkerDied);
+            problem.message
+        }
+        Said::Event(event) => panic!("alive: {event:?}"),
+    }
+}
+
+async fn answers() {
+    let (worker, mut said) = started().await;
+    let path = std::env::current_exe().unwrap();
+    worker
+        .send(Request::Load(LoadRequest {
+            path,
+            context: Some(512),
+            threads: None,
+            device: None,
+        }))
+        .unwrap();
+    assert!(matches!(
+        said.recv().await,
+        Some(Said::Event(Event::LoadProgress { .. }))
+    ));
+    assert!(matches!(said.recv().await, Some(Said::Event(Event::Loaded(info))) if info.context == 512));
+    worker.send(chat(7, "say line one\nand \u{2028} \u{0} two")).unwrap();
+    let (text, end) = answer(&mut said).await;
+    assert_eq!(text, "line one\nand \u{2028} \u{0} two");
+    assert!(matches!(end, Said::Event(Event::Finished { id: 7, .. })));
+}
+
+async fn stops_when_cancelled() {
+    let (worker, mut said) = started().await;
+    worker.send(chat(1, "slow")).unwrap();
+    assert!(matches!(said.recv().await, Some(Said::Event(Event::Started { .. }))));
+    worker.send(Request::Cancel { id: 1 }).unwrap();
+    let (_, end) = answer(&mut said).await;
+    assert!(matches!(end, Said::Event(Event::Finished { summary, .. }) if summary.reason == FinishReason::Cancelled));
+}
+
+async fn dies_mid_answer() {
+    let (worker, mut said) = started().await;
+    worker.send(chat(1, "die")).unwrap();
+    let (text, end) = answer(&mut said).await;
+    assert_eq!(text, "Half an answer", "what was said before the end is not lost");
+    assert!(death(end).contains("exit code 5"));
+    assert!(said.recv().await.is_none(), "nothing comes after death");
+}
+
+async fn killed_from_outside() {
+    let (worker, mut said) = started().await;
+    worker.send(chat(1, "deaf")).unwrap();
+    let id = worker.process_id().expect("a running process").to_string();
+    let kill = if cfg!(windows) {
+        std::process::Command::new("taskkill")
+            .args(["/F", "/PID", &id])
+            .status()
+    } else {
+        std::process::Command::new("kill").args(["-KILL", &id]).status()
+    };
+    assert!(kill.unwrap().success());
+    let (_, end) = answer(&mut said).await;
+    assert!(death(end).contains("ended unexpectedly"));
+}
+
+async fn ended_for_babbling() {
+    let (worker, mut said) = started().await;
+    worker.send(chat(1, "babble")).unwrap();
+    let (text, end) = answer(&mut said).await;
+    assert_eq!(text, "Half an ");
+    assert!(death(end).contains("not a message"));
+}
+
+async fn silent_at_start() {
+    let mut command = command("silent");
+    command.ready_within = Duration::from_millis(300);
+    assert!(matches!(refused(&command).await, StartError::Silent { .. }));
+}
+
+async fn garbage_at_start() {
+    assert!(matches!(
+        refused(&command("garbage")).await,
+        StartError::NotAWorker { .. }
+    ));
+}
+
+async fn other_version() {
+    assert!(matches!(refused(&command("old")).await, StartError::OtherVersion { version } if version == "0.0.1"));
+}
+
+async fn falls_at_start() {
+    let error = refused(&command("fall")).await;
+    assert!(matches!(error, StartError::Died(_)));
+    assert!(error.to_string().contains("exit code 3"), "{error}");
+}
+
+async fn missing_executable() {
+    let error = refused(&WorkerCommand::new(PathBuf::from("no-such-folder/hearth"))).await;
+    assert!(matches!(error, StartError::Missing(_)));
+    assert!(error.to_string().contains("no-such-folder"));
+}
+
+async fn shuts_down_when_asked() {
+    let (worker, mut said) = started().await;
+    worker.shut_down(Duration::from_secs(10)).await;
+    assert!(death(said.recv().await.unwrap()).contains("exit code 0"));
+}
+
+async fn ends_when_dropped() {
+    let (worker, mut said) = started().await;
+    worker.send(chat(1, "deaf")).unwrap();
+    assert!(said.recv().await.is_some());
+    drop(worker);
+    while said.recv().await.is_some() {}
+}

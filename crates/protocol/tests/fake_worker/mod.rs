@@ -1,0 +1,242 @@
+//! A worker without a model: a real process that speaks the protocol and does what the last message tells it.
+//!
+//! How it starts is told by the environment variable [`START`], what a load does by the model's file name, what a
+//! generation does by the first word of the last message. Used by the tests of `protocol` and of `app`.
+
+use hearth_protocol::{
+    DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, LeftOut, LoadRequest, ModelInfo, PROTOCOL_VERSION,
+    Problem, ProblemCode, Prompt, Request, Summary,
+};
+use std::{
+    io::{BufRead, Write},
+    process::exit,
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::Duration,
+};
+
+/// Set for every worker; `silent`, `garbage`, `old` or `fall` instead of a good start.
+pub const START: &str = "FAKE_WORKER_START";
+
+/// Between two pieces of a slow answer.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The worker's whole life.
+pub fn main() -> ! {
+    match std::env::var(START).as_deref() {
+        Ok("silent") => loop {
+            thread::park();
+        },
+        Ok("garbage") => {
+            println!("Welcome to something else!");
+            thread::sleep(Duration::from_secs(60));
+        }
+        Ok("old") => say(&Event::Ready {
+            protocol: PROTOCOL_VERSION + 1,
+            version: "0.0.1".into(),
+        }),
+        Ok("fall") => {
+            eprintln!("no such instruction");
+            exit(3);
+        }
+        _ => say(&Event::Ready {
+            protocol: PROTOCOL_VERSION,
+            version: "0.0.0".into(),
+        }),
+    }
+    let (send, requests) = channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            let request: Request = serde_json::from_str(&line).expect("a request");
+            if send.send(request).is_err() {
+                break;
+            }
+        }
+        // Standard input is closed: whatever is under way, the end.
+        exit(0);
+    });
+    while let Ok(request) = requests.recv() {
+        match request {
+            Request::Load(load) => self::load(&load, &requests),
+            Request::Unload => say(&Event::Unloaded),
+            Request::Generate(generate) => self::generate(&generate, &requests),
+            Request::Cancel { .. } => {}
+            Request::Count { id, .. } => say(&Event::Counted { id, tokens: 1 }),
+            Request::Devices => say(&Event::Devices { devices: vec![cpu()] }),
+            Request::Shutdown => exit(0),
+        }
+    }
+    exit(0)
+}
+
+fn say(event: &Event) {
+    let line = serde_json::to_string(event).expect("an event");
+    println!("{line}");
+    std::io::stdout().flush().expect("a listener");
+}
+
+fn load(load: &LoadRequest, requests: &Receiver<Request>) {
+    let name = load.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let fail = |code, message: &str| {
+        say(&Event::LoadFailed(Problem {
+            code,
+            message: message.to_owned(),
+        }))
+    };
+    if !load.path.exists() {
+        return fail(ProblemCode::FileUnreadable, "The model's file is gone.");
+    }
+    if name.contains("refuse") {
+        return fail(ProblemCode::OutOfMemory, "The model does not fit.");
+    }
+    if name.contains("fatal") {
+        exit(4);
+    }
+    if name.contains("slow") {
+        say(&Event::LoadProgress {
+            fraction: 0.1,
+            stage: "reading".into(),
+        });
+        // Until it is ended from outside.
+        let _ = requests.recv_timeout(Duration::from_secs(60));
+    }
+    say(&Event::LoadProgress {
+        fraction: 0.5,
+        stage: "reading".into(),
+    });
+    say(&Event::Loaded(ModelInfo {
+        path: load.path.clone(),
+        name,
+        architecture: "llama".into(),
+        quantization: "Q4_1".into(),
+        parameters: 1,
+        file_size: 1,
+        layers: 1,
+        context: load.context.unwrap_or(LoadRequest::DEFAULT_CONTEXT),
+        context_trained: 8192,
+        device: "cpu".into(),
+        threads: load.threads.unwrap_or(2),
+        load_seconds: 0.0,
+        notices: Vec::new(),
+    }));
+}
+
+fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
+    let id = request.id;
+    let Prompt::Chat(messages) = &request.prompt else {
+        panic!("only chats here")
+    };
+    let last = messages.last().map_or("", |message| message.content.as_str());
+    let (order, rest) = last.split_once(' ').unwrap_or((last, ""));
+    let left_out = (order == "long").then_some(LeftOut {
+        messages: 2,
+        tokens: 300,
+    });
+    say(&Event::Started {
+        id,
+        prompt_tokens: 10,
+        cached_tokens: 4,
+        left_out,
+    });
+    say(&Event::Prefill {
+        id,
+        done: 10,
+        total: 10,
+    });
+    let mut tokens = 0;
+    let mut piece = |text: &str| {
+        tokens += 1;
+        say(&Event::Text {
+            id,
+            text: text.to_owned(),
+            tokens,
+        });
+    };
+    match order {
+        // Half an answer, then the end.
+        "die" => {
+            piece("Half an ");
+            piece("answer");
+            exit(5);
+        }
+        "babble" => {
+            piece("Half an ");
+            println!("\u{7}not a message");
+            thread::sleep(Duration::from_secs(60));
+        }
+        "fail" => {
+            piece("Half an ");
+            let message = "The model's chat template failed.".to_owned();
+            return say(&Event::GenerationFailed {
+                id,
+                problem: Problem {
+                    code: ProblemCode::Template,
+                    message,
+                },
+            });
+        }
+        // Goes on until it is cancelled.
+        "slow" => loop {
+            piece("word ");
+            if cancelled(id, requests) {
+                return finish(id, FinishReason::Cancelled, tokens);
+            }
+        },
+        // Goes on until it is ended.
+        "deaf" => loop {
+            piece("word ");
+            thread::sleep(PAUSE);
+        },
+        "cut" => {
+            piece("Half an answer");
+            return finish(id, FinishReason::Length, 1);
+        }
+        // What the worker was asked, so that a test can look at it.
+        "show" => piece(&serde_json::to_string(request).expect("a request")),
+        _ => {
+            for word in rest.split_inclusive(' ') {
+                piece(word);
+            }
+        }
+    }
+    finish(id, FinishReason::Stop, tokens);
+}
+
+fn cancelled(id: GenerationId, requests: &Receiver<Request>) -> bool {
+    match requests.recv_timeout(PAUSE) {
+        Ok(Request::Cancel { id: which }) => which == id,
+        Ok(_) | Err(RecvTimeoutError::Timeout) => false,
+        Err(RecvTimeoutError::Disconnected) => exit(0),
+    }
+}
+
+fn finish(id: GenerationId, reason: FinishReason, tokens: u32) {
+    say(&Event::Finished {
+        id,
+        summary: Summary {
+            reason,
+            prompt_tokens: 10,
+            tokens,
+            ids: vec![1; tokens as usize],
+            prompt_tokens_per_second: 100.0,
+            tokens_per_second: 50.0,
+            first_token_seconds: 0.1,
+            context_used: 10 + tokens,
+            context: 8192,
+        },
+    });
+}
+
+fn cpu() -> DeviceInfo {
+    DeviceInfo {
+        id: "cpu".into(),
+        kind: "cpu".into(),
+        name: "A processor".into(),
+        backend: "cpu".into(),
+        memory_total: Some(1 << 30),
+        memory_free: None,
+        usable: true,
+        why: "Always there.".into(),
+    }
+}
