@@ -25,6 +25,14 @@ pub enum BlockError {
         /// The bytes given.
         found: usize,
     },
+    /// Weights that a format cannot hold.
+    #[error("the weights from number {at} on cannot be stored as {quant}: one of them is NaN, infinite or too large")]
+    NotStorable {
+        /// The format asked for.
+        quant: Quant,
+        /// The first weight of the block that holds the bad one.
+        at: usize,
+    },
     /// Activations that are not as long as the rows they meet.
     #[error("rows of {cols} weights cannot meet {found} activations")]
     Activations {

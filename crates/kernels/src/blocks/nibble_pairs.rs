@@ -1,7 +1,8 @@
 //! How Q4_K and Q5_K lay out the low four bits of each code, and the scales and minimums of their groups.
 
 use super::block::{CHUNK, GROUP, Half};
-use super::search::{Steps, affine, code};
+use super::search::{Steps, affine, affine_scales, code};
+use crate::dot::{Simd, negate};
 
 /// The greatest scale or minimum of a group: six bits.
 const TOP_SCALE: u8 = 63;
@@ -70,27 +71,49 @@ pub(super) fn quantize(x: &[f32], top: u8) -> Quantized {
         std::array::from_fn(|g| affine(&x[GROUP * g..][..GROUP], top, Steps { first: -1.0, count: 21 }));
     let d = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.0)) / f32::from(TOP_SCALE));
     let dmin = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.1)) / f32::from(TOP_SCALE));
-    let scales = fits.map(|fit| code(fit.0, d.to_f32(), 0.0, TOP_SCALE));
-    let minimums = fits.map(|fit| code(fit.1, dmin.to_f32(), 0.0, TOP_SCALE));
+    let pairs: [(u8, u8); 8] = std::array::from_fn(|g| {
+        affine_scales(
+            &x[GROUP * g..][..GROUP],
+            fits[g],
+            d.to_f32(),
+            dmin.to_f32(),
+            top,
+            TOP_SCALE,
+        )
+    });
     let codes = std::array::from_fn(|i| {
-        let g = i / GROUP;
+        let (scale, least) = pairs[i / GROUP];
         code(
             x[i],
-            d.to_f32() * f32::from(scales[g]),
-            dmin.to_f32() * f32::from(minimums[g]),
+            d.to_f32() * f32::from(scale),
+            dmin.to_f32() * f32::from(least),
             top,
         )
     });
-    Quantized {
-        d,
-        dmin,
-        scales: SixBits::pack(scales, minimums),
-        codes,
-    }
+    let scales = SixBits::pack(pairs.map(|pair| pair.0), pairs.map(|pair| pair.1));
+    Quantized { d, dmin, scales, codes }
 }
 
 /// Byte `i` of `bytes`.
 #[inline]
 pub(super) fn byte(bytes: u64, i: usize) -> u8 {
     bytes.to_le_bytes()[i]
+}
+
+/// The low four bits of each code of groups `2 pair` and `2 pair + 1`.
+#[inline(always)]
+pub(super) fn codes<S: Simd>(s: S, packed: &[u8; CHUNK / 2], pair: usize) -> S::Bytes {
+    let packed: &[[u8; GROUP]; 4] = bytemuck::cast_ref(packed);
+    s.and(s.shift_right(s.twice(&packed[pair]), [0, 0, 4, 4]), 0x0f)
+}
+
+/// The scales and offsets of a block's halves of groups.
+#[inline(always)]
+pub(super) fn scales<S: Simd>(s: S, d: Half, dmin: Half, scales: &SixBits) -> (S::Floats, Option<S::Floats>) {
+    let (scales, minimums) = scales.unpack();
+    let scale = s.mul(s.splat_f16(d.bits()), s.from_u8_twice(scales));
+    (
+        scale,
+        Some(negate(s, s.mul(s.splat_f16(dmin.bits()), s.from_u8_twice(minimums)))),
+    )
 }

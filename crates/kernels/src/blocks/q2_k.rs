@@ -1,8 +1,9 @@
 //! Q2_K: 2 bits; a scale and a minimum of 4 bits for 16 weights; two scales for those for 256.
 
 use super::block::{Block, CHUNK, Group, HALF_GROUP, Half};
-use super::search::{Steps, affine, code};
+use super::search::{Steps, affine, affine_scales, code};
 use super::two_bits;
+use crate::dot::{Fast, Simd, negate};
 
 /// Weight `i` is `d * (scales[j] & 15) * q[i] - dmin * (scales[j] >> 4)` with `j = i / 16`.
 ///
@@ -50,19 +51,27 @@ impl Block for Q2K {
         });
         let d = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.0)) / f32::from(TOP_SCALE));
         let dmin = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.1)) / f32::from(TOP_SCALE));
-        let scales = fits.map(|fit| code(fit.0, d.to_f32(), 0.0, TOP_SCALE));
-        let minimums = fits.map(|fit| code(fit.1, dmin.to_f32(), 0.0, TOP_SCALE));
+        let pairs: [(u8, u8); CHUNK / HALF_GROUP] = std::array::from_fn(|j| {
+            affine_scales(
+                &x[HALF_GROUP * j..][..HALF_GROUP],
+                fits[j],
+                d.to_f32(),
+                dmin.to_f32(),
+                TOP,
+                TOP_SCALE,
+            )
+        });
         let codes = std::array::from_fn(|i| {
-            let j = i / HALF_GROUP;
+            let (scale, least) = pairs[i / HALF_GROUP];
             code(
                 x[i],
-                d.to_f32() * f32::from(scales[j]),
-                dmin.to_f32() * f32::from(minimums[j]),
+                d.to_f32() * f32::from(scale),
+                dmin.to_f32() * f32::from(least),
                 TOP,
             )
         });
         Self {
-            scales: std::array::from_fn(|j| scales[j] | minimums[j] << 4),
+            scales: pairs.map(|(scale, least)| scale | least << 4),
             qs: two_bits::pack(&codes),
             d,
             dmin,
@@ -71,5 +80,24 @@ impl Block for Q2K {
 
     fn has_bad_scale(&self) -> bool {
         !(self.d.is_finite() && self.dmin.is_finite())
+    }
+}
+
+impl Fast for Q2K {
+    type Chunk = Self;
+
+    const ZERO: u8 = 0;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
+        let scale = s.from_u8(chunk.scales.map(|both| both & 0x0f));
+        let least = s.from_u8(chunk.scales.map(|both| both >> 4));
+        let (d, dmin) = (s.splat_f16(chunk.d.bits()), s.splat_f16(chunk.dmin.bits()));
+        (s.mul(d, scale), Some(negate(s, s.mul(dmin, least))))
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+        two_bits::codes(s, &chunk.qs, pair)
     }
 }

@@ -1,8 +1,9 @@
 //! Q3_K: 3 bits; a signed scale of 6 bits for 16 weights; a scale for those for 256.
 
 use super::block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
-use super::search::{signed_code, symmetric};
+use super::search::{signed_code, symmetric, symmetric_unit};
 use super::two_bits;
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * (s[i / 16] - 32) * (q[i] - 4)`.
 ///
@@ -35,6 +36,20 @@ impl Q3K {
         let high = self.scales[8 + j % 4] >> (2 * (j / 4)) & 3;
         low | high << 4
     }
+
+    /// All of [`Q3K::scale`], eight at a time.
+    #[inline(always)]
+    fn all_scales(&self) -> [u8; CHUNK / HALF_GROUP] {
+        const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+        const HIGH: u64 = 0x3030_3030_3030_3030;
+        let [a, b, c] = bytemuck::cast::<[u8; 12], [[u8; 4]; 3]>(self.scales).map(u32::from_le_bytes);
+        let low = u64::from(a) | u64::from(b) << 32;
+        let high = u64::from(c);
+        // Bytes 0 to 3 of each half take their two bits from one place of the last four bytes, 4 to 7 from the next.
+        let first = (low & LOW) | (high << 4 | high << 34) & HIGH;
+        let second = (low >> 4 & LOW) | (high | high << 30) & HIGH;
+        bytemuck::cast([first.to_le_bytes(), second.to_le_bytes()])
+    }
 }
 
 impl Block for Q3K {
@@ -52,12 +67,12 @@ impl Block for Q3K {
 
     fn quantize(x: &[f32]) -> Self {
         let fits: [f32; CHUNK / HALF_GROUP] =
-            std::array::from_fn(|j| symmetric(&x[HALF_GROUP * j..][..HALF_GROUP], ZERO as i8));
-        let d = Half::from_f32(symmetric_span(&fits, ZERO_SCALE));
-        let scales = fits.map(|fit| signed_code(fit, d.to_f32(), ZERO_SCALE as i8));
+            std::array::from_fn(|j| symmetric(&x[HALF_GROUP * j..][..HALF_GROUP], ZERO));
+        let d = Half::from_f32(symmetric_unit(&fits, ZERO_SCALE));
+        let scales = fits.map(|fit| signed_code(fit, d.to_f32(), ZERO_SCALE));
         let codes: [u8; CHUNK] = std::array::from_fn(|i| {
             let step = d.to_f32() * f32::from(scales[i / HALF_GROUP]);
-            (signed_code(x[i], step, ZERO as i8) + ZERO as i8) as u8
+            (signed_code(x[i], step, ZERO) + ZERO as i8) as u8
         });
         let scales = scales.map(|s| (s + ZERO_SCALE as i8) as u8);
         Self {
@@ -76,11 +91,21 @@ impl Block for Q3K {
     }
 }
 
-/// The scale with which signed codes of `-limit..limit` span `scales`: the farthest from zero becomes `-limit`.
-pub(super) fn symmetric_span(scales: &[f32], limit: u8) -> f32 {
-    scales
-        .iter()
-        .copied()
-        .fold(0.0_f32, |far, s| if s.abs() > far.abs() { s } else { far })
-        / -f32::from(limit)
+impl Fast for Q3K {
+    type Chunk = Self;
+
+    const ZERO: u8 = ZERO;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
+        let scale = s.add(s.from_u8(chunk.all_scales()), s.splat(-f32::from(ZERO_SCALE)));
+        (s.mul(s.splat_f16(chunk.d.bits()), scale), None)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+        let (even, odd) = (1 << (2 * pair), 2 << (2 * pair));
+        let high = s.flags(s.twice(&chunk.hmask), [even, even, odd, odd], 4);
+        s.or(two_bits::codes(s, &chunk.qs, pair), high)
+    }
 }

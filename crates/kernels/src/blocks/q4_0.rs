@@ -1,6 +1,7 @@
 //! Q4_0: 4 bits and a scale.
 
 use super::block::{Block, GROUP, Group, Half, nibbles, pack_nibbles, quantize_symmetric};
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * (q[i] - 8)`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -34,5 +35,22 @@ impl Block for Q4_0 {
 
     fn has_bad_scale(&self) -> bool {
         !self.d.is_finite()
+    }
+}
+
+impl Fast for Q4_0 {
+    type Chunk = [Q4_0; 8];
+
+    const ZERO: u8 = ZERO;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+        (s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())), None)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
+        let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
+        s.and(s.shift_right(s.each_twice(&a.qs, &b.qs), [0, 4, 0, 4]), 0x0f)
     }
 }

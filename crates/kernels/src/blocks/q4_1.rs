@@ -1,6 +1,7 @@
 //! Q4_1: 4 bits, a scale and a minimum.
 
 use super::block::{Block, GROUP, Group, Half, nibbles, pack_nibbles, quantize_affine};
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * q[i] + m`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -34,5 +35,26 @@ impl Block for Q4_1 {
 
     fn has_bad_scale(&self) -> bool {
         !(self.d.is_finite() && self.m.is_finite())
+    }
+}
+
+impl Fast for Q4_1 {
+    type Chunk = [Q4_1; 8];
+
+    const ZERO: u8 = 0;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+        let offset = s.from_f16_twice(chunk.each_ref().map(|block| block.m.bits()));
+        (
+            s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())),
+            Some(offset),
+        )
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
+        let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
+        s.and(s.shift_right(s.each_twice(&a.qs, &b.qs), [0, 4, 0, 4]), 0x0f)
     }
 }

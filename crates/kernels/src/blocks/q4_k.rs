@@ -2,6 +2,7 @@
 
 use super::block::{Block, CHUNK, Group, Half};
 use super::nibble_pairs::{self, SixBits, byte};
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
@@ -45,5 +46,21 @@ impl Block for Q4K {
 
     fn has_bad_scale(&self) -> bool {
         !(self.d.is_finite() && self.dmin.is_finite())
+    }
+}
+
+impl Fast for Q4K {
+    type Chunk = Self;
+
+    const ZERO: u8 = 0;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
+        nibble_pairs::scales(s, chunk.d, chunk.dmin, &chunk.scales)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+        nibble_pairs::codes(s, &chunk.qs, pair)
     }
 }

@@ -1,6 +1,7 @@
 //! Q5_0: 5 bits and a scale.
 
 use super::block::{Block, GROUP, Group, Half, nibbles, pack_fifth_bits, pack_nibbles, quantize_symmetric};
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * (q[i] - 16)`. Four bits of a code lie as in Q4_0; the fifth is bit `i` of `qh`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -39,5 +40,24 @@ impl Block for Q5_0 {
 
     fn has_bad_scale(&self) -> bool {
         !self.d.is_finite()
+    }
+}
+
+impl Fast for Q5_0 {
+    type Chunk = [Q5_0; 8];
+
+    const ZERO: u8 = ZERO;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+        (s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())), None)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
+        let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
+        let low = s.and(s.shift_right(s.each_twice(&a.qs, &b.qs), [0, 4, 0, 4]), 0x0f);
+        let high = u64::from(u32::from_le_bytes(a.qh)) | u64::from(u32::from_le_bytes(b.qh)) << 32;
+        s.or(low, s.bits(high, 0x10))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::block::{Block, CHUNK, GROUP, Group, Half};
 use super::nibble_pairs::{self, SixBits, byte};
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
@@ -49,5 +50,23 @@ impl Block for Q5K {
 
     fn has_bad_scale(&self) -> bool {
         !(self.d.is_finite() && self.dmin.is_finite())
+    }
+}
+
+impl Fast for Q5K {
+    type Chunk = Self;
+
+    const ZERO: u8 = 0;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
+        nibble_pairs::scales(s, chunk.d, chunk.dmin, &chunk.scales)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+        let (even, odd) = (1 << (2 * pair), 2 << (2 * pair));
+        let high = s.flags(s.twice(&chunk.qh), [even, even, odd, odd], 0x10);
+        s.or(nibble_pairs::codes(s, &chunk.qs, pair), high)
     }
 }

@@ -1,8 +1,8 @@
 //! Q6_K: 6 bits; a signed scale of 8 bits for 16 weights; a scale for those for 256.
 
 use super::block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
-use super::q3_k::symmetric_span;
-use super::search::{signed_code, symmetric};
+use super::search::{signed_code, symmetric, symmetric_unit};
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * scales[i / 16] * (q[i] - 32)`.
 ///
@@ -25,6 +25,8 @@ const _: () = assert!(size_of::<Q6K>() == 210);
 
 /// What is taken from a code to centre it.
 const ZERO: u8 = 32;
+/// Scales of 16 weights are from minus this to one below it.
+const TOP_SCALE: u8 = 128;
 
 impl Block for Q6K {
     const GROUPS: usize = 8;
@@ -47,18 +49,12 @@ impl Block for Q6K {
 
     fn quantize(x: &[f32]) -> Self {
         let fits: [f32; CHUNK / HALF_GROUP] =
-            std::array::from_fn(|j| symmetric(&x[HALF_GROUP * j..][..HALF_GROUP], ZERO as i8));
-        let d = Half::from_f32(symmetric_span(&fits, 128));
-        let scales = fits.map(|fit| {
-            if d.to_f32() == 0.0 {
-                0
-            } else {
-                (fit / d.to_f32()).round().clamp(-128.0, 127.0) as i8
-            }
-        });
+            std::array::from_fn(|j| symmetric(&x[HALF_GROUP * j..][..HALF_GROUP], ZERO));
+        let d = Half::from_f32(symmetric_unit(&fits, TOP_SCALE));
+        let scales = fits.map(|fit| signed_code(fit, d.to_f32(), TOP_SCALE));
         let codes: [u8; CHUNK] = std::array::from_fn(|i| {
             let step = d.to_f32() * f32::from(scales[i / HALF_GROUP]);
-            (signed_code(x[i], step, ZERO as i8) + ZERO as i8) as u8
+            (signed_code(x[i], step, ZERO) + ZERO as i8) as u8
         });
         Self {
             ql: std::array::from_fn(|at| {
@@ -76,5 +72,27 @@ impl Block for Q6K {
 
     fn has_bad_scale(&self) -> bool {
         !self.d.is_finite()
+    }
+}
+
+impl Fast for Q6K {
+    type Chunk = Self;
+
+    const ZERO: u8 = ZERO;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
+        (s.mul(s.splat_f16(chunk.d.bits()), s.from_i8(chunk.scales)), None)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+        let (half, within) = (pair / 2, pair as u8 % 2);
+        let low: &[[u8; 64]; 2] = bytemuck::cast_ref(&chunk.ql);
+        let high: &[[u8; GROUP]; 2] = bytemuck::cast_ref(&chunk.qh);
+        let low = s.and(s.shift_right(s.bytes(&low[half]), [4 * within; 4]), 0x0f);
+        let by = 4 * within;
+        let high = s.and(s.shift_right(s.twice(&high[half]), [by, by, by + 2, by + 2]), 3);
+        s.or(low, s.shift_left_4(high))
     }
 }

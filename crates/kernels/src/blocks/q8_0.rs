@@ -1,6 +1,7 @@
 //! Q8_0: 8 bits and a scale.
 
 use super::block::{Block, GROUP, Group, Half};
+use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * qs[i]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -32,5 +33,23 @@ impl Block for Q8_0 {
 
     fn has_bad_scale(&self) -> bool {
         !self.d.is_finite()
+    }
+}
+
+impl Fast for Q8_0 {
+    type Chunk = [Q8_0; 8];
+
+    const ZERO: u8 = 0;
+    const SIGNED: bool = true;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+        (s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())), None)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
+        let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
+        s.join(bytemuck::cast_ref(&a.qs), bytemuck::cast_ref(&b.qs))
     }
 }

@@ -143,12 +143,8 @@ impl Quant {
         }
     }
 
-    /// Expands `src` to `dst.len()` weights.
-    ///
-    /// # Errors
-    /// Where `src` does not hold exactly `dst.len()` weights.
-    pub fn dequantize_row(self, src: &[u8], dst: &mut [f32]) -> Result<(), BlockError> {
-        self.check(src, dst.len())?;
+    /// The specification of dequantising; `src` holds `dst.len()` weights.
+    pub(crate) fn dequantize_scalar(self, src: &[u8], dst: &mut [f32]) {
         with_format!(self,
             float F => {
                 for (weight, out) in bytemuck::cast_slice::<u8, F>(src).iter().zip(dst) {
@@ -156,18 +152,19 @@ impl Quant {
                 }
             },
             block B => {
-                for (block, out) in bytemuck::cast_slice::<u8, B>(src).iter().zip(dst.chunks_exact_mut(B::GROUPS * GROUP)) {
+                let out = dst.chunks_exact_mut(B::GROUPS * GROUP);
+                for (block, out) in bytemuck::cast_slice::<u8, B>(src).iter().zip(out) {
                     block.dequantize(out);
                 }
             },
         );
-        Ok(())
     }
 
     /// Stores the weights `src` in `dst`, each block on its own, with the scales that lose least.
     ///
     /// # Errors
-    /// Where `dst` does not hold exactly `src.len()` weights.
+    /// Where `dst` does not hold exactly `src.len()` weights; where, in a format with scales, a weight is NaN, infinite or
+    /// too large for them: `dst` is then partly written.
     pub fn quantize_row(self, src: &[f32], dst: &mut [u8]) -> Result<(), BlockError> {
         self.check(dst, src.len())?;
         with_format!(self,
@@ -177,8 +174,13 @@ impl Quant {
                 }
             },
             block B => {
-                for (x, out) in src.chunks_exact(B::GROUPS * GROUP).zip(bytemuck::cast_slice_mut::<u8, B>(dst)) {
+                let weights = B::GROUPS * GROUP;
+                let blocks = src.chunks_exact(weights).zip(bytemuck::cast_slice_mut::<u8, B>(dst));
+                for (i, (x, out)) in blocks.enumerate() {
                     *out = B::quantize(x);
+                    if out.has_bad_scale() || !x.iter().all(|x| x.is_finite()) {
+                        return Err(BlockError::NotStorable { quant: self, at: i * weights });
+                    }
                 }
             },
         );

@@ -9,9 +9,14 @@ pub(super) struct Steps {
 }
 
 /// How much the error at `x` counts: large weights count more, by as much as an average one does anyway.
-fn importance(x: &[f32]) -> impl Fn(f32) -> f32 {
-    let rms = (x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt();
-    move |x| rms + x.abs()
+fn importance(x: &[f32]) -> impl Fn(f32) -> f64 {
+    let rms = (x.iter().map(|x| square(*x)).sum::<f64>() / x.len() as f64).sqrt();
+    move |x| rms + f64::from(x.abs())
+}
+
+/// Sums are taken in f64, in which no square of an f32 overflows.
+fn square(x: f32) -> f64 {
+    f64::from(x) * f64::from(x)
 }
 
 /// The code in `0..=top` whose weight `step * code - least` is nearest to `x`.
@@ -26,13 +31,21 @@ pub(super) fn code(x: f32, step: f32, least: f32, top: u8) -> u8 {
 
 /// The code in `-limit..limit` whose weight `step * code` is nearest to `x`.
 #[inline]
-pub(super) fn signed_code(x: f32, step: f32, limit: i8) -> i8 {
+pub(super) fn signed_code(x: f32, step: f32, limit: u8) -> i8 {
     let limit = f32::from(limit);
     if step == 0.0 {
         0
     } else {
         (x / step).round().clamp(-limit, limit - 1.0) as i8
     }
+}
+
+/// What weights `step * code - least` lose of `x` with the best codes, weighted by [`importance`].
+fn affine_loss(x: &[f32], step: f32, least: f32, top: u8) -> f64 {
+    let weigh = importance(x);
+    x.iter()
+        .map(|&x| weigh(x) * square(step * f32::from(code(x, step, least, top)) - least - x))
+        .sum()
 }
 
 /// `(scale, least)`, neither negative, such that `scale * code - least` with codes `0..=top` is near to `x`.
@@ -45,46 +58,54 @@ pub(super) fn affine(x: &[f32], top: u8, steps: Steps) -> (f32, f32) {
         return (0.0, -low);
     }
     let weigh = importance(x);
-    let error = |scale: f32, least: f32, step: f32, start: f32| -> f32 {
-        x.iter()
-            .map(|&x| {
-                let miss = scale * f32::from(code(x, step, start, top)) - least - x;
-                weigh(x) * miss * miss
-            })
-            .sum()
-    };
     let mut best = ((high - low) / f32::from(top), -low);
-    let mut least_error = error(best.0, best.1, best.0, best.1);
+    let mut least_loss = affine_loss(x, best.0, best.1, top);
     for i in 0..steps.count {
         let step = (high - low) / (f32::from(top) + steps.first + 0.1 * f32::from(i));
-        let [mut w, mut q, mut qq, mut y, mut yq] = [0.0_f32; 5];
+        let [mut w, mut q, mut qq, mut y, mut yq] = [0.0_f64; 5];
         for &x in x {
-            let (weight, code) = (weigh(x), f32::from(code(x, step, -low, top)));
+            let (weight, code) = (weigh(x), f64::from(code(x, step, -low, top)));
             w += weight;
             q += weight * code;
             qq += weight * code * code;
-            y += weight * x;
-            yq += weight * code * x;
+            y += weight * f64::from(x);
+            yq += weight * code * f64::from(x);
         }
         let determinant = w * qq - q * q;
         if determinant <= 0.0 {
             continue;
         }
-        let (mut scale, mut least) = ((w * yq - y * q) / determinant, -(qq * y - q * yq) / determinant);
+        let (mut scale, mut least) = ((w * yq - y * q) / determinant, (q * yq - qq * y) / determinant);
         // The format has no positive offset: without one, the scale alone is solved for.
         if least < 0.0 {
             (scale, least) = (yq / qq, 0.0);
         }
-        let error = error(scale, least, step, -low);
-        if scale > 0.0 && error < least_error {
-            (best, least_error) = ((scale, least), error);
+        let pair = (scale as f32, least as f32);
+        let loss = affine_loss(x, pair.0, pair.1, top);
+        if scale > 0.0 && loss < least_loss {
+            (best, least_loss) = (pair, loss);
         }
     }
     best
 }
 
+/// Codes `0..=top_scale` of a scale and a minimum found by [`affine`], in units of `d` and `dmin`: of the nearest
+/// codes and their neighbours, the two that together lose least of `x`.
+pub(super) fn affine_scales(x: &[f32], fit: (f32, f32), d: f32, dmin: f32, top: u8, top_scale: u8) -> (u8, u8) {
+    let scales = neighbours(code(fit.0, d, 0.0, top_scale), top_scale);
+    let minimums = neighbours(code(fit.1, dmin, 0.0, top_scale), top_scale);
+    let pairs = scales.flat_map(|scale| minimums.clone().map(move |least| (scale, least)));
+    let loss = |(scale, least)| affine_loss(x, d * f32::from(scale), dmin * f32::from(least), top);
+    pairs.min_by(|a, b| loss(*a).total_cmp(&loss(*b))).unwrap_or_default()
+}
+
+/// `code` and the codes beside it, none above `top`.
+fn neighbours(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
+    code.saturating_sub(1)..=(code + 1).min(top)
+}
+
 /// The scale, of either sign, such that `scale * code` with codes `-limit..limit` is near to `x`.
-pub(super) fn symmetric(x: &[f32], limit: i8) -> f32 {
+pub(super) fn symmetric(x: &[f32], limit: u8) -> f32 {
     let farthest = x
         .iter()
         .copied()
@@ -98,14 +119,23 @@ pub(super) fn symmetric(x: &[f32], limit: i8) -> f32 {
         let (mut yq, mut qq) = (0.0, 0.0);
         for &x in x {
             // Squares as weights: what matters is the product with activations, which large weights rule.
-            let (weight, code) = (x * x, f32::from(signed_code(x, step, limit)));
-            yq += weight * code * x;
+            let (weight, code) = (square(x), f64::from(signed_code(x, step, limit)));
+            yq += weight * code * f64::from(x);
             qq += weight * code * code;
         }
-        // The error falls by yq^2 / qq from what a scale of zero would give.
+        // The loss falls by yq^2 / qq from what a scale of zero would give.
         if qq > 0.0 && yq * yq > most * qq {
-            (best, most) = (yq / qq, yq * yq / qq);
+            (best, most) = ((yq / qq) as f32, yq * yq / qq);
         }
     }
     best
+}
+
+/// The unit in which signed codes of `-limit..limit` span `scales`: the farthest from zero becomes `-limit`.
+pub(super) fn symmetric_unit(scales: &[f32], limit: u8) -> f32 {
+    scales
+        .iter()
+        .copied()
+        .fold(0.0_f32, |far, s| if s.abs() > far.abs() { s } else { far })
+        / -f32::from(limit)
 }

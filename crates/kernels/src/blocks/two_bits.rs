@@ -1,6 +1,7 @@
 //! How Q2_K and Q3_K lay out two bits of each code: 32 bytes hold four groups, a group to each pair of bits.
 
 use super::block::{CHUNK, GROUP};
+use crate::dot::Simd;
 
 /// The two bits of each code of group `g`.
 pub(super) fn group(packed: &[u8; CHUNK / 4], g: usize) -> [u8; GROUP] {
@@ -14,4 +15,12 @@ pub(super) fn pack(codes: &[u8; CHUNK]) -> [u8; CHUNK / 4] {
         let first = CHUNK / 2 * (at / GROUP) + at % GROUP;
         (0..4).fold(0, |byte, g| byte | (codes[first + GROUP * g] & 3) << (2 * g))
     })
+}
+
+/// The two bits of each code of groups `2 pair` and `2 pair + 1`.
+#[inline(always)]
+pub(super) fn codes<S: Simd>(s: S, packed: &[u8; CHUNK / 4], pair: usize) -> S::Bytes {
+    let packed: &[[u8; GROUP]; 2] = bytemuck::cast_ref(packed);
+    let by = 4 * (pair as u8 % 2);
+    s.and(s.shift_right(s.twice(&packed[pair / 2]), [by, by, by + 2, by + 2]), 3)
 }

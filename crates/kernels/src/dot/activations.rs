@@ -48,22 +48,6 @@ impl<'a> Activations<'a> {
         cols.div_ceil(CHUNK)
     }
 
-    /// Quantises `floats` into `chunks`, and keeps both. Where an activation is NaN or infinite, the scale of its 32 is
-    /// NaN, and so is every product with them.
-    ///
-    /// # Errors
-    /// Where `chunks` are not [`Activations::chunks_for`] `floats.len()`.
-    pub fn quantize(floats: &'a [f32], chunks: &'a mut [ActivationChunk]) -> Result<Self, BlockError> {
-        if chunks.len() != Self::chunks_for(floats.len()) {
-            return Err(BlockError::Activations {
-                cols: chunks.len() * CHUNK,
-                found: floats.len(),
-            });
-        }
-        quantize_scalar(floats, chunks);
-        Ok(Self { floats, chunks })
-    }
-
     /// Joins a row with what [`Activations::quantize`] made of it earlier.
     ///
     /// # Errors

@@ -1,0 +1,299 @@
+//! [`Simd`] on AVX2: a vector is two registers.
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all: `Avx2` exists only where the instructions do, and references are valid to read"
+)]
+
+use std::arch::x86_64::*;
+
+use super::simd::{Kernel, Simd};
+
+/// Proof that the machine has AVX2, FMA and F16C.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+/// Runs a kernel's vector form with the instructions enabled.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.simd(Avx2(()))
+}
+
+/// Where the lanes of the two registers of [`Simd::spread`] are taken from, for an even and an odd pair.
+const SPREAD: [[[i32; 8]; 2]; 2] = [
+    [[0, 0, 0, 0, 1, 1, 1, 1], [2, 2, 2, 2, 3, 3, 3, 3]],
+    [[4, 4, 4, 4, 5, 5, 5, 5], [6, 6, 6, 6, 7, 7, 7, 7]],
+];
+
+/// Where the lanes of the two registers of a vector whose lanes come twice are taken from.
+const TWICE: [[i32; 8]; 2] = [[0, 0, 1, 1, 2, 2, 3, 3], [4, 4, 5, 5, 6, 6, 7, 7]];
+
+/// Each bit of a byte.
+const BITS: i64 = i64::from_le_bytes([1, 2, 4, 8, 16, 32, 64, -128_i8 as u8]);
+
+/// For each byte of a register, which of four bytes has its bit.
+const BYTE_OF_BIT: [u8; 32] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+];
+
+#[inline(always)]
+fn load(bytes: &[u8; 32]) -> __m256i {
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+}
+
+#[inline(always)]
+fn halves<T, const N: usize, const HALF: usize>(all: &[T; N]) -> (&[T; HALF], &[T; HALF]) {
+    const { assert!(2 * HALF == N) }
+    // SAFETY: both halves lie inside the array.
+    unsafe { (&*all.as_ptr().cast(), &*all.as_ptr().add(HALF).cast()) }
+}
+
+#[inline(always)]
+fn permute(lanes: &[i32; 8], floats: __m256) -> __m256 {
+    unsafe { _mm256_permutevar8x32_ps(floats, _mm256_loadu_si256(lanes.as_ptr().cast())) }
+}
+
+/// Sums of four products, as floats, from sums of two.
+#[inline(always)]
+fn widen(pairs: __m256i) -> __m256 {
+    unsafe { _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))) }
+}
+
+impl Simd for Avx2 {
+    type Bytes = [__m256i; 2];
+    type Floats = [__m256; 2];
+
+    const SIGNED_BIAS: f32 = 0.0;
+
+    #[inline(always)]
+    fn bytes(self, bytes: &[u8; 64]) -> [__m256i; 2] {
+        let (low, high) = halves(bytes);
+        self.join(low, high)
+    }
+
+    #[inline(always)]
+    fn join(self, low: &[u8; 32], high: &[u8; 32]) -> [__m256i; 2] {
+        [load(low), load(high)]
+    }
+
+    #[inline(always)]
+    fn twice(self, bytes: &[u8; 32]) -> [__m256i; 2] {
+        [load(bytes); 2]
+    }
+
+    #[inline(always)]
+    fn each_twice(self, low: &[u8; 16], high: &[u8; 16]) -> [__m256i; 2] {
+        [low, high].map(|bytes| unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn bits(self, bits: u64, value: u8) -> [__m256i; 2] {
+        [bits as u32, (bits >> 32) as u32].map(|bits| unsafe {
+            let bit = _mm256_set1_epi64x(BITS);
+            let byte = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), load(&BYTE_OF_BIT));
+            let set = _mm256_cmpeq_epi8(_mm256_and_si256(byte, bit), bit);
+            _mm256_and_si256(set, _mm256_set1_epi8(value as i8))
+        })
+    }
+
+    #[inline(always)]
+    fn flags(self, bytes: [__m256i; 2], bits: [u8; 4], value: u8) -> [__m256i; 2] {
+        std::array::from_fn(|i| unsafe {
+            let (low, high) = (bits[2 * i] as i8, bits[2 * i + 1] as i8);
+            let bit = _mm256_set_m128i(_mm_set1_epi8(high), _mm_set1_epi8(low));
+            let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes[i], bit), bit);
+            _mm256_and_si256(set, _mm256_set1_epi8(value as i8))
+        })
+    }
+
+    #[inline(always)]
+    fn shift_right(self, bytes: [__m256i; 2], by: [u8; 4]) -> [__m256i; 2] {
+        std::array::from_fn(|i| unsafe {
+            let (low, high) = (i32::from(by[2 * i]), i32::from(by[2 * i + 1]));
+            _mm256_srlv_epi32(bytes[i], _mm256_set_m128i(_mm_set1_epi32(high), _mm_set1_epi32(low)))
+        })
+    }
+
+    #[inline(always)]
+    fn shift_left_4(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
+        bytes.map(|bytes| unsafe { _mm256_slli_epi16(bytes, 4) })
+    }
+
+    #[inline(always)]
+    fn and(self, bytes: [__m256i; 2], mask: u8) -> [__m256i; 2] {
+        bytes.map(|bytes| unsafe { _mm256_and_si256(bytes, _mm256_set1_epi8(mask as i8)) })
+    }
+
+    #[inline(always)]
+    fn or(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        std::array::from_fn(|i| unsafe { _mm256_or_si256(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    fn store_bytes(self, bytes: [__m256i; 2]) -> [u8; 64] {
+        let mut out = [0; 64];
+        for (bytes, out) in bytes.into_iter().zip(out.as_chunks_mut::<32>().0) {
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), bytes) }
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn dot(self, codes: [__m256i; 2], activations: &[i8; 64]) -> [__m256; 2] {
+        let activations = self.bytes(bytemuck::cast_ref(activations));
+        // Sums of two products stay below 2 * 127 * 127, inside 16 bits.
+        std::array::from_fn(|i| widen(unsafe { _mm256_maddubs_epi16(codes[i], activations[i]) }))
+    }
+
+    #[inline(always)]
+    fn dot_signed(self, codes: [__m256i; 2], activations: &[i8; 64]) -> [__m256; 2] {
+        let activations = self.bytes(bytemuck::cast_ref(activations));
+        // A code's sign moves to its activation. The magnitude of -128 is 128 as an unsigned byte, and sums of two
+        // products stay below 2 * 128 * 127, inside 16 bits.
+        std::array::from_fn(|i| unsafe {
+            let signed = _mm256_sign_epi8(activations[i], codes[i]);
+            widen(_mm256_maddubs_epi16(_mm256_abs_epi8(codes[i]), signed))
+        })
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [__m256; 2] {
+        [unsafe { _mm256_set1_ps(value) }; 2]
+    }
+
+    #[inline(always)]
+    fn splat_f16(self, bits: u16) -> [__m256; 2] {
+        [unsafe { _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }; 2]
+    }
+
+    #[inline(always)]
+    fn floats(self, floats: &[f32; 16]) -> [__m256; 2] {
+        let (low, high): (&[f32; 8], _) = halves(floats);
+        [low, high].map(|floats| unsafe { _mm256_loadu_ps(floats.as_ptr()) })
+    }
+
+    #[inline(always)]
+    fn store(self, floats: [__m256; 2], out: &mut [f32; 16]) {
+        for (floats, out) in floats.into_iter().zip(out.as_chunks_mut::<8>().0) {
+            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), floats) }
+        }
+    }
+
+    #[inline(always)]
+    fn from_f32(self, floats: &[u8; 64]) -> [__m256; 2] {
+        let (low, high): (&[u8; 32], _) = halves(floats);
+        [low, high].map(|floats| unsafe { _mm256_loadu_ps(floats.as_ptr().cast()) })
+    }
+
+    #[inline(always)]
+    fn from_f16(self, stored: &[u8; 32]) -> [__m256; 2] {
+        let (low, high): (&[u8; 16], _) = halves(stored);
+        [low, high].map(|halves| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn from_bf16(self, stored: &[u8; 32]) -> [__m256; 2] {
+        let (low, high): (&[u8; 16], _) = halves(stored);
+        [low, high].map(|halves| unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))
+        })
+    }
+
+    #[inline(always)]
+    fn from_u8(self, bytes: [u8; 16]) -> [__m256; 2] {
+        let (low, high): (&[u8; 8], _) = halves(&bytes);
+        [low, high]
+            .map(|bytes| unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(bytes.as_ptr().cast()))) })
+    }
+
+    #[inline(always)]
+    fn from_i8(self, bytes: [i8; 16]) -> [__m256; 2] {
+        let (low, high): (&[i8; 8], _) = halves(&bytes);
+        [low, high]
+            .map(|bytes| unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.as_ptr().cast()))) })
+    }
+
+    #[inline(always)]
+    fn from_u8_twice(self, bytes: u64) -> [__m256; 2] {
+        unsafe {
+            let bytes = _mm_cvtsi64_si128(bytes as i64);
+            let twice = _mm_unpacklo_epi8(bytes, bytes);
+            [twice, _mm_unpackhi_epi64(twice, twice)].map(|bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
+        }
+    }
+
+    #[inline(always)]
+    fn from_f16_twice(self, halves: [u16; 8]) -> [__m256; 2] {
+        let [a, b, c, d, e, f, g, h] = halves.map(|half| half as i16);
+        let floats = unsafe { _mm256_cvtph_ps(_mm_setr_epi16(a, b, c, d, e, f, g, h)) };
+        TWICE.each_ref().map(|lanes| permute(lanes, floats))
+    }
+
+    #[inline(always)]
+    fn floats_twice(self, floats: &[f32; 8]) -> [__m256; 2] {
+        let floats = unsafe { _mm256_loadu_ps(floats.as_ptr()) };
+        TWICE.each_ref().map(|lanes| permute(lanes, floats))
+    }
+
+    #[inline(always)]
+    fn spread(self, floats: [__m256; 2], pair: usize) -> [__m256; 2] {
+        SPREAD[pair % 2]
+            .each_ref()
+            .map(|lanes| permute(lanes, floats[pair / 2]))
+    }
+
+    #[inline(always)]
+    fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        std::array::from_fn(|i| unsafe { _mm256_add_ps(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        std::array::from_fn(|i| unsafe { _mm256_mul_ps(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+        std::array::from_fn(|i| unsafe { _mm256_fmadd_ps(a[i], b[i], c[i]) })
+    }
+
+    #[inline(always)]
+    fn sum(self, [low, high]: [__m256; 2]) -> f32 {
+        unsafe {
+            let eight = _mm256_add_ps(low, high);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+
+    #[inline(always)]
+    fn magnitude(self, a: [__m256; 2], b: [__m256; 2]) -> u32 {
+        unsafe {
+            let bits = |floats| _mm256_and_si256(_mm256_castps_si256(floats), _mm256_set1_epi32(i32::MAX));
+            let most = |a, b| _mm256_max_epi32(bits(a), bits(b));
+            let eight = _mm256_max_epi32(most(a[0], a[1]), most(b[0], b[1]));
+            let four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+            let two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0b01_00_11_10));
+            _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0b10_11_00_01))) as u32
+        }
+    }
+
+    #[inline(always)]
+    fn round(self, floats: [__m256; 2], out: &mut [i8; 16]) -> i32 {
+        unsafe {
+            let [low, high] = floats.map(|floats| {
+                let number = _mm256_castps_si256(_mm256_cmp_ps(floats, floats, _CMP_ORD_Q));
+                _mm256_and_si256(_mm256_cvtps_epi32(floats), number)
+            });
+            // Packing works in halves of a register: the middle quarters come out exchanged.
+            let words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0b11_01_10_00);
+            let bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
+            let eight = _mm256_add_epi32(low, high);
+            let four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+            let two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0b01_00_11_10));
+            _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0b10_11_00_01)))
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The fast loops over stored rows, each written once for all formats and all vectors.
+
+use bytemuck::Zeroable;
+
+use super::activations::{self, ActivationChunk, Activations};
+use super::fast::{Fast, FastFloat};
+use super::scalar;
+use super::simd::{Kernel, Simd};
+use crate::blocks::{CHUNK, Float, GROUP, HALF_GROUP, Quant, with_format};
+
+/// The products of rows, `stride` bytes apart, with one row of activations.
+pub(super) struct Gemv<'a> {
+    pub quant: Quant,
+    pub rows: &'a [u8],
+    pub stride: usize,
+    pub activations: Activations<'a>,
+    pub y: &'a mut [f32],
+}
+
+impl Kernel for Gemv<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        for (y, row) in self.y.iter_mut().zip(self.rows.chunks_exact(self.stride)) {
+            *y = scalar::dot(self.quant, row, &self.activations);
+        }
+    }
+
+    #[inline(always)]
+    fn simd<S: Simd>(self, s: S) {
+        let rows = self.y.iter_mut().zip(self.rows.chunks_exact(self.stride));
+        with_format!(self.quant,
+            float F => for (y, row) in rows {
+                *y = dot_floats::<S, F>(s, bytemuck::cast_slice(row), self.activations.floats());
+            },
+            block B => for (y, row) in rows {
+                *y = dot_blocks::<S, B>(s, row, self.activations.chunks());
+            },
+        )
+    }
+}
+
+/// The product of one row of blocks with quantised activations.
+#[inline(always)]
+fn dot_blocks<S: Simd, B: Fast>(s: S, row: &[u8], activations: &[ActivationChunk]) -> f32 {
+    let (whole, rest) = row.split_at(row.len() - row.len() % size_of::<B::Chunk>());
+    let mut sums = Sums::<S> {
+        even: s.splat(0.0),
+        odd: s.splat(0.0),
+        offsets: s.splat(0.0),
+    };
+    for (chunk, x) in bytemuck::cast_slice::<u8, B::Chunk>(whole).iter().zip(activations) {
+        sums.add_chunk::<B>(s, chunk, x, 4);
+    }
+    if let (false, Some(x)) = (rest.is_empty(), activations.last()) {
+        // Blocks of zeros, with a scale of zero, stand in for those that the last chunk lacks.
+        let mut chunk = B::Chunk::zeroed();
+        bytemuck::bytes_of_mut(&mut chunk)[..rest.len()].copy_from_slice(rest);
+        sums.add_chunk::<B>(s, &chunk, x, (rest.len() / size_of::<B>()).div_ceil(2));
+    }
+    s.sum(s.add(s.add(sums.even, sums.odd), sums.offsets))
+}
+
+/// What a row's product has come to; lanes are summed at the end.
+struct Sums<S: Simd> {
+    /// Codes with activations, of even pairs of groups and of odd ones: two chains, so that neither waits for itself.
+    even: S::Floats,
+    odd: S::Floats,
+    /// Offsets, and what codes are not centred by, with sums of activations.
+    offsets: S::Floats,
+}
+
+impl<S: Simd> Sums<S> {
+    /// Adds the first `pairs` pairs of groups of a chunk.
+    #[inline(always)]
+    fn add_chunk<B: Fast>(&mut self, s: S, chunk: &B::Chunk, x: &ActivationChunk, pairs: usize) {
+        let (scale, offset) = B::scales(s, chunk);
+        let excess = f32::from(B::ZERO) + if B::SIGNED { S::SIGNED_BIAS } else { 0.0 };
+        let offset = match offset {
+            Some(offset) if excess == 0.0 => Some(offset),
+            Some(offset) => Some(s.mul_add(scale, s.splat(-excess), offset)),
+            None if excess == 0.0 => None,
+            None => Some(s.mul(scale, s.splat(-excess))),
+        };
+        if let Some(offset) = offset {
+            self.offsets = s.mul_add(offset, s.floats(&x.half_sums), self.offsets);
+        }
+        let scale = s.mul(scale, s.floats_twice(&x.scales));
+        // Written out, so that each pair's shifts are constants.
+        self.even = dot_pair::<S, B>(s, chunk, x, scale, 0, self.even);
+        if pairs > 1 {
+            self.odd = dot_pair::<S, B>(s, chunk, x, scale, 1, self.odd);
+        }
+        if pairs > 2 {
+            self.even = dot_pair::<S, B>(s, chunk, x, scale, 2, self.even);
+        }
+        if pairs > 3 {
+            self.odd = dot_pair::<S, B>(s, chunk, x, scale, 3, self.odd);
+        }
+    }
+}
+
+/// Adds the codes of one pair of groups, with their activations, to `sum`.
+#[inline(always)]
+fn dot_pair<S: Simd, B: Fast>(
+    s: S,
+    chunk: &B::Chunk,
+    x: &ActivationChunk,
+    scale: S::Floats,
+    pair: usize,
+    sum: S::Floats,
+) -> S::Floats {
+    let values: &[[i8; 2 * GROUP]; 4] = bytemuck::cast_ref(&x.values);
+    let codes = B::codes(s, chunk, pair);
+    let products = if B::SIGNED {
+        s.dot_signed(codes, &values[pair])
+    } else {
+        s.dot(codes, &values[pair])
+    };
+    s.mul_add(products, s.spread(scale, pair), sum)
+}
+
+/// The product of one row of plain weights with activations in f32.
+#[inline(always)]
+fn dot_floats<S: Simd, F: FastFloat>(s: S, row: &[F], x: &[f32]) -> f32 {
+    // Four chains, so that none waits for itself.
+    let mut sums = [s.splat(0.0); 4];
+    let (row, row_rest) = row.as_chunks::<16>();
+    let (x, x_rest) = x.as_chunks::<16>();
+    let (row4, row) = row.as_chunks::<4>();
+    let (x4, x) = x.as_chunks::<4>();
+    for (row, x) in row4.iter().zip(x4) {
+        for i in 0..4 {
+            sums[i] = s.mul_add(F::load(s, &row[i]), s.floats(&x[i]), sums[i]);
+        }
+    }
+    for (row, x) in row.iter().zip(x) {
+        sums[0] = s.mul_add(F::load(s, row), s.floats(x), sums[0]);
+    }
+    let rest: f32 = row_rest.iter().zip(x_rest).map(|(w, x)| Float::to_f32(*w) * x).sum();
+    s.sum(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3]))) + rest
+}
+
+/// Expands stored weights to f32, `out.len()` of them.
+pub(super) struct Dequantize<'a> {
+    pub quant: Quant,
+    pub row: &'a [u8],
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Dequantize<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        self.quant.dequantize_scalar(self.row, self.out);
+    }
+
+    #[inline(always)]
+    fn simd<S: Simd>(self, s: S) {
+        with_format!(self.quant,
+            float F => expand_floats::<S, F>(s, bytemuck::cast_slice(self.row), self.out),
+            block B => expand_blocks::<S, B>(s, self.row, self.out),
+        )
+    }
+}
+
+/// Expands a row of plain weights.
+#[inline(always)]
+fn expand_floats<S: Simd, F: FastFloat>(s: S, row: &[F], out: &mut [f32]) {
+    let (row, row_rest) = row.as_chunks::<16>();
+    let (out, out_rest) = out.as_chunks_mut::<16>();
+    for (row, out) in row.iter().zip(out) {
+        s.store(F::load(s, row), out);
+    }
+    for (weight, out) in row_rest.iter().zip(out_rest) {
+        *out = Float::to_f32(*weight);
+    }
+}
+
+/// Expands a row of blocks. A weight is rounded as the specification rounds it: after each step, never fused.
+#[inline(always)]
+fn expand_blocks<S: Simd, B: Fast>(s: S, row: &[u8], out: &mut [f32]) {
+    let (row, row_rest) = row.split_at(row.len() - row.len() % size_of::<B::Chunk>());
+    let (out, out_rest) = out.as_chunks_mut::<CHUNK>();
+    for (chunk, out) in bytemuck::cast_slice::<u8, B::Chunk>(row).iter().zip(out) {
+        expand_chunk::<S, B>(s, chunk, out);
+    }
+    if !row_rest.is_empty() {
+        let mut chunk = B::Chunk::zeroed();
+        bytemuck::bytes_of_mut(&mut chunk)[..row_rest.len()].copy_from_slice(row_rest);
+        let mut whole = [0.0; CHUNK];
+        expand_chunk::<S, B>(s, &chunk, &mut whole);
+        out_rest.copy_from_slice(&whole[..out_rest.len()]);
+    }
+}
+
+/// Expands 256 weights.
+#[inline(always)]
+fn expand_chunk<S: Simd, B: Fast>(s: S, chunk: &B::Chunk, out: &mut [f32; CHUNK]) {
+    let (scale, offset) = B::scales(s, chunk);
+    let (mut scales, mut offsets) = ([0.0; 16], [0.0; 16]);
+    s.store(scale, &mut scales);
+    if let Some(offset) = offset {
+        s.store(offset, &mut offsets);
+    }
+    let out: &mut [[[f32; HALF_GROUP]; 4]; 4] = bytemuck::cast_mut(out);
+    expand_pair::<S, B>(s, chunk, 0, &scales, &offsets, &mut out[0]);
+    expand_pair::<S, B>(s, chunk, 1, &scales, &offsets, &mut out[1]);
+    expand_pair::<S, B>(s, chunk, 2, &scales, &offsets, &mut out[2]);
+    expand_pair::<S, B>(s, chunk, 3, &scales, &offsets, &mut out[3]);
+}
+
+/// Expands one pair of groups.
+#[inline(always)]
+fn expand_pair<S: Simd, B: Fast>(
+    s: S,
+    chunk: &B::Chunk,
+    pair: usize,
+    scales: &[f32; 16],
+    offsets: &[f32; 16],
+    out: &mut [[f32; HALF_GROUP]; 4],
+) {
+    let codes: [[u8; 16]; 4] = bytemuck::cast(s.store_bytes(B::codes(s, chunk, pair)));
+    for quarter in 0..4 {
+        let codes = codes[quarter];
+        let centred = if B::SIGNED {
+            s.from_i8(bytemuck::cast(codes))
+        } else {
+            s.add(s.from_u8(codes), s.splat(-f32::from(B::ZERO)))
+        };
+        let h = 4 * pair + quarter;
+        s.store(
+            s.add(s.mul(s.splat(scales[h]), centred), s.splat(offsets[h])),
+            &mut out[quarter],
+        );
+    }
+}
+
+/// Quantises a row of activations.
+pub(super) struct Quantize<'a> {
+    pub floats: &'a [f32],
+    pub chunks: &'a mut [ActivationChunk],
+}
+
+impl Kernel for Quantize<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        activations::quantize_scalar(self.floats, self.chunks);
+    }
+
+    #[inline(always)]
+    fn simd<S: Simd>(self, s: S) {
+        let (whole, rest) = self.floats.as_chunks::<CHUNK>();
+        let (chunks, last) = self.chunks.split_at_mut(whole.len());
+        for (x, chunk) in whole.iter().zip(chunks) {
+            quantize_chunk(s, x, chunk);
+        }
+        if let [last] = last {
+            let mut x = [0.0; CHUNK];
+            x[..rest.len()].copy_from_slice(rest);
+            quantize_chunk(s, &x, last);
+        }
+    }
+}
+
+/// Quantises 256 activations.
+#[inline(always)]
+fn quantize_chunk<S: Simd>(s: S, x: &[f32; CHUNK], chunk: &mut ActivationChunk) {
+    let x: &[[[f32; HALF_GROUP]; 2]; 8] = bytemuck::cast_ref(x);
+    let values: &mut [[[i8; HALF_GROUP]; 2]; 8] = bytemuck::cast_mut(&mut chunk.values);
+    for (g, (x, values)) in x.iter().zip(values).enumerate() {
+        let (low, high) = (s.floats(&x[0]), s.floats(&x[1]));
+        let (scale, inverse) = activations::scale_of(s.magnitude(low, high));
+        let inverse = s.splat(inverse);
+        let low = scale * s.round(s.mul(low, inverse), &mut values[0]) as f32;
+        let high = scale * s.round(s.mul(high, inverse), &mut values[1]) as f32;
+        chunk.scales[g] = scale;
+        chunk.sums[g] = low + high;
+        chunk.half_sums[2 * g] = low;
+        chunk.half_sums[2 * g + 1] = high;
+    }
+}

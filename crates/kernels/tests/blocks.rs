@@ -1,0 +1,171 @@
+//! Stored formats against the reference's own numbers, and what quantising loses.
+
+mod common;
+
+use common::{floats, read_floats, relative_error};
+use hearth_kernels::blocks::{BlockError, Quant};
+use hearth_kernels::dot::Isa;
+use proptest::prelude::*;
+
+/// A format's fixture: stored bytes, and the weights that the reference reads from them.
+fn fixture(quant: Quant) -> (Vec<u8>, Vec<f32>) {
+    let path = |end: &str| format!("tests/fixtures/blocks/{quant}.{end}");
+    (std::fs::read(path("bytes")).unwrap(), read_floats(&path("f32")))
+}
+
+#[test]
+fn every_format_reads_what_the_reference_reads() {
+    for (quant, isa) in Quant::ALL
+        .into_iter()
+        .flat_map(|quant| Isa::available().into_iter().map(move |isa| (quant, isa)))
+    {
+        let (bytes, expected) = fixture(quant);
+        let mut weights = vec![0.0; expected.len()];
+        quant.dequantize_row_on(isa, &bytes, &mut weights).unwrap();
+        assert_eq!(weights, expected, "{quant} on {isa:?}");
+    }
+}
+
+#[test]
+fn formats_without_a_search_quantise_to_the_reference_bytes() {
+    let input = read_floats("tests/fixtures/blocks/input.f32");
+    for quant in Quant::ALL.into_iter().filter(|quant| quant.block_elements() < 256) {
+        let (expected, _) = fixture(quant);
+        let mut bytes = vec![0; expected.len()];
+        quant.quantize_row(&input, &mut bytes).unwrap();
+        assert_eq!(bytes, expected, "{quant}");
+    }
+}
+
+/// What llama.cpp's reference quantisers (ggml 0.25.3) lose on `input.f32`: the root mean square of the error, relative
+/// to that of the weights.
+const LOSS: [(Quant, f64); 10] = [
+    (Quant::Q4_0, 0.117137),
+    (Quant::Q4_1, 0.089463),
+    (Quant::Q5_0, 0.061831),
+    (Quant::Q5_1, 0.044193),
+    (Quant::Q8_0, 0.007680),
+    (Quant::Q2_K, 0.342445),
+    (Quant::Q3_K, 0.181591),
+    (Quant::Q4_K, 0.083704),
+    (Quant::Q5_K, 0.042724),
+    (Quant::Q6_K, 0.023080),
+];
+
+#[test]
+fn quantising_loses_no_more_than_the_reference() {
+    let input = read_floats("tests/fixtures/blocks/input.f32");
+    for (quant, allowed) in LOSS {
+        let loss = relative_error(&stored_and_read(quant, &input), &input);
+        println!("{quant} {loss:.6} of {allowed:.6}");
+        assert!(loss <= allowed, "{quant}: {loss} is more than {allowed}");
+    }
+}
+
+/// The weights after a round through `quant`.
+fn stored_and_read(quant: Quant, weights: &[f32]) -> Vec<f32> {
+    let mut bytes = vec![0; quant.row_bytes(weights.len()).unwrap()];
+    quant.quantize_row(weights, &mut bytes).unwrap();
+    let mut read = vec![0.0; weights.len()];
+    quant.dequantize_row(&bytes, &mut read).unwrap();
+    read
+}
+
+#[test]
+fn zeros_stay_zeros() {
+    for quant in Quant::ALL {
+        assert_eq!(stored_and_read(quant, &[0.0; 256]), [0.0; 256], "{quant}");
+    }
+}
+
+#[test]
+fn a_row_of_one_value_keeps_it() {
+    for (quant, value) in Quant::ALL.into_iter().flat_map(|quant| [(quant, 0.75), (quant, -0.75)]) {
+        let read = stored_and_read(quant, &[value; 256]);
+        assert!(
+            read.iter().all(|read| (read - value).abs() < 0.01),
+            "{quant}: {value} became {}",
+            read[0]
+        );
+    }
+}
+
+#[test]
+fn bad_scales_are_found() {
+    for quant in Quant::ALL {
+        let mut bytes = vec![0; quant.row_bytes(512).unwrap()];
+        assert!(!quant.has_bad_scale(&bytes), "{quant}");
+        // All ones are NaN in every plain format and in f16, in which scales are stored.
+        let last = bytes.len() - quant.block_bytes();
+        bytes[last..].fill(0xff);
+        assert!(quant.has_bad_scale(&bytes), "{quant}");
+    }
+}
+
+#[test]
+fn weights_that_a_format_cannot_hold_are_refused() {
+    for quant in Quant::ALL.into_iter().filter(|quant| !quant.is_float()) {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
+            let mut weights = vec![1e-3; 512];
+            weights[300] = bad;
+            let error = quant
+                .quantize_row(&weights, &mut vec![0; quant.row_bytes(512).unwrap()])
+                .unwrap_err();
+            let at = 300 / quant.block_elements() * quant.block_elements();
+            assert_eq!(error, BlockError::NotStorable { quant, at });
+        }
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused_in_words() {
+    assert_eq!(Quant::Q4_K.row_bytes(576), None);
+    assert_eq!(Quant::Q4_1.row_bytes(576), Some(360));
+    assert_eq!(Quant::F32.row_bytes(usize::MAX), None);
+    let error = Quant::Q6_K.dequantize_row(&[], &mut [0.0; 576]).unwrap_err();
+    assert_eq!(
+        error,
+        BlockError::PartialBlock {
+            quant: Quant::Q6_K,
+            weights: 576
+        }
+    );
+    assert_eq!(
+        error.to_string(),
+        "a row of 576 weights cannot be Q6_K, which needs a multiple of 256"
+    );
+    let error = Quant::Q8_0.dequantize_row(&[0; 33], &mut [0.0; 32]).unwrap_err();
+    assert_eq!(error.to_string(), "32 weights in Q8_0 take 34 bytes, but 33 were given");
+}
+
+#[test]
+fn names_lead_back_to_formats() {
+    for quant in Quant::ALL {
+        assert_eq!(Quant::from_name(&quant.name().to_lowercase()), Some(quant));
+    }
+    assert_eq!(Quant::from_name("Q9_9"), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn quantising_anything_does_not_panic(weights in prop::collection::vec(any::<f32>(), 256)) {
+        for quant in Quant::ALL {
+            let mut bytes = vec![0; quant.row_bytes(weights.len()).unwrap()];
+            let stored = quant.quantize_row(&weights, &mut bytes);
+            prop_assert!(stored.is_err() || quant.is_float() || !quant.has_bad_scale(&bytes), "{}", quant);
+        }
+    }
+
+    #[test]
+    fn storing_again_loses_little_more(seed in any::<u64>()) {
+        let weights = floats(seed, 256);
+        for (quant, loss) in LOSS {
+            let once = stored_and_read(quant, &weights);
+            prop_assert!(relative_error(&once, &weights) < 1.5 * loss, "{}", quant);
+            let twice = stored_and_read(quant, &once);
+            prop_assert!(relative_error(&twice, &weights) < 2.0 * loss, "{}", quant);
+        }
+    }
+}

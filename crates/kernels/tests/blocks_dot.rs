@@ -1,0 +1,192 @@
+//! Every fast variant against its plain twin, and both against f32.
+
+mod common;
+
+use common::{floats, random_blocks};
+use hearth_kernels::blocks::{BlockError, Quant};
+use hearth_kernels::dot::{ActivationChunk, Activations, Isa};
+use proptest::prelude::*;
+
+/// How far a fast product may be from the plain one, relative to the sum of the products' magnitudes: the rounding of
+/// sums in f32.
+const ROUNDING: f32 = 4e-6;
+
+/// What quantising an activation may lose, as a share of its scale: half a step, and the rounding of the scale.
+const HALF_STEP: f32 = 0.5001;
+
+/// A row of each kind of length: whole chunks, a rest, an odd group, a part of a group of floats.
+fn lengths(quant: Quant) -> impl Iterator<Item = usize> {
+    let block = quant.block_elements();
+    [1, 2, 3, 7, 8, 9, 16, 18, 19, 33, 63, 64, 65, 100]
+        .into_iter()
+        .map(move |blocks| block * blocks)
+        .filter(|n| *n <= 2560)
+}
+
+/// Runs `check` for each format, instructions and length.
+fn for_all(mut check: impl FnMut(Quant, Isa, usize)) {
+    for quant in Quant::ALL {
+        for isa in Isa::available() {
+            lengths(quant).for_each(|length| check(quant, isa, length));
+        }
+    }
+}
+
+/// The plain instructions.
+fn scalar() -> Isa {
+    Isa::available()[0]
+}
+
+fn chunks(cols: usize) -> Vec<ActivationChunk> {
+    vec![ActivationChunk::ZERO; Activations::chunks_for(cols)]
+}
+
+/// The sum of the magnitudes of a row's products.
+fn magnitude(quant: Quant, row: &[u8], x: &[f32]) -> f32 {
+    let mut weights = vec![0.0; x.len()];
+    quant.dequantize_row(row, &mut weights).unwrap();
+    weights.iter().zip(x).map(|(w, x)| (w * x).abs()).sum()
+}
+
+fn products_agree(seed: u64) {
+    for_all(|quant, isa, cols| {
+        let (rows, x) = (random_blocks(quant, seed, 3 * cols), floats(!seed, cols));
+        let mut chunks = chunks(cols);
+        let activations = Activations::quantize(&x, &mut chunks).unwrap();
+        let (mut plain, mut fast) = ([0.0; 3], [0.0; 3]);
+        quant.gemv_on(scalar(), &rows, &activations, &mut plain).unwrap();
+        quant.gemv_on(isa, &rows, &activations, &mut fast).unwrap();
+        for (r, row) in rows.chunks_exact(quant.row_bytes(cols).unwrap()).enumerate() {
+            let allowed = ROUNDING * magnitude(quant, row, &x);
+            let off = (plain[r] - fast[r]).abs();
+            assert!(
+                off <= allowed,
+                "{quant} {isa:?} {cols}: {} and {}, {off} of {allowed}",
+                plain[r],
+                fast[r]
+            );
+        }
+    });
+}
+
+fn weights_agree(seed: u64) {
+    for_all(|quant, isa, cols| {
+        let row = random_blocks(quant, seed, cols);
+        let (mut plain, mut fast) = (vec![0.0; cols], vec![0.0; cols]);
+        quant.dequantize_row_on(scalar(), &row, &mut plain).unwrap();
+        quant.dequantize_row_on(isa, &row, &mut fast).unwrap();
+        assert_eq!(plain, fast, "{quant} {isa:?} {cols}");
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn fast_products_equal_plain_ones(seed in any::<u64>()) {
+        products_agree(seed);
+    }
+
+    #[test]
+    fn fast_weights_equal_plain_ones_to_the_bit(seed in any::<u64>()) {
+        weights_agree(seed);
+    }
+
+    #[test]
+    fn fast_activations_equal_plain_ones_to_the_bit(
+        x in prop::collection::vec(prop_oneof![8 => -10.0_f32..10.0, 1 => any::<f32>(), 1 => Just(f32::NAN)], 0..600),
+    ) {
+        for isa in Isa::available() {
+            let (mut plain, mut fast) = (chunks(x.len()), chunks(x.len()));
+            Activations::quantize_on(scalar(), &x, &mut plain).unwrap();
+            Activations::quantize_on(isa, &x, &mut fast).unwrap();
+            // As bytes, since a scale may be NaN.
+            prop_assert_eq!(bytemuck::cast_slice::<_, u8>(&plain), bytemuck::cast_slice::<_, u8>(&fast), "{:?}", isa);
+        }
+    }
+
+    #[test]
+    fn products_are_off_by_no_more_than_the_activations_lose(seed in any::<u64>()) {
+        for_all(|quant, isa, cols| {
+            let (row, x) = (random_blocks(quant, seed, cols), floats(seed, cols));
+            let mut chunks = chunks(cols);
+            let activations = Activations::quantize(&x, &mut chunks).unwrap();
+            let mut weights = vec![0.0; cols];
+            quant.dequantize_row(&row, &mut weights).unwrap();
+            let exact: f64 = weights.iter().zip(&x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
+            let step = |i: usize| if quant.is_float() { 0.0 } else { activations.chunks()[i / 256].scales[i % 256 / 32] };
+            let loss: f32 = weights.iter().enumerate().map(|(i, w)| HALF_STEP * step(i) * w.abs()).sum();
+            let allowed = f64::from(loss + ROUNDING * magnitude(quant, &row, &x));
+            let mut y = [0.0];
+            quant.gemv_on(isa, &row, &activations, &mut y).unwrap();
+            assert!((f64::from(y[0]) - exact).abs() <= allowed, "{quant} {isa:?} {cols}: {} for {exact}", y[0]);
+        });
+    }
+}
+
+#[test]
+fn the_largest_codes_do_not_overflow() {
+    for_all(|quant, isa, cols| {
+        if quant.is_float() {
+            return;
+        }
+        let (row, x) = (vec![0x80; quant.row_bytes(cols).unwrap()], vec![-1.0; cols]);
+        let full = vec![0x7b; quant.row_bytes(cols).unwrap()];
+        for row in [row, full] {
+            let mut chunks = chunks(cols);
+            let activations = Activations::quantize(&x, &mut chunks).unwrap();
+            let (mut plain, mut fast) = ([0.0], [0.0]);
+            quant.gemv_on(scalar(), &row, &activations, &mut plain).unwrap();
+            quant.gemv_on(isa, &row, &activations, &mut fast).unwrap();
+            assert!(
+                (plain[0] - fast[0]).abs() <= ROUNDING * magnitude(quant, &row, &x),
+                "{quant} {isa:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn what_is_no_number_stays_so() {
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for_all(|quant, isa, cols| {
+            let (row, mut x) = (random_blocks(quant, 1, cols), floats(1, cols));
+            x[cols / 2] = bad;
+            let mut chunks = chunks(cols);
+            let activations = Activations::quantize_on(isa, &x, &mut chunks).unwrap();
+            let mut y = [0.0];
+            quant.gemv_on(isa, &row, &activations, &mut y).unwrap();
+            assert!(!y[0].is_finite(), "{quant} {isa:?} {bad}");
+        });
+    }
+}
+
+#[test]
+fn slices_that_do_not_fit_are_refused() {
+    let x = [0.0; 256];
+    assert_eq!(
+        Activations::quantize(&x, &mut []).unwrap_err(),
+        BlockError::Activations { cols: 0, found: 256 }
+    );
+    let mut chunks = chunks(256);
+    let activations = Activations::quantize(&x, &mut chunks).unwrap();
+    let error = Quant::Q4_0.gemv(&[0; 287], &activations, &mut [0.0; 2]).unwrap_err();
+    assert_eq!(
+        error,
+        BlockError::Bytes {
+            quant: Quant::Q4_0,
+            weights: 512,
+            expected: 288,
+            found: 287
+        }
+    );
+    assert!(Quant::Q4_0.gemv(&[0; 288], &activations, &mut [0.0; 2]).is_ok());
+}
+
+#[test]
+fn rows_of_nothing_make_zeros() {
+    let activations = Activations::quantize(&[], &mut []).unwrap();
+    let mut y = [1.0; 2];
+    Quant::Q4_K.gemv(&[], &activations, &mut y).unwrap();
+    assert_eq!(y, [0.0; 2]);
+}
