@@ -1,1 +1,48 @@
-fn main(){}
+//! `hearth`: the commands, and the worker itself.
+//!
+//! Standard output is for what was asked for; progress and messages go to standard error. A command ends with 0, with
+//! 1 after one line that says what failed, or with 2 where it was typed wrong.
+
+mod args;
+mod commands;
+mod failure;
+mod model;
+mod progress;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Says what is logged to standard error: `debug`, `hearth_llm=trace` and so on.
+const LOG: &str = "HEARTH_LOG";
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let done = match Cli::parse().command {
+        Command::Run(args) => commands::run::run(&args),
+        Command::Chat(args) => commands::chat::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Perplexity(args) => commands::perplexity::run(&args),
+        Command::Tokenize(args) => commands::tokenize::run(&args),
+        Command::Devices(args) => commands::devices::run(&args),
+        Command::List => commands::list::run(),
+        Command::Pull(args) => commands::pull::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Worker => commands::worker::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let code = failure.exit_code();
+            if code != 0 {
+                eprintln!("hearth: {failure}");
+            }
+            ExitCode::from(code)
+        }
+    }
+}

@@ -1,1 +1,14 @@
-//! engine
+//! The inside of a worker: what the machine has, the model that is loaded, the answers it gives.
+//!
+//! [`Engine`] loads a model and answers conversations; [`worker::serve`] does so for another process, over the
+//! protocol. The commands of `hearth` use the engine directly.
+
+mod engine;
+mod generate;
+pub mod hardware;
+pub mod memory;
+mod problem;
+mod turns;
+pub mod worker;
+
+pub use engine::Engine;

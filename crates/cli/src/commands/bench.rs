@@ -1,0 +1,170 @@
+//! `hearth bench`: how fast a model reads and writes.
+
+use super::{peak_rss_mb, print_json};
+use crate::args::Bench;
+use crate::failure::Failure;
+use crate::model::{Chosen, load};
+use hearth_engine::Engine;
+use hearth_llm::{SessionError, greedy};
+use serde::Serialize;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// What scripts read.
+#[derive(Debug, Serialize)]
+struct Report {
+    prompt_tok_s: Option<f64>,
+    gen_tok_s: Option<f64>,
+    load_s: f64,
+    peak_rss_mb: Option<f64>,
+    device: String,
+}
+
+/// Measures, after one run to warm up.
+pub fn run(args: &Bench) -> Result<(), Failure> {
+    let needed = args.prompt.max(args.depth.saturating_add(args.tokens)).max(1);
+    if args.context.ctx.is_some_and(|context| context < needed) {
+        return Err(Failure::Usage(format!(
+            "--ctx has to be at least {needed} to hold the tokens that are measured"
+        )));
+    }
+    let context = args.context.ctx.unwrap_or(needed);
+    let mut engine = load(&Chosen::find(&args.load.model)?, &args.load.how, Some(context))?;
+    let mut tokens = RandomTokens {
+        state: 1,
+        vocab: engine.model().config().vocab as u64,
+    };
+
+    let (mut prompt, mut generation) = (Vec::new(), Vec::new());
+    for run in 0..=args.runs {
+        let read = read(&mut engine, args.prompt, &mut tokens).map_err(Failure::new)?;
+        let written = write(&mut engine, args.depth, args.tokens, &mut tokens).map_err(Failure::new)?;
+        if run > 0 {
+            prompt.push(read);
+            generation.push(written);
+        }
+    }
+    let info = engine.info();
+    let report = Report {
+        prompt_tok_s: (args.prompt > 0).then(|| median(prompt)),
+        gen_tok_s: (args.tokens > 0).then(|| median(generation)),
+        load_s: info.load_seconds,
+        peak_rss_mb: peak_rss_mb(),
+        device: info.device.clone(),
+    };
+    if args.output.json {
+        return print_json(&report);
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{} ({}), {} threads on {}",
+        info.name, info.quantization, info.threads, info.device
+    )?;
+    if let Some(speed) = report.prompt_tok_s {
+        writeln!(out, "reading {:>5} tokens  {speed:8.1} tokens/s", args.prompt)?;
+    }
+    if let Some(speed) = report.gen_tok_s {
+        writeln!(out, "writing {:>5} tokens  {speed:8.1} tokens/s", args.tokens)?;
+    }
+    writeln!(out, "loading               {:8.2} s", report.load_s)?;
+    if let Some(peak) = report.peak_rss_mb {
+        writeln!(out, "memory at most        {peak:8.0} MiB")?;
+    }
+    Ok(())
+}
+
+/// Reads `n` random tokens from an empty context, and gives the tokens a second.
+fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, SessionError> {
+    let ids = tokens.fresh(n, engine);
+    let began = Instant::now();
+    if n > 0 {
+        engine
+            .session_mut()
+            .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))?;
+    }
+    Ok(f64::from(n) / began.elapsed().as_secs_f64())
+}
+
+/// Writes `n` tokens after `depth` random ones, and gives the tokens a second.
+fn write(engine: &mut Engine, depth: u32, n: u32, tokens: &mut RandomTokens) -> Result<f64, SessionError> {
+    let before = tokens.fresh(depth.max(1), engine);
+    let session = engine.session_mut();
+    let mut began = Instant::now();
+    // From an empty context, the first step is the one that empties it.
+    session.prefill(&before, &mut |_, _| ControlFlow::Continue(()))?;
+    if depth > 0 {
+        began = Instant::now();
+    }
+    for _ in u32::from(depth == 0)..n {
+        let token = greedy(session.logits()).unwrap_or_default();
+        session.push(token)?;
+    }
+    Ok(f64::from(n) / began.elapsed().as_secs_f64())
+}
+
+/// Tokens that no cache has seen: SplitMix64, so that every measurement reads the same ones.
+struct RandomTokens {
+    state: u64,
+    vocab: u64,
+}
+
+impl RandomTokens {
+    fn next(&mut self) -> u32 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % self.vocab) as u32
+    }
+
+    /// `n` tokens that do not begin as what is in the cache does, so that nothing of it is used again.
+    fn fresh(&mut self, n: u32, engine: &mut Engine) -> Vec<u32> {
+        let mut ids: Vec<u32> = (0..n).map(|_| self.next()).collect();
+        if let Some(first) = ids.first_mut()
+            && engine.session_mut().tokens().first() == Some(first)
+        {
+            *first = (*first + 1) % self.vocab as u32;
+        }
+        ids
+    }
+}
+
+/// The middle one, or halfway between the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let check = |values: &[f64], expected: f64| assert_eq!(median(values.to_vec()), expected);
+        check(&[3.0, 1.0, 2.0], 2.0);
+        check(&[4.0, 1.0], 2.5);
+        check(&[], 0.0);
+    }
+
+    #[test]
+    fn the_json_has_the_fields_that_scripts_read() {
+        let report = Report {
+            prompt_tok_s: Some(2.0),
+            gen_tok_s: None,
+            load_s: 0.5,
+            peak_rss_mb: Some(100.0),
+            device: "cpu".into(),
+        };
+        let expected = serde_json::json!({
+            "prompt_tok_s": 2.0, "gen_tok_s": null, "load_s": 0.5, "peak_rss_mb": 100.0, "device": "cpu",
+        });
+        assert_eq!(serde_json::to_value(report).unwrap(), expected);
+    }
+}

@@ -1,0 +1,317 @@
+//! `hearth chat`: a conversation in the terminal.
+
+use super::run::sampling;
+use crate::args::Chat;
+use crate::failure::Failure;
+use crate::model::{Chosen, load};
+use hearth_engine::Engine;
+use hearth_protocol::{Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, Sampling, Summary};
+use rustyline::error::ReadlineError;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What a process ends with that Ctrl-C ended: 128 and the signal's number, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+const HELP: &str = "\
+/system TEXT   tell the model how to behave; without TEXT, go back to its own way
+/clear         begin anew
+/stats         show how fast the last answer was, and how full the context is
+/help          show this
+/exit          end (Ctrl-D does the same)
+Ctrl-C stops an answer; pressed again, it ends the conversation.";
+
+/// Talks until the input ends.
+pub fn run(args: &Chat) -> Result<(), Failure> {
+    let chosen = Chosen::find(&args.load.model)?;
+    let engine = load(&chosen, &args.load.how, args.context.ctx)?;
+    let stop = Stop::install()?;
+    let system = args.system.clone().or_else(|| chosen.system_prompt.clone());
+    let mut talk = Talk {
+        engine,
+        sampling: sampling(&args.sampling, &chosen.sampling),
+        own_system: system.clone(),
+        system,
+        messages: Vec::new(),
+        last: None,
+        stop,
+    };
+    if io::stdin().is_terminal() {
+        talk.in_terminal()
+    } else {
+        talk.piped()
+    }
+}
+
+/// What a line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Nothing,
+    Say(&'a str),
+    System(Option<&'a str>),
+    Clear,
+    Stats,
+    Help,
+    Exit,
+    Unknown(&'a str),
+}
+
+impl<'a> Line<'a> {
+    fn read(line: &'a str) -> Self {
+        let line = line.trim();
+        if line.is_empty() {
+            return Self::Nothing;
+        }
+        if !line.starts_with('/') {
+            return Self::Say(line);
+        }
+        let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());
+        match (command, rest) {
+            ("/system", text) => Self::System(text),
+            ("/clear", None) => Self::Clear,
+            ("/stats", None) => Self::Stats,
+            ("/help", None) => Self::Help,
+            ("/exit" | "/quit", None) => Self::Exit,
+            _ => Self::Unknown(command),
+        }
+    }
+}
+
+/// A conversation, and what it is held with.
+struct Talk {
+    engine: Engine,
+    sampling: Sampling,
+    /// The system prompt that it began with.
+    own_system: Option<String>,
+    system: Option<String>,
+    messages: Vec<Message>,
+    last: Option<(Summary, u32)>,
+    stop: Stop,
+}
+
+impl Talk {
+    fn in_terminal(&mut self) -> Result<(), Failure> {
+        let info = self.engine.info();
+        println!(
+            "{} ({}), {} tokens of context. /help shows the commands.",
+            info.name, info.quantization, info.context
+        );
+        let mut editor = rustyline::DefaultEditor::new().map_err(Failure::new)?;
+        loop {
+            let line = match editor.readline("\n> ") {
+                Ok(line) => line,
+                Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(()),
+                Err(error) => return Err(Failure::new(format!("The terminal cannot be read: {error}."))),
+            };
+            // A history that cannot take a line is no reason to stop talking.
+            let _ = editor.add_history_entry(line.trim());
+            match self.answer_line(&line) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(Failure::Closed) => return Err(Failure::Closed),
+                Err(failure) => eprintln!("{failure}"),
+            }
+        }
+    }
+
+    fn piped(&mut self) -> Result<(), Failure> {
+        for line in io::stdin().lock().lines() {
+            if !self.answer_line(&line?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a line asks for; says whether the conversation goes on.
+    fn answer_line(&mut self, line: &str) -> Result<bool, Failure> {
+        let mut out = io::stdout();
+        match Line::read(line) {
+            Line::Nothing => {}
+            Line::Say(text) => self.say(text)?,
+            Line::System(text) => {
+                self.system = text.map(str::to_owned).or_else(|| self.own_system.clone());
+                writeln!(
+                    out,
+                    "System prompt: {}",
+                    self.system.as_deref().unwrap_or("(the model's own)")
+                )?;
+            }
+            Line::Clear => {
+                self.messages.clear();
+                self.last = None;
+                writeln!(out, "A new conversation.")?;
+            }
+            Line::Stats => writeln!(out, "{}", self.stats())?,
+            Line::Help => writeln!(out, "{HELP}")?,
+            Line::Exit => return Ok(false),
+            Line::Unknown(command) => writeln!(out, "There is no command {command}. /help shows those there are.")?,
+        }
+        Ok(true)
+    }
+
+    /// Sends a message and streams the answer; a message that cannot be answered is taken back.
+    fn say(&mut self, text: &str) -> Result<(), Failure> {
+        self.messages.push(Message {
+            role: Role::User,
+            content: text.to_owned(),
+        });
+        let system = self.system.iter().filter(|text| !text.is_empty());
+        let system = system.map(|text| Message {
+            role: Role::System,
+            content: text.clone(),
+        });
+        let request = GenerateRequest {
+            id: 1,
+            prompt: Prompt::Chat(system.chain(self.messages.iter().cloned()).collect()),
+            sampling: self.sampling.clone(),
+            max_tokens: None,
+            stop: Vec::new(),
+        };
+        let mut out = io::stdout();
+        let (mut answer, mut cached, mut written) = (String::new(), 0, Ok(()));
+        let stop = self.stop.answering();
+        let summary = self
+            .engine
+            .generate(&request, Instant::now(), &|| stop.asked(), &mut |event| {
+                let shown = match event {
+                    Event::Started {
+                        cached_tokens,
+                        left_out,
+                        ..
+                    } => {
+                        cached = cached_tokens;
+                        left_out.map(notice)
+                    }
+                    Event::Text { text, .. } => {
+                        answer.push_str(&text);
+                        Some(text)
+                    }
+                    _ => None,
+                };
+                if let Some(text) = shown
+                    && written.is_ok()
+                {
+                    written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+                }
+            });
+        drop(stop);
+        written?;
+        match summary {
+            Ok(summary) => {
+                match summary.reason {
+                    FinishReason::Stop | FinishReason::Length => writeln!(out)?,
+                    FinishReason::Cancelled => writeln!(out, " [stopped]")?,
+                    FinishReason::ContextFull => writeln!(out, " [the context is full; /clear begins anew]")?,
+                }
+                self.messages.push(Message {
+                    role: Role::Assistant,
+                    content: answer,
+                });
+                self.last = Some((summary, cached));
+                Ok(())
+            }
+            Err(problem) => {
+                self.messages.pop();
+                Err(problem.into())
+            }
+        }
+    }
+
+    fn stats(&self) -> String {
+        let Some((summary, cached)) = &self.last else {
+            return "There is no answer yet.".to_owned();
+        };
+        format!(
+            "read {} tokens ({cached} of them from the cache) at {:.0} tokens/s, wrote {} at {:.1} tokens/s, the first \
+             after {:.2} s; {} of {} tokens of context in use",
+            summary.prompt_tokens,
+            summary.prompt_tokens_per_second,
+            summary.tokens,
+            summary.tokens_per_second,
+            summary.first_token_seconds,
+            summary.context_used,
+            summary.context,
+        )
+    }
+}
+
+/// What a person is told when the beginning of the conversation no longer fits.
+fn notice(left: LeftOut) -> String {
+    let LeftOut { messages, tokens } = left;
+    format!("[the {messages} oldest messages ({tokens} tokens) no longer fit the context and were left out]\n")
+}
+
+/// Ctrl-C: the first one stops an answer, the next one ends the process.
+struct Stop {
+    answering: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
+}
+
+impl Stop {
+    fn install() -> Result<Self, Failure> {
+        let stop = Self {
+            answering: Arc::default(),
+            asked: Arc::default(),
+        };
+        let (answering, asked) = (Arc::clone(&stop.answering), Arc::clone(&stop.asked));
+        let handler = move || {
+            if !answering.load(Ordering::Relaxed) || asked.swap(true, Ordering::Relaxed) {
+                std::process::exit(INTERRUPTED);
+            }
+        };
+        ctrlc::set_handler(handler).map_err(|error| Failure::new(format!("Ctrl-C cannot be heard: {error}.")))?;
+        Ok(stop)
+    }
+
+    /// From here until the end of what is returned, Ctrl-C stops an answer.
+    fn answering(&self) -> Answering {
+        self.asked.store(false, Ordering::Relaxed);
+        self.answering.store(true, Ordering::Relaxed);
+        Answering {
+            answering: Arc::clone(&self.answering),
+            asked: Arc::clone(&self.asked),
+        }
+    }
+}
+
+/// While an answer is being made.
+struct Answering {
+    answering: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
+}
+
+impl Answering {
+    fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.answering.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_messages_or_commands() {
+        let check = |line, expected: Line| assert_eq!(Line::read(line), expected);
+        check("  ", Line::Nothing);
+        check(" hello there ", Line::Say("hello there"));
+        check("/system be kind ", Line::System(Some("be kind")));
+        check("/system", Line::System(None));
+        check("/clear", Line::Clear);
+        check("/stats", Line::Stats);
+        check("/help ", Line::Help);
+        check("/quit", Line::Exit);
+        check("/clear it all", Line::Unknown("/clear"));
+        check("/nonsense", Line::Unknown("/nonsense"));
+    }
+}

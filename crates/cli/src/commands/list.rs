@@ -1,0 +1,34 @@
+//! `hearth list`: the models there are.
+
+use super::bytes;
+use crate::failure::Failure;
+use hearth_app::library::{self, catalog};
+use std::io::Write;
+
+/// Lists those that are here, then those that can be downloaded.
+pub fn run() -> Result<(), Failure> {
+    let (library, added) = library::open().map_err(Failure::new)?;
+    let models = library.list(&added);
+    let mut out = std::io::stdout().lock();
+    for model in &models {
+        writeln!(out, "{:<28}  {}", model.id, model.name)?;
+        match &model.facts {
+            Ok(_) => writeln!(out, "{:<28}  {}", "", model.path.display())?,
+            Err(problem) => writeln!(out, "{:<28}  cannot be used: {problem}", "")?,
+        }
+    }
+    for entry in catalog::entries()
+        .iter()
+        .filter(|entry| models.iter().all(|model| model.entry != Some(entry)))
+    {
+        writeln!(out, "{:<28}  {}", entry.id, entry.name)?;
+        writeln!(
+            out,
+            "{:<28}  not here yet: `hearth pull {}` downloads {}",
+            "",
+            entry.id,
+            bytes(entry.size)
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! `hearth pull`: a model from the catalog.
+
+use super::bytes;
+use crate::args::Pull;
+use crate::failure::Failure;
+use crate::progress::Progress as Line;
+use hearth_app::library::{self, Hub, Progress};
+use std::io::Write;
+use std::ops::ControlFlow;
+
+/// Downloads it, and prints where it is.
+pub fn run(args: &Pull) -> Result<(), Failure> {
+    let (library, _) = library::open().map_err(Failure::new)?;
+    let hub = Hub::from_environment().map_err(Failure::new)?;
+    let mut line = Line::new();
+    let path = library.pull(&hub, &args.name, &mut |progress| {
+        match progress {
+            Progress::Loading { done, total } => {
+                let fraction = done as f32 / total.max(1) as f32;
+                line.show(fraction, &format!("{} of {}", bytes(done), bytes(total)));
+            }
+            Progress::Checking => line.show(1.0, "checking that it is whole"),
+        }
+        ControlFlow::Continue(())
+    });
+    drop(line);
+    writeln!(std::io::stdout(), "{}", path.map_err(Failure::new)?.display())?;
+    Ok(())
+}

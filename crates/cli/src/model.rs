@@ -1,0 +1,59 @@
+//! From what was typed as MODEL to a model that is loaded.
+
+use crate::args::How;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use hearth_app::library;
+use hearth_engine::Engine;
+use hearth_protocol::{LoadRequest, Sampling};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// A model's file, and what suits it.
+pub struct Chosen {
+    /// The file.
+    pub path: PathBuf,
+    /// What a conversation begins with, unless something else is asked for.
+    pub system_prompt: Option<String>,
+    /// How its tokens are chosen, unless something else is asked for.
+    pub sampling: Sampling,
+}
+
+impl Chosen {
+    /// The model that a person means by a path or a name.
+    pub fn find(name: &str) -> Result<Self, Failure> {
+        let (library, added) = library::open().map_err(Failure::new)?;
+        library.resolve(name, &added).map(Self::from).map_err(Failure::new)
+    }
+}
+
+impl From<library::Model> for Chosen {
+    fn from(model: library::Model) -> Self {
+        Self {
+            system_prompt: model.system_prompt().map(str::to_owned),
+            sampling: model.sampling(),
+            path: model.path,
+        }
+    }
+}
+
+/// Loads it, with progress, and says what a person should know of it.
+pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, Failure> {
+    let request = LoadRequest {
+        path: chosen.path.clone(),
+        context,
+        threads: how.threads,
+        device: how.device.clone(),
+    };
+    let mut progress = Progress::new();
+    let engine = Engine::load(&request, &mut |fraction, stage| {
+        progress.show(fraction, stage);
+        ControlFlow::Continue(())
+    });
+    drop(progress);
+    let engine = engine?;
+    for notice in &engine.info().notices {
+        eprintln!("note: {notice}");
+    }
+    Ok(engine)
+}

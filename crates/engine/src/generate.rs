@@ -1,0 +1,259 @@
+//! Making an answer: the prompt into the context, then one token after the other.
+
+use crate::Engine;
+use crate::problem::{from_sampling, from_session, problem};
+use crate::turns::{Fitted, Misfit, count, fit};
+use hearth_formats::tokenizer::Special;
+use hearth_llm::{Detokenizer, Sampler, Sampling, StopTexts};
+use hearth_protocol::{Event, FinishReason, GenerateRequest, Problem, ProblemCode, Prompt, Summary};
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// Tokens of the context that are kept for the answer, where the context is not small.
+const ANSWER: usize = 256;
+
+impl Engine {
+    /// Answers `request`, which came at `received`; `emit` gets every event but the last, whose summary is returned.
+    ///
+    /// `cancelled` is asked before every token and several times a second while the prompt is read.
+    ///
+    /// # Errors
+    /// A template that fails, a prompt longer than the context, settings or scores that make no sense.
+    pub fn generate(
+        &mut self,
+        request: &GenerateRequest,
+        received: Instant,
+        cancelled: &dyn Fn() -> bool,
+        emit: &mut dyn FnMut(Event),
+    ) -> Result<Summary, Problem> {
+        let mut sampler = Sampler::new(sampling(request)).map_err(from_sampling)?;
+        let mut answer = Answer::new(self, request, received);
+        if cancelled() {
+            return Ok(answer.summary(self, FinishReason::Cancelled));
+        }
+        let Fitted { ids, left_out } = self.prompt(request)?;
+        answer.prompt_tokens = ids.len();
+        let cached = common_prefix(self.session.tokens(), &ids).min(ids.len() - 1);
+        let id = request.id;
+        emit(Event::Started {
+            id,
+            prompt_tokens: count(ids.len()),
+            cached_tokens: count(cached),
+            left_out,
+        });
+
+        let reading = Instant::now();
+        let read = self.session.prefill(&ids, &mut |done, total| {
+            if cancelled() {
+                return ControlFlow::Break(());
+            }
+            emit(Event::Prefill {
+                id,
+                done: count(done),
+                total: count(total),
+            });
+            ControlFlow::Continue(())
+        });
+        let read = read.map_err(from_session)?;
+        answer.prompt_tokens_per_second = rate(read.evaluated, reading.elapsed().as_secs_f64());
+        if !read.completed {
+            return Ok(answer.summary(self, FinishReason::Cancelled));
+        }
+        ids.iter().for_each(|&token| sampler.accept(token));
+
+        let reason = loop {
+            if cancelled() {
+                break FinishReason::Cancelled;
+            }
+            if answer.most.is_some_and(|most| answer.ids.len() >= most) {
+                break FinishReason::Length;
+            }
+            let token = sampler.sample(self.session.logits()).map_err(from_sampling)?;
+            answer.timed();
+            if self.tokenizer.is_end_of_generation(token) {
+                break FinishReason::Stop;
+            }
+            sampler.accept(token);
+            if answer.take(self, token, emit) {
+                break FinishReason::Stop;
+            }
+            if answer.most.is_some_and(|most| answer.ids.len() >= most) {
+                break FinishReason::Length;
+            }
+            if self.session.tokens().len() >= self.session.context() {
+                break FinishReason::ContextFull;
+            }
+            self.session.push(token).map_err(from_session)?;
+        };
+        let reason = if answer.flush(emit) { FinishReason::Stop } else { reason };
+        Ok(answer.summary(self, reason))
+    }
+
+    /// The prompt's tokens, with what had to be left out for them to fit.
+    fn prompt(&self, request: &GenerateRequest) -> Result<Fitted, Problem> {
+        let context = self.session.context();
+        let kept = ANSWER.min(context / 4).max(1);
+        let kept = request.max_tokens.map_or(kept, |most| kept.min(most.max(1) as usize));
+        let room = context.saturating_sub(kept);
+        let too_long = |needed: usize| {
+            let message = format!(
+                "The message takes {needed} tokens, but the context has room for {room} ({context}, less {kept} for \
+                 the answer). Shorten it, or load the model with a larger context."
+            );
+            problem(ProblemCode::PromptTooLong, message)
+        };
+        let fitted = match &request.prompt {
+            Prompt::Chat(messages) => fit(messages, room, |messages| self.encode(messages)),
+            Prompt::Raw(text) => {
+                let bos = self.tokenizer.bos().filter(|_| self.tokenizer.add_bos());
+                let ids: Vec<u32> = bos
+                    .into_iter()
+                    .chain(self.tokenizer.encode(text, Special::Text))
+                    .collect();
+                if ids.len() > room {
+                    Err(Misfit::TooLong { needed: ids.len() })
+                } else {
+                    Ok(Fitted { ids, left_out: None })
+                }
+            }
+        };
+        match fitted {
+            Ok(fitted) if fitted.ids.is_empty() => Err(problem(
+                ProblemCode::BadRequest,
+                "There is nothing to answer. Write a message first.",
+            )),
+            Ok(fitted) => Ok(fitted),
+            Err(Misfit::TooLong { needed }) => Err(too_long(needed)),
+            Err(Misfit::Encode(problem)) => Err(problem),
+        }
+    }
+}
+
+/// An answer as it grows.
+struct Answer {
+    id: u64,
+    most: Option<usize>,
+    prompt_tokens: usize,
+    prompt_tokens_per_second: f64,
+    ids: Vec<u32>,
+    detokenizer: Detokenizer,
+    stop: StopTexts,
+    received: Instant,
+    first: Option<Instant>,
+    last: Instant,
+    /// How many tokens were chosen, the one that ends the turn included.
+    chosen: usize,
+}
+
+impl Answer {
+    fn new(engine: &Engine, request: &GenerateRequest, received: Instant) -> Self {
+        let of_template: &[String] = match request.prompt {
+            Prompt::Chat(_) => engine.template.stop_strings(),
+            Prompt::Raw(_) => &[],
+        };
+        Self {
+            id: request.id,
+            most: request.max_tokens.map(|most| most as usize),
+            prompt_tokens: 0,
+            prompt_tokens_per_second: 0.0,
+            ids: Vec::new(),
+            detokenizer: Detokenizer::new(),
+            stop: StopTexts::new(request.stop.iter().chain(of_template).cloned()),
+            received,
+            first: None,
+            last: received,
+            chosen: 0,
+        }
+    }
+
+    /// A token has been chosen now.
+    fn timed(&mut self) {
+        self.last = Instant::now();
+        self.first.get_or_insert(self.last);
+        self.chosen += 1;
+    }
+
+    /// Takes the next token, and says whether a stop text came with it.
+    fn take(&mut self, engine: &Engine, token: u32, emit: &mut dyn FnMut(Event)) -> bool {
+        self.ids.push(token);
+        if engine.tokenizer.is_special(token) {
+            return false;
+        }
+        let bytes = engine.tokenizer.token_bytes(token).unwrap_or_default();
+        let passed = self.stop.push(&self.detokenizer.push(&bytes));
+        self.say(passed.text, emit);
+        passed.stopped
+    }
+
+    /// Lets go what was held back; says whether a stop text was in it.
+    fn flush(&mut self, emit: &mut dyn FnMut(Event)) -> bool {
+        let passed = self.stop.push(&self.detokenizer.finish());
+        let text = passed.text + &self.stop.finish();
+        self.say(text, emit);
+        passed.stopped
+    }
+
+    fn say(&self, text: String, emit: &mut dyn FnMut(Event)) {
+        if !text.is_empty() {
+            emit(Event::Text {
+                id: self.id,
+                text,
+                tokens: count(self.ids.len()),
+            });
+        }
+    }
+
+    fn summary(self, engine: &Engine, reason: FinishReason) -> Summary {
+        let context = engine.session.context();
+        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        Summary {
+            reason,
+            prompt_tokens: count(self.prompt_tokens),
+            tokens: count(self.ids.len()),
+            prompt_tokens_per_second: self.prompt_tokens_per_second,
+            tokens_per_second: self
+                .first
+                .map_or(0.0, |first| rate(self.chosen - 1, seconds(first, self.last))),
+            first_token_seconds: self.first.map_or(0.0, |first| seconds(self.received, first)),
+            context_used: count((self.prompt_tokens + self.ids.len()).min(context)),
+            context: count(context),
+            ids: self.ids,
+        }
+    }
+}
+
+/// The protocol's settings as the sampler takes them; without a seed, one that nobody can foresee.
+fn sampling(request: &GenerateRequest) -> Sampling {
+    let given = &request.sampling;
+    Sampling {
+        temperature: given.temperature,
+        top_k: given.top_k as usize,
+        top_p: given.top_p,
+        min_p: given.min_p,
+        repetition_penalty: given.repetition_penalty,
+        frequency_penalty: given.frequency_penalty,
+        presence_penalty: given.presence_penalty,
+        repeat_last_n: given.repeat_last_n as usize,
+        seed: given.seed.unwrap_or_else(any_seed),
+    }
+}
+
+/// A seed from what the standard library has of chance: the keys of a new hash map.
+fn any_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// So many in a second; 0 where there was nothing to measure.
+fn rate(n: usize, seconds: f64) -> f64 {
+    if n > 0 && seconds > 0.0 {
+        n as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// How many tokens two sequences begin with in common.
+fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

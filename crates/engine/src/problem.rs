@@ -1,0 +1,85 @@
+//! Errors of the crates below, as problems of the protocol: a code for programs, a sentence for people.
+
+use hearth_formats::chat_template::TemplateError;
+use hearth_formats::gguf::{GgufError, GgufProblem};
+use hearth_formats::tokenizer::TokenizerError;
+use hearth_llm::{LoadError, SamplingError, SessionError};
+use hearth_protocol::{Problem, ProblemCode};
+
+/// A problem of a kind, said in a sentence.
+pub(crate) fn problem(code: ProblemCode, message: impl Into<String>) -> Problem {
+    Problem {
+        code,
+        message: message.into(),
+    }
+}
+
+/// A defect of ours: there is nothing a person did wrong.
+pub(crate) fn internal(what: &str) -> Problem {
+    let message = format!("Something went wrong inside Hearth ({what}). Please report it; trying again may work.");
+    problem(ProblemCode::Internal, message)
+}
+
+pub(crate) fn from_gguf(error: GgufError) -> Problem {
+    let code = match error.problem {
+        GgufProblem::Io(_) => ProblemCode::FileUnreadable,
+        GgufProblem::BigEndian | GgufProblem::Version(_) => ProblemCode::Unsupported,
+        _ => ProblemCode::FileInvalid,
+    };
+    problem(code, error.to_string())
+}
+
+pub(crate) fn from_tokenizer(error: TokenizerError) -> Problem {
+    match error {
+        TokenizerError::Gguf(error) => from_gguf(error),
+        TokenizerError::Unknown { .. } => problem(ProblemCode::Unsupported, error.to_string()),
+        TokenizerError::Malformed { .. } => problem(ProblemCode::FileInvalid, error.to_string()),
+    }
+}
+
+pub(crate) fn from_template(error: TemplateError) -> Problem {
+    problem(ProblemCode::Template, error.to_string())
+}
+
+pub(crate) fn from_load(error: LoadError) -> Problem {
+    let code = match error {
+        LoadError::Gguf(error) => return from_gguf(error),
+        LoadError::Unsupported { .. } => ProblemCode::Unsupported,
+        LoadError::Device { .. } => ProblemCode::NoDevice,
+        LoadError::Cancelled => return interrupted(),
+        LoadError::Missing { .. }
+        | LoadError::BadValue { .. }
+        | LoadError::Shape { .. }
+        | LoadError::NotFinite { .. } => ProblemCode::FileInvalid,
+    };
+    problem(code, error.to_string())
+}
+
+/// A load that made room for something else.
+pub(crate) fn interrupted() -> Problem {
+    problem(
+        ProblemCode::BadRequest,
+        "Loading was stopped, because something else was asked for meanwhile.",
+    )
+}
+
+pub(crate) fn from_session(error: SessionError) -> Problem {
+    let code = match error {
+        SessionError::ContextFull { .. } => ProblemCode::PromptTooLong,
+        SessionError::NoSuchToken { .. } => ProblemCode::FileInvalid,
+        SessionError::Empty | SessionError::BadContext(_) => ProblemCode::BadRequest,
+    };
+    problem(code, error.to_string())
+}
+
+pub(crate) fn from_sampling(error: SamplingError) -> Problem {
+    match error {
+        SamplingError::Setting { .. } => {
+            problem(ProblemCode::BadRequest, format!("A setting cannot be used: {error}."))
+        }
+        SamplingError::NoScores => {
+            let message = "The model's scores are not numbers, so its file is probably damaged. Download it again.";
+            problem(ProblemCode::FileInvalid, message)
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The worker's loop: requests in, events out.
+//!
+//! Two threads. This one reads requests and answers at once whatever needs no model, so that a cancel is heard
+//! while a prompt is read or a model loads; the other one owns the engine and works through the jobs in order.
+
+use crate::problem::{internal, problem};
+use crate::{Engine, hardware, memory};
+use hearth_protocol::{
+    Event, FinishReason, GenerateRequest, GenerationId, LoadRequest, Message, PROTOCOL_VERSION, Problem, ProblemCode,
+    Request, Summary,
+};
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// How long the engine may take to notice that its worker ends; then the process ends without it.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Serves requests, one JSON object a line, until `input` ends or [`Request::Shutdown`] comes.
+///
+/// Returns at once even while an answer is being made; the caller is expected to end the process.
+///
+/// # Errors
+/// Reading `input` failed.
+pub fn serve(input: impl BufRead, output: impl Write + Send + 'static) -> io::Result<()> {
+    let shared = Arc::new(Shared {
+        state: Mutex::default(),
+        output: Mutex::new(Box::new(output)),
+    });
+    let (jobs, waiting) = mpsc::channel();
+    let (working, ended) = mpsc::channel::<()>();
+    shared.say(&Event::Ready {
+        protocol: PROTOCOL_VERSION,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    let engine = Arc::clone(&shared);
+    std::thread::Builder::new().name("engine".to_owned()).spawn(move || {
+        work(&waiting, &engine);
+        drop(working);
+    })?;
+    let read = listen(input, &jobs, &shared);
+    shared.close();
+    drop(jobs);
+    // Nothing is ever sent: this waits for the engine's end of the channel to go.
+    let _ = ended.recv_timeout(GRACE);
+    read
+}
+
+/// What the engine does, in order.
+enum Job {
+    Load {
+        request: LoadRequest,
+        turn: u64,
+    },
+    Unload,
+    Generate {
+        request: GenerateRequest,
+        received: Instant,
+    },
+    Count {
+        id: GenerationId,
+        messages: Vec<Message>,
+    },
+}
+
+/// What both threads know.
+struct Shared {
+    state: Mutex<State>,
+    output: Mutex<Box<dyn Write + Send>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The generations that wait or run, and whether they were cancelled.
+    live: HashMap<GenerationId, bool>,
+    /// Goes up with everything that makes a load under way pointless.
+    turn: u64,
+    closing: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, event: &Event) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = serde_json::to_vec(event).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            output.write_all(&line)?;
+            output.flush()
+        });
+        drop(output);
+        if let Err(error) = written {
+            tracing::warn!("nobody listens any more: {error}");
+            self.close();
+        }
+    }
+
+    /// Ends whatever is under way, and gives the turn of what comes in its place.
+    fn interrupt(&self) -> u64 {
+        let mut state = self.state();
+        state.live.values_mut().for_each(|cancelled| *cancelled = true);
+        state.turn += 1;
+        state.turn
+    }
+
+    fn close(&self) {
+        self.interrupt();
+        self.state().closing = true;
+    }
+
+    fn cancelled(&self, id: GenerationId) -> bool {
+        self.state().live.get(&id).copied().unwrap_or(true)
+    }
+}
+
+/// Reads requests until there are no more.
+fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if input.read_until(b'\n', &mut line)? == 0 || shared.state().closing {
+            return Ok(());
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let request = match serde_json::from_slice(&line) {
+            Ok(request) => request,
+            Err(error) => {
+                refuse(&line, &error, shared);
+                continue;
+            }
+        };
+        let job = match request {
+            Request::Load(request) => Some(Job::Load {
+                request,
+                turn: shared.interrupt(),
+            }),
+            Request::Unload => {
+                shared.interrupt();
+                Some(Job::Unload)
+            }
+            Request::Generate(request) => admit(request, shared),
+            Request::Cancel { id } => {
+                if let Some(cancelled) = shared.state().live.get_mut(&id) {
+                    *cancelled = true;
+                }
+                None
+            }
+            Request::Count { id, messages } => Some(Job::Count { id, messages }),
+            Request::Devices => {
+                shared.say(&Event::Devices {
+                    devices: hardware::devices(),
+                });
+                None
+            }
+            Request::Shutdown => return Ok(()),
+        };
+        if let Some(job) = job
+            && jobs.send(job).is_err()
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes a generation on, unless another one is under way that nobody has cancelled.
+fn admit(request: GenerateRequest, shared: &Shared) -> Option<Job> {
+    let mut state = shared.state();
+    if state.live.values().any(|cancelled| !cancelled) || state.live.contains_key(&request.id) {
+        drop(state);
+        let problem = problem(
+            ProblemCode::Busy,
+            "Another answer is being written. Stop it, or wait until it is done.",
+        );
+        shared.say(&Event::GenerationFailed {
+            id: request.id,
+            problem,
+        });
+        return None;
+    }
+    state.live.insert(request.id, false);
+    Some(Job::Generate {
+        request,
+        received: Instant::now(),
+    })
+}
+
+/// Answers a line that is no request as well as can be: by the kind of request it seems to be.
+fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
+    tracing::warn!("a request made no sense: {error}");
+    let problem = problem(
+        ProblemCode::BadRequest,
+        format!("The request made no sense to the worker: {error}."),
+    );
+    let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
+    match (value["type"].as_str(), value["id"].as_u64()) {
+        (Some("load"), _) => shared.say(&Event::LoadFailed(problem)),
+        (_, Some(id)) => shared.say(&Event::GenerationFailed { id, problem }),
+        _ => {}
+    }
+}
+
+/// Works through the jobs until the worker closes.
+fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
+    let mut engine: Option<Engine> = None;
+    while let Ok(job) = jobs.recv() {
+        if shared.state().closing {
+            return;
+        }
+        match job {
+            Job::Load { request, turn } => {
+                engine = None;
+                memory::give_back();
+                let loaded = guarded(|| load(&request, turn, shared));
+                // Before it is said: who hears of it may ask what memory is left.
+                memory::give_back();
+                match loaded {
+                    Ok(loaded) => {
+                        shared.say(&Event::Loaded(loaded.info().clone()));
+                        engine = Some(loaded);
+                    }
+                    Err(problem) => shared.say(&Event::LoadFailed(problem)),
+                }
+            }
+            Job::Unload => {
+                engine = None;
+                memory::give_back();
+                shared.say(&Event::Unloaded);
+            }
+            Job::Generate { request, received } => {
+                let id = request.id;
+                let event = match guarded(|| generate(engine.as_mut(), &request, received, shared)) {
+                    Ok(summary) => Event::Finished { id, summary },
+                    Err(problem) => Event::GenerationFailed { id, problem },
+                };
+                // A defect may have left the cache half written.
+                if let Event::GenerationFailed {
+                    problem:
+                        Problem {
+                            code: ProblemCode::Internal,
+                            ..
+                        },
+                    ..
+                } = &event
+                    && let Some(loaded) = &mut engine
+                    && let Err(problem) = loaded.forget()
+                {
+                    tracing::error!("the model is let go: {problem}");
+                    engine = None;
+                }
+                // First, so that whoever hears of the end can ask for the next one.
+                shared.state().live.remove(&id);
+                shared.say(&event);
+            }
+            Job::Count { id, messages } => {
+                let counted = guarded(|| engine.as_ref().ok_or_else(no_model)?.count(&messages));
+                shared.say(&match counted {
+                    Ok(tokens) => Event::Counted { id, tokens },
+                    Err(problem) => Event::GenerationFailed { id, problem },
+                });
+            }
+        }
+    }
+}
+
+/// Runs a job; a panic in it becomes a problem, and the worker goes on.
+fn guarded<T>(job: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|payload| {
+        let text = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(|s| &**s));
+        Err(internal(text.unwrap_or("a panic without a message")))
+    })
+}
+
+fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Problem> {
+    Engine::load(request, &mut |fraction, stage| {
+        if shared.state().turn != turn {
+            return ControlFlow::Break(());
+        }
+        shared.say(&Event::LoadProgress {
+            fraction,
+            stage: stage.to_owned(),
+        });
+        ControlFlow::Continue(())
+    })
+}
+
+fn generate(
+    engine: Option<&mut Engine>,
+    request: &GenerateRequest,
+    received: Instant,
+    shared: &Shared,
+) -> Result<Summary, Problem> {
+    let cancelled = || shared.cancelled(request.id);
+    match engine {
+        Some(engine) => engine.generate(request, received, &cancelled, &mut |event| shared.say(&event)),
+        None if cancelled() => Ok(Summary {
+            reason: FinishReason::Cancelled,
+            prompt_tokens: 0,
+            tokens: 0,
+            ids: Vec::new(),
+            prompt_tokens_per_second: 0.0,
+            tokens_per_second: 0.0,
+            first_token_seconds: 0.0,
+            context_used: 0,
+            context: 0,
+        }),
+        None => Err(no_model()),
+    }
+}
+
+fn no_model() -> Problem {
+    problem(
+        ProblemCode::NoModel,
+        "No model is loaded. Choose one, and send the message again.",
+    )
+}

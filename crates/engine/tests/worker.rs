@@ -1,0 +1,414 @@
+//! The worker over its real protocol, with a tiny random model: `tests/fixtures/models/llama.gguf`.
+
+use hearth_engine::worker::serve;
+use hearth_protocol::{
+    Event, FinishReason, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, Sampling, Summary,
+};
+use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A hang is a failure, not an endless test; nothing here takes a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Worker {
+    input: Option<PipeWriter>,
+    events: mpsc::Receiver<Event>,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts one and hears it say that it is ready.
+    fn start() -> Self {
+        let (requests, input) = pipe().unwrap();
+        let (output, events) = pipe().unwrap();
+        let serving = std::thread::spawn(move || serve(BufReader::new(requests), events).unwrap());
+        let (heard, events) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                if heard.send(serde_json::from_str(&line.unwrap()).unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        let worker = Self {
+            input: Some(input),
+            events,
+            serving: Some(serving),
+        };
+        assert!(matches!(worker.next(), Event::Ready { .. }));
+        worker
+    }
+
+    fn with_model(context: u32) -> Self {
+        let mut worker = Self::start();
+        worker.ask(&Request::Load(load(model(), context)));
+        assert!(matches!(worker.last_of_load(), Event::Loaded(_)));
+        worker
+    }
+
+    fn ask(&mut self, request: &Request) {
+        self.say(&serde_json::to_string(request).unwrap());
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn next(&self) -> Event {
+        self.events.recv_timeout(PATIENCE).expect("the worker says something")
+    }
+
+    fn last_of_load(&self) -> Event {
+        loop {
+            match self.next() {
+                Event::LoadProgress { .. } => {}
+                event => return event,
+            }
+        }
+    }
+
+    /// Everything up to the end of a generation.
+    fn answer(&mut self, request: GenerateRequest) -> Vec<Event> {
+        self.ask(&Request::Generate(request));
+        self.rest_of_answer()
+    }
+
+    fn rest_of_answer(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        loop {
+            events.push(self.next());
+            if let Some(Event::Finished { .. } | Event::GenerationFailed { .. }) = events.last() {
+                return events;
+            }
+        }
+    }
+
+    /// Closes its input, and waits for its end.
+    fn close(mut self) {
+        drop(self.input.take());
+        self.serving.take().unwrap().join().unwrap();
+    }
+}
+
+fn model() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf")
+}
+
+fn load(path: PathBuf, context: u32) -> LoadRequest {
+    LoadRequest {
+        path,
+        context: Some(context),
+        threads: Some(2),
+        device: None,
+    }
+}
+
+fn generate(id: u64, prompt: Prompt, max_tokens: u32) -> GenerateRequest {
+    let sampling = Sampling {
+        temperature: 0.0,
+        ..Sampling::default()
+    };
+    GenerateRequest {
+        id,
+        prompt,
+        sampling,
+        max_tokens: Some(max_tokens),
+        stop: Vec::new(),
+    }
+}
+
+fn raw(text: &str) -> Prompt {
+    Prompt::Raw(text.to_owned())
+}
+
+fn message(role: Role, content: &str) -> Message {
+    Message {
+        role,
+        content: content.to_owned(),
+    }
+}
+
+fn finished(events: &[Event]) -> &Summary {
+    match events.last() {
+        Some(Event::Finished { summary, .. }) => summary,
+        other => panic!("did not finish: {other:?}"),
+    }
+}
+
+fn failed(events: &[Event]) -> (ProblemCode, &str) {
+    match events.last() {
+        Some(Event::GenerationFailed { problem, .. }) => (problem.code, &problem.message),
+        other => panic!("did not fail: {other:?}"),
+    }
+}
+
+#[test]
+fn it_loads_answers_and_unloads() {
+    let mut worker = Worker::start();
+    worker.ask(&Request::Load(load(model(), 100)));
+    let mut fractions = Vec::new();
+    let info = loop {
+        match worker.next() {
+            Event::LoadProgress { fraction, .. } => fractions.push(fraction),
+            Event::Loaded(info) => break info,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!fractions.is_empty() && fractions.is_sorted() && fractions.iter().all(|f| (0.0..=1.0).contains(f)));
+    assert_eq!(
+        (info.architecture.as_str(), info.layers, info.context, info.threads),
+        ("llama", 2, 100, 2)
+    );
+    assert!(
+        info.notices.iter().any(|notice| notice.contains("template")),
+        "{info:?}"
+    );
+
+    let first = worker.answer(generate(1, raw("Once upon a time"), 12));
+    let Event::Started {
+        id: 1,
+        prompt_tokens,
+        cached_tokens: 0,
+        left_out: None,
+    } = first[0]
+    else {
+        panic!("{first:?}")
+    };
+    let summary = finished(&first);
+    assert_eq!((summary.prompt_tokens, summary.context), (prompt_tokens, 100));
+    assert_eq!(summary.tokens as usize, summary.ids.len());
+    assert!(summary.ids.len() <= 12 && summary.context_used == prompt_tokens + summary.tokens);
+
+    let again = worker.answer(generate(2, raw("Once upon a time"), 12));
+    assert!(
+        matches!(again[0], Event::Started { cached_tokens, .. } if cached_tokens == prompt_tokens - 1),
+        "{again:?}"
+    );
+    assert_eq!(finished(&again).ids, summary.ids);
+
+    worker.ask(&Request::Unload);
+    assert_eq!(worker.next(), Event::Unloaded);
+    assert_eq!(
+        failed(&worker.answer(generate(3, raw("Once"), 1))).0,
+        ProblemCode::NoModel
+    );
+    worker.close();
+}
+
+#[test]
+fn the_text_of_the_events_is_the_text_of_the_ids() {
+    let mut worker = Worker::with_model(128);
+    let mut request = generate(1, raw("Once upon a time"), 40);
+    request.sampling = Sampling {
+        temperature: 2.0,
+        seed: Some(3),
+        ..Sampling::default()
+    };
+    let events = worker.answer(request.clone());
+    let text = |events: &[Event]| -> String {
+        events
+            .iter()
+            .filter_map(|event| {
+                if let Event::Text { text, .. } = event {
+                    Some(&**text)
+                } else {
+                    None
+                }
+            })
+            .collect()
+    };
+    let gguf = hearth_formats::gguf::Gguf::open(model()).unwrap();
+    let tokenizer = hearth_formats::tokenizer::Tokenizer::from_gguf(&gguf).unwrap();
+    let ids: Vec<u32> = finished(&events)
+        .ids
+        .iter()
+        .copied()
+        .filter(|&id| !tokenizer.is_special(id))
+        .collect();
+    assert!(!ids.is_empty());
+    let bytes: Vec<u8> = ids
+        .iter()
+        .flat_map(|&id| tokenizer.token_bytes(id).unwrap().to_vec())
+        .collect();
+    assert_eq!(text(&events), String::from_utf8_lossy(&bytes));
+
+    // The same answer ends before a text that occurs in it.
+    let whole = text(&events);
+    let stop: String = whole.chars().skip(5).take(2).collect();
+    let before = whole.split(&stop).next().unwrap().to_owned();
+    let events = worker.answer(GenerateRequest {
+        id: 2,
+        stop: vec![stop],
+        ..request
+    });
+    assert_eq!((text(&events), finished(&events).reason), (before, FinishReason::Stop));
+}
+
+#[test]
+fn a_cancel_is_heard_while_the_prompt_is_read() {
+    let mut worker = Worker::with_model(16_384);
+    worker.ask(&Request::Generate(generate(7, raw(&"many words, ".repeat(1200)), 1)));
+    while !matches!(worker.next(), Event::Prefill { .. }) {}
+    // Another one has to wait; what is cancelled makes way.
+    worker.ask(&Request::Generate(generate(8, raw("Once"), 1)));
+    worker.ask(&Request::Cancel { id: 7 });
+    worker.ask(&Request::Generate(generate(9, raw("Once"), 1)));
+    let mut ends = Vec::new();
+    while ends.len() < 3 {
+        match worker.next() {
+            Event::Finished { id, summary } => ends.push((id, Ok(summary.reason))),
+            Event::GenerationFailed { id, problem } => ends.push((id, Err(problem.code))),
+            _ => {}
+        }
+    }
+    assert_eq!(
+        ends[..2],
+        [(8, Err(ProblemCode::Busy)), (7, Ok(FinishReason::Cancelled))]
+    );
+    assert!(
+        matches!(ends[2], (9, Ok(FinishReason::Length | FinishReason::Stop))),
+        "{ends:?}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_and_said() {
+    let mut worker = Worker::with_model(128);
+    let turn = |n: usize| {
+        [
+            message(Role::User, &format!("question {n}")),
+            message(Role::Assistant, "an answer"),
+        ]
+    };
+    let mut messages = vec![message(Role::System, "be kind")];
+    messages.extend((0..40).flat_map(turn));
+    messages.push(message(Role::User, "and now?"));
+    let events = worker.answer(generate(1, Prompt::Chat(messages.clone()), 1));
+    let Event::Started {
+        prompt_tokens,
+        left_out: Some(left),
+        ..
+    } = events[0]
+    else {
+        panic!("{events:?}")
+    };
+    // A quarter of the context is kept for the answer, less where less was asked for.
+    assert!(
+        prompt_tokens <= 127 && left.messages % 2 == 0 && (2..=80).contains(&left.messages),
+        "{left:?}"
+    );
+
+    worker.ask(&Request::Count {
+        id: 5,
+        messages: messages.clone(),
+    });
+    assert_eq!(
+        worker.next(),
+        Event::Counted {
+            id: 5,
+            tokens: prompt_tokens + left.tokens
+        }
+    );
+    messages.drain(1..=left.messages as usize);
+    worker.ask(&Request::Count { id: 6, messages });
+    assert_eq!(
+        worker.next(),
+        Event::Counted {
+            id: 6,
+            tokens: prompt_tokens
+        }
+    );
+}
+
+#[test]
+fn what_cannot_be_answered_is_refused_and_the_worker_goes_on() {
+    let mut worker = Worker::with_model(64);
+    let long = worker.answer(generate(1, raw(&"x y ".repeat(100)), 100));
+    let (code, text) = failed(&long);
+    assert!(
+        code == ProblemCode::PromptTooLong && text.contains("64") && text.contains("48"),
+        "{text}"
+    );
+    assert_eq!(
+        failed(&worker.answer(generate(2, Prompt::Chat(Vec::new()), 1))).0,
+        ProblemCode::BadRequest
+    );
+    let mut request = generate(3, raw("Once"), 1);
+    request.sampling.top_p = 7.0;
+    assert_eq!(failed(&worker.answer(request)).0, ProblemCode::BadRequest);
+    worker.say("{\"type\":\"generate\",\"id\":4}");
+    assert_eq!(failed(&worker.rest_of_answer()).0, ProblemCode::BadRequest);
+    worker.say("not json at all");
+    worker.ask(&Request::Cancel { id: 99 });
+    assert_eq!(
+        finished(&worker.answer(generate(5, raw("Once"), 0))).reason,
+        FinishReason::Length
+    );
+    worker.ask(&Request::Devices);
+    assert!(matches!(worker.next(), Event::Devices { devices } if devices[0].id == "cpu"));
+}
+
+#[test]
+fn what_cannot_be_loaded_is_refused_with_its_kind() {
+    let mut worker = Worker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(model()).unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let cut = file("cut.gguf", &bytes[..bytes.len() / 2]);
+    let text = file("text.gguf", b"a letter, not a model");
+    let mut check = |request: LoadRequest, expected: ProblemCode| {
+        worker.ask(&Request::Load(request.clone()));
+        match worker.last_of_load() {
+            Event::LoadFailed(problem) => assert_eq!(problem.code, expected, "{request:?} {problem:?}"),
+            other => panic!("{request:?} {other:?}"),
+        }
+    };
+    check(
+        load(folder.path().join("missing.gguf"), 64),
+        ProblemCode::FileUnreadable,
+    );
+    check(load(cut, 64), ProblemCode::FileInvalid);
+    check(load(text, 64), ProblemCode::FileInvalid);
+    check(load(model(), 0), ProblemCode::BadRequest);
+    check(
+        LoadRequest {
+            threads: Some(0),
+            ..load(model(), 64)
+        },
+        ProblemCode::BadRequest,
+    );
+    check(
+        LoadRequest {
+            device: Some("gpu99".into()),
+            ..load(model(), 64)
+        },
+        ProblemCode::NoDevice,
+    );
+}
+
+#[test]
+fn a_file_that_goes_away_while_it_is_loaded_harms_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    std::fs::copy(model(), &path).unwrap();
+    let mut worker = Worker::start();
+    worker.ask(&Request::Load(load(path.clone(), 64)));
+    assert!(matches!(worker.last_of_load(), Event::Loaded(_)));
+    std::fs::File::create(&path).unwrap();
+    assert!(finished(&worker.answer(generate(1, raw("Once upon"), 8))).prompt_tokens > 0);
+}
+
+#[test]
+fn closing_its_input_ends_it_in_the_middle_of_an_answer() {
+    let mut worker = Worker::with_model(16_384);
+    worker.ask(&Request::Generate(generate(1, raw(&"many words, ".repeat(1200)), 1)));
+    while !matches!(worker.next(), Event::Prefill { .. }) {}
+    worker.close();
+}
