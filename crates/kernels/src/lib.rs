@@ -1,4 +1,24 @@
 //! Quantised blocks and the hot loops over slices: no tensors, no files, only numbers.
 
 pub mod blocks;
+pub mod dense;
 pub mod dot;
+pub mod glu;
+#[cfg(feature = "gpu")]
+pub mod gpu;
+pub mod half_layer;
+mod lanes;
+pub mod linear;
+pub mod matrix;
+pub mod norm;
+pub mod packed;
+pub mod rope;
+mod shape;
+pub mod softmax;
+pub mod team;
+
+pub use blocks::Quant;
+pub use dot::Isa;
+pub use linear::{Linear, Lora, LoraGradient, Norm, Product};
+pub use matrix::{Layout, Matrix};
+pub use shape::ShapeError;

@@ -1,0 +1,123 @@
+//! Gated units: `activation(gate) * up`, and their gradient. <https://arxiv.org/abs/2002.05202>
+
+use crate::dot::Isa;
+use crate::lanes::{Lanes, WIDTH, on_lanes, sigmoid, tanh};
+use crate::shape::{self, ShapeError};
+use crate::team;
+
+/// What is done to the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x * sigmoid(x)`: SwiGLU.
+    Silu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: GeGLU as Gemma has it.
+    GeluTanh,
+}
+
+/// `sqrt(2 / pi)`.
+const ROOT_2_PI: f32 = 0.797_884_6;
+/// The cubic term of the tanh form of GELU.
+const CUBIC: f32 = 0.044_715;
+/// Elements of a chunk of work.
+const CHUNK: usize = 4096;
+
+/// The activation of 16 gates, and its slope.
+#[inline(always)]
+fn value_and_slope<L: Lanes>(l: L, activation: Activation, x: L::Floats) -> (L::Floats, L::Floats) {
+    let one = l.splat(1.0);
+    match activation {
+        Activation::Silu => {
+            let s = sigmoid(l, x);
+            // (x s)' = s + x s (1 - s)
+            (l.mul(x, s), l.mul_add(l.mul(x, s), l.sub(one, s), s))
+        }
+        Activation::GeluTanh => {
+            let square = l.mul(x, x);
+            let inner = l.mul(l.mul(x, l.splat(ROOT_2_PI)), l.mul_add(square, l.splat(CUBIC), one));
+            let t = tanh(l, inner);
+            let half = l.mul(l.splat(0.5), l.add(one, t));
+            let inner_slope = l.mul(l.splat(ROOT_2_PI), l.mul_add(square, l.splat(3.0 * CUBIC), one));
+            // (x h)' = h + x / 2 (1 - t^2) inner'
+            let rise = l.mul(l.mul(l.mul(l.splat(0.5), x), l.sub(one, l.mul(t, t))), inner_slope);
+            (l.mul(x, half), l.add(half, rise))
+        }
+    }
+}
+
+/// Runs `step` on whole vectors, and once more on what is left, padded with zeros.
+macro_rules! over_vectors {
+    ([$($x:ident),*] [$($y:ident),*] $step:expr) => {
+        $(let ($x, x_rest) = $x.as_chunks::<WIDTH>(); let mut padded = [0.0; WIDTH]; padded[..x_rest.len()].copy_from_slice(x_rest); let $x = ($x, padded);)*
+        $(let ($y, rest) = $y.as_chunks_mut::<WIDTH>(); let $y = ($y, rest);)*
+        over_vectors!(@whole [$($x),*] [$($y),*] $step);
+        over_vectors!(@rest [$($x),*] [$($y),*] $step);
+    };
+    (@whole [$($x:ident),*] [$first:ident $(, $y:ident)*] $step:expr) => {
+        for i in 0..$first.0.len() {
+            ($step)($(&$x.0[i],)* &mut $first.0[i] $(, &mut $y.0[i])*);
+        }
+    };
+    (@rest [$($x:ident),*] [$($y:ident),*] $step:expr) => {{
+        $(let mut out = [0.0; WIDTH]; out[..$y.1.len()].copy_from_slice($y.1); let mut $y = (out, $y.1);)*
+        ($step)($(&$x.1,)* $(&mut $y.0),*);
+        $({ let n = $y.1.len(); $y.1.copy_from_slice(&$y.0[..n]); })*
+    }};
+}
+
+on_lanes! {
+    fn forward<L>(l; activation: Activation, gate: &[f32], up: &mut [f32]) {
+        over_vectors!([gate] [up] |gate: &[f32; WIDTH], up: &mut [f32; WIDTH]| {
+            let (value, _) = value_and_slope(l, activation, l.load(gate));
+            l.store(l.mul(value, l.load(up)), up);
+        });
+    }
+}
+
+on_lanes! {
+    fn backward<L>(l; activation: Activation, dh: &[f32], gate: &mut [f32], up: &mut [f32]) {
+        over_vectors!([dh] [gate, up] |dh: &[f32; WIDTH], gate: &mut [f32; WIDTH], up: &mut [f32; WIDTH]| {
+            let (value, slope) = value_and_slope(l, activation, l.load(gate));
+            let dh = l.load(dh);
+            l.store(l.mul(l.mul(dh, l.load(up)), slope), gate);
+            l.store(l.mul(dh, value), up);
+        });
+    }
+}
+
+/// One piece of [`glu_in_place`].
+pub(crate) fn piece_in_place(isa: Isa, activation: Activation, gate: &[f32], up: &mut [f32]) {
+    forward(isa, activation, gate, up);
+}
+
+/// `activation(gate) * up`, written over `up`.
+///
+/// # Errors
+/// Where the two are not of one length.
+pub fn glu_in_place(activation: Activation, gate: &[f32], up: &mut [f32]) -> Result<(), ShapeError> {
+    shape::length("the gate", gate.len(), Some(up.len()))?;
+    let isa = Isa::best();
+    team::run_over(up, CHUNK, &|chunk, up| forward(isa, activation, &gate[chunk * CHUNK..][..up.len()], up));
+    Ok(())
+}
+
+/// The gradient of [`glu_in_place`]: from `dh`, that of the product, those of gate and up, written over them.
+///
+/// # Errors
+/// Where the three are not of one length.
+pub fn glu_backward_in_place(
+    activation: Activation,
+    dh: &[f32],
+    gate: &mut [f32],
+    up: &mut [f32],
+) -> Result<(), ShapeError> {
+    shape::length("the gate", gate.len(), Some(dh.len()))?;
+    shape::length("up", up.len(), Some(dh.len()))?;
+    let isa = Isa::best();
+    let gate = team::Scattered::new(gate);
+    team::run_over(up, CHUNK, &|chunk, up| {
+        // SAFETY: chunks do not overlap, and each number is given out once.
+        let gate = unsafe { gate.slice(chunk * CHUNK, up.len()) };
+        backward(isa, activation, &dh[chunk * CHUNK..][..up.len()], gate, up);
+    });
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! [`Lanes`] on AVX2 with FMA: a vector is two registers.
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all: `Avx2` exists only where the instructions do, and references are valid to read and write"
+)]
+
+use super::{Lanes, WIDTH};
+use std::arch::x86_64::*;
+
+/// Proof that the machine has AVX2, FMA and F16C.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    /// Called where the instructions are enabled.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
+
+type Floats = [__m256; 2];
+
+#[inline(always)]
+fn each<T: Copy, U>(a: [T; 2], f: impl Fn(T) -> U) -> [U; 2] {
+    [f(a[0]), f(a[1])]
+}
+
+#[inline(always)]
+fn pairs<T: Copy, U>(a: [T; 2], b: [T; 2], f: impl Fn(T, T) -> U) -> [U; 2] {
+    [f(a[0], b[0]), f(a[1], b[1])]
+}
+
+/// The halves of 16 values.
+#[inline(always)]
+fn halves<T>(x: &[T; WIDTH]) -> [*const T; 2] {
+    [x.as_ptr(), x[8..].as_ptr()]
+}
+
+impl Lanes for Avx2 {
+    type Floats = Floats;
+
+    const REGISTERS: usize = 8;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Floats {
+        unsafe { [_mm256_set1_ps(x); 2] }
+    }
+
+    #[inline(always)]
+    fn load(self, x: &[f32; WIDTH]) -> Floats {
+        each(halves(x), |x| unsafe { _mm256_loadu_ps(x) })
+    }
+
+    #[inline(always)]
+    fn store(self, x: Floats, out: &mut [f32; WIDTH]) {
+        unsafe {
+            _mm256_storeu_ps(out.as_mut_ptr(), x[0]);
+            _mm256_storeu_ps(out[8..].as_mut_ptr(), x[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn load_half(self, x: &[u16; WIDTH]) -> Floats {
+        each(halves(x), |x| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(x.cast())) })
+    }
+
+    #[inline(always)]
+    fn store_half(self, x: Floats, out: &mut [u16; WIDTH]) {
+        unsafe {
+            let halves = each(x, |x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), halves[0]);
+            _mm_storeu_si128(out[8..].as_mut_ptr().cast(), halves[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: Floats, b: Floats) -> Floats {
+        pairs(a, b, |a, b| unsafe { _mm256_add_ps(a, b) })
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Floats, b: Floats) -> Floats {
+        pairs(a, b, |a, b| unsafe { _mm256_sub_ps(a, b) })
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Floats, b: Floats) -> Floats {
+        pairs(a, b, |a, b| unsafe { _mm256_mul_ps(a, b) })
+    }
+
+    #[inline(always)]
+    fn div(self, a: Floats, b: Floats) -> Floats {
+        pairs(a, b, |a, b| unsafe { _mm256_div_ps(a, b) })
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: Floats, b: Floats, c: Floats) -> Floats {
+        unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+    }
+
+    #[inline(always)]
+    fn max(self, a: Floats, b: Floats) -> Floats {
+        pairs(a, b, |a, b| unsafe { _mm256_max_ps(a, b) })
+    }
+
+    #[inline(always)]
+    fn min(self, a: Floats, b: Floats) -> Floats {
+        pairs(a, b, |a, b| unsafe { _mm256_min_ps(a, b) })
+    }
+
+    #[inline(always)]
+    fn round(self, x: Floats) -> Floats {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        each(x, |x| unsafe { _mm256_round_ps::<NEAREST>(x) })
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(self, x: Floats, n: Floats) -> Floats {
+        pairs(x, n, |x, n| unsafe {
+            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+            _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
+        })
+    }
+
+    #[inline(always)]
+    fn sum(self, x: Floats) -> f32 {
+        unsafe {
+            let x = _mm256_add_ps(x[0], x[1]);
+            let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
+        }
+    }
+
+    #[inline(always)]
+    fn greatest(self, x: Floats) -> f32 {
+        unsafe {
+            let x = _mm256_max_ps(x[0], x[1]);
+            let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
+        }
+    }
+}

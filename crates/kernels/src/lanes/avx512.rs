@@ -1,0 +1,107 @@
+//! [`Lanes`] on AVX-512 with VNNI: a vector is one register.
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all: `Avx512` exists only where the instructions do, and references are valid to read and write"
+)]
+
+use super::{Lanes, WIDTH};
+use std::arch::x86_64::*;
+
+/// Proof that the machine has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// Called where the instructions are enabled.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Lanes for Avx512 {
+    type Floats = __m512;
+
+    const REGISTERS: usize = 32;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, x: &[f32; WIDTH]) -> __m512 {
+        unsafe { _mm512_loadu_ps(x.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, x: __m512, out: &mut [f32; WIDTH]) {
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), x) }
+    }
+
+    #[inline(always)]
+    fn load_half(self, x: &[u16; WIDTH]) -> __m512 {
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn store_half(self, x: __m512, out: &mut [u16; WIDTH]) {
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn round(self, x: __m512) -> __m512 {
+        unsafe { _mm512_roundscale_ps::<0>(x) }
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(self, x: __m512, n: __m512) -> __m512 {
+        unsafe { _mm512_scalef_ps(x, n) }
+    }
+
+    #[inline(always)]
+    fn sum(self, x: __m512) -> f32 {
+        unsafe { _mm512_reduce_add_ps(x) }
+    }
+
+    #[inline(always)]
+    fn greatest(self, x: __m512) -> f32 {
+        unsafe { _mm512_reduce_max_ps(x) }
+    }
+}

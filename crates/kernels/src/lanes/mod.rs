@@ -1,0 +1,102 @@
+//! Sixteen floats at a time: what the loops of this crate ask of a machine's vectors.
+//!
+//! A loop is written once, generic over [`Lanes`]; `on_lanes!` makes a function of it that runs on whatever instructions an
+//! [`Isa`](crate::Isa) names. A value that implements [`Lanes`] proves that the machine has the instructions, so methods are
+//! safe to call; [`Plain`] is the specification of the others.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod exp;
+mod plain;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
+pub(crate) use exp::{exp, sigmoid, tanh};
+pub(crate) use plain::Plain;
+
+/// Floats in a vector.
+pub(crate) const WIDTH: usize = 16;
+
+/// Vectors of 16 floats, for whatever width the machine has.
+pub(crate) trait Lanes: Copy {
+    /// 16 floats.
+    type Floats: Copy;
+
+    /// Vectors that fit in the machine's registers.
+    const REGISTERS: usize;
+
+    /// `x` in every lane.
+    fn splat(self, x: f32) -> Self::Floats;
+    /// 16 floats in order.
+    fn load(self, x: &[f32; WIDTH]) -> Self::Floats;
+    /// Writes the floats in order.
+    fn store(self, x: Self::Floats, out: &mut [f32; WIDTH]);
+    /// 16 f16, exactly.
+    fn load_half(self, x: &[u16; WIDTH]) -> Self::Floats;
+    /// Writes the nearest f16, ties to even.
+    fn store_half(self, x: Self::Floats, out: &mut [u16; WIDTH]);
+    /// `a + b`.
+    fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a - b`.
+    fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b`.
+    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a / b`.
+    fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b + c`; rounded once where the machine can.
+    fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// The greater of each pair of lanes.
+    fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The lesser of each pair of lanes.
+    fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The nearest whole number, ties to even, of lanes below 2^22.
+    fn round(self, x: Self::Floats) -> Self::Floats;
+    /// `x * 2^n` for whole `n` from -126 to 127.
+    fn times_power_of_two(self, x: Self::Floats, n: Self::Floats) -> Self::Floats;
+    /// The sum of all lanes.
+    fn sum(self, x: Self::Floats) -> f32;
+    /// The greatest lane.
+    fn greatest(self, x: Self::Floats) -> f32;
+}
+
+/// Makes a function that takes an [`Isa`](crate::Isa) first out of one that is generic over its lanes.
+///
+/// `fn name<L>(lanes; arguments)`; further generics stand in brackets, once with bounds and once by name. The body is inlined
+/// into one function for each level, in which the instructions are enabled.
+macro_rules! on_lanes {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$L:ident> $([$($generics:tt)*][$($names:tt)*])?
+     ($lanes:ident; $($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+        $(#[$meta])*
+        $vis fn $name $(<$($generics)*>)? (isa: $crate::dot::Isa, $($arg: $ty),*) $(-> $out)? {
+            #[inline(always)]
+            fn body<$L: $crate::lanes::Lanes, $($($generics)*)?>($lanes: $L, $($arg: $ty),*) $(-> $out)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+            fn avx512 $(<$($generics)*>)? ($($arg: $ty),*) $(-> $out)? {
+                body::<_ $(, $($names)*)?>($crate::lanes::Avx512::new(), $($arg),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn avx2 $(<$($generics)*>)? ($($arg: $ty),*) $(-> $out)? {
+                body::<_ $(, $($names)*)?>($crate::lanes::Avx2::new(), $($arg),*)
+            }
+
+            match isa.level() {
+                // SAFETY: an `Isa` is made only for instructions that were found on this machine.
+                #[cfg(target_arch = "x86_64")]
+                $crate::dot::Level::Avx512 => unsafe { avx512 $(::<$($names)*>)? ($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::dot::Level::Avx2 => unsafe { avx2 $(::<$($names)*>)? ($($arg),*) },
+                _ => body::<_ $(, $($names)*)?>($crate::lanes::Plain, $($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use on_lanes;

@@ -1,0 +1,120 @@
+//! [`Lanes`] in plain code: the specification, and what a compiler makes of it on machines without code of their own.
+
+use super::{Lanes, WIDTH};
+use half::f16;
+
+/// Any machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain;
+
+type Floats = [f32; WIDTH];
+
+#[inline(always)]
+fn pairwise(a: Floats, b: Floats, f: impl Fn(f32, f32) -> f32) -> Floats {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
+/// Folds halves onto each other, as the vectors do.
+#[inline(always)]
+fn fold(mut x: Floats, f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut width = WIDTH;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            x[i] = f(x[i], x[i + width]);
+        }
+    }
+    x[0]
+}
+
+impl Lanes for Plain {
+    type Floats = Floats;
+
+    const REGISTERS: usize = 8;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Floats {
+        [x; WIDTH]
+    }
+
+    #[inline(always)]
+    fn load(self, x: &[f32; WIDTH]) -> Floats {
+        *x
+    }
+
+    #[inline(always)]
+    fn store(self, x: Floats, out: &mut [f32; WIDTH]) {
+        *out = x;
+    }
+
+    #[inline(always)]
+    fn load_half(self, x: &[u16; WIDTH]) -> Floats {
+        x.map(|bits| f16::from_bits(bits).to_f32())
+    }
+
+    #[inline(always)]
+    fn store_half(self, x: Floats, out: &mut [u16; WIDTH]) {
+        *out = x.map(|x| f16::from_f32(x).to_bits());
+    }
+
+    #[inline(always)]
+    fn add(self, a: Floats, b: Floats) -> Floats {
+        pairwise(a, b, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Floats, b: Floats) -> Floats {
+        pairwise(a, b, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Floats, b: Floats) -> Floats {
+        pairwise(a, b, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn div(self, a: Floats, b: Floats) -> Floats {
+        pairwise(a, b, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: Floats, b: Floats, c: Floats) -> Floats {
+        // Rounded once only where that is one instruction; elsewhere it would be a call.
+        std::array::from_fn(|i| match cfg!(target_arch = "aarch64") {
+            true => a[i].mul_add(b[i], c[i]),
+            false => a[i] * b[i] + c[i],
+        })
+    }
+
+    #[inline(always)]
+    fn max(self, a: Floats, b: Floats) -> Floats {
+        pairwise(a, b, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn min(self, a: Floats, b: Floats) -> Floats {
+        pairwise(a, b, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn round(self, x: Floats) -> Floats {
+        // Adding 1.5 * 2^23 leaves no bits below one; the sum rounds ties to even.
+        const MAGIC: f32 = 12_582_912.0;
+        x.map(|x| (x + MAGIC) - MAGIC)
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(self, x: Floats, n: Floats) -> Floats {
+        pairwise(x, n, |x, n| x * f32::from_bits(((n as i32 + 127) << 23) as u32))
+    }
+
+    #[inline(always)]
+    fn sum(self, x: Floats) -> f32 {
+        fold(x, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn greatest(self, x: Floats) -> f32 {
+        fold(x, f32::max)
+    }
+}

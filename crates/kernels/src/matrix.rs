@@ -1,0 +1,209 @@
+//! A frozen weight: a matrix of blocks, in the file's order or packed for this machine.
+
+use crate::blocks::Quant;
+use crate::dot::Isa;
+use crate::packed::{self, Packed, ROWS};
+use crate::shape::{self, Outcome, ShapeError};
+use crate::team;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The order of a matrix's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Row after row, as a file has them.
+    Plain,
+    /// Groups of sixteen rows interleaved, then the rows that do not fill a group as a file has them.
+    Rows16,
+}
+
+/// Bytes that a chunk of packing or checking should have.
+const BYTES_A_CHUNK: usize = 64 * 1024;
+
+/// Brings the rows of a file into the order that suits this machine.
+///
+/// # Errors
+/// Where `bytes` are not `rows` rows of `cols` weights.
+pub fn pack(quant: Quant, rows: usize, cols: usize, bytes: &[u8]) -> Result<(Layout, Vec<u8>), ShapeError> {
+    pack_on(Isa::best(), quant, rows, cols, bytes)
+}
+
+/// [`pack`], for the instructions given.
+///
+/// # Errors
+/// As [`pack`].
+pub fn pack_on(
+    isa: Isa,
+    quant: Quant,
+    rows: usize,
+    cols: usize,
+    bytes: &[u8],
+) -> Result<(Layout, Vec<u8>), ShapeError> {
+    let matrix = Matrix::new(quant, Layout::Plain, rows, cols, bytes)?;
+    if !packed::pays(quant, isa) || !packed::can_pack(quant, cols) || rows < ROWS || cols == 0 {
+        return Ok((Layout::Plain, bytes.to_vec()));
+    }
+    let group = matrix.row_bytes * ROWS;
+    let mut out = vec![0; bytes.len()];
+    let whole = matrix.groups() * group;
+    out[whole..].copy_from_slice(&bytes[whole..]);
+    let groups_a_chunk = (BYTES_A_CHUNK / group).max(1);
+    let outcome = Outcome::default();
+    team::run_over(&mut out[..whole], groups_a_chunk * group, &|chunk, out| {
+        let from = bytes[chunk * groups_a_chunk * group..].chunks_exact(group);
+        for (from, to) in from.zip(out.chunks_exact_mut(group)) {
+            outcome.note(packed::pack_group(quant, cols, from, to));
+        }
+    });
+    outcome.into_result()?;
+    Ok((Layout::Rows16, out))
+}
+
+/// Whether no scale among rows of `cols` weights is NaN or infinite. Rows that are not whole are not looked at.
+pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
+    let Some(row) = quant.row_bytes(cols).filter(|row| *row > 0) else { return true };
+    let size = (BYTES_A_CHUNK / row).max(1) * row;
+    let finite = AtomicBool::new(true);
+    team::run(bytes.len().div_ceil(size), &|chunk| {
+        let rows = &bytes[chunk * size..];
+        if quant.has_bad_scale(&rows[..size.min(rows.len())]) {
+            finite.store(false, Ordering::Relaxed);
+        }
+    });
+    finite.into_inner()
+}
+
+/// A weight `[rows, cols]`: rows are outputs, columns inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    quant: Quant,
+    layout: Layout,
+    rows: usize,
+    cols: usize,
+    row_bytes: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Matrix<'a> {
+    /// `bytes` as `rows` rows of `cols` weights.
+    ///
+    /// # Errors
+    /// Where they are not, or the format has no such layout.
+    pub fn new(
+        quant: Quant,
+        layout: Layout,
+        rows: usize,
+        cols: usize,
+        bytes: &'a [u8],
+    ) -> Result<Self, ShapeError> {
+        let row_bytes = quant
+            .row_bytes(cols)
+            .ok_or(crate::blocks::BlockError::PartialBlock { quant, weights: cols })?;
+        shape::length("the bytes of a weight", bytes.len(), row_bytes.checked_mul(rows))?;
+        if layout == Layout::Rows16 && !packed::can_pack(quant, cols) {
+            return Err(ShapeError::Layout { quant });
+        }
+        Ok(Self { quant, layout, rows, cols, row_bytes, bytes })
+    }
+
+    /// The block format.
+    pub fn quant(&self) -> Quant {
+        self.quant
+    }
+
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Whole groups of sixteen rows.
+    fn groups(&self) -> usize {
+        self.rows / ROWS
+    }
+
+    /// The packed rows, which come first; none where the layout is plain.
+    pub(crate) fn packed(&self) -> Result<Packed<'a>, ShapeError> {
+        let groups = match self.layout {
+            Layout::Plain => 0,
+            Layout::Rows16 => self.groups(),
+        };
+        Packed::new(self.quant, self.cols, &self.bytes[..groups * ROWS * self.row_bytes])
+    }
+
+    /// How many rows at the beginning are packed.
+    pub(crate) fn packed_rows(&self) -> usize {
+        match self.layout {
+            Layout::Plain => 0,
+            Layout::Rows16 => self.groups() * ROWS,
+        }
+    }
+
+    /// The bytes of rows that are not packed.
+    pub(crate) fn plain_rows(&self, rows: Range<usize>) -> &'a [u8] {
+        &self.bytes[rows.start * self.row_bytes..rows.end * self.row_bytes]
+    }
+
+    /// Bytes of a row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Writes row `row` in f32.
+    ///
+    /// # Errors
+    /// Where there is no such row, or `out` has not its length.
+    pub fn dequantize_row(&self, row: usize, out: &mut [f32]) -> Result<(), ShapeError> {
+        if row >= self.rows {
+            return Err(ShapeError::Index { what: "a row of a weight", index: row, count: self.rows });
+        }
+        if row < self.packed_rows() {
+            return self.packed()?.dequantize_row(row, out);
+        }
+        Ok(self.quant.dequantize_row(self.plain_rows(row..row + 1), out)?)
+    }
+
+    /// Writes rows in f32, one after the other.
+    ///
+    /// # Errors
+    /// Where there are no such rows, or `out` has not their length.
+    pub fn dequantize_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), ShapeError> {
+        if rows.start > rows.end || rows.end > self.rows {
+            return Err(ShapeError::Index { what: "a row of a weight", index: rows.end, count: self.rows });
+        }
+        shape::length("rows in f32", out.len(), rows.len().checked_mul(self.cols))?;
+        self.each_row(out, |row| rows.start + row)
+    }
+
+    /// Writes the rows of these numbers in f32, times `scale`: the embedding of tokens.
+    ///
+    /// # Errors
+    /// Where a row is not there, or `out` has not their length.
+    pub fn gather(&self, ids: &[u32], scale: f32, out: &mut [f32]) -> Result<(), ShapeError> {
+        if let Some(id) = ids.iter().find(|id| **id as usize >= self.rows) {
+            return Err(ShapeError::Index { what: "a token", index: *id as usize, count: self.rows });
+        }
+        shape::length("rows in f32", out.len(), ids.len().checked_mul(self.cols))?;
+        self.each_row(out, |row| ids[row] as usize)?;
+        if scale != 1.0 {
+            out.iter_mut().for_each(|x| *x *= scale);
+        }
+        Ok(())
+    }
+
+    /// Writes row `number(i)` to row `i` of `out`.
+    fn each_row(&self, out: &mut [f32], number: impl Fn(usize) -> usize + Sync) -> Result<(), ShapeError> {
+        let rows_a_chunk = crate::norm::rows_a_chunk(self.cols);
+        let outcome = Outcome::default();
+        team::run_over(out, rows_a_chunk * self.cols, &|chunk, out| {
+            for (row, out) in out.chunks_exact_mut(self.cols.max(1)).enumerate() {
+                outcome.note(self.dequantize_row(number(chunk * rows_a_chunk + row), out));
+            }
+        });
+        outcome.into_result()
+    }
+}

@@ -1,0 +1,176 @@
+//! RMSNorm and its gradient. <https://arxiv.org/abs/1910.07467>
+//!
+//! `y = x * w / sqrt(mean(x^2) + eps)` over rows as wide as the weight. A function that writes over an input takes it as its
+//! one `&mut` slice and says so in its name.
+
+use crate::dot::Isa;
+use crate::lanes::{WIDTH, on_lanes};
+use crate::shape::{self, ShapeError};
+use crate::team;
+
+/// Elements that a chunk of work should have at least, so that handing it out costs little beside it.
+const ELEMENTS_A_CHUNK: usize = 16 * 1024;
+
+/// Rows of `width` for a chunk.
+pub(crate) fn rows_a_chunk(width: usize) -> usize {
+    (ELEMENTS_A_CHUNK / width.max(1)).max(1)
+}
+
+on_lanes! {
+    /// The sum of squares.
+    fn squares<L>(l; x: &[f32]) -> f32 {
+        let (whole, rest) = x.as_chunks::<WIDTH>();
+        let sum = whole.iter().fold(l.splat(0.0), |sum, x| {
+            let x = l.load(x);
+            l.mul_add(x, x, sum)
+        });
+        l.sum(sum) + rest.iter().map(|x| x * x).sum::<f32>()
+    }
+}
+
+on_lanes! {
+    /// The sum of `x * w * dy`.
+    fn products<L>(l; x: &[f32], w: &[f32], dy: &[f32]) -> f32 {
+        let ((x, x_rest), (w, w_rest), (dy, dy_rest)) = (x.as_chunks(), w.as_chunks(), dy.as_chunks());
+        let sum = x.iter().zip(w).zip(dy).fold(l.splat(0.0), |sum, ((x, w), dy)| {
+            l.mul_add(l.mul(l.load(x), l.load(w)), l.load(dy), sum)
+        });
+        let rest = x_rest.iter().zip(w_rest).zip(dy_rest).map(|((x, w), dy)| x * w * dy).sum::<f32>();
+        l.sum(sum) + rest
+    }
+}
+
+on_lanes! {
+    fn scale_row<L>(_l; x: &[f32], w: &[f32], root: f32, y: &mut [f32]) {
+        for ((x, w), y) in x.iter().zip(w).zip(y) {
+            *y = x * root * w;
+        }
+    }
+}
+
+on_lanes! {
+    fn scale_row_in_place<L>(_l; x: &mut [f32], w: &[f32], root: f32) {
+        for (x, w) in x.iter_mut().zip(w) {
+            *x = *x * root * w;
+        }
+    }
+}
+
+/// `1 / sqrt(mean(x^2) + eps)`.
+fn inverse_root(isa: Isa, x: &[f32], eps: f32) -> f32 {
+    1.0 / (squares(isa, x) / x.len() as f32 + eps).sqrt()
+}
+
+/// One row of [`rms_norm`].
+pub(crate) fn row(isa: Isa, x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
+    scale_row(isa, x, weight, inverse_root(isa, x, eps), y);
+}
+
+/// One row of [`rms_norm_in_place`].
+pub(crate) fn row_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
+    scale_row_in_place(isa, x, weight, inverse_root(isa, x, eps));
+}
+
+/// What the gradient of a row depends on besides its own element:
+/// `dx = (dz - x * projection) * root`, with `dz = dy * w`, `projection = sum(x dz) / (sum(x^2) + N eps)`.
+struct Slope {
+    root: f32,
+    projection: f32,
+}
+
+fn slope(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> Slope {
+    let n = x.len() as f32;
+    let squares = squares(isa, x);
+    Slope { root: 1.0 / (squares / n + eps).sqrt(), projection: products(isa, x, weight, dy) / (squares + n * eps) }
+}
+
+/// The gradient of one row, written over that of the output.
+pub(crate) fn row_backward_in_place(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &mut [f32]) {
+    let s = slope(isa, x, weight, eps, dy);
+    for ((x, w), dy) in x.iter().zip(weight).zip(dy) {
+        *dy = (*dy * w - x * s.projection) * s.root;
+    }
+}
+
+fn check(x: &[f32], weight: &[f32]) -> Result<(), ShapeError> {
+    shape::rows("a row of the norm's input", x.len(), weight.len()).map(|_| ())
+}
+
+/// `y[T, D]` becomes the norm of `x[T, D]` with `weight[D]`.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) -> Result<(), ShapeError> {
+    check(x, weight)?;
+    shape::length("the norm's output", y.len(), Some(x.len()))?;
+    let (isa, width) = (Isa::best(), weight.len());
+    let size = rows_a_chunk(width) * width;
+    team::run_over(y, size, &|chunk, y| {
+        for (x, y) in x[chunk * size..].chunks_exact(width).zip(y.chunks_exact_mut(width)) {
+            row(isa, x, weight, eps, y);
+        }
+    });
+    Ok(())
+}
+
+/// [`rms_norm`], written over its input.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) -> Result<(), ShapeError> {
+    check(x, weight)?;
+    let (isa, width) = (Isa::best(), weight.len());
+    team::run_over(x, rows_a_chunk(width) * width, &|_, x| {
+        for x in x.chunks_exact_mut(width) {
+            row_in_place(isa, x, weight, eps);
+        }
+    });
+    Ok(())
+}
+
+/// The gradient of [`rms_norm`]: `dx[T, D]` from `x[T, D]` and the gradient `dy[T, D]` of its output.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn rms_norm_backward(x: &[f32], weight: &[f32], eps: f32, dy: &[f32], dx: &mut [f32]) -> Result<(), ShapeError> {
+    shape::length("the gradient of the norm's input", dx.len(), Some(dy.len()))?;
+    dx.copy_from_slice(dy);
+    rms_norm_backward_in_place(x, weight, eps, dx)
+}
+
+/// [`rms_norm_backward`], written over the gradient of the output.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn rms_norm_backward_in_place(x: &[f32], weight: &[f32], eps: f32, dy: &mut [f32]) -> Result<(), ShapeError> {
+    check(x, weight)?;
+    shape::length("the gradient of the norm's output", dy.len(), Some(x.len()))?;
+    let (isa, width) = (Isa::best(), weight.len());
+    let size = rows_a_chunk(width) * width;
+    team::run_over(dy, size, &|chunk, dy| {
+        for (x, dy) in x[chunk * size..].chunks_exact(width).zip(dy.chunks_exact_mut(width)) {
+            row_backward_in_place(isa, x, weight, eps, dy);
+        }
+    });
+    Ok(())
+}
+
+/// [`rms_norm_backward`], written over the input of the forward.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn rms_norm_backward_over_x(x: &mut [f32], weight: &[f32], eps: f32, dy: &[f32]) -> Result<(), ShapeError> {
+    check(x, weight)?;
+    shape::length("the gradient of the norm's output", dy.len(), Some(x.len()))?;
+    let (isa, width) = (Isa::best(), weight.len());
+    let size = rows_a_chunk(width) * width;
+    team::run_over(x, size, &|chunk, x| {
+        for (x, dy) in x.chunks_exact_mut(width).zip(dy[chunk * size..].chunks_exact(width)) {
+            let s = slope(isa, x, weight, eps, dy);
+            for ((x, w), dy) in x.iter_mut().zip(weight).zip(dy) {
+                *x = (dy * w - *x * s.projection) * s.root;
+            }
+        }
+    });
+    Ok(())
+}

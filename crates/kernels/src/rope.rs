@@ -1,0 +1,129 @@
+//! Rotary position embedding. <https://arxiv.org/abs/2104.09864>
+//!
+//! Pair `i` of a head is turned by `position / scale * base^(-2 i / dims) / factor[i]`. Which two elements are a pair
+//! depends on the architecture; elements from `dims` on are left alone.
+
+use std::sync::{Arc, OnceLock};
+
+/// Which elements of a head are turned together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// `2 i` and `2 i + 1`, called NORM in GGUF's world: llama.
+    Interleaved,
+    /// `i` and `i + dims / 2`, called NEOX: qwen, gemma.
+    Halves,
+}
+
+/// Positions whose angles are computed together, when the first of them is met.
+const PAGE: usize = 256;
+/// Pages that are kept: a context of a million tokens. Angles past them are computed each time.
+const PAGES: usize = 4096;
+
+/// One rotation: its pairing and frequencies. Clones share the angles that were computed.
+#[derive(Clone)]
+pub struct Rope {
+    pairing: Pairing,
+    /// Radians a position, for each pair.
+    frequencies: Arc<[f64]>,
+    /// Cosines of the pairs, then sines, for each position of a page.
+    pages: Arc<[OnceLock<Box<[f32]>>]>,
+}
+
+impl std::fmt::Debug for Rope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rope({:?}, {} pairs)", self.pairing, self.frequencies.len())
+    }
+}
+
+impl Rope {
+    /// A rotation of the first `dims` elements of a head. `scale` divides positions (linear scaling; usually 1);
+    /// `factors` divide the frequencies, one a pair, 1 where they are too few.
+    pub fn new(pairing: Pairing, dims: usize, base: f32, scale: f32, factors: Option<&[f32]>) -> Self {
+        let frequency = |pair: usize| {
+            let factor = factors.and_then(|factors| factors.get(pair)).map_or(1.0, |factor| f64::from(*factor));
+            f64::from(base).powf(-2.0 * pair as f64 / dims as f64) / (factor * f64::from(scale))
+        };
+        Self {
+            pairing,
+            frequencies: (0..dims / 2).map(frequency).collect(),
+            pages: (0..PAGES).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Elements of a head that are turned.
+    pub fn dims(&self) -> usize {
+        2 * self.frequencies.len()
+    }
+
+    /// Which elements are turned together.
+    pub fn pairing(&self) -> Pairing {
+        self.pairing
+    }
+
+    /// The angles, in radians, by which each pair is turned at `position`.
+    pub fn angles(&self, position: u32) -> impl Iterator<Item = f64> {
+        self.frequencies.iter().map(move |frequency| frequency * f64::from(position))
+    }
+
+    /// Calls `then` with the cosines and the sines of a position's pairs.
+    pub(crate) fn with_angles<R>(&self, position: u32, then: impl FnOnce(&[f32], &[f32]) -> R) -> R {
+        let (page, within) = (position as usize / PAGE, position as usize % PAGE);
+        let pairs = self.frequencies.len();
+        match self.pages.get(page) {
+            Some(slot) => {
+                let page = slot.get_or_init(|| {
+                    let first = page * PAGE;
+                    (first..first + PAGE).flat_map(|position| self.cosines_and_sines(position as u32)).collect()
+                });
+                let (cosines, sines) = page[2 * pairs * within..][..2 * pairs].split_at(pairs);
+                then(cosines, sines)
+            }
+            None => {
+                let angles: Vec<f32> = self.cosines_and_sines(position).collect();
+                let (cosines, sines) = angles.split_at(pairs);
+                then(cosines, sines)
+            }
+        }
+    }
+
+    fn cosines_and_sines(&self, position: u32) -> impl Iterator<Item = f32> {
+        let cosines = self.angles(position).map(|angle| angle.cos() as f32);
+        cosines.chain(self.angles(position).map(|angle| angle.sin() as f32))
+    }
+
+    /// Turns heads of width `head_dim` at `position`, in place. Heads narrower than [`Rope::dims`] are turned as far as
+    /// they go.
+    pub fn rotate_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
+        self.with_angles(position, |cosines, sines| self.turn(heads, head_dim, cosines, sines, 1.0));
+    }
+
+    /// The gradient of [`Rope::rotate_in_place`], which is the rotation back.
+    pub fn rotate_backward_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
+        self.with_angles(position, |cosines, sines| self.turn(heads, head_dim, cosines, sines, -1.0));
+    }
+
+    fn turn(&self, heads: &mut [f32], head_dim: usize, cosines: &[f32], sines: &[f32], sign: f32) {
+        let dims = self.dims().min(head_dim - head_dim % 2);
+        for head in heads.chunks_exact_mut(head_dim.max(1)) {
+            let head = &mut head[..dims];
+            match self.pairing {
+                Pairing::Interleaved => {
+                    for ((pair, cos), sin) in head.as_chunks_mut::<2>().0.iter_mut().zip(cosines).zip(sines) {
+                        *pair = turned(*pair, *cos, sign * sin);
+                    }
+                }
+                Pairing::Halves => {
+                    let (low, high) = head.split_at_mut(dims / 2);
+                    for (((a, b), cos), sin) in low.iter_mut().zip(high).zip(cosines).zip(sines) {
+                        [*a, *b] = turned([*a, *b], *cos, sign * sin);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn turned([a, b]: [f32; 2], cos: f32, sin: f32) -> [f32; 2] {
+    [a * cos - b * sin, a * sin + b * cos]
+}

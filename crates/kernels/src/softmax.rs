@@ -1,0 +1,162 @@
+//! Softmax over rows, its gradient, and cross-entropy over rows of logits.
+
+use crate::dot::Isa;
+use crate::lanes::{WIDTH, exp, on_lanes};
+use crate::norm::rows_a_chunk;
+use crate::shape::{self, ShapeError};
+use crate::team;
+
+on_lanes! {
+    pub(crate) fn greatest<L>(l; x: &[f32]) -> f32 {
+        let (whole, rest) = x.as_chunks::<WIDTH>();
+        let most = whole.iter().fold(l.splat(f32::NEG_INFINITY), |most, x| l.max(most, l.load(x)));
+        rest.iter().copied().fold(l.greatest(most), f32::max)
+    }
+}
+
+on_lanes! {
+    /// `x` becomes `e^(x - most)`; gives the sum.
+    pub(crate) fn exp_in_place<L>(l; x: &mut [f32], most: f32) -> f32 {
+        let most = l.splat(most);
+        let (whole, rest) = x.as_chunks_mut::<WIDTH>();
+        let mut sum = l.splat(0.0);
+        for x in whole {
+            let e = exp(l, l.sub(l.load(x), most));
+            sum = l.add(sum, e);
+            l.store(e, x);
+        }
+        let mut padded = [0.0; WIDTH];
+        padded[..rest.len()].copy_from_slice(rest);
+        let e = exp(l, l.sub(l.load(&padded), most));
+        l.store(e, &mut padded);
+        rest.copy_from_slice(&padded[..rest.len()]);
+        l.sum(sum) + rest.iter().sum::<f32>()
+    }
+}
+
+on_lanes! {
+    pub(crate) fn product<L>(l; a: &[f32], b: &[f32]) -> f32 {
+        let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<WIDTH>(), b.as_chunks::<WIDTH>());
+        let sum = a.iter().zip(b).fold(l.splat(0.0), |sum, (a, b)| l.mul_add(l.load(a), l.load(b), sum));
+        l.sum(sum) + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+    }
+}
+
+/// One row of softmax, in place; gives the logarithm of the sum of exponentials.
+pub(crate) fn row_in_place(isa: Isa, x: &mut [f32]) -> f32 {
+    let most = greatest(isa, x);
+    let sum = exp_in_place(isa, x, most);
+    let inverse = 1.0 / sum;
+    x.iter_mut().for_each(|x| *x *= inverse);
+    most + sum.ln()
+}
+
+/// Softmax over rows of `width`, in place.
+///
+/// # Errors
+/// Where `x` is not whole rows.
+pub fn softmax_in_place(x: &mut [f32], width: usize) -> Result<(), ShapeError> {
+    shape::rows("a row of the softmax", x.len(), width)?;
+    let isa = Isa::best();
+    team::run_over(x, rows_a_chunk(width) * width, &|_, x| {
+        for x in x.chunks_exact_mut(width) {
+            row_in_place(isa, x);
+        }
+    });
+    Ok(())
+}
+
+/// The gradient of softmax: `dx = y * (dy - sum(y dy))` from its output `y` and `dy`, written over `dy`.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn softmax_backward_in_place(y: &[f32], dy: &mut [f32], width: usize) -> Result<(), ShapeError> {
+    shape::rows("a row of the softmax", y.len(), width)?;
+    shape::length("the gradient of the softmax", dy.len(), Some(y.len()))?;
+    let isa = Isa::best();
+    let size = rows_a_chunk(width) * width;
+    team::run_over(dy, size, &|chunk, dy| {
+        for (y, dy) in y[chunk * size..].chunks_exact(width).zip(dy.chunks_exact_mut(width)) {
+            let mean = product(isa, y, dy);
+            y.iter().zip(dy).for_each(|(y, dy)| *dy = y * (*dy - mean));
+        }
+    });
+    Ok(())
+}
+
+/// The gradient of softmax, written over its output `y`; see [`softmax_backward_in_place`].
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn softmax_backward_over_y(y: &mut [f32], dy: &[f32], width: usize) -> Result<(), ShapeError> {
+    shape::rows("a row of the softmax", y.len(), width)?;
+    shape::length("the gradient of the softmax", dy.len(), Some(y.len()))?;
+    let isa = Isa::best();
+    let size = rows_a_chunk(width) * width;
+    team::run_over(y, size, &|chunk, y| {
+        for (y, dy) in y.chunks_exact_mut(width).zip(dy[chunk * size..].chunks_exact(width)) {
+            let mean = product(isa, y, dy);
+            y.iter_mut().zip(dy).for_each(|(y, dy)| *y *= dy - mean);
+        }
+    });
+    Ok(())
+}
+
+/// A target that does not count.
+pub const IGNORED: u32 = u32::MAX;
+
+/// Cross-entropy of rows of logits `[T, vocab]` against one target each: writes each row's loss `-ln p(target)`, and turns
+/// the logits, in place, into the gradient of the sum of the losses times `scale`: `scale * (p - onehot)`. A row whose target
+/// is [`IGNORED`] has loss 0 and no gradient.
+///
+/// # Errors
+/// Where the sizes do not fit, or a target is not below `vocab`.
+pub fn cross_entropy_backward_in_place(
+    logits: &mut [f32],
+    targets: &[u32],
+    scale: f32,
+    losses: &mut [f32],
+) -> Result<(), ShapeError> {
+    shape::length("the losses", losses.len(), Some(targets.len()))?;
+    shape::multiple("the number of logits", logits.len(), targets.len())?;
+    let Some(vocab) = logits.len().checked_div(targets.len()) else { return Ok(()) };
+    if let Some(target) = targets.iter().find(|target| **target != IGNORED && **target as usize >= vocab) {
+        return Err(ShapeError::Index { what: "a target", index: *target as usize, count: vocab });
+    }
+    let isa = Isa::best();
+    let losses = team::Scattered::new(losses);
+    team::run_over(logits, vocab, &|row, logits| {
+        // SAFETY: each row is given out once.
+        let loss = &mut unsafe { losses.slice(row, 1) }[0];
+        if targets[row] == IGNORED {
+            *loss = 0.0;
+            logits.fill(0.0);
+            return;
+        }
+        let target = targets[row] as usize;
+        let logit = logits[target];
+        *loss = row_in_place(isa, logits) - logit;
+        logits[target] -= 1.0;
+        logits.iter_mut().for_each(|x| *x *= scale);
+    });
+    Ok(())
+}
+
+/// `-ln p(target)` of each row of logits `[T, vocab]`; 0 where the target is [`IGNORED`].
+///
+/// # Errors
+/// Where the sizes do not fit, or a target is not below `vocab`.
+pub fn cross_entropy(logits: &[f32], targets: &[u32], losses: &mut [f32]) -> Result<(), ShapeError> {
+    let mut kept = logits.to_vec();
+    cross_entropy_backward_in_place(&mut kept, targets, 1.0, losses)
+}
+
+/// `y += x`, element by element.
+///
+/// # Errors
+/// Where the two are not of one length.
+pub fn add_in_place(x: &[f32], y: &mut [f32]) -> Result<(), ShapeError> {
+    shape::length("what is added", x.len(), Some(y.len()))?;
+    x.iter().zip(y).for_each(|(x, y)| *y += x);
+    Ok(())
+}

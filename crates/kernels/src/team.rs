@@ -1,0 +1,465 @@
+//! The thread team: a few threads that are already awake when work comes.
+//!
+//! A decode step hands out work some 150 times in a few milliseconds, so what it costs to start and to end a piece of work
+//! counts as much as the work. Workers spin, then yield, then park; chunks are handed out by one atomic counter; a
+//! [`Awake`] guard held around a forward pass keeps the workers from parking between two pieces of work.
+//!
+//! How a sum is split is the caller's business: chunks are numbered, and results depend on the numbers, never on which
+//! thread took one or when.
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
+use std::thread;
+
+/// Looks at the counter before a worker begins to yield: some tens of microseconds, longer than the gap between two
+/// kernels of a layer.
+const SPINS: u32 = 4096;
+/// Yields before a worker parks, where no guard keeps it awake.
+const YIELDS: u32 = 64;
+/// Looks between two yields of a worker that a guard keeps awake, so that a busy machine gets its core back.
+const SPINS_A_YIELD: u32 = 512;
+
+/// What a team works at: called with the number of a chunk.
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// The work at hand.
+struct Job {
+    work: *const Work<'static>,
+    chunks: usize,
+}
+
+/// What the threads of a team share.
+struct Shared {
+    /// Chunks that nobody has taken.
+    untaken: AtomicUsize,
+    /// Chunks that are not finished.
+    unfinished: AtomicUsize,
+    /// Written while no chunk is unfinished, read only by who holds an unfinished one.
+    job: UnsafeCell<Job>,
+    /// What the first chunk that panicked had to say.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Threads that take part, the caller included.
+    size: AtomicUsize,
+    guards: AtomicUsize,
+    parked: AtomicUsize,
+    quit: AtomicBool,
+    lock: Mutex<()>,
+    bell: Condvar,
+}
+
+// SAFETY: `job` is the only field that is not Sync by itself; the counters order its reads after its write (see `take`).
+unsafe impl Sync for Shared {}
+// SAFETY: the pointer in `job` is to something Sync, and is followed only while `Team::run` keeps it alive.
+unsafe impl Send for Shared {}
+
+thread_local! {
+    /// Whether this thread is inside a chunk, where another run goes on in line.
+    static IN_CHUNK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A mutex here guards nothing that a panic could leave half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Shared {
+    /// Takes a chunk, if one is left.
+    #[inline]
+    fn take(&self) -> Option<usize> {
+        let mut untaken = self.untaken.load(Ordering::Acquire);
+        while untaken != 0 {
+            match self
+                .untaken
+                .compare_exchange_weak(untaken, untaken - 1, Ordering::AcqRel, Ordering::Acquire)
+            {
+                // SAFETY: the chunk just taken is unfinished, so the job is not being written.
+                Ok(_) => return Some(unsafe { (*self.job.get()).chunks } - untaken),
+                Err(now) => untaken = now,
+            }
+        }
+        None
+    }
+
+    /// Does the chunk that [`Shared::take`] gave.
+    fn finish(&self, chunk: usize) {
+        // SAFETY: as in `take`; and `Team::run` does not return, so the work is alive, before `unfinished` is zero.
+        let work = unsafe { &*(*self.job.get()).work };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(chunk))) {
+            lock(&self.panic).get_or_insert(panic);
+        }
+        self.unfinished.fetch_sub(1, Ordering::Release);
+    }
+
+    fn wake(&self) {
+        if self.parked.load(Ordering::SeqCst) > 0 {
+            drop(lock(&self.lock));
+            self.bell.notify_all();
+        }
+    }
+
+    /// Whether worker `index` may sleep.
+    fn may_park(&self, index: usize) -> bool {
+        let surplus = index >= self.size.load(Ordering::SeqCst);
+        let idle = self.untaken.load(Ordering::SeqCst) == 0 && self.guards.load(Ordering::SeqCst) == 0;
+        (surplus || idle) && !self.quit.load(Ordering::SeqCst)
+    }
+
+    fn park(&self, index: usize) {
+        self.parked.fetch_add(1, Ordering::SeqCst);
+        let mut guard = lock(&self.lock);
+        while self.may_park(index) {
+            guard = self.bell.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        drop(guard);
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn work(&self, index: usize) {
+        IN_CHUNK.set(true);
+        let mut idle = 0_u32;
+        while !self.quit.load(Ordering::Relaxed) {
+            if index >= self.size.load(Ordering::Relaxed) {
+                self.park(index);
+                continue;
+            }
+            if let Some(chunk) = self.take() {
+                self.finish(chunk);
+                idle = 0;
+                continue;
+            }
+            idle = idle.saturating_add(1);
+            if idle < SPINS {
+                std::hint::spin_loop();
+            } else if self.guards.load(Ordering::Relaxed) > 0 {
+                match idle % SPINS_A_YIELD {
+                    0 => thread::yield_now(),
+                    _ => std::hint::spin_loop(),
+                }
+            } else if idle < SPINS + YIELDS {
+                thread::yield_now();
+            } else {
+                self.park(index);
+                idle = 0;
+            }
+        }
+    }
+}
+
+/// A caller and its workers.
+pub struct Team {
+    shared: Arc<Shared>,
+    /// Held by whoever runs; the workers that have been started.
+    workers: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+impl Team {
+    /// A team of `threads` threads, the caller included; at least one, and no more than the machine runs at once, because
+    /// threads that wait for a core only hold up the others. Workers start when first needed.
+    pub fn new(threads: usize) -> Self {
+        let shared = Shared {
+            untaken: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
+            job: UnsafeCell::new(Job {
+                work: &|_| (),
+                chunks: 0,
+            }),
+            panic: Mutex::new(None),
+            size: AtomicUsize::new(fitting(threads)),
+            guards: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
+            quit: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            bell: Condvar::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            workers: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// How many threads take part in a run, the caller included.
+    pub fn threads(&self) -> usize {
+        self.shared.size.load(Ordering::Relaxed)
+    }
+
+    /// Changes the number of threads, from the next run on; see [`Team::new`].
+    pub fn set_threads(&self, threads: usize) {
+        self.shared.size.store(fitting(threads), Ordering::SeqCst);
+        self.shared.wake();
+    }
+
+    /// Keeps the workers awake while the guard lives.
+    pub fn enter(&self) -> Awake<'_> {
+        self.shared.guards.fetch_add(1, Ordering::SeqCst);
+        self.shared.wake();
+        Awake(&self.shared)
+    }
+
+    /// Calls `work` with every number below `chunks` once, on any thread of the team, and returns when all are done.
+    /// Inside a chunk it runs in line; two threads that call it take turns.
+    ///
+    /// # Panics
+    /// Where a chunk panics: the panic is the caller's, after the other chunks are done.
+    pub fn run(&self, chunks: usize, work: &Work<'_>) {
+        if chunks <= 1 || self.threads() == 1 || IN_CHUNK.get() {
+            (0..chunks).for_each(work);
+            return;
+        }
+        let mut workers = lock(&self.workers);
+        self.start(&mut workers);
+        let shared = &*self.shared;
+        let work: *const Work<'_> = work;
+        // SAFETY: no chunk is unfinished, so nobody reads the job. The lifetime is erased only until `unfinished` is zero
+        // again, which is awaited below on every path: chunks do not unwind.
+        unsafe {
+            *shared.job.get() = Job {
+                work: std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work),
+                chunks,
+            };
+        }
+        shared.unfinished.store(chunks, Ordering::Relaxed);
+        shared.untaken.store(chunks, Ordering::SeqCst);
+        shared.wake();
+        IN_CHUNK.set(true);
+        while let Some(chunk) = shared.take() {
+            shared.finish(chunk);
+        }
+        IN_CHUNK.set(false);
+        let mut waited = 0_u32;
+        while shared.unfinished.load(Ordering::Acquire) != 0 {
+            waited = waited.saturating_add(1);
+            match waited < SPINS {
+                true => std::hint::spin_loop(),
+                false => thread::yield_now(),
+            }
+        }
+        let panic = lock(&shared.panic).take();
+        drop(workers);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Starts the workers that are missing. Where the system refuses one, the others do its share.
+    fn start(&self, workers: &mut Vec<thread::JoinHandle<()>>) {
+        for index in workers.len() + 1..self.threads() {
+            let shared = self.shared.clone();
+            let worker = thread::Builder::new()
+                .name(format!("team-{index}"))
+                .spawn(move || shared.work(index));
+            match worker {
+                Ok(worker) => workers.push(worker),
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Ordering::SeqCst);
+        drop(lock(&self.shared.lock));
+        self.shared.bell.notify_all();
+        for worker in lock(&self.workers).drain(..) {
+            // A worker catches every panic of its chunks; there is nothing to hear.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// Keeps the workers of a team awake while it lives.
+pub struct Awake<'a>(&'a Shared);
+
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        self.0.guards.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The number of threads that can run at once.
+fn cores() -> usize {
+    static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
+    *CORES
+}
+
+fn fitting(threads: usize) -> usize {
+    threads.clamp(1, cores())
+}
+
+static GLOBAL: LazyLock<Team> = LazyLock::new(|| Team::new(cores()));
+
+/// The team of the process, which every function of this crate uses.
+pub fn global() -> &'static Team {
+    &GLOBAL
+}
+
+/// See [`Team::set_threads`].
+pub fn set_threads(threads: usize) {
+    GLOBAL.set_threads(threads);
+}
+
+/// See [`Team::threads`].
+pub fn threads() -> usize {
+    GLOBAL.threads()
+}
+
+/// See [`Team::enter`].
+pub fn enter() -> Awake<'static> {
+    GLOBAL.enter()
+}
+
+/// See [`Team::run`].
+///
+/// # Panics
+/// Where a chunk panics.
+pub fn run(chunks: usize, work: &Work<'_>) {
+    GLOBAL.run(chunks, work);
+}
+
+/// Cuts `data` into chunks of `size` (the last may be shorter) and calls `work` with the number and the elements of each.
+///
+/// # Panics
+/// Where a chunk panics.
+pub fn run_over<T: Send>(data: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
+    let (size, all) = (size.max(1), Scattered::new(data));
+    run(all.len().div_ceil(size), &|chunk| {
+        let start = chunk * size;
+        // SAFETY: chunks do not overlap, and each number is given out once.
+        work(chunk, unsafe { all.slice(start, size.min(all.len() - start)) });
+    });
+}
+
+/// A slice whose parts are written by several threads.
+pub(crate) struct Scattered<'a, T> {
+    start: *mut T,
+    length: usize,
+    slice: std::marker::PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: who uses `slice` promises that parts do not overlap, so the elements go to one thread each.
+unsafe impl<T: Send> Sync for Scattered<'_, T> {}
+
+impl<'a, T> Scattered<'a, T> {
+    pub fn new(slice: &'a mut [T]) -> Self {
+        Self {
+            start: slice.as_mut_ptr(),
+            length: slice.len(),
+            slice: std::marker::PhantomData,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Elements `start..start + length`.
+    ///
+    /// # Safety
+    /// No other part that is in use may overlap this one.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // The caller promises what the compiler cannot see.
+    pub unsafe fn slice(&self, start: usize, length: usize) -> &mut [T] {
+        assert!(start <= self.length && length <= self.length - start);
+        // SAFETY: inside the slice, as was just checked; alone, as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    fn counts(team: &Team, chunks: usize) -> Vec<u32> {
+        let counts: Vec<AtomicU32> = (0..chunks).map(|_| AtomicU32::new(0)).collect();
+        team.run(chunks, &|chunk| {
+            counts[chunk].fetch_add(1, Ordering::Relaxed);
+        });
+        counts.into_iter().map(AtomicU32::into_inner).collect()
+    }
+
+    #[test]
+    fn every_chunk_is_done_once() {
+        for threads in [1, 2, 8] {
+            let team = Team::new(threads);
+            for chunks in [0, 1, 2, 3, 17, 1000] {
+                assert_eq!(counts(&team, chunks), vec![1; chunks], "{threads} threads, {chunks} chunks");
+            }
+        }
+    }
+
+    #[test]
+    fn thousands_of_short_runs_lose_nothing() {
+        let team = Team::new(2);
+        let _awake = team.enter();
+        for run in 0..20_000 {
+            assert_eq!(counts(&team, 2 + run % 5), vec![1; 2 + run % 5]);
+        }
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_team_lives_on() {
+        let team = Team::new(2);
+        for _ in 0..50 {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                team.run(8, &|chunk| assert!(chunk != 5, "chunk five"));
+            }));
+            let message = caught.expect_err("the panic of chunk 5");
+            assert!(format!("{:?}", message.downcast_ref::<&str>()).contains("chunk five"));
+            assert_eq!(counts(&team, 8), vec![1; 8]);
+        }
+    }
+
+    #[test]
+    fn a_run_inside_a_chunk_goes_on_in_line() {
+        let team = Team::new(2);
+        let done = AtomicU32::new(0);
+        team.run(4, &|_| {
+            team.run(4, &|_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(done.into_inner(), 16);
+    }
+
+    #[test]
+    fn callers_on_several_threads_take_turns() {
+        let team = Team::new(2);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..500).for_each(|_| assert_eq!(counts(&team, 9), vec![1; 9])));
+            }
+        });
+    }
+
+    #[test]
+    fn the_number_of_threads_can_change_between_runs() {
+        let team = Team::new(2);
+        for threads in [1, 2, 1, 4, 2, 0] {
+            team.set_threads(threads);
+            assert!((1..=cores()).contains(&team.threads()));
+            assert_eq!(counts(&team, 33), vec![1; 33]);
+        }
+    }
+
+    #[test]
+    fn parked_workers_come_back() {
+        let team = Team::new(2);
+        for _ in 0..5 {
+            assert_eq!(counts(&team, 3), vec![1; 3]);
+            while team.shared.parked.load(Ordering::SeqCst) == 0 && team.threads() > 1 {
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_slice_are_all_reached() {
+        let mut data = vec![0_usize; 103];
+        run_over(&mut data, 10, &|chunk, part| part.fill(chunk + 1));
+        assert!(data.iter().enumerate().all(|(i, part)| *part == i / 10 + 1));
+    }
+}
