@@ -20,6 +20,6 @@ export function estimateHeight(message: Message): number {
     begin = end + 1;
   }
   // A bubble's padding and tools, or an answer's name and tools; then the space below.
-  const frame = message.role === "user" ? 18 + 23 + 24 : 22 + 36 + 24;
+  const frame = message.role === "user" ? 18 + 12 + 24 : 22 + 36 + 24;
   return frame + lines * LINE + gaps * (message.role === "user" ? LINE : 11);
 }

@@ -35,7 +35,12 @@ export class BlockReader {
 
 /** `raw` of the blocks joined is the text again, which {@link BlockReader} counts on: so no line ending is left to be normalised. */
 function lex(text: string): Token[] {
-  return new Lexer({ gfm: true }).lex(text);
+  try {
+    return new Lexer({ gfm: true }).lex(text);
+  } catch {
+    // Nested beyond what the stack holds: shown as it was written.
+    return [{ type: "html", raw: text, text, pre: false, block: true }];
+  }
 }
 
 /** The text of an answer as {@link BlockReader} takes it. */

@@ -18,11 +18,18 @@ export const nextFrame: Schedule = (callback) => {
   else setTimeout(callback, 100);
 };
 
+/** An answer that takes longer than this (in milliseconds) to draw is drawn less often: one long list, say. */
+const CHEAP = 8;
+/** So many times its cost is then left to everything else: scrolling, typing. */
+const REST = 5;
+
 export class Live {
   /** The answer that is being made in a conversation. */
   readonly busy = new SvelteMap<number, number>();
   private readonly streams = new Map<number, Stream>();
   private readonly touched = new Set<number>();
+  /** Milliseconds to wait before what grows is shown again. */
+  private rest = 0;
 
   /** `show` is called at most once a frame for each answer that grew. */
   constructor(
@@ -34,8 +41,10 @@ export class Live {
     const text = (this.streams.get(message)?.text ?? known) + delta.text;
     this.streams.set(message, { ...delta, text });
     this.busy.set(delta.conversation, message);
-    if (this.touched.size === 0) this.schedule(() => this.flush());
     this.touched.add(message);
+    if (this.touched.size > 1) return;
+    if (this.rest > 0) setTimeout(() => this.schedule(() => this.flush()), this.rest);
+    else this.schedule(() => this.flush());
   }
 
   /** The speed of an answer that is being written. */
@@ -57,6 +66,14 @@ export class Live {
   }
 
   private flush(): void {
+    const begun = performance.now();
+    // Runs after what was shown has been drawn, which also waits as a microtask.
+    queueMicrotask(() =>
+      queueMicrotask(() => {
+        const cost = performance.now() - begun;
+        this.rest = cost > CHEAP ? cost * REST : 0;
+      }),
+    );
     const touched = [...this.touched];
     this.touched.clear();
     for (const message of touched) {

@@ -99,15 +99,15 @@ export class Thread {
 
   /** Rejects with what went wrong; the text is then the caller's again. */
   async send(text: string): Promise<Sent> {
-    return this.begin(this.host.send(this.id, this.leaf, text), this.id === null);
+    return this.begin(() => this.host.send(this.id, this.leaf, text), this.id === null);
   }
 
   async regenerate(message: number): Promise<Sent> {
-    return this.begin(this.host.regenerate(message), false);
+    return this.begin(() => this.host.regenerate(message), false);
   }
 
   async edit(message: number, text: string): Promise<Sent> {
-    return this.begin(this.host.edit(message, text), false);
+    return this.begin(() => this.host.edit(message, text), false);
   }
 
   async stop(): Promise<void> {
@@ -156,11 +156,11 @@ export class Thread {
     }
   }
 
-  private async begin(command: Promise<Sent>, fresh: boolean): Promise<Sent> {
+  private async begin(command: () => Promise<Sent>, fresh: boolean): Promise<Sent> {
     const visit = this.visit;
     this.sending = true;
     try {
-      const sent = await command;
+      const sent = await command();
       const early = this.early.get(sent.answer.id);
       const answer = early ?? this.live.merge(sent.answer);
       // Someone who has turned to another conversation meanwhile stays there.

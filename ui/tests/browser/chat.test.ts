@@ -1,0 +1,163 @@
+import { describe, expect, test } from "vitest";
+import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+
+useBrowser();
+
+describe("an answer", () => {
+  test("is sent for, streams and ends with its speed", async () => {
+    const { page, errors } = await open({ scene: "fresh" });
+    await send(page, "Tell me a long story.");
+    const growing = await lastAnswer(page, "streaming");
+    const early = (await growing.textContent())?.length ?? 0;
+    await expect.poll(async () => (await growing.textContent())?.length ?? 0).toBeGreaterThan(early);
+    await pace(page, 0);
+    const answer = await lastAnswer(page, "complete");
+    expect(await answer.getByTestId("stats").textContent()).toContain("231 tokens/s");
+    expect(await answer.textContent()).toContain("Paragraph 24.");
+    expect(await page.getByTestId("open-conversation").first().textContent()).toContain("Tell me a long story.");
+    expect(errors).toEqual([]);
+  });
+
+  test("stops by button and by Escape, and keeps its text", async () => {
+    const { page } = await open();
+    for (const stop of [() => page.getByTestId("stop").click(), () => page.keyboard.press("Escape")]) {
+      await send(page, "Tell me a long story.");
+      await lastAnswer(page, "streaming");
+      await stop();
+      const stopped = await lastAnswer(page, "stopped");
+      expect(await stopped.textContent()).toContain("Paragraph 1.");
+    }
+  });
+
+  test("can be had again, and the versions stepped through", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    await openConversation(page, "Borrow checker");
+    expect(await page.getByTestId("branch").textContent()).toContain("2 of 3");
+    await page.getByTestId("regenerate").last().click();
+    await lastAnswer(page, "complete");
+    await expect.poll(() => page.getByTestId("branch").textContent()).toContain("4 of 4");
+    await page.getByTestId("branch-previous").click();
+    await expect.poll(() => page.getByTestId("branch").textContent()).toContain("3 of 4");
+    expect(await answers(page).last().textContent()).toContain("may move while you look");
+  });
+
+  test("follows an edited message on a branch of its own", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    await openConversation(page, "Letter to the landlord");
+    await page.getByTestId("edit").first().click();
+    await page.getByTestId("edit-text").fill("What is the capital of France?");
+    await page.keyboard.press("Enter");
+    await lastAnswer(page, "complete");
+    expect(await answers(page).last().textContent()).toContain("Paris");
+    expect(await page.getByTestId("branch").first().textContent()).toContain("2 of 2");
+  });
+
+  test.each([
+    ["Cut this short.", "cut", "cut", "length limit"],
+    ["This fails.", "failed", "failed", "not enough memory"],
+    ["Are older messages gone?", "complete", "left-out", "3 older messages (412 tokens) no longer fit"],
+    ["Say that the context is full.", "cut", "cut", "The context is full"],
+  ])("says what became of it: %s", async (question, state, note, text) => {
+    const { page } = await open();
+    await pace(page, 0);
+    await send(page, question);
+    const answer = await lastAnswer(page, state);
+    expect(await answer.getByTestId(note).textContent()).toContain(text);
+  });
+
+  test("that failed can be tried again", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    await send(page, "This fails.");
+    await lastAnswer(page, "failed");
+    await page.getByTestId("try-again").click();
+    await lastAnswer(page, "failed");
+    await expect.poll(() => page.getByTestId("branch").textContent()).toContain("2 of 2");
+  });
+});
+
+test("a dead worker costs neither the text nor the next answer", async () => {
+  const { page } = await open();
+  await send(page, "Tell me a long story.");
+  await lastAnswer(page, "streaming");
+  await page.evaluate("fakeHost.killWorker()");
+  const failed = await lastAnswer(page, "failed");
+  expect(await failed.textContent()).toContain("Paragraph 1.");
+  expect(await failed.getByTestId("failed").textContent()).toContain("ended unexpectedly");
+  await pace(page, 0);
+  await send(page, "What is the capital of France?");
+  expect(await (await lastAnswer(page, "complete")).textContent()).toContain("Paris");
+});
+
+test("a worker that dies while nothing is answered says so above the composer", async () => {
+  const { page } = await open();
+  await page.evaluate("fakeHost.killWorker()");
+  expect(await page.getByTestId("worker-died").textContent()).toContain("ended unexpectedly");
+});
+
+test("what was typed comes back when it could not be sent, and stays with its conversation", async () => {
+  const { page } = await open();
+  await send(page, "/refuse this one");
+  expect(await page.getByTestId("toast").textContent()).toContain("Another answer is being written");
+  expect(await page.getByTestId("composer").inputValue()).toBe("/refuse this one");
+  await openConversation(page, "Rye bread");
+  expect(await page.getByTestId("composer").inputValue()).toBe("");
+  await page.getByTestId("composer").fill("half a thought");
+  await page.getByTestId("new-conversation").click();
+  expect(await page.getByTestId("composer").inputValue()).toBe("/refuse this one");
+  await page.reload();
+  await openConversation(page, "Rye bread");
+  expect(await page.getByTestId("composer").inputValue()).toBe("half a thought");
+});
+
+test("Shift Enter starts a line; Enter sends it", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await page.getByTestId("composer").focus();
+  await page.keyboard.type("one");
+  await page.keyboard.press("Shift+Enter");
+  await page.keyboard.type("two");
+  await page.keyboard.press("Enter");
+  await lastAnswer(page, "complete");
+  expect(await page.locator("[data-role=user] .bubble").textContent()).toBe("one\ntwo");
+});
+
+test("a long thread scrolls along only for who is at its end", async () => {
+  const { page } = await open({ height: 600 });
+  await pace(page, 5);
+  const thread = page.getByTestId("thread");
+  const left = () => thread.evaluate((e) => Math.round(e.scrollHeight - e.scrollTop - e.clientHeight));
+  await send(page, "Tell me a long story.");
+  await lastAnswer(page, "streaming");
+  await expect.poll(() => thread.evaluate((e) => e.scrollTop)).toBeGreaterThan(150);
+  expect(await left()).toBeLessThan(40);
+  await thread.hover();
+  await page.mouse.wheel(0, -120);
+  await page.getByTestId("jump-to-latest").waitFor();
+  const still = await thread.evaluate((e) => e.scrollTop);
+  await page.waitForTimeout(400);
+  expect(await thread.evaluate((e) => e.scrollTop)).toBe(still);
+  await page.getByTestId("jump-to-latest").click();
+  await expect.poll(left).toBeLessThan(40);
+  await lastAnswer(page, "complete");
+  expect(await left()).toBeLessThan(40);
+});
+
+test("a screen reader hears that an answer begins and what it was, not each token", async () => {
+  const { page } = await open();
+  await page.evaluate(() => {
+    const heard: string[] = [];
+    Object.assign(window, { heard });
+    const announcer = document.querySelector("[data-testid=announcer]");
+    if (announcer) new MutationObserver(() => heard.push(announcer.textContent ?? "")).observe(announcer, { childList: true, characterData: true, subtree: true });
+  });
+  await pace(page, 4);
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  await expect.poll(() => page.evaluate("heard.length")).toBe(2);
+  const heard = (await page.evaluate("heard")) as string[];
+  expect(heard[0]).toBe("The model is answering.");
+  expect(heard[1]).toContain("Answer: The capital of France");
+});

@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+
+useBrowser();
+
+test("an answer that attacks the page becomes text", async () => {
+  const { page, errors } = await open();
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(request.url()));
+  await pace(page, 2);
+  await send(page, "Be hostile.");
+  const answer = await lastAnswer(page, "complete");
+  expect(await page.evaluate("window.pwned")).toBeUndefined();
+  expect(await answer.locator("img, script, iframe, object, embed, form, [onclick], [onerror], [style]").count()).toBe(0);
+  expect(await answer.locator("a").evaluateAll((links) => links.map((a) => a.getAttribute("href")))).toEqual(["https://example.com/track.png", "https://example.com/page"]);
+  expect(asked).toEqual([]);
+  expect(errors).toEqual([]);
+});
+
+test("a link says where it leads and opens outside the window", async () => {
+  const { page } = await open();
+  await openConversation(page, "Everything markdown");
+  const link = page.getByRole("link", { name: "link to the Rust book" });
+  expect(await link.locator("xpath=following-sibling::span[1]").textContent()).toContain("doc.rust-lang.org");
+  const before = page.url();
+  await link.click();
+  expect(await page.evaluate("fakeHost.opened")).toEqual(["https://doc.rust-lang.org/book/"]);
+  expect(page.url()).toBe(before);
+});
+
+test("code is copied as it is", async () => {
+  const { page } = await open();
+  await openConversation(page, "Borrow checker");
+  await page.getByRole("button", { name: "Copy code" }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe("let more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);");
+});

@@ -1,0 +1,151 @@
+import { expect, test } from "vitest";
+import { answers, lastAnswer, open, openConversation, pace, useBrowser } from "./window";
+
+useBrowser();
+
+test("search finds words in messages, marks them and opens the message", async () => {
+  const { page } = await open();
+  await page.keyboard.press("Control+k");
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("search");
+  await page.keyboard.type("heating");
+  const hit = page.getByTestId("search-hit").first();
+  await expect.poll(() => hit.locator("mark").first().textContent()).toBe("heating");
+  await page.keyboard.press("Enter");
+  await page.getByTestId("message").first().waitFor();
+  expect(await answers(page).last().textContent()).toContain("Dear Ms Abel");
+  await page.getByTestId("search").fill("nothing has these words");
+  await expect.poll(() => page.locator(".state").textContent()).toContain("Nothing found");
+  await page.getByTestId("search").press("Escape");
+  await expect.poll(() => page.getByTestId("conversation").count()).toBe(8);
+});
+
+test("search opens the branch on which the words are", async () => {
+  const { page } = await open();
+  await page.getByTestId("search").fill("may move while you look");
+  await page.getByTestId("search-hit").first().click();
+  await expect.poll(() => page.getByTestId("branch").textContent()).toContain("3 of 3");
+});
+
+test("deleting can be undone", async () => {
+  const { page } = await open();
+  await openConversation(page, "Rye bread");
+  const item = page.getByTestId("conversation").filter({ hasText: "Rye bread" });
+  await item.hover();
+  await item.getByTestId("delete").click();
+  await expect.poll(() => page.getByTestId("conversation").count()).toBe(7);
+  await page.getByTestId("welcome").waitFor();
+  await page.getByTestId("toast-action").click();
+  await expect.poll(() => page.getByTestId("conversation").count()).toBe(8);
+  expect(await answers(page).last().textContent()).toContain("400 g");
+});
+
+test("a conversation is renamed where it stands", async () => {
+  const { page } = await open();
+  const item = page.getByTestId("open-conversation").filter({ hasText: "Rye bread" });
+  await item.focus();
+  await page.keyboard.press("F2");
+  await page.getByTestId("rename-text").fill("Bread");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Bread", exact: true }).waitFor();
+  await page.keyboard.press("F2");
+  await page.getByTestId("rename-text").fill("Something else");
+  await page.keyboard.press("Escape");
+  expect(await page.getByRole("button", { name: "Bread", exact: true }).count()).toBe(1);
+});
+
+test("everything is done by keyboard alone", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await page.keyboard.press("Control+n");
+  await page.keyboard.type("What is the capital of France?");
+  await page.keyboard.press("Enter");
+  await lastAnswer(page, "complete");
+  await page.keyboard.press("Control+k");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => answers(page).last().textContent()).toContain("shared borrow");
+  await page.getByTestId("search").focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Delete");
+  await page.getByTestId("toast-action").focus();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => page.getByTestId("conversation").count()).toBe(9);
+  await page.keyboard.press("Control+,");
+  await page.getByTestId("theme-dark").waitFor();
+});
+
+test("the model is chosen, unloaded and added in the picker", async () => {
+  const { page } = await open();
+  await pace(page, 1);
+  const pill = page.getByTestId("model-pill");
+  await pill.click();
+  await page.locator("[data-testid=model-choice][data-id='qwen3-0.6b']").click();
+  await expect.poll(() => pill.textContent()).toContain("Qwen3 0.6B");
+  await expect.poll(() => pill.getAttribute("data-state")).toBe("ready");
+  await pill.click();
+  await page.getByTestId("unload").click();
+  await expect.poll(() => pill.getAttribute("data-state")).toBe("none");
+  await pill.click();
+  await page.keyboard.press("Escape");
+  expect(await page.getByTestId("unload").count()).toBe(0);
+  expect(await page.getByTestId("add-model").count()).toBe(0);
+  await pill.click();
+  await page.getByTestId("add-model").click();
+  await expect.poll(() => pill.textContent()).toContain("tiny-poet");
+});
+
+test("models show what is wrong with them and are forgotten", async () => {
+  const { page } = await open();
+  await page.getByTestId("view-models").click();
+  const gone = page.locator("[data-testid=model-card][data-id='gemma-3-270m']");
+  expect(await gone.getByTestId("card-problem").textContent()).toContain("no longer at");
+  expect(await gone.getByTestId("card-load").isDisabled()).toBe(true);
+  await gone.getByTestId("card-forget").click();
+  await expect.poll(() => page.getByTestId("model-card").count()).toBe(2);
+  await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
+  await page.getByText("Loaded in").waitFor();
+});
+
+test("without a model the page asks for one", async () => {
+  const { page } = await open({ scene: "no-model" });
+  await page.getByTestId("composer").fill("Hello");
+  expect(await page.getByTestId("send").isDisabled()).toBe(true);
+  await page.getByTestId("add-first-model").click();
+  await expect.poll(() => page.getByTestId("send").isEnabled()).toBe(true);
+  expect(await page.getByTestId("composer").inputValue()).toBe("Hello");
+});
+
+test("the theme follows the system until the person says otherwise", async () => {
+  const { page } = await open({ scheme: "dark" });
+  const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  expect(await paper()).toBe("rgb(25, 23, 20)");
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("theme-light").check();
+  await expect.poll(paper).toBe("rgb(250, 248, 244)");
+  await page.getByTestId("theme-system").check();
+  await expect.poll(paper).toBe("rgb(25, 23, 20)");
+});
+
+test("settings are kept, and a loaded model can take them on", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("threads").fill("7");
+  await page.getByTestId("threads").press("Enter");
+  await page.getByTestId("reload-model").click();
+  await page.getByTestId("view-chat").click();
+  await expect.poll(() => page.getByTestId("device").textContent()).toBe("CPU, 7 threads");
+});
+
+test("instructions belong to the conversation", async () => {
+  const { page } = await open();
+  await openConversation(page, "Rye bread");
+  await page.getByTestId("instructions").click();
+  await page.getByTestId("instructions-text").fill("Answer like a baker.");
+  await page.getByTestId("instructions-save").click();
+  await openConversation(page, "Borrow checker");
+  await openConversation(page, "Rye bread");
+  await page.getByTestId("instructions").click();
+  expect(await page.getByTestId("instructions-text").inputValue()).toBe("Answer like a baker.");
+});

@@ -1,0 +1,53 @@
+// One browser for a test file, and the moves that tests share.
+
+import type { Browser, Locator, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, inject } from "vitest";
+import { openPage, startBrowser } from "../../scripts/browser.mjs";
+
+let browser: Browser;
+let closing: (() => Promise<void>)[] = [];
+
+export function useBrowser(): void {
+  beforeAll(async () => {
+    browser = await startBrowser();
+  });
+  afterEach(async () => {
+    await Promise.all(closing.map((close) => close()));
+    closing = [];
+  });
+  afterAll(() => browser.close());
+}
+
+/** The page on a scene; whatever it complains of fails the test when it is asked. */
+export async function open(options: Parameters<typeof openPage>[2] = {}): Promise<{ page: Page; errors: string[] }> {
+  const { page, errors, close } = await openPage(browser, inject("address"), options);
+  page.setDefaultTimeout(15_000);
+  closing.push(close);
+  return { page, errors };
+}
+
+export async function send(page: Page, text: string): Promise<void> {
+  await page.getByTestId("composer").fill(text);
+  await page.getByTestId("send").click();
+}
+
+export function answers(page: Page): Locator {
+  return page.locator("[data-testid=message][data-role=assistant]");
+}
+
+/** Waits until the last answer is in a state. */
+export async function lastAnswer(page: Page, state: string): Promise<Locator> {
+  const last = answers(page).last();
+  await expect.poll(() => last.getAttribute("data-state"), { timeout: 15_000 }).toBe(state);
+  return last;
+}
+
+export async function openConversation(page: Page, title: string): Promise<void> {
+  await page.getByTestId("open-conversation").filter({ hasText: title }).click();
+  await page.getByTestId("message").first().waitFor();
+}
+
+/** Sets how many milliseconds a token takes. */
+export async function pace(page: Page, ms: number): Promise<void> {
+  await page.evaluate((value) => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { pace: value }), ms);
+}

@@ -1,0 +1,46 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+
+const css = readFileSync(new URL("../../src/styles/tokens.css", import.meta.url), "utf8");
+const sets = [...css.matchAll(/\{([^{}]*--paper[^{}]*)\}/g)].map((match) => new Map([...(match[1] ?? "").matchAll(/--([\w-]+):\s*(#[\da-f]{6})/g)].map((m) => [m[1] ?? "", m[2] ?? ""])));
+
+/** Relative luminance as WCAG 2 defines it. */
+function luminance(colour: string): number {
+  const [r = 0, g = 0, b = 0] = [1, 3, 5].map((i) => {
+    const c = Number.parseInt(colour.slice(i, i + 2), 16) / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function contrast(a: string, b: string): number {
+  const [low = 0, high = 0] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+  return (high + 0.05) / (low + 0.05);
+}
+
+/** Text on the grounds it stands on (4.5 to 1), and the edges of controls (3 to 1). */
+const pairs: [front: string, grounds: string[], least: number][] = [
+  ["ink", ["paper", "raised", "sunk", "side", "bubble", "hit", "bad-soft", "warn-soft"], 4.5],
+  ["soft", ["paper", "raised", "sunk", "side"], 4.5],
+  ["ember-ink", ["paper", "raised", "ember-soft"], 4.5],
+  ["on-ember", ["ember"], 4.5],
+  ["good", ["paper", "raised"], 4.5],
+  ["bad", ["raised", "bad-soft"], 4.5],
+  ["warn", ["warn-soft"], 4.5],
+  ["code-key", ["sunk"], 4.5],
+  ["code-string", ["sunk"], 4.5],
+  ["code-number", ["sunk"], 4.5],
+  ["code-name", ["sunk"], 4.5],
+  ["edge", ["paper", "raised"], 3],
+  ["ember", ["paper", "raised", "sunk", "side"], 3],
+];
+
+test("the dark set is the same by system and by choice", () => {
+  expect(sets.length).toBe(3);
+  expect(sets[2]).toEqual(sets[1]);
+});
+
+test.each(pairs.flatMap(([front, grounds, least]) => grounds.flatMap((ground) => [0, 1].map((set) => [["light", "dark"][set], front, ground, least, set] as const))))("%s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
+  const colours = sets[set];
+  expect(contrast(colours?.get(front) ?? "", colours?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+});

@@ -1,0 +1,102 @@
+import { describe, expect, test } from "vitest";
+import { BlockReader, normalised } from "../../src/lib/markdown/blocks";
+import { entities } from "../../src/lib/markdown/entities";
+import { highlight } from "../../src/lib/markdown/highlight";
+import { destination, safeAddress } from "../../src/lib/markdown/link";
+import { hostile, tour } from "../../src/lib/host/fake/answers";
+import { randomSource } from "./random";
+
+const texts: Record<string, string> = {
+  tour,
+  hostile,
+  "list that loosens": "- a\n- b\n\n  still b\n- c\n\nafter\n",
+  "setext heading": "Title\n===\ntext\n\nOther\n---\n",
+  "open fence": "before\n\n```rust\nfn main() {\n\n\n}\n",
+  "quote and lazy line": "> one\ntwo\n\n> three\n\n\n> four",
+  "table after text": "text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend",
+  "windows lines": "one\r\n\r\ntwo\r\n- three\r\n",
+  "indented code": "para\n\n    code\n\n    more\n\npara",
+  html: "<div>\n\n*x*\n\n</div>\n\ntext",
+};
+
+describe("blocks read as a text grows", () => {
+  test.each(Object.entries(texts))("are those of the whole text: %s", (_, raw) => {
+    const text = normalised(raw);
+    const whole = new BlockReader().read(text);
+    for (let seed = 1; seed <= 30; seed++) {
+      const random = randomSource(seed);
+      const reader = new BlockReader();
+      let blocks = reader.read("");
+      for (let at = 0; at < text.length; ) {
+        at = Math.min(text.length, at + 1 + random(9));
+        blocks = reader.read(text.slice(0, at));
+      }
+      expect(blocks).toEqual(whole);
+    }
+  });
+
+  test("keep their identity once another block stands below", () => {
+    const reader = new BlockReader();
+    const [first] = reader.read("one\n\ntwo");
+    expect(reader.read("one\n\ntwo and more")[0]).toBe(first);
+  });
+
+  test("begin anew when the text is another", () => {
+    const reader = new BlockReader();
+    reader.read("one\n\ntwo\n\nthree");
+    expect(reader.read("other")).toEqual(new BlockReader().read("other"));
+  });
+
+  test("survive nesting without end", () => {
+    for (const text of [">".repeat(20_000) + " deep", "[".repeat(5_000), "*a ".repeat(2_000), "- ".repeat(3_000)]) {
+      expect(new BlockReader().read(text).length).toBeGreaterThan(0);
+    }
+  });
+});
+
+test.each([
+  ["https://example.com/a?b=c", "https://example.com/a?b=c"],
+  ["http://example.com", "http://example.com/"],
+  ["mailto:a@example.com", "mailto:a@example.com"],
+  ["javascript:alert(1)", null],
+  ["JaVaScRiPt:alert(1)", null],
+  [" javascript:alert(1)", null],
+  ["java\nscript:alert(1)", null],
+  ["data:text/html,x", null],
+  ["vbscript:x", null],
+  ["file:///etc/passwd", null],
+  ["tauri://localhost", null],
+  ["//example.com", null],
+  ["/relative", null],
+  ["", null],
+])("the address %j is opened as %j", (href, address) => {
+  expect(safeAddress(href)).toBe(address);
+});
+
+test.each([
+  ["https://www.example.com/page", "here", "example.com"],
+  ["https://example.com/", "https://example.com", null],
+  ["https://example.com/", "example.com", null],
+  ["https://evil.example/", "https://bank.example", "evil.example"],
+  ["mailto:a@example.com", "write", "a@example.com"],
+])("a link to %s that reads %j shows %j", (address, text, place) => {
+  expect(destination(address, text)).toBe(place);
+});
+
+test.each([
+  ["a &amp; b &lt;c&gt; &#65;&#x42; &nope; &#0; &#99999999;", "a & b <c> AB &nope; &#0; &#99999999;"],
+  ["plain", "plain"],
+])("character references in %j", (text, shown) => {
+  expect(entities(text)).toBe(shown);
+});
+
+test.each([
+  ["rust", 'fn main() { println!("<b>{}</b>", 1); } // &amp;'],
+  ["html", "<script>alert('x')</script>"],
+  ["nonsense", "<b>x</b>"],
+  ["", "x"],
+])("coloured %s is the same code", (language, code) => {
+  const spans = highlight(code, language);
+  expect(spans.map((span) => span.text).join("")).toBe(code);
+  for (const { kind } of spans) expect(kind ?? "").toMatch(/^[a-z_-]*$/);
+});

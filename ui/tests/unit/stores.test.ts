@@ -1,0 +1,168 @@
+import { describe, expect, test } from "vitest";
+import { FakeHost } from "../../src/lib/host/fake";
+import type { HostEvent, Message } from "../../src/lib/host";
+import { App } from "../../src/lib/stores/app.svelte";
+import { Drafts } from "../../src/lib/stores/drafts.svelte";
+import { Live } from "../../src/lib/stores/live.svelte";
+import { Toasts } from "../../src/lib/stores/toasts.svelte";
+
+async function started(scene: string | null = null): Promise<{ app: App; host: FakeHost }> {
+  const host = new FakeHost(scene);
+  host.pace = 0;
+  const app = new App(host, { schedule: (callback) => callback() });
+  await app.start();
+  return { app, host };
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let i = 0; i < 2000 && !condition(); i++) await new Promise((resolve) => setTimeout(resolve, 1));
+  expect(condition()).toBe(true);
+}
+
+const message = (id: number, change: Partial<Message> = {}): Message => ({
+  id, conversation: 1, parent: null, role: "assistant", content: "", state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, ...change,
+});
+
+const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDelta" }> => ({ type: "messageDelta", conversation: 1, message: id, text, tokens: 1, tokensPerSecond: 9 });
+
+describe("a conversation", () => {
+  test("that is new becomes the open one when it is answered", async () => {
+    const { app } = await started("fresh");
+    await app.send("What is the capital of France?");
+    await until(() => app.thread.last?.message.state.type === "complete");
+    expect(app.thread.path.map((node) => node.message.role)).toEqual(["user", "assistant"]);
+    expect(app.thread.last?.message.content).toContain("Paris");
+    expect(app.conversations.all[0]?.id).toBe(app.thread.id);
+    expect(app.thread.busy).toBe(false);
+  });
+
+  test("that someone leaves while sending does not pull them back", async () => {
+    const { app } = await started();
+    const sending = app.send("What is the capital of France?");
+    await app.open(2);
+    await sending;
+    expect(app.thread.id).toBe(2);
+    expect(app.thread.path.length).toBe(2);
+  });
+
+  test("opened late does not replace the one that was asked for after it", async () => {
+    const { app } = await started();
+    const first = app.open(1);
+    const second = app.open(3);
+    await Promise.all([first, second]);
+    expect(app.thread.id).toBe(3);
+  });
+
+  test("keeps answering while another is read", async () => {
+    const { app } = await started();
+    await app.send("Tell me a long story.");
+    const id = app.thread.id ?? 0;
+    expect(app.thread.live.busy.has(id)).toBe(true);
+    await app.open(2);
+    await until(() => !app.thread.live.busy.has(id));
+    await app.open(id);
+    expect(app.thread.last?.message.content).toContain("Paragraph 24.");
+  });
+
+  test("that cannot be opened says why", async () => {
+    const { app } = await started();
+    await app.open(777);
+    expect(app.thread.problem?.message).toContain("no longer there");
+    await app.open(1);
+    expect(app.thread.problem).toBeNull();
+  });
+
+  test("deleted elsewhere is closed", async () => {
+    const { app } = await started();
+    await app.open(2);
+    app.handle({ type: "conversationRemoved", id: 2 });
+    expect(app.thread.id).toBeNull();
+    expect(app.conversations.title(2)).toBeNull();
+  });
+});
+
+test("what could not be sent is the draft again, before what was typed since", async () => {
+  const { app } = await started();
+  app.drafts.set(null, "/refuse me");
+  const sending = app.send("/refuse me");
+  app.drafts.set(null, "and this");
+  await sending;
+  expect(app.drafts.get(null)).toBe("/refuse me\nand this");
+  expect(app.toasts.all[0]?.kind).toBe("problem");
+});
+
+describe("an answer that is being written", () => {
+  test("is shown once a frame with all that came", () => {
+    const shown: string[] = [];
+    const frames: (() => void)[] = [];
+    const live = new Live((_, stream) => shown.push(stream.text), (frame) => frames.push(frame));
+    for (const piece of ["a", "b", "c"]) live.grow(1, "", delta(1, piece));
+    expect(frames.length).toBe(1);
+    frames.pop()?.();
+    live.grow(1, "", delta(1, "d"));
+    frames.pop()?.();
+    expect(shown).toEqual(["abc", "abcd"]);
+  });
+
+  test("keeps what came by events when the host tells an older state", () => {
+    const live = new Live(() => {}, (frame) => frame());
+    live.grow(1, "", delta(1, "Hello"));
+    expect(live.merge(message(1)).content).toBe("Hello");
+    expect(live.busy.get(1)).toBe(1);
+    const whole = message(1, { content: "Hello, you", state: { type: "complete" } });
+    expect(live.merge(whole)).toBe(whole);
+    expect(live.busy.size).toBe(0);
+  });
+
+  test("goes on from what was saved when the page was loaded anew", () => {
+    const shown: string[] = [];
+    const live = new Live((_, stream) => shown.push(stream.text), (frame) => frame());
+    live.grow(1, "Once upon", delta(1, " a time"));
+    expect(shown).toEqual(["Once upon a time"]);
+  });
+});
+
+describe("the answer's events may come before the command that asked for it has answered", () => {
+  test("and nothing of them is lost", async () => {
+    const { app, host } = await started();
+    const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null }, user: message(1, { conversation: 900, role: "user", content: "x", state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
+    host.send = async () => {
+      app.handle({ ...delta(2, "Hi"), conversation: 900 });
+      app.handle({ type: "messageChanged", message: message(2, { conversation: 900, parent: 1, content: "Hi.", state: { type: "complete" } }) });
+      return sent;
+    };
+    await app.send("x");
+    expect(app.thread.last?.message).toMatchObject({ content: "Hi.", state: { type: "complete" } });
+    expect(app.thread.busy).toBe(false);
+  });
+});
+
+describe("drafts", () => {
+  test.each([null, "", "not json", "[1]", '{"3":7}', "null"])("begin empty over a shelf that holds %j", (kept) => {
+    expect(new Drafts({ getItem: () => kept, setItem: () => {} }).get(3)).toBe("");
+  });
+
+  test("survive a restart and a shelf that is full", () => {
+    let kept: string | null = null;
+    const shelf = { getItem: () => kept, setItem: (_: string, value: string) => void (kept = value) };
+    new Drafts(shelf).set(3, "half");
+    expect(new Drafts(shelf).get(3)).toBe("half");
+    const full = new Drafts({ getItem: () => null, setItem: () => { throw new Error("full"); } });
+    full.set(3, "still here");
+    expect(full.get(3)).toBe("still here");
+  });
+});
+
+test("no more than three notes, and the same one once", () => {
+  const toasts = new Toasts();
+  for (const text of ["a", "b", "a", "c", "d"]) toasts.show({ kind: "problem", text });
+  expect(toasts.all.map((toast) => toast.text)).toEqual(["a", "c", "d"]);
+});
+
+test("a setting that cannot be kept goes back", async () => {
+  const { app, host } = await started();
+  host.setSettings = async () => { throw { code: "store", message: "The disk is full." }; };
+  expect(await app.try(() => app.settings.change({ threads: 4 }))).toBe(false);
+  expect(app.settings.value.threads).toBeNull();
+  expect(app.toasts.all.at(-1)?.text).toBe("The disk is full.");
+});
