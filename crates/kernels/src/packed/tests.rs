@@ -1,0 +1,88 @@
+use super::*;
+use proptest::prelude::*;
+
+const QUANTS: [Quant; 5] = [Quant::Q4_0, Quant::Q4_1, Quant::Q5_0, Quant::Q5_1, Quant::Q8_0];
+/// Sums of products of the same integers, in another order.
+const TOLERANCE: f32 = 1e-5;
+
+/// Numbers that look like weights and activations.
+fn numbers(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(next).collect()
+}
+
+fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
+    let row_bytes = quant.row_bytes(cols).expect("whole blocks");
+    let mut bytes = vec![0; row_bytes * ROWS];
+    for (row, bytes) in bytes.chunks_exact_mut(row_bytes).enumerate() {
+        quant.quantize_row(&numbers(seed + row as u64, cols), bytes).expect("it fits");
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn packed_rows_are_the_same_weights(seed in any::<u32>(), blocks in 1usize..20, quant in 0usize..5) {
+        let (quant, cols) = (QUANTS[quant], blocks * GROUP);
+        let plain = quantized(quant, cols, seed.into());
+        let mut packed = vec![0; plain.len()];
+        pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+        let matrix = Packed::new(quant, cols, &packed).expect("it fits");
+        let (mut expected, mut found) = (vec![0.0; cols], vec![0.0; cols]);
+        for (row, bytes) in plain.chunks_exact(plain.len() / ROWS).enumerate() {
+            quant.dequantize_row(bytes, &mut expected).expect("it fits");
+            matrix.dequantize_row(row, &mut found).expect("it fits");
+            prop_assert_eq!(&expected, &found);
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_scalar_product(
+        seed in any::<u32>(), blocks in 1usize..20, quant in 0usize..5, tokens in 1usize..30,
+    ) {
+        let (quant, cols) = (QUANTS[quant], blocks * GROUP);
+        let plain = quantized(quant, cols, seed.into());
+        let mut packed = vec![0; plain.len()];
+        pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+        let matrix = Packed::new(quant, cols, &packed).expect("it fits");
+        let chunks = Activations::chunks_for(cols);
+        let mut activations = vec![ActivationChunk::ZERO; chunks * tokens];
+        for (token, activations) in activations.chunks_exact_mut(chunks).enumerate() {
+            Activations::quantize(&numbers(u64::from(seed) * 7 + token as u64, cols), activations).expect("it fits");
+        }
+        let run = |isa: Isa| {
+            let mut out = vec![0.0; tokens * ROWS];
+            matrix
+                .product(isa, 0..1, &activations, tokens, |token, row, sums| {
+                    out[token * ROWS + row..][..ROWS].copy_from_slice(sums);
+                })
+                .expect("it fits");
+            out
+        };
+        let mut isas = Isa::available().into_iter();
+        let expected = run(isas.next().expect("the scalar code is everywhere"));
+        let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
+        for isa in isas {
+            for (expected, found) in expected.iter().zip(run(isa)) {
+                prop_assert!((expected - found).abs() <= TOLERANCE * largest * blocks as f32, "{isa:?} {quant:?}: {expected} {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut packed = vec![0; 16 * 20];
+    assert!(pack_group(Quant::Q6_K, 32, &[0; 320], &mut packed).is_err());
+    assert!(pack_group(Quant::Q4_1, 33, &[0; 320], &mut packed).is_err());
+    assert!(pack_group(Quant::Q4_1, 32, &[0; 319], &mut packed).is_err());
+    assert!(Packed::new(Quant::Q4_1, 32, &packed[1..]).is_err());
+    let matrix = Packed::new(Quant::Q4_1, 32, &packed).expect("it fits");
+    assert!(matrix.dequantize_row(16, &mut [0.0; 32]).is_err());
+    assert!(matrix.product(Isa::best(), 0..2, &[ActivationChunk::ZERO], 1, |_, _, _| {}).is_err());
+    assert!(matrix.product(Isa::best(), 0..1, &[ActivationChunk::ZERO], 2, |_, _, _| {}).is_err());
+}
