@@ -99,10 +99,7 @@ impl Config {
             .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))?;
         let name = match gguf.str("general.name")? {
             Some(name) => name.to_owned(),
-            None => gguf.path().and_then(|p| p.file_stem()).map_or_else(
-                || architecture.clone(),
-                |stem| stem.to_string_lossy().into_owned(),
-            ),
+            None => gguf.path().file_stem().map_or_else(|| architecture.clone(), |stem| stem.to_string_lossy().into_owned()),
         };
         Ok(Self {
             n_layers: required("block_count", MOST_LAYERS)?,

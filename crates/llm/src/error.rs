@@ -70,7 +70,7 @@ pub enum LoadError {
 
 impl LoadError {
     pub(crate) fn file(gguf: &Gguf) -> String {
-        gguf.path().map_or_else(|| "The model".to_owned(), |path| path.display().to_string())
+        gguf.path().display().to_string()
     }
 
     pub(crate) fn missing(gguf: &Gguf, tensor: &str) -> Self {

@@ -193,10 +193,10 @@ impl Session {
 
     fn hidden(&mut self, ids: &[u32]) -> Tensor<2> {
         let _awake = team::enter();
-        let first = self.tokens.len();
         self.tokens.extend_from_slice(ids);
         // One sequence owns its pool, so the cell of a position is the position.
-        let view = SequenceView { cells: (0..self.tokens.len() as u32).collect(), first };
+        let cells: Vec<u32> = (0..self.tokens.len() as u32).collect();
+        let view = SequenceView::new(&cells, ids.len());
         let pass = Pass { product: self.product, memory: Memory::Pool(self.pool.clone(), Arc::new(view)) };
         self.model.decoder().hidden(ids.into(), &pass)
     }

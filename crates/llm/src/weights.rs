@@ -5,6 +5,7 @@ use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
+use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Quant, matrix};
 use std::ops::ControlFlow;
 
@@ -15,12 +16,14 @@ pub(crate) struct Weights<'a> {
     progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
     bytes_done: u64,
     bytes_total: u64,
+    /// Rotations by pairing, base and scale: layers share the angles.
+    ropes: Vec<((Pairing, f32, f32), Rope)>,
 }
 
 impl<'a> Weights<'a> {
     pub fn new(gguf: &'a Gguf, device: Device, progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>) -> Self {
-        let bytes_total = gguf.tensors().map(|tensor| tensor.byte_len).sum::<u64>().max(1);
-        Self { gguf, device, progress, bytes_done: 0, bytes_total }
+        let bytes_total = gguf.tensors().map(|tensor| tensor.byte_len as u64).sum::<u64>().max(1);
+        Self { gguf, device, progress, bytes_done: 0, bytes_total, ropes: Vec::new() }
     }
 
     pub fn gguf(&self) -> &'a Gguf {
@@ -37,7 +40,9 @@ impl<'a> Weights<'a> {
         let (layout, packed) = matrix::pack(quant, rows, cols, bytes)
             .map_err(|error| LoadError::unsupported(self.gguf, &format!("the tensor '{tensor_name}': {error}")))?;
         let length = packed.len();
-        self.gguf.release(&tensor_name);
+        if let Some(tensor) = self.gguf.tensor(&tensor_name) {
+            self.gguf.release(tensor.info);
+        }
         let data = TensorData::from_bytes_vec(packed, [length], DType::U8);
         let weight = Tensor::<1, Int>::from_data(data, (&self.device, DType::U8)).into_dispatch();
         let scale = self.scale(name)?;
@@ -64,6 +69,21 @@ impl<'a> Weights<'a> {
             true => Ok(values),
             false => Err(self.not_finite(name)),
         }
+    }
+
+    /// A rotation, with the frequency factors of Llama 3.1 and later where the file has them.
+    pub fn rope(&mut self, dims: usize, pairing: Pairing, base: f32, scale: f32) -> Result<Rope, LoadError> {
+        let key = (pairing, base, scale);
+        if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == key) {
+            return Ok(rope.clone());
+        }
+        let factors = match self.gguf.tensor("rope_freqs.weight") {
+            Some(_) => Some(self.float_vec("rope_freqs.weight", dims / 2)?),
+            None => None,
+        };
+        let rope = Rope::new(pairing, dims, base, scale, factors.as_deref());
+        self.ropes.push((key, rope.clone()));
+        Ok(rope)
     }
 
     fn floats(&mut self, name: &str, length: usize) -> Result<Tensor<1>, LoadError> {
@@ -100,7 +120,7 @@ impl<'a> Weights<'a> {
             let kind = tensor.info.kind.name();
             LoadError::unsupported(self.gguf, &format!("its weights are of the type {kind}, which Hearth does not read yet"))
         })?;
-        self.bytes_done += tensor.info.byte_len;
+        self.bytes_done += tensor.info.byte_len as u64;
         let fraction = self.bytes_done as f32 / self.bytes_total as f32;
         match (self.progress)(fraction.min(1.0), "reading weights") {
             ControlFlow::Continue(()) => Ok((quant, tensor.bytes())),

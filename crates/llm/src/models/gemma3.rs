@@ -12,7 +12,8 @@ use crate::ops::{
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
-use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::attention::Heads;
+use hearth_kernels::rope::Pairing;
 use std::sync::Arc;
 
 /// Every sixth layer sees everything.
@@ -68,21 +69,23 @@ pub(super) fn block(config: &Config, weights: &mut Weights, layer: usize) -> Res
     let (width, eps) = (config.width, config.norm_eps);
     let window = weights.gguf().u32("gemma3.attention.sliding_window")?.filter(|window| *window > 0);
     let local = window.is_some() && (layer + 1) % PATTERN != 0;
-    let rope = match local {
-        true => Rope::new(Pairing::Halves, config.rope_dims, local_base(weights)?, 1.0, None),
-        false => Rope::new(Pairing::Halves, config.rope_dims, config.rope_base, config.rope_scale, None),
+    let (base, scale) = match local {
+        true => (local_base(weights)?, 1.0),
+        false => (config.rope_base, config.rope_scale),
     };
     let per_head = match config.n_layers {
         LAYERS_OF_27B => config.width / config.heads,
         _ => config.head_dim,
     };
     let attention = Arc::new(AttentionSpec {
-        heads: config.heads,
-        kv_heads: config.kv_heads,
-        head_dim: config.head_dim,
-        scale: (per_head as f32).sqrt().recip(),
-        window: window.filter(|_| local).map(|window| window as usize),
-        rope,
+        heads: Heads {
+            heads: config.heads,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+            scale: (per_head as f32).sqrt().recip(),
+            window: window.filter(|_| local).map(|window| window as usize),
+        },
+        rope: weights.rope(config.rope_dims, Pairing::Halves, base, scale)?,
     });
     let after = |norm: Norm<Dispatch>| OptionalNorm::Norm(norm.weight, norm.eps);
     Ok(Box::new(GemmaBlock {

@@ -2,7 +2,7 @@
 //!
 //! The file has the rows of Q and K reordered so that the rotation pairs neighbours.
 
-use super::{Block, Pass, rope};
+use super::{Block, Pass};
 use crate::config::Config;
 use crate::error::LoadError;
 use crate::ops::{
@@ -11,6 +11,7 @@ use crate::ops::{
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
+use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::Pairing;
 use std::sync::Arc;
 
@@ -64,12 +65,14 @@ pub(super) fn load(
     let name = |part: &str| format!("blk.{layer}.{part}");
     let (width, eps) = (config.width, config.norm_eps);
     let attention = Arc::new(AttentionSpec {
-        heads: config.heads,
-        kv_heads: config.kv_heads,
-        head_dim: config.head_dim,
-        scale: (config.head_dim as f32).sqrt().recip(),
-        window: None,
-        rope: rope(config, weights, pairing)?,
+        heads: Heads {
+            heads: config.heads,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+            scale: (config.head_dim as f32).sqrt().recip(),
+            window: None,
+        },
+        rope: weights.rope(config.rope_dims, pairing, config.rope_base, config.rope_scale)?,
     });
     Ok(LlamaBlock {
         attention_norm: weights.norm(&name("attn_norm"), width, eps)?,

@@ -8,12 +8,12 @@ mod qwen3;
 use crate::config::Config;
 use crate::error::LoadError;
 use crate::kv::KvPool;
-use crate::ops::{KeyValues, Linear, Norm, Product, Segments, SequenceView, embed, norm_linears};
-use crate::ops::Linears;
+use crate::ops::{
+    KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, SequenceView, embed, norm_linears,
+};
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
-use hearth_kernels::rope::{Pairing, Rope};
 use std::sync::Arc;
 
 /// One pass of some tokens through a model.
@@ -117,15 +117,6 @@ pub(crate) fn build(config: &Config, weights: &mut Weights) -> Result<Decoder, L
         output_norm,
         output: Linears::One(output),
     })
-}
-
-/// The rotation that the metadata describes, with the frequency factors of Llama 3.1 and later where the file has them.
-fn rope(config: &Config, weights: &mut Weights, pairing: Pairing) -> Result<Rope, LoadError> {
-    let factors = match weights.gguf().tensor("rope_freqs.weight") {
-        Some(_) => Some(weights.float_vec("rope_freqs.weight", config.rope_dims / 2)?),
-        None => None,
-    };
-    Ok(Rope::new(pairing, config.rope_dims, config.rope_base, config.rope_scale, factors.as_deref()))
 }
 
 /// Q, K and V of a block.

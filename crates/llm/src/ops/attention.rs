@@ -1,31 +1,17 @@
 //! What attention is told: its shape, its rotation, and which keys and values a token sees.
 
 use crate::kv::KvPool;
+use hearth_kernels::attention::{Heads, Spans};
 use hearth_kernels::rope::Rope;
 use std::sync::Arc;
 
-/// The shape of one attention layer.
+/// The shape of one attention layer, and its rotation.
 #[derive(Debug, Clone)]
 pub struct AttentionSpec {
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads; divides `heads`.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Multiplies the scores; usually `1 / sqrt(head_dim)`.
-    pub scale: f32,
-    /// How many tokens back a token sees, itself included; none: all.
-    pub window: Option<usize>,
+    /// Heads, their width, the scale of scores and the window.
+    pub heads: Heads,
     /// The rotation of Q and K.
     pub rope: Rope,
-}
-
-impl AttentionSpec {
-    /// Width of Q, K and V side by side.
-    pub fn qkv_width(&self) -> usize {
-        (self.heads + 2 * self.kv_heads) * self.head_dim
-    }
 }
 
 /// Which keys and values the tokens of a batch see.
@@ -45,7 +31,7 @@ pub enum KeyValues {
 }
 
 /// A batch made of sequences one behind the other; a token sees those before it in its own.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segments {
     /// Position of each token in its sequence.
     pub positions: Vec<u32>,
@@ -56,23 +42,40 @@ pub struct Segments {
 impl Segments {
     /// Sequences of these lengths.
     pub fn of_lengths(lengths: &[usize]) -> Self {
-        let mut segments = Self { positions: Vec::new(), starts: Vec::new() };
+        let mut segments = Self::default();
         for &length in lengths {
             let start = segments.starts.len() as u32;
-            for position in 0..length as u32 {
-                segments.positions.push(position);
-                segments.starts.push(start);
-            }
+            segments.positions.extend(0..length as u32);
+            segments.starts.extend(std::iter::repeat_n(start, length));
         }
         segments
     }
 }
 
 /// Where a sequence's tokens lie in a pool, those of the batch at the end.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceView {
-    /// The cell of each position from 0.
+    /// The cells of all tokens.
+    pub spans: Spans,
+    /// Those of the batch.
     pub cells: Vec<u32>,
-    /// The position of the batch's first token.
-    pub first: usize,
+    /// Positions of the batch's tokens, which are their numbers in the sequence.
+    pub positions: Vec<u32>,
+}
+
+impl SequenceView {
+    /// A sequence whose tokens lie in these cells, the last `batch` of which are new.
+    pub fn new(cells: &[u32], batch: usize) -> Self {
+        let first = cells.len().saturating_sub(batch);
+        Self {
+            spans: Spans::of(cells),
+            cells: cells[first..].to_vec(),
+            positions: (first as u32..cells.len() as u32).collect(),
+        }
+    }
+
+    /// The number in the sequence of the batch's first token.
+    pub fn first(&self) -> usize {
+        self.spans.len() - self.cells.len()
+    }
 }

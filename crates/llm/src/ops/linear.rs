@@ -4,14 +4,8 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType};
 use hearth_kernels::{Layout, Quant};
 
-/// How a product with a quantised weight is made. The two differ, and `hearth doctor` says by how much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Product {
-    /// Activations quantised to int8 in blocks of 32: chat.
-    Fast,
-    /// The weight expanded in tiles, all sums in f32: training, references, gradients.
-    Exact,
-}
+pub use hearth_kernels::Product;
+pub use hearth_kernels::glu::Activation;
 
 /// How the bytes of a weight `[rows, cols]` are to be read.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,13 +115,4 @@ impl<B: Backend> Linears<B> {
             Self::Three(a, b, c) => a.spec.rows + b.spec.rows + c.spec.rows,
         }
     }
-}
-
-/// What a gated feed-forward layer does to its gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// `x * sigmoid(x)`: SwiGLU.
-    Silu,
-    /// GELU in its tanh form: GeGLU, as Gemma has it.
-    GeluTanh,
 }

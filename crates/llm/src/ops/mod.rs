@@ -13,7 +13,7 @@
 
 mod attention;
 mod autodiff;
-#[cfg(feature = "wgpu")]
+#[cfg(feature = "gpu")]
 mod cube;
 mod flex;
 mod linear;
@@ -26,7 +26,7 @@ pub use tensor_api::*;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, Flex, backend_extension};
-#[cfg(feature = "wgpu")]
+#[cfg(feature = "gpu")]
 use burn::backend::CubeBackend;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use std::sync::Arc;
 ///
 /// Float tensors are f32. A frozen weight is an integer tensor of the file's bytes (see [`MatrixSpec`]); it takes no part in
 /// differentiation. Every linear keeps one order: product, then the weight's own scale, then adapter, then bias.
-#[backend_extension(Autodiff, Flex, Cube: cfg(feature = "wgpu"))]
+#[backend_extension(Autodiff, Flex, Cube: cfg(feature = "gpu"))]
 pub trait Ops: burn::backend::Backend {
     /// Rows `ids` of a table `[vocab, D]`, times `scale`: `[T, D]`.
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self>;

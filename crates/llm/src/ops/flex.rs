@@ -1,0 +1,282 @@
+//! The operations on the CPU: Burn's Flex tensors, handed as slices to the loops of `hearth-kernels`.
+//!
+//! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours: it ends the operation with a
+//! panic that the engine catches and reports.
+
+use super::{
+    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm,
+    OptionalNorm, Ops, OpsBackward, Product, Segments,
+};
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Flex, TensorMetadata};
+use burn::tensor::TensorData;
+use burn_flex::FlexTensor;
+use hearth_kernels::attention;
+use hearth_kernels::linear::{self, Lora, LoraGradient};
+use hearth_kernels::{Matrix, ShapeError, half_layer};
+use std::sync::Arc;
+
+/// The elements of a float tensor, in order.
+fn floats(tensor: &FlexTensor) -> &[f32] {
+    sound(tensor.as_slice().ok_or("a tensor that is not contiguous f32"))
+}
+
+/// The tensor itself where its elements lie in order, else a copy in which they do.
+fn contiguous(tensor: FlexTensor) -> FlexTensor {
+    if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
+}
+
+fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
+    FlexTensor::from_data(TensorData::new(values, shape))
+}
+
+/// Rows and columns of a matrix.
+fn size(tensor: &FlexTensor) -> [usize; 2] {
+    let shape = tensor.shape();
+    [shape[0], shape[1]]
+}
+
+fn sound<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("an operation was given what its model cannot hold: {error}"),
+    }
+}
+
+fn matrix<'a>(weight: &'a FlexTensor, spec: &MatrixSpec) -> Result<Matrix<'a>, ShapeError> {
+    Matrix::new(spec.quant, spec.layout, spec.rows, spec.cols, weight.bytes())
+}
+
+fn kernel_linear(linear: &Linear<Flex>) -> linear::Linear<'_> {
+    let lora = match &linear.adapter {
+        Adapter::None => None,
+        Adapter::Lora { a, b, scale } => Some(Lora { a: floats(a), b: floats(b), rank: size(a)[0], scale: *scale }),
+    };
+    let bias = match &linear.bias {
+        Bias::None => None,
+        Bias::Add(bias) => Some(floats(bias)),
+    };
+    linear::Linear { weight: sound(matrix(&linear.weight, &linear.spec)), scale: linear.spec.scale, lora, bias }
+}
+
+fn kernel_norm(norm: &Norm<Flex>) -> linear::Norm<'_> {
+    linear::Norm { weight: floats(&norm.weight), eps: norm.eps }
+}
+
+fn kernel_optional_norm(norm: &OptionalNorm<Flex>) -> Option<linear::Norm<'_>> {
+    match norm {
+        OptionalNorm::None => None,
+        OptionalNorm::Norm(weight, eps) => Some(linear::Norm { weight: floats(weight), eps: *eps }),
+    }
+}
+
+/// Adapters as they came, with their elements in order.
+fn settled(mut linear: Linear<Flex>) -> Linear<Flex> {
+    if let Adapter::Lora { a, b, scale } = linear.adapter {
+        linear.adapter = Adapter::Lora { a: contiguous(a), b: contiguous(b), scale };
+    }
+    linear
+}
+
+fn settled_all(linears: Linears<Flex>) -> Vec<Linear<Flex>> {
+    linears.into_vec().into_iter().map(settled).collect()
+}
+
+fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> AdapterGradient<Flex> {
+    let rank = match &linear.adapter {
+        Adapter::None => return None,
+        Adapter::Lora { a, .. } => size(a)[0],
+    };
+    let (rows, cols) = (linear.spec.rows, linear.spec.cols);
+    gradient.map(|gradient| (tensor(gradient.a, [rank, cols]), tensor(gradient.b, [rows, rank])))
+}
+
+/// Q, K and V as attention reads them: heads normalised where the model does, and turned.
+fn prepared(
+    qkv: FlexTensor,
+    spec: &AttentionSpec,
+    positions: &[u32],
+    q_norm: &OptionalNorm<Flex>,
+    k_norm: &OptionalNorm<Flex>,
+) -> FlexTensor {
+    let mut qkv = contiguous(qkv);
+    let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
+    let rows = qkv.storage_mut::<f32>();
+    sound(attention::prepare_in_place(rows, &spec.heads, positions, q_norm, k_norm, &spec.rope));
+    qkv
+}
+
+impl Ops for Flex {
+    fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
+        let mut out = vec![0.0; ids.len() * spec.cols];
+        sound(matrix(&table, &spec).and_then(|table| table.gather(&ids, scale, &mut out)));
+        tensor(out, [ids.len(), spec.cols])
+    }
+
+    fn norm_linears(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        linears: Linears<Self>,
+        product: Product,
+    ) -> FloatTensor<Self> {
+        let (x, width) = (contiguous(x), linears.out_features());
+        let linears = settled_all(linears);
+        let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
+        let mut out = vec![0.0; size(&x)[0] * width];
+        sound(half_layer::norm_linears(floats(&x), Some(kernel_norm(&norm)), &kernel_linears, product, &mut out));
+        tensor(out, [size(&x)[0], width])
+    }
+
+    fn attend(
+        qkv: FloatTensor<Self>,
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        key_values: KeyValues,
+    ) -> FloatTensor<Self> {
+        let heads = &spec.heads;
+        let mut out = vec![0.0; size(&qkv)[0] * heads.out_width()];
+        match &key_values {
+            KeyValues::Batch(segments) => {
+                let qkv = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
+                sound(attention::attend_batch(floats(&qkv), heads, &segments.starts, &mut out));
+            }
+            KeyValues::Pool { pool, layer, view } => {
+                let qkv = prepared(qkv, &spec, &view.positions, &q_norm, &k_norm);
+                let mut layer = pool.layer(*layer);
+                sound(layer.write(heads, &view.cells, floats(&qkv)));
+                sound(attention::attend(floats(&qkv), heads, &layer, &view.spans, view.first(), &mut out));
+            }
+        }
+        let tokens = out.len() / heads.out_width();
+        tensor(out, [tokens, heads.out_width()])
+    }
+
+    fn linear_add(
+        residual: FloatTensor<Self>,
+        h: FloatTensor<Self>,
+        linear: Linear<Self>,
+        norm: OptionalNorm<Self>,
+        product: Product,
+    ) -> FloatTensor<Self> {
+        let (mut residual, h, linear) = (contiguous(residual), contiguous(h), settled(linear));
+        // In place where nobody else holds the residual; Flex copies it otherwise.
+        let stream = residual.storage_mut::<f32>();
+        let norm = kernel_optional_norm(&norm);
+        sound(half_layer::linear_add_in_place(floats(&h), &kernel_linear(&linear), norm, product, stream));
+        residual
+    }
+
+    fn gated(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        product: Product,
+    ) -> FloatTensor<Self> {
+        let (x, gate, up) = (contiguous(x), settled(gate), settled(up));
+        let (tokens, width) = (size(&x)[0], gate.spec.rows);
+        let mut out = vec![0.0; tokens * width];
+        let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
+        sound(half_layer::gated(floats(&x), norm, &gate, &up, activation, product, &mut out));
+        tensor(out, [tokens, width])
+    }
+
+    fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
+        let mut out = vec![0.0; spec.rows * spec.cols];
+        sound(matrix(&weight, &spec).and_then(|weight| weight.dequantize_rows(0..spec.rows, &mut out)));
+        tensor(out, [spec.rows, spec.cols])
+    }
+}
+
+impl OpsBackward for Flex {
+    fn norm_linears_backward(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        linears: Linears<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
+        let (x, gradient) = (contiguous(x), contiguous(gradient));
+        let linears = settled_all(linears);
+        let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
+        let mut dx = vec![0.0; floats(&x).len()];
+        let norm = Some(kernel_norm(&norm));
+        let adapters = sound(half_layer::norm_linears_backward(
+            floats(&x),
+            norm,
+            &kernel_linears,
+            floats(&gradient),
+            &mut dx,
+        ));
+        let adapters = linears.iter().zip(adapters).map(|(linear, gradient)| adapter_gradient(linear, gradient));
+        (tensor(dx, size(&x)), adapters.collect())
+    }
+
+    fn attend_backward(
+        qkv: FloatTensor<Self>,
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        segments: Arc<Segments>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (qkv, gradient) = (contiguous(qkv), contiguous(gradient));
+        let positions = &segments.positions;
+        let ready = prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm);
+        let mut d_qkv = vec![0.0; floats(&qkv).len()];
+        let (heads, starts) = (&spec.heads, &segments.starts);
+        sound(attention::attend_batch_backward(floats(&ready), heads, starts, floats(&gradient), &mut d_qkv));
+        let (q_norm, k_norm) = (kernel_optional_norm(&q_norm), kernel_optional_norm(&k_norm));
+        sound(attention::prepare_backward_in_place(
+            &mut d_qkv,
+            floats(&qkv),
+            heads,
+            positions,
+            q_norm,
+            k_norm,
+            &spec.rope,
+        ));
+        tensor(d_qkv, size(&qkv))
+    }
+
+    fn linear_add_backward(
+        h: FloatTensor<Self>,
+        linear: Linear<Self>,
+        norm: OptionalNorm<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
+        let (h, linear, gradient) = (contiguous(h), settled(linear), contiguous(gradient));
+        let mut dh = vec![0.0; floats(&h).len()];
+        let adapter = sound(half_layer::linear_add_backward(
+            floats(&h),
+            &kernel_linear(&linear),
+            kernel_optional_norm(&norm),
+            floats(&gradient),
+            &mut dh,
+        ));
+        (tensor(dh, size(&h)), adapter_gradient(&linear, adapter))
+    }
+
+    fn gated_backward(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]) {
+        let (x, gate, up, gradient) = (contiguous(x), settled(gate), settled(up), contiguous(gradient));
+        let mut dx = vec![0.0; floats(&x).len()];
+        let [d_gate, d_up] = sound(half_layer::gated_backward(
+            floats(&x),
+            Some(kernel_norm(&norm)),
+            &kernel_linear(&gate),
+            &kernel_linear(&up),
+            activation,
+            floats(&gradient),
+            &mut dx,
+        ));
+        (tensor(dx, size(&x)), [adapter_gradient(&gate, d_gate), adapter_gradient(&up, d_up)])
+    }
+}
