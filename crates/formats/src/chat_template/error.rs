@@ -1,0 +1,21 @@
+//! What can go wrong with a chat template.
+
+/// A template that cannot be read, or that refuses a conversation.
+#[derive(Debug, thiserror::Error)]
+pub enum TemplateError {
+    /// The file holds no readable template or vocabulary.
+    #[error(transparent)]
+    Gguf(#[from] crate::gguf::GgufError),
+    /// The template is no valid Jinja.
+    #[error("the model's chat template cannot be read: {0}. Choose another file of this model.")]
+    Syntax(String),
+    /// The template itself says no, in its own words.
+    #[error("the model's chat template refuses this conversation: {0}")]
+    Raised(String),
+    /// The template ran for too long.
+    #[error("the model's chat template does not come to an end. Choose another file of this model.")]
+    Endless,
+    /// The template failed while it ran.
+    #[error("the model's chat template fails on this conversation: {0}. Choose another file of this model.")]
+    Failed(String),
+}

@@ -1,0 +1,125 @@
+//! Byte-level byte pair encoding: words are cut into bytes, which are joined by a list of merges, the earliest first.
+
+use super::lookup::{ByteStrings, Lookup};
+use super::merge::{NO_TOKEN, Pieces};
+use super::pre::PreTokenizer;
+use super::vocabulary::{Kind, Vocabulary};
+use super::{TokenizerError, byte_level};
+use crate::gguf::{Gguf, Strings};
+use hashbrown::HashMap;
+
+/// Everything BPE needs beside the vocabulary.
+pub(super) struct Bpe {
+    pre: PreTokenizer,
+    /// Tokens by the bytes they stand for; control tokens are not among them.
+    tokens: Lookup,
+    /// The token of each single byte, or [`NO_TOKEN`].
+    of_byte: [u32; 256],
+    /// What a pair of tokens becomes: (place in the list, token).
+    merges: HashMap<(u32, u32), (u32, u32)>,
+}
+
+impl Bpe {
+    /// The bytes that each token stands for.
+    pub fn token_bytes(texts: &Strings, kinds: &[Kind]) -> ByteStrings {
+        let mut strings = ByteStrings::default();
+        for (text, kind) in texts.iter().zip(kinds) {
+            strings.push_with(|out| {
+                // Added tokens stand as they are; so do those that use characters outside the byte-level alphabet.
+                let as_it_is = matches!(kind, Kind::Control | Kind::Unknown | Kind::UserDefined);
+                if as_it_is || !byte_level::decode(text, out) {
+                    out.extend(text.as_bytes());
+                }
+            });
+        }
+        strings
+    }
+
+    /// Reads the merges of a file.
+    pub fn build(gguf: &Gguf, pre: PreTokenizer, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
+        let mut tokens = Lookup::with_capacity(vocabulary.len());
+        let mut added = Vec::new();
+        for (id, &kind) in vocabulary.kinds.iter().enumerate() {
+            let id = id as u32;
+            match kind {
+                Kind::Normal | Kind::Byte => {
+                    if let Err(other) = tokens.insert(id, &vocabulary.bytes) {
+                        let text = vocabulary.texts.get(id as usize).unwrap_or_default();
+                        return Err(vocabulary.malformed(format!("tokens {other} and {id} are both '{text}'")));
+                    }
+                }
+                Kind::UserDefined | Kind::Unused => added.push(id),
+                Kind::Control | Kind::Unknown => {}
+            }
+        }
+        // Merges may lead to added tokens, but where one has the bytes of an ordinary token, that one is meant.
+        for id in added {
+            tokens.insert(id, &vocabulary.bytes).ok();
+        }
+        let of_byte = std::array::from_fn(|byte| tokens.get(&[byte as u8], &vocabulary.bytes).unwrap_or(NO_TOKEN));
+        let list = gguf.required_strings("tokenizer.ggml.merges")?;
+        let merges = read_merges(list, &tokens, vocabulary)?;
+        Ok(Self {
+            pre,
+            tokens,
+            of_byte,
+            merges,
+        })
+    }
+
+    /// Appends the tokens of a text.
+    pub fn encode(&self, text: &str, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
+        let mut pieces = Pieces::default();
+        self.pre.cut(text, &mut |word| {
+            if self.pre.ignore_merges
+                && let Some(id) = self.tokens.get(word.as_bytes(), &vocabulary.bytes)
+            {
+                return out.push(id);
+            }
+            pieces.clear();
+            for byte in word.bytes() {
+                pieces.push(self.of_byte[byte as usize], 1);
+            }
+            pieces.merge(|left, right| self.merges.get(&(left.id, right.id)).copied());
+            // A byte without a token is dropped, as by every reader of such vocabularies; nothing stands for it.
+            out.extend(pieces.iter().map(|piece| piece.id).filter(|&id| id != NO_TOKEN));
+        });
+    }
+}
+
+fn read_merges(
+    list: &Strings,
+    tokens: &Lookup,
+    vocabulary: &Vocabulary,
+) -> Result<HashMap<(u32, u32), (u32, u32)>, TokenizerError> {
+    let mut merges = HashMap::with_capacity(list.len());
+    let mut joined = Vec::new();
+    for (rank, merge) in list.iter().enumerate() {
+        let damaged = |why: &str| vocabulary.malformed(format!("merge {rank} ('{merge}') {why}"));
+        // The left side has at least one character, which may be a space where the alphabet is not byte-level.
+        let space = merge
+            .bytes()
+            .skip(1)
+            .position(|byte| byte == b' ')
+            .map(|place| place + 1);
+        let Some((left, right)) = space.map(|space| (&merge[..space], &merge[space + 1..])) else {
+            return Err(damaged("is no pair"));
+        };
+        joined.clear();
+        if !byte_level::decode(left, &mut joined) {
+            return Err(damaged("has a character that stands for no byte"));
+        }
+        let middle = joined.len();
+        if !byte_level::decode(right, &mut joined) {
+            return Err(damaged("has a character that stands for no byte"));
+        }
+        let find = |bytes| tokens.get(bytes, &vocabulary.bytes);
+        match (find(&joined[..middle]), find(&joined[middle..]), find(&joined)) {
+            (Some(left), Some(right), Some(id)) => {
+                merges.entry((left, right)).or_insert((rank as u32, id));
+            }
+            _ => return Err(damaged("joins or makes what is no token")),
+        }
+    }
+    Ok(merges)
+}
