@@ -44,7 +44,7 @@ impl Engine {
         };
         step(0.0, "opening the file")?;
         let device = device(request.device.as_deref())?;
-        let team = threads(request.threads)?;
+        let team = team_size(request.threads)?;
         let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
         let mut notices = Vec::new();
         check_memory(gguf.file_size(), &mut notices)?;
@@ -176,7 +176,7 @@ fn device(id: Option<&str>) -> Result<DeviceChoice, Problem> {
 }
 
 /// How many threads to use; one a physical core if nothing is asked for.
-fn threads(asked: Option<u32>) -> Result<u32, Problem> {
+fn team_size(asked: Option<u32>) -> Result<u32, Problem> {
     let n = asked.unwrap_or_else(|| count(hardware::physical_cores()));
     if (1..=MOST_THREADS).contains(&n) {
         return Ok(n);

@@ -103,6 +103,10 @@ impl Engine {
             problem(ProblemCode::PromptTooLong, message)
         };
         let fitted = match &request.prompt {
+            Prompt::Chat(messages) if messages.is_empty() => Ok(Fitted {
+                ids: Vec::new(),
+                left_out: None,
+            }),
             Prompt::Chat(messages) => fit(messages, room, |messages| self.encode(messages)),
             Prompt::Raw(text) => {
                 let bos = self.tokenizer.bos().filter(|_| self.tokenizer.add_bos());
@@ -180,7 +184,7 @@ impl Answer {
             return false;
         }
         let bytes = engine.tokenizer.token_bytes(token).unwrap_or_default();
-        let passed = self.stop.push(&self.detokenizer.push(&bytes));
+        let passed = self.stop.push(&self.detokenizer.push(bytes));
         self.say(passed.text, emit);
         passed.stopped
     }

@@ -1,5 +1,6 @@
 //! What the machine has: processor, memory, devices a model can run on.
 
+use hearth_kernels::dot::{Isa, Level};
 use hearth_protocol::DeviceInfo;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
@@ -20,7 +21,7 @@ pub fn devices() -> Vec<DeviceInfo> {
         memory_free: memory.map(|memory| memory.free),
         usable: true,
         why: format!(
-            "{cores} core{plural}; the widest instructions it knows are {}.",
+            "{cores} core{plural}; its vector instructions in use: {}.",
             instructions()
         ),
     }]
@@ -66,32 +67,14 @@ fn processor_name() -> String {
         .unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
 }
 
-/// The widest of the instruction sets that Hearth has loops for, as people call them.
+/// The vector instructions that Hearth's loops use here, as people call them.
 pub fn instructions() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let avx512 = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl");
-        if avx512 && is_x86_feature_detected!("avx512vnni") {
-            return "AVX-512 VNNI";
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return "AVX2";
-        }
-        "SSE2"
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        if std::arch::is_aarch64_feature_detected!("dotprod") {
-            "NEON with dot products"
-        } else {
-            "NEON"
-        }
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        "the compiler's own"
+    match Isa::best().level() {
+        Level::Scalar => "plain ones",
+        Level::Avx2 => "AVX2",
+        Level::Avx512 => "AVX-512 VNNI",
+        Level::Neon => "NEON",
+        Level::NeonDot => "NEON with dot products",
     }
 }
 

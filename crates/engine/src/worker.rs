@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long the engine may take to notice that its worker ends; then the process ends without it.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Progress that a person could not see is not said.
+const PROGRESS_STEP: f32 = 0.01;
+
 /// Serves requests, one JSON object a line, until `input` ends or [`Request::Shutdown`] comes.
 ///
 /// Returns at once even while an answer is being made; the caller is expected to end the process.
@@ -281,14 +284,18 @@ fn guarded<T>(job: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
 }
 
 fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Problem> {
+    let mut said = f32::NEG_INFINITY;
     Engine::load(request, &mut |fraction, stage| {
         if shared.state().turn != turn {
             return ControlFlow::Break(());
         }
-        shared.say(&Event::LoadProgress {
-            fraction,
-            stage: stage.to_owned(),
-        });
+        if fraction - said >= PROGRESS_STEP {
+            said = fraction;
+            shared.say(&Event::LoadProgress {
+                fraction,
+                stage: stage.to_owned(),
+            });
+        }
         ControlFlow::Continue(())
     })
 }
