@@ -3,6 +3,8 @@
 use bytemuck::Pod;
 use half::f16;
 
+use super::search::symmetric_unit;
+
 /// Weights of one group: the grain at which activations are quantised, too.
 pub const GROUP: usize = 32;
 /// Weights that share one scale in the finest formats (Q2_K, Q3_K, Q6_K): half a group.
@@ -130,15 +132,18 @@ pub(super) fn pack_fifth_bits(codes: &[u8; GROUP]) -> [u8; 4] {
     bits.to_le_bytes()
 }
 
+/// The first four bytes of a block: its scale, and the minimum or whatever else follows.
+#[inline(always)]
+pub(super) fn first_four<B: Block>(block: &B) -> [u8; 4] {
+    let bytes = bytemuck::bytes_of(block);
+    [bytes[0], bytes[1], bytes[2], bytes[3]]
+}
+
 /// Codes `0..=2 * limit - 1`, centred on `limit`, of the symmetric formats of 32 weights, and their scale.
 ///
 /// The weight farthest from zero becomes code 0 exactly, so the scale takes its sign, turned round.
 pub(super) fn quantize_symmetric(x: &[f32], limit: u8) -> (f32, [u8; GROUP]) {
-    let farthest = x
-        .iter()
-        .copied()
-        .fold(0.0_f32, |far, x| if x.abs() > far.abs() { x } else { far });
-    let scale = farthest / -f32::from(limit);
+    let scale = symmetric_unit(x, limit);
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
     let top = f32::from(2 * limit - 1);
     let half_up = f32::from(limit) + 0.5;

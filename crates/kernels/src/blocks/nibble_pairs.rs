@@ -67,20 +67,12 @@ pub(super) struct Quantized {
 
 /// Quantises 256 weights to codes `0..=top`.
 pub(super) fn quantize(x: &[f32], top: u8) -> Quantized {
-    let fits: [(f32, f32); 8] =
-        std::array::from_fn(|g| affine(&x[GROUP * g..][..GROUP], top, Steps { first: -1.0, count: 21 }));
+    let parts: [&[f32; GROUP]; 8] = std::array::from_fn(|g| &x.as_chunks().0[g]);
+    let fits = parts.map(|part| affine(part, top, &Steps { first: -1.0, count: 21 }));
     let d = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.0)) / f32::from(TOP_SCALE));
     let dmin = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.1)) / f32::from(TOP_SCALE));
-    let pairs: [(u8, u8); 8] = std::array::from_fn(|g| {
-        affine_scales(
-            &x[GROUP * g..][..GROUP],
-            fits[g],
-            d.to_f32(),
-            dmin.to_f32(),
-            top,
-            TOP_SCALE,
-        )
-    });
+    let pairs: [(u8, u8); 8] =
+        std::array::from_fn(|g| affine_scales(parts[g], fits[g], d.to_f32(), dmin.to_f32(), top, TOP_SCALE));
     let codes = std::array::from_fn(|i| {
         let (scale, least) = pairs[i / GROUP];
         code(

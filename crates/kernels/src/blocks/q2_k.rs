@@ -42,25 +42,12 @@ impl Block for Q2K {
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let fits: [(f32, f32); CHUNK / HALF_GROUP] = std::array::from_fn(|j| {
-            affine(
-                &x[HALF_GROUP * j..][..HALF_GROUP],
-                TOP,
-                Steps { first: -0.5, count: 16 },
-            )
-        });
+        let parts: [&[f32; HALF_GROUP]; CHUNK / HALF_GROUP] = std::array::from_fn(|j| &x.as_chunks().0[j]);
+        let fits = parts.map(|part| affine(part, TOP, &Steps { first: -0.5, count: 16 }));
         let d = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.0)) / f32::from(TOP_SCALE));
         let dmin = Half::from_f32(fits.iter().fold(0.0_f32, |most, fit| most.max(fit.1)) / f32::from(TOP_SCALE));
-        let pairs: [(u8, u8); CHUNK / HALF_GROUP] = std::array::from_fn(|j| {
-            affine_scales(
-                &x[HALF_GROUP * j..][..HALF_GROUP],
-                fits[j],
-                d.to_f32(),
-                dmin.to_f32(),
-                TOP,
-                TOP_SCALE,
-            )
-        });
+        let pairs: [(u8, u8); CHUNK / HALF_GROUP] =
+            std::array::from_fn(|j| affine_scales(parts[j], fits[j], d.to_f32(), dmin.to_f32(), TOP, TOP_SCALE));
         let codes = std::array::from_fn(|i| {
             let (scale, least) = pairs[i / HALF_GROUP];
             code(

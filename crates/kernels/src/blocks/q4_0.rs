@@ -1,6 +1,6 @@
 //! Q4_0: 4 bits and a scale.
 
-use super::block::{Block, GROUP, Group, Half, nibbles, pack_nibbles, quantize_symmetric};
+use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_nibbles, quantize_symmetric};
 use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * (q[i] - 8)`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
@@ -45,7 +45,8 @@ impl Fast for Q4_0 {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        (s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())), None)
+        // The two bytes after a scale are loaded with it, and left out.
+        (s.from_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 
     #[inline(always)]

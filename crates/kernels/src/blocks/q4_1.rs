@@ -1,6 +1,6 @@
 //! Q4_1: 4 bits, a scale and a minimum.
 
-use super::block::{Block, GROUP, Group, Half, nibbles, pack_nibbles, quantize_affine};
+use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_nibbles, quantize_affine};
 use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * q[i] + m`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
@@ -45,11 +45,8 @@ impl Fast for Q4_1 {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        let offset = s.from_f16_twice(chunk.each_ref().map(|block| block.m.bits()));
-        (
-            s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())),
-            Some(offset),
-        )
+        let (scale, offset) = s.from_f16_pairs_twice(chunk.each_ref().map(first_four));
+        (scale, Some(offset))
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Q5_0: 5 bits and a scale.
 
-use super::block::{Block, GROUP, Group, Half, nibbles, pack_fifth_bits, pack_nibbles, quantize_symmetric};
+use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_fifth_bits, pack_nibbles, quantize_symmetric};
 use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * (q[i] - 16)`. Four bits of a code lie as in Q4_0; the fifth is bit `i` of `qh`.
@@ -50,7 +50,8 @@ impl Fast for Q5_0 {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        (s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())), None)
+        // The two bytes after a scale are loaded with it, and left out.
+        (s.from_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Q5_1: 5 bits, a scale and a minimum.
 
-use super::block::{Block, GROUP, Group, Half, nibbles, pack_fifth_bits, pack_nibbles, quantize_affine};
+use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_fifth_bits, pack_nibbles, quantize_affine};
 use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * q[i] + m`. Four bits of a code lie as in Q4_1; the fifth is bit `i` of `qh`.
@@ -50,11 +50,8 @@ impl Fast for Q5_1 {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        let offset = s.from_f16_twice(chunk.each_ref().map(|block| block.m.bits()));
-        (
-            s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())),
-            Some(offset),
-        )
+        let (scale, offset) = s.from_f16_pairs_twice(chunk.each_ref().map(first_four));
+        (scale, Some(offset))
     }
 
     #[inline(always)]

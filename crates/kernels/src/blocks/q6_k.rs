@@ -49,7 +49,7 @@ impl Block for Q6K {
 
     fn quantize(x: &[f32]) -> Self {
         let fits: [f32; CHUNK / HALF_GROUP] =
-            std::array::from_fn(|j| symmetric(&x[HALF_GROUP * j..][..HALF_GROUP], ZERO));
+            std::array::from_fn(|j| symmetric::<HALF_GROUP>(&x.as_chunks().0[j], ZERO));
         let d = Half::from_f32(symmetric_unit(&fits, TOP_SCALE));
         let scales = fits.map(|fit| signed_code(fit, d.to_f32(), TOP_SCALE));
         let codes: [u8; CHUNK] = std::array::from_fn(|i| {

@@ -1,6 +1,6 @@
 //! Q8_0: 8 bits and a scale.
 
-use super::block::{Block, GROUP, Group, Half};
+use super::block::{Block, GROUP, Group, Half, first_four};
 use crate::dot::{Fast, Simd};
 
 /// Weight `i` is `d * qs[i]`.
@@ -44,7 +44,8 @@ impl Fast for Q8_0 {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        (s.from_f16_twice(chunk.each_ref().map(|block| block.d.bits())), None)
+        // The two bytes after a scale are loaded with it, and left out.
+        (s.from_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 
     #[inline(always)]

@@ -178,7 +178,7 @@ impl Quant {
                 let blocks = src.chunks_exact(weights).zip(bytemuck::cast_slice_mut::<u8, B>(dst));
                 for (i, (x, out)) in blocks.enumerate() {
                     *out = B::quantize(x);
-                    if out.has_bad_scale() || !x.iter().all(|x| x.is_finite()) {
+                    if !x.iter().all(|x| x.is_finite()) || out.has_bad_scale() {
                         return Err(BlockError::NotStorable { quant: self, at: i * weights });
                     }
                 }

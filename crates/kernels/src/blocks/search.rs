@@ -1,4 +1,13 @@
 //! How the K formats find the scales that lose least: least squares over a few candidate grids.
+//!
+//! Everything is written on short arrays of f32, which compilers turn into vectors.
+
+/// Added and taken away again, this rounds numbers below 2^22 to whole ones, ties to even: an f32 of its size has no
+/// bits for fractions.
+const ROUNDS: f32 = 12_582_912.0;
+
+/// Weights that span less than this are all alike: no f16 could scale them apart, and inverses would overflow.
+const SMALLEST: f32 = 1e-30;
 
 /// The grids that [`affine`] tries: its `i`-th lets the weights span `top + first + i / 10` steps.
 pub(super) struct Steps {
@@ -8,95 +17,132 @@ pub(super) struct Steps {
     pub count: u8,
 }
 
-/// How much the error at `x` counts: large weights count more, by as much as an average one does anyway.
-fn importance(x: &[f32]) -> impl Fn(f32) -> f64 {
-    let rms = (x.iter().map(|x| square(*x)).sum::<f64>() / x.len() as f64).sqrt();
-    move |x| rms + f64::from(x.abs())
+/// The sum of an array, four chains at a time.
+#[inline(always)]
+fn sum<const N: usize>(terms: [f32; N]) -> f32 {
+    let mut lanes = [0.0; 4];
+    for four in terms.as_chunks::<4>().0 {
+        for (lane, term) in lanes.iter_mut().zip(four) {
+            *lane += term;
+        }
+    }
+    (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
 }
 
-/// Sums are taken in f64, in which no square of an f32 overflows.
-fn square(x: f32) -> f64 {
-    f64::from(x) * f64::from(x)
+/// `f` of each of two arrays' elements.
+#[inline(always)]
+fn zip<const N: usize>(a: &[f32; N], b: &[f32; N], f: impl Fn(f32, f32) -> f32) -> [f32; N] {
+    let mut out = [0.0; N];
+    for i in 0..N {
+        out[i] = f(a[i], b[i]);
+    }
+    out
+}
+
+/// The whole number nearest to `x` in a range inside plus and minus 2^22.
+#[inline(always)]
+fn round(x: f32, low: f32, high: f32) -> f32 {
+    (x.max(low).min(high) + ROUNDS) - ROUNDS
+}
+
+/// `1 / step`, or zero where there is no step.
+#[inline(always)]
+fn inverse(step: f32) -> f32 {
+    if step == 0.0 { 0.0 } else { 1.0 / step }
 }
 
 /// The code in `0..=top` whose weight `step * code - least` is nearest to `x`.
-#[inline]
+#[inline(always)]
 pub(super) fn code(x: f32, step: f32, least: f32, top: u8) -> u8 {
-    if step == 0.0 {
-        0
-    } else {
-        ((x + least) / step).round().clamp(0.0, f32::from(top)) as u8
-    }
+    round((x + least) * inverse(step), 0.0, f32::from(top)) as u8
 }
 
 /// The code in `-limit..limit` whose weight `step * code` is nearest to `x`.
-#[inline]
+#[inline(always)]
 pub(super) fn signed_code(x: f32, step: f32, limit: u8) -> i8 {
     let limit = f32::from(limit);
-    if step == 0.0 {
-        0
-    } else {
-        (x / step).round().clamp(-limit, limit - 1.0) as i8
-    }
+    round(x * inverse(step), -limit, limit - 1.0) as i8
 }
 
-/// What weights `step * code - least` lose of `x` with the best codes, weighted by [`importance`].
-fn affine_loss(x: &[f32], step: f32, least: f32, top: u8) -> f64 {
-    let weigh = importance(x);
-    x.iter()
-        .map(|&x| weigh(x) * square(step * f32::from(code(x, step, least, top)) - least - x))
-        .sum()
+/// How much the error at each of `x` counts: large weights count more, by as much as an average one does anyway.
+fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
+    let rms = (sum(zip(x, x, |a, b| a * b)) / N as f32).sqrt();
+    x.map(|x| rms + x.abs())
+}
+
+/// What weights `step * code - least` lose of `x`, with codes `0..=top` as near as `grid`, another such pair, finds.
+#[inline(always)]
+fn affine_loss<const N: usize>(x: &[f32; N], weight: &[f32; N], fit: (f32, f32), grid: (f32, f32), top: f32) -> f32 {
+    let scale = inverse(grid.0);
+    sum(zip(x, weight, |x, weight| {
+        let miss = fit.0 * round((x + grid.1) * scale, 0.0, top) - fit.1 - x;
+        weight * miss * miss
+    }))
 }
 
 /// `(scale, least)`, neither negative, such that `scale * code - least` with codes `0..=top` is near to `x`.
 ///
 /// For each candidate grid the codes are fixed, scale and minimum are solved for, and the best pair is kept.
-pub(super) fn affine(x: &[f32], top: u8, steps: Steps) -> (f32, f32) {
+pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f32, f32) {
     let low = x.iter().copied().fold(0.0, f32::min);
-    let high = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    if high <= low {
+    let span = x.iter().copied().fold(0.0, f32::max) - low;
+    if span < SMALLEST {
         return (0.0, -low);
     }
-    let weigh = importance(x);
-    let mut best = ((high - low) / f32::from(top), -low);
-    let mut least_loss = affine_loss(x, best.0, best.1, top);
+    // In units of the span, squares neither overflow nor vanish.
+    let x = x.map(|x| x / span);
+    let (low, top) = (low / span, f32::from(top));
+    let weight = importance(&x);
+    let mut best = (1.0 / top, -low);
+    let mut least_loss = affine_loss(&x, &weight, best, best, top);
+    let (w, y) = (sum(weight), sum(zip(&x, &weight, |x, weight| weight * x)));
     for i in 0..steps.count {
-        let step = (high - low) / (f32::from(top) + steps.first + 0.1 * f32::from(i));
-        let [mut w, mut q, mut qq, mut y, mut yq] = [0.0_f64; 5];
-        for &x in x {
-            let (weight, code) = (weigh(x), f64::from(code(x, step, -low, top)));
-            w += weight;
-            q += weight * code;
-            qq += weight * code * code;
-            y += weight * f64::from(x);
-            yq += weight * code * f64::from(x);
-        }
+        let intervals = top + steps.first + 0.1 * f32::from(i);
+        let codes = x.map(|x| round((x - low) * intervals, 0.0, top));
+        let weighted = zip(&codes, &weight, |code, weight| weight * code);
+        let q = sum(weighted);
+        let qq = sum(zip(&weighted, &codes, |a, b| a * b));
+        let yq = sum(zip(&weighted, &x, |a, b| a * b));
         let determinant = w * qq - q * q;
         if determinant <= 0.0 {
             continue;
         }
-        let (mut scale, mut least) = ((w * yq - y * q) / determinant, (q * yq - qq * y) / determinant);
+        let mut fit = ((w * yq - y * q) / determinant, (q * yq - qq * y) / determinant);
         // The format has no positive offset: without one, the scale alone is solved for.
-        if least < 0.0 {
-            (scale, least) = (yq / qq, 0.0);
+        if fit.1 < 0.0 {
+            fit = (yq / qq, 0.0);
         }
-        let pair = (scale as f32, least as f32);
-        let loss = affine_loss(x, pair.0, pair.1, top);
-        if scale > 0.0 && loss < least_loss {
-            (best, least_loss) = (pair, loss);
+        let loss = affine_loss(&x, &weight, fit, (1.0 / intervals, -low), top);
+        if fit.0 > 0.0 && loss < least_loss {
+            (best, least_loss) = (fit, loss);
         }
     }
-    best
+    (best.0 * span, best.1 * span)
 }
 
 /// Codes `0..=top_scale` of a scale and a minimum found by [`affine`], in units of `d` and `dmin`: of the nearest
 /// codes and their neighbours, the two that together lose least of `x`.
-pub(super) fn affine_scales(x: &[f32], fit: (f32, f32), d: f32, dmin: f32, top: u8, top_scale: u8) -> (u8, u8) {
-    let scales = neighbours(code(fit.0, d, 0.0, top_scale), top_scale);
-    let minimums = neighbours(code(fit.1, dmin, 0.0, top_scale), top_scale);
-    let pairs = scales.flat_map(|scale| minimums.clone().map(move |least| (scale, least)));
-    let loss = |(scale, least)| affine_loss(x, d * f32::from(scale), dmin * f32::from(least), top);
-    pairs.min_by(|a, b| loss(*a).total_cmp(&loss(*b))).unwrap_or_default()
+pub(super) fn affine_scales<const N: usize>(
+    x: &[f32; N],
+    fit: (f32, f32),
+    d: f32,
+    dmin: f32,
+    top: u8,
+    top_scale: u8,
+) -> (u8, u8) {
+    let nearest = (code(fit.0, d, 0.0, top_scale), code(fit.1, dmin, 0.0, top_scale));
+    let weight = importance(x);
+    let (mut best, mut least_loss) = (nearest, f32::INFINITY);
+    for scale in neighbours(nearest.0, top_scale) {
+        for least in neighbours(nearest.1, top_scale) {
+            let grid = (d * f32::from(scale), dmin * f32::from(least));
+            let loss = affine_loss(x, &weight, grid, grid, f32::from(top));
+            if loss < least_loss {
+                (best, least_loss) = ((scale, least), loss);
+            }
+        }
+    }
+    best
 }
 
 /// `code` and the codes beside it, none above `top`.
@@ -105,37 +151,40 @@ fn neighbours(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
 }
 
 /// The scale, of either sign, such that `scale * code` with codes `-limit..limit` is near to `x`.
-pub(super) fn symmetric(x: &[f32], limit: u8) -> f32 {
-    let farthest = x
-        .iter()
-        .copied()
-        .fold(0.0_f32, |far, x| if x.abs() > far.abs() { x } else { far });
-    if farthest == 0.0 {
+pub(super) fn symmetric<const N: usize>(x: &[f32; N], limit: u8) -> f32 {
+    let farthest = farthest(x);
+    if farthest.abs() < SMALLEST {
         return 0.0;
     }
+    // In units of the farthest from zero, squares neither overflow nor vanish.
+    let x = x.map(|x| x / farthest);
+    // Squares as weights: what matters is the product with activations, which large weights rule.
+    let weight = x.map(|x| x * x);
+    let limit = f32::from(limit);
     let (mut best, mut most) = (0.0, 0.0);
     for i in -9_i8..=9 {
-        let step = farthest / -(f32::from(limit) + 0.1 * f32::from(i));
-        let (mut yq, mut qq) = (0.0, 0.0);
-        for &x in x {
-            // Squares as weights: what matters is the product with activations, which large weights rule.
-            let (weight, code) = (square(x), f64::from(signed_code(x, step, limit)));
-            yq += weight * code * f64::from(x);
-            qq += weight * code * code;
-        }
+        // Negative, since the format reaches farther below zero than above.
+        let intervals = -(limit + 0.1 * f32::from(i));
+        let codes = x.map(|x| round(x * intervals, -limit, limit - 1.0));
+        let weighted = zip(&codes, &weight, |code, weight| weight * code);
+        let yq = sum(zip(&weighted, &x, |a, b| a * b));
+        let qq = sum(zip(&weighted, &codes, |a, b| a * b));
         // The loss falls by yq^2 / qq from what a scale of zero would give.
         if qq > 0.0 && yq * yq > most * qq {
-            (best, most) = ((yq / qq) as f32, yq * yq / qq);
+            (best, most) = (yq / qq, yq * yq / qq);
         }
     }
-    best
+    best * farthest
 }
 
 /// The unit in which signed codes of `-limit..limit` span `scales`: the farthest from zero becomes `-limit`.
 pub(super) fn symmetric_unit(scales: &[f32], limit: u8) -> f32 {
-    scales
-        .iter()
+    farthest(scales) / -f32::from(limit)
+}
+
+/// The number farthest from zero, the first of them where there are several.
+fn farthest(x: &[f32]) -> f32 {
+    x.iter()
         .copied()
-        .fold(0.0_f32, |far, s| if s.abs() > far.abs() { s } else { far })
-        / -f32::from(limit)
+        .fold(0.0_f32, |far, x| if x.abs() > far.abs() { x } else { far })
 }

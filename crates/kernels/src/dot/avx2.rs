@@ -35,21 +35,36 @@ const BYTE_OF_BIT: [u8; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
 ];
 
+/// An array of what the expression is for the first and the second register. Unlike a closure it cannot fail to be
+/// inlined, without which the instructions are not enabled.
+macro_rules! both {
+    ($i:ident => $value:expr) => {{
+        let first = {
+            let $i = 0_usize;
+            $value
+        };
+        let second = {
+            let $i = 1_usize;
+            $value
+        };
+        [first, second]
+    }};
+}
+
 #[inline(always)]
 fn load(bytes: &[u8; 32]) -> __m256i {
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[inline(always)]
-fn halves<T, const N: usize, const HALF: usize>(all: &[T; N]) -> (&[T; HALF], &[T; HALF]) {
-    const { assert!(2 * HALF == N) }
-    // SAFETY: both halves lie inside the array.
-    unsafe { (&*all.as_ptr().cast(), &*all.as_ptr().add(HALF).cast()) }
-}
-
-#[inline(always)]
 fn permute(lanes: &[i32; 8], floats: __m256) -> __m256 {
     unsafe { _mm256_permutevar8x32_ps(floats, _mm256_loadu_si256(lanes.as_ptr().cast())) }
+}
+
+/// The bits of floats without their signs.
+#[inline(always)]
+fn unsigned(floats: __m256) -> __m256i {
+    unsafe { _mm256_and_si256(_mm256_castps_si256(floats), _mm256_set1_epi32(i32::MAX)) }
 }
 
 /// Sums of four products, as floats, from sums of two.
@@ -66,7 +81,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn bytes(self, bytes: &[u8; 64]) -> [__m256i; 2] {
-        let (low, high) = halves(bytes);
+        let [low, high]: &[[u8; 32]; 2] = bytemuck::cast_ref(bytes);
         self.join(low, high)
     }
 
@@ -82,14 +97,14 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn each_twice(self, low: &[u8; 16], high: &[u8; 16]) -> [__m256i; 2] {
-        [low, high].map(|bytes| unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) })
+        both!(i => unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128([low, high][i].as_ptr().cast())) })
     }
 
     #[inline(always)]
     fn bits(self, bits: u64, value: u8) -> [__m256i; 2] {
-        [bits as u32, (bits >> 32) as u32].map(|bits| unsafe {
+        both!(i => unsafe {
             let bit = _mm256_set1_epi64x(BITS);
-            let byte = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), load(&BYTE_OF_BIT));
+            let byte = _mm256_shuffle_epi8(_mm256_set1_epi32((bits >> (32 * i)) as i32), load(&BYTE_OF_BIT));
             let set = _mm256_cmpeq_epi8(_mm256_and_si256(byte, bit), bit);
             _mm256_and_si256(set, _mm256_set1_epi8(value as i8))
         })
@@ -97,7 +112,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn flags(self, bytes: [__m256i; 2], bits: [u8; 4], value: u8) -> [__m256i; 2] {
-        std::array::from_fn(|i| unsafe {
+        both!(i => unsafe {
             let (low, high) = (bits[2 * i] as i8, bits[2 * i + 1] as i8);
             let bit = _mm256_set_m128i(_mm_set1_epi8(high), _mm_set1_epi8(low));
             let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes[i], bit), bit);
@@ -107,7 +122,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn shift_right(self, bytes: [__m256i; 2], by: [u8; 4]) -> [__m256i; 2] {
-        std::array::from_fn(|i| unsafe {
+        both!(i => unsafe {
             let (low, high) = (i32::from(by[2 * i]), i32::from(by[2 * i + 1]));
             _mm256_srlv_epi32(bytes[i], _mm256_set_m128i(_mm_set1_epi32(high), _mm_set1_epi32(low)))
         })
@@ -115,33 +130,34 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn shift_left_4(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
-        bytes.map(|bytes| unsafe { _mm256_slli_epi16(bytes, 4) })
+        both!(i => unsafe { _mm256_slli_epi16(bytes[i], 4) })
     }
 
     #[inline(always)]
     fn and(self, bytes: [__m256i; 2], mask: u8) -> [__m256i; 2] {
-        bytes.map(|bytes| unsafe { _mm256_and_si256(bytes, _mm256_set1_epi8(mask as i8)) })
+        both!(i => unsafe { _mm256_and_si256(bytes[i], _mm256_set1_epi8(mask as i8)) })
     }
 
     #[inline(always)]
     fn or(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        std::array::from_fn(|i| unsafe { _mm256_or_si256(a[i], b[i]) })
+        both!(i => unsafe { _mm256_or_si256(a[i], b[i]) })
     }
 
     #[inline(always)]
     fn store_bytes(self, bytes: [__m256i; 2]) -> [u8; 64] {
-        let mut out = [0; 64];
-        for (bytes, out) in bytes.into_iter().zip(out.as_chunks_mut::<32>().0) {
-            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), bytes) }
+        let mut out = [[0_u8; 32]; 2];
+        unsafe {
+            _mm256_storeu_si256(out[0].as_mut_ptr().cast(), bytes[0]);
+            _mm256_storeu_si256(out[1].as_mut_ptr().cast(), bytes[1]);
         }
-        out
+        bytemuck::cast(out)
     }
 
     #[inline(always)]
     fn dot(self, codes: [__m256i; 2], activations: &[i8; 64]) -> [__m256; 2] {
         let activations = self.bytes(bytemuck::cast_ref(activations));
         // Sums of two products stay below 2 * 127 * 127, inside 16 bits.
-        std::array::from_fn(|i| widen(unsafe { _mm256_maddubs_epi16(codes[i], activations[i]) }))
+        both!(i => widen(unsafe { _mm256_maddubs_epi16(codes[i], activations[i]) }))
     }
 
     #[inline(always)]
@@ -149,7 +165,7 @@ impl Simd for Avx2 {
         let activations = self.bytes(bytemuck::cast_ref(activations));
         // A code's sign moves to its activation. The magnitude of -128 is 128 as an unsigned byte, and sums of two
         // products stay below 2 * 128 * 127, inside 16 bits.
-        std::array::from_fn(|i| unsafe {
+        both!(i => unsafe {
             let signed = _mm256_sign_epi8(activations[i], codes[i]);
             widen(_mm256_maddubs_epi16(_mm256_abs_epi8(codes[i]), signed))
         })
@@ -167,50 +183,50 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn floats(self, floats: &[f32; 16]) -> [__m256; 2] {
-        let (low, high): (&[f32; 8], _) = halves(floats);
-        [low, high].map(|floats| unsafe { _mm256_loadu_ps(floats.as_ptr()) })
+        let floats: &[[f32; 8]; 2] = bytemuck::cast_ref(floats);
+        both!(i => unsafe { _mm256_loadu_ps(floats[i].as_ptr()) })
     }
 
     #[inline(always)]
     fn store(self, floats: [__m256; 2], out: &mut [f32; 16]) {
-        for (floats, out) in floats.into_iter().zip(out.as_chunks_mut::<8>().0) {
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), floats) }
+        let out: &mut [[f32; 8]; 2] = bytemuck::cast_mut(out);
+        unsafe {
+            _mm256_storeu_ps(out[0].as_mut_ptr(), floats[0]);
+            _mm256_storeu_ps(out[1].as_mut_ptr(), floats[1]);
         }
     }
 
     #[inline(always)]
     fn from_f32(self, floats: &[u8; 64]) -> [__m256; 2] {
-        let (low, high): (&[u8; 32], _) = halves(floats);
-        [low, high].map(|floats| unsafe { _mm256_loadu_ps(floats.as_ptr().cast()) })
+        let floats: &[[u8; 32]; 2] = bytemuck::cast_ref(floats);
+        both!(i => unsafe { _mm256_loadu_ps(floats[i].as_ptr().cast()) })
     }
 
     #[inline(always)]
     fn from_f16(self, stored: &[u8; 32]) -> [__m256; 2] {
-        let (low, high): (&[u8; 16], _) = halves(stored);
-        [low, high].map(|halves| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) })
+        let stored: &[[u8; 16]; 2] = bytemuck::cast_ref(stored);
+        both!(i => unsafe { _mm256_cvtph_ps(_mm_loadu_si128(stored[i].as_ptr().cast())) })
     }
 
     #[inline(always)]
     fn from_bf16(self, stored: &[u8; 32]) -> [__m256; 2] {
-        let (low, high): (&[u8; 16], _) = halves(stored);
-        [low, high].map(|halves| unsafe {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+        let stored: &[[u8; 16]; 2] = bytemuck::cast_ref(stored);
+        both!(i => unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(stored[i].as_ptr().cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))
         })
     }
 
     #[inline(always)]
     fn from_u8(self, bytes: [u8; 16]) -> [__m256; 2] {
-        let (low, high): (&[u8; 8], _) = halves(&bytes);
-        [low, high]
-            .map(|bytes| unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(bytes.as_ptr().cast()))) })
+        let bytes: [[u8; 8]; 2] = bytemuck::cast(bytes);
+        both!(i => unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(bytes[i].as_ptr().cast()))) })
     }
 
     #[inline(always)]
     fn from_i8(self, bytes: [i8; 16]) -> [__m256; 2] {
-        let (low, high): (&[i8; 8], _) = halves(&bytes);
-        [low, high]
-            .map(|bytes| unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.as_ptr().cast()))) })
+        let bytes: [[i8; 8]; 2] = bytemuck::cast(bytes);
+        both!(i => unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes[i].as_ptr().cast()))) })
     }
 
     #[inline(always)]
@@ -218,43 +234,48 @@ impl Simd for Avx2 {
         unsafe {
             let bytes = _mm_cvtsi64_si128(bytes as i64);
             let twice = _mm_unpacklo_epi8(bytes, bytes);
-            [twice, _mm_unpackhi_epi64(twice, twice)].map(|bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
+            let halves = [twice, _mm_unpackhi_epi64(twice, twice)];
+            both!(i => _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(halves[i])))
         }
     }
 
     #[inline(always)]
-    fn from_f16_twice(self, halves: [u16; 8]) -> [__m256; 2] {
-        let [a, b, c, d, e, f, g, h] = halves.map(|half| half as i16);
-        let floats = unsafe { _mm256_cvtph_ps(_mm_setr_epi16(a, b, c, d, e, f, g, h)) };
-        TWICE.each_ref().map(|lanes| permute(lanes, floats))
+    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats) {
+        let [a, b, c, d, e, f, g, h] = pairs.map(i32::from_le_bytes);
+        let floats = unsafe { [_mm_setr_epi32(a, b, c, d), _mm_setr_epi32(e, f, g, h)] };
+        let floats = both!(i => unsafe { _mm256_cvtph_ps(floats[i]) });
+        unsafe {
+            (
+                both!(i => _mm256_moveldup_ps(floats[i])),
+                both!(i => _mm256_movehdup_ps(floats[i])),
+            )
+        }
     }
 
     #[inline(always)]
     fn floats_twice(self, floats: &[f32; 8]) -> [__m256; 2] {
         let floats = unsafe { _mm256_loadu_ps(floats.as_ptr()) };
-        TWICE.each_ref().map(|lanes| permute(lanes, floats))
+        both!(i => permute(&TWICE[i], floats))
     }
 
     #[inline(always)]
     fn spread(self, floats: [__m256; 2], pair: usize) -> [__m256; 2] {
-        SPREAD[pair % 2]
-            .each_ref()
-            .map(|lanes| permute(lanes, floats[pair / 2]))
+        both!(i => permute(&SPREAD[pair % 2][i], floats[pair / 2]))
     }
 
     #[inline(always)]
     fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        std::array::from_fn(|i| unsafe { _mm256_add_ps(a[i], b[i]) })
+        both!(i => unsafe { _mm256_add_ps(a[i], b[i]) })
     }
 
     #[inline(always)]
     fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        std::array::from_fn(|i| unsafe { _mm256_mul_ps(a[i], b[i]) })
+        both!(i => unsafe { _mm256_mul_ps(a[i], b[i]) })
     }
 
     #[inline(always)]
     fn mul_add(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
-        std::array::from_fn(|i| unsafe { _mm256_fmadd_ps(a[i], b[i], c[i]) })
+        both!(i => unsafe { _mm256_fmadd_ps(a[i], b[i], c[i]) })
     }
 
     #[inline(always)]
@@ -270,9 +291,10 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn magnitude(self, a: [__m256; 2], b: [__m256; 2]) -> u32 {
         unsafe {
-            let bits = |floats| _mm256_and_si256(_mm256_castps_si256(floats), _mm256_set1_epi32(i32::MAX));
-            let most = |a, b| _mm256_max_epi32(bits(a), bits(b));
-            let eight = _mm256_max_epi32(most(a[0], a[1]), most(b[0], b[1]));
+            let eight = _mm256_max_epi32(
+                _mm256_max_epi32(unsigned(a[0]), unsigned(a[1])),
+                _mm256_max_epi32(unsigned(b[0]), unsigned(b[1])),
+            );
             let four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
             let two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0b01_00_11_10));
             _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0b10_11_00_01))) as u32
@@ -282,9 +304,9 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn round(self, floats: [__m256; 2], out: &mut [i8; 16]) -> i32 {
         unsafe {
-            let [low, high] = floats.map(|floats| {
-                let number = _mm256_castps_si256(_mm256_cmp_ps(floats, floats, _CMP_ORD_Q));
-                _mm256_and_si256(_mm256_cvtps_epi32(floats), number)
+            let [low, high] = both!(i => {
+                let number = _mm256_castps_si256(_mm256_cmp_ps(floats[i], floats[i], _CMP_ORD_Q));
+                _mm256_and_si256(_mm256_cvtps_epi32(floats[i]), number)
             });
             // Packing works in halves of a register: the middle quarters come out exchanged.
             let words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0b11_01_10_00);

@@ -48,6 +48,12 @@ fn permute(lanes: &[i32; 16], floats: __m512) -> __m512 {
     unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(lanes.as_ptr().cast()), floats) }
 }
 
+/// The bits of floats without their signs.
+#[inline(always)]
+fn unsigned(floats: __m512) -> __m512i {
+    unsafe { _mm512_and_si512(_mm512_castps_si512(floats), _mm512_set1_epi32(i32::MAX)) }
+}
+
 impl Simd for Avx512 {
     type Bytes = __m512i;
     type Floats = __m512;
@@ -188,11 +194,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn from_f16_twice(self, halves: [u16; 8]) -> __m512 {
-        let [a, b, c, d, e, f, g, h] = halves.map(|half| half as i16);
+    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (__m512, __m512) {
+        let [a, b, c, d, e, f, g, h] = pairs.map(i32::from_le_bytes);
         unsafe {
-            let floats = _mm256_cvtph_ps(_mm_setr_epi16(a, b, c, d, e, f, g, h));
-            permute(&TWICE, _mm512_castps256_ps512(floats))
+            let floats = _mm512_cvtph_ps(_mm256_setr_epi32(a, b, c, d, e, f, g, h));
+            (_mm512_moveldup_ps(floats), _mm512_movehdup_ps(floats))
         }
     }
 
@@ -228,10 +234,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn magnitude(self, a: __m512, b: __m512) -> u32 {
-        unsafe {
-            let bits = |floats| _mm512_and_si512(_mm512_castps_si512(floats), _mm512_set1_epi32(i32::MAX));
-            _mm512_reduce_max_epi32(_mm512_max_epi32(bits(a), bits(b))) as u32
-        }
+        unsafe { _mm512_reduce_max_epi32(_mm512_max_epi32(unsigned(a), unsigned(b))) as u32 }
     }
 
     #[inline(always)]

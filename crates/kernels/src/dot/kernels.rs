@@ -6,7 +6,7 @@ use super::activations::{self, ActivationChunk, Activations};
 use super::fast::{Fast, FastFloat};
 use super::scalar;
 use super::simd::{Kernel, Simd};
-use crate::blocks::{CHUNK, Float, GROUP, HALF_GROUP, Quant, with_format};
+use crate::blocks::{Block, CHUNK, Float, GROUP, HALF_GROUP, Quant, with_format};
 
 /// The products of rows, `stride` bytes apart, with one row of activations.
 pub(super) struct Gemv<'a> {
@@ -33,30 +33,68 @@ impl Kernel for Gemv<'_> {
             float F => for (y, row) in rows {
                 *y = dot_floats::<S, F>(s, bytemuck::cast_slice(row), self.activations.floats());
             },
-            block B => for (y, row) in rows {
-                *y = dot_blocks::<S, B>(s, row, self.activations.chunks());
+            block B => {
+                let x = Row::new(self.activations.chunks(), self.stride / size_of::<B>() * B::GROUPS);
+                for (y, row) in rows {
+                    *y = dot_blocks::<S, B>(s, row, &x);
+                }
             },
         )
     }
 }
 
+/// Activations as rows of blocks meet them: whole chunks, and a rest that is met from its end.
+///
+/// The last blocks of a row are read as a whole chunk, too: the chunk that ends with the row. What it shares with the
+/// chunk before it meets zeros.
+struct Row<'a> {
+    whole: &'a [ActivationChunk],
+    rest: ActivationChunk,
+    /// Groups in the rest.
+    groups: usize,
+}
+
+impl<'a> Row<'a> {
+    /// Takes apart the activations of rows of so many groups.
+    fn new(chunks: &'a [ActivationChunk], groups: usize) -> Self {
+        let (whole, last) = chunks.split_at(groups / 8);
+        let groups = groups % 8;
+        let mut rest = ActivationChunk::ZERO;
+        if let [last] = last {
+            // What follows the last group is zero: turned round, it comes first.
+            rest = *last;
+            rest.values.rotate_right(GROUP * (8 - groups));
+            rest.scales.rotate_right(8 - groups);
+            rest.sums.rotate_right(8 - groups);
+            rest.half_sums.rotate_right(2 * (8 - groups));
+        }
+        Self { whole, rest, groups }
+    }
+}
+
 /// The product of one row of blocks with quantised activations.
 #[inline(always)]
-fn dot_blocks<S: Simd, B: Fast>(s: S, row: &[u8], activations: &[ActivationChunk]) -> f32 {
-    let (whole, rest) = row.split_at(row.len() - row.len() % size_of::<B::Chunk>());
+fn dot_blocks<S: Simd, B: Fast>(s: S, row: &[u8], x: &Row) -> f32 {
     let mut sums = Sums::<S> {
         even: s.splat(0.0),
         odd: s.splat(0.0),
         offsets: s.splat(0.0),
     };
-    for (chunk, x) in bytemuck::cast_slice::<u8, B::Chunk>(whole).iter().zip(activations) {
-        sums.add_chunk::<B>(s, chunk, x, 4);
+    let size = size_of::<B::Chunk>();
+    let whole = bytemuck::cast_slice::<u8, B::Chunk>(&row[..x.whole.len() * size]);
+    for (chunk, x) in whole.iter().zip(x.whole) {
+        sums.add_chunk::<B>(s, chunk, x, 0);
     }
-    if let (false, Some(x)) = (rest.is_empty(), activations.last()) {
-        // Blocks of zeros, with a scale of zero, stand in for those that the last chunk lacks.
-        let mut chunk = B::Chunk::zeroed();
-        bytemuck::bytes_of_mut(&mut chunk)[..rest.len()].copy_from_slice(rest);
-        sums.add_chunk::<B>(s, &chunk, x, (rest.len() / size_of::<B>()).div_ceil(2));
+    if x.groups > 0 {
+        let first = (8 - x.groups) / 2;
+        if let Some(start) = row.len().checked_sub(size) {
+            sums.add_chunk::<B>(s, bytemuck::from_bytes(&row[start..]), &x.rest, first);
+        } else {
+            // The row is shorter than a chunk: blocks of zeros, with a scale of zero, stand in for those it lacks.
+            let mut chunk = B::Chunk::zeroed();
+            bytemuck::bytes_of_mut(&mut chunk)[size - row.len()..].copy_from_slice(row);
+            sums.add_chunk::<B>(s, &chunk, &x.rest, first);
+        }
     }
     s.sum(s.add(s.add(sums.even, sums.odd), sums.offsets))
 }
@@ -71,9 +109,9 @@ struct Sums<S: Simd> {
 }
 
 impl<S: Simd> Sums<S> {
-    /// Adds the first `pairs` pairs of groups of a chunk.
+    /// Adds a chunk from pair of groups number `first` on; activations of those before it are zeros.
     #[inline(always)]
-    fn add_chunk<B: Fast>(&mut self, s: S, chunk: &B::Chunk, x: &ActivationChunk, pairs: usize) {
+    fn add_chunk<B: Fast>(&mut self, s: S, chunk: &B::Chunk, x: &ActivationChunk, first: usize) {
         let (scale, offset) = B::scales(s, chunk);
         let excess = f32::from(B::ZERO) + if B::SIGNED { S::SIGNED_BIAS } else { 0.0 };
         let offset = match offset {
@@ -87,16 +125,16 @@ impl<S: Simd> Sums<S> {
         }
         let scale = s.mul(scale, s.floats_twice(&x.scales));
         // Written out, so that each pair's shifts are constants.
-        self.even = dot_pair::<S, B>(s, chunk, x, scale, 0, self.even);
-        if pairs > 1 {
+        if first == 0 {
+            self.even = dot_pair::<S, B>(s, chunk, x, scale, 0, self.even);
+        }
+        if first <= 1 {
             self.odd = dot_pair::<S, B>(s, chunk, x, scale, 1, self.odd);
         }
-        if pairs > 2 {
+        if first <= 2 {
             self.even = dot_pair::<S, B>(s, chunk, x, scale, 2, self.even);
         }
-        if pairs > 3 {
-            self.odd = dot_pair::<S, B>(s, chunk, x, scale, 3, self.odd);
-        }
+        self.odd = dot_pair::<S, B>(s, chunk, x, scale, 3, self.odd);
     }
 }
 

@@ -268,11 +268,12 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     }
 
     #[inline(always)]
-    fn from_f16_twice(self, halves: [u16; 8]) -> Self::Floats {
+    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats) {
+        let floats = self.from_f16(&bytemuck::cast(pairs));
         unsafe {
-            each_twice(
-                widen_f16(vld1_u16(halves.as_ptr())),
-                widen_f16(vld1_u16(halves.as_ptr().add(4))),
+            (
+                from_fn(|q| vtrn1q_f32(floats[q], floats[q])),
+                from_fn(|q| vtrn2q_f32(floats[q], floats[q])),
             )
         }
     }

@@ -65,8 +65,8 @@ pub(crate) trait Simd: Copy {
     fn from_i8(self, bytes: [i8; 16]) -> Self::Floats;
     /// Eight unsigned bytes, lowest first, as floats, each twice.
     fn from_u8_twice(self, bytes: u64) -> Self::Floats;
-    /// Eight f16 as floats, each twice.
-    fn from_f16_twice(self, halves: [u16; 8]) -> Self::Floats;
+    /// Eight pairs of f16 as floats: the first of each pair twice, and the second of each pair twice.
+    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats);
     /// Eight floats, each twice.
     fn floats_twice(self, floats: &[f32; 8]) -> Self::Floats;
     /// Lanes `4 pair` to `4 pair + 3`, each four times: one for each lane of a quarter. `pair` is below 4.

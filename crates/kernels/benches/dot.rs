@@ -1,0 +1,79 @@
+//! How fast one thread multiplies a stored matrix with a row of activations, in bytes of weights a second.
+//!
+//! 576x576 is a square of the smallest model we ship and stays in cache; 4096x4096 comes from memory.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use hearth_kernels::blocks::Quant;
+use hearth_kernels::dot::{ActivationChunk, Activations, Isa};
+
+/// Sides of the square matrices.
+const SIDES: [usize; 2] = [576, 4096];
+
+/// A row that is not all alike, with any weights.
+fn row(cols: usize) -> Vec<f32> {
+    (0..cols).map(|i| (i as f32 * 0.37).sin()).collect()
+}
+
+fn gemv(c: &mut Criterion) {
+    for side in SIDES {
+        let mut group = c.benchmark_group(format!("gemv {side}x{side}"));
+        let x = row(side);
+        let mut chunks = vec![ActivationChunk::ZERO; Activations::chunks_for(side)];
+        let Ok(activations) = Activations::quantize(&x, &mut chunks) else {
+            continue;
+        };
+        let mut y = vec![0.0; side];
+        for quant in Quant::ALL {
+            let Some(stride) = quant.row_bytes(side) else { continue };
+            let mut one = vec![0; stride];
+            if quant.quantize_row(&x, &mut one).is_err() {
+                continue;
+            }
+            let rows = one.repeat(side);
+            group.throughput(Throughput::Bytes(rows.len() as u64));
+            for isa in Isa::available().into_iter().skip(1) {
+                group.bench_function(BenchmarkId::new(quant.name(), isa.level().name()), |b| {
+                    b.iter(|| quant.gemv_on(isa, black_box(&rows), &activations, &mut y));
+                });
+            }
+        }
+    }
+}
+
+fn dequantize(c: &mut Criterion) {
+    let x = row(4096);
+    let mut group = c.benchmark_group("dequantize 4096");
+    let mut out = vec![0.0; x.len()];
+    for quant in Quant::ALL {
+        let Some(stride) = quant.row_bytes(x.len()) else {
+            continue;
+        };
+        let mut bytes = vec![0; stride];
+        if quant.quantize_row(&x, &mut bytes).is_err() {
+            continue;
+        }
+        group.throughput(Throughput::Elements(x.len() as u64));
+        for isa in Isa::available() {
+            group.bench_function(BenchmarkId::new(quant.name(), isa.level().name()), |b| {
+                b.iter(|| quant.dequantize_row_on(isa, black_box(&bytes), &mut out));
+            });
+        }
+    }
+}
+
+fn quantize_activations(c: &mut Criterion) {
+    let x = row(4096);
+    let mut chunks = vec![ActivationChunk::ZERO; Activations::chunks_for(x.len())];
+    let mut group = c.benchmark_group("activations 4096");
+    group.throughput(Throughput::Elements(x.len() as u64));
+    for isa in Isa::available() {
+        group.bench_function(isa.level().name(), |b| {
+            b.iter(|| Activations::quantize_on(isa, black_box(&x), &mut chunks).is_ok());
+        });
+    }
+}
+
+criterion_group!(benches, gemv, dequantize, quantize_activations);
+criterion_main!(benches);
