@@ -1,5 +1,6 @@
 //! Quantised blocks and the hot loops over slices: no tensors, no files, only numbers.
 
+pub mod attention;
 pub mod blocks;
 pub mod dense;
 pub mod dot;

@@ -1,0 +1,243 @@
+//! The forward of attention.
+
+use super::heads::Heads;
+use super::kv::{KvElement, KvLayer, KvStore};
+use super::spans::{Span, Spans};
+use super::tiles::{self, KEYS, ROWS, Scores, block_rows};
+use crate::dot::Isa;
+use crate::shape::{self, ShapeError};
+use crate::softmax;
+use crate::team;
+use std::ops::Range;
+
+/// Blocks of rows below which keys are split among threads, too.
+const FEW_BLOCKS: usize = 16;
+/// Spans of one split.
+const SPANS_A_SPLIT: usize = 2;
+
+/// Everything that a block of rows needs to know.
+pub(super) struct Pass<'a, E> {
+    pub heads: &'a Heads,
+    pub qkv: &'a [f32],
+    pub tokens: usize,
+    pub store: &'a KvStore<E>,
+    pub spans: &'a [Span],
+    /// The keys that a token of the batch sees.
+    pub sees: &'a (dyn Fn(usize) -> Range<usize> + Sync),
+}
+
+/// Rows of one key head: row `r` is token `r / group`, and query head `r % group` of those that share the key head.
+#[derive(Clone)]
+pub(super) struct Block {
+    pub kv_head: usize,
+    pub rows: Range<usize>,
+}
+
+impl<E> Pass<'_, E> {
+    /// All rows, cut into blocks.
+    pub fn blocks(&self) -> Vec<Block> {
+        let rows = self.tokens * self.heads.group();
+        let size = block_rows(rows);
+        let of_head = |kv_head| {
+            (0..rows).step_by(size).map(move |first| Block { kv_head, rows: first..(first + size).min(rows) })
+        };
+        (0..self.heads.kv_heads).flat_map(of_head).collect()
+    }
+
+    /// The token and the query head of a row.
+    pub fn of_row(&self, kv_head: usize, row: usize) -> (usize, usize) {
+        let group = self.heads.group();
+        (row / group, kv_head * group + row % group)
+    }
+
+    /// The query of a row.
+    pub fn query(&self, kv_head: usize, row: usize) -> &[f32] {
+        let (token, head) = self.of_row(kv_head, row);
+        &self.qkv[token * self.heads.qkv_width() + head * self.heads.head_dim..][..self.heads.head_dim]
+    }
+
+    /// The lanes of a span that a row sees.
+    pub fn lanes(&self, kv_head: usize, row: usize, span: &Span) -> Range<usize> {
+        let sees = (self.sees)(self.of_row(kv_head, row).0);
+        let lane = |key: usize| key.clamp(span.first, span.first + span.count) - span.first + span.skip;
+        lane(sees.start)..lane(sees.end)
+    }
+}
+
+/// What a block has come to over some keys: sums not yet divided.
+struct Partial {
+    greatest: [f32; ROWS],
+    sums: [f32; ROWS],
+    /// `[rows, wide]`.
+    values: Vec<f32>,
+}
+
+/// A block over some spans.
+fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Span]) -> Partial {
+    let (dim, wide) = (pass.heads.head_dim, pass.store.wide());
+    let size = block_rows(block.rows.len());
+    let mut partial =
+        Partial { greatest: [f32::NEG_INFINITY; ROWS], sums: [0.0; ROWS], values: vec![0.0; size * wide] };
+    let mut queries = Vec::new();
+    let rows = block.rows.clone().map(|row| pass.query(block.kv_head, row));
+    tiles::transpose(rows, size, pass.heads.scale, &mut queries, dim);
+    let mut scores: Scores = [[0.0; KEYS]; ROWS];
+    for span in spans {
+        let lanes = |row: usize| pass.lanes(block.kv_head, row, span);
+        if block.rows.clone().all(|row| lanes(row).is_empty()) {
+            continue;
+        }
+        tiles::scores(isa, pass.store, block.kv_head, span, &queries, size, &mut scores);
+        let used = span.tiles() * crate::lanes::WIDTH;
+        for (r, row) in block.rows.clone().enumerate() {
+            let (lanes, scores) = (lanes(row), &mut scores[r][..used]);
+            if lanes.is_empty() {
+                scores.fill(0.0);
+                continue;
+            }
+            scores[..lanes.start].fill(0.0);
+            scores[lanes.end..].fill(0.0);
+            let seen = &mut scores[lanes];
+            let greatest = softmax::greatest(isa, seen).max(partial.greatest[r]);
+            if greatest > partial.greatest[r] {
+                let shrink = (partial.greatest[r] - greatest).exp();
+                partial.sums[r] *= shrink;
+                partial.values[r * wide..][..wide].iter_mut().for_each(|x| *x *= shrink);
+                partial.greatest[r] = greatest;
+            }
+            partial.sums[r] += softmax::exp_in_place(isa, seen, greatest);
+        }
+        tiles::weigh(isa, pass.store, block.kv_head, span, &scores, size, &mut partial.values);
+    }
+    partial
+}
+
+/// Joins what a block has come to over all keys: writes each row's output, and gives the logarithms of the sums of
+/// exponentials. A row that sees nothing gives zeros.
+fn join(parts: &[Partial], rows: usize, wide: usize, mut write: impl FnMut(usize, &[f32], f32)) {
+    let mut total = vec![0.0; wide];
+    for r in 0..rows {
+        let greatest = parts.iter().fold(f32::NEG_INFINITY, |most, part| most.max(part.greatest[r]));
+        let (mut sum, mut first) = (0.0, true);
+        for part in parts.iter().filter(|part| part.sums[r] > 0.0) {
+            let shrink = (part.greatest[r] - greatest).exp();
+            sum += shrink * part.sums[r];
+            let values = part.values[r * wide..][..wide].iter();
+            match first {
+                true => total.iter_mut().zip(values).for_each(|(total, x)| *total = shrink * x),
+                false => total.iter_mut().zip(values).for_each(|(total, x)| *total += shrink * x),
+            }
+            first = false;
+        }
+        if first {
+            total.fill(0.0);
+            sum = 1.0;
+        }
+        let inverse = 1.0 / sum;
+        total.iter_mut().for_each(|x| *x *= inverse);
+        write(r, &total, greatest + sum.ln());
+    }
+}
+
+/// Runs all blocks: `out [T, heads * head_dim]`, and where asked the logarithm of each row's sum of exponentials,
+/// `[T, heads]`.
+pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&mut [f32]>) {
+    let (isa, blocks, dim) = (Isa::best(), pass.blocks(), pass.heads.head_dim);
+    let (out, logs) = (team::Scattered::new(out), logs.map(team::Scattered::new));
+    let finish = |block: &Block, parts: &[Partial]| {
+        join(parts, block.rows.len(), pass.store.wide(), |r, values, log| {
+            let (token, head) = pass.of_row(block.kv_head, block.rows.start + r);
+            // SAFETY: each row is finished once.
+            unsafe { out.slice((token * pass.heads.heads + head) * dim, dim) }.copy_from_slice(&values[..dim]);
+            if let Some(logs) = &logs {
+                // SAFETY: as above.
+                let to_log = unsafe { logs.slice(token * pass.heads.heads + head, 1) };
+                to_log[0] = log;
+            }
+        });
+    };
+    if blocks.len() >= FEW_BLOCKS || pass.spans.len() <= SPANS_A_SPLIT {
+        // The last tokens see the most keys: they go first, so that threads end together.
+        team::run(blocks.len(), &|chunk| {
+            let block = &blocks[blocks.len() - 1 - chunk];
+            finish(block, &[over_spans(isa, pass, block, pass.spans)]);
+        });
+        return;
+    }
+    let splits = pass.spans.len().div_ceil(SPANS_A_SPLIT);
+    let mut parts: Vec<Option<Partial>> = (0..blocks.len() * splits).map(|_| None).collect();
+    team::run_over(&mut parts, 1, &|chunk, part| {
+        let spans = &pass.spans[chunk % splits * SPANS_A_SPLIT..];
+        let spans = &spans[..SPANS_A_SPLIT.min(spans.len())];
+        part[0] = Some(over_spans(isa, pass, &blocks[chunk / splits], spans));
+    });
+    let mut parts = parts.into_iter().flatten();
+    for block in &blocks {
+        let of_block: Vec<Partial> = parts.by_ref().take(splits).collect();
+        finish(block, &of_block);
+    }
+}
+
+/// Attention over a cache: `qkv`, prepared rows of a batch whose own keys and values have been written, to
+/// `out [T, heads * head_dim]`. `spans` are the cells of the whole sequence, the batch's at the end; token `t` of the batch is
+/// number `first + t` of the sequence.
+///
+/// # Errors
+/// Where the sizes do not fit, or a cell is not there.
+pub fn attend(
+    qkv: &[f32],
+    heads: &Heads,
+    layer: &KvLayer,
+    spans: &Spans,
+    first: usize,
+    out: &mut [f32],
+) -> Result<(), ShapeError> {
+    let tokens = heads.tokens(qkv)?;
+    layer.0.check(heads)?;
+    shape::length("the output of attention", out.len(), tokens.checked_mul(heads.out_width()))?;
+    shape::length("a sequence's cells", spans.len(), first.checked_add(tokens))?;
+    if spans.cells > layer.cells() {
+        return Err(ShapeError::Index { what: "a cell", index: spans.cells - 1, count: layer.cells() });
+    }
+    let sees = |token: usize| heads.sees(0, first + token);
+    run(&Pass { heads, qkv, tokens, store: &layer.0, spans: &spans.spans, sees: &sees }, out, None);
+    Ok(())
+}
+
+/// Checks the first tokens of a batch's sequences.
+pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeError> {
+    shape::length("the starts of sequences", starts.len(), Some(tokens))?;
+    match starts.iter().enumerate().find(|(token, start)| **start as usize > *token) {
+        Some((token, start)) => {
+            Err(ShapeError::Index { what: "the start of a sequence", index: *start as usize, count: token + 1 })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Keys and values of a batch in a store of their own; which parts of a row they are is up to `parts`.
+pub(super) fn store_batch(heads: &Heads, qkv: &[f32], tokens: usize, parts: [usize; 2]) -> KvStore<f32> {
+    let mut store = KvStore::new(tokens, heads.kv_heads, heads.head_dim);
+    let width = heads.kv_heads * heads.head_dim;
+    for (cell, row) in qkv.chunks_exact(heads.qkv_width()).enumerate() {
+        let [keys, values] = parts.map(|at| &row[at..][..width]);
+        store.put(cell, keys, values);
+    }
+    store
+}
+
+/// Attention of a batch over itself, in f32: prepared `qkv` to `out [T, heads * head_dim]`. The batch is made of sequences
+/// one behind the other; `starts` names for each token the first of its own, and it sees those from there to itself.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32]) -> Result<(), ShapeError> {
+    let tokens = heads.tokens(qkv)?;
+    check_starts(starts, tokens)?;
+    shape::length("the output of attention", out.len(), tokens.checked_mul(heads.out_width()))?;
+    let store = store_batch(heads, qkv, tokens, [heads.keys_at(), heads.values_at()]);
+    let sees = |token: usize| heads.sees(starts[token] as usize, token);
+    let spans = Spans::in_order(tokens);
+    run(&Pass { heads, qkv, tokens, store: &store, spans: &spans.spans, sees: &sees }, out, None);
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! The shape of an attention layer.
+
+use crate::shape::{self, ShapeError};
+use std::ops::Range;
+
+/// The shape of an attention layer, and whom a token sees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heads {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Multiplies the scores; usually `1 / sqrt(head_dim)`.
+    pub scale: f32,
+    /// How many tokens back a token sees, itself included; none: all.
+    pub window: Option<usize>,
+}
+
+impl Heads {
+    /// Width of Q, K and V side by side.
+    pub fn qkv_width(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Width of the output.
+    pub fn out_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Query heads that share a key head.
+    pub(super) fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Where in a row of Q, K and V the keys begin.
+    pub(super) fn keys_at(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Where in a row of Q, K and V the values begin.
+    pub(super) fn values_at(&self) -> usize {
+        (self.heads + self.kv_heads) * self.head_dim
+    }
+
+    /// The keys that the token at `index` sees, of a sequence that begins at `start`.
+    pub(super) fn sees(&self, start: usize, index: usize) -> Range<usize> {
+        let first = self.window.map_or(0, |window| (index + 1).saturating_sub(window));
+        start.max(first)..index + 1
+    }
+
+    /// Checks itself and the rows of Q, K and V; gives the number of tokens.
+    pub(super) fn tokens(&self, qkv: &[f32]) -> Result<usize, ShapeError> {
+        if self.kv_heads == 0 || self.head_dim == 0 {
+            return Err(ShapeError::Index { what: "the first head", index: 0, count: 0 });
+        }
+        shape::multiple("the number of query heads", self.heads, self.kv_heads)?;
+        shape::rows("a row of Q, K and V", qkv.len(), self.qkv_width())
+    }
+}

@@ -1,0 +1,87 @@
+//! Where a sequence's tokens lie: runs of neighbouring cells, cut to what a kernel takes at once.
+
+use super::tiles::KEYS;
+use crate::lanes::WIDTH;
+
+/// Tokens `first..first + count` of a sequence, in lanes `skip..skip + count` of the tiles from `tile` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub tile: usize,
+    pub skip: usize,
+    pub first: usize,
+    pub count: usize,
+}
+
+impl Span {
+    /// Tiles that the span lies in.
+    pub fn tiles(&self) -> usize {
+        (self.skip + self.count).div_ceil(WIDTH)
+    }
+}
+
+/// The cells of a sequence's tokens, ready for attention. Made once for a pass, used by every layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spans {
+    pub(super) spans: Vec<Span>,
+    length: usize,
+    /// Cells that there must be.
+    pub(super) cells: usize,
+}
+
+impl Spans {
+    /// The cell of each token, from the first of the sequence.
+    pub fn of(cells: &[u32]) -> Self {
+        let mut spans = Vec::new();
+        let mut first = 0;
+        while first < cells.len() {
+            let cell = cells[first] as usize;
+            let (tile, skip) = (cell / WIDTH, cell % WIDTH);
+            let room = (KEYS - skip).min(cells.len() - first);
+            let run = &cells[first..first + room];
+            let count = run.iter().enumerate().take_while(|(i, at)| **at as usize == cell + i).count();
+            spans.push(Span { tile, skip, first, count });
+            first += count;
+        }
+        let cells_needed = cells.iter().max().map_or(0, |cell| *cell as usize + 1);
+        Self { spans, length: cells.len(), cells: cells_needed }
+    }
+
+    /// Tokens that lie in cells of the same numbers.
+    pub(super) fn in_order(tokens: usize) -> Self {
+        let span = |first: usize| Span { tile: first / WIDTH, skip: 0, first, count: KEYS.min(tokens - first) };
+        Self { spans: (0..tokens).step_by(KEYS).map(span).collect(), length: tokens, cells: tokens }
+    }
+
+    /// How many tokens there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_token_lies_where_its_cell_is(runs in prop::collection::vec((0_u32..500, 1_u32..300), 0..8)) {
+            let cells: Vec<u32> = runs.iter().flat_map(|(at, count)| *at..at + count).collect();
+            let spans = Spans::of(&cells);
+            let found: Vec<u32> = spans
+                .spans
+                .iter()
+                .flat_map(|span| (0..span.count).map(|i| (span.tile * WIDTH + span.skip + i) as u32))
+                .collect();
+            prop_assert_eq!(found, cells);
+            prop_assert!(spans.spans.iter().all(|span| span.count > 0 && span.skip < WIDTH && span.skip + span.count <= KEYS));
+            let firsts = spans.spans.iter().scan(0, |next, span| Some(std::mem::replace(next, *next + span.count)));
+            prop_assert!(firsts.eq(spans.spans.iter().map(|span| span.first)));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The loops of attention over a few tiles: scores, and sums of rows by weights.
+
+use super::kv::{KvElement, KvStore};
+use super::spans::Span;
+use crate::lanes::{Lanes, WIDTH, on_lanes};
+
+/// Keys that are met at once: few enough for the scores of a block of rows to stay near, enough to spread thin what the
+/// running maximum costs.
+pub(super) const KEYS: usize = 128;
+/// Query rows of the largest block.
+pub(super) const ROWS: usize = 12;
+
+/// Scores, or probabilities, of a block of rows.
+pub(super) type Scores = [[f32; KEYS]; ROWS];
+
+/// How many rows a block has, where `rows` are left: all that are, in the least of the sizes for which there is code.
+pub(super) fn block_rows(rows: usize) -> usize {
+    match rows {
+        0..=1 => 1,
+        2..=4 => 4,
+        _ => ROWS,
+    }
+}
+
+/// Query rows transposed, `[head_dim][R]`, times `scale`; rows that are missing are zeros.
+pub(super) fn transpose<'a>(
+    rows: impl Iterator<Item = &'a [f32]>,
+    block: usize,
+    scale: f32,
+    out: &mut Vec<f32>,
+    head_dim: usize,
+) {
+    out.clear();
+    out.resize(head_dim * block, 0.0);
+    for (r, row) in rows.enumerate() {
+        for (i, x) in row.iter().enumerate() {
+            out[i * block + r] = scale * x;
+        }
+    }
+}
+
+/// `scores[r][lane]` for every lane of the span's tiles: `queries`, transposed, `block` rows of them, times the keys of a head.
+pub(super) fn scores<E: KvElement>(
+    isa: crate::dot::Isa,
+    store: &KvStore<E>,
+    head: usize,
+    span: &Span,
+    queries: &[f32],
+    block: usize,
+    scores: &mut Scores,
+) {
+    match block {
+        1 => scores_of::<E, 1, 4>(isa, store, head, span, queries, scores),
+        4 => scores_of::<E, 4, 4>(isa, store, head, span, queries, scores),
+        _ => scores_of::<E, ROWS, 2>(isa, store, head, span, queries, scores),
+    }
+}
+
+on_lanes! {
+    fn scores_of<L>[E: KvElement, const R: usize, const T: usize][E, R, T](
+        l; store: &KvStore<E>, head: usize, span: &Span, queries: &[f32], scores: &mut Scores
+    ) {
+        let tiles = span.tiles();
+        let mut tile = 0;
+        if L::REGISTERS >= 32 {
+            while tile + T <= tiles {
+                score_tiles::<L, E, R, T>(l, store, head, span.tile + tile, queries, tile, scores);
+                tile += T;
+            }
+        }
+        while tile < tiles {
+            score_tiles::<L, E, R, 1>(l, store, head, span.tile + tile, queries, tile, scores);
+            tile += 1;
+        }
+    }
+}
+
+/// Scores of `T` tiles at once, so that a broadcast query element meets several vectors of keys.
+#[inline(always)]
+fn score_tiles<L: Lanes, E: KvElement, const R: usize, const T: usize>(
+    l: L,
+    store: &KvStore<E>,
+    head: usize,
+    first: usize,
+    queries: &[f32],
+    at: usize,
+    scores: &mut Scores,
+) {
+    let mut sums = [[l.splat(0.0); T]; R];
+    let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| store.keys(first + t, head).as_chunks().0);
+    let dims = keys[0].len();
+    let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][..dims]);
+    for (i, query) in queries.as_chunks::<R>().0[..dims].iter().enumerate() {
+        let keys: [L::Floats; T] = std::array::from_fn(|t| E::load(l, &keys[t][i]));
+        for r in 0..R {
+            let query = l.splat(query[r]);
+            for t in 0..T {
+                sums[r][t] = l.mul_add(query, keys[t], sums[r][t]);
+            }
+        }
+    }
+    for r in 0..R {
+        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[at..];
+        for t in 0..T {
+            l.store(sums[r][t], &mut out[t]);
+        }
+    }
+}
+
+/// `sums[r]`, rows of `wide`, grow by the values of a head weighted with `weights[r]`, over every lane of the span's tiles.
+pub(super) fn weigh<E: KvElement>(
+    isa: crate::dot::Isa,
+    store: &KvStore<E>,
+    head: usize,
+    span: &Span,
+    weights: &Scores,
+    block: usize,
+    sums: &mut [f32],
+) {
+    match block {
+        1 => weigh_rows::<E, 1>(isa, store, head, span, weights, 0, sums),
+        4 => weigh_rows::<E, 4>(isa, store, head, span, weights, 0, sums),
+        _ => {
+            weigh_rows::<E, { ROWS / 2 }>(isa, store, head, span, weights, 0, sums);
+            weigh_rows::<E, { ROWS / 2 }>(isa, store, head, span, weights, ROWS / 2, sums);
+        }
+    }
+}
+
+on_lanes! {
+    fn weigh_rows<L>[E: KvElement, const R: usize][E, R](
+        l; store: &KvStore<E>, head: usize, span: &Span, weights: &Scores, row: usize, sums: &mut [f32]
+    ) {
+        let vectors = store.wide() / WIDTH;
+        let mut at = 0;
+        if L::REGISTERS >= 32 {
+            while at + 4 <= vectors {
+                weigh_part::<L, E, R, 4>(l, store, head, span, weights, row, at, sums);
+                at += 4;
+            }
+        }
+        while at < vectors {
+            weigh_part::<L, E, R, 1>(l, store, head, span, weights, row, at, sums);
+            at += 1;
+        }
+    }
+}
+
+/// Vectors `at..at + C` of rows `row..row + R`.
+#[inline(always)]
+fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
+    l: L,
+    store: &KvStore<E>,
+    head: usize,
+    span: &Span,
+    weights: &Scores,
+    row: usize,
+    at: usize,
+    sums: &mut [f32],
+) {
+    let wide = store.wide();
+    let weights: &[[f32; KEYS]; R] = match weights[row..].first_chunk() {
+        Some(weights) => weights,
+        None => return,
+    };
+    let mut totals = [[l.splat(0.0); C]; R];
+    for (r, totals) in totals.iter_mut().enumerate() {
+        let row = &sums[(row + r) * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
+        for c in 0..C {
+            totals[c] = l.load(&row[c]);
+        }
+    }
+    for tile in 0..span.tiles() {
+        let values = store.values(span.tile + tile, head);
+        let weights: [&[f32; WIDTH]; R] = std::array::from_fn(|r| &weights[r].as_chunks().0[tile]);
+        for lane in 0..WIDTH {
+            let values = &values[lane * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
+            let values: [L::Floats; C] = std::array::from_fn(|c| E::load(l, &values[c]));
+            for r in 0..R {
+                let weight = l.splat(weights[r][lane]);
+                for c in 0..C {
+                    totals[r][c] = l.mul_add(weight, values[c], totals[r][c]);
+                }
+            }
+        }
+    }
+    for (r, totals) in totals.iter().enumerate() {
+        let row = &mut sums[(row + r) * wide..][..wide].as_chunks_mut::<WIDTH>().0[at..at + C];
+        for c in 0..C {
+            l.store(totals[c], &mut row[c]);
+        }
+    }
+}
+
+on_lanes! {
+    /// `sums[key]`, rows of `wide`, grow by `rows[r]`, rows of `wide` too, weighted with `weights[r][key]`.
+    pub(super) fn scatter<L>(
+        l; weights: &Scores, block: usize, keys: usize, rows: &[f32], wide: usize, sums: &mut [f32]
+    ) {
+        for (key, sums) in sums.chunks_exact_mut(wide).enumerate().take(keys) {
+            for (r, row) in rows.chunks_exact(wide).enumerate().take(block) {
+                let weight = l.splat(weights[r][key]);
+                for (sum, x) in sums.as_chunks_mut::<WIDTH>().0.iter_mut().zip(row.as_chunks::<WIDTH>().0) {
+                    let total = l.mul_add(weight, l.load(x), l.load(sum));
+                    l.store(total, sum);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Norms, rotations, gates, softmax and cross-entropy against f64, and their gradients against differences.
+
+mod reference;
+
+use hearth_kernels::glu::{Activation, glu_backward_in_place, glu_in_place};
+use hearth_kernels::norm::*;
+use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::softmax::*;
+use hearth_kernels::{ShapeError, team};
+use reference::{assert_near, differences, noise, wide};
+
+/// Widths that are less than a vector, whole vectors, and more; rows more than threads.
+const SIZES: [(usize, usize); 6] = [(1, 1), (3, 4), (2, 16), (5, 100), (40, 576), (7, 33)];
+
+#[test]
+fn rms_norm_is_that_of_f64() {
+    for (rows, width) in SIZES {
+        let (x, weight) = (noise(1, rows * width), noise(2, width));
+        let expected = reference::rms_norm(&wide(&x), &wide(&weight), 1e-5);
+        let mut y = vec![0.0; x.len()];
+        rms_norm(&x, &weight, 1e-5, &mut y).unwrap();
+        assert_near("norm", &y, &expected, 1e-6);
+        let mut x = x;
+        rms_norm_in_place(&mut x, &weight, 1e-5).unwrap();
+        assert_eq!(x, y, "in place");
+    }
+}
+
+/// The gradient of the norm in each arrangement: apart, over `dy`, over `x`.
+fn norm_gradients(x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> [Vec<f32>; 3] {
+    let mut apart = vec![f32::NAN; x.len()];
+    rms_norm_backward(x, weight, eps, dy, &mut apart).unwrap();
+    let mut over_dy = dy.to_vec();
+    rms_norm_backward_in_place(x, weight, eps, &mut over_dy).unwrap();
+    let mut over_x = x.to_vec();
+    rms_norm_backward_over_x(&mut over_x, weight, eps, dy).unwrap();
+    [apart, over_dy, over_x]
+}
+
+#[test]
+fn rms_norm_gradient_of_known_numbers() {
+    let cases: [(&[f32], &[f32], f32, [f64; 4]); 2] = [
+        (&[1.0, 0.0, 0.0, 0.0], &[1.0, 0.0, 0.0, 0.0], 1e-4, [0.000_799_52, 0.0, 0.0, 0.0]),
+        (&[1.0, 2.0, 3.0, 4.0], &[0.5, -1.0, 0.25, 2.0], 1e-5, [0.09433, -0.54164, -0.17345, 0.37732]),
+    ];
+    for (x, dy, eps, expected) in cases {
+        for found in norm_gradients(x, &[1.0; 4], eps, dy) {
+            for (found, expected) in found.iter().zip(expected) {
+                assert!((f64::from(*found) - expected).abs() < 1e-5, "{found} is not {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rms_norm_gradient_is_that_of_differences() {
+    for (rows, width) in SIZES {
+        let (x, weight, dy) = (noise(3, rows * width), noise(4, width), noise(5, rows * width));
+        let expected: Vec<f64> = x
+            .chunks(width)
+            .zip(dy.chunks(width))
+            .flat_map(|(x, dy)| {
+                differences(&wide(x), &wide(dy), |x| reference::rms_norm(x, &wide(&weight), f64::from(1e-3_f32)))
+            })
+            .collect();
+        for found in norm_gradients(&x, &weight, 1e-3, &dy) {
+            assert_near("gradient of the norm", &found, &expected, 2e-6);
+        }
+    }
+}
+
+#[test]
+fn rope_turns_by_the_angle_and_back() {
+    let factors = [1.0, 2.0, 4.0, 8.0];
+    for (pairing, factors) in [(Pairing::Interleaved, None), (Pairing::Halves, Some(&factors[..]))] {
+        for position in [0, 1, 255, 256, 100_000, 2_000_000] {
+            let (dim, dims, heads) = (12, 8, 3);
+            let rope = Rope::new(pairing, dims, 10_000.0, 2.0, factors);
+            let x = noise(6, heads * dim);
+            let mut y = x.clone();
+            rope.rotate_in_place(&mut y, dim, position);
+            let mut expected = wide(&x);
+            for head in expected.chunks_mut(dim) {
+                for pair in 0..dims / 2 {
+                    let frequency = 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
+                    let factor = factors.map_or(1.0, |factors| f64::from(factors[pair]));
+                    let (sin, cos) = (f64::from(position) / 2.0 * frequency / factor).sin_cos();
+                    let (i, j) = match pairing {
+                        Pairing::Interleaved => (2 * pair, 2 * pair + 1),
+                        Pairing::Halves => (pair, pair + dims / 2),
+                    };
+                    (head[i], head[j]) = (head[i] * cos - head[j] * sin, head[i] * sin + head[j] * cos);
+                }
+            }
+            assert_near("rotation", &y, &expected, 1e-6);
+            rope.rotate_backward_in_place(&mut y, dim, position);
+            assert_near("rotation and back", &y, &wide(&x), 1e-6);
+        }
+    }
+}
+
+#[test]
+fn gates_and_their_gradients_are_those_of_f64() {
+    type Function = fn(f64) -> f64;
+    let cases: [(Activation, Function); 2] =
+        [(Activation::Silu, reference::silu), (Activation::GeluTanh, reference::gelu_tanh)];
+    for (activation, f) in cases {
+        for length in [1, 16, 37, 5000] {
+            let gate: Vec<f32> = noise(7, length).iter().map(|x| 8.0 * x).collect();
+            let (up, dh) = (noise(8, length), noise(9, length));
+            let mut h = up.clone();
+            glu_in_place(activation, &gate, &mut h).unwrap();
+            let forward = |gate: &[f64], up: &[f64]| gate.iter().zip(up).map(|(g, u)| f(*g) * u).collect::<Vec<_>>();
+            assert_near("gated", &h, &forward(&wide(&gate), &wide(&up)), 1e-6);
+            let (mut d_gate, mut d_up) = (gate.clone(), up.clone());
+            glu_backward_in_place(activation, &dh, &mut d_gate, &mut d_up).unwrap();
+            // Elements do not meet, so one difference serves all.
+            let step = 1e-5;
+            let expected = wide(&gate).iter().zip(&up).zip(&dh).map(|((g, u), dh)| {
+                (f(g + step) - f(g - step)) / (2.0 * step) * f64::from(*u) * f64::from(*dh)
+            });
+            assert_near("gradient of the gate", &d_gate, &expected.collect::<Vec<_>>(), 2e-6);
+            assert_near("gradient of up", &d_up, &forward(&wide(&gate), &wide(&dh)), 1e-6);
+        }
+    }
+}
+
+#[test]
+fn softmax_is_that_of_f64_and_its_gradient_that_of_differences() {
+    for (rows, width) in SIZES {
+        let x: Vec<f32> = noise(10, rows * width).iter().map(|x| 5.0 * x).collect();
+        let dy = noise(11, rows * width);
+        let mut y = x.clone();
+        softmax_in_place(&mut y, width).unwrap();
+        let expected: Vec<f64> = wide(&x).chunks(width).flat_map(reference::softmax).collect();
+        assert_near("softmax", &y, &expected, 1e-6);
+        let rows = x.chunks(width).zip(dy.chunks(width));
+        let expected: Vec<f64> =
+            rows.flat_map(|(x, dy)| differences(&wide(x), &wide(dy), reference::softmax)).collect();
+        let mut over_dy = dy.clone();
+        softmax_backward_in_place(&y, &mut over_dy, width).unwrap();
+        assert_near("gradient of softmax over dy", &over_dy, &expected, 2e-6);
+        softmax_backward_over_y(&mut y, &dy, width).unwrap();
+        assert_near("gradient of softmax over y", &y, &expected, 2e-6);
+    }
+}
+
+#[test]
+fn softmax_gradient_of_known_numbers() {
+    let (mut y, dy) = ([0.1, 0.2, 0.3, 0.4], [1.0, 2.0, 3.0, 4.0]);
+    let mut over_dy = dy;
+    softmax_backward_in_place(&y, &mut over_dy, 4).unwrap();
+    softmax_backward_over_y(&mut y, &dy, 4).unwrap();
+    for found in [over_dy, y] {
+        assert_near("gradient of softmax", &found, &[-0.2, -0.2, 0.0, 0.4], 1e-6);
+    }
+}
+
+#[test]
+fn cross_entropy_and_its_gradient_are_those_of_f64() {
+    let (rows, vocab, scale) = (5, 77, 0.25);
+    let logits: Vec<f32> = noise(12, rows * vocab).iter().map(|x| 6.0 * x).collect();
+    let targets = [3, 76, IGNORED, 0, 41];
+    let loss = |row: &[f64], target: u32| match target {
+        IGNORED => 0.0,
+        target => -reference::softmax(row)[target as usize].ln(),
+    };
+    let expected: Vec<f64> =
+        wide(&logits).chunks(vocab).zip(targets).map(|(row, target)| loss(row, target)).collect();
+    let slopes = wide(&logits);
+    let slopes = slopes.chunks(vocab).zip(targets).flat_map(|(row, target)| {
+        differences(row, &[f64::from(scale)], |row| vec![loss(row, target)])
+    });
+    let (mut found, mut gradient) = (vec![0.0; rows], logits.clone());
+    cross_entropy(&logits, &targets, &mut found).unwrap();
+    assert_near("losses", &found, &expected, 1e-6);
+    cross_entropy_backward_in_place(&mut gradient, &targets, scale, &mut found).unwrap();
+    assert_near("losses", &found, &expected, 1e-6);
+    assert_near("gradient of the losses", &gradient, &slopes.collect::<Vec<_>>(), 2e-6);
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_errors() {
+    let length = |result| matches!(result, Err(ShapeError::Length { .. } | ShapeError::Multiple { .. }));
+    assert!(length(rms_norm(&[0.0; 6], &[1.0; 4], 1e-5, &mut [0.0; 6])));
+    assert!(length(rms_norm(&[0.0; 8], &[1.0; 4], 1e-5, &mut [0.0; 4])));
+    assert!(length(rms_norm(&[0.0; 8], &[], 1e-5, &mut [0.0; 8])));
+    assert!(length(softmax_in_place(&mut [0.0; 5], 2)));
+    assert!(length(glu_in_place(Activation::Silu, &[0.0; 3], &mut [0.0; 4])));
+    let beyond = cross_entropy(&[0.0; 4], &[0, 2], &mut [0.0; 2]);
+    assert!(matches!(beyond, Err(ShapeError::Index { index: 2, count: 2, .. })));
+    assert!(rms_norm(&[], &[], 1e-5, &mut []).is_ok() && team::threads() > 0);
+}
