@@ -183,6 +183,13 @@ fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
                 return finish(id, FinishReason::Cancelled, tokens);
             }
         },
+        // The same, but fills disks.
+        "flood" => loop {
+            piece(&"word ".repeat(400));
+            if cancelled(id, requests) {
+                return finish(id, FinishReason::Cancelled, tokens);
+            }
+        },
         // Goes on until it is ended.
         "deaf" => loop {
             piece("word ");

@@ -1,0 +1,140 @@
+//! The app: what a window, a server or a test holds.
+
+use crate::{
+    chat::{self, Command},
+    library::{self, Library},
+    shared::Shared,
+    store::{Store, conversation},
+    wire::{Code, Device, Event, ModelState, Problem, Settings, Snapshot},
+};
+use hearth_protocol::WorkerCommand;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Where an [`App`] finds what it needs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Holds the conversations and the downloaded models; made if it is not there.
+    pub data: PathBuf,
+    /// Folders that may hold models which came with the app.
+    pub bundled: Vec<PathBuf>,
+    /// How a worker is started.
+    pub worker: WorkerCommand,
+}
+
+impl Options {
+    /// As the environment has it. The worker is `HEARTH_WORKER`, or the `hearth` beside this executable; `resources` is
+    /// where a package keeps its files.
+    pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
+        let data = library::data_folder().ok_or_else(|| Problem {
+            code: Code::Store,
+            message: "This system has no place for the data of apps. Set HEARTH_DATA to a folder.".to_owned(),
+        })?;
+        let named = std::env::var_os("HEARTH_WORKER").filter(|path| !path.is_empty());
+        let beside = || {
+            let executable = std::env::current_exe().unwrap_or_default();
+            executable.with_file_name(format!("hearth{}", std::env::consts::EXE_SUFFIX))
+        };
+        let worker = named.map_or_else(beside, PathBuf::from);
+        Ok(Self {
+            data,
+            bundled: library::bundled_folders(resources),
+            worker: WorkerCommand::new(worker),
+        })
+    }
+}
+
+/// All that a person can do, one method each; cheap to clone. The last clone that goes ends the worker.
+#[derive(Clone)]
+pub struct App {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) chat: mpsc::UnboundedSender<Command>,
+}
+
+impl App {
+    /// Opens the store and starts the chat. `sink` hears every event in order, from any thread, and must not block.
+    /// Call it inside a tokio runtime with time and IO. No worker is started before it is needed.
+    pub fn open(options: Options, sink: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, Problem> {
+        let store = Store::open(&options.data)?;
+        let library = Library::new(options.bundled, &options.data);
+        let shared = Arc::new(Shared::new(store, library, Box::new(sink))?);
+        let chat = chat::start(shared.clone(), options.worker);
+        Ok(Self { shared, chat })
+    }
+
+    /// All that a window needs to begin.
+    pub async fn snapshot(&self) -> Result<Snapshot, Problem> {
+        let model_state = self.model_state().await?;
+        self.shared
+            .blocking(|shared| {
+                let rows = shared.store.read(|t| conversation::list(t))?;
+                let models = shared.models()?;
+                Ok(Snapshot {
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    settings: shared.settings(),
+                    conversations: rows.iter().map(Into::into).collect(),
+                    default_model: shared.library.default(&models).map(|model| model.id.clone()),
+                    models: models.iter().map(Into::into).collect(),
+                    model_state,
+                })
+            })
+            .await
+    }
+
+    /// Keeps what a person chose. A loaded model is loaded anew where that changes it. The last model is only ever set by
+    /// loading one: a window that did not hear of that yet does not undo it.
+    pub async fn set_settings(&self, settings: Settings) -> Result<(), Problem> {
+        if settings.threads == Some(0) || settings.context.is_some_and(|tokens| tokens < 128) {
+            let message = "At least 1 thread and 128 tokens of context are needed.".to_owned();
+            return Err(Problem {
+                code: Code::BadRequest,
+                message,
+            });
+        }
+        self.shared
+            .blocking(move |shared| Ok(shared.set_settings(settings)?))
+            .await?;
+        self.tell(Command::Reconsider)
+    }
+
+    /// The devices a model can run on. Starts a worker if there is none.
+    pub async fn devices(&self) -> Result<Vec<Device>, Problem> {
+        self.ask(Command::Devices).await?
+    }
+
+    /// What is loaded.
+    pub async fn model_state(&self) -> Result<ModelState, Problem> {
+        self.ask(Command::State).await
+    }
+
+    /// Stops every answer, keeps what was said, and ends the worker. The app can still be used.
+    pub async fn shut_down(&self) -> Result<(), Problem> {
+        self.ask(Command::ShutDown).await
+    }
+
+    /// The store, for whoever looks after it.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    pub(crate) fn tell(&self, command: Command) -> Result<(), Problem> {
+        self.chat.send(command).map_err(|_| gone())
+    }
+
+    pub(crate) async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Problem> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(command(reply))?;
+        answer.await.map_err(|_| gone())
+    }
+}
+
+/// The chat's task ends only with the runtime.
+fn gone() -> Problem {
+    Problem {
+        code: Code::Internal,
+        message: "Hearth is closing. Start it again.".to_owned(),
+    }
+}

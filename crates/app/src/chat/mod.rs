@@ -1,0 +1,624 @@
+//! The chat: one task that owns the worker, what it has loaded, and the answers that wait for it.
+//!
+//! Whatever happens (a command, something the worker says, a time that has come) changes the state and ends in
+//! [`Chat::advance`], which takes the next step towards what is wanted. Nothing is polled: without events the task sleeps.
+
+mod answer;
+mod prompt;
+
+use crate::{
+    library::Model,
+    shared::Shared,
+    store::{conversation, message as rows},
+    wire::{Code, Device, Event, LeftOut, Message, MessageState, ModelState, Problem},
+};
+use answer::Answer;
+use hearth_protocol as protocol;
+use protocol::{
+    GenerateRequest, GenerationId, LoadRequest, Prompt, Request, Said, Sampling, StartError, Worker, WorkerCommand,
+};
+use std::{collections::VecDeque, future::pending, path::PathBuf, sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+
+/// The most tokens of one answer: a small model that runs in circles ends here, and a person can ask for more.
+const LONGEST_ANSWER: u32 = 2048;
+
+/// A worker that is told to end has this long.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// What the chat is told to do.
+pub(crate) enum Command {
+    /// Answer with this message, which waits already.
+    Answer(Message),
+    /// End the answer of a conversation, if one is under way.
+    Stop {
+        conversation: i64,
+        done: oneshot::Sender<()>,
+    },
+    /// Load a model; an answer that is under way is stopped.
+    Load(Box<Target>),
+    /// Let the model go; an answer that is under way is stopped.
+    Unload,
+    /// Load what is loaded again if it would be loaded otherwise now.
+    Reconsider,
+    /// Say what is loaded.
+    State(oneshot::Sender<ModelState>),
+    /// Say what devices there are.
+    Devices(oneshot::Sender<Result<Vec<Device>, Problem>>),
+    /// End everything.
+    ShutDown(oneshot::Sender<()>),
+}
+
+/// A model and how to load it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Target {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    path: PathBuf,
+    context: Option<u32>,
+    threads: Option<u32>,
+    system_prompt: Option<String>,
+    sampling: Sampling,
+}
+
+impl Target {
+    /// A model, with what a person chose; a model that cannot be read is refused.
+    pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
+        if let Err(message) = &model.facts {
+            return Err(Problem {
+                code: Code::FileUnreadable,
+                message: message.clone(),
+            });
+        }
+        let settings = shared.settings();
+        Ok(Self {
+            id: model.id.clone(),
+            name: model.name.clone(),
+            path: model.path.clone(),
+            context: settings.context,
+            threads: settings.threads,
+            system_prompt: model.system_prompt().map(str::to_owned),
+            sampling: model.sampling(),
+        })
+    }
+
+    /// The model that was used last, or else the default one.
+    fn choose(shared: &Shared) -> Result<Self, Problem> {
+        let models = shared.models()?;
+        let last = shared.settings().last_model;
+        let chosen = models.iter().find(|model| Some(&model.id) == last.as_ref());
+        match chosen.or_else(|| shared.library.default(&models)) {
+            Some(model) => Self::new(model, shared),
+            None => Err(Problem {
+                code: Code::NoModel,
+                message: "There is no model on this machine yet. Add a GGUF file under Models, then try again."
+                    .to_owned(),
+            }),
+        }
+    }
+}
+
+/// What the worker has loaded.
+enum Loaded {
+    Nothing,
+    /// A load that was (or is about to be) asked for.
+    Loading {
+        target: Target,
+        asked: bool,
+        fraction: f32,
+        stage: String,
+    },
+    Ready {
+        target: Target,
+        info: Box<protocol::ModelInfo>,
+    },
+    Failed {
+        target: Target,
+        problem: Problem,
+    },
+}
+
+impl Loaded {
+    /// Whether this target is loaded or being loaded.
+    fn is(&self, target: &Target) -> bool {
+        match self {
+            Self::Ready { target: loaded, .. } | Self::Loading { target: loaded, .. } => loaded == target,
+            Self::Nothing | Self::Failed { .. } => false,
+        }
+    }
+
+    fn state(&self) -> ModelState {
+        match self {
+            Self::Nothing => ModelState::None,
+            Self::Loading {
+                target,
+                fraction,
+                stage,
+                ..
+            } => ModelState::Loading {
+                model: target.id.clone(),
+                fraction: *fraction,
+                stage: stage.clone(),
+            },
+            Self::Ready { target, info } => ModelState::Ready {
+                model: target.id.clone(),
+                info: info.as_ref().into(),
+            },
+            Self::Failed { target, problem } => ModelState::Failed {
+                model: target.id.clone(),
+                problem: problem.clone(),
+            },
+        }
+    }
+}
+
+type Started = Result<(Worker, mpsc::Receiver<Said>), StartError>;
+
+struct Chat {
+    shared: Arc<Shared>,
+    command: WorkerCommand,
+    worker: Option<(Worker, mpsc::Receiver<Said>)>,
+    starting: Option<JoinHandle<Started>>,
+    loaded: Loaded,
+    wanted: Option<Target>,
+    waiting: VecDeque<Message>,
+    current: Option<Answer>,
+    devices_wanted: Vec<oneshot::Sender<Result<Vec<Device>, Problem>>>,
+    devices_asked: bool,
+    last_generation: GenerationId,
+}
+
+/// Starts the chat; it ends when the sender is dropped. Needs a tokio runtime.
+pub(crate) fn start(shared: Arc<Shared>, command: WorkerCommand) -> mpsc::UnboundedSender<Command> {
+    let (send, commands) = mpsc::unbounded_channel();
+    let chat = Chat {
+        shared,
+        command,
+        worker: None,
+        starting: None,
+        loaded: Loaded::Nothing,
+        wanted: None,
+        waiting: VecDeque::new(),
+        current: None,
+        devices_wanted: Vec::new(),
+        devices_asked: false,
+        last_generation: 0,
+    };
+    tokio::spawn(chat.run(commands));
+    send
+}
+
+impl Chat {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        loop {
+            let save_at = self.current.as_ref().and_then(|answer| answer.save_at);
+            let stop_by = self.current.as_ref().and_then(|answer| answer.stop_by);
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => self.obey(command).await,
+                    None => return self.end().await,
+                },
+                said = heard(&mut self.worker) => self.hear(said).await,
+                started = joined(&mut self.starting) => self.started(started).await,
+                () = at(save_at) => self.save().await,
+                () = at(stop_by) => self.end_deaf_worker().await,
+            }
+            self.advance().await;
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Answer(message) => self.waiting.push_back(message),
+            Command::Stop { conversation, done } => {
+                self.stop(conversation).await;
+                // Whoever asked may have gone.
+                let _ = done.send(());
+            }
+            Command::Load(target) => {
+                self.stop_current();
+                // Asked for again, a model that failed is tried again.
+                if let Loaded::Failed { .. } = self.loaded {
+                    self.set(Loaded::Nothing);
+                }
+                self.wanted = Some(*target);
+            }
+            Command::Unload => {
+                self.stop_all().await;
+                self.wanted = None;
+                self.let_worker_go();
+                self.set(Loaded::Nothing);
+            }
+            Command::Reconsider => self.reconsider().await,
+            Command::State(reply) => {
+                let _ = reply.send(self.loaded.state());
+            }
+            Command::Devices(reply) => self.devices_wanted.push(reply),
+            Command::ShutDown(done) => {
+                self.end().await;
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn hear(&mut self, said: Option<Said>) {
+        let event = match said {
+            Some(Said::Event(event)) => event,
+            Some(Said::Died(problem)) => return self.worker_died(problem.into()).await,
+            None => {
+                let message = "The worker that runs the model is gone. Send again to start it anew.".to_owned();
+                return self
+                    .worker_died(Problem {
+                        code: Code::WorkerDied,
+                        message,
+                    })
+                    .await;
+            }
+        };
+        match event {
+            protocol::Event::LoadProgress { fraction, stage } => {
+                if let Loaded::Loading {
+                    fraction: f, stage: s, ..
+                } = &mut self.loaded
+                {
+                    (*f, *s) = (fraction, stage);
+                    self.shared.emit(Event::ModelState {
+                        state: self.loaded.state(),
+                    });
+                }
+            }
+            protocol::Event::Loaded(info) => {
+                if let Loaded::Loading { target, .. } = &self.loaded {
+                    let target = target.clone();
+                    self.set(Loaded::Ready {
+                        target,
+                        info: Box::new(info),
+                    });
+                }
+            }
+            protocol::Event::LoadFailed(problem) => self.load_failed(problem.into()).await,
+            protocol::Event::Devices { devices } => {
+                self.devices_asked = false;
+                for reply in self.devices_wanted.drain(..) {
+                    let _ = reply.send(Ok(devices.iter().cloned().map(Device::from).collect()));
+                }
+            }
+            event => self.hear_of_answer(event).await,
+        }
+    }
+
+    async fn hear_of_answer(&mut self, event: protocol::Event) {
+        use protocol::Event as Heard;
+        let id = match &event {
+            Heard::Started { id, .. } | Heard::Prefill { id, .. } | Heard::Text { id, .. } => *id,
+            Heard::Finished { id, .. } | Heard::GenerationFailed { id, .. } => *id,
+            _ => return,
+        };
+        let Some(mut answer) = self.current.take_if(|answer| answer.generation == id) else {
+            return;
+        };
+        match event {
+            Heard::Started {
+                prompt_tokens,
+                cached_tokens,
+                left_out,
+                ..
+            } => {
+                let left_out = left_out.map(|left| LeftOut {
+                    messages: left.messages,
+                    tokens: left.tokens,
+                });
+                answer.started(prompt_tokens, cached_tokens, left_out);
+            }
+            Heard::Prefill { done, total, .. } => answer.reading(done, total),
+            Heard::Text { text, tokens, .. } => answer.text(text, tokens),
+            Heard::Finished { summary, .. } => return answer.finish(summary).await,
+            Heard::GenerationFailed { problem, .. } => return answer.fail(problem.into()).await,
+            _ => {}
+        }
+        self.current = Some(answer);
+    }
+
+    async fn started(&mut self, started: Started) {
+        match started {
+            Ok(worker) => self.worker = Some(worker),
+            Err(error) => self.worker_died(protocol::Problem::from(error).into()).await,
+        }
+    }
+
+    /// Takes the next step towards what is wanted.
+    async fn advance(&mut self) {
+        if self.current.is_some() {
+            return;
+        }
+        if self.wanted.is_none() && !self.waiting.is_empty() {
+            match self.shared.blocking(Target::choose).await {
+                Ok(target) => self.wanted = Some(target),
+                Err(problem) => self.fail_waiting(&problem).await,
+            }
+        }
+        if let Some(target) = &self.wanted {
+            if !self.loaded.is(target) {
+                let target = target.clone();
+                if matches!(self.loaded, Loaded::Loading { asked: true, .. }) {
+                    // A load that is no longer wanted: ending the process is the quickest way out.
+                    self.let_worker_go();
+                }
+                self.set(Loaded::Loading {
+                    target,
+                    asked: false,
+                    fraction: 0.0,
+                    stage: "Starting".to_owned(),
+                });
+            }
+        }
+        let worker_wanted = matches!(self.loaded, Loaded::Loading { .. }) || !self.devices_wanted.is_empty();
+        match &self.worker {
+            None if worker_wanted && self.starting.is_none() => {
+                let command = self.command.clone();
+                self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
+            }
+            None => {}
+            Some((worker, _)) => {
+                if !self.devices_wanted.is_empty() && !self.devices_asked {
+                    self.devices_asked = worker.send(Request::Devices).is_ok();
+                }
+                if let Loaded::Loading {
+                    target,
+                    asked: asked @ false,
+                    ..
+                } = &mut self.loaded
+                {
+                    let (path, context, threads) = (target.path.clone(), target.context, target.threads);
+                    // A worker that is gone says so by itself.
+                    *asked = worker
+                        .send(Request::Load(LoadRequest {
+                            path,
+                            context,
+                            threads,
+                            device: None,
+                        }))
+                        .is_ok();
+                }
+            }
+        }
+        if let Loaded::Ready { target, .. } = &self.loaded
+            && let Some(message) = self.waiting.pop_front()
+        {
+            let target = target.clone();
+            self.begin(target, message).await;
+        }
+    }
+
+    /// Asks the worker for an answer.
+    async fn begin(&mut self, target: Target, mut message: Message) {
+        message.model = Some(target.name.clone());
+        let (conversation, parent) = (message.conversation, message.parent);
+        let read = self.shared.blocking(move |shared| {
+            let row = shared.store.read(|t| {
+                let own = conversation::get(t, conversation)?.and_then(|row| row.system_prompt);
+                let branch = parent
+                    .map(|parent| rows::branch(t, parent))
+                    .transpose()?
+                    .unwrap_or_default();
+                Ok((own, branch))
+            })?;
+            Ok(row)
+        });
+        let (own, mut branch) = match read.await {
+            Ok(read) => read,
+            Err(problem) => {
+                message.state = MessageState::Failed { problem };
+                return answer::end(&self.shared, message).await;
+            }
+        };
+        // What a full disk kept out of the store is still part of the conversation.
+        let live = self.shared.live();
+        for row in &mut branch {
+            if let Some(better) = live.get(&row.id) {
+                row.content.clone_from(&better.content);
+            }
+        }
+        let system = own.as_deref().or(target.system_prompt.as_deref());
+        self.last_generation += 1;
+        let request = GenerateRequest {
+            id: self.last_generation,
+            prompt: Prompt::Chat(prompt::prompt(system, &branch)),
+            sampling: target.sampling,
+            max_tokens: Some(LONGEST_ANSWER),
+            stop: Vec::new(),
+        };
+        if let Some((worker, _)) = &self.worker {
+            // A worker that is gone says so by itself, and the answer fails then.
+            let _ = worker.send(Request::Generate(request));
+        }
+        self.current = Some(Answer::new(self.shared.clone(), self.last_generation, message));
+    }
+
+    async fn stop(&mut self, conversation: i64) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|answer| answer.conversation() == conversation)
+        {
+            self.stop_current();
+        }
+        if let Some(place) = self
+            .waiting
+            .iter()
+            .position(|message| message.conversation == conversation)
+            && let Some(mut message) = self.waiting.remove(place)
+        {
+            message.state = MessageState::Stopped;
+            answer::end(&self.shared, message).await;
+        }
+    }
+
+    /// Tells the worker to stop; the answer ends when it has.
+    fn stop_current(&mut self) {
+        if let (Some(answer), Some((worker, _))) = (&mut self.current, &self.worker) {
+            answer.stopping();
+            // A worker that is gone says so by itself.
+            let _ = worker.send(Request::Cancel { id: answer.generation });
+        }
+    }
+
+    async fn save(&mut self) {
+        if let Some(answer) = &mut self.current
+            && !answer.save().await
+        {
+            // It cannot be kept: no use in going on.
+            self.stop_current();
+        }
+    }
+
+    async fn end_deaf_worker(&mut self) {
+        tracing::warn!("the worker does not stop and is ended");
+        self.let_worker_go();
+        if let Some(answer) = self.current.take() {
+            answer.stop().await;
+        }
+        // What is wanted is loaded again by a new one.
+        self.set(Loaded::Nothing);
+    }
+
+    async fn worker_died(&mut self, problem: Problem) {
+        self.let_worker_go();
+        self.shared.emit(Event::WorkerDied {
+            problem: problem.clone(),
+        });
+        for reply in self.devices_wanted.drain(..) {
+            let _ = reply.send(Err(problem.clone()));
+        }
+        if let Some(answer) = self.current.take() {
+            answer.fail(problem.clone()).await;
+        }
+        if matches!(self.loaded, Loaded::Loading { .. }) {
+            self.load_failed(problem).await;
+        } else {
+            // The model that was loaded is loaded again when it is needed; another that was asked for meanwhile, now.
+            self.wanted = self.wanted.take_if(|wanted| !self.loaded.is(wanted));
+            self.set(Loaded::Nothing);
+        }
+    }
+
+    /// What waited for the model fails with it; the next message tries again.
+    async fn load_failed(&mut self, problem: Problem) {
+        if let Loaded::Loading { target, .. } = &self.loaded {
+            let target = target.clone();
+            if self.wanted.as_ref() == Some(&target) {
+                self.wanted = None;
+            }
+            self.set(Loaded::Failed {
+                target,
+                problem: problem.clone(),
+            });
+        }
+        if self.wanted.is_none() {
+            self.fail_waiting(&problem).await;
+        }
+    }
+
+    async fn fail_waiting(&mut self, problem: &Problem) {
+        for mut message in std::mem::take(&mut self.waiting) {
+            message.state = MessageState::Failed {
+                problem: problem.clone(),
+            };
+            answer::end(&self.shared, message).await;
+        }
+    }
+
+    async fn reconsider(&mut self) {
+        let Loaded::Ready { target, .. } = &self.loaded else {
+            return;
+        };
+        let id = target.id.clone();
+        let again = self.shared.blocking(move |shared| {
+            let models = shared.models()?;
+            models
+                .iter()
+                .find(|model| model.id == id)
+                .map(|model| Target::new(model, shared))
+                .transpose()
+        });
+        // A model that is gone stays loaded as it is.
+        if let Ok(Some(target)) = again.await {
+            self.wanted = Some(target);
+        }
+    }
+
+    /// Ends the worker without waiting for it.
+    fn let_worker_go(&mut self) {
+        self.devices_asked = false;
+        if let Some(starting) = self.starting.take() {
+            starting.abort();
+        }
+        self.worker = None;
+    }
+
+    /// Ends every answer, keeping what was said.
+    async fn stop_all(&mut self) {
+        if let Some(answer) = self.current.take() {
+            answer.stop().await;
+        }
+        for mut message in std::mem::take(&mut self.waiting) {
+            message.state = MessageState::Stopped;
+            answer::end(&self.shared, message).await;
+        }
+    }
+
+    async fn end(&mut self) {
+        self.stop_all().await;
+        self.wanted = None;
+        if let Some((worker, said)) = self.worker.take() {
+            // Its last words are not wanted, and must not make it wait.
+            drop(said);
+            worker.shut_down(END_WITHIN).await;
+        }
+        self.let_worker_go();
+        self.set(Loaded::Nothing);
+    }
+
+    fn set(&mut self, loaded: Loaded) {
+        let before = self.loaded.state();
+        self.loaded = loaded;
+        let state = self.loaded.state();
+        if state != before {
+            self.shared.emit(Event::ModelState { state });
+        }
+    }
+}
+
+/// The next thing a worker says; for ever where there is none.
+async fn heard(worker: &mut Option<(Worker, mpsc::Receiver<Said>)>) -> Option<Said> {
+    match worker {
+        Some((_, said)) => said.recv().await,
+        None => pending().await,
+    }
+}
+
+/// The worker that is being started; for ever where none is.
+async fn joined(starting: &mut Option<JoinHandle<Started>>) -> Started {
+    let Some(handle) = starting else { return pending().await };
+    let result = handle.await;
+    *starting = None;
+    result.unwrap_or_else(|error| {
+        let message = format!("Starting Hearth's worker went wrong ({error}). Try again.");
+        Err(StartError::Died(protocol::Problem {
+            code: protocol::ProblemCode::Internal,
+            message,
+        }))
+    })
+}
+
+/// A moment; for ever where there is none.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,272 @@
+//! Where the wire meets the store's rows and the worker's messages.
+
+use crate::{
+    library,
+    store::{conversation, message, search},
+    wire,
+};
+use hearth_protocol as protocol;
+use protocol::ProblemCode;
+
+impl From<&conversation::Conversation> for wire::ConversationSummary {
+    fn from(row: &conversation::Conversation) -> Self {
+        Self {
+            id: row.id,
+            title: row.title.clone(),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            model: row.model.clone(),
+        }
+    }
+}
+
+impl From<message::Message> for wire::Message {
+    fn from(row: message::Message) -> Self {
+        Self {
+            id: row.id,
+            conversation: row.conversation,
+            parent: row.parent,
+            role: row.role.into(),
+            content: row.content,
+            state: row.state.into(),
+            created_at: row.created_at,
+            model: row.model,
+            stats: row.stats.map(|stats| wire::Stats {
+                prompt_tokens: stats.prompt_tokens,
+                cached_tokens: stats.cached_tokens,
+                tokens: stats.tokens,
+                tokens_per_second: stats.tokens_per_second,
+                prompt_tokens_per_second: stats.prompt_tokens_per_second,
+                first_token_seconds: stats.first_token_seconds,
+                context_used: stats.context_used,
+                context: stats.context,
+            }),
+            left_out: row.left_out.map(|left| wire::LeftOut {
+                messages: left.messages,
+                tokens: left.tokens,
+            }),
+        }
+    }
+}
+
+impl From<&wire::Message> for message::Message {
+    fn from(message: &wire::Message) -> Self {
+        Self {
+            id: message.id,
+            conversation: message.conversation,
+            parent: message.parent,
+            role: message.role.into(),
+            content: message.content.clone(),
+            state: (&message.state).into(),
+            created_at: message.created_at,
+            model: message.model.clone(),
+            stats: message.stats.as_ref().map(|stats| message::Stats {
+                prompt_tokens: stats.prompt_tokens,
+                cached_tokens: stats.cached_tokens,
+                tokens: stats.tokens,
+                tokens_per_second: stats.tokens_per_second,
+                prompt_tokens_per_second: stats.prompt_tokens_per_second,
+                first_token_seconds: stats.first_token_seconds,
+                context_used: stats.context_used,
+                context: stats.context,
+            }),
+            left_out: message.left_out.map(|left| message::LeftOut {
+                messages: left.messages,
+                tokens: left.tokens,
+            }),
+        }
+    }
+}
+
+impl From<message::Role> for wire::Role {
+    fn from(role: message::Role) -> Self {
+        match role {
+            message::Role::System => Self::System,
+            message::Role::User => Self::User,
+            message::Role::Assistant => Self::Assistant,
+        }
+    }
+}
+
+impl From<wire::Role> for message::Role {
+    fn from(role: wire::Role) -> Self {
+        match role {
+            wire::Role::System => Self::System,
+            wire::Role::User => Self::User,
+            wire::Role::Assistant => Self::Assistant,
+        }
+    }
+}
+
+/// In the store, beside the state `cut`.
+const CONTEXT_FULL: &str = "context_full";
+/// In the store, beside the state `cut`.
+const LENGTH: &str = "length";
+
+impl From<message::State> for wire::MessageState {
+    fn from(state: message::State) -> Self {
+        match state {
+            message::State::Complete => Self::Complete,
+            message::State::Unfinished => Self::Waiting,
+            message::State::Stopped => Self::Stopped,
+            message::State::Cut(why) if why == CONTEXT_FULL => Self::Cut {
+                reason: wire::CutReason::ContextFull,
+            },
+            message::State::Cut(_) => Self::Cut {
+                reason: wire::CutReason::Length,
+            },
+            message::State::Failed(why) => Self::Failed {
+                problem: serde_json::from_str(&why).unwrap_or(wire::Problem {
+                    code: wire::Code::Internal,
+                    message: "The answer failed.".to_owned(),
+                }),
+            },
+        }
+    }
+}
+
+impl From<&wire::MessageState> for message::State {
+    fn from(state: &wire::MessageState) -> Self {
+        match state {
+            wire::MessageState::Complete => Self::Complete,
+            wire::MessageState::Waiting | wire::MessageState::Reading { .. } | wire::MessageState::Streaming => {
+                Self::Unfinished
+            }
+            wire::MessageState::Stopped => Self::Stopped,
+            wire::MessageState::Cut {
+                reason: wire::CutReason::ContextFull,
+            } => Self::Cut(CONTEXT_FULL.to_owned()),
+            wire::MessageState::Cut {
+                reason: wire::CutReason::Length,
+            } => Self::Cut(LENGTH.to_owned()),
+            wire::MessageState::Failed { problem } => Self::Failed(serde_json::to_string(problem).unwrap_or_default()),
+        }
+    }
+}
+
+impl From<search::Hit> for wire::SearchHit {
+    fn from(hit: search::Hit) -> Self {
+        Self {
+            conversation: hit.conversation,
+            title: hit.title,
+            message: hit.message,
+            snippet: hit
+                .snippet
+                .into_iter()
+                .map(|(text, hit)| wire::SnippetPart { text, hit })
+                .collect(),
+            updated_at: hit.updated_at,
+        }
+    }
+}
+
+impl From<&library::Model> for wire::Model {
+    fn from(model: &library::Model) -> Self {
+        let (facts, problem) = match &model.facts {
+            Ok(facts) => (Some(facts), None),
+            Err(why) => (None, Some(why.clone())),
+        };
+        Self {
+            id: model.id.clone(),
+            name: model.name.clone(),
+            path: model.path.display().to_string(),
+            file_size: facts.map_or(0, |facts| facts.file_size),
+            architecture: facts.map_or_else(String::new, |facts| facts.architecture.clone()),
+            quantization: facts.map_or_else(String::new, |facts| facts.quantization.clone()),
+            parameters: facts.map_or(0, |facts| facts.parameters),
+            context_trained: facts.map_or(0, |facts| facts.context_trained),
+            description: model.entry.map_or_else(String::new, |entry| entry.description.clone()),
+            system_prompt: model.system_prompt().map(str::to_owned),
+            sampling: model.sampling().into(),
+            source: model.source,
+            problem,
+        }
+    }
+}
+
+impl From<protocol::Sampling> for wire::Sampling {
+    fn from(sampling: protocol::Sampling) -> Self {
+        Self {
+            temperature: sampling.temperature,
+            top_k: sampling.top_k,
+            top_p: sampling.top_p,
+            min_p: sampling.min_p,
+            repetition_penalty: sampling.repetition_penalty,
+            frequency_penalty: sampling.frequency_penalty,
+            presence_penalty: sampling.presence_penalty,
+            repeat_last_n: sampling.repeat_last_n,
+            seed: sampling.seed,
+        }
+    }
+}
+
+impl From<&protocol::ModelInfo> for wire::ModelInfo {
+    fn from(info: &protocol::ModelInfo) -> Self {
+        Self {
+            name: info.name.clone(),
+            architecture: info.architecture.clone(),
+            quantization: info.quantization.clone(),
+            parameters: info.parameters,
+            file_size: info.file_size,
+            layers: info.layers,
+            context: info.context,
+            context_trained: info.context_trained,
+            device: info.device.clone(),
+            threads: info.threads,
+            load_seconds: info.load_seconds,
+            notices: info.notices.clone(),
+        }
+    }
+}
+
+impl From<protocol::DeviceInfo> for wire::Device {
+    fn from(device: protocol::DeviceInfo) -> Self {
+        Self {
+            id: device.id,
+            kind: device.kind,
+            name: device.name,
+            backend: device.backend,
+            memory_total: device.memory_total,
+            memory_free: device.memory_free,
+            usable: device.usable,
+            why: device.why,
+        }
+    }
+}
+
+impl From<protocol::Problem> for wire::Problem {
+    fn from(problem: protocol::Problem) -> Self {
+        let code = match problem.code {
+            ProblemCode::FileUnreadable => wire::Code::FileUnreadable,
+            ProblemCode::FileInvalid => wire::Code::FileInvalid,
+            ProblemCode::Unsupported => wire::Code::Unsupported,
+            ProblemCode::OutOfMemory => wire::Code::OutOfMemory,
+            ProblemCode::Template => wire::Code::Template,
+            ProblemCode::PromptTooLong => wire::Code::PromptTooLong,
+            ProblemCode::NoModel => wire::Code::NoModel,
+            ProblemCode::Busy => wire::Code::Busy,
+            ProblemCode::NoDevice => wire::Code::NoDevice,
+            ProblemCode::BadRequest => wire::Code::BadRequest,
+            ProblemCode::WorkerDied => wire::Code::WorkerDied,
+            ProblemCode::Internal => wire::Code::Internal,
+        };
+        Self {
+            code,
+            message: problem.message,
+        }
+    }
+}
+
+/// What a generation's end makes of its message.
+pub(crate) fn ended(reason: protocol::FinishReason) -> wire::MessageState {
+    match reason {
+        protocol::FinishReason::Stop => wire::MessageState::Complete,
+        protocol::FinishReason::Length => wire::MessageState::Cut {
+            reason: wire::CutReason::Length,
+        },
+        protocol::FinishReason::ContextFull => wire::MessageState::Cut {
+            reason: wire::CutReason::ContextFull,
+        },
+        protocol::FinishReason::Cancelled => wire::MessageState::Stopped,
+    }
+}

@@ -1,0 +1,105 @@
+//! The catalog: models that are known by name, with what suits each.
+
+use hearth_protocol::Sampling;
+use serde::Deserialize;
+use std::sync::LazyLock;
+
+/// One model of the catalog.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// What `pull`, `run` and the window call it.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// One or two sentences.
+    pub description: String,
+    /// The licence of the weights.
+    pub licence: String,
+    /// `owner/name` on the Hugging Face hub.
+    pub repository: String,
+    /// The state of the repository.
+    pub revision: String,
+    /// The file's name, there and here.
+    pub file: String,
+    /// Bytes.
+    pub size: u64,
+    /// Of the whole file, in small hexadecimal letters.
+    pub sha256: String,
+    /// What a conversation begins with; none: the model's own template decides.
+    pub system_prompt: Option<String>,
+    /// How tokens are chosen.
+    #[serde(default)]
+    pub sampling: Sampling,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    model: Vec<Entry>,
+}
+
+static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let text = include_str!("../../../../models/catalog.toml");
+    // The text is part of the executable, and the test below reads it: this cannot fail for a person.
+    toml::from_str::<File>(text)
+        .map(|file| file.model)
+        .unwrap_or_else(|error| {
+            tracing::error!(%error, "the catalog cannot be read");
+            Vec::new()
+        })
+});
+
+/// All entries; the first is the default model.
+pub fn entries() -> &'static [Entry] {
+    &ENTRIES
+}
+
+/// The entry that a person means: by id, name or file name, capitals and small letters alike.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    entries().iter().find(|entry| {
+        [&entry.id, &entry.name, &entry.file]
+            .into_iter()
+            .any(|known| known.to_lowercase() == name.to_lowercase())
+    })
+}
+
+/// The entry of a file, by its name.
+pub fn of_file(file: &str) -> Option<&'static Entry> {
+    entries().iter().find(|entry| entry.file == file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{entries, find, of_file};
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_entry_is_sound() {
+        assert!(!entries().is_empty(), "the catalog can be read");
+        let mut seen = HashSet::new();
+        for entry in entries() {
+            assert!(
+                seen.insert(&entry.id) && seen.insert(&entry.file),
+                "{} is there twice",
+                entry.id
+            );
+            assert_eq!(find(&entry.id.to_uppercase()), Some(entry));
+            assert_eq!(of_file(&entry.file), Some(entry));
+            assert!(
+                entry.sha256.len() == 64 && entry.sha256.bytes().all(|b| b.is_ascii_hexdigit()),
+                "{}",
+                entry.id
+            );
+            assert_eq!(entry.sha256, entry.sha256.to_lowercase());
+            assert_eq!(entry.repository.split('/').count(), 2, "{}", entry.id);
+            assert!(
+                entry.file.ends_with(".gguf") && !entry.file.contains(['/', '\\']),
+                "{}",
+                entry.id
+            );
+            assert!(entry.size > 1_000_000);
+            assert!((0.0..=2.0).contains(&entry.sampling.temperature) && (0.0..=1.0).contains(&entry.sampling.top_p));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a person can do with models.
+
+use crate::{
+    App,
+    chat::{Command, Target},
+    library,
+    shared::Shared,
+    store::{model, now},
+    wire::{Code, Event, Model, ModelState, Problem, Settings, Source},
+};
+use std::path::PathBuf;
+
+impl App {
+    /// Loads a model, in place of the one that is loaded, and makes it the one that new answers come from. An answer that
+    /// is being made is stopped. How loading goes comes through events.
+    pub async fn load_model(&self, id: String) -> Result<(), Problem> {
+        let target = self
+            .shared
+            .blocking(move |shared| {
+                let target = Target::new(&find(shared, &id)?, shared)?;
+                shared.set_settings(Settings {
+                    last_model: Some(id),
+                    ..shared.settings()
+                })?;
+                Ok(target)
+            })
+            .await?;
+        self.tell(Command::Load(Box::new(target)))
+    }
+
+    /// Lets the loaded model go and gives its memory back. An answer that is being made is stopped.
+    pub async fn unload_model(&self) -> Result<(), Problem> {
+        self.tell(Command::Unload)
+    }
+
+    /// Adds a model by its path. The file stays where it is, and stays the person's.
+    pub async fn add_model(&self, path: PathBuf) -> Result<Model, Problem> {
+        self.shared
+            .blocking(move |shared| {
+                let (added, kept) = shared.library.check(&path)?;
+                shared.store.write(|t| model::add(t, &kept, now()))?;
+                let models = shared.models()?;
+                emit(shared, &models);
+                // A file in one of the app's own folders is listed as it was before.
+                let same = |model: &&library::Model| model.id == added.id || model.path == added.path;
+                Ok(models.iter().find(same).unwrap_or(&added).into())
+            })
+            .await
+    }
+
+    /// Takes a model off the list. The file of a downloaded one is deleted; one that was added by its path stays where
+    /// it is.
+    pub async fn forget_model(&self, id: String) -> Result<(), Problem> {
+        let loaded = match self.model_state().await? {
+            ModelState::Loading { model, .. } | ModelState::Ready { model, .. } => model == id,
+            ModelState::None | ModelState::Failed { .. } => false,
+        };
+        let model = self.shared.blocking(move |shared| find(shared, &id)).await?;
+        if model.source == Source::Bundled {
+            return Err(library::LibraryError::Bundled { name: model.name }.into());
+        }
+        if loaded {
+            // Windows does not delete a file that is in use.
+            self.unload_model().await?;
+            self.model_state().await?;
+        }
+        self.shared
+            .blocking(move |shared| {
+                shared.library.delete(&model)?;
+                if let Some(path) = model.path.to_str() {
+                    shared.store.write(|t| model::remove(t, path))?;
+                }
+                emit(shared, &shared.models()?);
+                Ok(())
+            })
+            .await
+    }
+}
+
+fn find(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
+    let models = shared.models()?;
+    models.into_iter().find(|model| model.id == id).ok_or_else(|| Problem {
+        code: Code::NotFound,
+        message: "This model is no longer there. Choose another one.".to_owned(),
+    })
+}
+
+fn emit(shared: &Shared, models: &[library::Model]) {
+    shared.emit(Event::ModelsChanged {
+        models: models.iter().map(Into::into).collect(),
+    });
+}

@@ -1,0 +1,135 @@
+//! Conversations. Deleting one only marks it, so that it can be restored; it is purged much later.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+pub(super) const MIGRATION: &str = "
+CREATE TABLE conversation (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    title TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    model TEXT,
+    system_prompt TEXT,
+    leaf INTEGER REFERENCES message (id) ON DELETE SET NULL,
+    deleted_at INTEGER
+) STRICT;
+CREATE INDEX conversation_by_time ON conversation (updated_at DESC) WHERE deleted_at IS NULL;
+CREATE INDEX conversation_leaf ON conversation (leaf);
+";
+
+/// One conversation, without its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    /// Names it.
+    pub id: i64,
+    /// For people.
+    pub title: String,
+    /// Milliseconds since 1970.
+    pub created_at: i64,
+    /// Milliseconds since 1970.
+    pub updated_at: i64,
+    /// Name of the model that answered last.
+    pub model: Option<String>,
+    /// Its own system prompt.
+    pub system_prompt: Option<String>,
+    /// The last message of the branch that is shown.
+    pub leaf: Option<i64>,
+}
+
+const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf";
+
+fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
+    Ok(Conversation {
+        id: row.get(0)?,
+        title: row.get(1)?,
+        created_at: row.get(2)?,
+        updated_at: row.get(3)?,
+        model: row.get(4)?,
+        system_prompt: row.get(5)?,
+        leaf: row.get(6)?,
+    })
+}
+
+/// All that are not deleted, newest first.
+pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Conversation>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM conversation WHERE deleted_at IS NULL ORDER BY updated_at DESC, id DESC"
+        ))?
+        .query_map([], row)?
+        .collect()
+}
+
+/// One that is not deleted.
+pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Conversation>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM conversation WHERE id = ?1 AND deleted_at IS NULL"
+        ))?
+        .query_row(params![id], row)
+        .optional()
+}
+
+/// Begins one; its number is never given again.
+pub fn create(connection: &Connection, title: &str, now: i64) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("INSERT INTO conversation (title, created_at, updated_at) VALUES (?1, ?2, ?2)")?
+        .execute(params![title, now])?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Gives it another title; whether it is there.
+pub fn rename(connection: &Connection, id: i64, title: &str) -> rusqlite::Result<bool> {
+    changed(
+        connection,
+        "UPDATE conversation SET title = ?2 WHERE id = ?1 AND deleted_at IS NULL",
+        params![id, title],
+    )
+}
+
+/// Gives it a system prompt of its own, or none; whether it is there.
+pub fn set_system_prompt(connection: &Connection, id: i64, prompt: Option<&str>) -> rusqlite::Result<bool> {
+    let sql = "UPDATE conversation SET system_prompt = ?2 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id, prompt])
+}
+
+/// Shows the branch that ends with a message; whether it is there.
+pub fn set_leaf(connection: &Connection, id: i64, leaf: Option<i64>) -> rusqlite::Result<bool> {
+    changed(
+        connection,
+        "UPDATE conversation SET leaf = ?2 WHERE id = ?1",
+        params![id, leaf],
+    )
+}
+
+/// Says that something was said in it just now, and by which model.
+pub fn touch(connection: &Connection, id: i64, model: Option<&str>, now: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE conversation SET updated_at = ?3, model = coalesce(?2, model) WHERE id = ?1";
+    changed(connection, sql, params![id, model, now])
+}
+
+/// Marks it as deleted; whether it was there.
+pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bool> {
+    changed(
+        connection,
+        "UPDATE conversation SET deleted_at = ?2 WHERE id = ?1 AND deleted_at IS NULL",
+        params![id, now],
+    )
+}
+
+/// Takes the mark away; whether it had one.
+pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE conversation SET deleted_at = NULL WHERE id = ?1 AND deleted_at IS NOT NULL";
+    changed(connection, sql, params![id])
+}
+
+/// Removes those deleted before a time, messages and all; how many.
+pub fn purge(connection: &Connection, before: i64) -> rusqlite::Result<usize> {
+    connection
+        .prepare_cached("DELETE FROM conversation WHERE deleted_at < ?1")?
+        .execute(params![before])
+}
+
+fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<bool> {
+    Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
+}

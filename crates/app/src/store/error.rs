@@ -1,0 +1,98 @@
+//! What can go wrong with the store, in sentences.
+
+use crate::wire::{Code, Problem};
+use rusqlite::ErrorCode;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Why conversations could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The folder cannot be used.
+    #[error("Hearth cannot keep its data in {}: {source}. Check that the folder can be written, or set HEARTH_DATA to another one.", .folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process has it open.
+    #[error("Another Hearth is already using {}. Use that one, or close it first.", .0.display())]
+    InUse(PathBuf),
+    /// A newer Hearth wrote it.
+    #[error("Your conversations in {} were last opened by a newer Hearth (their format is {found}, this Hearth knows up to {known}). Install that Hearth again; the file was left as it is.", .path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format known.
+        known: i64,
+    },
+    /// It is no longer whole.
+    #[error("The file of your conversations, {}, is damaged ({what}). It was left as it is: put a copy from a backup in its place, or set it aside and begin anew.", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        what: String,
+    },
+    /// There is no room left.
+    #[error("The disk that holds {} is full: free some space, then try again. Nothing that was saved before is lost.", .path.display())]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else.
+    #[error("Your conversations could not be read or written: {source}.")]
+    Sqlite {
+        /// What SQLite says.
+        #[from]
+        source: rusqlite::Error,
+    },
+}
+
+impl StoreError {
+    /// Sorts SQLite's errors by what a person can do about them.
+    pub(super) fn from_sqlite(error: rusqlite::Error, path: &Path) -> Self {
+        let path = path.to_owned();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull { path },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged {
+                path,
+                what: error.to_string(),
+            },
+            _ => Self::Sqlite { source: error },
+        }
+    }
+
+    /// The error's kind, for programs.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Folder { .. } | Self::Sqlite { .. } => Code::Store,
+            Self::InUse(_) => Code::AlreadyRunning,
+            Self::Newer { .. } => Code::StoreNewer,
+            Self::Damaged { .. } => Code::StoreDamaged,
+            Self::DiskFull { .. } => Code::DiskFull,
+        }
+    }
+
+    /// The same, once the path is known.
+    pub(super) fn at(self, path: &Path) -> Self {
+        match self {
+            Self::Sqlite { source } => Self::from_sqlite(source, path),
+            other => other,
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self {
+            code: error.code(),
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The migrations in order. One that was released never changes; a change to a table is a new one at the end.
+
+use super::{StoreError, conversation, message, model, search, setting};
+use rusqlite::{Connection, TransactionBehavior};
+use std::path::Path;
+
+/// Marks the file as Hearth's ("HRTH").
+const APPLICATION_ID: i64 = 0x4852_5448;
+
+/// The number of a migration is its place here, counted from one; SQLite's `user_version` is the last that was applied.
+const MIGRATIONS: &[&str] = &[
+    conversation::MIGRATION,
+    message::MIGRATION,
+    search::MIGRATION,
+    setting::MIGRATION,
+    model::MIGRATION,
+];
+
+/// The last migration that was applied to a file.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Refuses a file that is not Hearth's, or from a newer Hearth; writes nothing.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if id != APPLICATION_ID && tables > 0 {
+        return Err(StoreError::Damaged {
+            path: path.to_owned(),
+            what: "it is another program's".to_owned(),
+        });
+    }
+    let (found, known) = (version(connection)?, MIGRATIONS.len() as i64);
+    if found > known {
+        return Err(StoreError::Newer {
+            path: path.to_owned(),
+            found,
+            known,
+        });
+    }
+    Ok(())
+}
+
+/// Applies what is missing, all or nothing.
+pub(super) fn run(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let applied = usize::try_from(version(&transaction)?).unwrap_or(0);
+    if applied < MIGRATIONS.len() {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        for migration in &MIGRATIONS[applied..] {
+            transaction.execute_batch(migration)?;
+        }
+        transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    }
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MIGRATIONS;
+    use sha2::{Digest, Sha256};
+
+    /// A migration that was released is on people's disks: this list may only grow.
+    #[test]
+    fn released_migrations_never_change() {
+        let released: [&str; 5] = ["", "", "", "", ""];
+        for (place, (migration, released)) in MIGRATIONS.iter().zip(released).enumerate() {
+            let digest = Sha256::digest(migration.as_bytes());
+            let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, released, "migration {} was changed", place + 1);
+        }
+    }
+}

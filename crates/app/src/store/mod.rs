@@ -1,0 +1,235 @@
+//! The one store: conversations, settings and added models in one SQLite file.
+//!
+//! A table is a module that holds its migration, row, reads and writes. A use case takes one transaction through
+//! [`Store::write`]. The store is locked for as long as it is open: two apps never write the same conversations.
+
+pub mod conversation;
+mod error;
+pub mod message;
+mod migrations;
+pub mod model;
+pub mod search;
+pub mod setting;
+
+pub use error::StoreError;
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// The file of conversations, in the data folder.
+pub const FILE: &str = "hearth.db";
+
+/// Locked while a store is open.
+const LOCK: &str = "hearth.lock";
+
+/// How long a deleted conversation can be restored.
+const KEEP_DELETED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Another process (a backup, a person's `sqlite3`) may hold the file for a moment.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// In the lock file while a store is open: found at the next start, the last one did not end well.
+const OPEN: &[u8] = b"open";
+
+/// Milliseconds since 1970.
+pub fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Mutex<Connection>,
+    lock: File,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the store in a folder, which is made if it is not there. Answers that the last run left unfinished become
+    /// stopped ones, and conversations deleted a month ago are purged. A file that is damaged, not Hearth's or from a
+    /// newer Hearth is left as it is.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(folder).map_err(|source| StoreError::Folder {
+            folder: folder.to_owned(),
+            source,
+        })?;
+        let mut lock = lock(folder)?;
+        let path = folder.join(FILE);
+        let clean = !marked_open(&mut lock);
+
+        let mut connection = Connection::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
+        prepare(&mut connection, &path, clean).map_err(|error| error.at(&path))?;
+        mark(&mut lock, OPEN);
+        Ok(Self {
+            connection: Mutex::new(connection),
+            lock,
+            path,
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs reads that belong together; what they see does not change between them.
+    pub fn read<T>(&self, reads: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        self.transact(TransactionBehavior::Deferred, reads)
+    }
+
+    /// Runs writes that belong together: all of them happen, or none.
+    pub fn write<T>(&self, writes: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        self.transact(TransactionBehavior::Immediate, writes)
+    }
+
+    fn transact<T>(
+        &self,
+        behavior: TransactionBehavior,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.connection();
+        let run = || -> rusqlite::Result<T> {
+            let transaction = connection.transaction_with_behavior(behavior)?;
+            let result = work(&transaction)?;
+            transaction.commit()?;
+            Ok(result)
+        };
+        run().map_err(|error| StoreError::from_sqlite(error, &self.path))
+    }
+
+    /// Lets the file grow to this many bytes and no further, as a full disk would; none lifts the limit. What does not
+    /// fit is refused with [`StoreError::DiskFull`].
+    pub fn limit_size(&self, bytes: Option<u64>) -> Result<(), StoreError> {
+        let connection = self.connection();
+        let limit = || -> rusqlite::Result<()> {
+            let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0))? as u64;
+            // SQLite's own largest number of pages.
+            let pages = bytes.map_or(4_294_967_294, |bytes| bytes / page.max(1));
+            connection.pragma_update_and_check(None, "max_page_count", pages as i64, |_| Ok(()))
+        };
+        limit().map_err(|error| StoreError::from_sqlite(error, &self.path))
+    }
+
+    /// Moves a damaged store out of the way, so that a new one can begin; only ever by a person's choice. Answers where
+    /// the old file went.
+    pub fn set_aside(folder: &Path) -> Result<PathBuf, StoreError> {
+        let _lock = lock(folder)?;
+        let from = folder.join(FILE);
+        let to = folder.join(format!("hearth-set-aside-{}.db", now()));
+        for ending in ["", "-wal", "-shm"] {
+            let add = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
+            match fs::rename(add(&from), add(&to)) {
+                Err(error) if !(ending.is_empty() || error.kind() == std::io::ErrorKind::NotFound) => {
+                    return Err(StoreError::Folder {
+                        folder: folder.to_owned(),
+                        source: error,
+                    });
+                }
+                Err(error) if ending.is_empty() => {
+                    return Err(StoreError::Folder {
+                        folder: folder.to_owned(),
+                        source: error,
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(to)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        // A panic while it was held rolled its transaction back.
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        mark(&mut self.lock, b"");
+    }
+}
+
+/// Paths of the models a person added, from a store that may be open in another process; none where there is no store.
+pub fn added_models(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let path = folder.join(FILE);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let read = || -> rusqlite::Result<Vec<PathBuf>> {
+        let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        connection.busy_timeout(BUSY)?;
+        if migrations::version(&connection)? == 0 {
+            return Ok(Vec::new());
+        }
+        model::list(&connection)
+    };
+    read().map_err(|error| StoreError::from_sqlite(error, &path))
+}
+
+fn prepare(connection: &mut Connection, path: &Path, clean: bool) -> Result<(), StoreError> {
+    connection.busy_timeout(BUSY)?;
+    // Asked before anything is written, so that a file that is not ours stays as it is.
+    migrations::check(connection, path)?;
+    if !clean {
+        let found: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
+        if found != "ok" {
+            return Err(StoreError::Damaged {
+                path: path.to_owned(),
+                what: found,
+            });
+        }
+    }
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    migrations::run(connection)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let stopped = message::stop_unfinished(&transaction)?;
+    let purged = conversation::purge(&transaction, now() - KEEP_DELETED.as_millis() as i64)?;
+    transaction.commit()?;
+    tracing::info!(stopped, purged, clean, "the store is open");
+    Ok(())
+}
+
+fn lock(folder: &Path) -> Result<File, StoreError> {
+    let failed = |source| StoreError::Folder {
+        folder: folder.to_owned(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(folder.join(LOCK))
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(folder.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn marked_open(lock: &mut File) -> bool {
+    let mut text = Vec::new();
+    lock.read_to_end(&mut text).is_ok() && text == OPEN
+}
+
+/// Best effort: a mark that is wrong costs one check of the file at the next start.
+fn mark(lock: &mut File, text: &[u8]) {
+    let write = |lock: &mut File| {
+        lock.set_len(0)?;
+        lock.seek(SeekFrom::Start(0))?;
+        lock.write_all(text)
+    };
+    if let Err(error) = write(lock) {
+        tracing::debug!(%error, "the store's lock file could not be marked");
+    }
+}

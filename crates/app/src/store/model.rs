@@ -1,0 +1,35 @@
+//! Models that a person added by their path. The files are theirs; only the paths are kept.
+
+use rusqlite::{Connection, params};
+use std::path::PathBuf;
+
+pub(super) const MIGRATION: &str = "
+CREATE TABLE model (
+    path TEXT PRIMARY KEY,
+    added_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// The paths, oldest first.
+pub fn list(connection: &Connection) -> rusqlite::Result<Vec<PathBuf>> {
+    connection
+        .prepare_cached("SELECT path FROM model ORDER BY added_at, path")?
+        .query_map([], |row| row.get::<_, String>(0).map(PathBuf::from))?
+        .collect()
+}
+
+/// Adds a path; one that is there already stays where it is.
+pub fn add(connection: &Connection, path: &str, now: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO model (path, added_at) VALUES (?1, ?2) ON CONFLICT (path) DO NOTHING")?
+        .execute(params![path, now])?;
+    Ok(())
+}
+
+/// Forgets a path; whether it was there.
+pub fn remove(connection: &Connection, path: &str) -> rusqlite::Result<bool> {
+    Ok(connection
+        .prepare_cached("DELETE FROM model WHERE path = ?1")?
+        .execute(params![path])?
+        > 0)
+}

@@ -1,0 +1,756 @@
+//! The app from end to end: real store, real files, and a worker that is a real process, if without a model. It is this
+//! test's own executable.
+
+#[path = "../../protocol/tests/fake_worker/mod.rs"]
+mod fake_worker;
+mod support;
+
+use hearth_app::{
+    App, Options,
+    wire::{
+        Code, Conversation, CutReason, Event, LeftOut, Message, MessageState, ModelState, Problem, Role, Sent,
+        Settings, Theme,
+    },
+};
+use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
+use libtest_mimic::{Arguments, Trial};
+use std::{fs, path::PathBuf, time::Duration};
+use tempfile::TempDir;
+use tokio::{sync::mpsc, time::timeout};
+
+fn main() {
+    if std::env::var_os(fake_worker::START).is_some() {
+        fake_worker::main();
+    }
+    macro_rules! trials {
+        ($($name:ident),* $(,)?) => {
+            vec![$(Trial::test(stringify!($name), || {
+                let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+                runtime.block_on($name());
+                Ok(())
+            })),*]
+        };
+    }
+    let trials = trials![
+        first_message_loads_the_model_and_is_answered,
+        a_conversation_outlives_the_app,
+        stop_keeps_what_was_said,
+        stop_while_the_model_loads,
+        a_worker_that_does_not_stop_is_ended,
+        a_worker_that_dies_costs_one_answer,
+        a_worker_that_babbles_costs_one_answer,
+        a_failed_generation_is_told,
+        a_cut_answer_is_told,
+        what_was_left_out_is_told,
+        a_model_that_does_not_fit_is_told,
+        a_worker_that_dies_loading_is_told,
+        a_worker_that_cannot_start_is_told,
+        without_a_model_the_message_is_kept,
+        a_model_deleted_while_loaded,
+        regenerate_edit_and_branches,
+        the_model_sees_the_branch_and_its_system_prompt,
+        one_answer_at_a_time_in_a_conversation,
+        conversations_wait_for_each_other,
+        delete_and_restore,
+        rename_and_search,
+        models_are_added_and_forgotten,
+        load_another_model_and_unload,
+        settings_last_and_reload,
+        devices_are_told,
+        a_full_disk_fails_the_answer_but_not_the_text,
+        a_second_app_is_refused,
+        nothing_there_is_told,
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An app over a folder of its own, and what it says.
+struct Bench {
+    app: App,
+    events: mpsc::UnboundedReceiver<Event>,
+    folder: TempDir,
+}
+
+impl std::ops::Deref for Bench {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+fn options(folder: &TempDir) -> Options {
+    let mut worker = WorkerCommand::new(std::env::current_exe().expect("a test has an executable"));
+    worker.environment.push((fake_worker::START.into(), "".into()));
+    Options {
+        data: folder.path().join("data"),
+        bundled: vec![folder.path().join("bundled")],
+        worker,
+    }
+}
+
+impl Bench {
+    /// With these bundled models.
+    fn new(models: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for model in models {
+            support::model(&folder.path().join("bundled"), model);
+        }
+        Self::open(folder)
+    }
+
+    fn open(folder: TempDir) -> Self {
+        let (send, events) = mpsc::unbounded_channel();
+        let app = App::open(options(&folder), move |event| drop(send.send(event))).expect("an app");
+        Self { app, events, folder }
+    }
+
+    fn tiny() -> Self {
+        Self::new(&["tiny.gguf"])
+    }
+
+    /// Ends the app and begins again over the same folder.
+    async fn again(self) -> Self {
+        self.app.shut_down().await.expect("an end");
+        let Self {
+            app,
+            folder,
+            mut events,
+        } = self;
+        drop(app);
+        // The sink goes with the last of the app, and with it the lock.
+        while timeout(PATIENCE, events.recv()).await.expect("an end").is_some() {}
+        Self::open(folder)
+    }
+
+    async fn next<T>(&mut self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+        let find = async {
+            loop {
+                let event = self.events.recv().await.expect("an app that lives");
+                if let Some(found) = wanted(event) {
+                    return found;
+                }
+            }
+        };
+        timeout(PATIENCE, find).await.expect("the event that was waited for")
+    }
+
+    /// The message once its answer has ended.
+    async fn ended(&mut self, id: i64) -> Message {
+        self.next(|event| match event {
+            Event::MessageChanged { message } if message.id == id && !under_way(&message) => Some(message),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn streaming(&mut self, id: i64) {
+        self.next(|event| matches!(event, Event::MessageDelta { message, .. } if message == id).then_some(()))
+            .await;
+    }
+
+    async fn model_state(&mut self, wanted: impl Fn(&ModelState) -> bool) -> ModelState {
+        self.next(|event| match event {
+            Event::ModelState { state } if wanted(&state) => Some(state),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn say(&self, conversation: Option<i64>, text: &str) -> Sent {
+        self.app
+            .send(conversation, None, text.to_owned())
+            .await
+            .expect("a message that is taken")
+    }
+
+    /// Says something new and waits for the answer's end.
+    async fn answer(&mut self, text: &str) -> Message {
+        let sent = self.say(None, text).await;
+        self.ended(sent.answer.id).await
+    }
+
+    async fn conversation(&self, id: i64) -> Conversation {
+        self.app.open_conversation(id).await.expect("a conversation")
+    }
+}
+
+fn under_way(message: &Message) -> bool {
+    matches!(
+        message.state,
+        MessageState::Waiting | MessageState::Reading { .. } | MessageState::Streaming
+    )
+}
+
+fn failure(message: &Message) -> &Problem {
+    match &message.state {
+        MessageState::Failed { problem } => problem,
+        state => panic!("not failed: {state:?}"),
+    }
+}
+
+fn contents(conversation: &Conversation) -> Vec<&str> {
+    conversation
+        .messages
+        .iter()
+        .map(|message| message.content.as_str())
+        .collect()
+}
+
+async fn first_message_loads_the_model_and_is_answered() {
+    let mut bench = Bench::tiny();
+    assert_eq!(bench.snapshot().await.unwrap().model_state, ModelState::None);
+    let sent = bench.say(None, "say one two three").await;
+    assert_eq!(sent.conversation.title, "say one two three");
+    assert_eq!(sent.user.as_ref().map(|user| user.role), Some(Role::User));
+    assert_eq!(
+        (sent.answer.state.clone(), sent.answer.content.as_str()),
+        (MessageState::Waiting, "")
+    );
+
+    let (mut states, mut grown, mut last) = (Vec::new(), String::new(), None);
+    while last.is_none() {
+        bench
+            .next(|event| {
+                match event {
+                    Event::MessageDelta { text, .. } => grown += &text,
+                    Event::MessageChanged { message } if message.id == sent.answer.id => {
+                        states.push(std::mem::discriminant(&message.state));
+                        assert!(grown.starts_with(&message.content) && message.content.starts_with(&grown));
+                        last = (!under_way(&message)).then_some(message);
+                    }
+                    _ => return None,
+                }
+                Some(())
+            })
+            .await;
+    }
+    let answer = last.unwrap();
+    assert_eq!(
+        (answer.state.clone(), answer.content.as_str()),
+        (MessageState::Complete, "one two three")
+    );
+    assert_eq!(answer.model.as_deref(), Some("A tiny model"));
+    let stats = answer.stats.clone().expect("stats");
+    assert_eq!((stats.tokens, stats.cached_tokens, stats.context_used), (3, 4, 13));
+    states.dedup();
+    let order = [
+        MessageState::Waiting,
+        MessageState::Reading { done: 0, total: 0 },
+        MessageState::Streaming,
+        MessageState::Complete,
+    ];
+    assert_eq!(states, order.map(|state| std::mem::discriminant(&state)));
+
+    let kept = bench.conversation(sent.conversation.id).await;
+    assert_eq!((kept.leaf, kept.messages.last()), (Some(answer.id), Some(&answer)));
+    let snapshot = bench.snapshot().await.unwrap();
+    assert!(matches!(snapshot.model_state, ModelState::Ready { model, .. } if model == "tiny"));
+    assert_eq!(snapshot.default_model.as_deref(), Some("tiny"));
+    assert_eq!(snapshot.conversations[0].model.as_deref(), Some("A tiny model"));
+}
+
+async fn a_conversation_outlives_the_app() {
+    let mut bench = Bench::tiny();
+    let done = bench.answer("say one").await;
+    let cut_off = bench.say(None, "slow").await;
+    bench.streaming(cut_off.answer.id).await;
+    let bench = bench.again().await;
+    let snapshot = bench.snapshot().await.unwrap();
+    assert_eq!(snapshot.conversations.len(), 2);
+    assert_eq!(
+        snapshot.model_state,
+        ModelState::None,
+        "nothing is loaded before it is needed"
+    );
+    assert_eq!(bench.conversation(done.conversation).await.messages[1], done);
+    let stopped = &bench.conversation(cut_off.conversation.id).await.messages[1];
+    assert_eq!(stopped.state, MessageState::Stopped);
+    assert!(stopped.content.starts_with("word "));
+}
+
+async fn stop_keeps_what_was_said() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(answer.state, MessageState::Stopped);
+    assert!(answer.content.starts_with("word "));
+    assert_eq!(bench.answer("say again").await.content, "again");
+    bench
+        .stop(sent.conversation.id)
+        .await
+        .expect("stopping what has stopped is nothing");
+}
+
+async fn stop_while_the_model_loads() {
+    let mut bench = Bench::new(&["slow.gguf"]);
+    let sent = bench.say(None, "say one").await;
+    bench
+        .model_state(|state| matches!(state, ModelState::Loading { fraction, .. } if *fraction > 0.0))
+        .await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    bench.unload_model().await.unwrap();
+    bench.model_state(|state| *state == ModelState::None).await;
+}
+
+async fn a_worker_that_does_not_stop_is_ended() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "deaf").await;
+    bench.streaming(sent.answer.id).await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(answer.state, MessageState::Stopped);
+    assert!(answer.content.starts_with("word "));
+    assert_eq!(bench.answer("say again").await.content, "again");
+}
+
+async fn a_worker_that_dies_costs_one_answer() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "die").await;
+    let said = bench
+        .next(|event| match event {
+            Event::WorkerDied { problem } => Some(problem),
+            _ => None,
+        })
+        .await;
+    assert_eq!(said.code, Code::WorkerDied);
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!((answer.content.as_str(), failure(&answer)), ("Half an answer", &said));
+    bench.model_state(|state| *state == ModelState::None).await;
+    let kept = bench.conversation(sent.conversation.id).await;
+    assert_eq!(kept.messages[1], answer);
+    let again = bench.regenerate(answer.id).await.unwrap();
+    bench.ended(again.answer.id).await;
+    assert_eq!(
+        bench.answer("say again").await.content,
+        "again",
+        "a new worker, the model loaded again"
+    );
+}
+
+async fn a_worker_that_babbles_costs_one_answer() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("babble").await;
+    assert_eq!(
+        (answer.content.as_str(), failure(&answer).code),
+        ("Half an ", Code::WorkerDied)
+    );
+    assert_eq!(bench.answer("say again").await.content, "again");
+}
+
+async fn a_failed_generation_is_told() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("fail").await;
+    assert_eq!(
+        (answer.content.as_str(), failure(&answer).code),
+        ("Half an ", Code::Template)
+    );
+    assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
+}
+
+async fn a_cut_answer_is_told() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("cut").await;
+    assert_eq!(
+        answer.state,
+        MessageState::Cut {
+            reason: CutReason::Length
+        }
+    );
+    assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
+}
+
+async fn what_was_left_out_is_told() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("long story").await;
+    assert_eq!(
+        answer.left_out,
+        Some(LeftOut {
+            messages: 2,
+            tokens: 300
+        })
+    );
+    assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
+}
+
+async fn a_model_that_does_not_fit_is_told() {
+    let mut bench = Bench::new(&["refuse.gguf"]);
+    let answer = bench.answer("say one").await;
+    assert_eq!(failure(&answer).code, Code::OutOfMemory);
+    assert!(
+        matches!(bench.snapshot().await.unwrap().model_state, ModelState::Failed { model, .. } if model == "refuse")
+    );
+    assert_eq!(
+        failure(&bench.answer("say two").await).code,
+        Code::OutOfMemory,
+        "tried again, told again"
+    );
+}
+
+async fn a_worker_that_dies_loading_is_told() {
+    let mut bench = Bench::new(&["fatal.gguf", "tiny.gguf"]);
+    let answer = bench.answer("say one").await;
+    assert!(failure(&answer).message.contains("exit code 4"), "{answer:?}");
+    bench.load_model("tiny".into()).await.unwrap();
+    assert_eq!(bench.answer("say again").await.content, "again");
+}
+
+async fn a_worker_that_cannot_start_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let (send, events) = mpsc::unbounded_channel();
+    let options = Options {
+        worker: WorkerCommand::new("no-such-folder/hearth"),
+        ..options(&folder)
+    };
+    let app = App::open(options, move |event| drop(send.send(event))).unwrap();
+    let mut bench = Bench { app, events, folder };
+    let answer = bench.answer("say one").await;
+    assert!(failure(&answer).message.contains("no-such-folder"));
+    assert_eq!(bench.devices().await.unwrap_err().code, Code::WorkerDied);
+}
+
+async fn without_a_model_the_message_is_kept() {
+    let mut bench = Bench::new(&[]);
+    assert_eq!(bench.snapshot().await.unwrap().default_model, None);
+    let answer = bench.answer("say one").await;
+    assert_eq!(failure(&answer).code, Code::NoModel);
+    let path = support::model(bench.folder.path(), "mine.gguf");
+    let model = bench.add_model(path).await.unwrap();
+    bench.load_model(model.id).await.unwrap();
+    let again = bench.regenerate(answer.id).await.unwrap();
+    assert_eq!(bench.ended(again.answer.id).await.content, "one");
+}
+
+async fn a_model_deleted_while_loaded() {
+    let mut bench = Bench::tiny();
+    let path = support::model(bench.folder.path(), "mine.gguf");
+    let model = bench.add_model(path.clone()).await.unwrap();
+    bench.load_model(model.id.clone()).await.unwrap();
+    assert_eq!(bench.answer("say one").await.content, "one");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(
+        bench.answer("say two").await.content,
+        "two",
+        "what is loaded stays loaded"
+    );
+    let listed = bench
+        .snapshot()
+        .await
+        .unwrap()
+        .models
+        .into_iter()
+        .find(|listed| listed.id == model.id)
+        .unwrap();
+    assert!(listed.problem.is_some_and(|problem| problem.contains("mine.gguf")));
+    bench.unload_model().await.unwrap();
+    let answer = bench.answer("say three").await;
+    assert_eq!(failure(&answer).code, Code::FileUnreadable);
+    assert_eq!(bench.load_model(model.id).await.unwrap_err().code, Code::FileUnreadable);
+    bench.load_model("tiny".into()).await.unwrap();
+    let again = bench.regenerate(answer.id).await.unwrap();
+    assert_eq!(bench.ended(again.answer.id).await.content, "three");
+}
+
+async fn regenerate_edit_and_branches() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "say one").await;
+    let first = bench.ended(sent.answer.id).await;
+    let again = bench.regenerate(first.id).await.unwrap();
+    assert!(again.user.is_none() && again.answer.parent == first.parent);
+    let second = bench.ended(again.answer.id).await;
+    let user = sent.user.unwrap();
+    let edited = bench.edit(user.id, "say other".into()).await.unwrap();
+    let third = bench.ended(edited.answer.id).await;
+    assert_eq!(
+        (third.content.as_str(), edited.user.unwrap().parent),
+        ("other", user.parent)
+    );
+
+    let id = sent.conversation.id;
+    assert_eq!(bench.conversation(id).await.leaf, Some(third.id));
+    assert_eq!(bench.select_leaf(id, first.id).await.unwrap().leaf, Some(first.id));
+    assert_eq!(
+        bench.select_leaf(id, user.id).await.unwrap().leaf,
+        Some(second.id),
+        "the newest end"
+    );
+    let follow = bench.say(Some(id), "say more").await;
+    assert_eq!(
+        follow.user.unwrap().parent,
+        Some(second.id),
+        "at the end of the branch that is shown"
+    );
+    bench.ended(follow.answer.id).await;
+    assert_eq!(
+        bench.edit(first.id, "x".into()).await.unwrap_err().code,
+        Code::BadRequest
+    );
+}
+
+async fn the_model_sees_the_branch_and_its_system_prompt() {
+    let shown = |answer: &Message| -> (Vec<String>, GenerateRequest) {
+        let request: GenerateRequest = serde_json::from_str(&answer.content).expect("the request, shown");
+        let Prompt::Chat(turns) = &request.prompt else {
+            panic!("no chat")
+        };
+        (turns.iter().map(|turn| turn.content.clone()).collect(), request)
+    };
+    // The catalog's file name brings the catalog's defaults.
+    let mut bench = Bench::new(&["SmolLM2-135M-Instruct.Q4_1.gguf"]);
+    let sent = bench.say(None, "say one").await;
+    bench.ended(sent.answer.id).await;
+    let id = sent.conversation.id;
+    let next = bench.say(Some(id), "show").await;
+    let (turns, request) = shown(&bench.ended(next.answer.id).await);
+    assert_eq!(turns, ["You are a helpful assistant.", "say one", "one", "show"]);
+    assert_eq!(request.sampling.top_p, 0.9);
+    assert!(request.max_tokens.is_some());
+
+    bench.set_system_prompt(id, Some("Be a pirate.".into())).await.unwrap();
+    assert_eq!(
+        bench.conversation(id).await.system_prompt.as_deref(),
+        Some("Be a pirate.")
+    );
+    let edited = bench.edit(next.user.unwrap().id, "show it".into()).await.unwrap();
+    let (turns, _) = shown(&bench.ended(edited.answer.id).await);
+    assert_eq!(turns, ["Be a pirate.", "say one", "one", "show it"]);
+    bench.set_system_prompt(id, Some(String::new())).await.unwrap();
+    let again = bench.regenerate(edited.answer.id).await.unwrap();
+    let (turns, _) = shown(&bench.ended(again.answer.id).await);
+    assert_eq!(
+        turns,
+        ["say one", "one", "show it"],
+        "an empty one of its own is none at all"
+    );
+}
+
+async fn one_answer_at_a_time_in_a_conversation() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    let busy = bench.send(Some(sent.conversation.id), None, "say two".into()).await;
+    assert_eq!(busy.unwrap_err().code, Code::Busy);
+    assert_eq!(bench.regenerate(sent.answer.id).await.unwrap_err().code, Code::Busy);
+    bench.stop(sent.conversation.id).await.unwrap();
+    bench.ended(sent.answer.id).await;
+    bench.regenerate(sent.answer.id).await.expect("free again");
+}
+
+async fn conversations_wait_for_each_other() {
+    let mut bench = Bench::tiny();
+    let first = bench.say(None, "slow").await;
+    bench.streaming(first.answer.id).await;
+    let (second, third) = (bench.say(None, "say two").await, bench.say(None, "say three").await);
+    bench.stop(third.conversation.id).await.unwrap();
+    assert_eq!(
+        bench.ended(third.answer.id).await.state,
+        MessageState::Stopped,
+        "before its turn came"
+    );
+    bench.stop(first.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(second.answer.id).await.content, "two");
+}
+
+async fn delete_and_restore() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    let id = sent.conversation.id;
+    bench.streaming(sent.answer.id).await;
+    bench.delete_conversation(id).await.unwrap();
+    bench
+        .next(|event| matches!(event, Event::ConversationRemoved { id: gone } if gone == id).then_some(()))
+        .await;
+    assert!(bench.snapshot().await.unwrap().conversations.is_empty());
+    assert_eq!(bench.open_conversation(id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.delete_conversation(id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(
+        bench.send(Some(id), None, "say".into()).await.unwrap_err().code,
+        Code::NotFound
+    );
+    bench.restore_conversation(id).await.unwrap();
+    let restored = |event| matches!(event, Event::ConversationChanged { conversation, .. } if conversation.id == id);
+    bench.next(|event| restored(event).then_some(())).await;
+    assert_eq!(contents(&bench.conversation(id).await)[0], "slow");
+}
+
+async fn rename_and_search() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("say the albatross sleeps").await;
+    let id = answer.conversation;
+    bench
+        .rename_conversation(id, "  Birds\n of the sea ".into())
+        .await
+        .unwrap();
+    assert_eq!(bench.conversation(id).await.title, "Birds of the sea");
+    assert_eq!(
+        bench.rename_conversation(id, " \n".into()).await.unwrap_err().code,
+        Code::BadRequest
+    );
+    let hits = bench.search("albatr".into()).await.unwrap();
+    assert_eq!(
+        hits.iter().filter_map(|hit| hit.message).count(),
+        2,
+        "question and answer"
+    );
+    assert!(hits[0].snippet.iter().any(|part| part.hit && part.text == "albatross"));
+    assert_eq!(bench.search("birds".into()).await.unwrap()[0].message, None);
+}
+
+async fn models_are_added_and_forgotten() {
+    let bench = Bench::tiny();
+    let path = support::model(bench.folder.path(), "mine.gguf");
+    let model = bench.add_model(path.clone()).await.unwrap();
+    assert_eq!(
+        (model.name.as_str(), model.architecture.as_str(), model.context_trained),
+        ("A tiny model", "llama", 2048)
+    );
+    assert_eq!(bench.add_model(path.clone()).await.unwrap().id, model.id);
+    assert_eq!(bench.snapshot().await.unwrap().models.len(), 2);
+    let garbage = bench.folder.path().join("garbage.gguf");
+    fs::write(&garbage, "not a model").unwrap();
+    assert_eq!(bench.add_model(garbage).await.unwrap_err().code, Code::FileInvalid);
+    assert_eq!(
+        bench.add_model(PathBuf::from("nowhere.gguf")).await.unwrap_err().code,
+        Code::FileUnreadable
+    );
+
+    let bench = bench.again().await;
+    assert_eq!(bench.snapshot().await.unwrap().models.len(), 2);
+    bench.forget_model(model.id.clone()).await.unwrap();
+    assert!(path.exists(), "the file is the person's");
+    assert_eq!(bench.snapshot().await.unwrap().models.len(), 1);
+    assert_eq!(bench.forget_model(model.id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(
+        bench.forget_model("tiny".into()).await.unwrap_err().code,
+        Code::BadRequest,
+        "it came with the app"
+    );
+    let downloads = bench.folder.path().join("data/models");
+    let downloaded = support::model(&downloads, "qwen2.5-0.5b-instruct-q4_k_m.gguf");
+    let by_hand = support::model(&downloads, "other.gguf");
+    bench.forget_model("qwen2.5-0.5b-instruct".into()).await.unwrap();
+    assert!(!downloaded.exists());
+    assert_eq!(
+        bench.forget_model("other".into()).await.unwrap_err().code,
+        Code::BadRequest
+    );
+    assert!(by_hand.exists());
+}
+
+async fn load_another_model_and_unload() {
+    let mut bench = Bench::new(&["a-slow.gguf", "b.gguf", "c.gguf"]);
+    let ready =
+        |id: &'static str| move |state: &ModelState| matches!(state, ModelState::Ready { model, .. } if model == id);
+    bench.load_model("a-slow".into()).await.unwrap();
+    bench
+        .model_state(|state| matches!(state, ModelState::Loading { fraction, .. } if *fraction > 0.0))
+        .await;
+    bench.load_model("b".into()).await.unwrap();
+    bench.model_state(ready("b")).await;
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    bench.load_model("c".into()).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    bench.model_state(ready("c")).await;
+    bench.unload_model().await.unwrap();
+    bench.model_state(|state| *state == ModelState::None).await;
+    assert_eq!(
+        bench.snapshot().await.unwrap().settings.last_model.as_deref(),
+        Some("c")
+    );
+    bench.say(None, "say one").await;
+    bench.model_state(ready("c")).await;
+    assert_eq!(
+        bench.load_model("nothing".into()).await.unwrap_err().code,
+        Code::NotFound
+    );
+}
+
+async fn settings_last_and_reload() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let settings = Settings {
+        theme: Theme::Dark,
+        threads: Some(3),
+        context: Some(1024),
+        last_model: None,
+    };
+    bench.set_settings(settings.clone()).await.unwrap();
+    let state = bench
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    assert!(matches!(state, ModelState::Ready { info, .. } if (info.threads, info.context) == (3, 1024)));
+    let foolish = Settings {
+        threads: Some(0),
+        ..settings.clone()
+    };
+    assert_eq!(bench.set_settings(foolish).await.unwrap_err().code, Code::BadRequest);
+    let bench = bench.again().await;
+    assert_eq!(bench.snapshot().await.unwrap().settings, settings);
+}
+
+async fn devices_are_told() {
+    let bench = Bench::new(&[]);
+    let (first, second) = tokio::join!(bench.devices(), bench.devices());
+    assert_eq!(
+        (first.unwrap()[0].id.as_str(), second.unwrap()[0].id.as_str()),
+        ("cpu", "cpu")
+    );
+}
+
+async fn a_full_disk_fails_the_answer_but_not_the_text() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let sent = bench.say(None, "flood").await;
+    let id = sent.conversation.id;
+    bench.streaming(sent.answer.id).await;
+    bench.store().limit_size(Some(0)).unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(failure(&answer).code, Code::DiskFull);
+    assert!(answer.content.starts_with("word "));
+    let shown = bench.conversation(id).await.messages[1].clone();
+    assert!(shown.content.starts_with(&answer.content), "nothing is lost in memory");
+    let refused = bench.send(None, None, "x".repeat(1 << 16)).await;
+    assert_eq!(refused.unwrap_err().code, Code::DiskFull);
+
+    bench.store().limit_size(None).unwrap();
+    assert_eq!(bench.answer("say again").await.content, "again");
+    let bench = bench.again().await;
+    let kept = bench.conversation(id).await.messages[1].clone();
+    assert_eq!(failure(&kept).code, Code::DiskFull);
+    assert!(kept.content.starts_with(&answer.content), "saved once there was room");
+}
+
+async fn a_second_app_is_refused() {
+    let bench = Bench::tiny();
+    let second = App::open(options(&bench.folder), |_| {});
+    assert_eq!(second.err().map(|problem| problem.code), Some(Code::AlreadyRunning));
+}
+
+async fn nothing_there_is_told() {
+    let bench = Bench::tiny();
+    let code = |problem: Problem| problem.code;
+    assert_eq!(bench.open_conversation(99).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(
+        bench.send(Some(99), None, "x".into()).await.map_err(code),
+        Err(Code::NotFound)
+    );
+    assert_eq!(bench.regenerate(99).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(bench.edit(99, "x".into()).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(bench.select_leaf(99, 99).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(
+        bench.rename_conversation(99, "x".into()).await.map_err(code),
+        Err(Code::NotFound)
+    );
+    assert_eq!(
+        bench.send(None, None, " \n".into()).await.map_err(code),
+        Err(Code::BadRequest)
+    );
+    assert_eq!(bench.restore_conversation(99).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(bench.stop(99).await, Ok(()));
+}

@@ -1,0 +1,391 @@
+//! The library: which files are models, what people may call them, and downloads from a hub that misbehaves.
+
+mod support;
+
+use hearth_app::{
+    library::{Hub, Library, LibraryError, Progress, catalog, download},
+    wire::Source,
+};
+use hearth_protocol::Sampling;
+use sha2::{Digest, Sha256};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+const DEFAULT: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// A library with the default model bundled, one model in the app's folder, and one that was added.
+fn library(folder: &Path) -> (Library, Vec<PathBuf>) {
+    let bundled = folder.join("bundled");
+    support::model(&bundled, DEFAULT);
+    support::model(&folder.join("data/models"), "own.gguf");
+    support::model(&folder.join("data/models"), "split-00001-of-00002.gguf");
+    support::model(&folder.join("data/models"), "split-00002-of-00002.gguf");
+    fs::write(folder.join("data/models/notes.txt"), "no model").unwrap();
+    fs::write(folder.join("data/models/half.gguf.partial"), "no model yet").unwrap();
+    let added = support::model(folder, "added.gguf");
+    (
+        Library::new(vec![folder.join("nowhere"), bundled], &folder.join("data")),
+        vec![added],
+    )
+}
+
+#[test]
+fn lists_what_is_here_once_and_the_default_first() {
+    let folder = folder();
+    let (library, added) = library(folder.path());
+    // Also a file that has been listed already.
+    let added = vec![
+        added[0].clone(),
+        fs::canonicalize(library.folder().join("own.gguf")).unwrap(),
+    ];
+    let models = library.list(&added);
+    let of: Vec<_> = models.iter().map(|model| (model.id.as_str(), model.source)).collect();
+    let default = catalog::entries()[0].id.as_str();
+    assert_eq!(
+        of[..3],
+        [
+            (default, Source::Bundled),
+            ("own", Source::Catalog),
+            ("split-00001-of-00002", Source::Catalog)
+        ]
+    );
+    assert_eq!((of.len(), of[3].1), (4, Source::File));
+    assert_eq!(library.default(&models).map(|model| model.id.as_str()), Some(default));
+    assert_eq!(
+        models[0].system_prompt(),
+        catalog::entries()[0].system_prompt.as_deref()
+    );
+    assert_eq!(models[3].name, "A tiny model");
+}
+
+#[test]
+fn resolves_what_people_call_a_model() {
+    let folder = folder();
+    let (library, added) = library(folder.path());
+    let own = library.folder().join("own.gguf");
+    let cases = [
+        ("smollm2-135m-instruct", Some(DEFAULT)),
+        ("SMOLLM2-135m-Instruct", Some(DEFAULT)),
+        ("SmolLM2 135M Instruct", Some(DEFAULT)),
+        ("smollm2-135m-instruct.q4_1", Some(DEFAULT)),
+        ("own", Some("own.gguf")),
+        ("Own.GGUF", Some("own.gguf")),
+        ("added", Some("added.gguf")),
+        (own.to_str().unwrap(), Some("own.gguf")),
+        ("nothing", None),
+        ("qwen3-0.6b", None),
+        ("no/such/file.gguf", None),
+        ("", None),
+    ];
+    for (name, file) in cases {
+        let found = library.resolve(name, &added);
+        match file {
+            Some(file) => assert_eq!(found.expect(name).path.file_name(), Some(file.as_ref()), "{name}"),
+            None => assert!(found.is_err(), "{name}"),
+        }
+    }
+    let told = |name| library.resolve(name, &added).unwrap_err().to_string();
+    assert!(told("qwen3-0.6b").contains("hearth pull qwen3-0.6b"));
+    assert!(told("no/such/file.gguf").contains("no/such/file.gguf"));
+    assert!(told("nothing").contains("smollm2-135m-instruct"));
+}
+
+#[test]
+fn a_damaged_model_is_listed_with_its_problem() {
+    let folder = folder();
+    let (library, _) = library(folder.path());
+    let path = library.folder().join("own.gguf");
+    assert!(library.by_path(&path).facts.is_ok());
+    fs::write(&path, "no longer a model").unwrap();
+    let problem = library.by_path(&path).facts.unwrap_err();
+    assert!(problem.contains("own.gguf"), "{problem}");
+    assert!(matches!(
+        library.check(&path),
+        Err(LibraryError::Unreadable { found: true, .. })
+    ));
+}
+
+/// What a hub answers to one request.
+#[derive(Clone, Copy)]
+enum Reply {
+    /// All that was asked for.
+    Good,
+    /// The beginning of it, this many bytes, then the connection breaks.
+    Broken(usize),
+    /// Everything from the start, whatever was asked for.
+    NoRanges,
+    /// Another file of the same length.
+    Other,
+    /// More than there should be.
+    Long,
+    /// A status, and nothing else.
+    Status(u16),
+}
+
+/// A hub that answers each request by the next reply (the last one again and again), and the requests it got.
+struct FakeHub {
+    hub: Hub,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl FakeHub {
+    fn new(file: Vec<u8>, replies: &'static [Reply]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.unwrap();
+                let mut request = String::new();
+                let mut lines = BufReader::new(stream.try_clone().unwrap());
+                while !request.ends_with("\r\n\r\n") {
+                    lines.read_line(&mut request).unwrap();
+                }
+                let from = request
+                    .lines()
+                    .find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned))
+                    .map_or(0, |range| range.trim_end_matches('-').parse().unwrap());
+                seen.lock().unwrap().push(request);
+                // A client that ends early is none of a hub's business.
+                let _ = answer(&mut stream, &file, from, replies[number.min(replies.len() - 1)]);
+            }
+        });
+        Self {
+            hub: Hub {
+                endpoint,
+                token: Some("secret".into()),
+                patience: Duration::from_millis(1),
+            },
+            requests,
+        }
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+fn answer(stream: &mut impl Write, file: &[u8], from: usize, reply: Reply) -> std::io::Result<()> {
+    let mut send = |status: &str, body: &[u8], sent: usize| {
+        write!(
+            stream,
+            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        )?;
+        stream.write_all(&body[..sent])
+    };
+    let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
+    let rest = &file[from..];
+    match reply {
+        Reply::Good => send(status, rest, rest.len()),
+        Reply::Broken(bytes) => send(status, rest, bytes.min(rest.len())),
+        Reply::NoRanges => send("200 OK", file, file.len()),
+        Reply::Other => send(status, &vec![7; rest.len()], rest.len()),
+        Reply::Long => send(status, &[rest, b"more"].concat(), rest.len() + 4),
+        Reply::Status(code) => send(&format!("{code} No"), b"", 0),
+    }
+}
+
+fn entry(file: &[u8]) -> catalog::Entry {
+    catalog::Entry {
+        id: "a".into(),
+        name: "A model".into(),
+        description: String::new(),
+        licence: "MIT".into(),
+        repository: "owner/name".into(),
+        revision: "main".into(),
+        file: "a.gguf".into(),
+        size: file.len() as u64,
+        sha256: Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect(),
+        system_prompt: None,
+        sampling: Sampling::default(),
+    }
+}
+
+fn bytes() -> Vec<u8> {
+    (0..100_000u32)
+        .flat_map(|number| (number.wrapping_mul(2_654_435_761)).to_le_bytes())
+        .collect()
+}
+
+fn go_on(_: Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn a_download_survives_a_bad_connection() {
+    let cases: [(&str, &'static [Reply], usize); 5] = [
+        ("good", &[Reply::Good], 1),
+        (
+            "breaks twice",
+            &[Reply::Broken(1000), Reply::Broken(300_000), Reply::Good],
+            3,
+        ),
+        ("knows no ranges", &[Reply::Broken(1000), Reply::NoRanges], 2),
+        (
+            "is busy",
+            &[
+                Reply::Status(503),
+                Reply::Status(429),
+                Reply::Broken(5),
+                Reply::Status(500),
+                Reply::Good,
+            ],
+            5,
+        ),
+        (
+            "says nothing for a while",
+            &[Reply::Broken(0), Reply::Broken(0), Reply::Good],
+            3,
+        ),
+    ];
+    for (what, replies, requests) in cases {
+        let (folder, file) = (folder(), bytes());
+        let hub = FakeHub::new(file.clone(), replies);
+        let mut seen = Vec::new();
+        let path = download(&hub.hub, &entry(&file), folder.path(), &mut |progress| {
+            seen.push(progress);
+            ControlFlow::Continue(())
+        })
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(fs::read(&path).unwrap() == file, "{what}");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "{what}: nothing else is left"
+        );
+        assert_eq!(hub.requests().len(), requests, "{what}");
+        let total = file.len() as u64;
+        assert_eq!(
+            seen[seen.len() - 2..],
+            [Progress::Loading { done: total, total }, Progress::Checking],
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn what_has_come_is_kept_and_the_next_download_goes_on() {
+    let (folder, file) = (folder(), bytes());
+    let hub = FakeHub::new(file.clone(), &[Reply::Broken(1000), Reply::Status(503)]);
+    let failed = download(&hub.hub, &entry(&file), folder.path(), &mut go_on);
+    assert!(matches!(failed, Err(LibraryError::Download { .. })));
+    assert_eq!(fs::metadata(folder.path().join("a.gguf.partial")).unwrap().len(), 1000);
+    assert_eq!(
+        hub.requests().len(),
+        6,
+        "one that brought something, and five that did not"
+    );
+
+    let hub = FakeHub::new(file.clone(), &[Reply::Good]);
+    let path = download(&hub.hub, &entry(&file), folder.path(), &mut go_on).unwrap();
+    assert!(fs::read(path).unwrap() == file);
+    let request = hub.requests().remove(0).to_lowercase();
+    assert!(request.starts_with("get /owner/name/resolve/main/a.gguf "), "{request}");
+    assert!(
+        request.contains("range: bytes=1000-") && request.contains("authorization: bearer secret"),
+        "{request}"
+    );
+}
+
+#[test]
+fn what_is_not_the_file_is_refused() {
+    type Told = fn(&LibraryError) -> bool;
+    let cases: [(&'static [Reply], Told, Option<u64>); 5] = [
+        (
+            &[Reply::Other],
+            |error| matches!(error, LibraryError::WrongHash { .. }),
+            None,
+        ),
+        (
+            &[Reply::Broken(1000), Reply::Other],
+            |error| matches!(error, LibraryError::WrongHash { .. }),
+            None,
+        ),
+        (
+            &[Reply::Long],
+            |error| error.to_string().contains("longer than the catalog says"),
+            Some(0),
+        ),
+        (
+            &[Reply::Status(404)],
+            |error| error.to_string().contains("no longer has this file"),
+            Some(0),
+        ),
+        (
+            &[Reply::Status(401)],
+            |error| error.to_string().contains("HF_TOKEN"),
+            Some(0),
+        ),
+    ];
+    for (replies, told, at_least) in cases {
+        let (folder, file) = (folder(), bytes());
+        let hub = FakeHub::new(file.clone(), replies);
+        let error = download(&hub.hub, &entry(&file), folder.path(), &mut go_on).expect_err("not the file");
+        assert!(told(&error), "{error}");
+        assert!(!folder.path().join("a.gguf").exists());
+        let kept = fs::metadata(folder.path().join("a.gguf.partial"))
+            .ok()
+            .map(|about| about.len());
+        assert_eq!(kept.is_some(), at_least.is_some(), "{error}");
+        assert!(kept.is_none_or(|kept| kept <= file.len() as u64), "{error}");
+    }
+}
+
+#[test]
+fn a_download_can_be_stopped_and_nobody_else_is_at_it() {
+    let (folder, file) = (folder(), bytes());
+    let hub = FakeHub::new(file.clone(), &[Reply::Good]);
+    let stopped = download(&hub.hub, &entry(&file), folder.path(), &mut |progress| match progress {
+        Progress::Loading { done, .. } if done > 0 => {
+            let second = download(&hub.hub, &entry(&file), folder.path(), &mut go_on);
+            assert!(matches!(second, Err(LibraryError::AlreadyDownloading(_))));
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    assert!(matches!(stopped, Err(LibraryError::Cancelled)));
+    assert!(fs::metadata(folder.path().join("a.gguf.partial")).unwrap().len() > 0);
+}
+
+#[test]
+fn nobody_at_home_is_told() {
+    let (folder, file) = (folder(), bytes());
+    let endpoint = "http://127.0.0.1:1".to_owned();
+    let hub = Hub {
+        endpoint,
+        token: None,
+        patience: Duration::from_millis(1),
+    };
+    let error = download(&hub, &entry(&file), folder.path(), &mut go_on).unwrap_err();
+    assert!(error.to_string().contains("http://127.0.0.1:1/owner/name"), "{error}");
+}
+
+#[test]
+fn pull_leaves_alone_what_is_here_and_names_what_there_is() {
+    let folder = folder();
+    let (library, _) = library(folder.path());
+    let hub = Hub {
+        endpoint: "http://127.0.0.1:1".into(),
+        token: None,
+        patience: Duration::ZERO,
+    };
+    let path = library.pull(&hub, "smollm2-135m-instruct", &mut go_on).unwrap();
+    assert_eq!(path.file_name(), Some(DEFAULT.as_ref()));
+    let error = library.pull(&hub, "nothing", &mut go_on).unwrap_err().to_string();
+    assert!(error.contains("smollm2-135m-instruct"), "{error}");
+}

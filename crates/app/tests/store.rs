@@ -1,0 +1,394 @@
+//! The store as the use cases see it, and what becomes of files that are not as they should be.
+
+use hearth_app::store::{
+    FILE, Store, StoreError, conversation,
+    message::{self, Message, New, Role, State},
+    model, search, setting,
+};
+use proptest::prelude::*;
+use std::{fs, path::Path};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn open(folder: &TempDir) -> Store {
+    Store::open(folder.path()).expect("a store")
+}
+
+fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, state: State) -> Message {
+    let role = if state == State::Unfinished {
+        Role::Assistant
+    } else {
+        Role::User
+    };
+    store
+        .write(|t| {
+            message::create(
+                t,
+                New {
+                    conversation,
+                    parent,
+                    role,
+                    content,
+                    state,
+                    created_at: 5,
+                },
+            )
+        })
+        .expect("a message")
+}
+
+fn begin(store: &Store, title: &str) -> i64 {
+    store
+        .write(|t| conversation::create(t, title, 1))
+        .expect("a conversation")
+}
+
+fn found(store: &Store, query: &str) -> Vec<search::Hit> {
+    store
+        .read(|t| search::search(t, query))
+        .expect("an answer, whatever is asked")
+}
+
+#[test]
+fn a_message_comes_back_as_it_was() {
+    let folder = folder();
+    let text = "NUL \0 in the middle, \u{1f642}, \u{feff} and a line\nend".to_owned() + &"x".repeat(5 << 20);
+    let saved = {
+        let store = open(&folder);
+        let id = begin(&store, "a");
+        let mut message = say(&store, id, None, "", State::Unfinished);
+        message.content = text;
+        message.state = State::Failed("{}".into());
+        message.model = Some("m".into());
+        message.left_out = Some(message::LeftOut { messages: 2, tokens: 9 });
+        message.stats = Some(message::Stats {
+            prompt_tokens: 1,
+            cached_tokens: 2,
+            tokens: 3,
+            tokens_per_second: 4.5,
+            prompt_tokens_per_second: 5.5,
+            first_token_seconds: 0.25,
+            context_used: 7,
+            context: 8,
+        });
+        store.write(|t| message::save(t, &message)).unwrap();
+        message
+    };
+    let again = open(&folder).read(|t| message::get(t, saved.id)).unwrap();
+    assert_eq!(again, Some(saved));
+}
+
+#[test]
+fn what_a_crash_left_unfinished_is_stopped_and_found() {
+    let folder = folder();
+    let (growing, whole) = {
+        let store = open(&folder);
+        let id = begin(&store, "a");
+        let whole = say(&store, id, None, "question", State::Complete);
+        let mut growing = say(&store, id, Some(whole.id), "", State::Unfinished);
+        growing.content = "half an albatross".into();
+        store.write(|t| message::save(t, &growing)).unwrap();
+        assert!(
+            found(&store, "albatross").is_empty(),
+            "an answer is indexed once it is finished"
+        );
+        (growing, whole)
+    };
+    let store = open(&folder);
+    let rows = store
+        .read(|t| message::of_conversation(t, growing.conversation))
+        .unwrap();
+    assert_eq!(
+        rows,
+        [
+            whole,
+            Message {
+                state: State::Stopped,
+                ..growing
+            }
+        ]
+    );
+    assert_eq!(found(&store, "albatross").len(), 1);
+}
+
+#[test]
+fn a_deleted_conversation_can_be_restored_for_a_month() {
+    let folder = folder();
+    let (kept, old) = {
+        let store = open(&folder);
+        let (kept, old) = (begin(&store, "kept"), begin(&store, "old"));
+        say(&store, kept, None, "cormorant", State::Complete);
+        // Deeper than SQLite's own recursion goes.
+        let mut parent = None;
+        for _ in 0..3000 {
+            parent = Some(say(&store, old, parent, "deep", State::Complete).id);
+        }
+        store.write(|t| conversation::set_leaf(t, old, parent)).unwrap();
+        let now = hearth_app::store::now();
+        store
+            .write(|t| Ok(conversation::delete(t, kept, now)? && conversation::delete(t, old, now - (31 << 30))?))
+            .unwrap();
+        assert!(found(&store, "cormorant").is_empty());
+        assert!(store.read(|t| conversation::list(t)).unwrap().is_empty());
+        (kept, old)
+    };
+    let store = open(&folder);
+    assert!(store.write(|t| conversation::restore(t, kept)).unwrap());
+    assert!(!store.write(|t| conversation::restore(t, old)).unwrap(), "purged");
+    assert_eq!(found(&store, "cormorant").len(), 1);
+    assert!(store.read(|t| message::of_conversation(t, old)).unwrap().is_empty());
+    assert!(found(&store, "deep").is_empty());
+    assert!(begin(&store, "new") > old, "a number is never given again");
+}
+
+#[test]
+fn a_branch_and_its_newest_end() {
+    let folder = folder();
+    let store = open(&folder);
+    let id = begin(&store, "a");
+    let root = say(&store, id, None, "root", State::Complete);
+    let left = say(&store, id, Some(root.id), "left", State::Complete);
+    let right = say(&store, id, Some(root.id), "right", State::Complete);
+    let leaf = say(&store, id, Some(left.id), "leaf", State::Complete);
+    let branch = |leaf: i64| -> Vec<String> {
+        store
+            .read(|t| message::branch(t, leaf))
+            .unwrap()
+            .into_iter()
+            .map(|row| row.content)
+            .collect()
+    };
+    assert_eq!(branch(leaf.id), ["root", "left", "leaf"]);
+    assert_eq!(branch(right.id), ["root", "right"]);
+    let newest = |message| store.read(|t| message::newest_leaf(t, message)).unwrap();
+    assert_eq!(
+        (newest(root.id), newest(left.id), newest(leaf.id)),
+        (right.id, leaf.id, leaf.id)
+    );
+}
+
+#[test]
+fn search_finds_words_beginnings_titles_and_scripts_without_spaces() {
+    let folder = folder();
+    let store = open(&folder);
+    let id = begin(&store, "Seabirds of \u{c5}land");
+    for text in [
+        "The albatross sleeps",
+        "Un caf\u{e9} noir",
+        "\u{4eca}\u{65e5}\u{306f}\u{6674}\u{308c}\u{3067}\u{3059}",
+        "100% of \"it\" \0 after",
+        "a <b>tag</b>",
+    ] {
+        say(&store, id, None, text, State::Complete);
+    }
+    let cases = [
+        ("albatross", 1),
+        ("ALBA slee", 1),
+        ("slee alba", 1),
+        ("albatross noir", 0),
+        ("cafe", 1),
+        ("\u{6674}\u{308c}", 1),
+        ("100%", 1),
+        ("\"it\"", 1),
+        ("after", 1),
+        ("<b>", 1),
+        ("NEAR(", 0),
+        ("\u{e5}land", 1),
+        ("seabirds \u{e5}l", 1),
+        ("", 0),
+        (" \0 ", 0),
+    ];
+    for (query, hits) in cases {
+        assert_eq!(found(&store, query).len(), hits, "{query:?}");
+    }
+    let marked = |query: &str| found(&store, query)[0].snippet.clone();
+    assert_eq!(
+        marked("alba"),
+        [
+            ("The ".into(), false),
+            ("albatross".into(), true),
+            (" sleeps".into(), false)
+        ]
+    );
+    assert_eq!(
+        marked("\u{e5}LAND"),
+        [("Seabirds of ".into(), false), ("\u{c5}land".into(), true)]
+    );
+    assert_eq!(found(&store, "\u{e5}land")[0].message, None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    /// No query is an error, and what was said is found by its own words.
+    #[test]
+    fn search_takes_anything(text in "[a-z]{3,8}( [a-z]{3,8}){0,3}", query in "\\PC*|[\"*():^\\-a-z\0 ]*") {
+        thread_local! { static STORE: (TempDir, Store, i64) = { let f = folder(); let s = open(&f); let c = begin(&s, "\u{3b2}"); (f, s, c) }; }
+        STORE.with(|(_, store, id)| {
+            found(store, &query);
+            let said = say(store, *id, None, &text, State::Complete);
+            let hits = store.read(|t| search::search(t, &format!("\"{text}"))).unwrap();
+            assert!(hits.len() == 50 || hits.iter().any(|hit| hit.message == Some(said.id)), "{text}");
+        });
+    }
+}
+
+#[test]
+fn settings_and_models() {
+    let folder = folder();
+    let store = open(&folder);
+    store
+        .write(|t| setting::set(t, "theme", "1").and_then(|()| setting::set(t, "theme", "2")))
+        .unwrap();
+    assert_eq!(store.read(|t| setting::get(t, "theme")).unwrap(), Some("2".into()));
+    for path in ["/b.gguf", "/a.gguf", "/b.gguf"] {
+        store.write(|t| model::add(t, path, 1)).unwrap();
+    }
+    // Also while another process (this one, here) has the store open.
+    let added = hearth_app::store::added_models(folder.path()).unwrap();
+    assert_eq!(added, [Path::new("/a.gguf"), Path::new("/b.gguf")]);
+    assert!(store.write(|t| model::remove(t, "/a.gguf")).unwrap());
+    assert!(!store.write(|t| model::remove(t, "/a.gguf")).unwrap());
+}
+
+#[test]
+fn a_transaction_that_fails_changes_nothing() {
+    let folder = folder();
+    let store = open(&folder);
+    let failed: Result<(), _> = store.write(|t| {
+        conversation::create(t, "a", 1)?;
+        Err(rusqlite::Error::InvalidQuery)
+    });
+    assert!(matches!(failed, Err(StoreError::Sqlite { .. })));
+    assert!(store.read(|t| conversation::list(t)).unwrap().is_empty());
+}
+
+#[test]
+fn two_at_once_are_refused() {
+    let folder = folder();
+    let first = open(&folder);
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::InUse(_))));
+    drop(first);
+    open(&folder);
+}
+
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    let folder = folder();
+    let store = open(&folder);
+    let id = begin(&store, "a");
+    store.limit_size(Some(0)).unwrap();
+    let big = "x".repeat(1 << 20);
+    let new = New {
+        conversation: id,
+        parent: None,
+        role: Role::User,
+        content: &big,
+        state: State::Complete,
+        created_at: 1,
+    };
+    assert!(matches!(
+        store.write(|t| message::create(t, new.clone())),
+        Err(StoreError::DiskFull { .. })
+    ));
+    assert_eq!(store.read(|t| conversation::list(t)).unwrap().len(), 1);
+    store.limit_size(None).unwrap();
+    store.write(|t| message::create(t, new)).unwrap();
+}
+
+#[test]
+fn damaged_and_foreign_files_are_refused_and_left_alone() {
+    type Harm = fn(&Path);
+    type Told = fn(&StoreError) -> bool;
+    let damaged: Told = |error| matches!(error, StoreError::Damaged { .. });
+    let newer: Told = |error| matches!(error, StoreError::Newer { found: 1000, .. });
+    let cases: [(&str, Harm, Told); 5] = [
+        (
+            "text",
+            |path| fs::write(path, "not a database, but long enough to be one ".repeat(50)).unwrap(),
+            damaged,
+        ),
+        (
+            "a file of NULs",
+            |path| fs::write(path, vec![0; 8192]).unwrap(),
+            damaged,
+        ),
+        (
+            "flipped bytes",
+            |path| {
+                let mut bytes = fs::read(path).unwrap();
+                for byte in bytes.iter_mut().skip(100).step_by(3) {
+                    *byte ^= 0x5a;
+                }
+                fs::write(path, bytes).unwrap();
+            },
+            damaged,
+        ),
+        (
+            "another program's",
+            |path| {
+                fs::remove_file(path).unwrap();
+                rusqlite::Connection::open(path)
+                    .unwrap()
+                    .execute_batch("CREATE TABLE bookmark (url TEXT)")
+                    .unwrap();
+            },
+            damaged,
+        ),
+        (
+            "a newer Hearth's",
+            |path| {
+                rusqlite::Connection::open(path)
+                    .unwrap()
+                    .execute_batch("PRAGMA user_version = 1000")
+                    .unwrap();
+            },
+            newer,
+        ),
+    ];
+    for (what, harm, told) in cases {
+        let folder = folder();
+        begin(&open(&folder), "a");
+        let path = folder.path().join(FILE);
+        harm(&path);
+        let before = fs::read(&path).unwrap();
+        let error = Store::open(folder.path()).expect_err(what);
+        assert!(told(&error), "{what}: {error}");
+        assert!(error.to_string().contains(FILE), "{error}");
+        assert!(fs::read(&path).unwrap() == before, "{what}: the file was left as it is");
+        let aside = Store::set_aside(folder.path()).unwrap();
+        assert!(fs::read(aside).unwrap() == before);
+        open(&folder);
+    }
+}
+
+#[test]
+fn damage_inside_is_found_after_a_crash() {
+    let folder = folder();
+    let store = open(&folder);
+    let id = begin(&store, "a");
+    for _ in 0..50 {
+        say(&store, id, None, &"words and more words ".repeat(100), State::Complete);
+    }
+    drop(store);
+    // As a crash leaves it: the lock file still says that it was open.
+    fs::write(folder.path().join("hearth.lock"), "open").unwrap();
+    let path = folder.path().join(FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 4096].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Damaged { .. })));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = Store::open(&file.join("data")).expect_err("a file is no folder");
+    assert!(matches!(&error, StoreError::Folder { .. }));
+    assert!(error.to_string().contains("HEARTH_DATA"));
+}
