@@ -229,3 +229,71 @@ fn share(text: &str) -> Result<f32, String> {
         Err("has to be from 0 to 1".to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    fn parse(line: &str) -> Result<Command, ErrorKind> {
+        let words = std::iter::once("hearth").chain(line.split_whitespace());
+        Cli::try_parse_from(words)
+            .map(|cli| cli.command)
+            .map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_commands_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_that_scripts_type_is_understood() {
+        for line in [
+            "run m p -n 5 --temp 0 --top-k 40 --top-p 0.9 --min-p 0.05 --seed 1 --json",
+            "run m p --raw --threads 2 --device cpu --ctx 512",
+            "run m p --system s",
+            "chat m",
+            "bench m -p 512 -n 128 -r 3 --depth 0 --json",
+            "perplexity m f --ctx 512 --exact --json",
+            "tokenize m text --special --json",
+            "tokenize m --file f",
+            "tokenize m --lines f",
+            "devices --json",
+            "list",
+            "pull m",
+            "doctor --json",
+            "worker",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        let check = |line, expected| assert_eq!(parse(line).err(), Some(expected), "{line}");
+        check("", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+        check("frobnicate", ErrorKind::InvalidSubcommand);
+        check("run m", ErrorKind::MissingRequiredArgument);
+        check("run m p --raw --system s", ErrorKind::ArgumentConflict);
+        check("run m p --temp -1", ErrorKind::UnknownArgument);
+        check("run m p --temp=-1", ErrorKind::ValueValidation);
+        check("run m p --temp warm", ErrorKind::ValueValidation);
+        check("run m p --top-p 1.5", ErrorKind::ValueValidation);
+        check("run m p --threads 0", ErrorKind::ValueValidation);
+        check("perplexity m f --ctx 3", ErrorKind::ValueValidation);
+        check("bench m -r 0", ErrorKind::ValueValidation);
+        check("tokenize m", ErrorKind::MissingRequiredArgument);
+        check("tokenize m text --file f", ErrorKind::ArgumentConflict);
+        check("devices --loud", ErrorKind::UnknownArgument);
+    }
+
+    #[test]
+    fn bench_measures_as_the_tables_say() {
+        let Ok(Command::Bench(bench)) = parse("bench m") else {
+            panic!("bench is understood")
+        };
+        assert_eq!((bench.prompt, bench.tokens, bench.runs, bench.depth), (512, 128, 3, 0));
+    }
+}

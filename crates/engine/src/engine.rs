@@ -6,7 +6,7 @@ use crate::turns::count;
 use hearth_formats::chat_template::{self, ChatTemplate, Turn};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
-use hearth_llm::{DeviceChoice, LoadOptions, Model, Session, threads};
+use hearth_llm::{Config, DeviceChoice, LoadOptions, Model, Session, threads};
 use hearth_protocol::{LoadRequest, Message, ModelInfo, Problem, ProblemCode, Role};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -46,18 +46,20 @@ impl Engine {
         let device = device(request.device.as_deref())?;
         let team = team_size(request.threads)?;
         let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
+        let config = Config::from_gguf(&gguf).map_err(from_load)?;
+        let trained = count(config.context_trained);
+        let context = request
+            .context
+            .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT));
         let mut notices = Vec::new();
-        check_memory(gguf.file_size(), &mut notices)?;
+        check_memory(gguf.file_size(), cache_bytes(&config, context), context, &mut notices)?;
         step(OPENED / 2.0, "reading the vocabulary")?;
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         notices.extend(template.notice().map(str::to_owned));
 
         threads::set(team as usize);
-        let options = LoadOptions {
-            device,
-            ..LoadOptions::default()
-        };
+        let options = LoadOptions { device };
         let model = Model::load(&gguf, &options, &mut |fraction, stage| {
             progress(OPENED + fraction * (WEIGHED - OPENED), stage)
         });
@@ -65,11 +67,6 @@ impl Engine {
         if progress(WEIGHED, "setting the context aside").is_break() {
             return Err(interrupted());
         }
-        let config = model.config();
-        let trained = count(config.context_trained);
-        let context = request
-            .context
-            .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT));
         if context > trained {
             notices.push(format!(
                 "The context of {context} tokens is longer than the {trained} that the model was trained for; what it \
@@ -78,8 +75,8 @@ impl Engine {
         }
         let mut info = ModelInfo {
             path: request.path.clone(),
-            name: config.name.clone(),
-            architecture: config.architecture.clone(),
+            name: config.name,
+            architecture: config.architecture,
             quantization: gguf.quantization(),
             parameters: gguf.parameter_count(),
             file_size: gguf.file_size(),
@@ -185,25 +182,66 @@ fn team_size(asked: Option<u32>) -> Result<u32, Problem> {
     Err(problem(ProblemCode::BadRequest, message))
 }
 
-/// Refuses a file that cannot fit, and notes one that will make the machine swap.
-fn check_memory(file_size: u64, notices: &mut Vec<String>) -> Result<(), Problem> {
+/// Bytes of the cache of a context: keys and values in 16 bits, for each layer and token.
+fn cache_bytes(config: &Config, context: u32) -> u64 {
+    let width = (config.kv_heads as u64).saturating_mul(config.head_dim as u64);
+    [2, 2, config.n_layers as u64, u64::from(context)]
+        .into_iter()
+        .fold(width, u64::saturating_mul)
+}
+
+/// Refuses what cannot fit, and notes what will make the machine swap.
+fn check_memory(weights: u64, cache: u64, context: u32, notices: &mut Vec<String>) -> Result<(), Problem> {
     let Some(memory) = hardware::memory() else {
         return Ok(());
     };
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let (needs, has, free) = (gib(file_size), gib(memory.total), gib(memory.free));
-    if file_size > memory.total {
-        let message = format!(
-            "The model's weights take {needs:.1} GiB, and this machine has {has:.1} GiB of memory. Choose a smaller \
-             model, or the same one with fewer bits a weight."
-        );
-        return Err(problem(ProblemCode::OutOfMemory, message));
+    let needed = weights.saturating_add(cache);
+    let sizes = format!(
+        "The model's weights take {:.1} GiB and a context of {context} tokens {:.1} GiB; this machine has {:.1} GiB of \
+         memory, {:.1} GiB of it free.",
+        gib(weights),
+        gib(cache),
+        gib(memory.total),
+        gib(memory.free),
+    );
+    if needed > memory.total {
+        let advice = if weights > memory.total / 2 {
+            "Choose a smaller model, or the same one with fewer bits a weight."
+        } else {
+            "Choose a shorter context."
+        };
+        return Err(problem(ProblemCode::OutOfMemory, format!("{sizes} {advice}")));
     }
-    if file_size > memory.free {
+    if needed > memory.free {
         notices.push(format!(
-            "The model's weights take {needs:.1} GiB and only {free:.1} GiB of memory are free, so it may be slow. \
-             Close other programs, or choose a smaller model."
+            "{sizes} It may be slow: close other programs, or choose a smaller model."
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_fit_is_refused_with_advice() {
+        let total = hardware::memory().unwrap().total;
+        let check = |weights, cache, advice: &str| {
+            let refused = check_memory(weights, cache, 4096, &mut Vec::new()).unwrap_err();
+            assert!(
+                refused.code == ProblemCode::OutOfMemory && refused.message.ends_with(advice),
+                "{refused:?}"
+            );
+        };
+        check(total + 1, 0, "bits a weight.");
+        check(1, total, "shorter context.");
+        check(u64::MAX, u64::MAX, "bits a weight.");
+        let mut notices = Vec::new();
+        assert_eq!(check_memory(0, 0, 1, &mut notices), Ok(()));
+        assert_eq!(notices.len(), 0);
+        assert_eq!(check_memory(total - 1, 0, 1, &mut notices), Ok(()));
+        assert_eq!(notices.len(), 1);
+    }
 }

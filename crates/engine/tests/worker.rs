@@ -377,6 +377,7 @@ fn what_cannot_be_loaded_is_refused_with_its_kind() {
     check(load(cut, 64), ProblemCode::FileInvalid);
     check(load(text, 64), ProblemCode::FileInvalid);
     check(load(model(), 0), ProblemCode::BadRequest);
+    check(load(model(), u32::MAX), ProblemCode::OutOfMemory);
     check(
         LoadRequest {
             threads: Some(0),
