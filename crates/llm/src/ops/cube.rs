@@ -1,7 +1,7 @@
 //! The operations on a GPU: Burn's own over weights that a kernel expands, and their gradient derived by Burn.
 //!
-//! This is the portable path in its simplest form. It keeps no cache, so it trains and scores; what loads a model for chat
-//! refuses a GPU before anything comes here.
+//! This is the portable path in its simplest form: right before it is fast. The KV pool lies in the processor's memory, so attention
+//! over one is made there; within a batch everything stays on the device.
 
 use super::{
     Activation, AttentionSpec, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops, OptionalNorm, Product, reference,
@@ -15,8 +15,9 @@ use burn::backend::{
 use hearth_kernels::{Layout, gpu};
 use std::sync::Arc;
 
-/// What every shape of an operation was held against when its model was loaded; after that a mismatch is a defect of this program.
-const CHECKED_AT_LOAD: &str = "weights are checked when a model is loaded";
+/// Sizes are checked when a model is loaded, so one that does not fit here is a defect of ours: as on the CPU, it ends the operation
+/// with a panic that the engine catches and reports.
+const CHECKED_AT_LOAD: &str = "an operation was given what its model cannot hold";
 
 impl Ops for Cube {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
@@ -33,7 +34,7 @@ impl Ops for Cube {
         .expect(CHECKED_AT_LOAD);
         let shape = Shape::from([ids.len(), spec.cols]);
         let rows = <FloatTensor<Self>>::new_contiguous(table.client, table.device, shape, weights, DType::F32);
-        Self::float_mul_scalar(rows, (spec.scale * scale).into())
+        Self::float_mul_scalar(rows, scale.into())
     }
 
     fn norm_linears(x: FloatTensor<Self>, norm: Norm<Self>, linears: Linears<Self>, _: Product) -> FloatTensor<Self> {
@@ -50,7 +51,6 @@ impl Ops for Cube {
         match key_values {
             KeyValues::Batch(segments) => reference::attend(qkv, q_norm, k_norm, &spec, &segments),
             KeyValues::Pool { .. } => {
-                // The pool lies in the processor's memory, so its attention is there too.
                 let device = qkv.device();
                 let norm = |norm| match norm {
                     OptionalNorm::None => OptionalNorm::None,

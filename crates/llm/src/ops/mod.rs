@@ -17,6 +17,7 @@ mod autodiff;
 mod cube;
 mod flex;
 mod linear;
+#[cfg(feature = "gpu")]
 mod reference;
 mod tensor_api;
 
@@ -25,9 +26,7 @@ pub use linear::{Activation, Adapter, Bias, Linear, Linears, MatrixSpec, Norm, O
 pub use tensor_api::*;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Autodiff, Flex, backend_extension};
-#[cfg(feature = "gpu")]
-use burn::backend::CubeBackend;
+use burn::backend::backend_extension;
 use std::sync::Arc;
 
 /// Half-layers over quantised weights.

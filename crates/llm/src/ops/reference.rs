@@ -6,8 +6,9 @@
 
 use super::{Activation, Adapter, AttentionSpec, Bias, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Segments};
 use burn::backend::tensor::{Device, FloatTensor, IntTensor};
-use burn::backend::{Backend, IntDType, Scalar, Slice, TensorMetadata};
+use burn::backend::{Backend, Scalar, Slice, TensorMetadata};
 use burn::tensor::{Shape, TensorData};
+use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::{Pairing, Rope};
 
 /// Expands a weight to f32, `[out, in]`.
@@ -17,21 +18,6 @@ impl<B: Backend, F: Fn(IntTensor<B>, MatrixSpec) -> FloatTensor<B>> Expand<B> fo
 
 /// What a masked score is: its weight after the softmax is nothing, and unlike an infinity every shader language has it.
 const MASKED: f32 = -1e30;
-
-/// See [`Ops::embed`](super::Ops::embed).
-pub fn embed<B: Backend>(
-    table: IntTensor<B>,
-    spec: MatrixSpec,
-    ids: &[u32],
-    scale: f32,
-    expand: impl Expand<B>,
-) -> FloatTensor<B> {
-    let device = table.device();
-    let ids: Vec<i32> = ids.iter().map(|id| *id as i32).collect();
-    let count = ids.len();
-    let ids = B::int_from_data(TensorData::new(ids, [count]), &device);
-    times(B::float_select(expand(table, spec), 0, ids), spec.scale * scale)
-}
 
 /// See [`Ops::norm_linears`](super::Ops::norm_linears).
 pub fn norm_linears<B: Backend>(
@@ -88,14 +74,13 @@ pub fn attend<B: Backend>(
     spec: &AttentionSpec,
     segments: &Segments,
 ) -> FloatTensor<B> {
-    let AttentionSpec {
+    let Heads {
         heads,
         kv_heads,
         head_dim,
         scale,
         window,
-        ..
-    } = *spec;
+    } = spec.heads;
     let (tokens, per_kv_head) = (segments.positions.len(), heads / kv_heads);
     let device = qkv.device();
     let part = |first: usize, count: usize| {

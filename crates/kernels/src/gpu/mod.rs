@@ -1,0 +1,11 @@
+//! The same formats on a GPU, in CubeCL: one source for WGSL, SPIR-V, Metal and CUDA.
+//!
+//! Only what plain WGSL has is used: words of 32 bits, integer shifts, f32. Nothing depends on how many lanes a driver runs
+//! together, for software drivers have 4 or 8.
+
+mod blocks;
+mod dequantize;
+mod error;
+
+pub use dequantize::{dequantize, dequantize_rows, words};
+pub use error::GpuError;

@@ -1,0 +1,266 @@
+//! A layer as `tests/fixtures/layer/make.py` describes it, on any device.
+
+use burn::backend::Dispatch;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use hearth_kernels::attention::Heads;
+use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::{Layout, Quant};
+use hearth_llm::ops::{
+    Activation, Adapter, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product,
+    Segments, attend, gated, linear_add, norm_linears,
+};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What went into PyTorch's layer, and what came out.
+pub struct Fixture {
+    name: String,
+    about: Value,
+    numbers: Vec<f32>,
+}
+
+impl Fixture {
+    pub fn read(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/layer");
+        let about = std::fs::read(folder.join(format!("{name}.json"))).expect("the layer's description");
+        let numbers = std::fs::read(folder.join(format!("{name}.bin"))).expect("the layer's numbers");
+        let float = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        Self {
+            name: name.to_owned(),
+            about: serde_json::from_slice(&about).expect("JSON"),
+            numbers: numbers.chunks_exact(4).map(float).collect(),
+        }
+    }
+
+    /// Fails where `found` is further from the tensor `name` than `error` times its greatest value.
+    pub fn check<const D: usize>(&self, name: &str, found: Tensor<D>, error: f32) {
+        let found = found.into_data().try_to_vec::<f32>().expect("floats");
+        let off = relative_error(&found, self.values(name));
+        assert!(off <= error, "{} of {}: off by {off}", name, self.name);
+    }
+
+    fn shape(&self, tensor: &str) -> Vec<usize> {
+        let shape = self.about["tensors"][tensor]["shape"].as_array();
+        let shape = shape.unwrap_or_else(|| panic!("{} has no tensor {tensor}", self.name));
+        shape.iter().map(|n| n.as_u64().expect("a size") as usize).collect()
+    }
+
+    fn values(&self, tensor: &str) -> &[f32] {
+        let first = self.size_at(&["tensors", tensor, "first"]);
+        &self.numbers[first..first + self.shape(tensor).iter().product::<usize>()]
+    }
+
+    fn has(&self, tensor: &str) -> bool {
+        !self.about["tensors"][tensor].is_null()
+    }
+
+    fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D> {
+        Tensor::from_data(TensorData::new(self.values(name).to_vec(), self.shape(name)), device)
+    }
+
+    fn size_at(&self, path: &[&str]) -> usize {
+        let value = path.iter().fold(&self.about, |value, key| &value[*key]);
+        value.as_u64().expect("a size") as usize
+    }
+
+    fn number(&self, key: &str) -> f32 {
+        self.about[key].as_f64().expect("a number") as f32
+    }
+}
+
+/// The layer on a device.
+pub struct Layer {
+    fixture_x: Tensor<2>,
+    probe: Tensor<2>,
+    adapters: Vec<(String, Tensor<2>)>,
+    attention: Arc<AttentionSpec>,
+    activation: Activation,
+    segments: Arc<Segments>,
+    adapter_scale: f32,
+    attention_norm: Norm<Dispatch>,
+    ffn_norm: Norm<Dispatch>,
+    head_norms: [OptionalNorm<Dispatch>; 2],
+    post_norms: [OptionalNorm<Dispatch>; 2],
+    linears: Vec<(&'static str, Linear<Dispatch>)>,
+}
+
+const LINEARS: [&str; 7] = [
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_output",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+];
+
+impl Layer {
+    /// The fixture's layer with its weights in this format, its input and adapters ready to get gradients if the device keeps any.
+    pub fn new(fixture: &Fixture, quant: Quant, device: &Device) -> Self {
+        let trained = |name: &str| {
+            let tensor = fixture.tensor::<2>(name, device);
+            if device.is_autodiff() {
+                tensor.require_grad()
+            } else {
+                tensor
+            }
+        };
+        let eps = fixture.number("eps");
+        let norm = |name: &str| Norm {
+            weight: fixture.tensor::<1>(&format!("{name}.weight"), device).into_dispatch(),
+            eps,
+        };
+        let optional = |name: &str| match fixture.has(&format!("{name}.weight")) {
+            true => OptionalNorm::Norm(norm(name).weight, eps),
+            false => OptionalNorm::None,
+        };
+        let linear = |name: &'static str| {
+            let weight = format!("{name}.weight");
+            let shape = fixture.shape(&weight);
+            let spec = MatrixSpec {
+                quant,
+                layout: Layout::Plain,
+                rows: shape[0],
+                cols: shape[1],
+                scale: fixture.about["scales"][name].as_f64().unwrap_or(1.0) as f32,
+            };
+            let bias = match fixture.has(&format!("{name}.bias")) {
+                true => Bias::Add(fixture.tensor::<1>(&format!("{name}.bias"), device).into_dispatch()),
+                false => Bias::None,
+            };
+            let weight = blocks(&quantised(quant, fixture.values(&weight)), device).into_dispatch();
+            (
+                name,
+                Linear {
+                    weight,
+                    spec,
+                    adapter: Adapter::None,
+                    bias,
+                },
+            )
+        };
+        let head_dim = fixture.size_at(&["head_dim"]);
+        let pairing = match fixture.about["pairing"].as_str() {
+            Some("interleaved") => Pairing::Interleaved,
+            _ => Pairing::Halves,
+        };
+        let lengths = fixture.about["segments"].as_array().expect("lengths");
+        let lengths: Vec<usize> = lengths.iter().map(|n| n.as_u64().expect("a length") as usize).collect();
+        Self {
+            fixture_x: trained("x"),
+            probe: fixture.tensor("probe", device),
+            adapters: LINEARS
+                .iter()
+                .flat_map(|name| [format!("{name}.a"), format!("{name}.b")])
+                .map(|name| (name.clone(), trained(&name)))
+                .collect(),
+            attention: Arc::new(AttentionSpec {
+                heads: Heads {
+                    heads: fixture.size_at(&["heads"]),
+                    kv_heads: fixture.size_at(&["kv_heads"]),
+                    head_dim,
+                    scale: (head_dim as f32).sqrt().recip(),
+                    window: fixture.about["window"].as_u64().map(|n| n as usize),
+                },
+                rope: Rope::new(pairing, head_dim, fixture.number("rope_base"), 1.0, None),
+            }),
+            activation: match fixture.about["activation"].as_str() {
+                Some("silu") => Activation::Silu,
+                _ => Activation::GeluTanh,
+            },
+            segments: Arc::new(Segments::of_lengths(&lengths)),
+            adapter_scale: fixture.number("adapter_scale"),
+            attention_norm: norm("attn_norm"),
+            ffn_norm: norm("ffn_norm"),
+            head_norms: [optional("attn_q_norm"), optional("attn_k_norm")],
+            post_norms: [optional("post_attention_norm"), optional("post_ffw_norm")],
+            linears: LINEARS.into_iter().map(linear).collect(),
+        }
+    }
+
+    /// The layer's output `[T, D]`.
+    pub fn forward(&self, product: Product) -> Tensor<2> {
+        let x = self.fixture_x.clone();
+        let qkv = Linears::Three(self.linear("attn_q"), self.linear("attn_k"), self.linear("attn_v"));
+        let qkv = norm_linears(x.clone(), &self.attention_norm, &qkv, product);
+        let [q_norm, k_norm] = &self.head_norms;
+        let context = attend(
+            qkv,
+            q_norm,
+            k_norm,
+            &self.attention,
+            KeyValues::Batch(self.segments.clone()),
+        );
+        let x = linear_add(x, context, &self.linear("attn_output"), &self.post_norms[0], product);
+        let (gate, up) = (self.linear("ffn_gate"), self.linear("ffn_up"));
+        let h = gated(x.clone(), &self.ffn_norm, &gate, &up, self.activation, product);
+        linear_add(x, h, &self.linear("ffn_down"), &self.post_norms[1], product)
+    }
+
+    /// What the fixture's gradients are of.
+    pub fn loss(&self, product: Product) -> Tensor<1> {
+        (self.forward(product) * self.probe.clone()).sum()
+    }
+
+    /// What gets gradients, by name.
+    pub fn trained(&self) -> Vec<(String, Tensor<2>)> {
+        let x = ("x".to_owned(), self.fixture_x.clone());
+        std::iter::once(x).chain(self.adapters.iter().cloned()).collect()
+    }
+
+    fn linear(&self, name: &str) -> Linear<Dispatch> {
+        let adapter = |part: &str| {
+            let name = format!("{name}.{part}");
+            let found = self
+                .adapters
+                .iter()
+                .find(|(other, _)| *other == name)
+                .expect("an adapter");
+            found.1.clone().into_dispatch()
+        };
+        let (_, linear) = self.linears.iter().find(|(other, _)| *other == name).expect("a linear");
+        let adapter = Adapter::Lora {
+            a: adapter("a"),
+            b: adapter("b"),
+            scale: self.adapter_scale,
+        };
+        Linear {
+            adapter,
+            ..linear.clone()
+        }
+    }
+}
+
+/// Numbers in blocks.
+pub fn quantised(quant: Quant, values: &[f32]) -> Vec<u8> {
+    let mut bytes = vec![0; quant.row_bytes(values.len()).expect("whole blocks")];
+    quant.quantize_row(values, &mut bytes).expect("whole blocks");
+    bytes
+}
+
+/// Blocks as the device wants them: bytes on the CPU, words on a GPU.
+pub fn blocks(bytes: &[u8], device: &Device) -> Tensor<1, Int> {
+    use burn::tensor::DType;
+    if device.clone().without_autodiff() != Device::flex() {
+        let words = hearth_kernels::gpu::words(bytes);
+        let length = words.len();
+        return Tensor::from_data(TensorData::new(words, [length]), (device, DType::U32));
+    }
+    Tensor::from_data(TensorData::new(bytes.to_vec(), [bytes.len()]), (device, DType::U8))
+}
+
+/// The greatest difference over the greatest value of `expected`.
+pub fn relative_error(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let differences = found
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| if a.is_nan() { f32::INFINITY } else { (a - b).abs() });
+    differences.fold(0.0, f32::max) / greatest(expected)
+}
+
+/// The greatest value, whatever its sign.
+fn greatest(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |most, value| most.max(value.abs()))
+}

@@ -1,0 +1,201 @@
+//! One whole layer on Burn's portable GPU path, forwards and backwards, against the CPU and PyTorch; and every block format.
+//!
+//! On Linux the driver is one in software, unless the environment names another.
+
+#![cfg(feature = "wgpu")]
+
+mod fixture;
+
+use burn::tensor::{Device, Tensor};
+use fixture::{Fixture, Layer, blocks, quantised, relative_error};
+use hearth_kernels::{Layout, Quant};
+use hearth_llm::ops::{Adapter, Bias, Linear, MatrixSpec, Product, dequantize, embed};
+use std::sync::OnceLock;
+
+const LAYERS: [&str; 2] = ["llama", "gemma"];
+
+/// What the CPU's and the GPU's f32 may be apart after a layer, as a share of the greatest value.
+const ERROR: f32 = 1e-4;
+
+/// Software drivers that systems install, best first: that of Chromium is fifteen times as fast as Mesa's on these loads.
+#[cfg(target_os = "linux")]
+const SOFTWARE_DRIVERS: [&str; 4] = [
+    "/usr/lib/chromium/vk_swiftshader_icd.json",
+    "/usr/lib64/chromium-browser/vk_swiftshader_icd.json",
+    "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json",
+    "/usr/share/vulkan/icd.d/lvp_icd.aarch64.json",
+];
+
+/// The GPU that all tests here share; none where `HEARTH_NO_GPU_TESTS` is 1.
+///
+/// A test without a GPU fails, so that a machine which has lost its driver is noticed.
+fn gpu() -> Option<Device> {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    if std::env::var("HEARTH_NO_GPU_TESTS").is_ok_and(|value| value == "1") {
+        return None;
+    }
+    let device = DEVICE.get_or_init(|| {
+        choose_driver();
+        Device::wgpu_options().init().unwrap_or_else(|error| {
+            panic!(
+                "no GPU driver answers: {error}. Install one that is software (Debian: apt install chromium libvulkan1) or set \
+                 HEARTH_NO_GPU_TESTS=1 to leave these tests out."
+            )
+        })
+    });
+    Some(device.clone())
+}
+
+/// Takes a software driver, the same on every machine, unless the caller has chosen one.
+#[cfg(target_os = "linux")]
+fn choose_driver() {
+    let chosen = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some());
+    let driver = SOFTWARE_DRIVERS.iter().find(|path| std::path::Path::new(path).exists());
+    // SAFETY: the tests of this program read the environment through the standard library only, whose lock makes that sound; the
+    // driver, which does not, is loaded after this.
+    unsafe {
+        if let (false, Some(driver)) = (chosen, driver) {
+            std::env::set_var("VK_DRIVER_FILES", driver);
+        }
+        if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+            std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir());
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn choose_driver() {}
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_to_vec().expect("floats")
+}
+
+/// Bytes that look like nothing, the same on every machine.
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        // Knuth's generator for MMIX; its top byte is good enough.
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
+    MatrixSpec {
+        quant,
+        layout: Layout::Plain,
+        rows,
+        cols,
+        scale: 1.0,
+    }
+}
+
+/// Blocks of any bits, an odd number of rows: what the two make of them differs by a rounding of the block's greatest at most
+/// (a GPU may fuse a product with a sum), and not at all where they are infinite or no number.
+#[test]
+fn every_format_expands_as_on_the_cpu() {
+    let Some(device) = gpu() else { return };
+    let (rows, cols) = (7, 768);
+    for quant in Quant::ALL {
+        let bytes = noise(quant.row_bytes(rows * cols).expect("whole blocks"), quant as u64 + 1);
+        let mut expected = vec![0.0; rows * cols];
+        quant.dequantize_row(&bytes, &mut expected).expect("whole blocks");
+        let found = floats(dequantize(blocks(&bytes, &device), plain(quant, rows, cols)));
+        let block = quant.block_elements();
+        for (at, (found, expected)) in found.chunks(block).zip(expected.chunks(block)).enumerate() {
+            let greatest = expected
+                .iter()
+                .filter(|x| x.is_finite())
+                .fold(0.0_f32, |most, x| most.max(x.abs()));
+            for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+                let same = match expected.is_finite() {
+                    true => (found - expected).abs() <= f32::EPSILON * greatest,
+                    false => !found.is_finite(),
+                };
+                assert!(
+                    same,
+                    "{quant}, block {at}, weight {i}: {found} on the GPU, {expected} on the CPU"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_table_are_those_of_the_whole() {
+    let Some(device) = gpu() else { return };
+    let (rows, cols) = (11, 512);
+    let values: Vec<f32> = noise(rows * cols, 1)
+        .into_iter()
+        .map(|byte| f32::from(byte) / 100.0 - 1.28)
+        .collect();
+    for quant in [
+        Quant::F32,
+        Quant::BF16,
+        Quant::Q5_0,
+        Quant::Q8_0,
+        Quant::Q3_K,
+        Quant::Q6_K,
+    ] {
+        let bytes = quantised(quant, &values);
+        let mut whole = vec![0.0; rows * cols];
+        quant.dequantize_row(&bytes, &mut whole).expect("whole blocks");
+        let weight = blocks(&bytes, &device).into_dispatch();
+        let table = Linear {
+            weight,
+            spec: plain(quant, rows, cols),
+            adapter: Adapter::None,
+            bias: Bias::None,
+        };
+        let ids = [10, 0, 3, 3, 7];
+        let found = floats(embed(&table, ids.into(), 2.0));
+        let expected: Vec<f32> = ids
+            .iter()
+            .flat_map(|id| &whole[*id as usize * cols..][..cols])
+            .map(|weight| 2.0 * weight)
+            .collect();
+        assert!(relative_error(&found, &expected) <= f32::EPSILON, "{quant}");
+    }
+}
+
+#[test]
+fn a_layer_is_the_cpus() {
+    let Some(device) = gpu() else { return };
+    for name in LAYERS {
+        let fixture = Fixture::read(name);
+        for quant in Quant::ALL.into_iter().filter(|quant| quant.block_elements() <= 32) {
+            let on_cpu = floats(Layer::new(&fixture, quant, &Device::flex()).forward(Product::Exact));
+            let on_gpu = floats(Layer::new(&fixture, quant, &device).forward(Product::Exact));
+            let error = relative_error(&on_gpu, &on_cpu);
+            assert!(error <= ERROR, "{name} in {quant}: off by {error}");
+            if quant == Quant::F32 {
+                fixture.check(
+                    "out",
+                    Layer::new(&fixture, quant, &device).forward(Product::Exact),
+                    ERROR,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_layers_gradients_are_pytorchs() {
+    let Some(device) = gpu() else { return };
+    for name in LAYERS {
+        let fixture = Fixture::read(name);
+        let layer = Layer::new(&fixture, Quant::F32, &device.clone().autodiff());
+        let gradients = layer.loss(Product::Exact).backward();
+        for (name, tensor) in layer.trained() {
+            let gradient = tensor
+                .grad(&gradients)
+                .unwrap_or_else(|| panic!("{name} has no gradient"));
+            fixture.check(&format!("grad.{name}"), gradient, ERROR);
+        }
+    }
+}
