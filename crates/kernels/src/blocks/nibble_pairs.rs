@@ -103,9 +103,9 @@ pub(super) fn codes<S: Simd>(s: S, packed: &[u8; CHUNK / 2], pair: usize) -> S::
 #[inline(always)]
 pub(super) fn scales<S: Simd>(s: S, d: Half, dmin: Half, scales: &SixBits) -> (S::Floats, Option<S::Floats>) {
     let (scales, minimums) = scales.unpack();
-    let scale = s.mul(s.splat_f16(d.bits()), s.from_u8_twice(scales));
+    let scale = s.mul(s.splat_f16(d.bits()), s.widen_u8_twice(scales));
     (
         scale,
-        Some(negate(s, s.mul(s.splat_f16(dmin.bits()), s.from_u8_twice(minimums)))),
+        Some(negate(s, s.mul(s.splat_f16(dmin.bits()), s.widen_u8_twice(minimums)))),
     )
 }

@@ -77,8 +77,8 @@ impl Fast for Q2K {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
-        let scale = s.from_u8(chunk.scales.map(|both| both & 0x0f));
-        let least = s.from_u8(chunk.scales.map(|both| both >> 4));
+        let scale = s.widen_u8(chunk.scales.map(|both| both & 0x0f));
+        let least = s.widen_u8(chunk.scales.map(|both| both >> 4));
         let (d, dmin) = (s.splat_f16(chunk.d.bits()), s.splat_f16(chunk.dmin.bits()));
         (s.mul(d, scale), Some(negate(s, s.mul(dmin, least))))
     }

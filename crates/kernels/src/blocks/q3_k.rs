@@ -98,7 +98,7 @@ impl Fast for Q3K {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
-        let scale = s.add(s.from_u8(chunk.all_scales()), s.splat(-f32::from(ZERO_SCALE)));
+        let scale = s.add(s.widen_u8(chunk.all_scales()), s.splat(-f32::from(ZERO_SCALE)));
         (s.mul(s.splat_f16(chunk.d.bits()), scale), None)
     }
 

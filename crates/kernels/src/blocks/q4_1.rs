@@ -45,7 +45,7 @@ impl Fast for Q4_1 {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        let (scale, offset) = s.from_f16_pairs_twice(chunk.each_ref().map(first_four));
+        let (scale, offset) = s.widen_f16_pairs_twice(chunk.each_ref().map(first_four));
         (scale, Some(offset))
     }
 

@@ -51,7 +51,7 @@ impl Fast for Q5_0 {
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
         // The two bytes after a scale are loaded with it, and left out.
-        (s.from_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
+        (s.widen_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 
     #[inline(always)]

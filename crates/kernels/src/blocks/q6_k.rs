@@ -82,7 +82,7 @@ impl Fast for Q6K {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
-        (s.mul(s.splat_f16(chunk.d.bits()), s.from_i8(chunk.scales)), None)
+        (s.mul(s.splat_f16(chunk.d.bits()), s.widen_i8(chunk.scales)), None)
     }
 
     #[inline(always)]

@@ -119,7 +119,7 @@ impl Quant {
 
     /// Bytes that a row of `cols` weights takes; `None` where that is not a whole number of blocks or overflows.
     pub fn row_bytes(self, cols: usize) -> Option<usize> {
-        if cols % self.block_elements() == 0 {
+        if cols.is_multiple_of(self.block_elements()) {
             (cols / self.block_elements()).checked_mul(self.block_bytes())
         } else {
             None

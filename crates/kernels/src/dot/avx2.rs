@@ -197,19 +197,19 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn from_f32(self, floats: &[u8; 64]) -> [__m256; 2] {
+    fn stored_floats(self, floats: &[u8; 64]) -> [__m256; 2] {
         let floats: &[[u8; 32]; 2] = bytemuck::cast_ref(floats);
         both!(i => unsafe { _mm256_loadu_ps(floats[i].as_ptr().cast()) })
     }
 
     #[inline(always)]
-    fn from_f16(self, stored: &[u8; 32]) -> [__m256; 2] {
+    fn widen_f16(self, stored: &[u8; 32]) -> [__m256; 2] {
         let stored: &[[u8; 16]; 2] = bytemuck::cast_ref(stored);
         both!(i => unsafe { _mm256_cvtph_ps(_mm_loadu_si128(stored[i].as_ptr().cast())) })
     }
 
     #[inline(always)]
-    fn from_bf16(self, stored: &[u8; 32]) -> [__m256; 2] {
+    fn widen_bf16(self, stored: &[u8; 32]) -> [__m256; 2] {
         let stored: &[[u8; 16]; 2] = bytemuck::cast_ref(stored);
         both!(i => unsafe {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(stored[i].as_ptr().cast()));
@@ -218,19 +218,19 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn from_u8(self, bytes: [u8; 16]) -> [__m256; 2] {
+    fn widen_u8(self, bytes: [u8; 16]) -> [__m256; 2] {
         let bytes: [[u8; 8]; 2] = bytemuck::cast(bytes);
         both!(i => unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(bytes[i].as_ptr().cast()))) })
     }
 
     #[inline(always)]
-    fn from_i8(self, bytes: [i8; 16]) -> [__m256; 2] {
+    fn widen_i8(self, bytes: [i8; 16]) -> [__m256; 2] {
         let bytes: [[i8; 8]; 2] = bytemuck::cast(bytes);
         both!(i => unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes[i].as_ptr().cast()))) })
     }
 
     #[inline(always)]
-    fn from_u8_twice(self, bytes: u64) -> [__m256; 2] {
+    fn widen_u8_twice(self, bytes: u64) -> [__m256; 2] {
         unsafe {
             let bytes = _mm_cvtsi64_si128(bytes as i64);
             let twice = _mm_unpacklo_epi8(bytes, bytes);
@@ -240,7 +240,7 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats) {
+    fn widen_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats) {
         let [a, b, c, d, e, f, g, h] = pairs.map(i32::from_le_bytes);
         let floats = unsafe { [_mm_setr_epi32(a, b, c, d), _mm_setr_epi32(e, f, g, h)] };
         let floats = both!(i => unsafe { _mm256_cvtph_ps(floats[i]) });

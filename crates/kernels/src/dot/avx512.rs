@@ -158,17 +158,17 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn from_f32(self, floats: &[u8; 64]) -> __m512 {
+    fn stored_floats(self, floats: &[u8; 64]) -> __m512 {
         unsafe { _mm512_loadu_ps(floats.as_ptr().cast()) }
     }
 
     #[inline(always)]
-    fn from_f16(self, halves: &[u8; 32]) -> __m512 {
+    fn widen_f16(self, halves: &[u8; 32]) -> __m512 {
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_ptr().cast())) }
     }
 
     #[inline(always)]
-    fn from_bf16(self, halves: &[u8; 32]) -> __m512 {
+    fn widen_bf16(self, halves: &[u8; 32]) -> __m512 {
         unsafe {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(halves.as_ptr().cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))
@@ -176,17 +176,17 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn from_u8(self, bytes: [u8; 16]) -> __m512 {
+    fn widen_u8(self, bytes: [u8; 16]) -> __m512 {
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()))) }
     }
 
     #[inline(always)]
-    fn from_i8(self, bytes: [i8; 16]) -> __m512 {
+    fn widen_i8(self, bytes: [i8; 16]) -> __m512 {
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()))) }
     }
 
     #[inline(always)]
-    fn from_u8_twice(self, bytes: u64) -> __m512 {
+    fn widen_u8_twice(self, bytes: u64) -> __m512 {
         unsafe {
             let bytes = _mm_cvtsi64_si128(bytes as i64);
             _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(bytes, bytes)))
@@ -194,7 +194,7 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (__m512, __m512) {
+    fn widen_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (__m512, __m512) {
         let [a, b, c, d, e, f, g, h] = pairs.map(i32::from_le_bytes);
         unsafe {
             let floats = _mm512_cvtph_ps(_mm256_setr_epi32(a, b, c, d, e, f, g, h));

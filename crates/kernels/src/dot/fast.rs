@@ -39,20 +39,20 @@ pub(crate) trait FastFloat: Float {
 impl FastFloat for F32 {
     #[inline(always)]
     fn load<S: Simd>(s: S, weights: &[Self; 16]) -> S::Floats {
-        s.from_f32(bytemuck::cast_ref(weights))
+        s.stored_floats(bytemuck::cast_ref(weights))
     }
 }
 
 impl FastFloat for Fp16 {
     #[inline(always)]
     fn load<S: Simd>(s: S, weights: &[Self; 16]) -> S::Floats {
-        s.from_f16(bytemuck::cast_ref(weights))
+        s.widen_f16(bytemuck::cast_ref(weights))
     }
 }
 
 impl FastFloat for Bf16 {
     #[inline(always)]
     fn load<S: Simd>(s: S, weights: &[Self; 16]) -> S::Floats {
-        s.from_bf16(bytemuck::cast_ref(weights))
+        s.widen_bf16(bytemuck::cast_ref(weights))
     }
 }

@@ -262,9 +262,9 @@ fn expand_pair<S: Simd, B: Fast>(
     for quarter in 0..4 {
         let codes = codes[quarter];
         let centred = if B::SIGNED {
-            s.from_i8(bytemuck::cast(codes))
+            s.widen_i8(bytemuck::cast(codes))
         } else {
-            s.add(s.from_u8(codes), s.splat(-f32::from(B::ZERO)))
+            s.add(s.widen_u8(codes), s.splat(-f32::from(B::ZERO)))
         };
         let h = 4 * pair + quarter;
         s.store(

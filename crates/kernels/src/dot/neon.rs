@@ -223,17 +223,17 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     }
 
     #[inline(always)]
-    fn from_f32(self, floats: &[u8; 64]) -> Self::Floats {
+    fn stored_floats(self, floats: &[u8; 64]) -> Self::Floats {
         from_fn(|q| unsafe { vreinterpretq_f32_u8(vld1q_u8(floats.as_ptr().add(16 * q))) })
     }
 
     #[inline(always)]
-    fn from_f16(self, halves: &[u8; 32]) -> Self::Floats {
+    fn widen_f16(self, halves: &[u8; 32]) -> Self::Floats {
         from_fn(|q| widen_f16(unsafe { vreinterpret_u16_u8(vld1_u8(halves.as_ptr().add(8 * q))) }))
     }
 
     #[inline(always)]
-    fn from_bf16(self, halves: &[u8; 32]) -> Self::Floats {
+    fn widen_bf16(self, halves: &[u8; 32]) -> Self::Floats {
         from_fn(|q| unsafe {
             let halves = vreinterpret_u16_u8(vld1_u8(halves.as_ptr().add(8 * q)));
             vreinterpretq_f32_u32(vshll_n_u16::<16>(halves))
@@ -241,12 +241,12 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     }
 
     #[inline(always)]
-    fn from_u8(self, bytes: [u8; 16]) -> Self::Floats {
+    fn widen_u8(self, bytes: [u8; 16]) -> Self::Floats {
         widen_u8(unsafe { vld1q_u8(bytes.as_ptr()) })
     }
 
     #[inline(always)]
-    fn from_i8(self, bytes: [i8; 16]) -> Self::Floats {
+    fn widen_i8(self, bytes: [i8; 16]) -> Self::Floats {
         unsafe {
             let bytes = vld1q_s8(bytes.as_ptr());
             let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
@@ -260,7 +260,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     }
 
     #[inline(always)]
-    fn from_u8_twice(self, bytes: u64) -> Self::Floats {
+    fn widen_u8_twice(self, bytes: u64) -> Self::Floats {
         unsafe {
             let bytes = vcombine_u8(vcreate_u8(bytes), vcreate_u8(0));
             widen_u8(vzip1q_u8(bytes, bytes))
@@ -268,8 +268,8 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     }
 
     #[inline(always)]
-    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats) {
-        let floats = self.from_f16(&bytemuck::cast(pairs));
+    fn widen_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats) {
+        let floats = self.widen_f16(&bytemuck::cast(pairs));
         unsafe {
             (
                 from_fn(|q| vtrn1q_f32(floats[q], floats[q])),

@@ -54,19 +54,19 @@ pub(crate) trait Simd: Copy {
     /// Writes the floats in order.
     fn store(self, floats: Self::Floats, out: &mut [f32; 16]);
     /// 16 stored f32 at any address.
-    fn from_f32(self, floats: &[u8; 64]) -> Self::Floats;
+    fn stored_floats(self, floats: &[u8; 64]) -> Self::Floats;
     /// 16 stored f16, exactly.
-    fn from_f16(self, halves: &[u8; 32]) -> Self::Floats;
+    fn widen_f16(self, halves: &[u8; 32]) -> Self::Floats;
     /// 16 stored bf16, exactly.
-    fn from_bf16(self, halves: &[u8; 32]) -> Self::Floats;
+    fn widen_bf16(self, halves: &[u8; 32]) -> Self::Floats;
     /// Unsigned bytes as floats.
-    fn from_u8(self, bytes: [u8; 16]) -> Self::Floats;
+    fn widen_u8(self, bytes: [u8; 16]) -> Self::Floats;
     /// Signed bytes as floats.
-    fn from_i8(self, bytes: [i8; 16]) -> Self::Floats;
+    fn widen_i8(self, bytes: [i8; 16]) -> Self::Floats;
     /// Eight unsigned bytes, lowest first, as floats, each twice.
-    fn from_u8_twice(self, bytes: u64) -> Self::Floats;
+    fn widen_u8_twice(self, bytes: u64) -> Self::Floats;
     /// Eight pairs of f16 as floats: the first of each pair twice, and the second of each pair twice.
-    fn from_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats);
+    fn widen_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats);
     /// Eight floats, each twice.
     fn floats_twice(self, floats: &[f32; 8]) -> Self::Floats;
     /// Lanes `4 pair` to `4 pair + 3`, each four times: one for each lane of a quarter. `pair` is below 4.
