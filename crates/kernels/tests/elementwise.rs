@@ -64,7 +64,8 @@ fn rms_norm_gradient_is_that_of_differences() {
             })
             .collect();
         for found in norm_gradients(&x, &weight, 1e-3, &dy) {
-            assert_near("gradient of the norm", &found, &expected, 2e-6);
+            // A row of one is almost all cancellation.
+            assert_near("gradient of the norm", &found, &expected, 1e-5);
         }
     }
 }
@@ -116,7 +117,8 @@ fn gates_and_their_gradients_are_those_of_f64() {
             glu_backward_in_place(activation, &dh, &mut d_gate, &mut d_up).unwrap();
             // Elements do not meet, so one difference serves all.
             let step = 1e-5;
-            let expected = wide(&gate).iter().zip(&up).zip(&dh).map(|((g, u), dh)| {
+            let expected = gate.iter().zip(&up).zip(&dh).map(|((g, u), dh)| {
+                let g = f64::from(*g);
                 (f(g + step) - f(g - step)) / (2.0 * step) * f64::from(*u) * f64::from(*dh)
             });
             assert_near("gradient of the gate", &d_gate, &expected.collect::<Vec<_>>(), 2e-6);

@@ -1,0 +1,183 @@
+//! What a forward pass is made of: products of each format for one token (bytes a second) and for many (multiplications a
+//! second), attention, the cost of a dispatch, and whole passes of a model of 135 million parameters, as the default one is.
+//!
+//! `cargo bench -p hearth-kernels --bench layers -- decode`. Figures are in docs/tried.md.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use hearth_kernels::attention::{Heads, KvLayer, Spans, attend, attend_batch, attend_batch_backward, prepare_in_place};
+use hearth_kernels::glu::Activation;
+use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
+use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::{Layout, Linear, Matrix, Norm, Product, Quant, matrix, team};
+use std::hint::black_box;
+
+/// Formats that have a packed layout, and the K formats that files are made of.
+const QUANTS: [Quant; 8] = [
+    Quant::Q4_0,
+    Quant::Q4_1,
+    Quant::Q5_0,
+    Quant::Q5_1,
+    Quant::Q8_0,
+    Quant::Q4_K,
+    Quant::Q5_K,
+    Quant::Q6_K,
+];
+
+fn noise(count: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + i / 64) % 2003) as f32 / 1001.0 - 1.0).collect()
+}
+
+struct Weight {
+    quant: Quant,
+    layout: Layout,
+    rows: usize,
+    cols: usize,
+    bytes: Vec<u8>,
+}
+
+impl Weight {
+    /// One row's worth of numbers, again and again: quantising is not what is measured.
+    fn new(quant: Quant, rows: usize, cols: usize) -> Self {
+        let mut row = vec![0; quant.row_bytes(cols).expect("whole blocks")];
+        quant.quantize_row(&noise(cols), &mut row).expect("one row");
+        let (layout, bytes) = matrix::pack(quant, rows, cols, &row.repeat(rows)).expect("whole rows");
+        Self { quant, layout, rows, cols, bytes }
+    }
+
+    fn linear(&self) -> Linear<'_> {
+        Linear::plain(Matrix::new(self.quant, self.layout, self.rows, self.cols, &self.bytes).expect("what was packed"))
+    }
+}
+
+/// One token: bound by memory where the weight is larger than the caches (64 MiB here).
+fn one_token(c: &mut Criterion) {
+    let mut group = c.benchmark_group("gemv");
+    for quant in QUANTS {
+        let cols = 4096;
+        let rows = (64 << 20) / quant.row_bytes(cols).expect("whole blocks");
+        let (weight, x, mut y) = (Weight::new(quant, rows, cols), noise(cols), vec![0.0; rows]);
+        let _awake = team::enter();
+        group.throughput(Throughput::Bytes(weight.bytes.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(quant), |b| {
+            b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], Product::Fast, &mut y));
+        });
+    }
+}
+
+/// 512 tokens: bound by arithmetic. Elements are multiplications.
+fn many_tokens(c: &mut Criterion) {
+    let mut group = c.benchmark_group("gemm");
+    let (rows, cols, tokens) = (1536, 768, 512);
+    let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
+    let _awake = team::enter();
+    group.throughput(Throughput::Elements((rows * cols * tokens) as u64));
+    for quant in QUANTS {
+        let weight = Weight::new(quant, rows, cols);
+        for product in [Product::Fast, Product::Exact] {
+            group.bench_function(BenchmarkId::new(format!("{product:?}"), quant), |b| {
+                b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], product, &mut y));
+            });
+        }
+    }
+}
+
+const HEADS: Heads = Heads { heads: 9, kv_heads: 3, head_dim: 64, scale: 0.125, window: None };
+
+fn attention(c: &mut Criterion) {
+    let mut group = c.benchmark_group("attention");
+    let _awake = team::enter();
+    for (tokens, depth) in [(512, 512), (1, 512), (1, 8192)] {
+        let cells: Vec<u32> = (0..depth as u32).collect();
+        let mut layer = KvLayer::new(depth, HEADS.kv_heads, HEADS.head_dim);
+        let all = noise(depth * HEADS.qkv_width());
+        layer.write(&HEADS, &cells, &all).expect("all cells");
+        let (spans, qkv) = (Spans::of(&cells), &all[..tokens * HEADS.qkv_width()]);
+        let mut out = vec![0.0; tokens * HEADS.out_width()];
+        group.bench_function(format!("{tokens} of {depth}"), |b| {
+            b.iter(|| attend(black_box(qkv), &HEADS, &layer, &spans, depth - tokens, &mut out));
+        });
+    }
+    let (qkv, starts) = (noise(512 * HEADS.qkv_width()), vec![0; 512]);
+    let mut out = vec![0.0; 512 * HEADS.out_width()];
+    group.bench_function("batch of 512", |b| b.iter(|| attend_batch(black_box(&qkv), &HEADS, &starts, &mut out)));
+    let mut gradient = vec![0.0; qkv.len()];
+    group.bench_function("batch of 512, backward", |b| {
+        b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, &out, &mut gradient));
+    });
+}
+
+fn dispatch(c: &mut Criterion) {
+    let _awake = team::enter();
+    c.bench_function("dispatch", |b| {
+        b.iter(|| {
+            team::run(team::threads().max(2), &|chunk| {
+                black_box(chunk);
+            });
+        });
+    });
+}
+
+/// The weights of the default model's shape: 30 blocks, width 576, and an output layer of 49152 tokens.
+struct Model {
+    blocks: Vec<[Weight; 7]>,
+    output: Weight,
+    norm: Vec<f32>,
+    rope: Rope,
+}
+
+impl Model {
+    fn new() -> Self {
+        let q4 = |rows, cols| Weight::new(Quant::Q4_1, rows, cols);
+        let block = |_| {
+            [q4(576, 576), q4(192, 576), q4(192, 576), q4(576, 576), q4(1536, 576), q4(1536, 576), q4(576, 1536)]
+        };
+        Self {
+            blocks: (0..30).map(block).collect(),
+            output: Weight::new(Quant::Q8_0, 49152, 576),
+            norm: vec![1.0; 576],
+            rope: Rope::new(Pairing::Interleaved, 64, 10_000.0, 1.0, None),
+        }
+    }
+
+    /// Tokens from position `first` on, logits of the last.
+    fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize) -> Vec<f32> {
+        let _awake = team::enter();
+        let norm = Some(Norm { weight: &self.norm, eps: 1e-5 });
+        let mut x = noise(tokens * 576);
+        let positions: Vec<u32> = (first as u32..(first + tokens) as u32).collect();
+        let spans = Spans::of(&(0..(first + tokens) as u32).collect::<Vec<_>>());
+        let (mut qkv, mut out) = (vec![0.0; tokens * HEADS.qkv_width()], vec![0.0; tokens * 576]);
+        let mut h = vec![0.0; tokens * 1536];
+        let fit = "the model's own sizes";
+        for ([q, k, v, o, gate, up, down], layer) in self.blocks.iter().zip(layers) {
+            let qkv_linears = [q.linear(), k.linear(), v.linear()];
+            norm_linears(&x, norm, &qkv_linears, Product::Fast, &mut qkv).expect(fit);
+            prepare_in_place(&mut qkv, &HEADS, &positions, None, None, &self.rope).expect(fit);
+            layer.write(&HEADS, &positions, &qkv).expect(fit);
+            attend(&qkv, &HEADS, layer, &spans, first, &mut out).expect(fit);
+            linear_add_in_place(&out, &o.linear(), None, Product::Fast, &mut x).expect(fit);
+            let (gate, up) = (gate.linear(), up.linear());
+            gated(&x, norm, &gate, &up, Activation::Silu, Product::Fast, &mut h).expect(fit);
+            linear_add_in_place(&h, &down.linear(), None, Product::Fast, &mut x).expect(fit);
+        }
+        let mut logits = vec![0.0; 49152];
+        let last = &x[(tokens - 1) * 576..];
+        norm_linears(last, norm, &[self.output.linear()], Product::Fast, &mut logits).expect(fit);
+        logits
+    }
+}
+
+/// Elements are tokens.
+fn model(c: &mut Criterion) {
+    let model = Model::new();
+    let mut layers: Vec<KvLayer> = (0..30).map(|_| KvLayer::new(1024, HEADS.kv_heads, HEADS.head_dim)).collect();
+    let mut group = c.benchmark_group("135M");
+    group.sample_size(20);
+    for (name, tokens, first) in [("decode", 1, 64), ("prefill of 512", 512, 0)] {
+        group.throughput(Throughput::Elements(tokens as u64));
+        group.bench_function(name, |b| b.iter(|| model.pass(&mut layers, tokens, first)));
+    }
+}
+
+criterion_group!(benches, dispatch, model, one_token, many_tokens, attention);
+criterion_main!(benches);

@@ -1,0 +1,401 @@
+//! Linears of both products, adapters and half-layers against f64, and their gradients against the formulas.
+
+mod reference;
+
+use hearth_kernels::dense::{Into, Target, View, matmul};
+use hearth_kernels::glu::Activation;
+use hearth_kernels::half_layer::*;
+use hearth_kernels::{Isa, Linear, Lora, Matrix, Norm, Product, Quant, ShapeError, matrix};
+use reference::{assert_near, noise, wide};
+
+/// A stored weight and what it stands for.
+struct Weight {
+    quant: Quant,
+    layout: hearth_kernels::Layout,
+    bytes: Vec<u8>,
+    floats: Vec<f64>,
+    rows: usize,
+    cols: usize,
+}
+
+impl Weight {
+    fn new(seed: u64, quant: Quant, rows: usize, cols: usize) -> Self {
+        let x = noise(seed, rows * cols);
+        let mut plain = vec![0; quant.row_bytes(cols).unwrap() * rows];
+        let mut floats = vec![0.0; x.len()];
+        quant.quantize_row(&x, &mut plain).unwrap();
+        quant.dequantize_row(&plain, &mut floats).unwrap();
+        let (layout, bytes) = matrix::pack(quant, rows, cols, &plain).unwrap();
+        Self { quant, layout, bytes, floats: wide(&floats), rows, cols }
+    }
+
+    fn matrix(&self) -> Matrix<'_> {
+        Matrix::new(self.quant, self.layout, self.rows, self.cols, &self.bytes).unwrap()
+    }
+
+    /// `x W^T`.
+    fn product(&self, x: &[f64]) -> Vec<f64> {
+        let transposed = reference::transpose(&self.floats, self.rows, self.cols);
+        reference::matmul(x, &transposed, x.len() / self.cols, self.cols, self.rows)
+    }
+}
+
+/// What int8 activations may cost: half a step of 127 at worst for each, less where they are many.
+const FAST: f64 = 8e-3;
+const EXACT: f64 = 1e-6;
+
+fn tolerance(product: Product, quant: Quant) -> f64 {
+    match product {
+        Product::Fast if !quant.is_float() => FAST,
+        _ => EXACT,
+    }
+}
+
+#[test]
+fn every_format_multiplies_in_both_products() {
+    for quant in Quant::ALL {
+        for (rows, cols) in [(16, 256), (40, 512), (7, 256), (100, 768)] {
+            let weight = Weight::new(1, quant, rows, cols);
+            for tokens in [1, 2, 5, 13, 200] {
+                let x = noise(2, tokens * cols);
+                let expected = weight.product(&wide(&x));
+                for product in [Product::Exact, Product::Fast] {
+                    let mut y = vec![f32::NAN; tokens * rows];
+                    norm_linears(&x, None, &[Linear::plain(weight.matrix())], product, &mut y).unwrap();
+                    let what = format!("{quant} [{rows}, {cols}] x {tokens}, {product:?}");
+                    assert_near(&what, &y, &expected, tolerance(product, quant));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_come_back_from_every_layout() {
+    for quant in Quant::ALL {
+        let weight = Weight::new(3, quant, 37, 256);
+        let mut found = vec![f32::NAN; 37 * 256];
+        weight.matrix().dequantize_rows(0..37, &mut found).unwrap();
+        assert_eq!(wide(&found), weight.floats, "{quant}");
+        let mut found = vec![f32::NAN; 3 * 256];
+        weight.matrix().gather(&[36, 0, 17], 2.0, &mut found).unwrap();
+        let expected = [36, 0, 17].map(|row| weight.floats[row * 256..][..256].iter().map(|x| 2.0 * x));
+        assert_eq!(wide(&found), expected.into_iter().flatten().collect::<Vec<f64>>(), "{quant}");
+        assert!(weight.matrix().gather(&[37], 1.0, &mut found[..256]).is_err());
+    }
+}
+
+#[test]
+fn a_bad_scale_anywhere_is_found() {
+    let mut bytes = vec![0; Quant::Q8_0.row_bytes(1024).unwrap() * 200];
+    assert!(matrix::is_finite(Quant::Q8_0, 1024, &bytes));
+    let last = bytes.len() - 34;
+    bytes[last..last + 2].copy_from_slice(&half::f16::NAN.to_le_bytes());
+    assert!(!matrix::is_finite(Quant::Q8_0, 1024, &bytes));
+}
+
+/// Three weights with everything that may follow a product.
+struct Layer {
+    weights: [Weight; 3],
+    a: Vec<f32>,
+    b: Vec<f32>,
+    bias: Vec<f32>,
+    norm: Vec<f32>,
+}
+
+const RANK: usize = 4;
+const EPS: f32 = 1e-3;
+
+impl Layer {
+    fn new(quants: [Quant; 3], rows: usize, cols: usize) -> Self {
+        Self {
+            weights: std::array::from_fn(|i| Weight::new(4 + i as u64, quants[i], rows, cols)),
+            a: noise(7, RANK * cols),
+            b: noise(8, RANK * rows),
+            bias: noise(9, rows),
+            norm: noise(10, cols),
+        }
+    }
+
+    /// One plain, one with a scale and an adapter, one with all.
+    fn linears(&self) -> [Linear<'_>; 3] {
+        let [plain, adapted, full] = [0, 1, 2].map(|i| Linear::plain(self.weights[i].matrix()));
+        let lora = Some(Lora { a: &self.a, b: &self.b, rank: RANK, scale: 0.5 });
+        [plain, Linear { scale: 2.0, lora, ..adapted }, Linear { scale: 0.25, lora, bias: Some(&self.bias), ..full }]
+    }
+
+    fn norm(&self) -> Norm<'_> {
+        Norm { weight: &self.norm, eps: EPS }
+    }
+
+    /// One of the linears over `x`, in f64.
+    fn linear(&self, i: usize, x: &[f64]) -> Vec<f64> {
+        let (weight, linear) = (&self.weights[i], &self.linears()[i]);
+        let tokens = x.len() / weight.cols;
+        let mut y: Vec<f64> = weight.product(x).iter().map(|y| y * f64::from(linear.scale)).collect();
+        if linear.lora.is_some() {
+            let a = reference::transpose(&wide(&self.a), RANK, weight.cols);
+            let b = reference::transpose(&wide(&self.b), weight.rows, RANK);
+            let low = reference::matmul(x, &a, tokens, weight.cols, RANK);
+            let added = reference::matmul(&low, &b, tokens, RANK, weight.rows);
+            y.iter_mut().zip(added).for_each(|(y, x)| *y += 0.5 * x);
+        }
+        if let Some(bias) = linear.bias {
+            y.iter_mut().enumerate().for_each(|(at, y)| *y += f64::from(bias[at % weight.rows]));
+        }
+        y
+    }
+}
+
+fn layers() -> [Layer; 3] {
+    [
+        Layer::new([Quant::Q4_1, Quant::Q8_0, Quant::Q6_K], 24, 256),
+        Layer::new([Quant::F32, Quant::F16, Quant::F32], 20, 50),
+        Layer::new([Quant::Q5_0, Quant::Q4_0, Quant::Q8_0], 50, 96),
+    ]
+}
+
+#[test]
+fn linears_share_a_normalised_input_and_keep_the_order_of_what_follows() {
+    for layer in layers() {
+        let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
+        for tokens in [1, 3, 17] {
+            let x = noise(11, tokens * cols);
+            let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
+            let each: Vec<Vec<f64>> = (0..3).map(|i| layer.linear(i, &normed)).collect();
+            let side_by_side = (0..tokens).flat_map(|token| {
+                each.iter().flat_map(move |y| y[token * rows..][..rows].to_vec()).collect::<Vec<_>>()
+            });
+            let expected: Vec<f64> = side_by_side.collect();
+            for product in [Product::Exact, Product::Fast] {
+                let mut y = vec![f32::NAN; expected.len()];
+                norm_linears(&x, Some(layer.norm()), &layer.linears(), product, &mut y).unwrap();
+                let tolerance = tolerance(product, layer.weights[0].quant).max(2e-6);
+                assert_near(&format!("{product:?} x {tokens}"), &y, &expected, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn scale_adapter_and_bias_come_in_this_order() {
+    // A product of 8, a scale of 1/4, 3 from the adapter, 1 from the bias: 8/4 + 3 + 1.
+    let bytes = bytemuck::cast_slice(&[8.0_f32]).to_vec();
+    let weight = Matrix::new(Quant::F32, hearth_kernels::Layout::Plain, 1, 1, &bytes).unwrap();
+    let lora = Some(Lora { a: &[1.0], b: &[3.0], rank: 1, scale: 1.0 });
+    let linear = Linear { weight, scale: 0.25, lora, bias: Some(&[1.0]) };
+    for product in [Product::Exact, Product::Fast] {
+        let mut y = [f32::NAN];
+        norm_linears(&[1.0], None, &[linear], product, &mut y).unwrap();
+        assert_eq!(y, [6.0]);
+    }
+}
+
+#[test]
+fn a_residual_grows_by_a_linear_and_its_norm() {
+    for layer in layers() {
+        let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
+        let weight = noise(12, rows);
+        for tokens in [1, 17] {
+            let (h, residual) = (noise(13, tokens * cols), noise(14, tokens * rows));
+            for (i, norm) in [(0, None), (2, None), (1, Some(Norm { weight: &weight, eps: EPS }))] {
+                let mut added = layer.linear(i, &wide(&h));
+                if norm.is_some() {
+                    added = reference::rms_norm(&added, &wide(&weight), f64::from(EPS));
+                }
+                let expected: Vec<f64> = added.iter().zip(wide(&residual)).map(|(a, b)| a + b).collect();
+                for product in [Product::Exact, Product::Fast] {
+                    let mut y = residual.clone();
+                    linear_add_in_place(&h, &layer.linears()[i], norm, product, &mut y).unwrap();
+                    let tolerance = tolerance(product, layer.weights[i].quant).max(2e-6);
+                    assert_near(&format!("{product:?} {i} x {tokens}"), &y, &expected, tolerance);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gate_and_up_meet() {
+    for layer in layers() {
+        let cols = layer.weights[0].cols;
+        for tokens in [1, 17, 100] {
+            let x = noise(15, tokens * cols);
+            let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
+            for (gate, up) in [(0, 0), (0, 1), (2, 1)] {
+                let (g, u) = (layer.linear(gate, &normed), layer.linear(up, &normed));
+                let expected: Vec<f64> = g.iter().zip(u).map(|(g, u)| reference::silu(*g) * u).collect();
+                let linears = layer.linears();
+                for product in [Product::Exact, Product::Fast] {
+                    let mut h = vec![f32::NAN; expected.len()];
+                    let norm = Some(layer.norm());
+                    gated(&x, norm, &linears[gate], &linears[up], Activation::Silu, product, &mut h).unwrap();
+                    let tolerance = 2.0 * tolerance(product, layer.weights[gate].quant).max(2e-6);
+                    assert_near(&format!("{product:?} {gate} {up} x {tokens}"), &h, &expected, tolerance);
+                }
+            }
+        }
+    }
+}
+
+/// The gradients of everything in a linear over `x`, from the formulas: of `x`, `a` and `b`.
+fn linear_gradients(layer: &Layer, i: usize, x: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
+    let (weight, linear) = (&layer.weights[i], &layer.linears()[i]);
+    let (tokens, rows, cols) = (x.len() / weight.cols, weight.rows, weight.cols);
+    let mut dx = reference::matmul(dy, &weight.floats, tokens, rows, cols);
+    dx.iter_mut().for_each(|dx| *dx *= f64::from(linear.scale));
+    if linear.lora.is_none() {
+        return [dx, Vec::new(), Vec::new()];
+    }
+    let (a, b) = (wide(&layer.a), wide(&layer.b));
+    let dy: Vec<f64> = dy.iter().map(|dy| 0.5 * dy).collect();
+    let low = reference::matmul(x, &reference::transpose(&a, RANK, cols), tokens, cols, RANK);
+    let d_low = reference::matmul(&dy, &b, tokens, rows, RANK);
+    let through = reference::matmul(&d_low, &a, tokens, RANK, cols);
+    dx.iter_mut().zip(through).for_each(|(dx, x)| *dx += x);
+    let da = reference::matmul(&reference::transpose(&d_low, tokens, RANK), x, RANK, tokens, cols);
+    let db = reference::matmul(&reference::transpose(&dy, tokens, rows), &low, rows, tokens, RANK);
+    [dx, da, db]
+}
+
+/// The gradient of the norm's input, by the formula.
+fn norm_gradient(layer: &Layer, x: &[f64], dy: &[f64]) -> Vec<f64> {
+    let (n, weight) = (layer.norm.len(), wide(&layer.norm));
+    let rows = x.chunks(n).zip(dy.chunks(n));
+    rows.flat_map(|(x, dy)| {
+        let squares: f64 = x.iter().map(|x| x * x).sum();
+        let root = 1.0 / (squares / n as f64 + f64::from(EPS)).sqrt();
+        let products: f64 = (0..n).map(|i| x[i] * dy[i] * weight[i]).sum();
+        let projection = products / (squares + n as f64 * f64::from(EPS));
+        (0..n).map(|i| (dy[i] * weight[i] - x[i] * projection) * root).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+fn sum(a: Vec<f64>, b: Vec<f64>) -> Vec<f64> {
+    a.into_iter().zip(b).map(|(a, b)| a + b).collect()
+}
+
+#[test]
+fn gradients_of_half_layers_are_those_of_the_formulas() {
+    for layer in layers() {
+        let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
+        for tokens in [1, 17] {
+            let (x, dy) = (noise(16, tokens * cols), noise(17, tokens * 3 * rows));
+            let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
+            let part = |i: usize| -> Vec<f64> {
+                let rows_of = |token| wide(&dy[(token * 3 + i) * rows..][..rows]);
+                (0..tokens).flat_map(rows_of).collect()
+            };
+            let expected: Vec<_> = (0..3).map(|i| linear_gradients(&layer, i, &normed, &part(i))).collect();
+            let mut dx = vec![f32::NAN; x.len()];
+            let found =
+                norm_linears_backward(&x, Some(layer.norm()), &layer.linears(), &dy, &mut dx).unwrap();
+            let all = expected.iter().map(|each| each[0].clone()).reduce(sum).unwrap();
+            assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 5e-6);
+            for (found, [_, a, b]) in found.iter().zip(&expected) {
+                match found {
+                    Some(found) => {
+                        assert_near("gradient of a", &found.a, a, 5e-6);
+                        assert_near("gradient of b", &found.b, b, 5e-6);
+                    }
+                    None => assert!(a.is_empty()),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
+    for layer in layers() {
+        let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
+        let (x, dy) = (noise(18, tokens * cols), noise(19, tokens * rows));
+        let mut dh = vec![f32::NAN; x.len()];
+        let found = linear_add_backward(&x, &layer.linears()[2], None, &dy, &mut dh).unwrap().unwrap();
+        let [expected, a, b] = linear_gradients(&layer, 2, &wide(&x), &wide(&dy));
+        assert_near("gradient of h", &dh, &expected, 5e-6);
+        assert_near("gradient of a", &found.a, &a, 5e-6);
+        assert_near("gradient of b", &found.b, &b, 5e-6);
+
+        let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
+        let (g, u) = (layer.linear(1, &normed), layer.linear(2, &normed));
+        let slope = |x: f64| (reference::gelu_tanh(x + 1e-5) - reference::gelu_tanh(x - 1e-5)) / 2e-5;
+        let d_gate: Vec<f64> = wide(&dy).iter().zip(&g).zip(&u).map(|((d, g), u)| d * slope(*g) * u).collect();
+        let d_up: Vec<f64> = wide(&dy).iter().zip(&g).map(|(d, g)| d * reference::gelu_tanh(*g)).collect();
+        let of_gate = linear_gradients(&layer, 1, &normed, &d_gate);
+        let of_up = linear_gradients(&layer, 2, &normed, &d_up);
+        let linears = layer.linears();
+        let (norm, mut dx) = (Some(layer.norm()), vec![f32::NAN; x.len()]);
+        let [found_gate, found_up] =
+            gated_backward(&x, norm, &linears[1], &linears[2], Activation::GeluTanh, &dy, &mut dx).unwrap();
+        let all = sum(of_gate[0].clone(), of_up[0].clone());
+        assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 1e-5);
+        for (found, [_, a, b]) in [(found_gate, of_gate), (found_up, of_up)] {
+            let found = found.unwrap();
+            assert_near("gradient of a", &found.a, &a, 1e-5);
+            assert_near("gradient of b", &found.b, &b, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn the_gradient_through_a_norm_after_a_linear_is_that_of_differences() {
+    let layer = Layer::new([Quant::F32; 3], 6, 10);
+    let (weight, x, dy) = (noise(20, 6), noise(21, 20), noise(22, 12));
+    let norm = Norm { weight: &weight, eps: EPS };
+    let mut dh = vec![f32::NAN; x.len()];
+    linear_add_backward(&x, &layer.linears()[1], Some(norm), &dy, &mut dh).unwrap();
+    let forward = |x: &[f64]| reference::rms_norm(&layer.linear(1, x), &wide(&weight), f64::from(EPS));
+    assert_near("gradient of h", &dh, &reference::differences(&wide(&x), &wide(&dy), forward), 1e-5);
+}
+
+#[test]
+fn dense_products_of_any_size_and_side_are_those_of_f64() {
+    for (m, k, n) in [(1, 1, 1), (12, 16, 32), (13, 5, 33), (200, 64, 100), (1100, 3, 2)] {
+        let (a, b, c) = (noise(23, m * k), noise(24, k * n), noise(25, m * n));
+        let product = reference::matmul(&wide(&a), &wide(&b), m, k, n);
+        let (a_t, b_t) = (reference::transpose(&wide(&a), m, k), reference::transpose(&wide(&b), k, n));
+        let (a_t, b_t) = (reference::narrow(&a_t), reference::narrow(&b_t));
+        let views = [
+            (View::all(&a, m, k).unwrap(), View::all(&b, k, n).unwrap()),
+            (View::all(&a_t, k, m).unwrap().transposed(), View::all(&b_t, n, k).unwrap().transposed()),
+        ];
+        for (left, right) in views {
+            let mut found = c.clone();
+            matmul(left, right, 2.0, &Target::all(&mut found, m, n).unwrap(), Into::Add).unwrap();
+            let expected: Vec<f64> = product.iter().zip(wide(&c)).map(|(p, c)| 2.0 * p + c).collect();
+            assert_near(&format!("{m} {k} {n}"), &found, &expected, 1e-6);
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let weight = Weight::new(26, Quant::Q4_1, 576, 576);
+    let x = noise(27, 100 * 576);
+    let bits = |threads| {
+        hearth_kernels::team::set_threads(threads);
+        let mut y = vec![f32::NAN; 100 * 576];
+        norm_linears(&x, None, &[Linear::plain(weight.matrix())], Product::Fast, &mut y).unwrap();
+        y.iter().map(|y| y.to_bits()).collect::<Vec<_>>()
+    };
+    assert_eq!(bits(1), bits(8));
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_errors() {
+    let weight = Weight::new(28, Quant::Q8_0, 16, 64);
+    let linear = Linear::plain(weight.matrix());
+    let mut y = [0.0; 32];
+    let run = |x: &[f32], linear: Linear, y: &mut [f32]| norm_linears(x, None, &[linear], Product::Fast, y);
+    assert!(matches!(run(&[0.0; 100], linear, &mut y), Err(ShapeError::Multiple { .. })));
+    assert!(matches!(run(&[0.0; 64], linear, &mut y), Err(ShapeError::Length { .. })));
+    let short = Some(Lora { a: &[0.0; 63], b: &[0.0; 16], rank: 1, scale: 1.0 });
+    assert!(run(&[0.0; 128], Linear { lora: short, ..linear }, &mut y).is_err());
+    assert!(run(&[0.0; 128], Linear { bias: Some(&[0.0; 15]), ..linear }, &mut y).is_err());
+    assert!(Matrix::new(Quant::Q8_0, hearth_kernels::Layout::Plain, 16, 65, &weight.bytes).is_err());
+    assert!(Matrix::new(Quant::Q8_0, hearth_kernels::Layout::Plain, 17, 64, &weight.bytes).is_err());
+    assert!(Matrix::new(Quant::Q6_K, hearth_kernels::Layout::Rows16, 0, 256, &[]).is_err());
+    assert!(matrix::pack_on(Isa::best(), Quant::Q8_0, usize::MAX, 64, &[]).is_err());
+}
