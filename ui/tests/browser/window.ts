@@ -21,7 +21,7 @@ export function useBrowser(): void {
 /** The page on a scene; whatever it complains of fails the test when it is asked. */
 export async function open(options: Parameters<typeof openPage>[2] = {}): Promise<{ page: Page; errors: string[] }> {
   const { page, errors, close } = await openPage(browser, inject("address"), options);
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(60_000);
   closing.push(close);
   return { page, errors };
 }
@@ -38,7 +38,7 @@ export function answers(page: Page): Locator {
 /** Waits until the last answer is in a state. */
 export async function lastAnswer(page: Page, state: string): Promise<Locator> {
   const last = answers(page).last();
-  await expect.poll(() => last.getAttribute("data-state"), { timeout: 15_000 }).toBe(state);
+  await expect.poll(() => last.getAttribute("data-state"), { timeout: 60_000 }).toBe(state);
   return last;
 }
 

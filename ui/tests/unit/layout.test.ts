@@ -4,7 +4,7 @@ import { randomSource } from "./random";
 
 describe("rows of unknown height", () => {
   test("stand where the heights above them add up to, whatever is measured or changed", () => {
-    for (let seed = 1; seed <= 50; seed++) {
+    for (let seed = 1; seed <= 20; seed++) {
       const random = randomSource(seed);
       const layout = new RowLayout();
       const measured = new Map<number, number>();

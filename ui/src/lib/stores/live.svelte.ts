@@ -28,6 +28,8 @@ export class Live {
   readonly busy = new SvelteMap<number, number>();
   private readonly streams = new Map<number, Stream>();
   private readonly touched = new Set<number>();
+  /** The next showing is arranged. */
+  private waiting = false;
   /** Milliseconds to wait before what grows is shown again. */
   private rest = 0;
 
@@ -42,7 +44,8 @@ export class Live {
     this.streams.set(message, { ...delta, text });
     this.busy.set(delta.conversation, message);
     this.touched.add(message);
-    if (this.touched.size > 1) return;
+    if (this.waiting) return;
+    this.waiting = true;
     if (this.rest > 0) setTimeout(() => this.schedule(() => this.flush()), this.rest);
     else this.schedule(() => this.flush());
   }
@@ -74,6 +77,7 @@ export class Live {
         this.rest = cost > CHEAP ? cost * REST : 0;
       }),
     );
+    this.waiting = false;
     const touched = [...this.touched];
     this.touched.clear();
     for (const message of touched) {
