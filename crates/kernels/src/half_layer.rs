@@ -13,7 +13,6 @@ use crate::linear::{
 use crate::norm::{rms_norm_backward_in_place, rms_norm_in_place};
 use crate::packed::ROWS;
 use crate::shape::{self, Outcome, ShapeError};
-use crate::softmax::add_in_place;
 use crate::team;
 
 /// The inputs that all linears share.
@@ -104,7 +103,10 @@ pub fn linear_add_in_place(
         if let Some(norm) = norm {
             rms_norm_in_place(&mut y, norm.weight, norm.eps)?;
         }
-        return add_in_place(&y, residual);
+        team::run_over(residual, ELEMENTS_A_CHUNK, &|chunk, part| {
+            part.iter_mut().zip(&y[chunk * ELEMENTS_A_CHUNK..]).for_each(|(residual, y)| *residual += y);
+        });
+        return Ok(());
     }
     let residual = team::Scattered::new(residual);
     fast(&[Strips::new(linear.weight)?], &input, &|_, token, row, results| {
@@ -114,6 +116,8 @@ pub fn linear_add_in_place(
     })
 }
 
+/// Elements that a chunk of an addition has.
+const ELEMENTS_A_CHUNK: usize = 16 * 1024;
 /// Tokens that a chunk of [`gated`] holds gate and up of.
 const TOKENS_A_CHUNK: usize = 48;
 

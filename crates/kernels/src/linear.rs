@@ -10,6 +10,7 @@ use crate::matrix::Matrix;
 use crate::norm;
 use crate::packed::{Packed, ROWS};
 use crate::shape::{self, Outcome, ShapeError};
+use crate::softmax::product as product_of;
 use crate::team;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -289,7 +290,14 @@ pub fn apply_linear_tail(linear: &Linear, x: &[f32], y: &Target) -> Result<(), S
     if linear.scale != 1.0 {
         (0..tokens).for_each(|token| row(token).iter_mut().for_each(|y| *y *= linear.scale));
     }
-    if let Some(lora) = &linear.lora {
+    if let Some(lora) = &linear.lora
+        && tokens <= FEW
+    {
+        shape::length("a linear's input", x.len(), tokens.checked_mul(linear.weight.cols()))?;
+        for (token, x) in x.chunks_exact(linear.weight.cols().max(1)).enumerate() {
+            add_adapter(Isa::best(), lora, x, row(token));
+        }
+    } else if let Some(lora) = &linear.lora {
         let low = low_rank(x, tokens, linear.weight.cols(), lora)?;
         let b = View::all(lora.b, rows, lora.rank)?.transposed();
         matmul(View::all(&low, tokens, lora.rank)?, b, lora.scale, y, Into::Add)?;
@@ -298,6 +306,14 @@ pub fn apply_linear_tail(linear: &Linear, x: &[f32], y: &Target) -> Result<(), S
         (0..tokens).for_each(|token| row(token).iter_mut().zip(bias).for_each(|(y, bias)| *y += bias));
     }
     Ok(())
+}
+
+/// An adapter for one token, on this thread: two thin products, not worth a dispatch.
+fn add_adapter(isa: Isa, lora: &Lora, x: &[f32], y: &mut [f32]) {
+    let low: Vec<f32> = lora.a.chunks_exact(x.len()).map(|a| lora.scale * product_of(isa, x, a)).collect();
+    for (y, b) in y.iter_mut().zip(lora.b.chunks_exact(lora.rank.max(1))) {
+        *y += product_of(isa, &low, b);
+    }
 }
 
 /// `x a^T`, `[T, rank]`.

@@ -150,13 +150,3 @@ pub fn cross_entropy(logits: &[f32], targets: &[u32], losses: &mut [f32]) -> Res
     let mut kept = logits.to_vec();
     cross_entropy_backward_in_place(&mut kept, targets, 1.0, losses)
 }
-
-/// `y += x`, element by element.
-///
-/// # Errors
-/// Where the two are not of one length.
-pub fn add_in_place(x: &[f32], y: &mut [f32]) -> Result<(), ShapeError> {
-    shape::length("what is added", x.len(), Some(y.len()))?;
-    x.iter().zip(y).for_each(|(x, y)| *y += x);
-    Ok(())
-}
