@@ -204,7 +204,7 @@ impl Session {
     fn to_logits(&self, hidden: Tensor<2>) -> Vec<f32> {
         let _awake = team::enter();
         let logits = self.model.decoder().logits(hidden, self.product);
-        logits.into_data().into_vec().unwrap_or_default()
+        logits.into_data().try_into_vec::<f32>().unwrap_or_default()
     }
 
     /// Steers the size of a chunk towards [`CHUNK_TIME`].

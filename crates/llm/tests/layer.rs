@@ -1,0 +1,222 @@
+//! One layer, forwards and backwards, from a model file through the same operations as a chat, against PyTorch and against
+//! finite differences. LoRA is on all seven linears.
+//!
+//! The fixtures, and the script that makes them, are in `tests/fixtures/layer`.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
+use hearth_llm::models::{Block, Memory, Pass};
+use hearth_llm::ops::{Adapter, Product, Segments};
+use hearth_llm::{LoadOptions, Model};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The greatest difference from PyTorch in f64, over the greatest value.
+const TOLERANCE: f64 = 1e-4;
+
+struct Array {
+    shape: Vec<usize>,
+    values: Vec<f32>,
+}
+
+impl Array {
+    fn tensor(&self, device: &Device) -> Tensor<2> {
+        let [rows, cols] = [self.shape[0], self.shape[1]];
+        Tensor::from_data(TensorData::new(self.values.clone(), [rows, cols]), device)
+    }
+}
+
+struct Fixture {
+    arrays: BTreeMap<String, Array>,
+    json: serde_json::Value,
+}
+
+impl Fixture {
+    fn read(name: &str) -> Self {
+        let base = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/layer").join(name);
+        let text = std::fs::read_to_string(base.with_extension("json")).expect("the index is there");
+        let json: serde_json::Value = serde_json::from_str(&text).expect("the index is JSON");
+        let bytes = std::fs::read(base.with_extension("bin")).expect("the numbers are there");
+        let numbers: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let arrays = json["tensors"].as_object().expect("an object").iter().map(|(name, place)| {
+            let shape: Vec<usize> =
+                place["shape"].as_array().expect("a list").iter().map(|n| n.as_u64().expect("a size") as usize).collect();
+            let first = place["first"].as_u64().expect("a place") as usize;
+            let values = numbers[first..first + shape.iter().product::<usize>()].to_vec();
+            (name.clone(), Array { shape, values })
+        });
+        Self { arrays: arrays.collect(), json }
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        find(&self.json, key).and_then(|value| value.as_f64())
+    }
+
+    /// A model file of this one layer.
+    fn gguf(&self, architecture: &str) -> Gguf {
+        let number = |key: &str| self.number(key).unwrap_or_else(|| panic!("{key}"));
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture", architecture);
+        let mut count = |key: &str, value: f64| metadata.insert(format!("{architecture}.{key}"), value as u32);
+        count("block_count", 1.0);
+        count("context_length", 64.0);
+        count("embedding_length", number("width"));
+        count("feed_forward_length", number("ffn_width"));
+        count("attention.head_count", number("heads"));
+        count("attention.head_count_kv", number("kv_heads"));
+        count("attention.key_length", number("head_dim"));
+        count("attention.value_length", number("head_dim"));
+        count("rope.dimension_count", number("head_dim"));
+        if let Some(window) = self.number("window") {
+            count("attention.sliding_window", window);
+        }
+        metadata.insert(format!("{architecture}.rope.freq_base"), number("rope_base") as f32);
+        metadata.insert(format!("{architecture}.attention.layer_norm_rms_epsilon"), number("eps") as f32);
+
+        let width = number("width") as usize;
+        let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = vec![
+            ("token_embd.weight".to_owned(), vec![2, width], vec![0.0; 2 * width]),
+            ("output_norm.weight".to_owned(), vec![width], vec![1.0; width]),
+        ];
+        for (name, array) in &self.arrays {
+            if (name.ends_with(".weight") || name.ends_with(".bias")) && !name.starts_with("grad.") {
+                tensors.push((format!("blk.0.{name}"), array.shape.clone(), array.values.clone()));
+            }
+        }
+        if let Some(scales) = find(&self.json, "scales").and_then(|scales| scales.as_object()) {
+            for (name, scale) in scales {
+                let scale = scale.as_f64().expect("a scale") as f32;
+                tensors.push((format!("blk.0.{name}.scale"), vec![1], vec![scale]));
+            }
+        }
+        let headers: Vec<_> = tensors
+            .iter()
+            .map(|(name, shape, _)| TensorHeader {
+                name: name.clone(),
+                shape: shape.iter().rev().map(|n| *n as u64).collect(),
+                kind: TensorType::F32,
+            })
+            .collect();
+        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &headers).expect("the header is written");
+        for (_, _, values) in &tensors {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            writer.tensor(&bytes).expect("the tensor is written");
+        }
+        Gguf::from_bytes(writer.finish().expect("the file ends")).expect("the file opens")
+    }
+}
+
+/// The value of `key`, wherever in the index it stands.
+fn find<'a>(json: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
+    let object = json.as_object()?;
+    object.get(key).or_else(|| object.iter().filter(|(name, _)| *name != "tensors").find_map(|(_, value)| find(value, key)))
+}
+
+/// rank 4, alpha 8, as the script has it.
+const ADAPTER_SCALE: f32 = 2.0;
+
+fn segments() -> Arc<Segments> {
+    Arc::new(Segments::of_lengths(&[10, 14]))
+}
+
+/// Hangs the fixture's adapters on the block and returns them by name.
+fn adapt(block: &mut dyn Block, fixture: &Fixture, device: &Device) -> BTreeMap<String, Tensor<2>> {
+    let mut adapters = BTreeMap::new();
+    for (name, linear) in block.linears_mut() {
+        let part = |part: &str| fixture.arrays[&format!("{name}.{part}")].tensor(device).require_grad();
+        let (a, b) = (part("a"), part("b"));
+        linear.adapter =
+            Adapter::Lora { a: a.clone().into_dispatch(), b: b.clone().into_dispatch(), scale: ADAPTER_SCALE };
+        adapters.insert(format!("{name}.a"), a);
+        adapters.insert(format!("{name}.b"), b);
+    }
+    adapters
+}
+
+fn load(fixture: &Fixture, architecture: &str) -> Model {
+    let gguf = fixture.gguf(architecture);
+    Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(())).expect("it loads")
+}
+
+fn values(tensor: Tensor<2>) -> Vec<f32> {
+    tensor.into_data().try_into_vec().expect("f32")
+}
+
+fn close(name: &str, ours: &[f32], reference: &[f32]) {
+    assert_eq!(ours.len(), reference.len(), "{name}");
+    let greatest = reference.iter().fold(0.0f64, |most, x| most.max(f64::from(x.abs())));
+    let difference = ours.iter().zip(reference).fold(0.0f64, |most, (a, b)| most.max(f64::from((a - b).abs())));
+    assert!(difference <= TOLERANCE * greatest, "{name}: differs by {difference} of {greatest}");
+}
+
+fn against_pytorch(name: &str, architecture: &str) {
+    let fixture = Fixture::read(name);
+    let mut model = load(&fixture, architecture);
+    let device = Device::flex().autodiff();
+    let block = &mut *model.decoder_mut().blocks_mut()[0];
+    let adapters = adapt(block, &fixture, &device);
+    let x = fixture.arrays["x"].tensor(&device).require_grad();
+    let pass = Pass { product: Product::Exact, memory: Memory::Batch(segments()) };
+
+    let out = block.forward(x.clone(), 0, &pass);
+    close("out", &values(out.clone()), &fixture.arrays["out"].values);
+
+    let gradients = (out * fixture.arrays["probe"].tensor(&device)).sum().backward();
+    let gradient = |tensor: &Tensor<2>| values(tensor.grad(&gradients).expect("it has a gradient"));
+    close("grad.x", &gradient(&x), &fixture.arrays["grad.x"].values);
+    assert_eq!(adapters.len(), 14);
+    for (name, tensor) in &adapters {
+        close(&format!("grad.{name}"), &gradient(tensor), &fixture.arrays[&format!("grad.{name}")].values);
+    }
+}
+
+#[test]
+fn a_llama_layer_has_the_gradients_of_pytorch() {
+    against_pytorch("llama", "llama");
+}
+
+#[test]
+fn a_gemma_layer_has_the_gradients_of_pytorch() {
+    against_pytorch("gemma", "gemma3");
+}
+
+/// The slope of the loss along a direction, by central differences and by the gradient. A step in f32 through a whole layer leaves
+/// about three digits.
+fn slope(name: &str, architecture: &str) {
+    const STEP: f32 = 1e-2;
+    const SLOPE_TOLERANCE: f64 = 5e-3;
+    let fixture = Fixture::read(name);
+    let device = Device::flex();
+    let loss = |step: f32| -> f64 {
+        let mut model = load(&fixture, architecture);
+        let block = &mut *model.decoder_mut().blocks_mut()[0];
+        for (name, linear) in block.linears_mut() {
+            // Every adapter moves along its own gradient's sign, so that no slope cancels another.
+            let part = |part: &str| {
+                let sign = fixture.arrays[&format!("grad.{name}.{part}")].tensor(&device).sign();
+                (fixture.arrays[&format!("{name}.{part}")].tensor(&device) + sign * (step / 10.0)).into_dispatch()
+            };
+            linear.adapter = Adapter::Lora { a: part("a"), b: part("b"), scale: ADAPTER_SCALE };
+        }
+        let x = fixture.arrays["x"].tensor(&device) + fixture.arrays["grad.x"].tensor(&device).sign() * step / 10.0;
+        let pass = Pass { product: Product::Exact, memory: Memory::Batch(segments()) };
+        let out = values(block.forward(x, 0, &pass));
+        out.iter().zip(&fixture.arrays["probe"].values).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    };
+    let found = (loss(STEP) - loss(-STEP)) / f64::from(2.0 * STEP / 10.0);
+    let gradients = fixture.arrays.iter().filter(|(name, _)| name.starts_with("grad."));
+    let expected: f64 = gradients.flat_map(|(_, array)| &array.values).map(|g| f64::from(g.abs())).sum();
+    assert!((found - expected).abs() <= SLOPE_TOLERANCE * expected, "{name}: {found} against {expected}");
+}
+
+#[test]
+fn a_llama_layer_has_the_slope_of_its_gradients() {
+    slope("llama", "llama");
+}
+
+#[test]
+fn a_gemma_layer_has_the_slope_of_its_gradients() {
+    slope("gemma", "gemma3");
+}

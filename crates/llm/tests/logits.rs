@@ -1,0 +1,124 @@
+//! Logits of tiny random models against `transformers`, at every position, however the tokens are handed over.
+//!
+//! The fixtures, and the script that makes them, are in `tests/fixtures/models`.
+
+use hearth_formats::gguf::Gguf;
+use hearth_llm::ops::Product;
+use hearth_llm::{LoadOptions, Model, Session};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The cosine between our logits and the reference's at one position, at least.
+const COSINE: f64 = 0.9999;
+
+struct Fixture {
+    model: Arc<Model>,
+    ids: Vec<u32>,
+    logits: Vec<f32>,
+    vocab: usize,
+}
+
+fn fixture(name: &str) -> Fixture {
+    let base = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models").join(name);
+    let gguf = Gguf::open(base.with_extension("gguf")).expect("the fixture opens");
+    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(())).expect("it loads");
+    let text = std::fs::read_to_string(base.with_extension("json")).expect("the ids are there");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("the ids are JSON");
+    let ids = json["ids"].as_array().expect("a list").iter().map(|id| id.as_u64().expect("an id") as u32).collect();
+    let bytes = std::fs::read(base.with_extension("logits")).expect("the logits are there");
+    let logits = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    Fixture { model: Arc::new(model), ids, logits, vocab: json["vocab"].as_u64().expect("a number") as usize }
+}
+
+fn check(name: &str, product: Product, chunks: &[usize]) {
+    let fixture = fixture(name);
+    for &chunk in chunks {
+        let mut session = Session::new(fixture.model.clone(), 64).expect("a session").with_product(product);
+        let mut ours = Vec::new();
+        for ids in fixture.ids.chunks(chunk) {
+            ours.extend(session.extend(ids).expect("it runs"));
+        }
+        assert_eq!(ours.len(), fixture.logits.len());
+        let positions = ours.chunks_exact(fixture.vocab).zip(fixture.logits.chunks_exact(fixture.vocab));
+        for (position, (ours, reference)) in positions.enumerate() {
+            let found = cosine(ours, reference);
+            assert!(found > COSINE, "{name}, {product:?}, {chunk} tokens at once, position {position}: cosine {found}");
+        }
+    }
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+/// All at once, token by token, and in chunks that do not divide the length.
+const CHUNKS: [usize; 3] = [40, 1, 7];
+
+macro_rules! logits {
+    ($($name:ident),*) => {$(
+        #[test]
+        fn $name() {
+            check(stringify!($name), Product::Exact, &CHUNKS);
+            check(stringify!($name), Product::Fast, &CHUNKS);
+        }
+    )*};
+}
+
+logits!(llama, llama3, qwen2, qwen3, gemma3);
+
+#[test]
+fn a_prompt_that_shares_its_beginning_is_read_from_the_cache() {
+    let fixture = fixture("llama");
+    let mut fresh = Session::new(fixture.model.clone(), 64).expect("a session");
+    let mut reused = Session::new(fixture.model.clone(), 64).expect("a session");
+    let go = &mut |_: usize, _: usize| ControlFlow::Continue(());
+    let other: Vec<u32> = fixture.ids[..20].iter().copied().chain([1, 2, 3]).collect();
+    reused.prefill(&other, go).expect("it runs");
+    let second = reused.prefill(&fixture.ids, go).expect("it runs");
+    fresh.prefill(&fixture.ids, go).expect("it runs");
+    assert_eq!((second.cached, second.evaluated, second.completed), (20, 20, true));
+    assert!(cosine(reused.logits(), fresh.logits()) > COSINE);
+}
+
+#[test]
+fn a_prompt_can_be_given_up_and_taken_up_again() {
+    let fixture = fixture("qwen2");
+    let mut session = Session::new(fixture.model.clone(), 64).expect("a session");
+    let broken = session.prefill(&fixture.ids, &mut |_, _| ControlFlow::Break(())).expect("it runs");
+    assert!(!broken.completed && session.logits().is_empty());
+    let whole = session.prefill(&fixture.ids, &mut |_, _| ControlFlow::Continue(())).expect("it runs");
+    assert!(whole.completed);
+    let last = &fixture.logits[fixture.logits.len() - fixture.vocab..];
+    assert!(cosine(session.logits(), last) > COSINE);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let fixture = fixture("llama");
+    let mut session = Session::new(fixture.model.clone(), 8).expect("a session");
+    session.prefill(&fixture.ids[..8], &mut |_, _| ControlFlow::Continue(())).expect("it fits");
+    assert!(session.push(1).is_err());
+    assert!(session.prefill(&fixture.ids, &mut |_, _| ControlFlow::Continue(())).is_err());
+    assert!(session.prefill(&[fixture.vocab as u32], &mut |_, _| ControlFlow::Continue(())).is_err());
+    assert_eq!(session.tokens(), &fixture.ids[..8]);
+}
+
+#[test]
+fn scores_are_the_logarithms_of_probabilities() {
+    let fixture = fixture("qwen3");
+    let mut session = Session::new(fixture.model.clone(), 64).expect("a session").with_product(Product::Exact);
+    let scores = session.score(&fixture.ids, 5).expect("it runs");
+    let expected: Vec<f64> = (5..fixture.ids.len())
+        .map(|position| {
+            let row = &fixture.logits[(position - 1) * fixture.vocab..][..fixture.vocab];
+            let sum: f64 = row.iter().map(|l| f64::from(*l).exp()).sum();
+            f64::from(row[fixture.ids[position] as usize]) - sum.ln()
+        })
+        .collect();
+    assert_eq!(scores.len(), expected.len());
+    for (ours, reference) in scores.iter().zip(&expected) {
+        assert!((ours - reference).abs() < 1e-3, "{ours} against {reference}");
+    }
+}
