@@ -4,20 +4,23 @@
 //! [`Chat::advance`], which takes the next step towards what is wanted. Nothing is polled: without events the task sleeps.
 
 mod answer;
+mod ending;
+mod loaded;
 mod prompt;
+mod target;
+
+pub(crate) use target::Target;
 
 use crate::{
-    library::Model,
     shared::Shared,
     store::{conversation, message as rows},
     wire::{Code, Device, Event, LeftOut, Message, MessageState, ModelState, Problem},
 };
 use answer::Answer;
 use hearth_protocol as protocol;
-use protocol::{
-    GenerateRequest, GenerationId, LoadRequest, Prompt, Request, Said, Sampling, StartError, Worker, WorkerCommand,
-};
-use std::{collections::VecDeque, future::pending, path::PathBuf, sync::Arc, time::Duration};
+use loaded::Loaded;
+use protocol::{GenerateRequest, GenerationId, LoadRequest, Prompt, Request, Said, StartError, Worker, WorkerCommand};
+use std::{collections::VecDeque, future::pending, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
@@ -51,109 +54,6 @@ pub(crate) enum Command {
     Devices(oneshot::Sender<Result<Vec<Device>, Problem>>),
     /// End everything.
     ShutDown(oneshot::Sender<()>),
-}
-
-/// A model and how to load it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Target {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    path: PathBuf,
-    context: Option<u32>,
-    threads: Option<u32>,
-    system_prompt: Option<String>,
-    sampling: Sampling,
-}
-
-impl Target {
-    /// A model, with what a person chose; a model that cannot be read is refused.
-    pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
-        if let Err(message) = &model.facts {
-            return Err(Problem {
-                code: Code::FileUnreadable,
-                message: message.clone(),
-            });
-        }
-        let settings = shared.settings();
-        Ok(Self {
-            id: model.id.clone(),
-            name: model.name.clone(),
-            path: model.path.clone(),
-            context: settings.context,
-            threads: settings.threads,
-            system_prompt: model.system_prompt().map(str::to_owned),
-            sampling: model.sampling(),
-        })
-    }
-
-    /// The model that was used last, or else the default one.
-    fn choose(shared: &Shared) -> Result<Self, Problem> {
-        let models = shared.models()?;
-        let last = shared.settings().last_model;
-        let chosen = models.iter().find(|model| Some(&model.id) == last.as_ref());
-        match chosen.or_else(|| shared.library.default(&models)) {
-            Some(model) => Self::new(model, shared),
-            None => Err(Problem {
-                code: Code::NoModel,
-                message: "There is no model on this machine yet. Add a GGUF file under Models, then try again."
-                    .to_owned(),
-            }),
-        }
-    }
-}
-
-/// What the worker has loaded.
-enum Loaded {
-    Nothing,
-    /// A load that was (or is about to be) asked for.
-    Loading {
-        target: Target,
-        asked: bool,
-        fraction: f32,
-        stage: String,
-    },
-    Ready {
-        target: Target,
-        info: Box<protocol::ModelInfo>,
-    },
-    Failed {
-        target: Target,
-        problem: Problem,
-    },
-}
-
-impl Loaded {
-    /// Whether this target is loaded or being loaded.
-    fn is(&self, target: &Target) -> bool {
-        match self {
-            Self::Ready { target: loaded, .. } | Self::Loading { target: loaded, .. } => loaded == target,
-            Self::Nothing | Self::Failed { .. } => false,
-        }
-    }
-
-    fn state(&self) -> ModelState {
-        match self {
-            Self::Nothing => ModelState::None,
-            Self::Loading {
-                target,
-                fraction,
-                stage,
-                ..
-            } => ModelState::Loading {
-                model: target.id.clone(),
-                fraction: *fraction,
-                stage: stage.clone(),
-            },
-            Self::Ready { target, info } => ModelState::Ready {
-                model: target.id.clone(),
-                info: info.as_ref().into(),
-            },
-            Self::Failed { target, problem } => ModelState::Failed {
-                model: target.id.clone(),
-                problem: problem.clone(),
-            },
-        }
-    }
 }
 
 type Started = Result<(Worker, mpsc::Receiver<Said>), StartError>;
@@ -439,96 +339,12 @@ impl Chat {
         self.current = Some(Answer::new(self.shared.clone(), self.last_generation, message));
     }
 
-    async fn stop(&mut self, conversation: i64) {
-        if self
-            .current
-            .as_ref()
-            .is_some_and(|answer| answer.conversation() == conversation)
-        {
-            self.stop_current();
-        }
-        if let Some(place) = self
-            .waiting
-            .iter()
-            .position(|message| message.conversation == conversation)
-            && let Some(mut message) = self.waiting.remove(place)
-        {
-            message.state = MessageState::Stopped;
-            answer::end(&self.shared, message).await;
-        }
-    }
-
-    /// Tells the worker to stop; the answer ends when it has.
-    fn stop_current(&mut self) {
-        if let (Some(answer), Some((worker, _))) = (&mut self.current, &self.worker) {
-            answer.stopping();
-            // A worker that is gone says so by itself.
-            let _ = worker.send(Request::Cancel { id: answer.generation });
-        }
-    }
-
     async fn save(&mut self) {
         if let Some(answer) = &mut self.current
             && !answer.save().await
         {
             // It cannot be kept: no use in going on.
             self.stop_current();
-        }
-    }
-
-    async fn end_deaf_worker(&mut self) {
-        tracing::warn!("the worker does not stop and is ended");
-        self.let_worker_go();
-        if let Some(answer) = self.current.take() {
-            answer.stop().await;
-        }
-        // What is wanted is loaded again by a new one.
-        self.set(Loaded::Nothing);
-    }
-
-    async fn worker_died(&mut self, problem: Problem) {
-        self.let_worker_go();
-        self.shared.emit(Event::WorkerDied {
-            problem: problem.clone(),
-        });
-        for reply in self.devices_wanted.drain(..) {
-            let _ = reply.send(Err(problem.clone()));
-        }
-        if let Some(answer) = self.current.take() {
-            answer.fail(problem.clone()).await;
-        }
-        if matches!(self.loaded, Loaded::Loading { .. }) {
-            self.load_failed(problem).await;
-        } else {
-            // The model that was loaded is loaded again when it is needed; another that was asked for meanwhile, now.
-            self.wanted = self.wanted.take_if(|wanted| !self.loaded.is(wanted));
-            self.set(Loaded::Nothing);
-        }
-    }
-
-    /// What waited for the model fails with it; the next message tries again.
-    async fn load_failed(&mut self, problem: Problem) {
-        if let Loaded::Loading { target, .. } = &self.loaded {
-            let target = target.clone();
-            if self.wanted.as_ref() == Some(&target) {
-                self.wanted = None;
-            }
-            self.set(Loaded::Failed {
-                target,
-                problem: problem.clone(),
-            });
-        }
-        if self.wanted.is_none() {
-            self.fail_waiting(&problem).await;
-        }
-    }
-
-    async fn fail_waiting(&mut self, problem: &Problem) {
-        for mut message in std::mem::take(&mut self.waiting) {
-            message.state = MessageState::Failed {
-                problem: problem.clone(),
-            };
-            answer::end(&self.shared, message).await;
         }
     }
 
@@ -549,38 +365,6 @@ impl Chat {
         if let Ok(Some(target)) = again.await {
             self.wanted = Some(target);
         }
-    }
-
-    /// Ends the worker without waiting for it.
-    fn let_worker_go(&mut self) {
-        self.devices_asked = false;
-        if let Some(starting) = self.starting.take() {
-            starting.abort();
-        }
-        self.worker = None;
-    }
-
-    /// Ends every answer, keeping what was said.
-    async fn stop_all(&mut self) {
-        if let Some(answer) = self.current.take() {
-            answer.stop().await;
-        }
-        for mut message in std::mem::take(&mut self.waiting) {
-            message.state = MessageState::Stopped;
-            answer::end(&self.shared, message).await;
-        }
-    }
-
-    async fn end(&mut self) {
-        self.stop_all().await;
-        self.wanted = None;
-        if let Some((worker, said)) = self.worker.take() {
-            // Its last words are not wanted, and must not make it wait.
-            drop(said);
-            worker.shut_down(END_WITHIN).await;
-        }
-        self.let_worker_go();
-        self.set(Loaded::Nothing);
     }
 
     fn set(&mut self, loaded: Loaded) {
