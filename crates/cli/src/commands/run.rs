@@ -87,20 +87,71 @@ fn prompt(args: &Run, chosen: &Chosen) -> Prompt {
 }
 
 /// What was asked for, and the model's own settings for the rest.
+///
+/// Greedy is exact: its penalties, which would make another token the likeliest, do not come along.
 pub fn sampling(asked: &SamplingArgs, own: &Sampling) -> Sampling {
-    Sampling {
+    let mut sampling = Sampling {
         temperature: asked.temp.unwrap_or(own.temperature),
         top_k: asked.top_k.unwrap_or(own.top_k),
         top_p: asked.top_p.unwrap_or(own.top_p),
         min_p: asked.min_p.unwrap_or(own.min_p),
         seed: asked.seed.or(own.seed),
         ..own.clone()
+    };
+    if asked.temp == Some(0.0) {
+        sampling.repetition_penalty = 1.0;
+        sampling.frequency_penalty = 0.0;
+        sampling.presence_penalty = 0.0;
     }
+    sampling
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_for_goes_before_the_models_own_settings() {
+        let own = Sampling {
+            temperature: 0.2,
+            top_p: 0.9,
+            repetition_penalty: 1.1,
+            ..Sampling::default()
+        };
+        let nothing = SamplingArgs {
+            temp: None,
+            top_k: None,
+            top_p: None,
+            min_p: None,
+            seed: None,
+        };
+        assert_eq!(sampling(&nothing, &own), own);
+        let asked = SamplingArgs {
+            temp: Some(0.7),
+            top_k: Some(5),
+            seed: Some(3),
+            ..nothing
+        };
+        let expected = Sampling {
+            temperature: 0.7,
+            top_k: 5,
+            seed: Some(3),
+            ..own.clone()
+        };
+        assert_eq!(sampling(&asked, &own), expected);
+        let greedy = SamplingArgs {
+            temp: Some(0.0),
+            top_k: None,
+            seed: None,
+            ..asked
+        };
+        let expected = Sampling {
+            temperature: 0.0,
+            repetition_penalty: 1.0,
+            ..own.clone()
+        };
+        assert_eq!(sampling(&greedy, &own), expected);
+    }
 
     #[test]
     fn the_json_has_the_fields_that_scripts_read() {
