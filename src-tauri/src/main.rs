@@ -1,1 +1,40 @@
-fn main(){}
+//! The desktop window: a thin shell over `hearth-app`.
+//!
+//! It opens the store and a window, hands each command of the page to one use case and each event of the use cases to
+//! the page. Nothing is decided here that the terminal or a server would have to decide too.
+
+// A second console window would open beside the app on Windows.
+#![cfg_attr(windows, windows_subsystem = "windows")]
+
+mod commands;
+mod start;
+mod window;
+
+use tauri::RunEvent;
+use tracing_subscriber::EnvFilter;
+
+/// Says what is logged to standard error, as for `hearth`.
+const LOG: &str = "HEARTH_LOG";
+
+fn main() {
+    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let built = start::plugins(tauri::Builder::default())
+        .invoke_handler(commands::handler())
+        .setup(|app| Ok(start::start(app.handle())?))
+        .build(tauri::generate_context!());
+    match built {
+        Ok(app) => app.run(|app, event| {
+            if let RunEvent::Exit = event {
+                start::end(app);
+            }
+        }),
+        Err(error) => {
+            eprintln!("Hearth's window could not be opened: {error}");
+            std::process::exit(1);
+        }
+    }
+}

@@ -13,13 +13,9 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds libraries, executables and tests at once: built apart, their features would differ and much be built twice.
-pub const BUILD: &[&str] = &[
-    "build",
-    "--release",
-    "--locked",
-    "--workspace",
-    "--lib",
-    "--bins",
-    "--tests",
-];
+/// Selects all that a person runs. Always of the whole workspace: a build of some crates would give what they share other
+/// features, and so build it twice.
+pub const PROGRAMS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins"];
+
+/// Selects all that is tested, programs included.
+pub const TESTS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins", "--tests"];

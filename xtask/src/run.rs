@@ -1,6 +1,6 @@
 //! `cargo xtask run`: from a fresh clone to an open window.
 
-use crate::cargo::cargo;
+use crate::cargo::{PROGRAMS, cargo};
 use crate::process::{Outcome, announce, run as step};
 use crate::setup::{For, setup};
 use crate::{model, place};
@@ -13,16 +13,10 @@ use std::process::Command;
 /// Names what is missing, or what failed, and what to do.
 pub fn run() -> Outcome {
     setup(For::Run)?;
-    let build = [
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "hearth-cli",
-        "--package",
-        "hearth-desktop",
-    ];
-    step("Building Hearth (the first time takes a while)", &mut cargo(&build))?;
+    step(
+        "Building Hearth (the first time takes a while)",
+        cargo(&["build"]).args(PROGRAMS),
+    )?;
     model::place_beside_executables()?;
     if display() {
         announce("Opening Hearth");

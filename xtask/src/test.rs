@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check and test there is, and their totals.
 
-use crate::cargo::{BUILD, cargo};
+use crate::cargo::{TESTS, cargo};
 use crate::process::{Outcome, announce, run, watch};
 use crate::setup::{For, setup};
 use crate::{model, place, ui};
@@ -33,18 +33,13 @@ pub fn test() -> Outcome {
     ];
     totals.check("Lints", &mut cargo(&clippy));
     totals.tests("The page's tests", ui::npm()?.args(["test"]));
-    run("Building everything (the first time takes a while)", &mut cargo(BUILD))?;
+    run(
+        "Building everything (the first time takes a while)",
+        cargo(&["build"]).args(TESTS),
+    )?;
     model::place_beside_executables()?;
-    let mut tests = cargo(&[
-        "test",
-        "--release",
-        "--locked",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--tests",
-        "--no-fail-fast",
-    ]);
+    let mut tests = cargo(&["test", "--no-fail-fast"]);
+    tests.args(TESTS);
     tests
         .env("HEARTH_MODELS", place::root().join("models"))
         .env("HEARTH_TOOLS", place::tools());

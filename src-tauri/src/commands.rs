@@ -1,0 +1,142 @@
+//! What the page can ask: one line a command.
+
+use crate::window;
+use hearth_app::App;
+use hearth_app::wire::{Conversation, Device, Model, Problem, SearchHit, Sent, Settings, Snapshot};
+use std::path::PathBuf;
+use tauri::ipc::Invoke;
+use tauri::{AppHandle, State, Wry, command};
+use tauri_plugin_dialog::DialogExt;
+
+type Answer<T> = Result<T, Problem>;
+
+/// Every command, for Tauri.
+pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
+    tauri::generate_handler![
+        snapshot,
+        open_conversation,
+        send,
+        regenerate,
+        edit,
+        stop,
+        select_leaf,
+        rename_conversation,
+        delete_conversation,
+        restore_conversation,
+        set_system_prompt,
+        search,
+        load_model,
+        unload_model,
+        add_model,
+        forget_model,
+        set_settings,
+        devices,
+        choose_model_file,
+    ]
+}
+
+#[command]
+async fn snapshot(app: State<'_, App>) -> Answer<Snapshot> {
+    app.snapshot().await
+}
+
+#[command]
+async fn open_conversation(app: State<'_, App>, id: i64) -> Answer<Conversation> {
+    app.open_conversation(id).await
+}
+
+#[command]
+async fn send(app: State<'_, App>, conversation: Option<i64>, parent: Option<i64>, text: String) -> Answer<Sent> {
+    app.send(conversation, parent, text).await
+}
+
+#[command]
+async fn regenerate(app: State<'_, App>, message: i64) -> Answer<Sent> {
+    app.regenerate(message).await
+}
+
+#[command]
+async fn edit(app: State<'_, App>, message: i64, text: String) -> Answer<Sent> {
+    app.edit(message, text).await
+}
+
+#[command]
+async fn stop(app: State<'_, App>, conversation: i64) -> Answer<()> {
+    app.stop(conversation).await
+}
+
+#[command]
+async fn select_leaf(app: State<'_, App>, conversation: i64, message: i64) -> Answer<Conversation> {
+    app.select_leaf(conversation, message).await
+}
+
+#[command]
+async fn rename_conversation(app: State<'_, App>, id: i64, title: String) -> Answer<()> {
+    app.rename_conversation(id, title).await
+}
+
+#[command]
+async fn delete_conversation(app: State<'_, App>, id: i64) -> Answer<()> {
+    app.delete_conversation(id).await
+}
+
+#[command]
+async fn restore_conversation(app: State<'_, App>, id: i64) -> Answer<()> {
+    app.restore_conversation(id).await
+}
+
+#[command]
+async fn set_system_prompt(app: State<'_, App>, conversation: i64, text: Option<String>) -> Answer<()> {
+    app.set_system_prompt(conversation, text).await
+}
+
+#[command]
+async fn search(app: State<'_, App>, query: String) -> Answer<Vec<SearchHit>> {
+    app.search(query).await
+}
+
+#[command]
+async fn load_model(app: State<'_, App>, id: String) -> Answer<()> {
+    app.load_model(id).await
+}
+
+#[command]
+async fn unload_model(app: State<'_, App>) -> Answer<()> {
+    app.unload_model().await
+}
+
+#[command]
+async fn add_model(app: State<'_, App>, path: PathBuf) -> Answer<Model> {
+    app.add_model(path).await
+}
+
+#[command]
+async fn forget_model(app: State<'_, App>, id: String) -> Answer<()> {
+    app.forget_model(id).await
+}
+
+#[command]
+async fn set_settings(window: AppHandle, app: State<'_, App>, settings: Settings) -> Answer<()> {
+    let theme = settings.theme;
+    app.set_settings(settings).await?;
+    // The page already shows the theme; only the frame could not follow, and not for long.
+    let _ = window::set_theme(&window, theme);
+    Ok(())
+}
+
+#[command]
+async fn devices(app: State<'_, App>) -> Answer<Vec<Device>> {
+    app.devices().await
+}
+
+/// The system's own dialog; it waits for a person, so it has a thread of its own.
+#[command(async)]
+fn choose_model_file(window: AppHandle) -> Option<String> {
+    let file = window
+        .dialog()
+        .file()
+        .set_title("Add a model")
+        .add_filter("GGUF model", &["gguf"])
+        .blocking_pick_file()?;
+    file.into_path().ok().map(|path| path.to_string_lossy().into_owned())
+}

@@ -1,0 +1,70 @@
+//! How the app comes up: plugins, where things lie on this machine, the store, the window.
+
+use crate::window;
+use hearth_app::wire::{Problem, Theme};
+use hearth_app::{App, Options};
+use std::path::PathBuf;
+use tauri::{AppHandle, Builder, Emitter, Manager, Wry};
+use tauri_plugin_window_state::StateFlags;
+
+/// The name under which the page hears every event of `hearth_app::wire::Event`.
+const EVENT: &str = "hearth";
+
+/// Where conversations lie when not where the system wants them: another set of data, and another Hearth.
+const DATA: &str = "HEARTH_DATA";
+
+/// Adds the plugins.
+pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
+    let mut state = tauri_plugin_window_state::Builder::default()
+        .with_state_flags(StateFlags::SIZE | StateFlags::POSITION | StateFlags::MAXIMIZED);
+    let data = std::env::var_os(DATA).map(PathBuf::from);
+    if let Some(data) = &data {
+        state = state.with_filename(data.join("window.json").to_string_lossy());
+    }
+    let builder = builder
+        .plugin(tauri_plugin_dialog::init())
+        .plugin(tauri_plugin_opener::init())
+        .plugin(state.build());
+    if data.is_some() {
+        // Beside the person's own Hearth; the store's lock still keeps two apart that share their data.
+        return builder;
+    }
+    builder.plugin(tauri_plugin_single_instance::init(|app, _, _| window::focus(app)))
+}
+
+/// Opens the store and then the window, or says why there is none.
+///
+/// # Errors
+/// What the system's web view says when it cannot be made.
+pub fn start(app: &AppHandle) -> tauri::Result<()> {
+    match tauri::async_runtime::block_on(open(app)) {
+        Ok((hearth, theme)) => {
+            app.manage(hearth);
+            window::open(app, theme)
+        }
+        Err(problem) => {
+            window::refuse(app, &problem);
+            Ok(())
+        }
+    }
+}
+
+/// Ends what still runs, so that an answer that is being made is kept as far as it came.
+pub fn end(app: &AppHandle) {
+    if let Some(hearth) = app.try_state::<App>() {
+        // The window is gone: there is nobody left to tell, and the next start mends what was not saved.
+        let _ = tauri::async_runtime::block_on(hearth.shut_down());
+    }
+}
+
+async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
+    let resources = app.path().resource_dir().ok();
+    let options = Options::from_environment(resources.as_deref())?;
+    let page = app.clone();
+    let hearth = App::open(options, move |event| {
+        // A page that is not there yet, or no longer, asks for everything when it comes back.
+        let _ = page.emit(EVENT, event);
+    })?;
+    let theme = hearth.snapshot().await?.settings.theme;
+    Ok((hearth, theme))
+}

@@ -1,0 +1,189 @@
+//! A WebDriver client of just what these tests call (W3C WebDriver).
+
+use base64::Engine;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The key under which the standard names an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// How often a condition is looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// An open window. Dropping it closes the window.
+pub struct Session {
+    agent: ureq::Agent,
+    address: String,
+}
+
+/// A part of the page.
+#[derive(Clone)]
+pub struct Element(String);
+
+/// A key that is not a character.
+#[derive(Clone, Copy)]
+pub struct Key(pub char);
+
+impl Key {
+    /// Enter.
+    pub const ENTER: Key = Key('\u{e007}');
+    /// Delete.
+    pub const DELETE: Key = Key('\u{e017}');
+}
+
+impl Session {
+    /// Opens `application` through the driver at `driver` (`http://127.0.0.1:PORT`).
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn open(driver: &str, application: &Path) -> Result<Self, String> {
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        let agent: ureq::Agent = config.timeout_global(Some(Duration::from_secs(180))).build().into();
+        let wanted = json!({"capabilities": {"alwaysMatch": {"tauri:options": {"application": application}}}});
+        let session = call(&agent, Some(&wanted), &format!("{driver}/session"))?;
+        let id = session["sessionId"].as_str().ok_or("the driver named no session")?;
+        Ok(Self {
+            address: format!("{driver}/session/{id}"),
+            agent,
+        })
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
+        call(&self.agent, Some(body), &format!("{}/{path}", self.address))
+    }
+
+    fn get(&self, path: &str) -> Result<Value, String> {
+        call(&self.agent, None, &format!("{}/{path}", self.address))
+    }
+
+    /// All elements that match, in the page's order.
+    pub fn all(&self, css: &str) -> Vec<Element> {
+        let found = self.post("elements", &json!({"using": "css selector", "value": css}));
+        let found = found.unwrap_or_else(|error| panic!("looking for {css}: {error}"));
+        let ids = found
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|element| element[ELEMENT].as_str());
+        ids.map(|id| Element(id.to_owned())).collect()
+    }
+
+    /// The first element that matches, once there is one.
+    pub fn one(&self, css: &str) -> Element {
+        self.until(Duration::from_secs(20), css, || self.all(css).into_iter().next())
+    }
+
+    /// Waits until `condition` gives something.
+    ///
+    /// # Panics
+    /// With `what`, and what the page shows, when it does not in time.
+    pub fn until<T>(&self, limit: Duration, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = condition() {
+                return found;
+            }
+            if begun.elapsed() > limit {
+                let page = self.script("return document.body.innerText").unwrap_or_default();
+                panic!(
+                    "not within {limit:?}: {what}. The page shows:\n{}",
+                    page.as_str().unwrap_or_default()
+                );
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Clicks.
+    pub fn click(&self, element: &Element) {
+        let clicked = self.post(&format!("element/{}/click", element.0), &json!({}));
+        clicked.unwrap_or_else(|error| panic!("clicking: {error}"));
+    }
+
+    /// Types text into an element.
+    pub fn fill(&self, element: &Element, text: &str) {
+        let typed = self.post(&format!("element/{}/value", element.0), &json!({ "text": text }));
+        typed.unwrap_or_else(|error| panic!("typing: {error}"));
+    }
+
+    /// Presses a key in an element.
+    pub fn press(&self, element: &Element, key: Key) {
+        self.fill(element, &key.0.to_string());
+    }
+
+    /// The text a person sees in an element; none when it is gone from the page.
+    pub fn text(&self, element: &Element) -> Option<String> {
+        self.get(&format!("element/{}/text", element.0))
+            .ok()?
+            .as_str()
+            .map(str::to_owned)
+    }
+
+    /// An attribute of an element; none when it has none or is gone.
+    pub fn attribute(&self, element: &Element, name: &str) -> Option<String> {
+        self.get(&format!("element/{}/attribute/{name}", element.0))
+            .ok()?
+            .as_str()
+            .map(str::to_owned)
+    }
+
+    /// Runs a function body in the page.
+    ///
+    /// # Errors
+    /// What it throws.
+    pub fn script(&self, body: &str) -> Result<Value, String> {
+        self.post("execute/sync", &json!({"script": body, "args": []}))
+    }
+
+    /// What the page looks like, as a PNG file.
+    ///
+    /// # Panics
+    /// When the driver gives no picture.
+    pub fn screenshot(&self, file: &Path) {
+        // WebKit's driver waits for the next paint, which a page at rest never makes: a corner blinks meanwhile.
+        let blink = "const dot = document.createElement('i'); dot.id = 'blink'; \
+                     dot.style.cssText = 'position:fixed;right:0;bottom:0;width:1px;height:1px'; \
+                     document.body.append(dot); let on = 0; \
+                     setInterval(() => { on ^= 1; dot.style.background = on ? '#8881' : '#8882'; }, 30);";
+        self.script(blink)
+            .unwrap_or_else(|error| panic!("before a screenshot: {error}"));
+        let image = self
+            .get("screenshot")
+            .unwrap_or_else(|error| panic!("a screenshot: {error}"));
+        self.script("document.getElementById('blink').remove()")
+            .unwrap_or_else(|error| panic!("after it: {error}"));
+        let image = base64::engine::general_purpose::STANDARD.decode(image.as_str().unwrap_or_default());
+        std::fs::create_dir_all(file.parent().expect("a screenshot lies in a folder")).expect("the folder can be made");
+        std::fs::write(file, image.expect("the driver sends base64")).expect("a screenshot can be written");
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The driver may be gone already.
+        let _ = self.agent.delete(&self.address).call();
+    }
+}
+
+/// One request; the `value` of its answer.
+fn call(agent: &ureq::Agent, body: Option<&Value>, address: &str) -> Result<Value, String> {
+    let answer = match body {
+        Some(body) => agent
+            .post(address)
+            .content_type("application/json")
+            .send(body.to_string()),
+        None => agent.get(address).call(),
+    };
+    let mut answer = answer.map_err(|error| format!("the driver cannot be asked: {error}"))?;
+    let good = answer.status().is_success();
+    let text = answer
+        .body_mut()
+        .with_config()
+        .limit(64 << 20)
+        .read_to_string()
+        .map_err(|error| error.to_string())?;
+    let mut value: Value = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
+    let value = value["value"].take();
+    if good { Ok(value) } else { Err(value.to_string()) }
+}

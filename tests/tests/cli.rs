@@ -1,0 +1,192 @@
+//! `hearth` in a terminal, with the real model: answers, JSON, exit codes, bad input.
+
+use hearth_tests::hearth::{Ended, hearth};
+use hearth_tests::place::model;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Calls `hearth COMMAND MODEL ARGUMENTS...` on the default model.
+fn on_model(command: &str, arguments: &[&str]) -> Ended {
+    with_file(command, &model(), arguments)
+}
+
+fn with_file(command: &str, file: &Path, arguments: &[&str]) -> Ended {
+    let file = file.to_str().expect("test paths are UTF-8");
+    hearth([command, file].iter().chain(arguments))
+}
+
+/// The first `bytes` of the default model.
+fn beginning(folder: &Path, bytes: u64) -> PathBuf {
+    let path = folder.join("model.gguf");
+    let mut part = fs::File::open(model()).expect("the model opens").take(bytes);
+    let mut copy = fs::File::create(&path).expect("a copy can be made");
+    std::io::copy(&mut part, &mut copy).expect("a copy can be written");
+    path
+}
+
+/// Turns one bit of a file over.
+fn flip(file: &mut fs::File, at: u64, bit: u64) {
+    let mut byte = [0];
+    file.seek(SeekFrom::Start(at))
+        .and_then(|_| file.read_exact(&mut byte))
+        .expect("the copy reads");
+    file.seek(SeekFrom::Start(at))
+        .and_then(|_| file.write_all(&[byte[0] ^ (1 << bit)]))
+        .expect("the copy writes");
+}
+
+#[test]
+fn greedy_answers_are_right_and_repeat() {
+    let ask = || {
+        on_model(
+            "run",
+            &["What is the capital of France?", "-n", "24", "--temp", "0", "--json"],
+        )
+        .json()
+    };
+    let first = ask();
+    assert!(
+        first["text"].as_str().is_some_and(|text| text.contains("Paris")),
+        "{first}"
+    );
+    assert_eq!(
+        first["tokens"].as_u64(),
+        first["ids"].as_array().map(|ids| ids.len() as u64),
+        "{first}"
+    );
+    for field in ["prompt_tokens", "finish_reason", "prompt_tok_s", "tok_s"] {
+        assert!(!first[field].is_null(), "no {field}: {first}");
+    }
+    assert_eq!(first["ids"], ask()["ids"]);
+}
+
+#[test]
+fn the_answer_does_not_depend_on_the_number_of_threads() {
+    let ask = |threads| {
+        let arguments = [
+            "Name three colours.",
+            "-n",
+            "16",
+            "--seed",
+            "7",
+            "--threads",
+            threads,
+            "--json",
+        ];
+        on_model("run", &arguments).json()["ids"].take()
+    };
+    assert_eq!(ask("1"), ask("2"));
+}
+
+#[test]
+fn text_is_tokenised_as_the_model_was_trained() {
+    for (text, ids) in [
+        ("Hello, world!", vec![19556, 28, 905, 17]),
+        ("", vec![]),
+        ("<|im_end|>", vec![44, 108, 306, 79, 486, 108, 46]),
+    ] {
+        assert_eq!(
+            on_model("tokenize", &[text, "--json"]).json()["ids"],
+            serde_json::json!(ids),
+            "{text:?}"
+        );
+    }
+    assert_eq!(
+        on_model("tokenize", &["<|im_end|>", "--special", "--json"]).json()["ids"],
+        serde_json::json!([2])
+    );
+}
+
+#[test]
+fn figures_are_given_as_json() {
+    let bench = on_model("bench", &["-p", "16", "-n", "4", "-r", "1", "--json"]).json();
+    for field in ["prompt_tok_s", "gen_tok_s", "load_s", "peak_rss_mb"] {
+        assert!(
+            bench[field].as_f64().is_some_and(|value| value > 0.0),
+            "{field}: {bench}"
+        );
+    }
+    let devices = hearth(["devices", "--json"]).json();
+    let ids = devices["devices"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|device| device["id"].as_str());
+    assert!(ids.into_iter().any(|id| id == "cpu"), "{devices}");
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    for arguments in [
+        &[][..],
+        &["frobnicate"],
+        &["run"],
+        &["run", "a", "b", "--temp", "warm"],
+        &["devices", "--loud"],
+    ] {
+        let ended = hearth(arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {ended:?}");
+        assert!(!ended.stderr.is_empty(), "{arguments:?} said nothing");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_model_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = folder.path().join("text.gguf");
+    fs::write(&text, "This is a letter, not a model.\n".repeat(100)).expect("a file can be written");
+    let empty = folder.path().join("empty.gguf");
+    fs::write(&empty, "").expect("a file can be written");
+    for file in [
+        &text,
+        &empty,
+        &folder.path().join("missing.gguf"),
+        &folder.path().to_path_buf(),
+    ] {
+        let ended = with_file("run", file, &["Hello", "-n", "1"]);
+        assert!(ended.complaint().len() > 20, "{file:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_truncated_file_is_refused_wherever_it_was_cut() {
+    let whole = fs::metadata(model()).expect("the model is there").len();
+    for bytes in [3, 4, 23, 24, 100, 5_000, 1_000_000, 3_000_000, whole / 2, whole - 1] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let ended = with_file("run", &beginning(folder.path(), bytes), &["Hello", "-n", "1"]);
+        assert!(ended.complaint().len() > 20, "cut at {bytes}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_never_makes_it_crash() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = beginning(folder.path(), u64::MAX);
+    let mut file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("the copy opens");
+    // The header, its metadata and the vocabulary; a fixed walk, so that a failure can be seen again.
+    for step in 0..48_u64 {
+        let (at, bit) = (step * step * 811 % 1_700_000, step % 8);
+        flip(&mut file, at, bit);
+        let ended = with_file("tokenize", &path, &["Hello", "--json"]);
+        assert!(matches!(ended.code, Some(0 | 1)), "bit {bit} of byte {at}: {ended:?}");
+        assert!(!ended.stderr.contains("panicked"), "bit {bit} of byte {at}: {ended:?}");
+        flip(&mut file, at, bit);
+    }
+}
+
+#[test]
+fn a_prompt_longer_than_the_context_is_refused() {
+    let ended = on_model("run", &[&"many words ".repeat(400), "--ctx", "128", "-n", "4"]);
+    assert!(ended.complaint().contains("context"), "{ended:?}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused() {
+    let ended = on_model("run", &["Hello", "--device", "gpu99", "-n", "1"]);
+    assert!(ended.complaint().contains("gpu99"), "{ended:?}");
+}

@@ -1,0 +1,159 @@
+//! The window, end to end: the real executable, the real page, the real worker and the real model.
+//!
+//! Linux only: macOS has no WebDriver for its web view, and on Windows nobody has set one up yet.
+#![cfg(target_os = "linux")]
+
+use hearth_tests::place;
+use hearth_tests::webdriver::Key;
+use hearth_tests::window::{Desk, id, worker};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const LONG: &str = "Write a very long story about a lighthouse keeper, with many chapters.";
+
+#[test]
+fn an_answer_streams_and_is_right() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.screenshot("welcome");
+    window.send("What is the capital of France?");
+    window.until_answer(1, &["complete"]);
+    assert!(window.answer_text().contains("Paris"), "{}", window.answer_text());
+    assert!(
+        !window.session.all(&id("stats")).is_empty(),
+        "how fast it was is not shown"
+    );
+}
+
+#[test]
+fn an_answer_grows_until_it_is_stopped() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.send(LONG);
+    window.until_answer(1, &["streaming"]);
+    let longer_than = |length: usize| {
+        window.session.until(Duration::from_secs(30), "the answer grows", || {
+            let now = window.answer_text().len();
+            (now > length && window.state().as_deref() == Some("streaming")).then_some(now)
+        })
+    };
+    let early = longer_than(0);
+    let later = longer_than(early);
+    longer_than(later);
+    window.click("stop");
+    window.until_answer(1, &["stopped"]);
+    let stopped = window.answer_text();
+    // Another goes through at once: the stopped one holds nothing up.
+    window.send("What is the capital of France?");
+    window.until_answer(2, &["complete"]);
+    assert!(stopped.len() > later);
+}
+
+#[test]
+fn a_conversation_is_there_after_a_restart_and_is_found() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.send("My zebra is called Quillfeather. What is a zebra?");
+    window.until_answer(1, &["complete"]);
+    let said = window.answer_text();
+    drop(window);
+
+    let window = desk.open();
+    window.until_shows("Quillfeather");
+    let search = window.session.one(&id("search"));
+    window.session.fill(&search, "quillf");
+    window.click("search-hit");
+    window.until_answer(1, &["complete"]);
+    assert_eq!(window.answer_text().lines().nth(1), said.lines().nth(1));
+}
+
+#[test]
+fn closing_the_window_keeps_what_was_said_so_far() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.send(LONG);
+    window.until_answer(1, &["streaming"]);
+    window.session.until(Duration::from_secs(30), "some text", || {
+        (window.answer_text().len() > 200).then_some(())
+    });
+    drop(window);
+
+    let window = desk.open();
+    window.click("open-conversation");
+    window.until_answer(1, &["stopped"]);
+    assert!(window.answer_text().len() > 100, "{}", window.answer_text());
+}
+
+#[test]
+fn a_killed_worker_is_an_error_and_the_next_message_starts_another() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.send(LONG);
+    window.until_answer(1, &["streaming"]);
+    let first = worker(desk.data.path()).expect("a worker answers");
+    let killed = Command::new("kill")
+        .args(["-KILL", &first.to_string()])
+        .status()
+        .expect("kill starts");
+    assert!(killed.success());
+    window.until_answer(1, &["failed"]);
+    window.screenshot("worker-died");
+    window.send("What is the capital of France?");
+    window.until_answer(2, &["complete"]);
+    assert!(window.answer_text().contains("Paris"), "{}", window.answer_text());
+    assert!(worker(desk.data.path()).is_some_and(|second| second != first));
+}
+
+#[test]
+fn a_deleted_conversation_can_be_brought_back() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.send("What is the capital of France?");
+    window.until_answer(1, &["complete"]);
+    let conversation = window.session.one(&id("open-conversation"));
+    window.session.press(&conversation, Key::DELETE);
+    window.session.until(Duration::from_secs(10), "it is gone", || {
+        window.session.all(&id("open-conversation")).is_empty().then_some(())
+    });
+    window.click("toast-action");
+    window.session.one(&id("open-conversation"));
+}
+
+#[test]
+fn a_second_hearth_on_the_same_data_says_why_it_cannot_start() {
+    let desk = Desk::new();
+    let _window = desk.open();
+    let mut second = desk
+        .screen
+        .command(&place::executable("hearth-desktop"), desk.data.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let said = hearth_tests::screen::first_line_with(&mut second, "cannot start");
+    // Its dialog waits for a person.
+    second.kill().expect("it still shows its dialog");
+    second.wait().expect("it ends");
+    assert!(said.contains("Hearth"), "{said}");
+}
+
+#[test]
+fn every_view_is_worth_looking_at_in_light_and_dark() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.send("Hi! Give me three reasons to read books, as a list.");
+    window.until_answer(1, &["complete", "cut"]);
+    window.click("view-chat");
+    for theme in ["light", "dark"] {
+        window.click("view-settings");
+        window.click(&format!("theme-{theme}"));
+        window.session.until(Duration::from_secs(5), "the devices", || {
+            (!window.session.all(&id("device-row")).is_empty()).then_some(())
+        });
+        for view in ["settings", "models", "chat"] {
+            window.click(&format!("view-{view}"));
+            // What fades in has.
+            std::thread::sleep(Duration::from_millis(400));
+            window.screenshot(&format!("{view}-{theme}"));
+        }
+    }
+}
