@@ -196,7 +196,7 @@ impl App {
     /// Adds what was said and an empty answer, and has that filled.
     async fn answer(&self, place: Place) -> Result<Sent, Problem> {
         let sent = self.shared.blocking(move |shared| add(shared, place)).await?;
-        self.tell(Command::Answer(sent.answer.clone()))?;
+        self.tell(Command::Answer(Box::new(sent.answer.clone())))?;
         Ok(sent)
     }
 }

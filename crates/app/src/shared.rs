@@ -29,7 +29,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(store: Store, library: Library, sink: Sink) -> Result<Self, StoreError> {
-        let settings = store.read(|t| load_settings(t))?;
+        let settings = store.read(load_settings)?;
         Ok(Self {
             store,
             library,

@@ -36,7 +36,7 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// What the chat is told to do.
 pub(crate) enum Command {
     /// Answer with this message, which waits already.
-    Answer(Message),
+    Answer(Box<Message>),
     /// End the answer of a conversation, if one is under way.
     Stop {
         conversation: i64,
@@ -113,7 +113,7 @@ impl Chat {
 
     async fn obey(&mut self, command: Command) {
         match command {
-            Command::Answer(message) => self.waiting.push_back(message),
+            Command::Answer(message) => self.waiting.push_back(*message),
             Command::Stop { conversation, done } => {
                 self.stop(conversation).await;
                 // Whoever asked may have gone.

@@ -110,8 +110,8 @@ impl Store {
         let connection = self.connection();
         let limit = || -> rusqlite::Result<()> {
             let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0))? as u64;
-            // SQLite's own largest number of pages.
-            let pages = bytes.map_or(4_294_967_294, |bytes| bytes / page.max(1));
+            // SQLite's own largest number of pages. Zero would change nothing; fewer than there are is as many as there are.
+            let pages = bytes.map_or(4_294_967_294, |bytes| (bytes / page.max(1)).max(1));
             connection.pragma_update_and_check(None, "max_page_count", pages as i64, |_| Ok(()))
         };
         limit().map_err(|error| StoreError::from_sqlite(error, &self.path))

@@ -140,7 +140,7 @@ fn messages_as_they_stand(connection: &Connection, text: &str) -> rusqlite::Resu
         .prepare_cached(
             "SELECT c.id, c.title, c.updated_at, m.id, m.content
              FROM message m JOIN conversation c ON c.id = m.conversation
-             WHERE instr(m.content, ?1) > 0 AND c.deleted_at IS NULL
+             WHERE instr(m.content, ?1) > 0 AND m.state <> 'unfinished' AND c.deleted_at IS NULL
              ORDER BY m.id DESC LIMIT ?2",
         )?
         .query_map(params![text, MOST_HITS as i64], |row| {
