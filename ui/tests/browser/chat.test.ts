@@ -22,7 +22,7 @@ describe("an answer", () => {
     const { page } = await open();
     for (const stop of [() => page.getByTestId("stop").click(), () => page.keyboard.press("Escape")]) {
       await send(page, "Tell me a long story.");
-      await lastAnswer(page, "streaming");
+      await answers(page).last().getByText("Paragraph 2.").waitFor();
       await stop();
       const stopped = await lastAnswer(page, "stopped");
       expect(await stopped.textContent()).toContain("Paragraph 1.");
@@ -81,7 +81,7 @@ describe("an answer", () => {
 test("a dead worker costs neither the text nor the next answer", async () => {
   const { page } = await open();
   await send(page, "Tell me a long story.");
-  await lastAnswer(page, "streaming");
+  await answers(page).last().getByText("Paragraph 2.").waitFor();
   await page.evaluate("fakeHost.killWorker()");
   const failed = await lastAnswer(page, "failed");
   expect(await failed.textContent()).toContain("Paragraph 1.");
