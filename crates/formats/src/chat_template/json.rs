@@ -37,7 +37,9 @@ impl Writer {
         }
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
-            ValueKind::Bool | ValueKind::Number => self.out.push_str(&value.to_string()),
+            // As a text a boolean is capitalised, as in Python.
+            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => self.out.push_str(&value.to_string()),
             ValueKind::String => self.text(value.as_str().unwrap_or_default()),
             ValueKind::Map => {
                 let mut keys: Vec<Value> = value.try_iter()?.collect();

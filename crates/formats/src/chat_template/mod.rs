@@ -56,8 +56,8 @@ pub struct ChatTemplate {
 /// The name of the only template in its environment.
 const NAME: &str = "chat_template";
 
-/// Instructions that a template may run; a long conversation through the longest templates takes a hundredth.
-const FUEL: u64 = 50_000_000;
+/// Instructions that a template may run. A message takes a hundred or two, so this is enough for fifty thousand of them.
+const FUEL: u64 = 10_000_000;
 
 /// For models that were trained on conversations, with the usual tokens, but whose file has lost its template.
 const CHAT_ML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\

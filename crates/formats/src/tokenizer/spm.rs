@@ -138,7 +138,9 @@ impl Spm {
 /// The byte of a token like `<0x0A>`.
 fn byte_token(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
-    if digits.len() == 2 {
+    // Reading a number would also take a sign.
+    let two_digits = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if two_digits {
         u8::from_str_radix(digits, 16).ok()
     } else {
         None

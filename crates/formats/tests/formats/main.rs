@@ -1,0 +1,8 @@
+//! All tests of this crate that go through its doors alone; one executable, since linking takes longer than testing.
+
+mod chat_templates;
+mod fixtures;
+mod gguf_files;
+mod hostile_gguf;
+mod round_trips;
+mod tokenizer_fixtures;
