@@ -211,12 +211,10 @@ fn add(shared: &Shared, place: Place) -> Result<Sent, Problem> {
             Some(*conversation)
         }
     };
-    if answered.is_some_and(|conversation| shared.is_answering(conversation)) {
-        let message = "An answer is still being made here. Stop it first, or wait for its end.".to_owned();
-        return Err(Problem {
-            code: Code::Busy,
-            message,
-        });
+    if let Some(conversation) = answered.filter(|conversation| shared.is_answering(*conversation)) {
+        // An answer may still be ending in a conversation that was deleted.
+        let there = shared.store.read(|t| conversation::get(t, conversation))?.is_some();
+        return Err(if there { busy() } else { no_conversation() });
     }
     let added = shared.store.write(|t| write(t, place))?;
     let (row, user, answer) = added.ok_or_else(no_message)?;
@@ -322,6 +320,13 @@ fn not_empty(text: &str) -> Result<(), Problem> {
         });
     }
     Ok(())
+}
+
+fn busy() -> Problem {
+    Problem {
+        code: Code::Busy,
+        message: "An answer is still being made here. Stop it first, or wait for its end.".to_owned(),
+    }
 }
 
 fn no_conversation() -> Problem {
