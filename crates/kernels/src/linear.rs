@@ -8,7 +8,7 @@ use crate::dense::{self, Into, TALL, Target, View, WIDE, matmul, pack_tall};
 use crate::dot::{ActivationChunk, Activations, Isa};
 use crate::matrix::Matrix;
 use crate::norm;
-use crate::packed::{Packed, ROWS};
+use crate::packed::{self, Packed, ROWS};
 use crate::shape::{self, Outcome, ShapeError};
 use crate::softmax::product as product_of;
 use crate::team;
@@ -213,9 +213,10 @@ fn packed_of<'a>(matrix: &Matrix<'a>) -> Result<Packed<'a>, ShapeError> {
     }
 }
 
-/// Whether the int8 product of this many tokens is made in f32 after all: plain weights meet the activations in f32 anyway.
+/// Whether the product of this many tokens is made in f32, tile by tile. Plain weights meet the activations in f32 anyway; and
+/// formats that cannot be packed are several times faster expanded than row by row, once many tokens share the expanding.
 pub(crate) fn in_floats(matrix: &Matrix, product: Product, tokens: usize) -> bool {
-    product == Product::Exact || (matrix.quant().is_float() && tokens > FEW)
+    product == Product::Exact || (tokens > FEW && !packed::can_pack(matrix.quant(), matrix.cols()))
 }
 
 /// The products of an input with weights, one dispatch for all: `write(weight, token, row, results)`.

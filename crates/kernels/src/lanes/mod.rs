@@ -87,6 +87,7 @@ macro_rules! on_lanes {
                 body::<_ $(, $($names)*)?>($crate::lanes::Avx2::new(), $($arg),*)
             }
 
+            #[allow(clippy::match_single_binding)] // On a machine for which there is nothing else, one arm is left.
             match isa.level() {
                 // SAFETY: an `Isa` is made only for instructions that were found on this machine.
                 #[cfg(target_arch = "x86_64")]

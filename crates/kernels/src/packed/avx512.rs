@@ -56,7 +56,37 @@ impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA,
         }
     }
 
-    /// Sixteen rows against `N` tokens from `first` on.
+    /// A tile's products with one token's activations, of which they meet `part`, added to `sum`.
+    ///
+    /// # Safety
+    /// `part` is below 8.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn add(tile: &Tile, chunk: &ActivationChunk, part: usize, sum: __m512) -> __m512 {
+        // SAFETY: a chunk has eight parts of 32 activations.
+        let (values, scale, all) = unsafe {
+            let values = chunk.values.as_ptr().add(GROUP * part).cast::<i32>();
+            (values, *chunk.scales.get_unchecked(part), *chunk.sums.get_unchecked(part))
+        };
+        let (scale, all) = (_mm512_set1_ps(scale), _mm512_set1_ps(all));
+        let mut dot = _mm512_setzero_si512();
+        for (v, codes) in tile.codes.iter().enumerate() {
+            // SAFETY: 32 activations are eight times four.
+            dot = _mm512_dpbusd_epi32(dot, *codes, _mm512_set1_epi32(unsafe { values.add(v).read_unaligned() }));
+        }
+        let mut dot = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale);
+        if ZERO != 0 {
+            // What was added to every code comes off again.
+            dot = _mm512_fnmadd_ps(_mm512_set1_ps(f32::from(ZERO)), all, dot);
+        }
+        let sum = _mm512_fmadd_ps(tile.scales, dot, sum);
+        match MINIMA {
+            true => _mm512_fmadd_ps(tile.minima, all, sum),
+            false => sum,
+        }
+    }
+
+    /// Sixteen rows against `N` tokens from `first` on; `N` is at most 12.
     ///
     /// # Safety
     /// `tiles` are whole tiles, and every token has `chunks` chunks that cover them.
@@ -71,31 +101,21 @@ impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA,
     ) {
         let count = tiles.len() / Self::SHAPE.bytes();
         let mut sums = [_mm512_setzero_ps(); N];
-        let zero = _mm512_set1_ps(f32::from(ZERO));
         for at in 0..count {
             // SAFETY: `at` counts whole tiles, and the chunk of a tile is one of the token's `chunks`.
             unsafe {
                 let tile = Self::load(tiles.as_ptr().add(at * Self::SHAPE.bytes()));
                 let (chunk, part) = (at * GROUP / CHUNK, at % (CHUNK / GROUP));
-                for (token, sum) in sums.iter_mut().enumerate() {
-                    let chunk = activations.get_unchecked((first + token) * chunks + chunk);
-                    let values = chunk.values.as_ptr().add(GROUP * part).cast::<i32>();
-                    let mut dot = _mm512_setzero_si512();
-                    for (v, codes) in tile.codes.iter().enumerate() {
-                        dot = _mm512_dpbusd_epi32(dot, *codes, _mm512_set1_epi32(values.add(v).read_unaligned()));
-                    }
-                    let scale = _mm512_set1_ps(*chunk.scales.get_unchecked(part));
-                    let all = _mm512_set1_ps(*chunk.sums.get_unchecked(part));
-                    let mut dot = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale);
-                    if ZERO != 0 {
-                        // What was added to every code comes off again.
-                        dot = _mm512_fnmadd_ps(zero, all, dot);
-                    }
-                    *sum = _mm512_fmadd_ps(tile.scales, dot, *sum);
-                    if MINIMA {
-                        *sum = _mm512_fmadd_ps(tile.minima, all, *sum);
-                    }
+                // Written out, so that the sums stay in registers: a loop this long is not unrolled.
+                macro_rules! each {
+                    ($($token:literal)*) => {$(
+                        if $token < N {
+                            let chunk = activations.get_unchecked((first + $token) * chunks + chunk);
+                            sums[$token] = Self::add(&tile, chunk, part, sums[$token]);
+                        }
+                    )*};
                 }
+                each!(0 1 2 3 4 5 6 7 8 9 10 11);
             }
         }
         for (token, sum) in sums.iter().enumerate() {
