@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 /// A model's file, and what suits it.
 pub struct Chosen {
+    /// What people call it.
+    pub name: String,
     /// The file.
     pub path: PathBuf,
     /// What a conversation begins with, unless something else is asked for.
@@ -32,6 +34,7 @@ impl From<library::Model> for Chosen {
         Self {
             system_prompt: model.system_prompt().map(str::to_owned),
             sampling: model.sampling(),
+            name: model.name,
             path: model.path,
         }
     }

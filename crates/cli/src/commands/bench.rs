@@ -30,7 +30,8 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
         )));
     }
     let context = args.context.ctx.unwrap_or(needed);
-    let mut engine = load(&Chosen::find(&args.load.model)?, &args.load.how, Some(context))?;
+    let chosen = Chosen::find(&args.load.model)?;
+    let mut engine = load(&chosen, &args.load.how, Some(context))?;
     let mut tokens = RandomTokens {
         state: 1,
         vocab: engine.model().config().vocab as u64,
@@ -60,7 +61,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     writeln!(
         out,
         "{} ({}), {} threads on {}",
-        info.name, info.quantization, info.threads, info.device
+        chosen.name, info.quantization, info.threads, info.device
     )?;
     if let Some(speed) = report.prompt_tok_s {
         writeln!(out, "reading {:>5} tokens  {speed:8.1} tokens/s", args.prompt)?;

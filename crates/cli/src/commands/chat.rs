@@ -30,6 +30,7 @@ pub fn run(args: &Chat) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let system = args.system.clone().or_else(|| chosen.system_prompt.clone());
     let mut talk = Talk {
+        name: chosen.name,
         engine,
         sampling: sampling(&args.sampling, &chosen.sampling),
         own_system: system.clone(),
@@ -82,6 +83,7 @@ impl<'a> Line<'a> {
 
 /// A conversation, and what it is held with.
 struct Talk {
+    name: String,
     engine: Engine,
     sampling: Sampling,
     /// The system prompt that it began with.
@@ -97,7 +99,7 @@ impl Talk {
         let info = self.engine.info();
         println!(
             "{} ({}), {} tokens of context. /help shows the commands.",
-            info.name, info.quantization, info.context
+            self.name, info.quantization, info.context
         );
         let mut editor = rustyline::DefaultEditor::new().map_err(Failure::new)?;
         loop {
