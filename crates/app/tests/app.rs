@@ -7,6 +7,7 @@ mod support;
 
 use hearth_app::{
     App, Options,
+    library::catalog,
     wire::{
         Code, Conversation, CutReason, Event, LeftOut, Message, MessageState, ModelState, Problem, Role, Sent,
         Settings, Theme,
@@ -508,7 +509,11 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
     let id = sent.conversation.id;
     let next = bench.say(Some(id), "show").await;
     let (turns, request) = shown(&bench.ended(next.answer.id).await);
-    assert_eq!(turns, ["You are a helpful assistant.", "say one", "one", "show"]);
+    let default = catalog::entries()[0]
+        .system_prompt
+        .as_deref()
+        .expect("the default model has a prompt");
+    assert_eq!(turns, [default, "say one", "one", "show"]);
     assert_eq!(request.sampling.top_p, 0.9);
     assert!(request.max_tokens.is_some());
 
