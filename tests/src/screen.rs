@@ -12,7 +12,17 @@ pub struct Ending(pub Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Asked, not killed: a driver ends what it started. It may have ended by itself.
+        let _ = Command::new("kill")
+            .args(["-TERM", &self.0.id().to_string()])
+            .stderr(Stdio::null())
+            .status();
+        for _ in 0..100 {
+            if self.0.try_wait().is_ok_and(|ended| ended.is_some()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

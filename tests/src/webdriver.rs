@@ -96,9 +96,21 @@ impl Session {
     }
 
     /// Clicks.
+    ///
+    /// # Panics
+    /// When the element is gone or covered.
     pub fn click(&self, element: &Element) {
-        let clicked = self.post(&format!("element/{}/click", element.0), &json!({}));
-        clicked.unwrap_or_else(|error| panic!("clicking: {error}"));
+        self.try_click(element)
+            .unwrap_or_else(|error| panic!("clicking: {error}"));
+    }
+
+    /// Clicks.
+    ///
+    /// # Errors
+    /// When the element is gone or covered.
+    pub fn try_click(&self, element: &Element) -> Result<(), String> {
+        self.post(&format!("element/{}/click", element.0), &json!({}))
+            .map(|_| ())
     }
 
     /// Types text into an element.

@@ -6,10 +6,13 @@ use crate::webdriver::{Element, Key, Session};
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long enough for a small model on a slow machine to load and answer.
 const ANSWER: Duration = Duration::from_secs(90);
+
+/// How long an answer may go on before it is stopped: how long it gets is chance.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One window at a time: a model that answers takes the whole machine.
 static ONE: Mutex<()> = Mutex::new(());
@@ -117,6 +120,27 @@ impl Window {
                 let newest = (self.session.all(ANSWERS).len() >= number).then(|| self.state())??;
                 states.contains(&newest.as_str()).then_some(newest)
             })
+    }
+
+    /// Waits until there are this many answers and the newest has ended; one that goes on and on is stopped.
+    ///
+    /// # Panics
+    /// When it takes too long.
+    pub fn until_ended(&self, number: usize) -> String {
+        let patient_until = Instant::now() + PATIENCE;
+        self.session.until(ANSWER, &format!("answer {number} has ended"), || {
+            let newest = (self.session.all(ANSWERS).len() >= number).then(|| self.state())??;
+            if newest == "streaming" && Instant::now() > patient_until {
+                // Between the look and the click it may end by itself.
+                self.session
+                    .all(&id("stop"))
+                    .first()
+                    .and_then(|stop| self.session.try_click(stop).ok());
+            }
+            ["complete", "stopped", "cut"]
+                .contains(&newest.as_str())
+                .then_some(newest)
+        })
     }
 
     /// Waits until the page shows this text.
