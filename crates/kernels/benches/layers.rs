@@ -24,7 +24,9 @@ const QUANTS: [Quant; 8] = [
 ];
 
 fn noise(count: usize) -> Vec<f32> {
-    (0..count).map(|i| ((i * 7919 + i / 64) % 2003) as f32 / 1001.0 - 1.0).collect()
+    (0..count)
+        .map(|i| ((i * 7919 + i / 64) % 2003) as f32 / 1001.0 - 1.0)
+        .collect()
 }
 
 struct Weight {
@@ -41,7 +43,13 @@ impl Weight {
         let mut row = vec![0; quant.row_bytes(cols).expect("whole blocks")];
         quant.quantize_row(&noise(cols), &mut row).expect("one row");
         let (layout, bytes) = matrix::pack(quant, rows, cols, &row.repeat(rows)).expect("whole rows");
-        Self { quant, layout, rows, cols, bytes }
+        Self {
+            quant,
+            layout,
+            rows,
+            cols,
+            bytes,
+        }
     }
 
     fn linear(&self) -> Linear<'_> {
@@ -81,7 +89,13 @@ fn many_tokens(c: &mut Criterion) {
     }
 }
 
-const HEADS: Heads = Heads { heads: 9, kv_heads: 3, head_dim: 64, scale: 0.125, window: None };
+const HEADS: Heads = Heads {
+    heads: 9,
+    kv_heads: 3,
+    head_dim: 64,
+    scale: 0.125,
+    window: None,
+};
 
 fn attention(c: &mut Criterion) {
     let mut group = c.benchmark_group("attention");
@@ -99,7 +113,9 @@ fn attention(c: &mut Criterion) {
     }
     let (qkv, starts) = (noise(512 * HEADS.qkv_width()), vec![0; 512]);
     let mut out = vec![0.0; 512 * HEADS.out_width()];
-    group.bench_function("batch of 512", |b| b.iter(|| attend_batch(black_box(&qkv), &HEADS, &starts, &mut out)));
+    group.bench_function("batch of 512", |b| {
+        b.iter(|| attend_batch(black_box(&qkv), &HEADS, &starts, &mut out))
+    });
     let mut gradient = vec![0.0; qkv.len()];
     group.bench_function("batch of 512, backward", |b| {
         b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, &out, &mut gradient));
@@ -129,7 +145,15 @@ impl Model {
     fn new() -> Self {
         let q4 = |rows, cols| Weight::new(Quant::Q4_1, rows, cols);
         let block = |_| {
-            [q4(576, 576), q4(192, 576), q4(192, 576), q4(576, 576), q4(1536, 576), q4(1536, 576), q4(576, 1536)]
+            [
+                q4(576, 576),
+                q4(192, 576),
+                q4(192, 576),
+                q4(576, 576),
+                q4(1536, 576),
+                q4(1536, 576),
+                q4(576, 1536),
+            ]
         };
         Self {
             blocks: (0..30).map(block).collect(),
@@ -142,7 +166,10 @@ impl Model {
     /// Tokens from position `first` on, logits of the last.
     fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize) -> Vec<f32> {
         let _awake = team::enter();
-        let norm = Some(Norm { weight: &self.norm, eps: 1e-5 });
+        let norm = Some(Norm {
+            weight: &self.norm,
+            eps: 1e-5,
+        });
         let mut x = noise(tokens * 576);
         let positions: Vec<u32> = (first as u32..(first + tokens) as u32).collect();
         let spans = Spans::of(&(0..(first + tokens) as u32).collect::<Vec<_>>());
@@ -170,7 +197,9 @@ impl Model {
 /// Elements are tokens.
 fn model(c: &mut Criterion) {
     let model = Model::new();
-    let mut layers: Vec<KvLayer> = (0..30).map(|_| KvLayer::new(1024, HEADS.kv_heads, HEADS.head_dim)).collect();
+    let mut layers: Vec<KvLayer> = (0..30)
+        .map(|_| KvLayer::new(1024, HEADS.kv_heads, HEADS.head_dim))
+        .collect();
     let mut group = c.benchmark_group("135M");
     group.sample_size(20);
     for (name, tokens, first) in [("decode", 1, 64), ("prefill of 512", 512, 0)] {

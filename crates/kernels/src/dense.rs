@@ -33,13 +33,23 @@ impl<'a> View<'a> {
     pub fn new(data: &'a [f32], offset: usize, rows: usize, cols: usize, stride: usize) -> Result<Self, ShapeError> {
         let last = match rows {
             0 => Some(offset),
-            _ => (rows - 1).checked_mul(stride).and_then(|at| at.checked_add(offset)?.checked_add(cols)),
+            _ => (rows - 1)
+                .checked_mul(stride)
+                .and_then(|at| at.checked_add(offset)?.checked_add(cols)),
         };
         match last {
-            Some(last) if last <= data.len() => {
-                Ok(Self { data: &data[offset..], rows, cols, row_stride: stride, col_stride: 1 })
-            }
-            Some(last) => Err(ShapeError::Index { what: "a matrix's end", index: last, count: data.len() }),
+            Some(last) if last <= data.len() => Ok(Self {
+                data: &data[offset..],
+                rows,
+                cols,
+                row_stride: stride,
+                col_stride: 1,
+            }),
+            Some(last) => Err(ShapeError::Index {
+                what: "a matrix's end",
+                index: last,
+                count: data.len(),
+            }),
             None => Err(ShapeError::TooLarge { what: "a matrix" }),
         }
     }
@@ -70,10 +80,18 @@ impl<'a> View<'a> {
     /// Where there are no such columns.
     pub fn columns(self, first: usize, count: usize) -> Result<Self, ShapeError> {
         if first > self.cols || count > self.cols - first {
-            return Err(ShapeError::Index { what: "a column's end", index: first.saturating_add(count), count: self.cols });
+            return Err(ShapeError::Index {
+                what: "a column's end",
+                index: first.saturating_add(count),
+                count: self.cols,
+            });
         }
         let start = (first * self.col_stride).min(self.data.len());
-        Ok(Self { data: &self.data[start..], cols: count, ..self })
+        Ok(Self {
+            data: &self.data[start..],
+            cols: count,
+            ..self
+        })
     }
 
     /// How many rows there are.
@@ -209,9 +227,19 @@ impl<'a> Target<'a> {
     ) -> Result<Self, ShapeError> {
         View::new(data, offset, rows, cols, stride)?;
         if rows > 1 && stride < cols {
-            return Err(ShapeError::Index { what: "a row's end", index: cols, count: stride });
+            return Err(ShapeError::Index {
+                what: "a row's end",
+                index: cols,
+                count: stride,
+            });
         }
-        Ok(Self { data: team::Scattered::new(data), offset, rows, cols, stride })
+        Ok(Self {
+            data: team::Scattered::new(data),
+            offset,
+            rows,
+            cols,
+            stride,
+        })
     }
 
     /// The matrix `[rows, cols]` that fills `data`.
@@ -300,6 +328,13 @@ pub fn matmul(left: View, right: View, scale: f32, target: &Target, into: Into) 
     crate::shape::length("the rows of a product", target.rows, Some(left.rows))?;
     crate::shape::length("the columns of a product", target.cols, Some(right.cols))?;
     let talls = pack_tall(left);
-    product(&talls, left.cols, &|first, out| right.pack_wide(first, out), scale, target, into);
+    product(
+        &talls,
+        left.cols,
+        &|first, out| right.pack_wide(first, out),
+        scale,
+        target,
+        into,
+    );
     Ok(())
 }

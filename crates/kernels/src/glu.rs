@@ -96,7 +96,9 @@ pub(crate) fn piece_in_place(isa: Isa, activation: Activation, gate: &[f32], up:
 pub fn glu_in_place(activation: Activation, gate: &[f32], up: &mut [f32]) -> Result<(), ShapeError> {
     shape::length("the gate", gate.len(), Some(up.len()))?;
     let isa = Isa::best();
-    team::run_over(up, CHUNK, &|chunk, up| forward(isa, activation, &gate[chunk * CHUNK..][..up.len()], up));
+    team::run_over(up, CHUNK, &|chunk, up| {
+        forward(isa, activation, &gate[chunk * CHUNK..][..up.len()], up)
+    });
     Ok(())
 }
 

@@ -104,7 +104,9 @@ pub fn linear_add_in_place(
             rms_norm_in_place(&mut y, norm.weight, norm.eps)?;
         }
         team::run_over(residual, ELEMENTS_A_CHUNK, &|chunk, part| {
-            part.iter_mut().zip(&y[chunk * ELEMENTS_A_CHUNK..]).for_each(|(residual, y)| *residual += y);
+            part.iter_mut()
+                .zip(&y[chunk * ELEMENTS_A_CHUNK..])
+                .for_each(|(residual, y)| *residual += y);
         });
         return Ok(());
     }
@@ -157,9 +159,11 @@ pub fn gated(
         let columns = strips.start * ROWS..(strips.end * ROWS).min(rows);
         let mut gates = vec![0.0; tokens.len() * columns.len()];
         let at = |token: usize| (token - tokens.start) * columns.len();
-        outcome.note(gate.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
-            gates[at(token) + row - columns.start..][..results.len()].copy_from_slice(results);
-        }));
+        outcome.note(
+            gate.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
+                gates[at(token) + row - columns.start..][..results.len()].copy_from_slice(results);
+            }),
+        );
         outcome.note(up.product(strips, &input, tokens.clone(), |token, row, results| {
             // SAFETY: each row is computed once for a token.
             let h = unsafe { h.slice(token * rows + row, results.len()) };
@@ -224,7 +228,12 @@ pub fn linear_add_backward(
         return linear_backward(linear, h, View::all(dy, tokens, rows)?, dh);
     };
     let mut y = vec![0.0; dy.len()];
-    forward(&Input::new(h, cols, None, Product::Exact)?, &[linear], Product::Exact, &mut y)?;
+    forward(
+        &Input::new(h, cols, None, Product::Exact)?,
+        &[linear],
+        Product::Exact,
+        &mut y,
+    )?;
     let mut through = dy.to_vec();
     rms_norm_backward_in_place(&y, norm.weight, norm.eps, &mut through)?;
     linear_backward(linear, h, View::all(&through, tokens, rows)?, dh)

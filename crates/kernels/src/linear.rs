@@ -53,7 +53,12 @@ pub struct Linear<'a> {
 impl<'a> Linear<'a> {
     /// A weight and nothing else.
     pub fn plain(weight: Matrix<'a>) -> Self {
-        Self { weight, scale: 1.0, lora: None, bias: None }
+        Self {
+            weight,
+            scale: 1.0,
+            lora: None,
+            bias: None,
+        }
     }
 
     /// Whether anything follows the product.
@@ -63,8 +68,16 @@ impl<'a> Linear<'a> {
 
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         if let Some(lora) = &self.lora {
-            shape::length("an adapter's a", lora.a.len(), lora.rank.checked_mul(self.weight.cols()))?;
-            shape::length("an adapter's b", lora.b.len(), lora.rank.checked_mul(self.weight.rows()))?;
+            shape::length(
+                "an adapter's a",
+                lora.a.len(),
+                lora.rank.checked_mul(self.weight.cols()),
+            )?;
+            shape::length(
+                "an adapter's b",
+                lora.b.len(),
+                lora.rank.checked_mul(self.weight.rows()),
+            )?;
         }
         match self.bias {
             Some(bias) => shape::length("a bias", bias.len(), Some(self.weight.rows())),
@@ -130,7 +143,11 @@ impl<'a> Input<'a> {
                 if per_token > 0 {
                     // SAFETY: as above.
                     let chunks = unsafe { chunks.slice(token * per_token, per_token) };
-                    outcome.note(Activations::quantize_on(isa, row, chunks).map(|_| ()).map_err(ShapeError::from));
+                    outcome.note(
+                        Activations::quantize_on(isa, row, chunks)
+                            .map(|_| ())
+                            .map_err(ShapeError::from),
+                    );
                 }
             };
             let a_chunk = if tokens <= FEW { FEW } else { norm::rows_a_chunk(cols) };
@@ -139,14 +156,26 @@ impl<'a> Input<'a> {
             });
         }
         outcome.into_result()?;
-        let floats = if norm.is_some() { Cow::Owned(normed) } else { Cow::Borrowed(x) };
-        Ok(Self { floats, chunks, tokens, cols })
+        let floats = if norm.is_some() {
+            Cow::Owned(normed)
+        } else {
+            Cow::Borrowed(x)
+        };
+        Ok(Self {
+            floats,
+            chunks,
+            tokens,
+            cols,
+        })
     }
 
     fn row(&self, token: usize) -> Result<Activations<'_>, ShapeError> {
         let per_token = Activations::chunks_for(self.cols);
         let floats = &self.floats[token * self.cols..][..self.cols];
-        Ok(Activations::from_parts(floats, &self.chunks[token * per_token..][..per_token])?)
+        Ok(Activations::from_parts(
+            floats,
+            &self.chunks[token * per_token..][..per_token],
+        )?)
     }
 }
 
@@ -159,7 +188,11 @@ pub(crate) struct Strips<'a> {
 
 impl<'a> Strips<'a> {
     pub fn new(matrix: Matrix<'a>) -> Result<Self, ShapeError> {
-        Ok(Self { matrix, packed: packed_of(&matrix)?, isa: Isa::best() })
+        Ok(Self {
+            matrix,
+            packed: packed_of(&matrix)?,
+            isa: Isa::best(),
+        })
     }
 
     /// Bytes of all strips.
@@ -188,16 +221,19 @@ impl<'a> Strips<'a> {
         let packed = strips.start.min(self.packed.groups())..strips.end.min(self.packed.groups());
         let chunks = &input.chunks[tokens.start * per_token..tokens.end * per_token];
         let first = packed.end;
-        self.packed.product(self.isa, packed, chunks, tokens.len(), |token, row, results| {
-            sink(tokens.start + token, row, results);
-        })?;
+        self.packed
+            .product(self.isa, packed, chunks, tokens.len(), |token, row, results| {
+                sink(tokens.start + token, row, results);
+            })?;
         for strip in first.max(strips.start)..strips.end {
             let rows = strip * ROWS..((strip + 1) * ROWS).min(self.matrix.rows());
             let mut results = [0.0; ROWS];
             let results = &mut results[..rows.len()];
             for token in tokens.clone() {
                 let bytes = self.matrix.plain_rows(rows.clone());
-                self.matrix.quant().gemv_on(self.isa, bytes, &input.row(token)?, results)?;
+                self.matrix
+                    .quant()
+                    .gemv_on(self.isa, bytes, &input.row(token)?, results)?;
                 sink(token, rows.start, results);
             }
         }
@@ -229,7 +265,11 @@ pub(crate) fn fast(
     let mut chunks = Vec::new();
     for (which, strips) in weights.iter().enumerate() {
         let step = strips.a_chunk(total);
-        chunks.extend((0..strips.count()).step_by(step).map(|at| (which, at..(at + step).min(strips.count()))));
+        chunks.extend(
+            (0..strips.count())
+                .step_by(step)
+                .map(|at| (which, at..(at + step).min(strips.count()))),
+        );
     }
     let outcome = Outcome::default();
     team::run(chunks.len() * input.tokens.div_ceil(TOKENS_A_CHUNK), &|chunk| {
@@ -311,7 +351,11 @@ pub fn apply_linear_tail(linear: &Linear, x: &[f32], y: &Target) -> Result<(), S
 
 /// An adapter for one token, on this thread: two thin products, not worth a dispatch.
 fn add_adapter(isa: Isa, lora: &Lora, x: &[f32], y: &mut [f32]) {
-    let low: Vec<f32> = lora.a.chunks_exact(x.len()).map(|a| lora.scale * product_of(isa, x, a)).collect();
+    let low: Vec<f32> = lora
+        .a
+        .chunks_exact(x.len())
+        .map(|a| lora.scale * product_of(isa, x, a))
+        .collect();
     for (y, b) in y.iter_mut().zip(lora.b.chunks_exact(lora.rank.max(1))) {
         *y += product_of(isa, &low, b);
     }
@@ -321,7 +365,13 @@ fn add_adapter(isa: Isa, lora: &Lora, x: &[f32], y: &mut [f32]) {
 fn low_rank(x: &[f32], tokens: usize, cols: usize, lora: &Lora) -> Result<Vec<f32>, ShapeError> {
     let mut low = vec![0.0; tokens * lora.rank];
     let a = View::all(lora.a, lora.rank, cols)?.transposed();
-    matmul(View::all(x, tokens, cols)?, a, 1.0, &Target::all(&mut low, tokens, lora.rank)?, Into::Replace)?;
+    matmul(
+        View::all(x, tokens, cols)?,
+        a,
+        1.0,
+        &Target::all(&mut low, tokens, lora.rank)?,
+        Into::Replace,
+    )?;
     Ok(low)
 }
 
@@ -355,13 +405,34 @@ pub fn linear_backward(
     let low = low_rank(x, tokens, cols, lora)?;
     let mut d_low = vec![0.0; tokens * lora.rank];
     let b = View::all(lora.b, rows, lora.rank)?;
-    matmul(dy, b, lora.scale, &Target::all(&mut d_low, tokens, lora.rank)?, Into::Replace)?;
+    matmul(
+        dy,
+        b,
+        lora.scale,
+        &Target::all(&mut d_low, tokens, lora.rank)?,
+        Into::Replace,
+    )?;
     let d_low = View::all(&d_low, tokens, lora.rank)?;
-    let mut gradient = LoraGradient { a: vec![0.0; lora.a.len()], b: vec![0.0; lora.b.len()] };
+    let mut gradient = LoraGradient {
+        a: vec![0.0; lora.a.len()],
+        b: vec![0.0; lora.b.len()],
+    };
     let to_a = Target::all(&mut gradient.a, lora.rank, cols)?;
-    matmul(d_low.transposed(), View::all(x, tokens, cols)?, 1.0, &to_a, Into::Replace)?;
+    matmul(
+        d_low.transposed(),
+        View::all(x, tokens, cols)?,
+        1.0,
+        &to_a,
+        Into::Replace,
+    )?;
     let to_b = Target::all(&mut gradient.b, rows, lora.rank)?;
-    matmul(dy.transposed(), View::all(&low, tokens, lora.rank)?, lora.scale, &to_b, Into::Replace)?;
+    matmul(
+        dy.transposed(),
+        View::all(&low, tokens, lora.rank)?,
+        lora.scale,
+        &to_b,
+        Into::Replace,
+    )?;
     matmul(d_low, View::all(lora.a, lora.rank, cols)?, 1.0, &dx, Into::Add)?;
     Ok(Some(gradient))
 }

@@ -61,7 +61,9 @@ pub fn pack_on(
 
 /// Whether no scale among rows of `cols` weights is NaN or infinite. Rows that are not whole are not looked at.
 pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
-    let Some(row) = quant.row_bytes(cols).filter(|row| *row > 0) else { return true };
+    let Some(row) = quant.row_bytes(cols).filter(|row| *row > 0) else {
+        return true;
+    };
     let size = (BYTES_A_CHUNK / row).max(1) * row;
     let finite = AtomicBool::new(true);
     team::run(bytes.len().div_ceil(size), &|chunk| {
@@ -89,13 +91,7 @@ impl<'a> Matrix<'a> {
     ///
     /// # Errors
     /// Where they are not, or the format has no such layout.
-    pub fn new(
-        quant: Quant,
-        layout: Layout,
-        rows: usize,
-        cols: usize,
-        bytes: &'a [u8],
-    ) -> Result<Self, ShapeError> {
+    pub fn new(quant: Quant, layout: Layout, rows: usize, cols: usize, bytes: &'a [u8]) -> Result<Self, ShapeError> {
         let row_bytes = quant
             .row_bytes(cols)
             .ok_or(crate::blocks::BlockError::PartialBlock { quant, weights: cols })?;
@@ -103,7 +99,14 @@ impl<'a> Matrix<'a> {
         if layout == Layout::Rows16 && !packed::can_pack(quant, cols) {
             return Err(ShapeError::Layout { quant });
         }
-        Ok(Self { quant, layout, rows, cols, row_bytes, bytes })
+        Ok(Self {
+            quant,
+            layout,
+            rows,
+            cols,
+            row_bytes,
+            bytes,
+        })
     }
 
     /// The block format.
@@ -159,7 +162,11 @@ impl<'a> Matrix<'a> {
     /// Where there is no such row, or `out` has not its length.
     pub fn dequantize_row(&self, row: usize, out: &mut [f32]) -> Result<(), ShapeError> {
         if row >= self.rows {
-            return Err(ShapeError::Index { what: "a row of a weight", index: row, count: self.rows });
+            return Err(ShapeError::Index {
+                what: "a row of a weight",
+                index: row,
+                count: self.rows,
+            });
         }
         if row < self.packed_rows() {
             return self.packed()?.dequantize_row(row, out);
@@ -173,7 +180,11 @@ impl<'a> Matrix<'a> {
     /// Where there are no such rows, or `out` has not their length.
     pub fn dequantize_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), ShapeError> {
         if rows.start > rows.end || rows.end > self.rows {
-            return Err(ShapeError::Index { what: "a row of a weight", index: rows.end, count: self.rows });
+            return Err(ShapeError::Index {
+                what: "a row of a weight",
+                index: rows.end,
+                count: self.rows,
+            });
         }
         shape::length("rows in f32", out.len(), rows.len().checked_mul(self.cols))?;
         self.each_row(out, |row| rows.start + row)
@@ -185,7 +196,11 @@ impl<'a> Matrix<'a> {
     /// Where a row is not there, or `out` has not their length.
     pub fn gather(&self, ids: &[u32], scale: f32, out: &mut [f32]) -> Result<(), ShapeError> {
         if let Some(id) = ids.iter().find(|id| **id as usize >= self.rows) {
-            return Err(ShapeError::Index { what: "a token", index: *id as usize, count: self.rows });
+            return Err(ShapeError::Index {
+                what: "a token",
+                index: *id as usize,
+                count: self.rows,
+            });
         }
         shape::length("rows in f32", out.len(), ids.len().checked_mul(self.cols))?;
         self.each_row(out, |row| ids[row] as usize)?;

@@ -81,7 +81,10 @@ struct Slope {
 fn slope(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> Slope {
     let n = x.len() as f32;
     let squares = squares(isa, x);
-    Slope { root: 1.0 / (squares / n + eps).sqrt(), projection: products(isa, x, weight, dy) / (squares + n * eps) }
+    Slope {
+        root: 1.0 / (squares / n + eps).sqrt(),
+        projection: products(isa, x, weight, dy) / (squares + n * eps),
+    }
 }
 
 /// The gradient of one row, written over that of the output.

@@ -40,7 +40,9 @@ impl Rope {
     /// `factors` divide the frequencies, one a pair, 1 where they are too few.
     pub fn new(pairing: Pairing, dims: usize, base: f32, scale: f32, factors: Option<&[f32]>) -> Self {
         let frequency = |pair: usize| {
-            let factor = factors.and_then(|factors| factors.get(pair)).map_or(1.0, |factor| f64::from(*factor));
+            let factor = factors
+                .and_then(|factors| factors.get(pair))
+                .map_or(1.0, |factor| f64::from(*factor));
             f64::from(base).powf(-2.0 * pair as f64 / dims as f64) / (factor * f64::from(scale))
         };
         Self {
@@ -62,7 +64,9 @@ impl Rope {
 
     /// The angles, in radians, by which each pair is turned at `position`.
     pub fn angles(&self, position: u32) -> impl Iterator<Item = f64> {
-        self.frequencies.iter().map(move |frequency| frequency * f64::from(position))
+        self.frequencies
+            .iter()
+            .map(move |frequency| frequency * f64::from(position))
     }
 
     /// Calls `then` with the cosines and the sines of a position's pairs.
@@ -73,7 +77,9 @@ impl Rope {
             Some(slot) => {
                 let page = slot.get_or_init(|| {
                     let first = page * PAGE;
-                    (first..first + PAGE).flat_map(|position| self.cosines_and_sines(position as u32)).collect()
+                    (first..first + PAGE)
+                        .flat_map(|position| self.cosines_and_sines(position as u32))
+                        .collect()
                 });
                 let (cosines, sines) = page[2 * pairs * within..][..2 * pairs].split_at(pairs);
                 then(cosines, sines)
@@ -94,12 +100,16 @@ impl Rope {
     /// Turns heads of width `head_dim` at `position`, in place. Heads narrower than [`Rope::dims`] are turned as far as
     /// they go.
     pub fn rotate_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
-        self.with_angles(position, |cosines, sines| self.turn(heads, head_dim, cosines, sines, 1.0));
+        self.with_angles(position, |cosines, sines| {
+            self.turn(heads, head_dim, cosines, sines, 1.0)
+        });
     }
 
     /// The gradient of [`Rope::rotate_in_place`], which is the rotation back.
     pub fn rotate_backward_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
-        self.with_angles(position, |cosines, sines| self.turn(heads, head_dim, cosines, sines, -1.0));
+        self.with_angles(position, |cosines, sines| {
+            self.turn(heads, head_dim, cosines, sines, -1.0)
+        });
     }
 
     fn turn(&self, heads: &mut [f32], head_dim: usize, cosines: &[f32], sines: &[f32], sign: f32) {

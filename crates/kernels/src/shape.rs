@@ -83,7 +83,10 @@ pub(crate) struct Outcome(Mutex<Option<ShapeError>>);
 impl Outcome {
     pub fn note(&self, result: Result<(), ShapeError>) {
         if let Err(error) = result {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(error);
         }
     }
 

@@ -119,9 +119,18 @@ pub fn cross_entropy_backward_in_place(
 ) -> Result<(), ShapeError> {
     shape::length("the losses", losses.len(), Some(targets.len()))?;
     shape::multiple("the number of logits", logits.len(), targets.len())?;
-    let Some(vocab) = logits.len().checked_div(targets.len()) else { return Ok(()) };
-    if let Some(target) = targets.iter().find(|target| **target != IGNORED && **target as usize >= vocab) {
-        return Err(ShapeError::Index { what: "a target", index: *target as usize, count: vocab });
+    let Some(vocab) = logits.len().checked_div(targets.len()) else {
+        return Ok(());
+    };
+    if let Some(target) = targets
+        .iter()
+        .find(|target| **target != IGNORED && **target as usize >= vocab)
+    {
+        return Err(ShapeError::Index {
+            what: "a target",
+            index: *target as usize,
+            count: vocab,
+        });
     }
     let isa = Isa::best();
     let losses = team::Scattered::new(losses);

@@ -386,7 +386,11 @@ mod tests {
         for threads in [1, 2, 8] {
             let team = Team::new(threads);
             for chunks in [0, 1, 2, 3, 17, 1000] {
-                assert_eq!(counts(&team, chunks), vec![1; chunks], "{threads} threads, {chunks} chunks");
+                assert_eq!(
+                    counts(&team, chunks),
+                    vec![1; chunks],
+                    "{threads} threads, {chunks} chunks"
+                );
             }
         }
     }

@@ -40,8 +40,18 @@ fn norm_gradients(x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> [Vec<f32>;
 #[test]
 fn rms_norm_gradient_of_known_numbers() {
     let cases: [(&[f32], &[f32], f32, [f64; 4]); 2] = [
-        (&[1.0, 0.0, 0.0, 0.0], &[1.0, 0.0, 0.0, 0.0], 1e-4, [0.000_799_52, 0.0, 0.0, 0.0]),
-        (&[1.0, 2.0, 3.0, 4.0], &[0.5, -1.0, 0.25, 2.0], 1e-5, [0.09433, -0.54164, -0.17345, 0.37732]),
+        (
+            &[1.0, 0.0, 0.0, 0.0],
+            &[1.0, 0.0, 0.0, 0.0],
+            1e-4,
+            [0.000_799_52, 0.0, 0.0, 0.0],
+        ),
+        (
+            &[1.0, 2.0, 3.0, 4.0],
+            &[0.5, -1.0, 0.25, 2.0],
+            1e-5,
+            [0.09433, -0.54164, -0.17345, 0.37732],
+        ),
     ];
     for (x, dy, eps, expected) in cases {
         for found in norm_gradients(x, &[1.0; 4], eps, dy) {
@@ -60,7 +70,9 @@ fn rms_norm_gradient_is_that_of_differences() {
             .chunks(width)
             .zip(dy.chunks(width))
             .flat_map(|(x, dy)| {
-                differences(&wide(x), &wide(dy), |x| reference::rms_norm(x, &wide(&weight), f64::from(1e-3_f32)))
+                differences(&wide(x), &wide(dy), |x| {
+                    reference::rms_norm(x, &wide(&weight), f64::from(1e-3_f32))
+                })
             })
             .collect();
         for found in norm_gradients(&x, &weight, 1e-3, &dy) {
@@ -103,8 +115,10 @@ fn rope_turns_by_the_angle_and_back() {
 #[test]
 fn gates_and_their_gradients_are_those_of_f64() {
     type Function = fn(f64) -> f64;
-    let cases: [(Activation, Function); 2] =
-        [(Activation::Silu, reference::silu), (Activation::GeluTanh, reference::gelu_tanh)];
+    let cases: [(Activation, Function); 2] = [
+        (Activation::Silu, reference::silu),
+        (Activation::GeluTanh, reference::gelu_tanh),
+    ];
     for (activation, f) in cases {
         for length in [1, 16, 37, 5000] {
             let gate: Vec<f32> = noise(7, length).iter().map(|x| 8.0 * x).collect();
@@ -137,8 +151,9 @@ fn softmax_is_that_of_f64_and_its_gradient_that_of_differences() {
         let expected: Vec<f64> = wide(&x).chunks(width).flat_map(reference::softmax).collect();
         assert_near("softmax", &y, &expected, 1e-6);
         let rows = x.chunks(width).zip(dy.chunks(width));
-        let expected: Vec<f64> =
-            rows.flat_map(|(x, dy)| differences(&wide(x), &wide(dy), reference::softmax)).collect();
+        let expected: Vec<f64> = rows
+            .flat_map(|(x, dy)| differences(&wide(x), &wide(dy), reference::softmax))
+            .collect();
         let mut over_dy = dy.clone();
         softmax_backward_in_place(&y, &mut over_dy, width).unwrap();
         assert_near("gradient of softmax over dy", &over_dy, &expected, 2e-6);
@@ -167,12 +182,16 @@ fn cross_entropy_and_its_gradient_are_those_of_f64() {
         IGNORED => 0.0,
         target => -reference::softmax(row)[target as usize].ln(),
     };
-    let expected: Vec<f64> =
-        wide(&logits).chunks(vocab).zip(targets).map(|(row, target)| loss(row, target)).collect();
+    let expected: Vec<f64> = wide(&logits)
+        .chunks(vocab)
+        .zip(targets)
+        .map(|(row, target)| loss(row, target))
+        .collect();
     let slopes = wide(&logits);
-    let slopes = slopes.chunks(vocab).zip(targets).flat_map(|(row, target)| {
-        differences(row, &[f64::from(scale)], |row| vec![loss(row, target)])
-    });
+    let slopes = slopes
+        .chunks(vocab)
+        .zip(targets)
+        .flat_map(|(row, target)| differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]));
     let (mut found, mut gradient) = (vec![0.0; rows], logits.clone());
     cross_entropy(&logits, &targets, &mut found).unwrap();
     assert_near("losses", &found, &expected, 1e-6);
@@ -192,4 +211,9 @@ fn sizes_that_do_not_fit_are_errors() {
     let beyond = cross_entropy(&[0.0; 4], &[0, 2], &mut [0.0; 2]);
     assert!(matches!(beyond, Err(ShapeError::Index { index: 2, count: 2, .. })));
     assert!(rms_norm(&[], &[], 1e-5, &mut []).is_ok() && team::threads() > 0);
+}
+
+#[test]
+fn lower_levels_pass_too() {
+    reference::on_lower_levels();
 }

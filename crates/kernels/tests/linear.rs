@@ -26,7 +26,14 @@ impl Weight {
         quant.quantize_row(&x, &mut plain).unwrap();
         quant.dequantize_row(&plain, &mut floats).unwrap();
         let (layout, bytes) = matrix::pack(quant, rows, cols, &plain).unwrap();
-        Self { quant, layout, bytes, floats: wide(&floats), rows, cols }
+        Self {
+            quant,
+            layout,
+            bytes,
+            floats: wide(&floats),
+            rows,
+            cols,
+        }
     }
 
     fn matrix(&self) -> Matrix<'_> {
@@ -80,7 +87,11 @@ fn rows_come_back_from_every_layout() {
         let mut found = vec![f32::NAN; 3 * 256];
         weight.matrix().gather(&[36, 0, 17], 2.0, &mut found).unwrap();
         let expected = [36, 0, 17].map(|row| weight.floats[row * 256..][..256].iter().map(|x| 2.0 * x));
-        assert_eq!(wide(&found), expected.into_iter().flatten().collect::<Vec<f64>>(), "{quant}");
+        assert_eq!(
+            wide(&found),
+            expected.into_iter().flatten().collect::<Vec<f64>>(),
+            "{quant}"
+        );
         assert!(weight.matrix().gather(&[37], 1.0, &mut found[..256]).is_err());
     }
 }
@@ -120,12 +131,33 @@ impl Layer {
     /// One plain, one with a scale and an adapter, one with all.
     fn linears(&self) -> [Linear<'_>; 3] {
         let [plain, adapted, full] = [0, 1, 2].map(|i| Linear::plain(self.weights[i].matrix()));
-        let lora = Some(Lora { a: &self.a, b: &self.b, rank: RANK, scale: 0.5 });
-        [plain, Linear { scale: 2.0, lora, ..adapted }, Linear { scale: 0.25, lora, bias: Some(&self.bias), ..full }]
+        let lora = Some(Lora {
+            a: &self.a,
+            b: &self.b,
+            rank: RANK,
+            scale: 0.5,
+        });
+        [
+            plain,
+            Linear {
+                scale: 2.0,
+                lora,
+                ..adapted
+            },
+            Linear {
+                scale: 0.25,
+                lora,
+                bias: Some(&self.bias),
+                ..full
+            },
+        ]
     }
 
     fn norm(&self) -> Norm<'_> {
-        Norm { weight: &self.norm, eps: EPS }
+        Norm {
+            weight: &self.norm,
+            eps: EPS,
+        }
     }
 
     /// One of the linears over `x`, in f64.
@@ -141,7 +173,9 @@ impl Layer {
             y.iter_mut().zip(added).for_each(|(y, x)| *y += 0.5 * x);
         }
         if let Some(bias) = linear.bias {
-            y.iter_mut().enumerate().for_each(|(at, y)| *y += f64::from(bias[at % weight.rows]));
+            y.iter_mut()
+                .enumerate()
+                .for_each(|(at, y)| *y += f64::from(bias[at % weight.rows]));
         }
         y
     }
@@ -164,7 +198,9 @@ fn linears_share_a_normalised_input_and_keep_the_order_of_what_follows() {
             let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
             let each: Vec<Vec<f64>> = (0..3).map(|i| layer.linear(i, &normed)).collect();
             let side_by_side = (0..tokens).flat_map(|token| {
-                each.iter().flat_map(move |y| y[token * rows..][..rows].to_vec()).collect::<Vec<_>>()
+                each.iter()
+                    .flat_map(move |y| y[token * rows..][..rows].to_vec())
+                    .collect::<Vec<_>>()
             });
             let expected: Vec<f64> = side_by_side.collect();
             for product in [Product::Exact, Product::Fast] {
@@ -182,8 +218,18 @@ fn scale_adapter_and_bias_come_in_this_order() {
     // A product of 8, a scale of 1/4, 3 from the adapter, 1 from the bias: 8/4 + 3 + 1.
     let bytes = bytemuck::cast_slice(&[8.0_f32]).to_vec();
     let weight = Matrix::new(Quant::F32, hearth_kernels::Layout::Plain, 1, 1, &bytes).unwrap();
-    let lora = Some(Lora { a: &[1.0], b: &[3.0], rank: 1, scale: 1.0 });
-    let linear = Linear { weight, scale: 0.25, lora, bias: Some(&[1.0]) };
+    let lora = Some(Lora {
+        a: &[1.0],
+        b: &[3.0],
+        rank: 1,
+        scale: 1.0,
+    });
+    let linear = Linear {
+        weight,
+        scale: 0.25,
+        lora,
+        bias: Some(&[1.0]),
+    };
     for product in [Product::Exact, Product::Fast] {
         let mut y = [f32::NAN];
         norm_linears(&[1.0], None, &[linear], product, &mut y).unwrap();
@@ -198,7 +244,17 @@ fn a_residual_grows_by_a_linear_and_its_norm() {
         let weight = noise(12, rows);
         for tokens in [1, 17] {
             let (h, residual) = (noise(13, tokens * cols), noise(14, tokens * rows));
-            for (i, norm) in [(0, None), (2, None), (1, Some(Norm { weight: &weight, eps: EPS }))] {
+            for (i, norm) in [
+                (0, None),
+                (2, None),
+                (
+                    1,
+                    Some(Norm {
+                        weight: &weight,
+                        eps: EPS,
+                    }),
+                ),
+            ] {
                 let mut added = layer.linear(i, &wide(&h));
                 if norm.is_some() {
                     added = reference::rms_norm(&added, &wide(&weight), f64::from(EPS));
@@ -229,7 +285,16 @@ fn gate_and_up_meet() {
                 for product in [Product::Exact, Product::Fast] {
                     let mut h = vec![f32::NAN; expected.len()];
                     let norm = Some(layer.norm());
-                    gated(&x, norm, &linears[gate], &linears[up], Activation::Silu, product, &mut h).unwrap();
+                    gated(
+                        &x,
+                        norm,
+                        &linears[gate],
+                        &linears[up],
+                        Activation::Silu,
+                        product,
+                        &mut h,
+                    )
+                    .unwrap();
                     let tolerance = 2.0 * tolerance(product, layer.weights[gate].quant).max(2e-6);
                     assert_near(&format!("{product:?} {gate} {up} x {tokens}"), &h, &expected, tolerance);
                 }
@@ -267,7 +332,9 @@ fn norm_gradient(layer: &Layer, x: &[f64], dy: &[f64]) -> Vec<f64> {
         let root = 1.0 / (squares / n as f64 + f64::from(EPS)).sqrt();
         let products: f64 = (0..n).map(|i| x[i] * dy[i] * weight[i]).sum();
         let projection = products / (squares + n as f64 * f64::from(EPS));
-        (0..n).map(|i| (dy[i] * weight[i] - x[i] * projection) * root).collect::<Vec<_>>()
+        (0..n)
+            .map(|i| (dy[i] * weight[i] - x[i] * projection) * root)
+            .collect::<Vec<_>>()
     })
     .collect()
 }
@@ -289,8 +356,7 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
             };
             let expected: Vec<_> = (0..3).map(|i| linear_gradients(&layer, i, &normed, &part(i))).collect();
             let mut dx = vec![f32::NAN; x.len()];
-            let found =
-                norm_linears_backward(&x, Some(layer.norm()), &layer.linears(), &dy, &mut dx).unwrap();
+            let found = norm_linears_backward(&x, Some(layer.norm()), &layer.linears(), &dy, &mut dx).unwrap();
             let all = expected.iter().map(|each| each[0].clone()).reduce(sum).unwrap();
             assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 5e-6);
             for (found, [_, a, b]) in found.iter().zip(&expected) {
@@ -312,7 +378,9 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
         let (x, dy) = (noise(18, tokens * cols), noise(19, tokens * rows));
         let mut dh = vec![f32::NAN; x.len()];
-        let found = linear_add_backward(&x, &layer.linears()[2], None, &dy, &mut dh).unwrap().unwrap();
+        let found = linear_add_backward(&x, &layer.linears()[2], None, &dy, &mut dh)
+            .unwrap()
+            .unwrap();
         let [expected, a, b] = linear_gradients(&layer, 2, &wide(&x), &wide(&dy));
         assert_near("gradient of h", &dh, &expected, 5e-6);
         assert_near("gradient of a", &found.a, &a, 5e-6);
@@ -321,8 +389,17 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
         let (g, u) = (layer.linear(1, &normed), layer.linear(2, &normed));
         let slope = |x: f64| (reference::gelu_tanh(x + 1e-5) - reference::gelu_tanh(x - 1e-5)) / 2e-5;
-        let d_gate: Vec<f64> = wide(&dy).iter().zip(&g).zip(&u).map(|((d, g), u)| d * slope(*g) * u).collect();
-        let d_up: Vec<f64> = wide(&dy).iter().zip(&g).map(|(d, g)| d * reference::gelu_tanh(*g)).collect();
+        let d_gate: Vec<f64> = wide(&dy)
+            .iter()
+            .zip(&g)
+            .zip(&u)
+            .map(|((d, g), u)| d * slope(*g) * u)
+            .collect();
+        let d_up: Vec<f64> = wide(&dy)
+            .iter()
+            .zip(&g)
+            .map(|(d, g)| d * reference::gelu_tanh(*g))
+            .collect();
         let of_gate = linear_gradients(&layer, 1, &normed, &d_gate);
         let of_up = linear_gradients(&layer, 2, &normed, &d_up);
         let linears = layer.linears();
@@ -343,11 +420,19 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
 fn the_gradient_through_a_norm_after_a_linear_is_that_of_differences() {
     let layer = Layer::new([Quant::F32; 3], 6, 10);
     let (weight, x, dy) = (noise(20, 6), noise(21, 20), noise(22, 12));
-    let norm = Norm { weight: &weight, eps: EPS };
+    let norm = Norm {
+        weight: &weight,
+        eps: EPS,
+    };
     let mut dh = vec![f32::NAN; x.len()];
     linear_add_backward(&x, &layer.linears()[1], Some(norm), &dy, &mut dh).unwrap();
     let forward = |x: &[f64]| reference::rms_norm(&layer.linear(1, x), &wide(&weight), f64::from(EPS));
-    assert_near("gradient of h", &dh, &reference::differences(&wide(&x), &wide(&dy), forward), 1e-5);
+    assert_near(
+        "gradient of h",
+        &dh,
+        &reference::differences(&wide(&x), &wide(&dy), forward),
+        1e-5,
+    );
 }
 
 #[test]
@@ -355,11 +440,17 @@ fn dense_products_of_any_size_and_side_are_those_of_f64() {
     for (m, k, n) in [(1, 1, 1), (12, 16, 32), (13, 5, 33), (200, 64, 100), (1100, 3, 2)] {
         let (a, b, c) = (noise(23, m * k), noise(24, k * n), noise(25, m * n));
         let product = reference::matmul(&wide(&a), &wide(&b), m, k, n);
-        let (a_t, b_t) = (reference::transpose(&wide(&a), m, k), reference::transpose(&wide(&b), k, n));
+        let (a_t, b_t) = (
+            reference::transpose(&wide(&a), m, k),
+            reference::transpose(&wide(&b), k, n),
+        );
         let (a_t, b_t) = (reference::narrow(&a_t), reference::narrow(&b_t));
         let views = [
             (View::all(&a, m, k).unwrap(), View::all(&b, k, n).unwrap()),
-            (View::all(&a_t, k, m).unwrap().transposed(), View::all(&b_t, n, k).unwrap().transposed()),
+            (
+                View::all(&a_t, k, m).unwrap().transposed(),
+                View::all(&b_t, n, k).unwrap().transposed(),
+            ),
         ];
         for (left, right) in views {
             let mut found = c.clone();
@@ -389,13 +480,39 @@ fn sizes_that_do_not_fit_are_errors() {
     let linear = Linear::plain(weight.matrix());
     let mut y = [0.0; 32];
     let run = |x: &[f32], linear: Linear, y: &mut [f32]| norm_linears(x, None, &[linear], Product::Fast, y);
-    assert!(matches!(run(&[0.0; 100], linear, &mut y), Err(ShapeError::Multiple { .. })));
-    assert!(matches!(run(&[0.0; 64], linear, &mut y), Err(ShapeError::Length { .. })));
-    let short = Some(Lora { a: &[0.0; 63], b: &[0.0; 16], rank: 1, scale: 1.0 });
+    assert!(matches!(
+        run(&[0.0; 100], linear, &mut y),
+        Err(ShapeError::Multiple { .. })
+    ));
+    assert!(matches!(
+        run(&[0.0; 64], linear, &mut y),
+        Err(ShapeError::Length { .. })
+    ));
+    let short = Some(Lora {
+        a: &[0.0; 63],
+        b: &[0.0; 16],
+        rank: 1,
+        scale: 1.0,
+    });
     assert!(run(&[0.0; 128], Linear { lora: short, ..linear }, &mut y).is_err());
-    assert!(run(&[0.0; 128], Linear { bias: Some(&[0.0; 15]), ..linear }, &mut y).is_err());
+    assert!(
+        run(
+            &[0.0; 128],
+            Linear {
+                bias: Some(&[0.0; 15]),
+                ..linear
+            },
+            &mut y
+        )
+        .is_err()
+    );
     assert!(Matrix::new(Quant::Q8_0, hearth_kernels::Layout::Plain, 16, 65, &weight.bytes).is_err());
     assert!(Matrix::new(Quant::Q8_0, hearth_kernels::Layout::Plain, 17, 64, &weight.bytes).is_err());
     assert!(Matrix::new(Quant::Q6_K, hearth_kernels::Layout::Rows16, 0, 256, &[]).is_err());
     assert!(matrix::pack_on(Isa::best(), Quant::Q8_0, usize::MAX, 64, &[]).is_err());
+}
+
+#[test]
+fn lower_levels_pass_too() {
+    reference::on_lower_levels();
 }

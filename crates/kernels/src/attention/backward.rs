@@ -43,7 +43,11 @@ impl Backward<'_> {
 
     fn rows(&self, block: &Block) -> Rows {
         let (size, dim, head) = (block_rows(block.rows.len()), self.pass.heads.head_dim, block.kv_head);
-        let mut rows = Rows { size, queries: Vec::new(), d_out: Vec::new() };
+        let mut rows = Rows {
+            size,
+            queries: Vec::new(),
+            d_out: Vec::new(),
+        };
         let queries = block.rows.clone().map(|row| self.pass.query(head, row));
         tiles::transpose(queries, size, self.pass.heads.scale, &mut rows.queries, dim);
         let d_out = block.rows.clone().map(|row| self.d_out_of(head, row));
@@ -62,10 +66,22 @@ impl Backward<'_> {
         slopes: &mut Scores,
     ) -> bool {
         let head = block.kv_head;
-        if block.rows.clone().all(|row| self.pass.lanes(head, row, span).is_empty()) {
+        if block
+            .rows
+            .clone()
+            .all(|row| self.pass.lanes(head, row, span).is_empty())
+        {
             return false;
         }
-        tiles::scores(isa, self.pass.store, head, span, &rows.queries, rows.size, probabilities);
+        tiles::scores(
+            isa,
+            self.pass.store,
+            head,
+            span,
+            &rows.queries,
+            rows.size,
+            probabilities,
+        );
         tiles::scores(isa, self.exchanged, head, span, &rows.d_out, rows.size, slopes);
         let used = span.tiles() * WIDTH;
         for (r, row) in block.rows.clone().enumerate() {
@@ -130,9 +146,16 @@ impl Backward<'_> {
         for key in 0..span.count {
             let row = (span.first + key) * heads.qkv_width() + kv_head * dim;
             // SAFETY: each key is of one span.
-            let (to_key, to_value) =
-                unsafe { (out.slice(row + heads.keys_at(), dim), out.slice(row + heads.values_at(), dim)) };
-            to_key.iter_mut().zip(&keys[key * wide..]).for_each(|(out, sum)| *out = heads.scale * sum);
+            let (to_key, to_value) = unsafe {
+                (
+                    out.slice(row + heads.keys_at(), dim),
+                    out.slice(row + heads.values_at(), dim),
+                )
+            };
+            to_key
+                .iter_mut()
+                .zip(&keys[key * wide..])
+                .for_each(|(out, sum)| *out = heads.scale * sum);
             to_value.copy_from_slice(&values[key * wide..][..dim]);
         }
     }
@@ -152,27 +175,47 @@ pub fn attend_batch_backward(
 ) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
     check_starts(starts, tokens)?;
-    shape::length("the gradient of attention", d_out.len(), tokens.checked_mul(heads.out_width()))?;
+    shape::length(
+        "the gradient of attention",
+        d_out.len(),
+        tokens.checked_mul(heads.out_width()),
+    )?;
     shape::length("the gradient of Q, K and V", d_qkv.len(), Some(qkv.len()))?;
     let (isa, dim) = (Isa::best(), heads.head_dim);
     let store = store_batch(heads, qkv, tokens, [heads.keys_at(), heads.values_at()]);
     let exchanged = store_batch(heads, qkv, tokens, [heads.values_at(), heads.keys_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
-    let pass = Pass { heads, qkv, tokens, store: &store, spans: &spans.spans, sees: &sees };
+    let pass = Pass {
+        heads,
+        qkv,
+        tokens,
+        store: &store,
+        spans: &spans.spans,
+        sees: &sees,
+    };
     let (mut out, mut logs) = (vec![0.0; d_out.len()], vec![0.0; tokens * heads.heads]);
     forward::run(&pass, &mut out, Some(&mut logs));
     let rows = out.chunks_exact(dim).zip(d_out.chunks_exact(dim));
     let means: Vec<f32> = rows.map(|(out, d_out)| softmax::product(isa, out, d_out)).collect();
     let blocks = pass.blocks();
-    let backward = Backward { pass, exchanged: &exchanged, d_out, logs: &logs, means: &means };
+    let backward = Backward {
+        pass,
+        exchanged: &exchanged,
+        d_out,
+        logs: &logs,
+        means: &means,
+    };
     let spans = &spans.spans;
     let out = team::Scattered::new(d_qkv);
-    team::run(blocks.len() + heads.kv_heads * spans.len(), &|chunk| match chunk.checked_sub(blocks.len()) {
-        None => backward.queries(isa, &blocks[chunk], &out),
-        Some(chunk) => {
-            backward.keys_and_values(isa, chunk / spans.len(), &spans[chunk % spans.len()], &blocks, &out);
-        }
-    });
+    team::run(
+        blocks.len() + heads.kv_heads * spans.len(),
+        &|chunk| match chunk.checked_sub(blocks.len()) {
+            None => backward.queries(isa, &blocks[chunk], &out),
+            Some(chunk) => {
+                backward.keys_and_values(isa, chunk / spans.len(), &spans[chunk % spans.len()], &blocks, &out);
+            }
+        },
+    );
     Ok(())
 }

@@ -39,7 +39,10 @@ impl<E> Pass<'_, E> {
         let rows = self.tokens * self.heads.group();
         let size = block_rows(rows);
         let of_head = |kv_head| {
-            (0..rows).step_by(size).map(move |first| Block { kv_head, rows: first..(first + size).min(rows) })
+            (0..rows).step_by(size).map(move |first| Block {
+                kv_head,
+                rows: first..(first + size).min(rows),
+            })
         };
         (0..self.heads.kv_heads).flat_map(of_head).collect()
     }
@@ -76,8 +79,11 @@ struct Partial {
 fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Span]) -> Partial {
     let (dim, wide) = (pass.heads.head_dim, pass.store.wide());
     let size = block_rows(block.rows.len());
-    let mut partial =
-        Partial { greatest: [f32::NEG_INFINITY; ROWS], sums: [0.0; ROWS], values: vec![0.0; size * wide] };
+    let mut partial = Partial {
+        greatest: [f32::NEG_INFINITY; ROWS],
+        sums: [0.0; ROWS],
+        values: vec![0.0; size * wide],
+    };
     let mut queries = Vec::new();
     let rows = block.rows.clone().map(|row| pass.query(block.kv_head, row));
     tiles::transpose(rows, size, pass.heads.scale, &mut queries, dim);
@@ -117,7 +123,9 @@ fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Sp
 fn join(parts: &[Partial], rows: usize, wide: usize, mut write: impl FnMut(usize, &[f32], f32)) {
     let mut total = vec![0.0; wide];
     for r in 0..rows {
-        let greatest = parts.iter().fold(f32::NEG_INFINITY, |most, part| most.max(part.greatest[r]));
+        let greatest = parts
+            .iter()
+            .fold(f32::NEG_INFINITY, |most, part| most.max(part.greatest[r]));
         let (mut sum, mut first) = (0.0, true);
         for part in parts.iter().filter(|part| part.sums[r] > 0.0) {
             let shrink = (part.greatest[r] - greatest).exp();
@@ -194,23 +202,48 @@ pub fn attend(
 ) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
     layer.0.check(heads)?;
-    shape::length("the output of attention", out.len(), tokens.checked_mul(heads.out_width()))?;
+    shape::length(
+        "the output of attention",
+        out.len(),
+        tokens.checked_mul(heads.out_width()),
+    )?;
     shape::length("a sequence's cells", spans.len(), first.checked_add(tokens))?;
     if spans.cells > layer.cells() {
-        return Err(ShapeError::Index { what: "a cell", index: spans.cells - 1, count: layer.cells() });
+        return Err(ShapeError::Index {
+            what: "a cell",
+            index: spans.cells - 1,
+            count: layer.cells(),
+        });
     }
     let sees = |token: usize| heads.sees(0, first + token);
-    run(&Pass { heads, qkv, tokens, store: &layer.0, spans: &spans.spans, sees: &sees }, out, None);
+    run(
+        &Pass {
+            heads,
+            qkv,
+            tokens,
+            store: &layer.0,
+            spans: &spans.spans,
+            sees: &sees,
+        },
+        out,
+        None,
+    );
     Ok(())
 }
 
 /// Checks the first tokens of a batch's sequences.
 pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeError> {
     shape::length("the starts of sequences", starts.len(), Some(tokens))?;
-    match starts.iter().enumerate().find(|(token, start)| **start as usize > *token) {
-        Some((token, start)) => {
-            Err(ShapeError::Index { what: "the start of a sequence", index: *start as usize, count: token + 1 })
-        }
+    match starts
+        .iter()
+        .enumerate()
+        .find(|(token, start)| **start as usize > *token)
+    {
+        Some((token, start)) => Err(ShapeError::Index {
+            what: "the start of a sequence",
+            index: *start as usize,
+            count: token + 1,
+        }),
         None => Ok(()),
     }
 }
@@ -234,10 +267,25 @@ pub(super) fn store_batch(heads: &Heads, qkv: &[f32], tokens: usize, parts: [usi
 pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32]) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
     check_starts(starts, tokens)?;
-    shape::length("the output of attention", out.len(), tokens.checked_mul(heads.out_width()))?;
+    shape::length(
+        "the output of attention",
+        out.len(),
+        tokens.checked_mul(heads.out_width()),
+    )?;
     let store = store_batch(heads, qkv, tokens, [heads.keys_at(), heads.values_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
-    run(&Pass { heads, qkv, tokens, store: &store, spans: &spans.spans, sees: &sees }, out, None);
+    run(
+        &Pass {
+            heads,
+            qkv,
+            tokens,
+            store: &store,
+            spans: &spans.spans,
+            sees: &sees,
+        },
+        out,
+        None,
+    );
     Ok(())
 }

@@ -53,7 +53,11 @@ impl Heads {
     /// Checks itself and the rows of Q, K and V; gives the number of tokens.
     pub(super) fn tokens(&self, qkv: &[f32]) -> Result<usize, ShapeError> {
         if self.kv_heads == 0 || self.head_dim == 0 {
-            return Err(ShapeError::Index { what: "the first head", index: 0, count: 0 });
+            return Err(ShapeError::Index {
+                what: "the first head",
+                index: 0,
+                count: 0,
+            });
         }
         shape::multiple("the number of query heads", self.heads, self.kv_heads)?;
         shape::rows("a row of Q, K and V", qkv.len(), self.qkv_width())

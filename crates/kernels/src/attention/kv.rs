@@ -66,7 +66,11 @@ impl KvLayer {
         self.0.check(heads)?;
         shape::length("the cells to write", cells.len(), Some(tokens))?;
         if let Some(cell) = cells.iter().find(|cell| **cell as usize >= self.0.cells) {
-            return Err(ShapeError::Index { what: "a cell", index: *cell as usize, count: self.0.cells });
+            return Err(ShapeError::Index {
+                what: "a cell",
+                index: *cell as usize,
+                count: self.0.cells,
+            });
         }
         for (row, cell) in qkv.chunks_exact(heads.qkv_width()).zip(cells) {
             let (keys, values) = row[heads.keys_at()..].split_at(heads.values_at() - heads.keys_at());

@@ -8,12 +8,7 @@ use crate::rope::Rope;
 use crate::shape::{self, ShapeError};
 use crate::team;
 
-fn check(
-    heads: &Heads,
-    qkv: &[f32],
-    positions: &[u32],
-    norms: [Option<Norm>; 2],
-) -> Result<(), ShapeError> {
+fn check(heads: &Heads, qkv: &[f32], positions: &[u32], norms: [Option<Norm>; 2]) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
     shape::length("the positions", positions.len(), Some(tokens))?;
     for norm in norms.into_iter().flatten() {
@@ -42,7 +37,8 @@ pub fn prepare_in_place(
             let (q, k) = row[..heads.values_at()].split_at_mut(heads.keys_at());
             for (part, norm) in [(q, q_norm), (k, k_norm)] {
                 if let Some(norm) = norm {
-                    part.chunks_exact_mut(dim).for_each(|head| norm::row_in_place(isa, head, norm.weight, norm.eps));
+                    part.chunks_exact_mut(dim)
+                        .for_each(|head| norm::row_in_place(isa, head, norm.weight, norm.eps));
                 }
                 rope.rotate_in_place(part, dim, positions[chunk * tokens_a_chunk + token]);
             }

@@ -38,18 +38,40 @@ impl Spans {
             let (tile, skip) = (cell / WIDTH, cell % WIDTH);
             let room = (KEYS - skip).min(cells.len() - first);
             let run = &cells[first..first + room];
-            let count = run.iter().enumerate().take_while(|(i, at)| **at as usize == cell + i).count();
-            spans.push(Span { tile, skip, first, count });
+            let count = run
+                .iter()
+                .enumerate()
+                .take_while(|(i, at)| **at as usize == cell + i)
+                .count();
+            spans.push(Span {
+                tile,
+                skip,
+                first,
+                count,
+            });
             first += count;
         }
         let cells_needed = cells.iter().max().map_or(0, |cell| *cell as usize + 1);
-        Self { spans, length: cells.len(), cells: cells_needed }
+        Self {
+            spans,
+            length: cells.len(),
+            cells: cells_needed,
+        }
     }
 
     /// Tokens that lie in cells of the same numbers.
     pub(super) fn in_order(tokens: usize) -> Self {
-        let span = |first: usize| Span { tile: first / WIDTH, skip: 0, first, count: KEYS.min(tokens - first) };
-        Self { spans: (0..tokens).step_by(KEYS).map(span).collect(), length: tokens, cells: tokens }
+        let span = |first: usize| Span {
+            tile: first / WIDTH,
+            skip: 0,
+            first,
+            count: KEYS.min(tokens - first),
+        };
+        Self {
+            spans: (0..tokens).step_by(KEYS).map(span).collect(),
+            length: tokens,
+            cells: tokens,
+        }
     }
 
     /// How many tokens there are.

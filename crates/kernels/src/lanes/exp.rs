@@ -93,7 +93,10 @@ mod tests {
             x[1] = -1e30;
             x[2] = 1e30;
             exp_of(isa, &mut x);
-            assert!(x[0] < 1.3e-38 && x[1] < 1.3e-38 && x[2].is_finite() && x[2] > 1e38, "{isa:?}: {x:?}");
+            assert!(
+                x[0] < 1.3e-38 && x[1] < 1.3e-38 && x[2].is_finite() && x[2] > 1e38,
+                "{isa:?}: {x:?}"
+            );
         }
     }
 
@@ -105,7 +108,10 @@ mod tests {
                 let mut y = x;
                 tanh_of(isa, &mut y);
                 for (x, y) in x.iter().zip(y) {
-                    assert!((f64::from(y) - f64::from(*x).tanh()).abs() < 3e-7, "{isa:?}: tanh({x}) = {y}");
+                    assert!(
+                        (f64::from(y) - f64::from(*x).tanh()).abs() < 3e-7,
+                        "{isa:?}: tanh({x}) = {y}"
+                    );
                 }
             }
         }

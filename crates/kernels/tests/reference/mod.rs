@@ -13,6 +13,26 @@ pub fn noise(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
+/// Runs the other tests of the calling file again, on each lower level of vector instructions that the machine has: a process
+/// chooses its own once.
+#[track_caller]
+pub fn on_lower_levels() {
+    const LIMIT: &str = "HEARTH_ISA";
+    if std::env::var_os(LIMIT).is_some() {
+        return;
+    }
+    let best = hearth_kernels::Isa::best();
+    for isa in hearth_kernels::Isa::available().into_iter().filter(|isa| *isa != best) {
+        let level = isa.level().name();
+        let run = std::process::Command::new(std::env::current_exe().unwrap())
+            .env(LIMIT, level)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success(), "on {level}:\n{said}");
+    }
+}
+
 pub fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|x| f64::from(*x)).collect()
 }
@@ -25,7 +45,12 @@ pub fn narrow(x: &[f64]) -> Vec<f32> {
 #[track_caller]
 pub fn assert_near(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "{what}: lengths");
-    let distance = found.iter().zip(expected).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum::<f64>().sqrt();
+    let distance = found
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| (f64::from(*a) - b).powi(2))
+        .sum::<f64>()
+        .sqrt();
     let length = expected.iter().map(|x| x * x).sum::<f64>().sqrt();
     assert!(
         distance <= tolerance * length.max(1e-3),
@@ -80,7 +105,9 @@ pub fn gelu_tanh(x: f64) -> f64 {
 
 /// `[m, k] [k, n]`.
 pub fn matmul(a: &[f64], b: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
-    (0..m * n).map(|at| (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]).sum()).collect()
+    (0..m * n)
+        .map(|at| (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]).sum())
+        .collect()
 }
 
 pub fn transpose(x: &[f64], rows: usize, cols: usize) -> Vec<f64> {
@@ -99,7 +126,9 @@ pub struct Shape {
 
 /// Attention of rows of Q, K and V: token `t` sees those from `starts[t]` to itself, within the window.
 pub fn attend(qkv: &[f64], shape: Shape, starts: &[u32]) -> Vec<f64> {
-    let Shape { heads, kv_heads, dim, .. } = shape;
+    let Shape {
+        heads, kv_heads, dim, ..
+    } = shape;
     let width = (heads + 2 * kv_heads) * dim;
     let part = |token: usize, head: usize| &qkv[token * width + head * dim..][..dim];
     let mut out = Vec::new();
@@ -113,7 +142,10 @@ pub fn attend(qkv: &[f64], shape: Shape, starts: &[u32]) -> Vec<f64> {
             };
             let p = softmax(&(first..=token).map(score).collect::<Vec<_>>());
             out.extend((0..dim).map(|i| {
-                (first..=token).zip(&p).map(|(key, p)| p * part(key, heads + kv_heads + kv)[i]).sum::<f64>()
+                (first..=token)
+                    .zip(&p)
+                    .map(|(key, p)| p * part(key, heads + kv_heads + kv)[i])
+                    .sum::<f64>()
             }));
         }
     }
