@@ -75,7 +75,10 @@ impl Config {
         let kv_heads = optional("attention.head_count_kv", heads, WIDEST)?;
         let head_dim = optional("attention.key_length", width / heads, WIDEST)?;
         if optional("attention.value_length", head_dim, WIDEST)? != head_dim {
-            return Err(LoadError::unsupported(gguf, "its keys and values have different widths"));
+            return Err(LoadError::unsupported(
+                gguf,
+                "its keys and values have different widths",
+            ));
         }
         if head_dim == 0 || head_dim % 2 != 0 || heads % kv_heads != 0 {
             return Err(LoadError::bad_value(gguf, &key("attention.head_count"), heads));
@@ -88,7 +91,10 @@ impl Config {
             None | Some("none") => 1.0,
             Some("linear") => positive("rope.scaling.factor", 1.0)?,
             Some(other) => {
-                return Err(LoadError::unsupported(gguf, &format!("its rotation is scaled by the method '{other}'")));
+                return Err(LoadError::unsupported(
+                    gguf,
+                    &format!("its rotation is scaled by the method '{other}'"),
+                ));
             }
         };
         let vocab = gguf
@@ -99,7 +105,10 @@ impl Config {
             .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))?;
         let name = match gguf.str("general.name")? {
             Some(name) => name.to_owned(),
-            None => gguf.path().file_stem().map_or_else(|| architecture.clone(), |stem| stem.to_string_lossy().into_owned()),
+            None => gguf
+                .path()
+                .file_stem()
+                .map_or_else(|| architecture.clone(), |stem| stem.to_string_lossy().into_owned()),
         };
         Ok(Self {
             n_layers: required("block_count", MOST_LAYERS)?,

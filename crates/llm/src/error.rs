@@ -10,7 +10,9 @@ pub enum LoadError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
     /// The file lacks a tensor.
-    #[error("{file} has no tensor '{tensor}', which its architecture needs. The file is incomplete: download it again.")]
+    #[error(
+        "{file} has no tensor '{tensor}', which its architecture needs. The file is incomplete: download it again."
+    )]
     Missing {
         /// The file.
         file: String,
@@ -28,7 +30,9 @@ pub enum LoadError {
         value: String,
     },
     /// A tensor has another shape than its architecture needs.
-    #[error("{file}: the tensor '{tensor}' has the shape {found:?}, and {needed:?} is needed. The file is damaged: download it again.")]
+    #[error(
+        "{file}: the tensor '{tensor}' has the shape {found:?}, and {needed:?} is needed. The file is damaged: download it again."
+    )]
     Shape {
         /// The file.
         file: String,
@@ -74,15 +78,25 @@ impl LoadError {
     }
 
     pub(crate) fn missing(gguf: &Gguf, tensor: &str) -> Self {
-        Self::Missing { file: Self::file(gguf), tensor: tensor.to_owned() }
+        Self::Missing {
+            file: Self::file(gguf),
+            tensor: tensor.to_owned(),
+        }
     }
 
     pub(crate) fn bad_value(gguf: &Gguf, key: &str, value: impl Display) -> Self {
-        Self::BadValue { file: Self::file(gguf), key: key.to_owned(), value: value.to_string() }
+        Self::BadValue {
+            file: Self::file(gguf),
+            key: key.to_owned(),
+            value: value.to_string(),
+        }
     }
 
     pub(crate) fn unsupported(gguf: &Gguf, what: &str) -> Self {
-        Self::Unsupported { file: Self::file(gguf), what: what.to_owned() }
+        Self::Unsupported {
+            file: Self::file(gguf),
+            what: what.to_owned(),
+        }
     }
 }
 
@@ -90,7 +104,9 @@ impl LoadError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// More tokens than the context holds.
-    #[error("The context holds {context} tokens, and {needed} are needed. Shorten the text or load the model with a larger context.")]
+    #[error(
+        "The context holds {context} tokens, and {needed} are needed. Shorten the text or load the model with a larger context."
+    )]
     ContextFull {
         /// Tokens it holds.
         context: usize,

@@ -16,7 +16,9 @@ pub struct KvPool {
 impl KvPool {
     /// `cells` cells for `layers` layers of `kv_heads` heads of width `head_dim`. The system gives the memory as cells are first used.
     pub fn new(layers: usize, cells: usize, kv_heads: usize, head_dim: usize) -> Self {
-        let layers = (0..layers).map(|_| Mutex::new(KvLayer::new(cells, kv_heads, head_dim))).collect();
+        let layers = (0..layers)
+            .map(|_| Mutex::new(KvLayer::new(cells, kv_heads, head_dim)))
+            .collect();
         Self { layers, cells }
     }
 

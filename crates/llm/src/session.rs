@@ -52,7 +52,14 @@ impl Session {
         }
         let config = model.config();
         let pool = Arc::new(KvPool::new(config.n_layers, context, config.kv_heads, config.head_dim));
-        Ok(Self { model, pool, tokens: Vec::new(), logits: Vec::new(), chunk: 64, product: Product::Fast })
+        Ok(Self {
+            model,
+            pool,
+            tokens: Vec::new(),
+            logits: Vec::new(),
+            chunk: 64,
+            product: Product::Fast,
+        })
     }
 
     /// The same with products of the given kind; [`Session::new`] takes [`Product::Fast`].
@@ -108,7 +115,11 @@ impl Session {
         let mut done = cached;
         while done < ids.len() {
             if on_progress(done, ids.len()).is_break() {
-                return Ok(Prefilled { cached, evaluated: done - cached, completed: false });
+                return Ok(Prefilled {
+                    cached,
+                    evaluated: done - cached,
+                    completed: false,
+                });
             }
             let chunk = &ids[done..ids.len().min(done + self.chunk)];
             let begin = Instant::now();
@@ -116,7 +127,11 @@ impl Session {
             self.choose_chunk(chunk.len(), begin.elapsed());
             done += chunk.len();
         }
-        Ok(Prefilled { cached, evaluated: done - cached, completed: true })
+        Ok(Prefilled {
+            cached,
+            evaluated: done - cached,
+            completed: true,
+        })
     }
 
     /// Adds one token; [`Session::logits`] are then the scores of the one after it.
@@ -197,7 +212,10 @@ impl Session {
         // One sequence owns its pool, so the cell of a position is the position.
         let cells: Vec<u32> = (0..self.tokens.len() as u32).collect();
         let view = SequenceView::new(&cells, ids.len());
-        let pass = Pass { product: self.product, memory: Memory::Pool(self.pool.clone(), Arc::new(view)) };
+        let pass = Pass {
+            product: self.product,
+            memory: Memory::Pool(self.pool.clone(), Arc::new(view)),
+        };
         self.model.decoder().hidden(ids.into(), &pass)
     }
 

@@ -23,7 +23,14 @@ pub(crate) struct Weights<'a> {
 impl<'a> Weights<'a> {
     pub fn new(gguf: &'a Gguf, device: Device, progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>) -> Self {
         let bytes_total = gguf.tensors().map(|tensor| tensor.byte_len as u64).sum::<u64>().max(1);
-        Self { gguf, device, progress, bytes_done: 0, bytes_total, ropes: Vec::new() }
+        Self {
+            gguf,
+            device,
+            progress,
+            bytes_done: 0,
+            bytes_total,
+            ropes: Vec::new(),
+        }
     }
 
     pub fn gguf(&self) -> &'a Gguf {
@@ -50,12 +57,26 @@ impl<'a> Weights<'a> {
             None => Bias::None,
             Some(_) => Bias::Add(self.floats(&format!("{name}.bias"), rows)?.into_dispatch()),
         };
-        Ok(Linear { weight, spec: MatrixSpec { quant, layout, rows, cols, scale }, adapter: Adapter::None, bias })
+        Ok(Linear {
+            weight,
+            spec: MatrixSpec {
+                quant,
+                layout,
+                rows,
+                cols,
+                scale,
+            },
+            adapter: Adapter::None,
+            bias,
+        })
     }
 
     /// The weight of a norm, `[width]`.
     pub fn norm(&mut self, name: &str, width: usize, eps: f32) -> Result<Norm<Dispatch>, LoadError> {
-        Ok(Norm { weight: self.floats(&format!("{name}.weight"), width)?.into_dispatch(), eps })
+        Ok(Norm {
+            weight: self.floats(&format!("{name}.weight"), width)?.into_dispatch(),
+            eps,
+        })
     }
 
     /// Numbers that the model keeps as floats, `[length]`.
@@ -102,7 +123,10 @@ impl<'a> Weights<'a> {
 
     /// A tensor of exactly this shape (row length first), as blocks that the kernels know.
     fn tensor(&mut self, name: &str, needed: &[usize]) -> Result<(Quant, &'a [u8]), LoadError> {
-        let tensor = self.gguf.tensor(name).ok_or_else(|| LoadError::missing(self.gguf, name))?;
+        let tensor = self
+            .gguf
+            .tensor(name)
+            .ok_or_else(|| LoadError::missing(self.gguf, name))?;
         let needed: Vec<u64> = needed.iter().map(|n| *n as u64).collect();
         let trimmed = |shape: &[u64]| {
             let used = shape.iter().rposition(|n| *n != 1).map_or(0, |last| last + 1);
@@ -118,7 +142,10 @@ impl<'a> Weights<'a> {
         }
         let quant = quant_of(tensor.info.kind).ok_or_else(|| {
             let kind = tensor.info.kind.name();
-            LoadError::unsupported(self.gguf, &format!("its weights are of the type {kind}, which Hearth does not read yet"))
+            LoadError::unsupported(
+                self.gguf,
+                &format!("its weights are of the type {kind}, which Hearth does not read yet"),
+            )
         })?;
         self.bytes_done += tensor.info.byte_len as u64;
         let fraction = self.bytes_done as f32 / self.bytes_total as f32;
@@ -129,7 +156,10 @@ impl<'a> Weights<'a> {
     }
 
     fn not_finite(&self, tensor: &str) -> LoadError {
-        LoadError::NotFinite { file: LoadError::file(self.gguf), tensor: tensor.to_owned() }
+        LoadError::NotFinite {
+            file: LoadError::file(self.gguf),
+            tensor: tensor.to_owned(),
+        }
     }
 }
 

@@ -35,19 +35,35 @@ struct Fixture {
 
 impl Fixture {
     fn read(name: &str) -> Self {
-        let base = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/layer").join(name);
+        let base = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/fixtures/layer")
+            .join(name);
         let text = std::fs::read_to_string(base.with_extension("json")).expect("the index is there");
         let json: serde_json::Value = serde_json::from_str(&text).expect("the index is JSON");
         let bytes = std::fs::read(base.with_extension("bin")).expect("the numbers are there");
-        let numbers: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-        let arrays = json["tensors"].as_object().expect("an object").iter().map(|(name, place)| {
-            let shape: Vec<usize> =
-                place["shape"].as_array().expect("a list").iter().map(|n| n.as_u64().expect("a size") as usize).collect();
-            let first = place["first"].as_u64().expect("a place") as usize;
-            let values = numbers[first..first + shape.iter().product::<usize>()].to_vec();
-            (name.clone(), Array { shape, values })
-        });
-        Self { arrays: arrays.collect(), json }
+        let numbers: Vec<f32> = bytes
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .collect();
+        let arrays = json["tensors"]
+            .as_object()
+            .expect("an object")
+            .iter()
+            .map(|(name, place)| {
+                let shape: Vec<usize> = place["shape"]
+                    .as_array()
+                    .expect("a list")
+                    .iter()
+                    .map(|n| n.as_u64().expect("a size") as usize)
+                    .collect();
+                let first = place["first"].as_u64().expect("a place") as usize;
+                let values = numbers[first..first + shape.iter().product::<usize>()].to_vec();
+                (name.clone(), Array { shape, values })
+            });
+        Self {
+            arrays: arrays.collect(),
+            json,
+        }
     }
 
     fn number(&self, key: &str) -> Option<f64> {
@@ -73,7 +89,10 @@ impl Fixture {
             count("attention.sliding_window", window);
         }
         metadata.insert(format!("{architecture}.rope.freq_base"), number("rope_base") as f32);
-        metadata.insert(format!("{architecture}.attention.layer_norm_rms_epsilon"), number("eps") as f32);
+        metadata.insert(
+            format!("{architecture}.attention.layer_norm_rms_epsilon"),
+            number("eps") as f32,
+        );
 
         let width = number("width") as usize;
         let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = vec![
@@ -111,7 +130,12 @@ impl Fixture {
 /// The value of `key`, wherever in the index it stands.
 fn find<'a>(json: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
     let object = json.as_object()?;
-    object.get(key).or_else(|| object.iter().filter(|(name, _)| *name != "tensors").find_map(|(_, value)| find(value, key)))
+    object.get(key).or_else(|| {
+        object
+            .iter()
+            .filter(|(name, _)| *name != "tensors")
+            .find_map(|(_, value)| find(value, key))
+    })
 }
 
 /// rank 4, alpha 8, as the script has it.
@@ -127,8 +151,11 @@ fn adapt(block: &mut dyn Block, fixture: &Fixture, device: &Device) -> BTreeMap<
     for (name, linear) in block.linears_mut() {
         let part = |part: &str| fixture.arrays[&format!("{name}.{part}")].tensor(device).require_grad();
         let (a, b) = (part("a"), part("b"));
-        linear.adapter =
-            Adapter::Lora { a: a.clone().into_dispatch(), b: b.clone().into_dispatch(), scale: ADAPTER_SCALE };
+        linear.adapter = Adapter::Lora {
+            a: a.clone().into_dispatch(),
+            b: b.clone().into_dispatch(),
+            scale: ADAPTER_SCALE,
+        };
         adapters.insert(format!("{name}.a"), a);
         adapters.insert(format!("{name}.b"), b);
     }
@@ -147,8 +174,14 @@ fn values(tensor: Tensor<2>) -> Vec<f32> {
 fn close(name: &str, ours: &[f32], reference: &[f32]) {
     assert_eq!(ours.len(), reference.len(), "{name}");
     let greatest = reference.iter().fold(0.0f64, |most, x| most.max(f64::from(x.abs())));
-    let difference = ours.iter().zip(reference).fold(0.0f64, |most, (a, b)| most.max(f64::from((a - b).abs())));
-    assert!(difference <= TOLERANCE * greatest, "{name}: differs by {difference} of {greatest}");
+    let difference = ours
+        .iter()
+        .zip(reference)
+        .fold(0.0f64, |most, (a, b)| most.max(f64::from((a - b).abs())));
+    assert!(
+        difference <= TOLERANCE * greatest,
+        "{name}: differs by {difference} of {greatest}"
+    );
 }
 
 fn against_pytorch(name: &str, architecture: &str) {
@@ -158,7 +191,10 @@ fn against_pytorch(name: &str, architecture: &str) {
     let block = &mut *model.decoder_mut().blocks_mut()[0];
     let adapters = adapt(block, &fixture, &device);
     let x = fixture.arrays["x"].tensor(&device).require_grad();
-    let pass = Pass { product: Product::Exact, memory: Memory::Batch(segments()) };
+    let pass = Pass {
+        product: Product::Exact,
+        memory: Memory::Batch(segments()),
+    };
 
     let out = block.forward(x.clone(), 0, &pass);
     close("out", &values(out.clone()), &fixture.arrays["out"].values);
@@ -168,7 +204,11 @@ fn against_pytorch(name: &str, architecture: &str) {
     close("grad.x", &gradient(&x), &fixture.arrays["grad.x"].values);
     assert_eq!(adapters.len(), 14);
     for (name, tensor) in &adapters {
-        close(&format!("grad.{name}"), &gradient(tensor), &fixture.arrays[&format!("grad.{name}")].values);
+        close(
+            &format!("grad.{name}"),
+            &gradient(tensor),
+            &fixture.arrays[&format!("grad.{name}")].values,
+        );
     }
 }
 
@@ -198,17 +238,33 @@ fn slope(name: &str, architecture: &str) {
                 let sign = fixture.arrays[&format!("grad.{name}.{part}")].tensor(&device).sign();
                 (fixture.arrays[&format!("{name}.{part}")].tensor(&device) + sign * (step / 10.0)).into_dispatch()
             };
-            linear.adapter = Adapter::Lora { a: part("a"), b: part("b"), scale: ADAPTER_SCALE };
+            linear.adapter = Adapter::Lora {
+                a: part("a"),
+                b: part("b"),
+                scale: ADAPTER_SCALE,
+            };
         }
         let x = fixture.arrays["x"].tensor(&device) + fixture.arrays["grad.x"].tensor(&device).sign() * step / 10.0;
-        let pass = Pass { product: Product::Exact, memory: Memory::Batch(segments()) };
+        let pass = Pass {
+            product: Product::Exact,
+            memory: Memory::Batch(segments()),
+        };
         let out = values(block.forward(x, 0, &pass));
-        out.iter().zip(&fixture.arrays["probe"].values).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        out.iter()
+            .zip(&fixture.arrays["probe"].values)
+            .map(|(a, b)| f64::from(*a) * f64::from(*b))
+            .sum()
     };
     let found = (loss(STEP) - loss(-STEP)) / f64::from(2.0 * STEP / 10.0);
     let gradients = fixture.arrays.iter().filter(|(name, _)| name.starts_with("grad."));
-    let expected: f64 = gradients.flat_map(|(_, array)| &array.values).map(|g| f64::from(g.abs())).sum();
-    assert!((found - expected).abs() <= SLOPE_TOLERANCE * expected, "{name}: {found} against {expected}");
+    let expected: f64 = gradients
+        .flat_map(|(_, array)| &array.values)
+        .map(|g| f64::from(g.abs()))
+        .sum();
+    assert!(
+        (found - expected).abs() <= SLOPE_TOLERANCE * expected,
+        "{name}: {found} against {expected}"
+    );
 }
 
 #[test]

@@ -20,30 +20,52 @@ struct Fixture {
 }
 
 fn fixture(name: &str) -> Fixture {
-    let base = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models").join(name);
+    let base = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures/models")
+        .join(name);
     let gguf = Gguf::open(base.with_extension("gguf")).expect("the fixture opens");
     let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(())).expect("it loads");
     let text = std::fs::read_to_string(base.with_extension("json")).expect("the ids are there");
     let json: serde_json::Value = serde_json::from_str(&text).expect("the ids are JSON");
-    let ids = json["ids"].as_array().expect("a list").iter().map(|id| id.as_u64().expect("an id") as u32).collect();
+    let ids = json["ids"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|id| id.as_u64().expect("an id") as u32)
+        .collect();
     let bytes = std::fs::read(base.with_extension("logits")).expect("the logits are there");
-    let logits = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    Fixture { model: Arc::new(model), ids, logits, vocab: json["vocab"].as_u64().expect("a number") as usize }
+    let logits = bytes
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        .collect();
+    Fixture {
+        model: Arc::new(model),
+        ids,
+        logits,
+        vocab: json["vocab"].as_u64().expect("a number") as usize,
+    }
 }
 
 fn check(name: &str, product: Product, chunks: &[usize]) {
     let fixture = fixture(name);
     for &chunk in chunks {
-        let mut session = Session::new(fixture.model.clone(), 64).expect("a session").with_product(product);
+        let mut session = Session::new(fixture.model.clone(), 64)
+            .expect("a session")
+            .with_product(product);
         let mut ours = Vec::new();
         for ids in fixture.ids.chunks(chunk) {
             ours.extend(session.extend(ids).expect("it runs"));
         }
         assert_eq!(ours.len(), fixture.logits.len());
-        let positions = ours.chunks_exact(fixture.vocab).zip(fixture.logits.chunks_exact(fixture.vocab));
+        let positions = ours
+            .chunks_exact(fixture.vocab)
+            .zip(fixture.logits.chunks_exact(fixture.vocab));
         for (position, (ours, reference)) in positions.enumerate() {
             let found = cosine(ours, reference);
-            assert!(found > COSINE, "{name}, {product:?}, {chunk} tokens at once, position {position}: cosine {found}");
+            assert!(
+                found > COSINE,
+                "{name}, {product:?}, {chunk} tokens at once, position {position}: cosine {found}"
+            );
         }
     }
 }
@@ -86,9 +108,13 @@ fn a_prompt_that_shares_its_beginning_is_read_from_the_cache() {
 fn a_prompt_can_be_given_up_and_taken_up_again() {
     let fixture = fixture("qwen2");
     let mut session = Session::new(fixture.model.clone(), 64).expect("a session");
-    let broken = session.prefill(&fixture.ids, &mut |_, _| ControlFlow::Break(())).expect("it runs");
+    let broken = session
+        .prefill(&fixture.ids, &mut |_, _| ControlFlow::Break(()))
+        .expect("it runs");
     assert!(!broken.completed && session.logits().is_empty());
-    let whole = session.prefill(&fixture.ids, &mut |_, _| ControlFlow::Continue(())).expect("it runs");
+    let whole = session
+        .prefill(&fixture.ids, &mut |_, _| ControlFlow::Continue(()))
+        .expect("it runs");
     assert!(whole.completed);
     let last = &fixture.logits[fixture.logits.len() - fixture.vocab..];
     assert!(cosine(session.logits(), last) > COSINE);
@@ -98,17 +124,29 @@ fn a_prompt_can_be_given_up_and_taken_up_again() {
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let fixture = fixture("llama");
     let mut session = Session::new(fixture.model.clone(), 8).expect("a session");
-    session.prefill(&fixture.ids[..8], &mut |_, _| ControlFlow::Continue(())).expect("it fits");
+    session
+        .prefill(&fixture.ids[..8], &mut |_, _| ControlFlow::Continue(()))
+        .expect("it fits");
     assert!(session.push(1).is_err());
-    assert!(session.prefill(&fixture.ids, &mut |_, _| ControlFlow::Continue(())).is_err());
-    assert!(session.prefill(&[fixture.vocab as u32], &mut |_, _| ControlFlow::Continue(())).is_err());
+    assert!(
+        session
+            .prefill(&fixture.ids, &mut |_, _| ControlFlow::Continue(()))
+            .is_err()
+    );
+    assert!(
+        session
+            .prefill(&[fixture.vocab as u32], &mut |_, _| ControlFlow::Continue(()))
+            .is_err()
+    );
     assert_eq!(session.tokens(), &fixture.ids[..8]);
 }
 
 #[test]
 fn scores_are_the_logarithms_of_probabilities() {
     let fixture = fixture("qwen3");
-    let mut session = Session::new(fixture.model.clone(), 64).expect("a session").with_product(Product::Exact);
+    let mut session = Session::new(fixture.model.clone(), 64)
+        .expect("a session")
+        .with_product(Product::Exact);
     let scores = session.score(&fixture.ids, 5).expect("it runs");
     let expected: Vec<f64> = (5..fixture.ids.len())
         .map(|position| {

@@ -16,7 +16,7 @@ pub(super) struct Bpe {
     /// The token of each single byte, or [`NO_TOKEN`].
     of_byte: [u32; 256],
     /// What a pair of tokens becomes: (place in the list, token).
-    merges: HashMap<(u32, u32), (u32, u32)>,
+    merges: Merges,
 }
 
 impl Bpe {
@@ -87,11 +87,10 @@ impl Bpe {
     }
 }
 
-fn read_merges(
-    list: &Strings,
-    tokens: &Lookup,
-    vocabulary: &Vocabulary,
-) -> Result<HashMap<(u32, u32), (u32, u32)>, TokenizerError> {
+/// For two neighbouring tokens the rank of their merge, and the token they become.
+type Merges = HashMap<(u32, u32), (u32, u32)>;
+
+fn read_merges(list: &Strings, tokens: &Lookup, vocabulary: &Vocabulary) -> Result<Merges, TokenizerError> {
     let mut merges = HashMap::with_capacity(list.len());
     let mut joined = Vec::new();
     for (rank, merge) in list.iter().enumerate() {

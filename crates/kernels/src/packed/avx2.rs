@@ -9,7 +9,11 @@ use std::arch::x86_64::*;
 struct Format<const BITS: usize, const MINIMA: bool, const ZERO: u8>;
 
 impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA, ZERO> {
-    const SHAPE: Shape = Shape { minima: MINIMA, bits: BITS, zero: ZERO };
+    const SHAPE: Shape = Shape {
+        minima: MINIMA,
+        bits: BITS,
+        zero: ZERO,
+    };
 
     /// Codes of four columns of eight rows, from vector `v` of the tile; `half` says which eight rows.
     ///
@@ -33,7 +37,10 @@ impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA,
             if BITS == 4 {
                 return nibbles;
             }
-            let fifths = at.add(Self::SHAPE.fifth_bits_at() + 8 * v + 4 * half).cast::<i32>().read_unaligned();
+            let fifths = at
+                .add(Self::SHAPE.fifth_bits_at() + 8 * v + 4 * half)
+                .cast::<i32>()
+                .read_unaligned();
             _mm256_or_si256(nibbles, spread(fifths))
         }
     }
@@ -78,7 +85,13 @@ impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA,
                     let codes = Self::codes(tile, v, half);
                     for (token, dot) in dots.iter_mut().enumerate() {
                         let chunk = activations.get_unchecked((first + token) * chunks + chunk);
-                        let values = chunk.values.as_ptr().add(GROUP * part).cast::<i32>().add(v).read_unaligned();
+                        let values = chunk
+                            .values
+                            .as_ptr()
+                            .add(GROUP * part)
+                            .cast::<i32>()
+                            .add(v)
+                            .read_unaligned();
                         *dot = _mm256_add_epi32(*dot, Self::multiply(codes, _mm256_set1_epi32(values)));
                     }
                 }

@@ -17,7 +17,11 @@ struct Tile {
 struct Format<const BITS: usize, const MINIMA: bool, const ZERO: u8>;
 
 impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA, ZERO> {
-    const SHAPE: Shape = Shape { minima: MINIMA, bits: BITS, zero: ZERO };
+    const SHAPE: Shape = Shape {
+        minima: MINIMA,
+        bits: BITS,
+        zero: ZERO,
+    };
 
     /// # Safety
     /// `at` is the beginning of a whole tile.
@@ -66,13 +70,21 @@ impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA,
         // SAFETY: a chunk has eight parts of 32 activations.
         let (values, scale, all) = unsafe {
             let values = chunk.values.as_ptr().add(GROUP * part).cast::<i32>();
-            (values, *chunk.scales.get_unchecked(part), *chunk.sums.get_unchecked(part))
+            (
+                values,
+                *chunk.scales.get_unchecked(part),
+                *chunk.sums.get_unchecked(part),
+            )
         };
         let (scale, all) = (_mm512_set1_ps(scale), _mm512_set1_ps(all));
         let mut dot = _mm512_setzero_si512();
         for (v, codes) in tile.codes.iter().enumerate() {
             // SAFETY: 32 activations are eight times four.
-            dot = _mm512_dpbusd_epi32(dot, *codes, _mm512_set1_epi32(unsafe { values.add(v).read_unaligned() }));
+            dot = _mm512_dpbusd_epi32(
+                dot,
+                *codes,
+                _mm512_set1_epi32(unsafe { values.add(v).read_unaligned() }),
+            );
         }
         let mut dot = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale);
         if ZERO != 0 {

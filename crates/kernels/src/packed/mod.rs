@@ -43,11 +43,31 @@ struct Shape {
 impl Shape {
     const fn of(quant: Quant) -> Option<Self> {
         match quant {
-            Quant::Q4_0 => Some(Self { minima: false, bits: 4, zero: 8 }),
-            Quant::Q4_1 => Some(Self { minima: true, bits: 4, zero: 0 }),
-            Quant::Q5_0 => Some(Self { minima: false, bits: 5, zero: 16 }),
-            Quant::Q5_1 => Some(Self { minima: true, bits: 5, zero: 0 }),
-            Quant::Q8_0 => Some(Self { minima: false, bits: 8, zero: 128 }),
+            Quant::Q4_0 => Some(Self {
+                minima: false,
+                bits: 4,
+                zero: 8,
+            }),
+            Quant::Q4_1 => Some(Self {
+                minima: true,
+                bits: 4,
+                zero: 0,
+            }),
+            Quant::Q5_0 => Some(Self {
+                minima: false,
+                bits: 5,
+                zero: 16,
+            }),
+            Quant::Q5_1 => Some(Self {
+                minima: true,
+                bits: 5,
+                zero: 0,
+            }),
+            Quant::Q8_0 => Some(Self {
+                minima: false,
+                bits: 8,
+                zero: 128,
+            }),
             _ => None,
         }
     }
@@ -107,7 +127,11 @@ struct Block {
 fn read(quant: Quant, bytes: &[u8]) -> Block {
     let nibbles = |qs: &[u8; GROUP / 2], fifths: u32| {
         std::array::from_fn(|i| {
-            let nibble = if i < GROUP / 2 { qs[i] & 0x0f } else { qs[i - GROUP / 2] >> 4 };
+            let nibble = if i < GROUP / 2 {
+                qs[i] & 0x0f
+            } else {
+                qs[i - GROUP / 2] >> 4
+            };
             nibble | ((fifths >> i & 1) as u8) << 4
         })
     };
@@ -115,23 +139,43 @@ fn read(quant: Quant, bytes: &[u8]) -> Block {
     match quant {
         Quant::Q4_0 => {
             let block: Q4_0 = bytemuck::pod_read_unaligned(bytes);
-            Block { scale: block.d, minimum: none, codes: nibbles(&block.qs, 0) }
+            Block {
+                scale: block.d,
+                minimum: none,
+                codes: nibbles(&block.qs, 0),
+            }
         }
         Quant::Q4_1 => {
             let block: Q4_1 = bytemuck::pod_read_unaligned(bytes);
-            Block { scale: block.d, minimum: block.m, codes: nibbles(&block.qs, 0) }
+            Block {
+                scale: block.d,
+                minimum: block.m,
+                codes: nibbles(&block.qs, 0),
+            }
         }
         Quant::Q5_0 => {
             let block: Q5_0 = bytemuck::pod_read_unaligned(bytes);
-            Block { scale: block.d, minimum: none, codes: nibbles(&block.qs, u32::from_le_bytes(block.qh)) }
+            Block {
+                scale: block.d,
+                minimum: none,
+                codes: nibbles(&block.qs, u32::from_le_bytes(block.qh)),
+            }
         }
         Quant::Q5_1 => {
             let block: Q5_1 = bytemuck::pod_read_unaligned(bytes);
-            Block { scale: block.d, minimum: block.m, codes: nibbles(&block.qs, u32::from_le_bytes(block.qh)) }
+            Block {
+                scale: block.d,
+                minimum: block.m,
+                codes: nibbles(&block.qs, u32::from_le_bytes(block.qh)),
+            }
         }
         _ => {
             let block: Q8_0 = bytemuck::pod_read_unaligned(bytes);
-            Block { scale: block.d, minimum: none, codes: block.qs.map(|code| code as u8 ^ 0x80) }
+            Block {
+                scale: block.d,
+                minimum: none,
+                codes: block.qs.map(|code| code as u8 ^ 0x80),
+            }
         }
     }
 }
@@ -179,9 +223,17 @@ impl<'a> Packed<'a> {
     /// A format that cannot be packed, or bytes that are not whole groups.
     pub fn new(quant: Quant, cols: usize, bytes: &'a [u8]) -> Result<Self, ShapeError> {
         let (shape, row_bytes) = checked(quant, cols)?;
-        let group_bytes = row_bytes.checked_mul(ROWS).ok_or(ShapeError::TooLarge { what: "a row of weights" })?;
+        let group_bytes = row_bytes.checked_mul(ROWS).ok_or(ShapeError::TooLarge {
+            what: "a row of weights",
+        })?;
         crate::shape::multiple("the length of a packed matrix", bytes.len(), group_bytes)?;
-        Ok(Self { quant, shape, cols, group_bytes, bytes })
+        Ok(Self {
+            quant,
+            shape,
+            cols,
+            group_bytes,
+            bytes,
+        })
     }
 
     /// How many groups of sixteen rows there are.
@@ -197,7 +249,11 @@ impl<'a> Packed<'a> {
         crate::shape::length("a row in f32", to.len(), Some(self.cols))?;
         let count = self.groups() * ROWS;
         if row >= count {
-            return Err(ShapeError::Index { what: "a packed row", index: row, count });
+            return Err(ShapeError::Index {
+                what: "a packed row",
+                index: row,
+                count,
+            });
         }
         let group = &self.bytes[row / ROWS * self.group_bytes..][..self.group_bytes];
         for (tile, to) in group.chunks_exact(self.shape.bytes()).zip(to.chunks_exact_mut(GROUP)) {
@@ -222,7 +278,11 @@ impl<'a> Packed<'a> {
         let chunks = Activations::chunks_for(self.cols);
         crate::shape::length("quantised activations", activations.len(), chunks.checked_mul(tokens))?;
         if groups.end > self.groups() {
-            return Err(ShapeError::Index { what: "a group of rows", index: groups.end, count: self.groups() });
+            return Err(ShapeError::Index {
+                what: "a group of rows",
+                index: groups.end,
+                count: self.groups(),
+            });
         }
         for group in groups {
             let tiles = &self.bytes[group * self.group_bytes..][..self.group_bytes];

@@ -14,7 +14,11 @@ fn scale(tile: &[u8], row: usize) -> f32 {
 }
 
 fn minimum(shape: Shape, tile: &[u8], row: usize) -> f32 {
-    if shape.minima { half_at(tile, shape.minima_at() + 2 * row) } else { 0.0 }
+    if shape.minima {
+        half_at(tile, shape.minima_at() + 2 * row)
+    } else {
+        0.0
+    }
 }
 
 /// The code of a weight, with its sign.
@@ -24,7 +28,11 @@ fn code(shape: Shape, tile: &[u8], row: usize, column: usize) -> i32 {
         tile[shape.codes_at() + 64 * vector + byte]
     } else {
         let nibble = tile[shape.codes_at() + 64 * (vector % 4) + byte] >> (4 * (vector / 4)) & 0x0f;
-        let fifth = if shape.bits == 5 { tile[shape.fifth_bits_at() + 8 * vector + byte / 8] >> (byte % 8) & 1 } else { 0 };
+        let fifth = if shape.bits == 5 {
+            tile[shape.fifth_bits_at() + 8 * vector + byte / 8] >> (byte % 8) & 1
+        } else {
+            0
+        };
         nibble | fifth << 4
     };
     i32::from(code) - i32::from(shape.zero)
@@ -54,9 +62,13 @@ pub(super) fn group(
             let (chunk, part) = (&activations[at * GROUP / CHUNK], at % (CHUNK / GROUP));
             let values = &chunk.values[GROUP * part..][..GROUP];
             for (row, sum) in sums.iter_mut().enumerate() {
-                let dot: i32 =
-                    values.iter().enumerate().map(|(c, value)| code(shape, tile, row, c) * i32::from(*value)).sum();
-                *sum += scale(tile, row) * chunk.scales[part] * dot as f32 + minimum(shape, tile, row) * chunk.sums[part];
+                let dot: i32 = values
+                    .iter()
+                    .enumerate()
+                    .map(|(c, value)| code(shape, tile, row, c) * i32::from(*value))
+                    .sum();
+                *sum +=
+                    scale(tile, row) * chunk.scales[part] * dot as f32 + minimum(shape, tile, row) * chunk.sums[part];
             }
         }
         sink(token, &sums);

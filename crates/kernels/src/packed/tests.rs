@@ -9,7 +9,9 @@ const TOLERANCE: f32 = 1e-5;
 fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let next = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1 << 23) as f32 - 1.0
     };
     (0..count).map(next).collect()
@@ -19,7 +21,9 @@ fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
     let row_bytes = quant.row_bytes(cols).expect("whole blocks");
     let mut bytes = vec![0; row_bytes * ROWS];
     for (row, bytes) in bytes.chunks_exact_mut(row_bytes).enumerate() {
-        quant.quantize_row(&numbers(seed + row as u64, cols), bytes).expect("it fits");
+        quant
+            .quantize_row(&numbers(seed + row as u64, cols), bytes)
+            .expect("it fits");
     }
     bytes
 }
@@ -83,6 +87,14 @@ fn what_does_not_fit_is_refused() {
     assert!(Packed::new(Quant::Q4_1, 32, &packed[1..]).is_err());
     let matrix = Packed::new(Quant::Q4_1, 32, &packed).expect("it fits");
     assert!(matrix.dequantize_row(16, &mut [0.0; 32]).is_err());
-    assert!(matrix.product(Isa::best(), 0..2, &[ActivationChunk::ZERO], 1, |_, _, _| {}).is_err());
-    assert!(matrix.product(Isa::best(), 0..1, &[ActivationChunk::ZERO], 2, |_, _, _| {}).is_err());
+    assert!(
+        matrix
+            .product(Isa::best(), 0..2, &[ActivationChunk::ZERO], 1, |_, _, _| {})
+            .is_err()
+    );
+    assert!(
+        matrix
+            .product(Isa::best(), 0..1, &[ActivationChunk::ZERO], 2, |_, _, _| {})
+            .is_err()
+    );
 }

@@ -46,9 +46,22 @@ impl Block for GemmaBlock {
     fn forward(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
         let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, pass.product);
         let context = attend(qkv, &self.q_norm, &self.k_norm, &self.attention, pass.key_values(layer));
-        let x = linear_add(x, context, &self.attention_output, &self.after_attention_norm, pass.product);
+        let x = linear_add(
+            x,
+            context,
+            &self.attention_output,
+            &self.after_attention_norm,
+            pass.product,
+        );
 
-        let h = gated(x.clone(), &self.ffn_norm, &self.gate, &self.up, Activation::GeluTanh, pass.product);
+        let h = gated(
+            x.clone(),
+            &self.ffn_norm,
+            &self.gate,
+            &self.up,
+            Activation::GeluTanh,
+            pass.product,
+        );
         linear_add(x, h, &self.down, &self.after_ffn_norm, pass.product)
     }
 
@@ -67,7 +80,10 @@ impl Block for GemmaBlock {
 pub(super) fn block(config: &Config, weights: &mut Weights, layer: usize) -> Result<Box<dyn Block>, LoadError> {
     let name = |part: &str| format!("blk.{layer}.{part}");
     let (width, eps) = (config.width, config.norm_eps);
-    let window = weights.gguf().u32("gemma3.attention.sliding_window")?.filter(|window| *window > 0);
+    let window = weights
+        .gguf()
+        .u32("gemma3.attention.sliding_window")?
+        .filter(|window| *window > 0);
     let local = window.is_some() && (layer + 1) % PATTERN != 0;
     let (base, scale) = match local {
         true => (local_base(weights)?, 1.0),

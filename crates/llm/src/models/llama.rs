@@ -35,7 +35,14 @@ impl Block for LlamaBlock {
         let context = attend(qkv, &self.q_norm, &self.k_norm, &self.attention, pass.key_values(layer));
         let x = linear_add(x, context, &self.attention_output, &OptionalNorm::None, pass.product);
 
-        let h = gated(x.clone(), &self.ffn_norm, &self.gate, &self.up, Activation::Silu, pass.product);
+        let h = gated(
+            x.clone(),
+            &self.ffn_norm,
+            &self.gate,
+            &self.up,
+            Activation::Silu,
+            pass.product,
+        );
         linear_add(x, h, &self.down, &OptionalNorm::None, pass.product)
     }
 

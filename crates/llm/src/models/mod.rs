@@ -39,7 +39,11 @@ impl Pass {
     pub fn key_values(&self, layer: usize) -> KeyValues {
         match &self.memory {
             Memory::Batch(segments) => KeyValues::Batch(segments.clone()),
-            Memory::Pool(pool, view) => KeyValues::Pool { pool: pool.clone(), layer, view: view.clone() },
+            Memory::Pool(pool, view) => KeyValues::Pool {
+                pool: pool.clone(),
+                layer,
+                view: view.clone(),
+            },
         }
     }
 }
@@ -66,7 +70,10 @@ impl Decoder {
     /// Hidden states `[T, D]` of these tokens, before the output norm.
     pub fn hidden(&self, ids: Arc<[u32]>, pass: &Pass) -> Tensor<2> {
         let x = embed(&self.embedding, ids, self.embedding_scale);
-        self.blocks.iter().enumerate().fold(x, |x, (layer, block)| block.forward(x, layer, pass))
+        self.blocks
+            .iter()
+            .enumerate()
+            .fold(x, |x, (layer, block)| block.forward(x, layer, pass))
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
@@ -96,14 +103,21 @@ pub(crate) fn build(config: &Config, weights: &mut Weights) -> Result<Decoder, L
         "llama" => (llama::block, plain),
         "qwen2" => (qwen2::block, plain),
         "qwen3" => (qwen3::block, plain),
-        "gemma3" => (gemma3::block, Outline { embedding_scale: gemma3::embedding_scale(config) }),
+        "gemma3" => (
+            gemma3::block,
+            Outline {
+                embedding_scale: gemma3::embedding_scale(config),
+            },
+        ),
         other => {
             let what = format!("Hearth does not know the architecture '{other}' yet");
             return Err(LoadError::unsupported(weights.gguf(), &what));
         }
     };
     let embedding = weights.linear("token_embd", config.vocab, config.width)?;
-    let blocks = (0..config.n_layers).map(|layer| block(config, weights, layer)).collect::<Result<_, _>>()?;
+    let blocks = (0..config.n_layers)
+        .map(|layer| block(config, weights, layer))
+        .collect::<Result<_, _>>()?;
     let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
     // Without an output layer of its own a model uses its embedding again.
     let output = match weights.gguf().tensor("output.weight") {

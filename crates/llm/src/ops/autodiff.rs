@@ -4,8 +4,8 @@
 //! fixed number of parents for a step, so a linear without an adapter gives two constants in the adapter's place.
 
 use super::{
-    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm,
-    OptionalNorm, Ops, OpsBackward, Product,
+    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops,
+    OpsBackward, OptionalNorm, Product,
 };
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -63,7 +63,10 @@ fn constant<C: CheckpointStrategy>(like: &Plain) -> NodeGuard {
 }
 
 fn inner_norm<C: CheckpointStrategy>(norm: Norm<Autodiff<Flex, C>>) -> Norm<Flex> {
-    Norm { weight: norm.weight.into_primitive(), eps: norm.eps }
+    Norm {
+        weight: norm.weight.into_primitive(),
+        eps: norm.eps,
+    }
 }
 
 fn inner_optional_norm<C: CheckpointStrategy>(norm: OptionalNorm<Autodiff<Flex, C>>) -> OptionalNorm<Flex> {
@@ -74,7 +77,10 @@ fn inner_optional_norm<C: CheckpointStrategy>(norm: OptionalNorm<Autodiff<Flex, 
 }
 
 /// The linear without its tape, and the nodes of its adapter.
-fn inner_linear<C: CheckpointStrategy>(linear: Linear<Autodiff<Flex, C>>, like: &Plain) -> (Linear<Flex>, [NodeGuard; 2]) {
+fn inner_linear<C: CheckpointStrategy>(
+    linear: Linear<Autodiff<Flex, C>>,
+    like: &Plain,
+) -> (Linear<Flex>, [NodeGuard; 2]) {
     let (adapter, nodes) = match linear.adapter {
         Adapter::None => (Adapter::None, [constant::<C>(like), constant::<C>(like)]),
         Adapter::Lora { a, b, scale } => {
@@ -86,7 +92,15 @@ fn inner_linear<C: CheckpointStrategy>(linear: Linear<Autodiff<Flex, C>>, like: 
         Bias::None => Bias::None,
         Bias::Add(bias) => Bias::Add(bias.into_primitive()),
     };
-    (Linear { weight: linear.weight, spec: linear.spec, adapter, bias }, nodes)
+    (
+        Linear {
+            weight: linear.weight,
+            spec: linear.spec,
+            adapter,
+            bias,
+        },
+        nodes,
+    )
 }
 
 fn split(gradient: AdapterGradient<Flex>) -> [Option<Plain>; 2] {

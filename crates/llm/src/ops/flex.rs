@@ -4,8 +4,8 @@
 //! panic that the engine catches and reports.
 
 use super::{
-    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm,
-    OptionalNorm, Ops, OpsBackward, Product, Segments,
+    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops,
+    OpsBackward, OptionalNorm, Product, Segments,
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
@@ -23,7 +23,11 @@ fn floats(tensor: &FlexTensor) -> &[f32] {
 
 /// The tensor itself where its elements lie in order, else a copy in which they do.
 fn contiguous(tensor: FlexTensor) -> FlexTensor {
-    if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
+    if tensor.is_contiguous() {
+        tensor
+    } else {
+        tensor.to_contiguous()
+    }
 }
 
 fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
@@ -50,30 +54,50 @@ fn matrix<'a>(weight: &'a FlexTensor, spec: &MatrixSpec) -> Result<Matrix<'a>, S
 fn kernel_linear(linear: &Linear<Flex>) -> linear::Linear<'_> {
     let lora = match &linear.adapter {
         Adapter::None => None,
-        Adapter::Lora { a, b, scale } => Some(Lora { a: floats(a), b: floats(b), rank: size(a)[0], scale: *scale }),
+        Adapter::Lora { a, b, scale } => Some(Lora {
+            a: floats(a),
+            b: floats(b),
+            rank: size(a)[0],
+            scale: *scale,
+        }),
     };
     let bias = match &linear.bias {
         Bias::None => None,
         Bias::Add(bias) => Some(floats(bias)),
     };
-    linear::Linear { weight: sound(matrix(&linear.weight, &linear.spec)), scale: linear.spec.scale, lora, bias }
+    linear::Linear {
+        weight: sound(matrix(&linear.weight, &linear.spec)),
+        scale: linear.spec.scale,
+        lora,
+        bias,
+    }
 }
 
 fn kernel_norm(norm: &Norm<Flex>) -> linear::Norm<'_> {
-    linear::Norm { weight: floats(&norm.weight), eps: norm.eps }
+    linear::Norm {
+        weight: floats(&norm.weight),
+        eps: norm.eps,
+    }
 }
 
 fn kernel_optional_norm(norm: &OptionalNorm<Flex>) -> Option<linear::Norm<'_>> {
     match norm {
         OptionalNorm::None => None,
-        OptionalNorm::Norm(weight, eps) => Some(linear::Norm { weight: floats(weight), eps: *eps }),
+        OptionalNorm::Norm(weight, eps) => Some(linear::Norm {
+            weight: floats(weight),
+            eps: *eps,
+        }),
     }
 }
 
 /// Adapters as they came, with their elements in order.
 fn settled(mut linear: Linear<Flex>) -> Linear<Flex> {
     if let Adapter::Lora { a, b, scale } = linear.adapter {
-        linear.adapter = Adapter::Lora { a: contiguous(a), b: contiguous(b), scale };
+        linear.adapter = Adapter::Lora {
+            a: contiguous(a),
+            b: contiguous(b),
+            scale,
+        };
     }
     linear
 }
@@ -102,7 +126,14 @@ fn prepared(
     let mut qkv = contiguous(qkv);
     let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
     let rows = qkv.storage_mut::<f32>();
-    sound(attention::prepare_in_place(rows, &spec.heads, positions, q_norm, k_norm, &spec.rope));
+    sound(attention::prepare_in_place(
+        rows,
+        &spec.heads,
+        positions,
+        q_norm,
+        k_norm,
+        &spec.rope,
+    ));
     qkv
 }
 
@@ -123,7 +154,13 @@ impl Ops for Flex {
         let linears = settled_all(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut out = vec![0.0; size(&x)[0] * width];
-        sound(half_layer::norm_linears(floats(&x), Some(kernel_norm(&norm)), &kernel_linears, product, &mut out));
+        sound(half_layer::norm_linears(
+            floats(&x),
+            Some(kernel_norm(&norm)),
+            &kernel_linears,
+            product,
+            &mut out,
+        ));
         tensor(out, [size(&x)[0], width])
     }
 
@@ -145,7 +182,14 @@ impl Ops for Flex {
                 let qkv = prepared(qkv, &spec, &view.positions, &q_norm, &k_norm);
                 let mut layer = pool.layer(*layer);
                 sound(layer.write(heads, &view.cells, floats(&qkv)));
-                sound(attention::attend(floats(&qkv), heads, &layer, &view.spans, view.first(), &mut out));
+                sound(attention::attend(
+                    floats(&qkv),
+                    heads,
+                    &layer,
+                    &view.spans,
+                    view.first(),
+                    &mut out,
+                ));
             }
         }
         let tokens = out.len() / heads.out_width();
@@ -163,7 +207,13 @@ impl Ops for Flex {
         // In place where nobody else holds the residual; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);
-        sound(half_layer::linear_add_in_place(floats(&h), &kernel_linear(&linear), norm, product, stream));
+        sound(half_layer::linear_add_in_place(
+            floats(&h),
+            &kernel_linear(&linear),
+            norm,
+            product,
+            stream,
+        ));
         residual
     }
 
@@ -179,7 +229,15 @@ impl Ops for Flex {
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
         let mut out = vec![0.0; tokens * width];
         let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
-        sound(half_layer::gated(floats(&x), norm, &gate, &up, activation, product, &mut out));
+        sound(half_layer::gated(
+            floats(&x),
+            norm,
+            &gate,
+            &up,
+            activation,
+            product,
+            &mut out,
+        ));
         tensor(out, [tokens, width])
     }
 
@@ -209,7 +267,10 @@ impl OpsBackward for Flex {
             floats(&gradient),
             &mut dx,
         ));
-        let adapters = linears.iter().zip(adapters).map(|(linear, gradient)| adapter_gradient(linear, gradient));
+        let adapters = linears
+            .iter()
+            .zip(adapters)
+            .map(|(linear, gradient)| adapter_gradient(linear, gradient));
         (tensor(dx, size(&x)), adapters.collect())
     }
 
@@ -226,7 +287,13 @@ impl OpsBackward for Flex {
         let ready = prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm);
         let mut d_qkv = vec![0.0; floats(&qkv).len()];
         let (heads, starts) = (&spec.heads, &segments.starts);
-        sound(attention::attend_batch_backward(floats(&ready), heads, starts, floats(&gradient), &mut d_qkv));
+        sound(attention::attend_batch_backward(
+            floats(&ready),
+            heads,
+            starts,
+            floats(&gradient),
+            &mut d_qkv,
+        ));
         let (q_norm, k_norm) = (kernel_optional_norm(&q_norm), kernel_optional_norm(&k_norm));
         sound(attention::prepare_backward_in_place(
             &mut d_qkv,
@@ -277,6 +344,9 @@ impl OpsBackward for Flex {
             floats(&gradient),
             &mut dx,
         ));
-        (tensor(dx, size(&x)), [adapter_gradient(&gate, d_gate), adapter_gradient(&up, d_up)])
+        (
+            tensor(dx, size(&x)),
+            [adapter_gradient(&gate, d_gate), adapter_gradient(&up, d_up)],
+        )
     }
 }

@@ -25,8 +25,8 @@ pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView};
 pub use linear::{Activation, Adapter, Bias, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
 pub use tensor_api::*;
 
-use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::backend_extension;
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use std::sync::Arc;
 
 /// Half-layers over quantised weights.

@@ -1,8 +1,6 @@
 //! The operations as functions on Burn's tensors, for model files.
 
-use super::{
-    Activation, AttentionSpec, KeyValues, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Ops, Product,
-};
+use super::{Activation, AttentionSpec, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops, OptionalNorm, Product};
 use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
 use std::sync::Arc;
@@ -13,13 +11,13 @@ pub fn embed(table: &Linear<Dispatch>, ids: Arc<[u32]>, scale: f32) -> Tensor<2>
 }
 
 /// See [`Ops::norm_linears`].
-pub fn norm_linears(
-    x: Tensor<2>,
-    norm: &Norm<Dispatch>,
-    linears: &Linears<Dispatch>,
-    product: Product,
-) -> Tensor<2> {
-    Tensor::from_dispatch(<Dispatch as Ops>::norm_linears(x.into_dispatch(), norm.clone(), linears.clone(), product))
+pub fn norm_linears(x: Tensor<2>, norm: &Norm<Dispatch>, linears: &Linears<Dispatch>, product: Product) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as Ops>::norm_linears(
+        x.into_dispatch(),
+        norm.clone(),
+        linears.clone(),
+        product,
+    ))
 }
 
 /// See [`Ops::attend`].
