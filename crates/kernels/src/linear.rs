@@ -255,12 +255,11 @@ pub(crate) fn in_floats(matrix: &Matrix, product: Product, tokens: usize) -> boo
     product == Product::Exact || (tokens > FEW && !packed::can_pack(matrix.quant(), matrix.cols()))
 }
 
+/// Takes results: the weight's number, the token, the first row, up to sixteen results.
+pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
+
 /// The products of an input with weights, one dispatch for all: `write(weight, token, row, results)`.
-pub(crate) fn fast(
-    weights: &[Strips],
-    input: &Input,
-    write: &(dyn Fn(usize, usize, usize, &[f32]) + Sync),
-) -> Result<(), ShapeError> {
+pub(crate) fn fast(weights: &[Strips], input: &Input, write: &Write<'_>) -> Result<(), ShapeError> {
     let total = weights.iter().map(Strips::bytes).sum();
     let mut chunks = Vec::new();
     for (which, strips) in weights.iter().enumerate() {

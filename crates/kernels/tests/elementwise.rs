@@ -39,7 +39,8 @@ fn norm_gradients(x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> [Vec<f32>;
 
 #[test]
 fn rms_norm_gradient_of_known_numbers() {
-    let cases: [(&[f32], &[f32], f32, [f64; 4]); 2] = [
+    type Case<'a> = (&'a [f32], &'a [f32], f32, [f64; 4]);
+    let cases: [Case<'_>; 2] = [
         (
             &[1.0, 0.0, 0.0, 0.0],
             &[1.0, 0.0, 0.0, 0.0],

@@ -163,7 +163,7 @@ impl Session {
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
             if first < end {
-                let logits = self.to_logits(hidden.slice([first..end]));
+                let logits = self.to_logits(hidden.slice_dim(0, first..end));
                 let vocab = self.model.config().vocab;
                 for (row, position) in logits.chunks_exact(vocab).zip(begin + first..) {
                     scores.push(log_probability(row, ids[position + 1]));
@@ -202,7 +202,7 @@ impl Session {
         let _awake = team::enter();
         let hidden = self.hidden(ids);
         if want_logits {
-            self.logits = self.to_logits(hidden.slice([ids.len() - 1..ids.len()]));
+            self.logits = self.to_logits(hidden.slice_dim(0, ids.len() - 1..ids.len()));
         }
     }
 

@@ -51,7 +51,10 @@ async fn started() -> (Worker, Receiver<Said>) {
 }
 
 async fn refused(command: &WorkerCommand) -> StartError {
-    Worker::start(command).await.err().expect("a bad start")
+    match Worker::start(command).await {
+        Ok(_) => panic!("a good start"),
+        Err(error) => error,
+    }
 }
 
 fn chat(id: u64, text: &str) -> Request {

@@ -241,20 +241,17 @@ impl Chat {
                 Err(problem) => self.fail_waiting(&problem).await,
             }
         }
-        if let Some(target) = &self.wanted {
-            if !self.loaded.is(target) {
-                let target = target.clone();
-                if matches!(self.loaded, Loaded::Loading { asked: true, .. }) {
-                    // A load that is no longer wanted: ending the process is the quickest way out.
-                    self.let_worker_go();
-                }
-                self.set(Loaded::Loading {
-                    target,
-                    asked: false,
-                    fraction: 0.0,
-                    stage: "Starting".to_owned(),
-                });
+        if let Some(target) = self.wanted.clone().filter(|target| !self.loaded.is(target)) {
+            if matches!(self.loaded, Loaded::Loading { asked: true, .. }) {
+                // A load that is no longer wanted: ending the process is the quickest way out.
+                self.let_worker_go();
             }
+            self.set(Loaded::Loading {
+                target,
+                asked: false,
+                fraction: 0.0,
+                stage: "Starting".to_owned(),
+            });
         }
         let worker_wanted = matches!(self.loaded, Loaded::Loading { .. }) || !self.devices_wanted.is_empty();
         match &self.worker {

@@ -84,7 +84,7 @@ pub(super) fn block(config: &Config, weights: &mut Weights, layer: usize) -> Res
         .gguf()
         .u32("gemma3.attention.sliding_window")?
         .filter(|window| *window > 0);
-    let local = window.is_some() && (layer + 1) % PATTERN != 0;
+    let local = window.is_some() && !(layer + 1).is_multiple_of(PATTERN);
     let (base, scale) = match local {
         true => (local_base(weights)?, 1.0),
         false => (config.rope_base, config.rope_scale),
