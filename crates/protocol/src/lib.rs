@@ -6,6 +6,8 @@
 
 mod client;
 mod messages;
+mod training;
 
 pub use client::{Gone, Said, StartError, Worker, WorkerCommand};
 pub use messages::*;
+pub use training::*;

@@ -1,10 +1,11 @@
 //! The messages: plain data, one JSON object a line.
 
+use crate::training::{AdapterChoice, RunId, TrainingEvent, TrainingRequest};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of this protocol; a worker says its own in [`Event::Ready`], and another number is refused.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Names one generation; chosen by whoever asks, unique in the life of the worker.
 pub type GenerationId = u64;
@@ -35,6 +36,8 @@ pub enum Request {
     },
     /// Asks what devices there are. Answered by [`Event::Devices`].
     Devices,
+    /// Something about fine-tuning. Answered by [`Event::Training`].
+    Training(TrainingRequest),
     /// Ends the worker. Closing its standard input does the same.
     Shutdown,
 }
@@ -131,6 +134,9 @@ pub struct GenerateRequest {
     pub max_tokens: Option<u32>,
     /// Texts at which the answer ends; they are not part of it.
     pub stop: Vec<String>,
+    /// Adapters that the answer is made with, over the model that is loaded.
+    #[serde(default)]
+    pub adapters: Vec<AdapterChoice>,
 }
 
 /// What is to be answered.
@@ -221,6 +227,13 @@ pub enum Event {
     Devices {
         /// Every device; `cpu` is always there.
         devices: Vec<DeviceInfo>,
+    },
+    /// Something about fine-tuning.
+    Training {
+        /// The run, inspection or export it is about.
+        id: RunId,
+        /// What happened.
+        event: TrainingEvent,
     },
 }
 
@@ -344,6 +357,14 @@ pub enum ProblemCode {
     Unsupported,
     /// Not enough memory.
     OutOfMemory,
+    /// A dataset cannot be read or teaches nothing.
+    DataInvalid,
+    /// An adapter is damaged or belongs to another model.
+    AdapterInvalid,
+    /// The loss is no number any more, or exploded.
+    Diverged,
+    /// The disk is full or cannot be written to.
+    DiskFull,
     /// The chat template failed.
     Template,
     /// The prompt is longer than the context, whatever is left out.
