@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { count, dayGroup, fileSize, parameters, percent, plural, seconds, speed } from "../../src/lib/text/format";
+import { count, dayGroup, duration, fileSize, learningRate, loss, moment, parameters, percent, plural, seconds, speed } from "../../src/lib/text/format";
 
 test.each([
   [count(2048), "2,048"],
@@ -15,6 +15,23 @@ test.each([
   [seconds(0.041), "0.04 s"],
   [seconds(1.26), "1.3 s"],
   [seconds(12.4), "12 s"],
+  [duration(-3), "0 s"],
+  [duration(59.4), "59 s"],
+  [duration(59.6), "1 min"],
+  [duration(190), "3 min 10 s"],
+  [duration(2000), "33 min"],
+  [duration(3599), "1 h"],
+  [duration(3600), "1 h"],
+  [duration(7520), "2 h 5 min"],
+  [loss(1.4249), "1.42"],
+  [loss(0.0837), "0.084"],
+  [loss(0.999), "1.00"],
+  [loss(18.21), "18.2"],
+  [loss(Number.NaN), "not a number"],
+  [learningRate(2e-4), "2e-4"],
+  [learningRate(1.7349e-5), "1.73e-5"],
+  [moment(new Date(2026, 10, 21, 8, 5).getTime(), new Date(2026, 10, 21, 9).getTime()), "Today, 08:05"],
+  [moment(new Date(2026, 10, 3, 8, 5).getTime(), new Date(2026, 10, 21, 9).getTime()), "3 Nov 2026"],
   [percent(0.434), "43 %"],
   [percent(7), "100 %"],
 ])("reads as a person would write it: %s", (shown, expected) => {

@@ -37,6 +37,37 @@ export function seconds(s: number): string {
   return `${(s < 10 ? tenth : whole).format(s)} s`;
 }
 
+/** `45 s`, `3 min 10 s`, `2 h 5 min`: how long something takes that may take long. */
+export function duration(s: number): string {
+  const all = Math.max(0, Math.round(s));
+  if (all < 60) return `${all} s`;
+  const minutes = Math.floor(all / 60);
+  if (minutes < 10) return all % 60 === 0 ? `${minutes} min` : `${minutes} min ${all % 60} s`;
+  if (Math.round(all / 60) < 60) return `${Math.round(all / 60)} min`;
+  const hours = Math.floor(Math.round(all / 60) / 60);
+  const rest = Math.round(all / 60) % 60;
+  return rest === 0 ? `${hours} h` : `${hours} h ${rest} min`;
+}
+
+/** A loss or a perplexity, with as many decimals as tell two of them apart: `1.42`, `0.084`, `18.2`. */
+export function loss(x: number): string {
+  if (!Number.isFinite(x)) return "not a number";
+  return x.toFixed(Math.abs(x) < 0.995 ? 3 : Math.abs(x) < 9.995 ? 2 : 1);
+}
+
+/** `2e-4`, `1.73e-5` */
+export function learningRate(x: number): string {
+  return Number(x.toPrecision(3)).toExponential();
+}
+
+/** `Today, 14:25`, `Yesterday, 09:10`, `3 Nov 2026` */
+export function moment(time: number, now: number): string {
+  const group = dayGroup(time, now);
+  const clock = new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (group === "Today" || group === "Yesterday") return `${group}, ${clock}`;
+  return new Date(time).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+}
+
 /** `43 %` */
 export function percent(fraction: number): string {
   return `${whole.format(Math.min(1, Math.max(0, fraction)) * 100)} %`;
