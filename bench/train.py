@@ -1,0 +1,114 @@
+"""Fine-tuning with Hearth and with PEFT + PyTorch, beside each other on this machine.
+
+    python train.py HEARTH MODEL.gguf [--steps N] [--rounds N] [--threads N] [--json FILE]
+
+HEARTH is a release build of `hearth`, MODEL.gguf the default model. LoRA of rank 16 on all seven linears of a block, batches of 2
+times 512 tokens, every token trained. The contenders take turns, each in a process of its own, so that a busy minute hits them all;
+the table has the medians of the rounds. README.md says what is compared with what.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BATCH, SEQ, RANK = 2, 512, 16
+BASELINE = "PEFT f32"
+
+# Each is one token of SmolLM2 with the space before it, so that words may be counted for tokens.
+WORDS = """the of and to in a is that for it was on with as be by at from are this have or an which you one were all her she there
+would their we him been has when who will no more if out so up said what its about than into them can only other time new some could
+these two may first then do any like my now over such our man me even most made after also did many off before must well back through
+years much where your way down should because long each just state those people too good""".split()
+
+
+def document(tokens):
+    """Words at random, a few more than make `tokens` tokens."""
+    chosen = random.Random(1)
+    return " ".join(chosen.choice(WORDS) for _ in range(tokens + tokens // 8)) + "\n"
+
+
+def last_line_of(command):
+    """Runs a command and reads the JSON object that ends its output."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def run_hearth(args, folder):
+    # Enough for a step more than are taken, so that no step is short.
+    data = folder / "document.txt"
+    data.write_text(document((args.steps + 1) * BATCH * SEQ))
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        return last_line_of([
+            args.hearth.resolve(), "train", args.model.resolve(), data, "--out", Path(out) / "run", "--epochs", 1, "--max-steps", args.steps,
+            "--batch", BATCH, "--accum", 1, "--seq", SEQ, "--rank", RANK, "--alpha", 2 * RANK, "--lr", 1e-4, "--seed", 1,
+            "--eval-split", 0, "--no-shuffle", "--device", "cpu", "--threads", args.threads, "--json",
+        ])  # fmt: skip
+
+
+def run_peft(args, dtype):
+    return last_line_of([
+        sys.executable, HERE / "peft_train.py", dtype, "--steps", args.steps, "--batch", BATCH, "--seq", SEQ,
+        "--rank", RANK, "--threads", args.threads,
+    ])  # fmt: skip
+
+
+def table(results):
+    """Rows of Markdown: the medians, their spread, and how they stand to PEFT in f32."""
+    def median(name, field):
+        return statistics.median(result[field] for result in results[name])
+
+    lines = ["| | tokens/s | from - to | to f32 | peak MB | to f32 | MB before the model |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for name, runs in results.items():
+        speeds = [result["tok_s"] for result in runs]
+        before = f"{median(name, 'baseline_mb'):.0f}" if "baseline_mb" in runs[0] else ""
+        lines.append(
+            f"| {name} | {median(name, 'tok_s'):.1f} | {min(speeds):.1f} - {max(speeds):.1f} "
+            f"| {median(name, 'tok_s') / median(BASELINE, 'tok_s'):.2f} | {median(name, 'peak_rss_mb'):.0f} "
+            f"| {median(name, 'peak_rss_mb') / median(BASELINE, 'peak_rss_mb'):.2f} | {before} |"
+        )
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Fine-tuning with Hearth and with PEFT + PyTorch, beside each other.")
+    parser.add_argument("hearth", type=Path, help="a release build of hearth")
+    parser.add_argument("model", type=Path, help="SmolLM2-135M as GGUF")
+    parser.add_argument("--steps", type=int, default=5, help="timed steps in a run")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--json", type=Path, metavar="FILE", help="every run's figures")
+    args = parser.parse_args()
+    for path in [args.hearth, args.model]:
+        if not path.is_file():
+            parser.error(f"{path} is not a file")
+
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        contenders = {
+            BASELINE: lambda: run_peft(args, "f32"),
+            "PEFT bf16": lambda: run_peft(args, "bf16"),
+            "Hearth": lambda: run_hearth(args, Path(folder)),
+        }
+        for turn in range(args.rounds):
+            for name, run in contenders.items():
+                result = run()
+                results.setdefault(name, []).append(result)
+                print(f"round {turn + 1}, {name}: {result['tok_s']:.1f} tokens/s", file=sys.stderr, flush=True)
+    print(f"{platform.machine()}, {platform.system()}, {args.threads} threads, {args.rounds} rounds of {args.steps} steps\n")
+    print(table(results))
+    if args.json:
+        args.json.write_text(json.dumps(results) + "\n")
+
+
+if __name__ == "__main__":
+    main()
