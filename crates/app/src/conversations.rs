@@ -274,6 +274,7 @@ fn write(t: &Transaction<'_>, place: Place) -> rusqlite::Result<Option<Added>> {
                 role,
                 content,
                 state,
+                adapters: None,
                 created_at: now,
             },
         )
@@ -304,6 +305,7 @@ fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
         updated_at: row.updated_at,
         model: row.model,
         system_prompt: row.system_prompt,
+        adapters: Vec::new(),
         leaf: row.leaf,
         messages: rows
             .into_iter()

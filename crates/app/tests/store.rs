@@ -33,6 +33,7 @@ fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, sta
                     role,
                     content,
                     state,
+                    adapters: None,
                     created_at: 5,
                 },
             )
@@ -287,6 +288,7 @@ fn a_full_disk_is_told_and_loses_nothing() {
         role: Role::User,
         content: &big,
         state: State::Complete,
+        adapters: None,
         created_at: 1,
     };
     assert!(matches!(

@@ -2,48 +2,31 @@
 
 mod fake_worker;
 
+use fake_worker::{command, trials};
 use hearth_protocol::{
     Event, FinishReason, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, Said, Sampling,
     StartError, Worker, WorkerCommand,
 };
-use libtest_mimic::{Arguments, Trial};
 use std::{path::PathBuf, time::Duration};
 use tokio::sync::mpsc::Receiver;
 
 fn main() {
-    if std::env::var_os(fake_worker::START).is_some() {
-        fake_worker::main();
-    }
-    macro_rules! trials {
-        ($($name:ident),* $(,)?) => {
-            vec![$(Trial::test(stringify!($name), || {
-                let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-                runtime.block_on($name());
-                Ok(())
-            })),*]
-        };
-    }
-    let trials = trials![
-        answers,
-        stops_when_cancelled,
-        dies_mid_answer,
-        killed_from_outside,
-        ended_for_babbling,
-        silent_at_start,
-        garbage_at_start,
-        other_version,
-        falls_at_start,
-        missing_executable,
-        shuts_down_when_asked,
-        ends_when_dropped,
-    ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
-
-fn command(start: &str) -> WorkerCommand {
-    let mut command = WorkerCommand::new(std::env::current_exe().expect("a test has an executable"));
-    command.environment.push((fake_worker::START.into(), start.into()));
-    command
+    fake_worker::run(|| {
+        trials![
+            answers,
+            stops_when_cancelled,
+            dies_mid_answer,
+            killed_from_outside,
+            ended_for_babbling,
+            silent_at_start,
+            garbage_at_start,
+            other_version,
+            falls_at_start,
+            missing_executable,
+            shuts_down_when_asked,
+            ends_when_dropped,
+        ]
+    })
 }
 
 async fn started() -> (Worker, Receiver<Said>) {
@@ -67,6 +50,7 @@ fn chat(id: u64, text: &str) -> Request {
         sampling: Sampling::default(),
         max_tokens: None,
         stop: Vec::new(),
+        adapters: Vec::new(),
     })
 }
 

@@ -328,6 +328,7 @@ impl Chat {
             sampling: target.sampling,
             max_tokens: Some(LONGEST_ANSWER),
             stop: Vec::new(),
+            adapters: Vec::new(),
         };
         if let Some((worker, _)) = &self.worker {
             // A worker that is gone says so by itself, and the answer fails then.

@@ -54,6 +54,10 @@ mod tests {
             model: None,
             stats: None,
             left_out: None,
+            adapters: None,
+            comparison: None,
+            better: false,
+            rating: None,
         }
     }
 

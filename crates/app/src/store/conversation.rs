@@ -1,5 +1,6 @@
 //! Conversations. Deleting one only marks it, so that it can be restored; it is purged much later.
 
+use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 pub(super) const MIGRATION: &str = "
@@ -15,6 +16,10 @@ CREATE TABLE conversation (
 ) STRICT;
 CREATE INDEX conversation_by_time ON conversation (updated_at DESC) WHERE deleted_at IS NULL;
 CREATE INDEX conversation_leaf ON conversation (leaf);
+";
+
+pub(super) const ADAPTERS: &str = "
+ALTER TABLE conversation ADD COLUMN adapters TEXT;
 ";
 
 /// One conversation, without its messages.
@@ -34,9 +39,11 @@ pub struct Conversation {
     pub system_prompt: Option<String>,
     /// The last message of the branch that is shown.
     pub leaf: Option<i64>,
+    /// The adapters that new answers are made with, in JSON of the caller's.
+    pub adapters: Option<String>,
 }
 
-const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf";
+const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
     Ok(Conversation {
@@ -47,6 +54,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         model: row.get(4)?,
         system_prompt: row.get(5)?,
         leaf: row.get(6)?,
+        adapters: row.get(7)?,
     })
 }
 
@@ -93,6 +101,12 @@ pub fn set_system_prompt(connection: &Connection, id: i64, prompt: Option<&str>)
     changed(connection, sql, params![id, prompt])
 }
 
+/// Has new answers made with these adapters, in JSON of the caller's; whether it is there.
+pub fn set_adapters(connection: &Connection, id: i64, adapters: Option<&str>) -> rusqlite::Result<bool> {
+    let sql = "UPDATE conversation SET adapters = ?2 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id, adapters])
+}
+
 /// Shows the branch that ends with a message; whether it is there.
 pub fn set_leaf(connection: &Connection, id: i64, leaf: Option<i64>) -> rusqlite::Result<bool> {
     changed(
@@ -128,8 +142,4 @@ pub fn purge(connection: &Connection, before: i64) -> rusqlite::Result<usize> {
     connection
         .prepare_cached("DELETE FROM conversation WHERE deleted_at < ?1")?
         .execute(params![before])
-}
-
-fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<bool> {
-    Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
 }

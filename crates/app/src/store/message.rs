@@ -1,5 +1,6 @@
 //! Messages: nodes of trees by their parents' ids.
 
+use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -22,6 +23,15 @@ CREATE TABLE message (
 CREATE INDEX message_of_conversation ON message (conversation, id);
 CREATE INDEX message_by_parent ON message (parent);
 CREATE INDEX message_unfinished ON message (state) WHERE state = 'unfinished';
+";
+
+pub(super) const ADAPTERS: &str = "
+ALTER TABLE message ADD COLUMN adapters TEXT;
+ALTER TABLE message ADD COLUMN comparison INTEGER;
+ALTER TABLE message ADD COLUMN better INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE message ADD COLUMN rating TEXT;
+CREATE INDEX message_better ON message (comparison) WHERE better;
+CREATE INDEX message_rated ON message (id) WHERE rating IS NOT NULL;
 ";
 
 /// Who says a message.
@@ -117,9 +127,18 @@ pub struct Message {
     pub stats: Option<Stats>,
     /// What the model could not see.
     pub left_out: Option<LeftOut>,
+    /// The adapters it is made with, in JSON of the caller's.
+    pub adapters: Option<String>,
+    /// The other answer of two that are compared.
+    pub comparison: Option<i64>,
+    /// Whether a person preferred it to that one.
+    pub better: bool,
+    /// What a person thinks of it, in JSON of the caller's.
+    pub rating: Option<String>,
 }
 
-const COLUMNS: &str = "id, conversation, parent, role, content, state, detail, created_at, model, stats, left_out";
+const COLUMNS: &str = "id, conversation, parent, role, content, state, detail, created_at, model, stats, left_out, adapters, \
+                       comparison, better, rating";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
     let detail: Option<String> = row.get(6)?;
@@ -145,6 +164,10 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
         model: row.get(8)?,
         stats: json(row, 9)?,
         left_out: json(row, 10)?,
+        adapters: row.get(11)?,
+        comparison: row.get(12)?,
+        better: row.get(13)?,
+        rating: row.get(14)?,
     })
 }
 
@@ -222,6 +245,8 @@ pub struct New<'a> {
     pub content: &'a str,
     /// How far it is.
     pub state: State,
+    /// The adapters it is made with, in JSON of the caller's.
+    pub adapters: Option<&'a str>,
     /// Milliseconds since 1970.
     pub created_at: i64,
 }
@@ -231,8 +256,8 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
     let (state, detail) = new.state.columns();
     connection
         .prepare_cached(
-            "INSERT INTO message (conversation, parent, role, content, state, detail, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO message (conversation, parent, role, content, state, detail, adapters, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
         .execute(params![
             new.conversation,
@@ -241,6 +266,7 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
             new.content,
             state,
             detail,
+            new.adapters,
             new.created_at
         ])?;
     Ok(Message {
@@ -254,6 +280,10 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
         model: None,
         stats: None,
         left_out: None,
+        adapters: new.adapters.map(str::to_owned),
+        comparison: None,
+        better: false,
+        rating: None,
     })
 }
 
@@ -274,6 +304,53 @@ pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> 
             to_json(message.left_out.as_ref())?
         ])?;
     Ok(())
+}
+
+/// Says that two answers are compared with each other.
+pub fn set_compared(connection: &Connection, one: i64, other: i64) -> rusqlite::Result<()> {
+    let mut update = connection.prepare_cached("UPDATE message SET comparison = ?2 WHERE id = ?1")?;
+    update.execute(params![one, other])?;
+    update.execute(params![other, one])?;
+    Ok(())
+}
+
+/// Says that of two answers that are compared this one is better, or no longer that any is.
+pub fn vote(connection: &Connection, id: i64, better: bool) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE message SET better = (id = ?1 AND ?2) WHERE id = ?1 OR comparison = ?1")?
+        .execute(params![id, better])?;
+    Ok(())
+}
+
+/// Of every pair of answers that was voted on, the adapters of the better one and those of the other.
+pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, Option<String>)>> {
+    connection
+        .prepare_cached(
+            "SELECT a.adapters, b.adapters FROM message a JOIN message b ON b.id = a.comparison
+             JOIN conversation c ON c.id = a.conversation WHERE a.better AND c.deleted_at IS NULL",
+        )?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+/// Keeps what a person thinks of a message, in JSON of the caller's; whether it is there.
+pub fn rate(connection: &Connection, id: i64, rating: Option<&str>) -> rusqlite::Result<bool> {
+    changed(
+        connection,
+        "UPDATE message SET rating = ?2 WHERE id = ?1",
+        params![id, rating],
+    )
+}
+
+/// The messages that a person said something of, in order of creation.
+pub fn rated(connection: &Connection) -> rusqlite::Result<Vec<Message>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM message WHERE rating IS NOT NULL
+             AND conversation IN (SELECT id FROM conversation WHERE deleted_at IS NULL) ORDER BY id"
+        ))?
+        .query_map([], row)?
+        .collect()
 }
 
 /// Turns what a crash left unfinished into stopped messages; how many.

@@ -1,6 +1,8 @@
 //! The migrations in order. One that was released never changes; a change to a table is a new one at the end.
 
-use super::{StoreError, conversation, message, model, search, setting};
+use super::{
+    StoreError, adapter, conversation, dataset, message, model, run, run_evaluation, run_point, search, setting,
+};
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
 
@@ -14,6 +16,13 @@ const MIGRATIONS: &[&str] = &[
     search::MIGRATION,
     setting::MIGRATION,
     model::MIGRATION,
+    dataset::MIGRATION,
+    run::MIGRATION,
+    run_point::MIGRATION,
+    run_evaluation::MIGRATION,
+    adapter::MIGRATION,
+    conversation::ADAPTERS,
+    message::ADAPTERS,
 ];
 
 /// The last migration that was applied to a file.

@@ -1,13 +1,18 @@
-//! The one store: conversations, settings and added models in one SQLite file.
+//! The one store: conversations, settings, added models, datasets, runs and adapters in one SQLite file.
 //!
 //! A table is a module that holds its migration, row, reads and writes. A use case takes one transaction through
 //! [`Store::write`]. The store is locked for as long as it is open: two apps never write the same conversations.
 
+pub mod adapter;
 pub mod conversation;
+pub mod dataset;
 mod error;
 pub mod message;
 mod migrations;
 pub mod model;
+pub mod run;
+pub mod run_evaluation;
+pub mod run_point;
 pub mod search;
 pub mod setting;
 
@@ -28,7 +33,7 @@ pub const FILE: &str = "hearth.db";
 /// Locked while a store is open.
 const LOCK: &str = "hearth.lock";
 
-/// How long a deleted conversation can be restored.
+/// How long a deleted conversation or dataset can be restored.
 const KEEP_DELETED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Another process (a backup, a person's `sqlite3`) may hold the file for a moment.
@@ -52,8 +57,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in a folder, which is made if it is not there. Answers that the last run left unfinished become
-    /// stopped ones, and conversations deleted a month ago are purged. A file that is damaged, not Hearth's or from a
+    /// Opens the store in a folder, which is made if it is not there. Answers that were left unfinished become stopped ones,
+    /// runs interrupted ones, and conversations and datasets deleted a month ago are purged. A file that is damaged, not Hearth's or from a
     /// newer Hearth is left as it is.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(folder).map_err(|source| StoreError::Folder {
@@ -192,10 +197,17 @@ fn prepare(connection: &mut Connection, path: &Path, clean: bool) -> Result<(), 
     migrations::run(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let stopped = message::stop_unfinished(&transaction)?;
-    let purged = conversation::purge(&transaction, now() - KEEP_DELETED.as_millis() as i64)?;
+    let interrupted = run::interrupt_unfinished(&transaction)?;
+    let before = now() - KEEP_DELETED.as_millis() as i64;
+    let purged = conversation::purge(&transaction, before)? + dataset::purge(&transaction, before)?;
     transaction.commit()?;
-    tracing::info!(stopped, purged, clean, "the store is open");
+    tracing::info!(stopped, interrupted, purged, clean, "the store is open");
     Ok(())
+}
+
+/// Runs a statement; whether it changed a row.
+fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<bool> {
+    Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
 }
 
 fn lock(folder: &Path) -> Result<File, StoreError> {

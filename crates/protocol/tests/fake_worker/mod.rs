@@ -1,12 +1,16 @@
 //! A worker without a model: a real process that speaks the protocol and does what the last message tells it.
 //!
 //! How it starts is told by the environment variable [`START`], what a load does by the model's file name, what a
-//! generation does by the first word of the last message. Used by the tests of `protocol` and of `app`.
+//! generation does by the first word of the last message, and what a run does by the dataset. Used by the tests of
+//! `protocol` and of `app`, whose executables are this worker too: see [`run`].
+
+mod training;
 
 use hearth_protocol::{
     DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, LeftOut, LoadRequest, ModelInfo, PROTOCOL_VERSION,
-    Problem, ProblemCode, Prompt, Request, Summary,
+    Problem, ProblemCode, Prompt, Request, Summary, WorkerCommand,
 };
+use libtest_mimic::{Arguments, Trial};
 use std::{
     io::{BufRead, Write},
     process::exit,
@@ -21,8 +25,35 @@ pub const START: &str = "FAKE_WORKER_START";
 /// Between two pieces of a slow answer.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// How this executable is started as a worker.
+pub fn command(start: &str) -> WorkerCommand {
+    let mut command = WorkerCommand::new(std::env::current_exe().expect("a test has an executable"));
+    command.environment.push((START.into(), start.into()));
+    command
+}
+
+/// The main of a test whose executable is a worker as well: it is that where it was started as one.
+pub fn run(trials: impl FnOnce() -> Vec<Trial>) -> ! {
+    if std::env::var_os(START).is_some() {
+        main();
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials()).exit();
+}
+
+/// Trials of async functions, each in a runtime of its own.
+macro_rules! trials {
+    ($($name:ident),* $(,)?) => {
+        vec![$(libtest_mimic::Trial::test(stringify!($name), || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            runtime.block_on($name());
+            Ok(())
+        })),*]
+    };
+}
+pub(crate) use trials;
+
 /// The worker's whole life.
-pub fn main() -> ! {
+fn main() -> ! {
     match std::env::var(START).as_deref() {
         Ok("silent") => loop {
             thread::park();
@@ -64,6 +95,7 @@ pub fn main() -> ! {
             Request::Cancel { .. } => {}
             Request::Count { id, .. } => say(&Event::Counted { id, tokens: 1 }),
             Request::Devices => say(&Event::Devices { devices: vec![cpu()] }),
+            Request::Training(request) => training::obey(request, &requests),
             Request::Shutdown => exit(0),
         }
     }

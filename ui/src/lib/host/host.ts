@@ -1,9 +1,38 @@
 // The UI's only door: every command the window can be asked, and the events it sends. Nothing else in `ui/` knows a desktop.
 
-import type { Conversation, Device, Event, Message, Model, Problem, SearchHit, Sent, Settings, Snapshot } from "./wire";
+import type {
+  Adapter,
+  AdapterChoice,
+  ColumnMapping,
+  Compared,
+  Conversation,
+  Dataset,
+  Device,
+  Event,
+  Exported,
+  ExportFormat,
+  ExportOrder,
+  Inspection,
+  Message,
+  Model,
+  NewRun,
+  Problem,
+  Run,
+  RunCurves,
+  SampleDataset,
+  SearchHit,
+  Sent,
+  Settings,
+  Snapshot,
+  Thumb,
+  TrainSettings,
+} from "./wire";
 
 export type * from "./wire";
 export type HostEvent = Event;
+
+/** Files that are dragged onto the window: `over` while they hang there, then `drop` or `leave`. */
+export type FileDrop = { type: "over" | "drop"; paths: string[] } | { type: "leave" };
 
 /** Commands reject with a {@link Problem}. */
 export interface Host {
@@ -33,6 +62,67 @@ export interface Host {
   devices(): Promise<Device[]>;
   /** A native dialog; none when it is cancelled. */
   chooseModelFile(): Promise<string | null>;
+
+  datasets(): Promise<Dataset[]>;
+  /** Datasets that came with the app; `addDataset` takes their paths. */
+  sampleDatasets(): Promise<SampleDataset[]>;
+  /** A file that was added before is the same dataset. */
+  addDataset(path: string): Promise<Dataset>;
+  /** A native dialog; none when it is cancelled. */
+  chooseDataFile(): Promise<string | null>;
+  renameDataset(id: number, name: string): Promise<void>;
+  /** Takes a dataset off the list; its file stays where it is. */
+  forgetDataset(id: number): Promise<void>;
+  restoreDataset(id: number): Promise<void>;
+  /** Reads a dataset as a run on this model would. Without a mapping the columns are recognised. */
+  inspectDataset(id: number, model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection>;
+
+  /** Newest first. */
+  runs(): Promise<Run[]>;
+  runPoints(id: number): Promise<RunCurves>;
+  /** What the Train button takes when nothing was changed. */
+  trainDefaults(): Promise<TrainSettings>;
+  /** One run at a time: while one is under way or paused, this rejects with `busy`. */
+  startRun(run: NewRun): Promise<Run>;
+  pauseRun(id: number): Promise<void>;
+  /** Goes on with a paused run, or with an interrupted or failed one from its last checkpoint. */
+  resumeRun(id: number): Promise<void>;
+  /** What was learnt is kept. A second time, while the worker still does not end: ends it by force. */
+  stopRun(id: number): Promise<void>;
+  renameRun(id: number, name: string): Promise<void>;
+  /** With its adapter; ends it if it is under way. */
+  deleteRun(id: number): Promise<void>;
+  restoreRun(id: number): Promise<void>;
+
+  /** Newest first. */
+  adapters(): Promise<Adapter[]>;
+  /** A PEFT folder or a GGUF adapter, made for this model. */
+  importAdapter(path: string, model: string): Promise<Adapter>;
+  /** A native dialog, for a GGUF file or for a PEFT folder; none when it is cancelled. */
+  chooseAdapter(folder: boolean): Promise<string | null>;
+  renameAdapter(id: number, name: string): Promise<void>;
+  deleteAdapter(id: number): Promise<void>;
+  restoreAdapter(id: number): Promise<void>;
+  /** Resolves once it is written (and verified), which may take minutes. */
+  exportAdapter(order: ExportOrder): Promise<Exported>;
+  /** A native dialog that fits the format; none when it is cancelled. */
+  chooseExportTarget(format: ExportFormat, name: string): Promise<string | null>;
+
+  /** What new answers of a conversation are made with; an empty list: the model as it is. */
+  setConversationAdapters(conversation: number, choices: AdapterChoice[]): Promise<void>;
+  /** Like `send`, but with two answers side by side: the model as it is, then with adapters. */
+  compare(conversation: number | null, parent: number | null, text: string, adapters: AdapterChoice[]): Promise<Compared>;
+  /** Of two answers side by side this one is better, and the conversation goes on from it; false takes the vote back. */
+  voteAnswer(message: number, better: boolean): Promise<void>;
+  /** Neither a thumb nor a correction: the rating is taken back. A correction alone is a thumb down. */
+  rateAnswer(message: number, thumb: Thumb | null, correction: string | null): Promise<void>;
+  /** How many answers `gatherDataset` would write: those that are good, and those that were corrected. */
+  ratedExamples(): Promise<number>;
+  /** Writes them into a file of the app's and adds it as a dataset. */
+  gatherDataset(name: string): Promise<Dataset>;
+
+  /** Files over the window, and at last dropped on it. Resolves to what ends listening. */
+  onDrop(listener: (drop: FileDrop) => void): Promise<() => void>;
   /** Opens an address in the person's own browser. */
   openLink(address: string): Promise<void>;
   /** Resolves, once events flow, to what ends them. */

@@ -2,6 +2,7 @@
 
 import { invoke } from "@tauri-apps/api/core";
 import { listen } from "@tauri-apps/api/event";
+import { getCurrentWebview } from "@tauri-apps/api/webview";
 import { openUrl } from "@tauri-apps/plugin-opener";
 import type { Host, HostEvent } from "./host";
 
@@ -28,6 +29,44 @@ export const tauriHost: Host = {
   setSettings: (settings) => invoke("set_settings", { settings }),
   devices: () => invoke("devices"),
   chooseModelFile: () => invoke("choose_model_file"),
+  datasets: () => invoke("datasets"),
+  sampleDatasets: () => invoke("sample_datasets"),
+  addDataset: (path) => invoke("add_dataset", { path }),
+  chooseDataFile: () => invoke("choose_data_file"),
+  renameDataset: (id, name) => invoke("rename_dataset", { id, name }),
+  forgetDataset: (id) => invoke("forget_dataset", { id }),
+  restoreDataset: (id) => invoke("restore_dataset", { id }),
+  inspectDataset: (id, model, mapping, skipBroken, sequence) => invoke("inspect_dataset", { id, model, mapping, skipBroken, sequence }),
+  runs: () => invoke("runs"),
+  runPoints: (id) => invoke("run_points", { id }),
+  trainDefaults: () => invoke("train_defaults"),
+  startRun: (run) => invoke("start_run", { run }),
+  pauseRun: (id) => invoke("pause_run", { id }),
+  resumeRun: (id) => invoke("resume_run", { id }),
+  stopRun: (id) => invoke("stop_run", { id }),
+  renameRun: (id, name) => invoke("rename_run", { id, name }),
+  deleteRun: (id) => invoke("delete_run", { id }),
+  restoreRun: (id) => invoke("restore_run", { id }),
+  adapters: () => invoke("adapters"),
+  importAdapter: (path, model) => invoke("import_adapter", { path, model }),
+  chooseAdapter: (folder) => invoke("choose_adapter", { folder }),
+  renameAdapter: (id, name) => invoke("rename_adapter", { id, name }),
+  deleteAdapter: (id) => invoke("delete_adapter", { id }),
+  restoreAdapter: (id) => invoke("restore_adapter", { id }),
+  exportAdapter: (order) => invoke("export_adapter", { order }),
+  chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
+  setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
+  compare: (conversation, parent, text, adapters) => invoke("compare", { conversation, parent, text, adapters }),
+  voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
+  rateAnswer: (message, thumb, correction) => invoke("rate_answer", { message, thumb, correction }),
+  ratedExamples: () => invoke("rated_examples"),
+  gatherDataset: (name) => invoke("gather_dataset", { name }),
+  onDrop: (listener) =>
+    getCurrentWebview().onDragDropEvent(({ payload }) => {
+      if (payload.type === "leave") listener({ type: "leave" });
+      else if (payload.type === "drop") listener({ type: "drop", paths: payload.paths });
+      else if (payload.type === "enter") listener({ type: "over", paths: payload.paths });
+    }),
   openLink: (address) => openUrl(address),
   onEvent: (listener) => listen<HostEvent>(EVENT_NAME, (event) => listener(event.payload)),
 };

@@ -1,4 +1,4 @@
-// Generated from crates/app/src/wire.rs; its test says how. Do not edit.
+// Generated from crates/app/src/wire; its test says how. Do not edit.
 
 export type Theme = "system" | "light" | "dark";
 
@@ -310,7 +310,23 @@ stats: Stats | null,
 /**
  * What the model could not see of the conversation.
  */
-leftOut: LeftOut | null, };
+leftOut: LeftOut | null,
+/**
+ * The adapters it is made with; empty: the model as it is.
+ */
+adapters: Array<UsedAdapter>,
+/**
+ * The other answer of two that are compared side by side, without and with adapters.
+ */
+comparison: number | null,
+/**
+ * Whether a person preferred it to that one.
+ */
+better: boolean,
+/**
+ * What a person thinks of it.
+ */
+rating: Rating | null, };
 
 export type ConversationSummary = {
 /**
@@ -359,6 +375,10 @@ model: string | null,
  * The conversation's own system prompt; none: the model's.
  */
 systemPrompt: string | null,
+/**
+ * The adapters that new answers are made with; empty: the model as it is.
+ */
+adapters: Array<AdapterChoice>,
 /**
  * The last message of the branch that is shown.
  */
@@ -474,6 +494,754 @@ user: Message | null,
  */
 answer: Message, };
 
+export type Compared = {
+/**
+ * The conversation, perhaps a new one.
+ */
+conversation: ConversationSummary,
+/**
+ * What the person said.
+ */
+user: Message,
+/**
+ * The answer of the model as it is, still empty; it is made first.
+ */
+base: Message,
+/**
+ * The answer with adapters, still empty; it is made after the other.
+ */
+tuned: Message, };
+
+export type Dataset = {
+/**
+ * Names the dataset in every command.
+ */
+id: number,
+/**
+ * For people.
+ */
+name: string,
+/**
+ * The file.
+ */
+path: string,
+/**
+ * When it was added.
+ */
+addedAt: number,
+/**
+ * How many examples it had when it was last looked at.
+ */
+examples: number | null,
+/**
+ * Why it cannot be used, if so: the file is gone, say. A whole sentence.
+ */
+problem: string | null, };
+
+export type SampleDataset = {
+/**
+ * For people.
+ */
+name: string,
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Bytes of it.
+ */
+size: number, };
+
+export type ColumnMapping = {
+/**
+ * Whole conversations (messages or ShareGPT).
+ */
+messages: string | null,
+/**
+ * Instructions for the whole example.
+ */
+system: string | null,
+/**
+ * What is asked.
+ */
+prompt: string | null,
+/**
+ * What the question is about (alpaca's `input`).
+ */
+input: string | null,
+/**
+ * What is answered.
+ */
+answer: string | null,
+/**
+ * Plain text to go on.
+ */
+text: string | null, };
+
+export type Inspection = {
+/**
+ * `JSONL`, `CSV` and so on.
+ */
+container: string,
+/**
+ * How the examples are written: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+ */
+shape: string,
+/**
+ * The columns there are.
+ */
+columns: Array<string>,
+/**
+ * Which of them is what, as recognised or as asked for.
+ */
+mapping: ColumnMapping,
+/**
+ * Whether a person should confirm the mapping.
+ */
+unsure: boolean,
+/**
+ * Examples that can be used.
+ */
+examples: number,
+/**
+ * Their tokens, template included.
+ */
+tokens: number,
+/**
+ * Tokens that are learnt.
+ */
+trainedTokens: number,
+/**
+ * Tokens of the median, the 95th percentile and the longest example.
+ */
+lengths: [number, number, number],
+/**
+ * The sequence length that a run would use.
+ */
+sequence: number,
+/**
+ * Examples longer than it.
+ */
+truncated: number,
+/**
+ * Some examples token by token.
+ */
+previews: Array<Preview>,
+/**
+ * What a person should know, most serious first.
+ */
+findings: Array<Finding>,
+/**
+ * Lines that cannot be read, the first hundred.
+ */
+broken: Array<BrokenLine>,
+/**
+ * How many there are in all.
+ */
+brokenTotal: number, };
+
+export type Preview = {
+/**
+ * Its line or row in the file, from 1.
+ */
+line: number,
+/**
+ * Its text in pieces; neighbours with the same marks are one piece.
+ */
+pieces: Array<Piece>,
+/**
+ * Tokens in all.
+ */
+tokens: number, };
+
+export type Piece = {
+/**
+ * The text.
+ */
+text: string,
+/**
+ * How many tokens.
+ */
+tokens: number,
+/**
+ * Whether it is learnt.
+ */
+trained: boolean,
+/**
+ * Whether the template put it there (special tokens, role names).
+ */
+template: boolean,
+/**
+ * Whether it is cut off by the sequence length.
+ */
+cut: boolean, };
+
+export type Severity = "note" | "warning" | "error";
+
+export type Finding = {
+/**
+ * For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
+ */
+kind: string,
+/**
+ * How serious it is.
+ */
+severity: Severity,
+/**
+ * What was found and what to do: whole sentences.
+ */
+message: string,
+/**
+ * Lines concerned, the first twenty.
+ */
+lines: Array<number>, };
+
+export type BrokenLine = {
+/**
+ * Its number, from 1.
+ */
+line: number,
+/**
+ * Why, in one sentence.
+ */
+why: string, };
+
+export type Schedule = "cosine" | "linear" | "constant";
+
+export type Precision = "auto" | "f32" | "bf16";
+
+export type Checkpointing = "auto" | "operations" | "layers";
+
+export type TrainSettings = {
+/**
+ * Rank of the adapters.
+ */
+rank: number,
+/**
+ * An adapter counts for alpha / rank (alpha / sqrt(rank) with `rslora`).
+ */
+alpha: number,
+/**
+ * Share of an adapter's inputs that is dropped in training.
+ */
+dropout: number,
+/**
+ * Rank-stabilised scaling.
+ */
+rslora: boolean,
+/**
+ * Linears with an adapter (`attn_q`, `q_proj`); empty: all.
+ */
+targets: Array<string>,
+/**
+ * The highest learning rate.
+ */
+learningRate: number,
+/**
+ * How the learning rate falls.
+ */
+schedule: Schedule,
+/**
+ * Share of the steps in which it rises.
+ */
+warmup: number,
+/**
+ * AdamW's decoupled decay.
+ */
+weightDecay: number,
+/**
+ * The gradient is scaled down to this norm; 0: never.
+ */
+maxGradientNorm: number,
+/**
+ * Times through the data, at most.
+ */
+epochs: number,
+/**
+ * Steps, at most.
+ */
+maxSteps: number | null,
+/**
+ * Examples that go through the model together.
+ */
+batch: number | null,
+/**
+ * Batches a step.
+ */
+accumulation: number | null,
+/**
+ * Tokens an example may have; longer ones are cut, which is said.
+ */
+sequence: number | null,
+/**
+ * The same seed on the same machine gives the same run.
+ */
+seed: number,
+/**
+ * Share of the examples that is not trained on but measured with.
+ */
+evalSplit: number,
+/**
+ * Steps from one evaluation to the next.
+ */
+evalEvery: number | null,
+/**
+ * Evaluations without a better loss after which the run ends; 0: never.
+ */
+patience: number,
+/**
+ * Whether the order of the examples is drawn anew each epoch.
+ */
+shuffle: boolean,
+/**
+ * Id of an adapter to begin with.
+ */
+init: number | null,
+/**
+ * Steps from one checkpoint to the next.
+ */
+checkpointEvery: number | null,
+/**
+ * Factors of the products.
+ */
+precision: Precision,
+/**
+ * What is kept for the backward.
+ */
+checkpointing: Checkpointing,
+/**
+ * Learn from everything, not only from answers.
+ */
+trainOnPrompts: boolean, };
+
+export type NewRun = {
+/**
+ * For people; none: made from the dataset's and the model's.
+ */
+name: string | null,
+/**
+ * Id of the model that is trained on; its file is never written to.
+ */
+model: string,
+/**
+ * Id of the dataset.
+ */
+dataset: number,
+/**
+ * Which column is what; none: recognised.
+ */
+mapping: ColumnMapping | null,
+/**
+ * Leave out lines that cannot be read, instead of refusing the file.
+ */
+skipBroken: boolean,
+/**
+ * How it learns.
+ */
+settings: TrainSettings, };
+
+export type RunPlan = {
+/**
+ * Examples trained on.
+ */
+examples: number,
+/**
+ * Examples held out.
+ */
+evalExamples: number,
+/**
+ * Examples that are cut to the sequence length.
+ */
+truncated: number,
+/**
+ * Steps at most.
+ */
+steps: number,
+/**
+ * Examples that go through the model together.
+ */
+batch: number,
+/**
+ * Batches a step.
+ */
+accumulation: number,
+/**
+ * Tokens an example may have.
+ */
+sequence: number,
+/**
+ * Numbers that are trained.
+ */
+parameters: number,
+/**
+ * The factors of its products.
+ */
+precision: Precision,
+/**
+ * What is kept for the backward.
+ */
+checkpointing: Checkpointing,
+/**
+ * CPU threads.
+ */
+threads: number,
+/**
+ * The largest resident memory that the measured steps took, in bytes.
+ */
+peakMemory: number,
+/**
+ * Seconds that a step takes, from those.
+ */
+stepSeconds: number,
+/**
+ * Seconds that the whole will take at most.
+ */
+totalSeconds: number,
+/**
+ * What a person should know. Whole sentences.
+ */
+notices: Array<string>, };
+
+export type PauseReason = "person" | "chat" | "battery";
+
+export type RunState = { "type": "preparing",
+/**
+ * From 0 to 1.
+ */
+fraction: number,
+/**
+ * What is being done, in a few words.
+ */
+stage: string, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
+/**
+ * Why.
+ */
+why: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type": "failed",
+/**
+ * Why.
+ */
+problem: Problem, } | { "type": "interrupted",
+/**
+ * What happened.
+ */
+problem: Problem, };
+
+export type RunPoint = {
+/**
+ * The step, from 1.
+ */
+step: number,
+/**
+ * Times through the data so far.
+ */
+epoch: number,
+/**
+ * Mean loss a trained token.
+ */
+loss: number,
+/**
+ * The learning rate of this step.
+ */
+learningRate: number,
+/**
+ * Norm of the gradient before it was clipped.
+ */
+gradientNorm: number,
+/**
+ * Tokens a second in this step.
+ */
+tokensPerSecond: number,
+/**
+ * Resident memory, in bytes.
+ */
+memory: number,
+/**
+ * Seconds that were left, about.
+ */
+secondsLeft: number, };
+
+export type RunEvaluation = {
+/**
+ * After which step; 0 before the first.
+ */
+step: number,
+/**
+ * Mean loss a token.
+ */
+loss: number,
+/**
+ * Whether it was the best so far; the best adapter is kept.
+ */
+best: boolean, };
+
+export type RunCurves = {
+/**
+ * One a step.
+ */
+points: Array<RunPoint>,
+/**
+ * Now and then.
+ */
+evaluations: Array<RunEvaluation>, };
+
+export type EndReason = "completed" | "earlyStop" | "stopped";
+
+export type Outcome = {
+/**
+ * Why.
+ */
+reason: EndReason,
+/**
+ * Steps made, those before a resume included.
+ */
+steps: number,
+/**
+ * The step whose adapter is kept: the best by the held-out loss, or the last.
+ */
+bestStep: number,
+/**
+ * Mean loss of the last tenth of the steps.
+ */
+trainLoss: number,
+/**
+ * Held-out loss before the first step.
+ */
+evalLossBefore: number | null,
+/**
+ * Held-out loss of the adapter that is kept.
+ */
+evalLoss: number | null,
+/**
+ * Perplexity of a small general text, of the base model.
+ */
+generalBefore: number | null,
+/**
+ * The same with the adapter: much more means that the model forgot.
+ */
+generalAfter: number | null,
+/**
+ * Tokens a second over the steps.
+ */
+tokensPerSecond: number,
+/**
+ * Seconds that the steps took.
+ */
+seconds: number,
+/**
+ * The largest resident memory, in bytes.
+ */
+peakMemory: number, };
+
+export type Run = {
+/**
+ * Names the run in every command.
+ */
+id: number,
+/**
+ * For people.
+ */
+name: string,
+/**
+ * Id of the model that is trained on.
+ */
+model: string,
+/**
+ * Its name when the run was begun.
+ */
+modelName: string,
+/**
+ * Id of the dataset; none once it is forgotten for good.
+ */
+dataset: number | null,
+/**
+ * Its name when the run was begun.
+ */
+datasetName: string,
+/**
+ * How it learns.
+ */
+settings: TrainSettings,
+/**
+ * How far it is.
+ */
+state: RunState,
+/**
+ * What it does, once that is known.
+ */
+plan: RunPlan | null,
+/**
+ * Its last step so far.
+ */
+last: RunPoint | null,
+/**
+ * The step of the checkpoint that resuming goes on from; none: it would begin anew.
+ */
+checkpoint: number | null,
+/**
+ * How it ended.
+ */
+outcome: Outcome | null,
+/**
+ * Id of the adapter that came of it.
+ */
+adapter: number | null,
+/**
+ * When it was begun.
+ */
+createdAt: number,
+/**
+ * When it ended.
+ */
+endedAt: number | null, };
+
+export type Votes = {
+/**
+ * The answer with the adapter was better.
+ */
+tuned: number,
+/**
+ * The answer without it was.
+ */
+base: number, };
+
+export type Adapter = {
+/**
+ * Names the adapter in every command.
+ */
+id: number,
+/**
+ * For people.
+ */
+name: string,
+/**
+ * The run that it came of; none: it was imported.
+ */
+run: number | null,
+/**
+ * Id of the model it belongs to.
+ */
+model: string,
+/**
+ * That model's name.
+ */
+modelName: string,
+/**
+ * Its file or folder.
+ */
+path: string,
+/**
+ * When it was made or imported.
+ */
+createdAt: number,
+/**
+ * How its run ended.
+ */
+outcome: Outcome | null,
+/**
+ * What comparing said.
+ */
+votes: Votes,
+/**
+ * Why it cannot be used, if so: its file or its model is gone. A whole sentence.
+ */
+problem: string | null, };
+
+export type AdapterChoice = {
+/**
+ * Id of the adapter.
+ */
+adapter: number,
+/**
+ * What it counts for; 1 as it was trained.
+ */
+scale: number, };
+
+export type UsedAdapter = {
+/**
+ * Its id; the adapter may be gone.
+ */
+adapter: number,
+/**
+ * Its name then.
+ */
+name: string,
+/**
+ * What it counted for.
+ */
+scale: number, };
+
+export type Thumb = "up" | "down";
+
+export type Rating = {
+/**
+ * Whether it was good.
+ */
+thumb: Thumb,
+/**
+ * What it should have been.
+ */
+correction: string | null, };
+
+export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
+/**
+ * The type of its weights (`Q4_K`, `Q8_0`, `F16`); none: each as it is in the base model.
+ */
+kind: string | null, };
+
+export type ExportOrder = {
+/**
+ * Id of the adapter.
+ */
+adapter: number,
+/**
+ * As what.
+ */
+format: ExportFormat,
+/**
+ * The file or folder to write.
+ */
+out: string,
+/**
+ * Reload what was written and compare.
+ */
+verify: boolean, };
+
+export type Exported = {
+/**
+ * The file or folder.
+ */
+path: string,
+/**
+ * Bytes of it.
+ */
+bytes: number,
+/**
+ * How reloading it went, if that was asked for.
+ */
+verification: Verification | null, };
+
+export type Verification = {
+/**
+ * Whether it may be used.
+ */
+passed: boolean,
+/**
+ * Prompts that were replayed.
+ */
+prompts: number,
+/**
+ * The least cosine of logits over all positions.
+ */
+cosine: number,
+/**
+ * Prompts whose greedy answers are the same.
+ */
+sameText: number,
+/**
+ * In a sentence.
+ */
+summary: string, };
+
 export type Event = { "type": "modelState",
 /**
  * The new state.
@@ -534,4 +1302,44 @@ used: number,
 /**
  * Tokens in all.
  */
-total: number, };
+total: number, } | { "type": "datasetsChanged",
+/**
+ * All there are now.
+ */
+datasets: Array<Dataset>, } | { "type": "runChanged",
+/**
+ * The run.
+ */
+run: Run, } | { "type": "runRemoved",
+/**
+ * Which.
+ */
+id: number, } | { "type": "runPoint",
+/**
+ * Which run.
+ */
+run: number,
+/**
+ * The step.
+ */
+point: RunPoint, } | { "type": "runEvaluated",
+/**
+ * Which run.
+ */
+run: number,
+/**
+ * What came of it.
+ */
+evaluation: RunEvaluation, } | { "type": "runEnded",
+/**
+ * Which run.
+ */
+run: number,
+/**
+ * How, in a sentence.
+ */
+message: string, } | { "type": "adaptersChanged",
+/**
+ * All there are now.
+ */
+adapters: Array<Adapter>, };

@@ -1,8 +1,12 @@
 //! The wire: what the window and the use cases say to each other, as plain data.
 //!
 //! Field names are camelCase on the wire, enums carry their variant in `type`, times are milliseconds since 1970, sizes
-//! are bytes. `ui/src/lib/host/wire.ts` is generated from this file (see `tests/wire.rs`). The worker's types
+//! are bytes. `ui/src/lib/host/wire.ts` is generated from this module (see `tests/wire.rs`). The worker's types
 //! (`hearth_protocol`) and the store's rows are not these; [`crate::convert`] is where they meet.
+
+mod tune;
+
+pub use tune::*;
 
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
@@ -187,6 +191,12 @@ pub enum Code {
     Unsupported,
     /// Not enough memory.
     OutOfMemory,
+    /// A dataset cannot be read or teaches nothing.
+    DataInvalid,
+    /// An adapter is damaged or belongs to another model.
+    AdapterInvalid,
+    /// The loss is no number any more, or exploded.
+    Diverged,
     /// The model's chat template failed.
     Template,
     /// The prompt is longer than the context.
@@ -199,7 +209,7 @@ pub enum Code {
     NoDevice,
     /// The request made no sense.
     BadRequest,
-    /// There is no such conversation, message or model.
+    /// There is no such conversation, message, model, dataset, run or adapter.
     NotFound,
     /// The worker ended unexpectedly or could not be started.
     WorkerDied,
@@ -328,6 +338,14 @@ pub struct Message {
     pub stats: Option<Stats>,
     /// What the model could not see of the conversation.
     pub left_out: Option<LeftOut>,
+    /// The adapters it is made with; empty: the model as it is.
+    pub adapters: Vec<UsedAdapter>,
+    /// The other answer of two that are compared side by side, without and with adapters.
+    pub comparison: Option<i64>,
+    /// Whether a person preferred it to that one.
+    pub better: bool,
+    /// What a person thinks of it.
+    pub rating: Option<Rating>,
 }
 
 /// A conversation as a list shows it.
@@ -362,6 +380,8 @@ pub struct Conversation {
     pub model: Option<String>,
     /// The conversation's own system prompt; none: the model's.
     pub system_prompt: Option<String>,
+    /// The adapters that new answers are made with; empty: the model as it is.
+    pub adapters: Vec<AdapterChoice>,
     /// The last message of the branch that is shown.
     pub leaf: Option<i64>,
     /// All nodes of the tree, in order of creation.
@@ -446,6 +466,20 @@ pub struct Sent {
     pub answer: Message,
 }
 
+/// What comparing began: one message, answered twice.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Compared {
+    /// The conversation, perhaps a new one.
+    pub conversation: ConversationSummary,
+    /// What the person said.
+    pub user: Message,
+    /// The answer of the model as it is, still empty; it is made first.
+    pub base: Message,
+    /// The answer with adapters, still empty; it is made after the other.
+    pub tuned: Message,
+}
+
 /// What happened, told to every window as it happens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -504,12 +538,53 @@ pub enum Event {
         /// Tokens in all.
         total: u32,
     },
+    /// A dataset was added, looked at, forgotten or restored.
+    DatasetsChanged {
+        /// All there are now.
+        datasets: Vec<Dataset>,
+    },
+    /// A run is new or in another state, was renamed or restored.
+    RunChanged {
+        /// The run.
+        run: Run,
+    },
+    /// A run was deleted.
+    RunRemoved {
+        /// Which.
+        id: i64,
+    },
+    /// A run has made a step.
+    RunPoint {
+        /// Which run.
+        run: i64,
+        /// The step.
+        point: RunPoint,
+    },
+    /// A run has measured the held-out examples.
+    RunEvaluated {
+        /// Which run.
+        run: i64,
+        /// What came of it.
+        evaluation: RunEvaluation,
+    },
+    /// A run has ended otherwise than by a person: told once, for whoever looks elsewhere.
+    RunEnded {
+        /// Which run.
+        run: i64,
+        /// How, in a sentence.
+        message: String,
+    },
+    /// An adapter was made, imported, renamed, voted on, deleted or restored.
+    AdaptersChanged {
+        /// All there are now.
+        adapters: Vec<Adapter>,
+    },
 }
 
 /// The TypeScript declarations of everything above, one module.
 pub fn typescript() -> String {
     let config = ts_rs::Config::new().with_large_int("number");
-    let mut text = String::from("// Generated from crates/app/src/wire.rs; its test says how. Do not edit.\n");
+    let mut text = String::from("// Generated from crates/app/src/wire; its test says how. Do not edit.\n");
     macro_rules! declare {
         ($($t:ty),* $(,)?) => { $(
             text.push_str("\nexport ");
@@ -541,6 +616,40 @@ pub fn typescript() -> String {
         Device,
         Snapshot,
         Sent,
+        Compared,
+        Dataset,
+        SampleDataset,
+        ColumnMapping,
+        Inspection,
+        Preview,
+        Piece,
+        Severity,
+        Finding,
+        BrokenLine,
+        Schedule,
+        Precision,
+        Checkpointing,
+        TrainSettings,
+        NewRun,
+        RunPlan,
+        PauseReason,
+        RunState,
+        RunPoint,
+        RunEvaluation,
+        RunCurves,
+        EndReason,
+        Outcome,
+        Run,
+        Votes,
+        Adapter,
+        AdapterChoice,
+        UsedAdapter,
+        Thumb,
+        Rating,
+        ExportFormat,
+        ExportOrder,
+        Exported,
+        Verification,
         Event,
     );
     text

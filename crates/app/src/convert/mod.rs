@@ -1,5 +1,7 @@
 //! Where the wire meets the store's rows and the worker's messages.
 
+mod tune;
+
 use crate::{
     library,
     store::{conversation, message, search},
@@ -7,6 +9,7 @@ use crate::{
 };
 use hearth_protocol as protocol;
 use protocol::ProblemCode;
+use serde::{Serialize, de::DeserializeOwned};
 
 impl From<&conversation::Conversation> for wire::ConversationSummary {
     fn from(row: &conversation::Conversation) -> Self {
@@ -45,6 +48,10 @@ impl From<message::Message> for wire::Message {
                 messages: left.messages,
                 tokens: left.tokens,
             }),
+            adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
+            comparison: row.comparison,
+            better: row.better,
+            rating: from_json(row.rating.as_deref()),
         }
     }
 }
@@ -74,6 +81,10 @@ impl From<&wire::Message> for message::Message {
                 messages: left.messages,
                 tokens: left.tokens,
             }),
+            adapters: to_json_unless_empty(&message.adapters),
+            comparison: message.comparison,
+            better: message.better,
+            rating: message.rating.as_ref().map(to_json),
         }
     }
 }
@@ -241,6 +252,10 @@ impl From<protocol::Problem> for wire::Problem {
             ProblemCode::FileInvalid => wire::Code::FileInvalid,
             ProblemCode::Unsupported => wire::Code::Unsupported,
             ProblemCode::OutOfMemory => wire::Code::OutOfMemory,
+            ProblemCode::DataInvalid => wire::Code::DataInvalid,
+            ProblemCode::AdapterInvalid => wire::Code::AdapterInvalid,
+            ProblemCode::Diverged => wire::Code::Diverged,
+            ProblemCode::DiskFull => wire::Code::DiskFull,
             ProblemCode::Template => wire::Code::Template,
             ProblemCode::PromptTooLong => wire::Code::PromptTooLong,
             ProblemCode::NoModel => wire::Code::NoModel,
@@ -255,6 +270,27 @@ impl From<protocol::Problem> for wire::Problem {
             message: problem.message,
         }
     }
+}
+
+/// A column that holds JSON; what cannot be read is as if it were not there.
+pub(crate) fn from_json<T: DeserializeOwned>(text: Option<&str>) -> Option<T> {
+    text.and_then(|text| match serde_json::from_str(text) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            tracing::warn!(%error, "something in the store cannot be read");
+            None
+        }
+    })
+}
+
+/// The same the other way; plain data is always JSON.
+pub(crate) fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// None for an empty list.
+pub(crate) fn to_json_unless_empty<T: Serialize>(list: &[T]) -> Option<String> {
+    (!list.is_empty()).then(|| to_json(&list))
 }
 
 /// What a generation's end makes of its message.

@@ -1,0 +1,140 @@
+//! Adapters: those that came of runs, and those that a person imported by their path. One that came of a run goes and comes
+//! back with it.
+
+use super::changed;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::PathBuf;
+
+pub(super) const MIGRATION: &str = "
+CREATE TABLE adapter (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    run INTEGER UNIQUE REFERENCES run (id) ON DELETE CASCADE,
+    model TEXT NOT NULL,
+    model_name TEXT NOT NULL,
+    path TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    deleted_at INTEGER
+) STRICT;
+";
+
+/// One adapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adapter {
+    /// Names it.
+    pub id: i64,
+    /// For people.
+    pub name: String,
+    /// The run that it came of; none: it was imported.
+    pub run: Option<i64>,
+    /// Id of the model it belongs to, in the library.
+    pub model: String,
+    /// That model's name then.
+    pub model_name: String,
+    /// Its file or folder.
+    pub path: PathBuf,
+    /// Milliseconds since 1970.
+    pub created_at: i64,
+    /// How its run ended, in JSON of the caller's.
+    pub outcome: Option<String>,
+}
+
+const SELECT: &str = "SELECT a.id, a.name, a.run, a.model, a.model_name, a.path, a.created_at, r.outcome
+    FROM adapter a LEFT JOIN run r ON r.id = a.run
+    WHERE a.deleted_at IS NULL AND r.deleted_at IS NULL";
+
+fn row(row: &Row<'_>) -> rusqlite::Result<Adapter> {
+    Ok(Adapter {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        run: row.get(2)?,
+        model: row.get(3)?,
+        model_name: row.get(4)?,
+        path: PathBuf::from(row.get::<_, String>(5)?),
+        created_at: row.get(6)?,
+        outcome: row.get(7)?,
+    })
+}
+
+/// All that are not deleted, newest first.
+pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Adapter>> {
+    connection
+        .prepare_cached(&format!("{SELECT} ORDER BY a.id DESC"))?
+        .query_map([], row)?
+        .collect()
+}
+
+/// One that is not deleted.
+pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Adapter>> {
+    connection
+        .prepare_cached(&format!("{SELECT} AND a.id = ?1"))?
+        .query_row(params![id], row)
+        .optional()
+}
+
+/// The adapter of a run, if that has one that is not deleted.
+pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT id FROM adapter WHERE run = ?1 AND deleted_at IS NULL")?
+        .query_row(params![run], |row| row.get(0))
+        .optional()
+}
+
+/// What a new adapter needs; see [`Adapter`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct New<'a> {
+    pub name: &'a str,
+    pub run: Option<i64>,
+    pub model: &'a str,
+    pub model_name: &'a str,
+    pub path: &'a str,
+    pub created_at: i64,
+}
+
+/// Adds one and answers its id; the adapter of a run that has one already is that one, at its new path.
+pub fn add(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached(
+            "INSERT INTO adapter (name, run, model, model_name, path, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (run) DO UPDATE SET path = ?5, created_at = ?6 RETURNING id",
+        )?
+        .query_row(
+            params![new.name, new.run, new.model, new.model_name, new.path, new.created_at],
+            |row| row.get(0),
+        )
+}
+
+/// Gives it another name; whether it is there.
+pub fn rename(connection: &Connection, id: i64, name: &str) -> rusqlite::Result<bool> {
+    let sql = "UPDATE adapter SET name = ?2 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id, name])
+}
+
+/// Marks it as deleted; whether it was there.
+pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE adapter SET deleted_at = ?2 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id, now])
+}
+
+/// Takes the mark away; whether it had one.
+pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE adapter SET deleted_at = NULL WHERE id = ?1 AND deleted_at IS NOT NULL";
+    changed(connection, sql, params![id])
+}
+
+/// Those deleted before a time: their ids and paths.
+pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<(i64, PathBuf)>> {
+    connection
+        .prepare_cached("SELECT id, path FROM adapter WHERE deleted_at < ?1")?
+        .query_map(params![before], |row| {
+            Ok((row.get(0)?, PathBuf::from(row.get::<_, String>(1)?)))
+        })?
+        .collect()
+}
+
+/// Removes a deleted one.
+pub fn remove(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM adapter WHERE id = ?1 AND deleted_at IS NOT NULL";
+    changed(connection, sql, params![id])
+}

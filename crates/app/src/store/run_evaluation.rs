@@ -1,0 +1,48 @@
+//! The evaluations of runs.
+
+use rusqlite::{Connection, params};
+
+pub(super) const MIGRATION: &str = "
+CREATE TABLE run_evaluation (
+    run INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    step INTEGER NOT NULL,
+    loss REAL,
+    best INTEGER NOT NULL,
+    PRIMARY KEY (run, step)
+) STRICT, WITHOUT ROWID;
+";
+
+/// The held-out examples, measured once; see the wire's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Evaluation {
+    pub step: u32,
+    pub loss: f64,
+    pub best: bool,
+}
+
+/// All of a run, in order.
+pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Evaluation>> {
+    connection
+        .prepare_cached("SELECT step, loss, best FROM run_evaluation WHERE run = ?1 ORDER BY step")?
+        .query_map(params![run], |row| {
+            Ok(Evaluation {
+                step: row.get(0)?,
+                // SQLite has no NaN: what is none was one.
+                loss: row.get::<_, Option<f64>>(1)?.unwrap_or(f64::NAN),
+                best: row.get(2)?,
+            })
+        })?
+        .collect()
+}
+
+/// Adds one. What was there from its step on is gone: a run that was resumed makes those steps again.
+pub fn add(connection: &Connection, run: i64, evaluation: &Evaluation) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM run_evaluation WHERE run = ?1 AND step >= ?2")?
+        .execute(params![run, evaluation.step])?;
+    connection
+        .prepare_cached("INSERT INTO run_evaluation (run, step, loss, best) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![run, evaluation.step, evaluation.loss, evaluation.best])?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The steps of runs: the points of their curves.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+pub(super) const MIGRATION: &str = "
+CREATE TABLE run_point (
+    run INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+    step INTEGER NOT NULL,
+    epoch REAL NOT NULL,
+    loss REAL,
+    learning_rate REAL NOT NULL,
+    gradient_norm REAL,
+    tokens_per_second REAL NOT NULL,
+    memory INTEGER NOT NULL,
+    seconds_left REAL NOT NULL,
+    PRIMARY KEY (run, step)
+) STRICT, WITHOUT ROWID;
+";
+
+/// One step; see the wire's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Point {
+    pub step: u32,
+    pub epoch: f32,
+    pub loss: f64,
+    pub learning_rate: f64,
+    pub gradient_norm: f64,
+    pub tokens_per_second: f64,
+    pub memory: u64,
+    pub seconds_left: f64,
+}
+
+const COLUMNS: &str = "step, epoch, loss, learning_rate, gradient_norm, tokens_per_second, memory, seconds_left";
+
+// SQLite has no NaN: what is none was one.
+fn row(row: &Row<'_>) -> rusqlite::Result<Point> {
+    Ok(Point {
+        step: row.get(0)?,
+        epoch: row.get(1)?,
+        loss: row.get::<_, Option<f64>>(2)?.unwrap_or(f64::NAN),
+        learning_rate: row.get(3)?,
+        gradient_norm: row.get::<_, Option<f64>>(4)?.unwrap_or(f64::NAN),
+        tokens_per_second: row.get(5)?,
+        memory: row.get::<_, i64>(6)?.unsigned_abs(),
+        seconds_left: row.get(7)?,
+    })
+}
+
+/// All of a run, in order.
+pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Point>> {
+    connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM run_point WHERE run = ?1 ORDER BY step"))?
+        .query_map(params![run], row)?
+        .collect()
+}
+
+/// The last of a run.
+pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<Point>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM run_point WHERE run = ?1 ORDER BY step DESC LIMIT 1"
+        ))?
+        .query_row(params![run], row)
+        .optional()
+}
+
+/// Adds steps that follow each other. What was there from the first of them on is gone: a run that was resumed makes those
+/// steps again.
+pub fn add(connection: &Connection, run: i64, points: &[Point]) -> rusqlite::Result<()> {
+    let Some(first) = points.first() else { return Ok(()) };
+    connection
+        .prepare_cached("DELETE FROM run_point WHERE run = ?1 AND step >= ?2")?
+        .execute(params![run, first.step])?;
+    let mut insert = connection.prepare_cached(&format!(
+        "INSERT INTO run_point (run, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+    ))?;
+    for point in points {
+        insert.execute(params![
+            run,
+            point.step,
+            point.epoch,
+            point.loss,
+            point.learning_rate,
+            point.gradient_norm,
+            point.tokens_per_second,
+            i64::try_from(point.memory).unwrap_or(i64::MAX),
+            point.seconds_left
+        ])?;
+    }
+    Ok(())
+}

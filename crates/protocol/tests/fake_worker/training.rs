@@ -1,0 +1,272 @@
+//! A run without a model: what it plays is told by the first words of the dataset.
+//!
+//! `learn 5` plans five steps and makes them; with `die 3`, `fail 3` or `wait 3` after that, something else happens after
+//! the third step. A checkpoint is kept after every second step, so that resuming begins there.
+
+use super::{PAUSE, say};
+use hearth_protocol::{Event, Problem, ProblemCode, Request, training::*};
+use std::{
+    fs,
+    path::Path,
+    process::exit,
+    sync::mpsc::{Receiver, RecvTimeoutError},
+    time::Duration,
+};
+
+pub fn obey(request: TrainingRequest, requests: &Receiver<Request>) {
+    match request {
+        TrainingRequest::Inspect(inspect) => {
+            let answer = match words(&inspect.data.path) {
+                Ok(words) => TrainingEvent::Inspected(Box::new(inspection(&inspect, &words))),
+                Err(problem) => TrainingEvent::Failed(problem),
+            };
+            tell(inspect.id, answer);
+        }
+        TrainingRequest::Start(start) => Run::new(*start).play(requests),
+        TrainingRequest::Export(export) => {
+            tell(export.id, self::export(&export));
+        }
+        // Of a run that has ended meanwhile.
+        TrainingRequest::Pause { .. } | TrainingRequest::Resume { .. } | TrainingRequest::Stop { .. } => {}
+    }
+}
+
+fn tell(id: RunId, event: TrainingEvent) {
+    say(&Event::Training { id, event });
+}
+
+fn problem(code: ProblemCode, message: &str) -> Problem {
+    Problem {
+        code,
+        message: message.to_owned(),
+    }
+}
+
+fn words(path: &Path) -> Result<Vec<String>, Problem> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.split_whitespace().map(str::to_owned).collect()),
+        Err(_) => Err(problem(ProblemCode::FileUnreadable, "The dataset is gone.")),
+    }
+}
+
+fn inspection(request: &InspectRequest, words: &[String]) -> Inspection {
+    Inspection {
+        container: "JSONL".into(),
+        shape: "text".into(),
+        columns: vec!["text".into()],
+        mapping: request.data.mapping.clone().unwrap_or_default(),
+        unsure: request.data.mapping.is_none(),
+        examples: words.len() as u32,
+        tokens: 10,
+        trained_tokens: 5,
+        lengths: [1, 2, 3],
+        sequence: request.sequence.unwrap_or(256),
+        truncated: 0,
+        previews: vec![Preview {
+            line: 1,
+            pieces: vec![Piece {
+                text: words.join(" "),
+                tokens: 1,
+                trained: true,
+                template: false,
+                cut: false,
+            }],
+            tokens: 1,
+        }],
+        findings: vec![Finding {
+            kind: "few".into(),
+            severity: Severity::Warning,
+            message: "There are few examples.".into(),
+            lines: vec![1],
+        }],
+        broken: Vec::new(),
+        broken_total: 0,
+    }
+}
+
+fn export(request: &ExportRequest) -> TrainingEvent {
+    if !request.adapter.exists() {
+        return TrainingEvent::Failed(problem(ProblemCode::AdapterInvalid, "The adapter is gone."));
+    }
+    fs::write(&request.out, "exported").expect("a file");
+    TrainingEvent::Exported {
+        path: request.out.clone(),
+        bytes: 8,
+        verification: request.verify.then(|| Verification {
+            passed: true,
+            prompts: 4,
+            cosine: 1.0,
+            same_text: 4,
+            summary: "It answers as before.".into(),
+        }),
+    }
+}
+
+struct Run {
+    request: TrainRequest,
+    step: u32,
+    steps: u32,
+    held: bool,
+    stopped: bool,
+}
+
+impl Run {
+    fn new(request: TrainRequest) -> Self {
+        Self {
+            request,
+            step: 0,
+            steps: 0,
+            held: false,
+            stopped: false,
+        }
+    }
+
+    fn tell(&self, event: TrainingEvent) {
+        tell(self.request.id, event);
+    }
+
+    fn play(mut self, requests: &Receiver<Request>) {
+        self.tell(TrainingEvent::Preparing {
+            fraction: 0.5,
+            stage: "reading the data".into(),
+        });
+        let words = match words(&self.request.data.path) {
+            Ok(words) => words,
+            Err(problem) => return self.tell(TrainingEvent::Failed(problem)),
+        };
+        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
+        self.steps = number(1);
+        let (order, at) = (words.get(2).map_or("", String::as_str), number(3));
+        fs::create_dir_all(&self.request.out).expect("a folder");
+        let checkpoint = self.request.out.join("checkpoint");
+        if self.request.resume {
+            let text = fs::read_to_string(&checkpoint).expect("a checkpoint");
+            self.step = text.parse().expect("a step");
+        }
+        self.tell(TrainingEvent::Planned(self.plan()));
+        if self.step == 0 {
+            self.evaluated(0);
+        }
+        while self.step < self.steps && !self.stopped {
+            self.listen(requests, PAUSE);
+            if self.stopped {
+                break;
+            }
+            self.step += 1;
+            self.tell(TrainingEvent::Step(self.report()));
+            if self.step.is_multiple_of(2) {
+                fs::write(&checkpoint, self.step.to_string()).expect("a checkpoint");
+                self.tell(TrainingEvent::Checkpointed { step: self.step });
+            }
+            // What goes wrong does so once: a run that was resumed gets over it.
+            match order {
+                _ if self.step != at || self.request.resume => {}
+                "die" => exit(6),
+                "fail" => {
+                    let problem = problem(ProblemCode::DiskFull, "The disk is full. Free some space, then resume.");
+                    return self.tell(TrainingEvent::Failed(problem));
+                }
+                // Until it is told to stop, or ended.
+                "wait" => {
+                    while !self.stopped {
+                        self.listen(requests, Duration::from_secs(60));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.evaluated(self.step);
+        let adapter = self.request.out.join("adapter");
+        fs::write(&adapter, "adapter").expect("an adapter");
+        self.tell(TrainingEvent::Finished(Box::new(self.outcome(adapter))));
+    }
+
+    /// Takes what was asked meanwhile; while it is held, for as long as it takes.
+    fn listen(&mut self, requests: &Receiver<Request>, within: Duration) {
+        loop {
+            let within = if self.held { Duration::from_secs(60) } else { within };
+            match requests.recv_timeout(within) {
+                Ok(Request::Training(TrainingRequest::Pause { .. })) => {
+                    self.held = true;
+                    self.tell(TrainingEvent::Paused { step: self.step });
+                }
+                Ok(Request::Training(TrainingRequest::Resume { .. })) => {
+                    self.held = false;
+                    return self.tell(TrainingEvent::Resumed);
+                }
+                Ok(Request::Training(TrainingRequest::Stop { .. })) => {
+                    self.stopped = true;
+                    return;
+                }
+                Ok(Request::Shutdown) | Err(RecvTimeoutError::Disconnected) => exit(0),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if self.held => {}
+                Err(RecvTimeoutError::Timeout) => return,
+            }
+        }
+    }
+
+    fn evaluated(&self, step: u32) {
+        self.tell(TrainingEvent::Evaluated {
+            step,
+            loss: 3.0 / f64::from(step + 1),
+            best: true,
+        });
+    }
+
+    fn report(&self) -> StepReport {
+        StepReport {
+            step: self.step,
+            steps: self.steps,
+            epoch: 1.0,
+            loss: 1.0 / f64::from(self.step),
+            learning_rate: f64::from(self.request.settings.learning_rate),
+            gradient_norm: 1.0,
+            tokens: 64,
+            tokens_per_second: 100.0,
+            memory: 1 << 30,
+            seconds_left: f64::from(self.steps - self.step),
+        }
+    }
+
+    fn plan(&self) -> RunPlan {
+        RunPlan {
+            examples: 9,
+            eval_examples: 1,
+            truncated: 0,
+            steps: self.steps,
+            batch: 1,
+            accumulation: 1,
+            sequence: 256,
+            parameters: 1000,
+            precision: Precision::F32,
+            checkpointing: Checkpointing::Layers,
+            threads: self.request.threads.unwrap_or(2),
+            peak_memory: 1 << 30,
+            step_seconds: 0.01,
+            total_seconds: 1.0,
+            notices: Vec::new(),
+        }
+    }
+
+    fn outcome(&self, adapter: std::path::PathBuf) -> Outcome {
+        Outcome {
+            reason: if self.stopped {
+                EndReason::Stopped
+            } else {
+                EndReason::Completed
+            },
+            steps: self.step,
+            best_step: self.step,
+            train_loss: 0.5,
+            eval_loss_before: Some(3.0),
+            eval_loss: Some(3.0 / f64::from(self.step + 1)),
+            general_before: Some(20.0),
+            general_after: Some(21.0),
+            tokens_per_second: 100.0,
+            seconds: 1.0,
+            peak_memory: 1 << 30,
+            adapter,
+        }
+    }
+}
