@@ -3,6 +3,7 @@
 //! A file comes from anywhere, so nothing in it is believed before it is checked: each length, offset, count and type.
 //! What is wrong becomes one error that names the file and the place. Knows nothing of Burn, kernels or the network.
 
+pub mod adapter;
 pub mod chat_template;
 pub mod gguf;
 pub mod tokenizer;

@@ -1,0 +1,216 @@
+//! Adapters as GGUF files, as llama.cpp reads and writes them.
+
+use super::{AdapterError, AdapterFile, AdapterProblem, LoraTensors, Passport, TargetName, write_whole};
+use crate::gguf::{Gguf, GgufError, GgufWriter, Metadata, Tensor, TensorHeader, TensorType};
+use half::{bf16, f16};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where the passport lies in the metadata; llama.cpp passes over keys that it does not know.
+const PASSPORT_KEY: &str = "hearth.passport";
+
+/// The two halves of a target, as far as they were found.
+#[derive(Default)]
+struct Pair<'a> {
+    a: Option<Tensor<'a>>,
+    b: Option<Tensor<'a>>,
+}
+
+impl AdapterFile {
+    /// Reads an adapter from a GGUF file.
+    ///
+    /// # Errors
+    /// Where it is a model and no adapter, is damaged, or does what Hearth cannot do.
+    pub fn from_gguf(gguf: &Gguf) -> Result<Self, AdapterError> {
+        read(gguf).map_err(|problem| AdapterError::new(gguf.path(), problem))
+    }
+
+    /// Writes it as a GGUF file in F32. llama.cpp knows one alpha for all and divides it by each rank, so where targets have
+    /// other scales, B takes up the difference.
+    ///
+    /// # Errors
+    /// Where the adapter is not sound or the file cannot be written; then what was there before is unchanged.
+    pub fn write_gguf(&self, path: &Path) -> Result<(), AdapterError> {
+        self.check()
+            .and_then(|()| self.put_gguf(path))
+            .map_err(|problem| AdapterError::new(path, problem))
+    }
+
+    fn put_gguf(&self, path: &Path) -> Result<(), AdapterProblem> {
+        // 0 would mean a scale of 1.
+        let alpha = self
+            .tensors
+            .iter()
+            .map(|(&target, lora)| self.scale(target).unwrap_or_default() * lora.rank as f32)
+            .find(|&alpha| alpha != 0.0)
+            .unwrap_or(1.0);
+        let mut metadata: Metadata = [
+            ("general.type", "adapter"),
+            ("general.architecture", &self.architecture),
+            ("adapter.type", "lora"),
+        ]
+        .into_iter()
+        .collect();
+        if let Some(name) = &self.base_name {
+            metadata.insert("general.base_model.count", 1u32);
+            metadata.insert("general.base_model.0.name", name.as_str());
+        }
+        metadata.insert("general.file_type", 0u32);
+        metadata.insert("adapter.lora.alpha", alpha);
+        if let Some(passport) = &self.passport {
+            let text = serde_json::to_string(passport).map_err(|error| AdapterProblem::Write(error.into()))?;
+            metadata.insert(PASSPORT_KEY, text);
+        }
+        let header = |target: TargetName, half: &str, shape: [usize; 2]| TensorHeader {
+            name: format!("{}.{half}", target.weight()),
+            shape: shape.map(|n| n as u64).to_vec(),
+            kind: TensorType::F32,
+        };
+        let table: Vec<_> = self
+            .tensors
+            .iter()
+            .flat_map(|(&target, lora)| {
+                [
+                    header(target, "lora_a", [lora.inputs, lora.rank]),
+                    header(target, "lora_b", [lora.rank, lora.outputs]),
+                ]
+            })
+            .collect();
+        write_whole(path, |out| {
+            let mut writer = GgufWriter::begin(out, &metadata, &table).map_err(writing)?;
+            for (&target, lora) in &self.tensors {
+                let rest = self.scale(target).unwrap_or_default() * lora.rank as f32 / alpha;
+                writer.tensor(&bytes(&lora.a, 1.0)).map_err(writing)?;
+                writer.tensor(&bytes(&lora.b, rest)).map_err(writing)?;
+            }
+            writer.finish().map(drop).map_err(writing)
+        })
+    }
+}
+
+/// Numbers times `factor`, little-endian.
+fn bytes(values: &[f32], factor: f32) -> Vec<u8> {
+    values.iter().flat_map(|value| (value * factor).to_le_bytes()).collect()
+}
+
+/// A full disk is a full disk, whoever met it.
+fn writing(error: GgufError) -> AdapterProblem {
+    match error.problem {
+        crate::gguf::GgufProblem::Io(error) => AdapterProblem::Write(error),
+        _ => error.into(),
+    }
+}
+
+fn read(gguf: &Gguf) -> Result<AdapterFile, AdapterProblem> {
+    match gguf.str("general.type")? {
+        Some("adapter") => {}
+        _ => {
+            return Err(AdapterProblem::NotAnAdapter(
+                "it is a GGUF of another kind, such as a model".to_owned(),
+            ));
+        }
+    }
+    match gguf.required_str("adapter.type")? {
+        "lora" => {}
+        other => {
+            return Err(AdapterProblem::Unsupported(format!(
+                "This adapter is of the type '{other}'."
+            )));
+        }
+    }
+    if gguf.metadata().get("adapter.alora.invocation_tokens").is_some() {
+        return Err(AdapterProblem::Unsupported(
+            "This adapter is an activated LoRA, which works only from certain tokens on.".to_owned(),
+        ));
+    }
+    let alpha = gguf.f32("adapter.lora.alpha")?.unwrap_or(0.0);
+    let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
+    for info in gguf.tensors() {
+        let (weight, half) = info.name.rsplit_once('.').unwrap_or((&info.name, ""));
+        let Some(target) = TargetName::from_weight(weight) else {
+            return Err(AdapterProblem::Unsupported(format!("This adapter changes '{weight}'.")));
+        };
+        let pair = pairs.entry(target).or_default();
+        match half {
+            "lora_a" => pair.a = gguf.tensor(&info.name),
+            "lora_b" => pair.b = gguf.tensor(&info.name),
+            _ => {
+                return Err(AdapterProblem::Unsupported(format!(
+                    "This adapter holds '{}'.",
+                    info.name
+                )));
+            }
+        }
+    }
+    let tensors = pairs
+        .into_iter()
+        .map(|(target, pair)| Ok((target, lora(target, &pair, alpha)?)))
+        .collect::<Result<_, AdapterProblem>>()?;
+    let passport = gguf
+        .str(PASSPORT_KEY)?
+        .map(serde_json::from_str::<Passport>)
+        .transpose();
+    let adapter = AdapterFile {
+        path: gguf.path().to_owned(),
+        architecture: gguf.architecture()?.to_owned(),
+        base_name: gguf.str("general.base_model.0.name")?.map(str::to_owned),
+        rslora: false,
+        tensors,
+        passport: passport.map_err(|error| AdapterProblem::damaged("passport", error))?,
+    };
+    adapter.check()?;
+    Ok(adapter)
+}
+
+fn lora(target: TargetName, pair: &Pair, alpha: f32) -> Result<LoraTensors, AdapterProblem> {
+    let half = |tensor: Option<Tensor>, name: &str| -> Result<([usize; 2], Vec<f32>), AdapterProblem> {
+        let tensor = tensor.ok_or_else(|| AdapterProblem::target(target, format!("its {name} is missing")))?;
+        let [row, rows] = *tensor.info.shape.as_slice() else {
+            return Err(AdapterProblem::target(
+                target,
+                format!("its {name} has {} dimensions", tensor.info.shape.len()),
+            ));
+        };
+        let values = floats(tensor.info.kind, tensor.bytes()).ok_or_else(|| {
+            AdapterProblem::Unsupported(format!(
+                "This adapter's part for {target} is stored as {}, not as F32, F16 or BF16.",
+                tensor.info.kind.name()
+            ))
+        })?;
+        // What lies in memory has such sizes.
+        Ok(([row as usize, rows as usize], values))
+    };
+    let ([inputs, rank], a) = half(pair.a, "lora_a")?;
+    let ([rank_b, outputs], b) = half(pair.b, "lora_b")?;
+    if rank != rank_b {
+        return Err(AdapterProblem::target(
+            target,
+            format!("its lora_a has the rank {rank} and its lora_b {rank_b}"),
+        ));
+    }
+    Ok(LoraTensors {
+        a,
+        b,
+        rank,
+        inputs,
+        outputs,
+        // In a GGUF 0 means a scale of 1.
+        alpha: if alpha == 0.0 { rank as f32 } else { alpha },
+    })
+}
+
+/// Plain numbers; none where they are quantised.
+fn floats(kind: TensorType, bytes: &[u8]) -> Option<Vec<f32>> {
+    Some(match kind {
+        TensorType::F32 => decode(bytes, f32::from_le_bytes),
+        TensorType::F16 => decode(bytes, |bytes| f16::from_le_bytes(bytes).to_f32()),
+        TensorType::BF16 => decode(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        _ => return None,
+    })
+}
+
+/// Numbers of `N` bytes each, one after the other.
+pub(super) fn decode<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    let (numbers, _) = bytes.as_chunks::<N>();
+    numbers.iter().map(|&bytes| number(bytes)).collect()
+}

@@ -1,0 +1,275 @@
+//! Adapters as PEFT keeps them: a folder with `adapter_config.json` and `adapter_model.safetensors`.
+
+use super::gguf_lora::decode;
+use super::peft_config::{CONFIG, Config};
+use super::whole::Staged;
+use super::{AdapterError, AdapterFile, AdapterProblem, BaseShape, LoraTensors, Passport, TargetName};
+use half::{bf16, f16};
+use safetensors::Dtype;
+use safetensors::tensor::{SafeTensors, TensorView};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::{fs, io};
+
+/// The tensors' file, in its folder.
+const TENSORS: &str = "adapter_model.safetensors";
+
+/// The tensors' file of old, a program that Python runs.
+const PICKLED: &str = "adapter_model.bin";
+
+/// Hearth's own file in the folder.
+const PASSPORT: &str = "hearth.json";
+
+/// What PEFT puts before the path of every module.
+const WRAPPER: &str = "base_model.model.";
+
+/// One half of a target: rows, row length and numbers.
+type Half = (usize, usize, Vec<f32>);
+
+/// The two halves of a target, as far as they were found.
+#[derive(Default)]
+struct Pair {
+    a: Option<Half>,
+    b: Option<Half>,
+}
+
+impl AdapterFile {
+    /// Reads a folder of PEFT's for a model of these sizes, with the passport where Hearth made it.
+    ///
+    /// # Errors
+    /// Where a file is missing or damaged, or the adapter does what Hearth cannot do.
+    pub fn read_peft(folder: &Path, base: &BaseShape) -> Result<Self, AdapterError> {
+        let fail = |problem| AdapterError::new(folder, problem);
+        let read = |name: &str| match fs::read(folder.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(fail(AdapterProblem::Read(error))),
+        };
+        let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
+        let config = read(CONFIG)?.ok_or_else(|| fail(no(CONFIG)))?;
+        let tensors = read(TENSORS)?.ok_or_else(|| {
+            fail(match folder.join(PICKLED).exists() {
+                true => AdapterProblem::Unsupported(format!(
+                    "This adapter is stored as {PICKLED}, which is a program rather than data, so Hearth does not open it; load it \
+                     in PEFT and save it again with safe_serialization=True."
+                )),
+                false => no(TENSORS),
+            })
+        })?;
+        let passport = read(PASSPORT)?;
+        let mut adapter = Self::from_peft(&config, &tensors, passport.as_deref(), base).map_err(fail)?;
+        folder.clone_into(&mut adapter.path);
+        Ok(adapter)
+    }
+
+    /// Reads what the files of such a folder hold: `adapter_config.json`, `adapter_model.safetensors` and, where there is one,
+    /// `hearth.json`.
+    ///
+    /// # Errors
+    /// As [`AdapterFile::read_peft`].
+    pub fn from_peft(
+        config: &[u8],
+        tensors: &[u8],
+        passport: Option<&[u8]>,
+        base: &BaseShape,
+    ) -> Result<Self, AdapterProblem> {
+        let config = Config::parse(config)?;
+        let passport: Option<Passport> = passport
+            .map(serde_json::from_slice)
+            .transpose()
+            .map_err(|error| AdapterProblem::damaged(PASSPORT, error))?;
+        // The rows of Q and K cannot be put in order for a model of another kind.
+        if let Some(difference) = passport.as_ref().and_then(|p| p.base.shape.difference(base)) {
+            return Err(AdapterProblem::OtherModel(difference));
+        }
+        let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
+        let file = SafeTensors::deserialize(tensors).map_err(|error| AdapterProblem::damaged(TENSORS, error))?;
+        for (name, view) in file.iter() {
+            let (target, is_a) = target(name)?;
+            let pair = pairs.entry(target).or_default();
+            let half = if is_a { &mut pair.a } else { &mut pair.b };
+            if half.replace(matrix(name, &view)?).is_some() {
+                return Err(AdapterProblem::target(target, "it is there twice"));
+            }
+        }
+        let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
+        if let Some(missing) = config.missing(&found, base.layers) {
+            return Err(AdapterProblem::target(
+                missing,
+                format!("{CONFIG} says that the adapter changes it, and {TENSORS} holds nothing for it"),
+            ));
+        }
+        let tensors = pairs
+            .into_iter()
+            .map(|(target, pair)| Ok((target, lora(target, pair, &config, base)?)))
+            .collect::<Result<_, AdapterProblem>>()?;
+        let adapter = Self {
+            path: Default::default(),
+            architecture: base.architecture.clone(),
+            base_name: config.base_model_name_or_path,
+            rslora: config.use_rslora,
+            tensors,
+            passport,
+        };
+        adapter.check()?;
+        Ok(adapter)
+    }
+
+    /// Writes a folder that PEFT reads, for the model of these sizes; with the passport where there is one. The configuration
+    /// comes last, so that a folder with one is whole.
+    ///
+    /// # Errors
+    /// Where the adapter is not sound or not for that model, or the folder cannot be written; then what was there is unchanged.
+    pub fn write_peft(&self, folder: &Path, base: &BaseShape) -> Result<(), AdapterError> {
+        let fail = |problem| AdapterError::new(folder, problem);
+        self.check().map_err(fail)?;
+        let tensors = self.safetensors(base).map_err(fail)?;
+        self.put_peft(folder, &tensors)
+            .map_err(|error| fail(AdapterProblem::Write(error)))
+    }
+
+    fn put_peft(&self, folder: &Path, tensors: &[u8]) -> io::Result<()> {
+        let stage =
+            |name: &str, bytes: &[u8]| Staged::write(&folder.join(name), |out| io::Write::write_all(out, bytes));
+        let config = serde_json::to_vec_pretty(&Config::describe(self))?;
+        let passport = self.passport.as_ref().map(serde_json::to_vec_pretty).transpose()?;
+        let made = !folder.exists();
+        fs::create_dir_all(folder)?;
+        // All is on the disk before anything takes the place of what was there.
+        let staged = stage(TENSORS, tensors).and_then(|tensors| {
+            let passport = passport.map(|bytes| stage(PASSPORT, &bytes)).transpose()?;
+            Ok((tensors, passport, stage(CONFIG, &config)?))
+        });
+        let (tensors, passport, config) = staged.inspect_err(|_| {
+            if made {
+                // Empty, since what is staged removes itself; if it is not, it is somebody's.
+                let _ = fs::remove_dir(folder);
+            }
+        })?;
+        // From here to the last line a folder without a configuration is no adapter, rather than a mixture of two.
+        remove_if_there(&folder.join(CONFIG))?;
+        tensors.commit()?;
+        match passport {
+            Some(passport) => passport.commit()?,
+            None => remove_if_there(&folder.join(PASSPORT))?,
+        }
+        config.commit()
+    }
+
+    /// The tensors in F32 by PEFT's names, in transformers' order of rows.
+    fn safetensors(&self, base: &BaseShape) -> Result<Vec<u8>, AdapterProblem> {
+        if self.architecture != base.architecture {
+            return Err(AdapterProblem::OtherModel(format!(
+                "it was made for the architecture '{}', and this model's is '{}'",
+                self.architecture, base.architecture
+            )));
+        }
+        let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+        let mut halves = Vec::new();
+        for (&target, lora) in &self.tensors {
+            check_shape(target, lora, base)?;
+            let order = base.row_order(target.linear)?;
+            let b = order.export(lora.b.clone(), lora.rank, base.head_dim);
+            let name = |half: &str| format!("{WRAPPER}{}.{half}.weight", target.module());
+            halves.push((name("lora_A"), [lora.rank, lora.inputs], bytes(&lora.a)));
+            halves.push((name("lora_B"), [lora.outputs, lora.rank], bytes(&b)));
+        }
+        let unsound = |error: safetensors::SafeTensorError| AdapterProblem::damaged(TENSORS, error);
+        let views = halves
+            .iter()
+            .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?)))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(unsound)?;
+        // transformers asks which library wrote a file, and means this by it.
+        let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        safetensors::serialize(views, Some(about)).map_err(unsound)
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Which target a tensor belongs to, and whether it is its A.
+fn target(name: &str) -> Result<(TargetName, bool), AdapterProblem> {
+    let unknown = |what: &str| AdapterProblem::Unsupported(format!("This adapter changes '{what}'."));
+    // PEFT leaves the adapter's own name out when it saves; what others write may still have the usual one.
+    let bare = name.strip_suffix(".weight").unwrap_or(name);
+    let bare = bare.strip_suffix(".default").unwrap_or(bare);
+    let bare = bare.strip_prefix(WRAPPER).unwrap_or(bare);
+    let (module, is_a) = match (bare.strip_suffix(".lora_A"), bare.strip_suffix(".lora_B")) {
+        (Some(module), _) => (module, true),
+        (_, Some(module)) => (module, false),
+        _ => return Err(unknown(name)),
+    };
+    let target = TargetName::from_module(module).ok_or_else(|| unknown(module))?;
+    Ok((target, is_a))
+}
+
+fn matrix(name: &str, view: &TensorView) -> Result<Half, AdapterProblem> {
+    let &[rows, row] = view.shape() else {
+        return Err(AdapterProblem::damaged(
+            TENSORS,
+            format!("'{name}' has {} dimensions instead of 2", view.shape().len()),
+        ));
+    };
+    let values = match view.dtype() {
+        Dtype::F32 => decode(view.data(), f32::from_le_bytes),
+        Dtype::F16 => decode(view.data(), |bytes| f16::from_le_bytes(bytes).to_f32()),
+        Dtype::BF16 => decode(view.data(), |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        other => {
+            return Err(AdapterProblem::Unsupported(format!(
+                "This adapter stores '{name}' as {other:?}, not as F32, F16 or BF16."
+            )));
+        }
+    };
+    Ok((rows, row, values))
+}
+
+fn lora(target: TargetName, pair: Pair, config: &Config, base: &BaseShape) -> Result<LoraTensors, AdapterProblem> {
+    let missing = |name: &str| AdapterProblem::target(target, format!("its {name} is missing"));
+    let (rank, inputs, a) = pair.a.ok_or_else(|| missing("lora_A"))?;
+    let (outputs, rank_b, b) = pair.b.ok_or_else(|| missing("lora_B"))?;
+    let says = config.rank(target);
+    if rank != rank_b || rank != says {
+        return Err(AdapterProblem::target(
+            target,
+            format!("its lora_A has the rank {rank}, its lora_B {rank_b}, and {CONFIG} says {says}"),
+        ));
+    }
+    let mut lora = LoraTensors {
+        a,
+        b,
+        rank,
+        inputs,
+        outputs,
+        alpha: config.alpha(target),
+    };
+    if let Some(why) = lora.problem() {
+        return Err(AdapterProblem::target(target, why));
+    }
+    check_shape(target, &lora, base)?;
+    lora.b = base.row_order(target.linear)?.import(lora.b, rank, base.head_dim);
+    Ok(lora)
+}
+
+/// Rows can be put in order only where they are the model's.
+fn check_shape(target: TargetName, lora: &LoraTensors, base: &BaseShape) -> Result<(), AdapterProblem> {
+    let (outputs, inputs) = base.linear(target.linear);
+    if target.layer >= base.layers {
+        return Err(AdapterProblem::OtherModel(format!(
+            "it changes {target}, and this model has {} layers",
+            base.layers
+        )));
+    }
+    if (lora.outputs, lora.inputs) != (outputs, inputs) {
+        return Err(AdapterProblem::OtherModel(format!(
+            "its part for {target} is {} x {}, and this model's weight is {inputs} x {outputs}",
+            lora.inputs, lora.outputs
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! PEFT's `adapter_config.json`: what of it Hearth follows, and what it must refuse.
+
+use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// The file's name, in its folder.
+pub(super) const CONFIG: &str = "adapter_config.json";
+
+/// Settings that change what an adapter computes in ways that Hearth does not know, and what to say of them. They do no harm
+/// where they are absent, null, false, empty or "none".
+const REFUSED: [(&str, &str); 13] = [
+    (
+        "use_dora",
+        "This adapter is a DoRA: it also changes the length of a weight's columns.",
+    ),
+    ("bias", "This adapter also trains biases."),
+    ("lora_bias", "This adapter has biases of its own."),
+    (
+        "modules_to_save",
+        "This adapter replaces whole layers (modules_to_save), such as the vocabulary.",
+    ),
+    (
+        "fan_in_fan_out",
+        "This adapter is for weights that are stored transposed (fan_in_fan_out).",
+    ),
+    (
+        "trainable_token_indices",
+        "This adapter changes single tokens of the vocabulary.",
+    ),
+    (
+        "target_parameters",
+        "This adapter changes parameters that are no linear layers (target_parameters).",
+    ),
+    ("layer_replication", "This adapter doubles layers (layer_replication)."),
+    (
+        "alora_invocation_tokens",
+        "This adapter is an activated LoRA, which works only from certain tokens on.",
+    ),
+    ("arrow_config", "This adapter mixes several adapters (Arrow)."),
+    ("kasa_config", "This adapter weighs its ranks one by one (KaSA)."),
+    ("use_bdlora", "This adapter is block-diagonal (BD-LoRA)."),
+    (
+        "use_qalora",
+        "This adapter is a QALoRA: its inputs are pooled in groups.",
+    ),
+];
+
+/// What Hearth follows.
+#[derive(Deserialize)]
+pub(super) struct Config {
+    #[serde(default)]
+    pub base_model_name_or_path: Option<String>,
+    r: usize,
+    lora_alpha: f32,
+    #[serde(default)]
+    pub use_rslora: bool,
+    #[serde(default)]
+    rank_pattern: Option<InOrder<usize>>,
+    #[serde(default)]
+    alpha_pattern: Option<InOrder<f32>>,
+    #[serde(default)]
+    target_modules: Value,
+    #[serde(default)]
+    exclude_modules: Value,
+    #[serde(default)]
+    layers_to_transform: Value,
+    #[serde(skip)]
+    ranks: Vec<(Regex, usize)>,
+    #[serde(skip)]
+    alphas: Vec<(Regex, f32)>,
+}
+
+impl Config {
+    /// Reads and checks it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, AdapterProblem> {
+        let damaged = |why: String| AdapterProblem::damaged(CONFIG, why);
+        let map: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+        match map.get("peft_type").and_then(Value::as_str) {
+            Some("LORA") => {}
+            Some(other) => {
+                return Err(AdapterProblem::Unsupported(format!(
+                    "This adapter is of PEFT's type '{other}'."
+                )));
+            }
+            None => {
+                return Err(damaged(
+                    "it does not say of which type the adapter is (peft_type)".to_owned(),
+                ));
+            }
+        }
+        if let Some((_, why)) = REFUSED
+            .iter()
+            .find(|(key, _)| map.get(*key).is_some_and(says_something))
+        {
+            return Err(AdapterProblem::Unsupported((*why).to_owned()));
+        }
+        let mut config: Self = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+        config.ranks = compile(config.rank_pattern.take()).map_err(damaged)?;
+        config.alphas = compile(config.alpha_pattern.take()).map_err(damaged)?;
+        Ok(config)
+    }
+
+    /// The rank that a target's matrices should have.
+    pub fn rank(&self, target: TargetName) -> usize {
+        find(&self.ranks, target).unwrap_or(self.r)
+    }
+
+    /// A target's alpha.
+    pub fn alpha(&self, target: TargetName) -> f32 {
+        find(&self.alphas, target).unwrap_or(self.lora_alpha)
+    }
+
+    /// A target that should be among the tensors and is not. Only what is named plainly and for all layers can be missed.
+    pub fn missing(&self, tensors: &BTreeSet<TargetName>, layers: usize) -> Option<TargetName> {
+        if says_something(&self.exclude_modules) || says_something(&self.layers_to_transform) {
+            return None;
+        }
+        let names: Vec<&str> = self
+            .target_modules
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let named = |linear: &&LinearName| names.contains(&linear.peft_module()) || names.contains(&linear.peft());
+        let linears: Vec<_> = LinearName::ALL.iter().filter(named).collect();
+        (0..layers)
+            .flat_map(|layer| linears.iter().map(move |&&linear| TargetName { layer, linear }))
+            .find(|target| !tensors.contains(target))
+    }
+
+    /// What describes an adapter to PEFT.
+    pub fn describe(adapter: &AdapterFile) -> Value {
+        let tensors = &adapter.tensors;
+        let rank = commonest(tensors.values().map(|lora| lora.rank)).unwrap_or_default();
+        let alpha = commonest(tensors.values().map(|lora| lora.alpha.to_bits())).map_or(0.0, f32::from_bits);
+        let ranks: Map<_, _> = tensors
+            .iter()
+            .filter(|(_, lora)| lora.rank != rank)
+            .map(|(target, lora)| (target.module(), json!(lora.rank)))
+            .collect();
+        let alphas: Map<_, _> = tensors
+            .iter()
+            .filter(|(_, lora)| lora.alpha.to_bits() != alpha.to_bits())
+            .map(|(target, lora)| (target.module(), json!(lora.alpha)))
+            .collect();
+        json!({
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": adapter.base_name,
+            "r": rank,
+            "lora_alpha": alpha,
+            "lora_dropout": 0.0,
+            "target_modules": target_modules(adapter),
+            "bias": "none",
+            "fan_in_fan_out": false,
+            "use_rslora": adapter.rslora,
+            "use_dora": false,
+            "rank_pattern": ranks,
+            "alpha_pattern": alphas,
+            "modules_to_save": null,
+            "inference_mode": true,
+        })
+    }
+}
+
+/// The linears by their short names where every layer up to the last has the same ones, else each target by its own.
+fn target_modules(adapter: &AdapterFile) -> Vec<String> {
+    let linears: BTreeSet<LinearName> = adapter.tensors.keys().map(|target| target.linear).collect();
+    let layers: BTreeSet<usize> = adapter.tensors.keys().map(|target| target.layer).collect();
+    // Only the model knows whether there are layers after the last, so a passport must say so.
+    let all = adapter
+        .passport
+        .as_ref()
+        .is_some_and(|passport| passport.base.shape.layers == layers.len());
+    if all && linears.len() * layers.len() == adapter.tensors.len() {
+        linears.iter().map(|linear| linear.peft_module().to_owned()).collect()
+    } else {
+        adapter.tensors.keys().map(|target| target.module()).collect()
+    }
+}
+
+/// The value met most often; of equally many the smallest.
+fn commonest<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    // The last of equal maxima wins, so they come largest first.
+    counts
+        .into_iter()
+        .rev()
+        .max_by_key(|&(_, count)| count)
+        .map(|(value, _)| value)
+}
+
+/// Whether a setting asks for anything.
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty() && text != "none",
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    }
+}
+
+/// PEFT takes a pattern as a regular expression for whole parts at the end of a module's path.
+fn compile<T>(patterns: Option<InOrder<T>>) -> Result<Vec<(Regex, T)>, String> {
+    let entries = patterns.map_or(Vec::new(), |patterns| patterns.0);
+    entries
+        .into_iter()
+        .map(|(pattern, value)| {
+            let whole = Regex::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
+            let regex = whole.map_err(|_| format!("the pattern '{pattern}' cannot be understood"))?;
+            Ok((regex, value))
+        })
+        .collect()
+}
+
+/// The value of the first pattern that fits.
+fn find<T: Copy>(patterns: &[(Regex, T)], target: TargetName) -> Option<T> {
+    if patterns.is_empty() {
+        return None;
+    }
+    let module = target.module();
+    patterns
+        .iter()
+        .find(|(regex, _)| regex.is_match(&module))
+        .map(|&(_, value)| value)
+}
+
+/// The entries of an object in the order of the file, in which PEFT tries them.
+struct InOrder<T>(Vec<(String, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Visitor<T> {
+            type Value = InOrder<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object of patterns")
+            }
+
+            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(InOrder(entries))
+            }
+        }
+        deserializer.deserialize_map(Visitor(PhantomData))
+    }
+}

@@ -1,0 +1,310 @@
+//! Adapters that lie, or do what Hearth cannot: each is refused with one sentence that names the place.
+
+use crate::fixtures::{path, shape};
+use hearth_formats::adapter::{AdapterFile, AdapterProblem};
+use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::sync::LazyLock;
+
+/// Bytes of the adapter for the tiny llama: its configuration, its tensors, and its GGUF.
+static LLAMA: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
+    [
+        "llama/adapter_config.json",
+        "llama/adapter_model.safetensors",
+        "llama.gguf",
+    ]
+    .map(|file| fs::read(path(&format!("adapters/{file}"))).unwrap())
+});
+
+fn read(config: &[u8], tensors: &[u8]) -> Result<AdapterFile, AdapterProblem> {
+    AdapterFile::from_peft(config, tensors, None, &shape("llama"))
+}
+
+/// The adapter with some settings of another value.
+fn with_settings(settings: Value) -> Result<AdapterFile, AdapterProblem> {
+    let mut config: Value = serde_json::from_slice(&LLAMA[0]).unwrap();
+    for (key, value) in settings.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    read(&serde_json::to_vec(&config).unwrap(), &LLAMA[1])
+}
+
+/// The adapter with its table of tensors changed as text.
+fn with_table(from: &str, to: &str) -> Result<AdapterFile, AdapterProblem> {
+    let file = &LLAMA[1];
+    let end = 8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let table = std::str::from_utf8(&file[8..end]).unwrap();
+    assert!(table.contains(from), "{from} is not in {table}");
+    let table = table.replacen(from, to, 1);
+    let mut changed = (table.len() as u64).to_le_bytes().to_vec();
+    changed.extend(table.as_bytes());
+    changed.extend(&file[end..]);
+    read(&LLAMA[0], &changed)
+}
+
+/// The adapter with these bytes at a place from the end of its tensors.
+fn with_bytes(at: usize, bytes: &[u8]) -> Result<AdapterFile, AdapterProblem> {
+    let mut file = LLAMA[1].clone();
+    let at = file.len() - at;
+    file[at..at + bytes.len()].copy_from_slice(bytes);
+    read(&LLAMA[0], &file)
+}
+
+/// A GGUF adapter with one target's halves of these sizes.
+fn gguf(weight: &str, a: [u64; 2], b: [u64; 2], metadata: &[(&str, &str)]) -> Result<AdapterFile, AdapterProblem> {
+    let mut all: Metadata = [
+        ("general.type", "adapter"),
+        ("general.architecture", "llama"),
+        ("adapter.type", "lora"),
+    ]
+    .into_iter()
+    .collect();
+    for &(key, value) in metadata {
+        all.insert(key, value);
+    }
+    let header = |half: &str, shape: [u64; 2]| TensorHeader {
+        name: format!("{weight}.{half}"),
+        shape: shape.to_vec(),
+        kind: TensorType::F32,
+    };
+    let table = [header("lora_a", a), header("lora_b", b)];
+    let mut writer = GgufWriter::begin(Vec::new(), &all, &table).unwrap();
+    for shape in [a, b] {
+        writer.tensor(&vec![0; (shape[0] * shape[1] * 4) as usize]).unwrap();
+    }
+    let file = Gguf::from_bytes(writer.finish().unwrap()).unwrap();
+    AdapterFile::from_gguf(&file).map_err(|error| error.problem)
+}
+
+#[test]
+fn each_is_refused_with_its_reason() {
+    let v_b = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight";
+    let of_length = |len: u64| {
+        let mut file = LLAMA[1].clone();
+        file[..8].copy_from_slice(&len.to_le_bytes());
+        read(&LLAMA[0], &file)
+    };
+    let good = |weight: &str| gguf(weight, [64, 4], [4, 64], &[]);
+    let said: Vec<(&str, Result<AdapterFile, AdapterProblem>, &str)> = vec![
+        ("no json", read(b"{", &LLAMA[1]), "adapter_config.json is damaged"),
+        ("no object", read(b"[1]", &LLAMA[1]), "adapter_config.json is damaged"),
+        ("no type", read(b"{}", &LLAMA[1]), "peft_type"),
+        ("IA3", with_settings(json!({"peft_type": "IA3"})), "PEFT's type 'IA3'"),
+        ("DoRA", with_settings(json!({"use_dora": true})), "DoRA"),
+        ("bias", with_settings(json!({"bias": "lora_only"})), "biases"),
+        (
+            "layers",
+            with_settings(json!({"modules_to_save": ["lm_head"]})),
+            "modules_to_save",
+        ),
+        (
+            "Conv1D",
+            with_settings(json!({"fan_in_fan_out": true})),
+            "fan_in_fan_out",
+        ),
+        (
+            "rank",
+            with_settings(json!({"r": 8})),
+            "its lora_A has the rank 4, its lora_B 4, and adapter_config.json says 8",
+        ),
+        (
+            "rank a text",
+            with_settings(json!({"r": "4"})),
+            "adapter_config.json is damaged",
+        ),
+        (
+            "pattern",
+            with_settings(json!({"rank_pattern": {"(": 4}})),
+            "the pattern '(' cannot be understood",
+        ),
+        (
+            "tensors empty",
+            read(&LLAMA[0], b""),
+            "adapter_model.safetensors is damaged",
+        ),
+        (
+            "table beyond the file",
+            of_length(u64::MAX),
+            "adapter_model.safetensors is damaged",
+        ),
+        ("table cut off", of_length(100), "adapter_model.safetensors is damaged"),
+        (
+            "file cut off",
+            read(&LLAMA[0], &LLAMA[1][..30_000]),
+            "adapter_model.safetensors is damaged",
+        ),
+        (
+            "lying offsets",
+            with_table("\"data_offsets\":[0,", "\"data_offsets\":[4,"),
+            "adapter_model.safetensors is damaged",
+        ),
+        (
+            "lying shape",
+            with_table("\"shape\":[4,", "\"shape\":[5,"),
+            "adapter_model.safetensors is damaged",
+        ),
+        (
+            "shape that overflows",
+            with_table("\"shape\":[4,", "\"shape\":[9223372036854775807,"),
+            "adapter_model.safetensors is damaged",
+        ),
+        ("integers", with_table("F32", "I32"), "as I32"),
+        ("NaN", with_bytes(4, &f32::NAN.to_le_bytes()), "NaN or infinite"),
+        (
+            "infinite",
+            with_bytes(400, &f32::INFINITY.to_le_bytes()),
+            "NaN or infinite",
+        ),
+        (
+            "B missing",
+            with_table(v_b, &v_b.replace("layers.1", "layers.9")),
+            "blk.1.attn_v is damaged: its lora_B is missing",
+        ),
+        (
+            "A twice",
+            with_table(v_b, &v_b.replace("lora_B", "lora_A.default")),
+            "it is there twice",
+        ),
+        (
+            "embedding",
+            with_table("model.model.layers.0.mlp.down_proj", "model.model.embed_tokens"),
+            "changes 'model.embed_tokens'",
+        ),
+        (
+            "output",
+            with_table("model.model.layers.0.mlp.down_proj", "model.lm_head"),
+            "changes 'lm_head'",
+        ),
+        (
+            "vision",
+            with_table(
+                "model.model.layers.0.mlp.down_proj",
+                "model.model.vision_tower.layers.0.mlp.down_proj",
+            ),
+            "changes 'model.vision_tower.layers.0.mlp.down_proj'",
+        ),
+        ("layer 2", with_table("layers.1.", "layers.2."), "blk.1."),
+        (
+            "a model",
+            Gguf::open(path("models/llama.gguf"))
+                .map_err(Into::into)
+                .and_then(|gguf| AdapterFile::from_gguf(&gguf).map_err(|error| error.problem)),
+            "this is no adapter",
+        ),
+        (
+            "type",
+            gguf("blk.0.attn_q.weight", [64, 4], [4, 64], &[("adapter.type", "control")]),
+            "of the type 'control'",
+        ),
+        (
+            "alpha a text",
+            gguf("blk.0.attn_q.weight", [64, 4], [4, 64], &[("adapter.lora.alpha", "8")]),
+            "'adapter.lora.alpha'",
+        ),
+        (
+            "passport",
+            gguf("blk.0.attn_q.weight", [64, 4], [4, 64], &[("hearth.passport", "{}")]),
+            "passport is damaged",
+        ),
+        ("token_embd", good("token_embd.weight"), "changes 'token_embd.weight'"),
+        ("output.weight", good("output.weight"), "changes 'output.weight'"),
+        (
+            "two names",
+            good("blk.00.attn_q.weight"),
+            "changes 'blk.00.attn_q.weight'",
+        ),
+        (
+            "ranks differ",
+            gguf("blk.0.attn_q.weight", [64, 4], [5, 64], &[]),
+            "lora_a has the rank 4 and its lora_b 5",
+        ),
+        (
+            "rank too large",
+            gguf("blk.0.attn_k.weight", [64, 40], [40, 32], &[]),
+            "its rank is 40, and the layer is 32 x 64",
+        ),
+        (
+            "rank zero",
+            gguf("blk.0.attn_k.weight", [64, 0], [0, 32], &[]),
+            "its rank is 0",
+        ),
+    ];
+    for (name, result, why) in said {
+        match result {
+            Ok(_) => panic!("{name} was taken"),
+            Err(error) => {
+                let said = error.to_string();
+                assert!(said.contains(why), "{name}: {said}");
+                assert!(said.ends_with('.'), "{name}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_folder_without_its_files_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = || {
+        AdapterFile::open(folder.path(), &shape("llama"))
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(said().contains("no adapter_config.json"));
+    fs::write(folder.path().join("adapter_config.json"), &LLAMA[0]).unwrap();
+    assert!(said().contains("no adapter_model.safetensors"));
+    fs::write(folder.path().join("adapter_model.bin"), "").unwrap();
+    assert!(said().contains("a program rather than data"));
+}
+
+#[test]
+fn a_target_that_the_configuration_promises_is_missed() {
+    let config = br#"{"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":["q_proj"]}"#;
+    let mut deep = shape("llama");
+    deep.layers = 3;
+    let said = AdapterFile::from_peft(config, &LLAMA[1], None, &deep)
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("blk.2.attn_q"), "{said}");
+}
+
+/// A file with some bytes changed, some left out, or its end cut off.
+fn damaged(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+    let changes = prop::collection::vec((0..file.len(), any::<u8>()), 0..6);
+    (changes, 0..file.len(), any::<bool>(), 0..2000usize).prop_map(|(changes, at, cut, head)| {
+        let mut bytes = file.to_vec();
+        for (at, byte) in changes {
+            // Half of them in the head, where the structure is.
+            let at = if byte % 2 == 0 { at % head.max(1) } else { at };
+            bytes[at] = byte;
+        }
+        if cut {
+            bytes.remove(at);
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_panics(
+        config in damaged(&LLAMA[0]),
+        tensors in damaged(&LLAMA[1]),
+        file in damaged(&LLAMA[2]),
+        noise in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let base = shape("llama");
+        for (config, tensors) in [(&LLAMA[0], &tensors), (&config, &LLAMA[1]), (&noise, &tensors), (&config, &noise)] {
+            let _ = AdapterFile::from_peft(config, tensors, None, &base);
+        }
+        let _ = AdapterFile::from_peft(&LLAMA[0], &LLAMA[1], Some(&noise), &base);
+        if let Ok(gguf) = Gguf::from_bytes(file)
+            && let Ok(adapter) = AdapterFile::from_gguf(&gguf)
+        {
+            let _ = adapter.check_base(&crate::fixtures::model("llama"));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Modelfiles for Ollama.
+
+use hearth_formats::adapter::modelfile;
+use hearth_formats::chat_template::ChatTemplate;
+use std::path::Path;
+
+const SMOLLM: &str = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}\
+    {{ '<|im_start|>system\nYou are kind.<|im_end|>\n' }}{% endif %}\
+    {{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}\
+    {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+#[test]
+fn a_template_is_written_only_where_it_is_the_models_own() {
+    let base = Path::new("my model.gguf");
+    let chat_ml = ChatTemplate::parse(SMOLLM, "", "").unwrap();
+    let text = modelfile(
+        base,
+        Some(Path::new("adapter.gguf")),
+        Some(&chat_ml),
+        &[("temperature", "0.2")],
+    );
+    assert_eq!(
+        text,
+        "FROM \"my model.gguf\"\nADAPTER adapter.gguf\nPARAMETER temperature 0.2\nPARAMETER stop \"<|im_end|>\"\nTEMPLATE \"\"\"\
+         {{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n\"\"\"\n\
+         SYSTEM \"You are kind.\"\n"
+    );
+    for other in [
+        SMOLLM.replace("'<|im_end|>' + '\n'", "'<|im_end|>'"),
+        "{{ messages[0].content }}".to_owned(),
+    ] {
+        let template = ChatTemplate::parse(&other, "", "").unwrap();
+        let text = modelfile(base, None, Some(&template), &[]);
+        assert!(text.starts_with("FROM \"my model.gguf\"\n# No TEMPLATE"), "{text}");
+        assert_eq!(text, modelfile(base, None, None, &[]));
+    }
+}
