@@ -1,0 +1,270 @@
+//! What the columns of a table hold: by their names, or by their content where the names say nothing.
+
+use super::json::Fields;
+use super::turns::is_conversation;
+use super::{DatasetProblem, Mapping};
+use serde_json::Value;
+
+/// Usual names, the most telling first.
+const MESSAGES: &[&str] = &[
+    "messages",
+    "conversations",
+    "conversation",
+    "dialogue",
+    "dialog",
+    "turns",
+    "chat",
+];
+const SYSTEM: &[&str] = &["system", "system_prompt", "system_message"];
+const PROMPT: &[&str] = &[
+    "instruction",
+    "prompt",
+    "question",
+    "query",
+    "user",
+    "human",
+    "request",
+    "problem",
+    "task",
+    "input",
+];
+const INPUT: &[&str] = &["input", "context"];
+const ANSWER: &[&str] = &[
+    "completion",
+    "output",
+    "response",
+    "answer",
+    "assistant",
+    "chosen",
+    "reply",
+    "target",
+    "solution",
+    "gpt",
+    "bot",
+];
+const TEXT: &[&str] = &["text", "content", "document", "body", "markdown"];
+
+/// What a mapping makes of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Messages,
+    PromptAnswer,
+    Text,
+}
+
+impl Shape {
+    /// Of a mapping that [`check`] or [`recognise`] gave.
+    pub fn of(mapping: &Mapping) -> Self {
+        if mapping.messages.is_some() {
+            Self::Messages
+        } else if mapping.prompt.is_some() && mapping.answer.is_some() {
+            Self::PromptAnswer
+        } else {
+            Self::Text
+        }
+    }
+}
+
+/// Whether a column of this name is one of a dataset.
+pub(super) fn is_known(name: &str) -> bool {
+    [MESSAGES, SYSTEM, PROMPT, INPUT, ANSWER, TEXT]
+        .iter()
+        .any(|names| names.contains(&plain(name).as_str()))
+}
+
+/// A name without what people vary.
+fn plain(name: &str) -> String {
+    name.trim().trim_matches('"').to_lowercase().replace([' ', '-'], "_")
+}
+
+/// Checks what a person asked for.
+///
+/// # Errors
+/// Where a column is not there, or nothing can be learnt from what is chosen.
+pub(super) fn check(mapping: &Mapping, columns: &[String]) -> Result<(), DatasetProblem> {
+    let Mapping {
+        messages,
+        system,
+        prompt,
+        input,
+        answer,
+        text,
+    } = mapping;
+    let asked = [messages, system, prompt, input, answer, text].into_iter().flatten();
+    if let Some(missing) = asked.into_iter().find(|name| !columns.contains(name)) {
+        let columns = listed(columns);
+        return Err(DatasetProblem::Columns(format!(
+            "there is no column '{missing}' in the file, which has {columns}. Choose one of these."
+        )));
+    }
+    if messages.is_none() && text.is_none() && (prompt.is_none() || answer.is_none()) {
+        return Err(DatasetProblem::Columns(
+            "the chosen columns are not enough to learn from. Choose a column of conversations, one of prompts and one of answers, \
+             or one of texts."
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Says which column is what, and whether a person should confirm it.
+///
+/// # Errors
+/// Where no column holds anything to learn from.
+pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
+    let columns: Vec<Column> = columns.iter().map(|name| Column::new(name, sample)).collect();
+    let messages = find(&columns, MESSAGES, |column| column.lists > 0);
+    let prompt = find(&columns, PROMPT, |column| column.says_something());
+    let answer = find(&columns, ANSWER, |column| column.says_something());
+    let text = find(&columns, TEXT, |column| column.texts > 0);
+    // Where lines differ, most of them decide; of equals the first of these.
+    let rows = |column: Option<&Column>| column.map_or(0, |column| column.rows);
+    let both = rows(prompt).min(rows(answer));
+    let most = rows(messages).max(both).max(rows(text));
+    let named = |column: Option<&Column>| column.map(|column| column.name.to_owned());
+    let of_pair = |prompt: &Column, answer: &Column| Mapping {
+        system: named(find(&columns, SYSTEM, |column| column.says_something())),
+        input: named(find(&columns, INPUT, |column| {
+            column.says_something() && column.name != prompt.name && column.name != answer.name
+        })),
+        prompt: Some(prompt.name.to_owned()),
+        answer: Some(answer.name.to_owned()),
+        ..Mapping::default()
+    };
+    let of_messages = |messages: &Column| Mapping {
+        messages: Some(messages.name.to_owned()),
+        system: named(find(&columns, SYSTEM, |column| column.says_something())),
+        ..Mapping::default()
+    };
+    let of_text = |text: &Column| Mapping {
+        text: Some(text.name.to_owned()),
+        ..Mapping::default()
+    };
+    if let Some(messages) = messages.filter(|column| column.rows == most) {
+        return Ok((of_messages(messages), false));
+    }
+    if let (Some(prompt), Some(answer)) = (prompt, answer)
+        && both == most
+    {
+        return Ok((of_pair(prompt, answer), false));
+    }
+    // A text beside a prompt without its answer is not what the prompt is for.
+    if let Some(text) = text
+        && (text.rows == most && prompt.is_none() && answer.is_none())
+    {
+        return Ok((of_text(text), false));
+    }
+    if let Some(conversations) = columns.iter().find(|column| column.conversations > 0) {
+        return Ok((of_messages(conversations), true));
+    }
+    // The two columns with most text, as they stand: what is asked comes before what is answered.
+    let mut by_length: Vec<&Column> = columns.iter().filter(|column| column.texts > 0).collect();
+    by_length.sort_by_key(|column| std::cmp::Reverse(column.bytes));
+    let other = |than: &Column| by_length.iter().find(|column| column.name != than.name).copied();
+    let mapping = match (prompt, answer) {
+        (Some(prompt), None) => other(prompt).map(|answer| of_pair(prompt, answer)),
+        (None, Some(answer)) => other(answer).map(|prompt| of_pair(prompt, answer)),
+        _ => match by_length.as_slice() {
+            [one, two, ..] => {
+                let mut pair = columns
+                    .iter()
+                    .filter(|column| column.name == one.name || column.name == two.name);
+                pair.next()
+                    .zip(pair.next())
+                    .map(|(prompt, answer)| of_pair(prompt, answer))
+            }
+            _ => None,
+        },
+    };
+    match mapping.or_else(|| by_length.first().map(|only| of_text(only))) {
+        Some(mapping) => Ok((mapping, true)),
+        None => {
+            let names: Vec<String> = columns.iter().map(|column| column.name.to_owned()).collect();
+            Err(DatasetProblem::Columns(format!(
+                "none of the columns holds text to learn from: there is {}. Name them 'prompt' and 'answer', 'messages' or 'text'.",
+                listed(&names)
+            )))
+        }
+    }
+}
+
+/// What the sample shows of a column.
+struct Column<'n> {
+    name: &'n str,
+    /// Rows that have it.
+    rows: usize,
+    /// Of these, with text; with a list; with a conversation; with a number.
+    texts: usize,
+    lists: usize,
+    conversations: usize,
+    numbers: usize,
+    /// Length of the texts.
+    bytes: usize,
+}
+
+impl<'n> Column<'n> {
+    fn new(name: &'n str, sample: &[(u32, Fields)]) -> Self {
+        let mut column = Self {
+            name,
+            rows: 0,
+            texts: 0,
+            lists: 0,
+            conversations: 0,
+            numbers: 0,
+            bytes: 0,
+        };
+        for (_, value) in sample
+            .iter()
+            .flat_map(|(_, fields)| fields)
+            .filter(|(key, _)| key == name)
+        {
+            column.rows += 1;
+            match value {
+                Value::String(text) => {
+                    column.texts += 1;
+                    column.bytes += text.len();
+                    // As tables keep conversations, where they are too damaged to be read as such.
+                    column.lists += usize::from(text.starts_with("[{"));
+                }
+                Value::Array(_) => {
+                    column.lists += 1;
+                    column.conversations += usize::from(is_conversation(value));
+                }
+                Value::Number(_) | Value::Bool(_) => column.numbers += 1,
+                Value::Null | Value::Object(_) => {}
+            }
+        }
+        column
+    }
+
+    fn says_something(&self) -> bool {
+        self.texts + self.conversations + self.numbers > 0
+    }
+}
+
+/// The column with the first of these names that holds what is wanted.
+fn find<'c, 'n>(columns: &'c [Column<'n>], names: &[&str], wanted: impl Fn(&Column) -> bool) -> Option<&'c Column<'n>> {
+    let named = |name: &&str| {
+        columns
+            .iter()
+            .find(|column| plain(column.name) == *name && wanted(column))
+    };
+    names.iter().find_map(named)
+}
+
+/// Names as a sentence has them: `'a'`, `'b'` and `'c'`.
+pub(super) fn listed(names: &[String]) -> String {
+    match names {
+        [] => "no column".to_owned(),
+        [one] => format!("'{one}'"),
+        // A damaged table may have thousands.
+        [first @ .., last] if first.len() < 12 => {
+            let first: Vec<String> = first.iter().map(|name| format!("'{name}'")).collect();
+            format!("{} and '{last}'", first.join(", "))
+        }
+        _ => {
+            let first: Vec<String> = names[..12].iter().map(|name| format!("'{name}'")).collect();
+            format!("{} and {} more", first.join(", "), names.len() - 12)
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! JSON: an array of examples, an object with one array of them, or a single example.
+
+use super::DatasetProblem;
+use super::container::wrong_encoding;
+use super::gather::Gather;
+use super::source::Source;
+use super::turns::is_turn;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::fmt;
+use std::io::BufRead;
+
+/// The columns of one row in the order of the file.
+pub(super) type Fields = Vec<(String, Value)>;
+
+/// Reads a line of JSONL.
+///
+/// # Errors
+/// Why it is no row: a part of a sentence about the line.
+pub(super) fn row(text: &str) -> Result<Fields, String> {
+    match serde_json::from_str(text) {
+        Ok(Element::Object(fields)) => Ok(fields),
+        Ok(Element::Other(value)) => Err(not_an_object(&value)),
+        Err(error) => Err(format!("it is no valid JSON ({}).", without_line(&error))),
+    }
+}
+
+fn not_an_object(value: &Value) -> String {
+    let what = match value {
+        Value::Null => "nothing (null)",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    };
+    format!("it is {what}, not an object such as {{\"prompt\": \"…\", \"answer\": \"…\"}}.")
+}
+
+/// serde's sentence with the column alone: it knows a line of JSONL as line 1.
+fn without_line(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match said.strip_suffix(&place) {
+        Some(said) => format!("{said} at character {}", error.column()),
+        None => said,
+    }
+}
+
+/// Reads a file, one element at a time.
+pub(super) fn read(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> {
+    check_utf8(source)?;
+    let mut state = State {
+        gather,
+        lists: Vec::new(),
+        stopped: false,
+    };
+    let mut json = serde_json::Deserializer::from_reader(source.text()?);
+    let read = Top(&mut state).deserialize(&mut json);
+    if state.stopped {
+        return Ok(());
+    }
+    if let [first, second, ..] = state.lists.as_slice() {
+        return Err(DatasetProblem::Damaged(format!(
+            "the file holds two lists of examples, '{first}' and '{second}'. Keep one of them, or make two files."
+        )));
+    }
+    read.and_then(|()| json.end()).map_err(|error| {
+        DatasetProblem::Damaged(if error.is_eof() {
+            format!(
+                "the file ends in the middle of a value, at line {}. It was probably cut off: get it again.",
+                error.line()
+            )
+        } else {
+            format!("the file is no valid JSON: {error}. Correct it there; one object a line is possible too (JSONL).")
+        })
+    })
+}
+
+/// serde_json says of bytes that are no UTF-8 only that they are wrong.
+fn check_utf8(source: &Source) -> Result<(), DatasetProblem> {
+    let mut reader = source.text()?;
+    let (mut line, mut carried) = (1u32, Vec::new());
+    loop {
+        let bytes = reader.fill_buf()?;
+        let read = bytes.len();
+        carried.extend_from_slice(bytes);
+        reader.consume(read);
+        let valid = match std::str::from_utf8(&carried) {
+            Ok(text) => text.len(),
+            // A character may go on in the next bytes, if there are any.
+            Err(error) if error.error_len().is_none() && read > 0 => error.valid_up_to(),
+            Err(error) => {
+                line = line.saturating_add(newlines(&carried[..error.valid_up_to()]));
+                return Err(wrong_encoding(line));
+            }
+        };
+        line = line.saturating_add(newlines(&carried[..valid]));
+        carried.drain(..valid);
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u32 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u32
+}
+
+struct State<'a> {
+    gather: &'a mut Gather,
+    /// Keys of the arrays that were read as lists of examples.
+    lists: Vec<String>,
+    stopped: bool,
+}
+
+impl State<'_> {
+    /// Takes the elements of an array as rows; `first` was read already.
+    fn rows<'de, A: SeqAccess<'de>>(&mut self, first: Option<Element>, mut elements: A) -> Result<(), A::Error> {
+        let mut next = first;
+        for number in 1u32.. {
+            let element = match next.take() {
+                Some(element) => element,
+                None => match elements.next_element()? {
+                    Some(element) => element,
+                    None => break,
+                },
+            };
+            match element {
+                Element::Object(fields) => {
+                    if self.gather.row(number, fields).is_break() {
+                        self.stopped = true;
+                        return Err(A::Error::custom("enough"));
+                    }
+                }
+                Element::Other(value) => self.gather.broken(number, not_an_object(&value)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The outermost value.
+struct Top<'s, 'g>(&'s mut State<'g>);
+
+impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Top<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of examples, or an object with one")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<(), A::Error> {
+        self.0.rows(None, elements)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut fields = Fields::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if let Some(value) = map.next_value_seed(Member(self.0, &key))? {
+                fields.push((key, value));
+            }
+        }
+        if self.0.lists.is_empty() && self.0.gather.row(1, fields).is_break() {
+            self.0.stopped = true;
+        }
+        Ok(())
+    }
+}
+
+/// A member of the outermost object: a list of examples, which is taken, or a value of the only example.
+struct Member<'s, 'g>(&'s mut State<'g>, &'s str);
+
+impl<'de> DeserializeSeed<'de> for Member<'_, '_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Value>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// The values that are neither lists nor objects, as a [`Value`] that `$wrap` makes something of.
+macro_rules! visit_plain_values {
+    ($wrap:expr) => {
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("any value")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok($wrap(Value::from(text)))
+        }
+
+        fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+            Ok($wrap(Value::from(value)))
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+            Ok($wrap(Value::from(value)))
+        }
+
+        fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+            Ok($wrap(Value::from(value)))
+        }
+
+        fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+            Ok($wrap(Value::from(value)))
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok($wrap(Value::Null))
+        }
+    };
+}
+
+impl<'de> Visitor<'de> for Member<'_, '_> {
+    type Value = Option<Value>;
+
+    visit_plain_values!(Some);
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let first: Option<Element> = elements.next_element()?;
+        match first {
+            Some(Element::Object(fields)) if !is_turn(|name| fields.iter().any(|(key, _)| key == name)) => {
+                self.0.lists.push(self.1.to_owned());
+                if self.0.lists.len() > 1 {
+                    return Err(A::Error::custom("two lists"));
+                }
+                self.0.rows(Some(Element::Object(fields)), elements)?;
+                Ok(None)
+            }
+            first => {
+                let mut values: Vec<Value> = first.map(Element::into_value).into_iter().collect();
+                while let Some(value) = elements.next_element()? {
+                    values.push(value);
+                }
+                Ok(Some(Value::Array(values)))
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
+}
+
+/// One element of a list, or one line.
+enum Element {
+    Object(Fields),
+    Other(Value),
+}
+
+impl Element {
+    fn into_value(self) -> Value {
+        match self {
+            Self::Object(fields) => Value::Object(fields.into_iter().collect()),
+            Self::Other(value) => value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Element {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ElementVisitor)
+    }
+}
+
+struct ElementVisitor;
+
+impl<'de> Visitor<'de> for ElementVisitor {
+    type Value = Element;
+
+    visit_plain_values!(Element::Other);
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Element, A::Error> {
+        let mut fields = Fields::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Element::Object(fields))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<Element, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(elements)).map(Element::Other)
+    }
+}

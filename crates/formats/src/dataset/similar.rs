@@ -1,0 +1,111 @@
+//! Finds examples that are nearly the same, without comparing each with each (MinHash with bands).
+//! <https://en.wikipedia.org/wiki/MinHash>
+
+use super::{Content, Example, hash};
+use crate::chat_template::Role;
+use std::collections::HashMap;
+
+/// Two examples are nearly the same where they share this much of their shingles (those of both over those of either): in a
+/// hundred words, about four changed ones that stand apart.
+const ALIKE: f64 = 0.8;
+
+/// Words in a shingle.
+const SHINGLE: usize = 3;
+
+/// Words of an example that are looked at.
+const MOST_WORDS: usize = 20_000;
+
+/// Of two examples that share [`ALIKE`], the four smallest hashes of a band agree with 0.8^4 = 41 %, so that one of sixteen bands
+/// does with 99.98 %.
+const BANDS: usize = 16;
+const ROWS: usize = 4;
+
+/// The shingles of an example, hashed, in order, each once. Punctuation, letter case and system prompts, which many examples
+/// share, do not count.
+pub(super) fn shingles(example: &Example) -> Vec<u64> {
+    let text: String = match &example.content {
+        Content::Text(text) => text.clone(),
+        Content::PromptAnswer { prompt, answer, .. } => format!("{prompt} {answer}"),
+        Content::Chat(messages) => {
+            let said = messages.iter().filter(|message| message.role != Role::System);
+            said.map(|message| message.content.as_str())
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
+    };
+    let words = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let words: Vec<u64> = words
+        .take(MOST_WORDS)
+        .map(|word| hash::bytes(word.to_lowercase().as_bytes()))
+        .collect();
+    let combine = |words: &[u64]| {
+        words
+            .iter()
+            .fold(0u64, |state, word| hash::mix(state.rotate_left(1) ^ word))
+    };
+    let mut shingles: Vec<u64> = match words.len() {
+        0 => Vec::new(),
+        1..SHINGLE => vec![combine(&words)],
+        _ => words.windows(SHINGLE).map(combine).collect(),
+    };
+    shingles.sort_unstable();
+    shingles.dedup();
+    shingles
+}
+
+/// Examples by the bands of their hashes.
+#[derive(Default)]
+pub(super) struct Index {
+    /// The first example with a band.
+    bands: HashMap<u64, usize>,
+}
+
+impl Index {
+    /// Remembers an example.
+    pub fn insert(&mut self, place: usize, shingles: &[u64]) {
+        for band in bands(shingles) {
+            self.bands.entry(band).or_insert(place);
+        }
+    }
+
+    /// The earliest remembered example that is nearly the same, as far as the first of every band tell; `of` gives the shingles
+    /// of one.
+    pub fn find(&self, shingles: &[u64], of: impl Fn(usize) -> Vec<u64>) -> Option<usize> {
+        let mut candidates: Vec<usize> = bands(shingles)
+            .filter_map(|band| self.bands.get(&band).copied())
+            .collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        candidates
+            .into_iter()
+            .find(|&place| overlap(shingles, &of(place)) >= ALIKE)
+    }
+}
+
+/// A number for every band.
+fn bands(shingles: &[u64]) -> impl Iterator<Item = u64> {
+    // Nothing is like nothing.
+    let bands = if shingles.is_empty() { 0 } else { BANDS };
+    (0..bands).map(|band| {
+        let least = |row: usize| {
+            let seed = hash::mix((band * ROWS + row + 1) as u64);
+            shingles
+                .iter()
+                .map(|shingle| hash::mix(shingle ^ seed))
+                .min()
+                .unwrap_or(0)
+        };
+        (0..ROWS).fold(band as u64, |state, row| hash::mix(state ^ least(row)))
+    })
+}
+
+/// Those of both over those of either.
+fn overlap(one: &[u64], other: &[u64]) -> f64 {
+    let both = one
+        .iter()
+        .filter(|shingle| other.binary_search(shingle).is_ok())
+        .count();
+    both as f64 / (one.len() + other.len() - both).max(1) as f64
+}

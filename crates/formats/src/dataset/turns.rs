@@ -1,0 +1,94 @@
+//! Conversations in the two ways that people write them: `{role, content}` and ShareGPT's `{from, value}`.
+
+use crate::chat_template::{Message, Role};
+use serde_json::Value;
+
+/// Whether an object that `has` these keys is one turn of a conversation.
+pub(super) fn is_turn(has: impl Fn(&str) -> bool) -> bool {
+    (has("role") && has("content")) || (has("from") && has("value"))
+}
+
+/// Whether a value is a conversation.
+pub(super) fn is_conversation(value: &Value) -> bool {
+    matches!(value, Value::Array(turns) if matches!(turns.first(), Some(Value::Object(turn)) if is_turn(|key| turn.contains_key(key))))
+}
+
+/// Whether a conversation is written in ShareGPT's way.
+pub(super) fn is_share_gpt(value: &Value) -> bool {
+    value.get(0).is_some_and(|turn| turn.get("from").is_some())
+}
+
+/// The messages of a conversation.
+///
+/// # Errors
+/// Why it is none: a part of a sentence about its line.
+pub(super) fn conversation(value: Value) -> Result<Vec<Message>, String> {
+    let turns = match value {
+        Value::Array(turns) => turns,
+        // As tables keep them.
+        Value::String(text) => {
+            serde_json::from_str(&text).map_err(|_| "its conversation is a text, not a list of turns.".to_owned())?
+        }
+        _ => return Err("its conversation is not a list of turns.".to_owned()),
+    };
+    turns
+        .into_iter()
+        .zip(1..)
+        .map(|(turn, number)| message(turn, number))
+        .collect()
+}
+
+fn message(turn: Value, number: usize) -> Result<Message, String> {
+    let Value::Object(mut turn) = turn else {
+        return Err(format!("its turn {number} is not an object with 'role' and 'content'."));
+    };
+    let said_by = turn.remove("role").or_else(|| turn.remove("from"));
+    let Some(Value::String(said_by)) = said_by else {
+        return Err(format!(
+            "its turn {number} does not say whose it is: 'role' is missing."
+        ));
+    };
+    let role = role(&said_by).ok_or_else(|| match said_by.to_ascii_lowercase().as_str() {
+        "tool" | "function" | "function_call" | "function_response" | "observation" | "ipython" | "tool_call"
+        | "tool_response" => {
+            format!("its turn {number} is of the role '{said_by}', and Hearth does not train the use of tools yet.")
+        }
+        _ => format!("its turn {number} is of the role '{said_by}', which is none of system, user and assistant."),
+    })?;
+    let calls_tools = ["tool_calls", "function_call"]
+        .iter()
+        .any(|key| turn.get(*key).is_some_and(|calls| !calls.is_null()));
+    if calls_tools {
+        return Err(format!(
+            "its turn {number} calls a tool, which Hearth does not train yet."
+        ));
+    }
+    let content = match turn.remove("content").or_else(|| turn.remove("value")) {
+        Some(Value::String(text)) => text,
+        Some(Value::Null) => String::new(),
+        Some(Value::Array(parts)) => text_of_parts(&parts)
+            .ok_or_else(|| format!("its turn {number} holds something else than text, such as a picture."))?,
+        _ => {
+            return Err(format!(
+                "its turn {number} has no text: 'content' is missing or no text."
+            ));
+        }
+    };
+    Ok(Message { role, content })
+}
+
+/// Who speaks, by all the names that are usual.
+fn role(name: &str) -> Option<Role> {
+    Some(match name.trim().to_ascii_lowercase().as_str() {
+        "system" | "developer" => Role::System,
+        "user" | "human" | "person" | "prompter" | "customer" => Role::User,
+        "assistant" | "gpt" | "bot" | "model" | "ai" | "chatgpt" | "chatbot" | "bard" | "bing" => Role::Assistant,
+        _ => return None,
+    })
+}
+
+/// The text of content in parts, where all of them are text.
+fn text_of_parts(parts: &[Value]) -> Option<String> {
+    let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text")?.as_str()).collect();
+    texts.map(|texts| texts.join("\n"))
+}
