@@ -5,5 +5,6 @@
 
 pub mod adapter;
 pub mod chat_template;
+pub mod dataset;
 pub mod gguf;
 pub mod tokenizer;
