@@ -1,5 +1,6 @@
 //! Gated units: `activation(gate) * up`, and their gradient. <https://arxiv.org/abs/2002.05202>
 
+use crate::bf16s::Kept;
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, sigmoid, tanh};
 use crate::shape::{self, ShapeError};
@@ -19,7 +20,7 @@ const ROOT_2_PI: f32 = 0.797_884_6;
 /// The cubic term of the tanh form of GELU.
 const CUBIC: f32 = 0.044_715;
 /// Elements of a chunk of work.
-const CHUNK: usize = 4096;
+pub(crate) const CHUNK: usize = 4096;
 
 /// The activation of 16 gates, and its slope.
 #[inline(always)]
@@ -120,6 +121,53 @@ pub fn glu_backward_in_place(
         // SAFETY: chunks do not overlap, and each number is given out once.
         let gate = unsafe { gate.slice(chunk * CHUNK, up.len()) };
         backward(isa, activation, &dh[chunk * CHUNK..][..up.len()], gate, up);
+    });
+    Ok(())
+}
+
+/// [`glu_in_place`] again from gate and up as they were kept: writes the product to `h`.
+///
+/// # Errors
+/// Where the three are not of one length.
+pub fn glu_of_kept<K: Kept>(activation: Activation, [gate, up]: [&[K]; 2], h: &mut [f32]) -> Result<(), ShapeError> {
+    shape::length("the gate", gate.len(), Some(h.len()))?;
+    shape::length("up", up.len(), Some(h.len()))?;
+    let isa = Isa::best();
+    team::run_over(h, CHUNK, &|chunk, h| {
+        let (at, mut gates) = (chunk * CHUNK, [0.0; CHUNK]);
+        let gates = &mut gates[..h.len()];
+        K::give_back(isa, &gate[at..][..h.len()], gates);
+        K::give_back(isa, &up[at..][..h.len()], h);
+        forward(isa, activation, gates, h);
+    });
+    Ok(())
+}
+
+/// The gradient of [`glu_in_place`] from gate and up as they were kept: from `dh`, that of the product, those of gate and up.
+///
+/// # Errors
+/// Where they are not of one length.
+pub fn glu_backward_of_kept<K: Kept>(
+    activation: Activation,
+    [gate, up]: [&[K]; 2],
+    dh: &[f32],
+    d_gate: &mut [f32],
+    d_up: &mut [f32],
+) -> Result<(), ShapeError> {
+    for (what, found) in [("the gate", gate.len()), ("up", up.len())] {
+        shape::length(what, found, Some(dh.len()))?;
+    }
+    shape::length("the gradient of the gate", d_gate.len(), Some(dh.len()))?;
+    shape::length("the gradient of up", d_up.len(), Some(dh.len()))?;
+    let isa = Isa::best();
+    let d_gate = team::Scattered::new(d_gate);
+    team::run_over(d_up, CHUNK, &|chunk, d_up| {
+        let at = chunk * CHUNK;
+        // SAFETY: chunks do not overlap, and each number is given out once.
+        let d_gate = unsafe { d_gate.slice(at, d_up.len()) };
+        K::give_back(isa, &gate[at..][..d_up.len()], d_gate);
+        K::give_back(isa, &up[at..][..d_up.len()], d_up);
+        backward(isa, activation, &dh[at..][..d_up.len()], d_gate, d_up);
     });
     Ok(())
 }

@@ -174,6 +174,16 @@ impl<'a> Matrix<'a> {
         Ok(self.quant.dequantize_row(self.plain_rows(row..row + 1), out)?)
     }
 
+    /// Writes columns of row `row`, which is not packed, in f32.
+    ///
+    /// # Errors
+    /// Where there is no such row, or the columns are not whole blocks as many as `out` holds.
+    pub(crate) fn dequantize_part(&self, row: usize, cols: Range<usize>, out: &mut [f32]) -> Result<(), ShapeError> {
+        let (elements, bytes) = (self.quant.block_elements(), self.quant.block_bytes());
+        let part = cols.start / elements * bytes..cols.end / elements * bytes;
+        Ok(self.quant.dequantize_row(&self.plain_rows(row..row + 1)[part], out)?)
+    }
+
     /// Writes rows in f32, one after the other.
     ///
     /// # Errors

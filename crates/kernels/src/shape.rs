@@ -48,6 +48,12 @@ pub enum ShapeError {
         /// Its format.
         quant: Quant,
     },
+    /// A dropout that would drop everything, or less than nothing.
+    #[error("a dropout of {found} is not possible: choose one from 0 to below 1")]
+    Rate {
+        /// The rate.
+        found: String,
+    },
     /// Rows that do not fit their format.
     #[error(transparent)]
     Block(#[from] BlockError),

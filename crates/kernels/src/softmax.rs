@@ -122,16 +122,7 @@ pub fn cross_entropy_backward_in_place(
     let Some(vocab) = logits.len().checked_div(targets.len()) else {
         return Ok(());
     };
-    if let Some(target) = targets
-        .iter()
-        .find(|target| **target != IGNORED && **target as usize >= vocab)
-    {
-        return Err(ShapeError::Index {
-            what: "a target",
-            index: *target as usize,
-            count: vocab,
-        });
-    }
+    check_targets(targets, vocab)?;
     let isa = Isa::best();
     let losses = team::Scattered::new(losses);
     team::run_over(logits, vocab, &|row, logits| {
@@ -142,13 +133,48 @@ pub fn cross_entropy_backward_in_place(
             logits.fill(0.0);
             return;
         }
-        let target = targets[row] as usize;
-        let logit = logits[target];
-        *loss = row_in_place(isa, logits) - logit;
-        logits[target] -= 1.0;
-        logits.iter_mut().for_each(|x| *x *= scale);
+        *loss = cross_entropy_row(isa, logits, targets[row] as usize, scale);
     });
     Ok(())
+}
+
+/// Checks that every target that counts is a column.
+pub(crate) fn check_targets(targets: &[u32], vocab: usize) -> Result<(), ShapeError> {
+    match targets
+        .iter()
+        .find(|target| **target != IGNORED && **target as usize >= vocab)
+    {
+        Some(target) => Err(ShapeError::Index {
+            what: "a target",
+            index: *target as usize,
+            count: vocab,
+        }),
+        None => Ok(()),
+    }
+}
+
+on_lanes! {
+    /// `x` becomes `factor * x`.
+    fn times<L>(_l; x: &mut [f32], factor: f32) {
+        for x in x {
+            *x *= factor;
+        }
+    }
+}
+
+/// The loss of a row of logits, which become `scale * (p - onehot)`.
+pub(crate) fn cross_entropy_row(isa: Isa, logits: &mut [f32], target: usize, scale: f32) -> f32 {
+    let (most, logit) = (greatest(isa, logits), logits[target]);
+    let sum = exp_in_place(isa, logits, most);
+    times(isa, logits, scale / sum);
+    logits[target] -= scale;
+    most - logit + sum.ln()
+}
+
+/// The loss of a row of logits, which become anything.
+pub(crate) fn cross_entropy_of_row(isa: Isa, logits: &mut [f32], target: usize) -> f32 {
+    let (most, logit) = (greatest(isa, logits), logits[target]);
+    most - logit + exp_in_place(isa, logits, most).ln()
 }
 
 /// `-ln p(target)` of each row of logits `[T, vocab]`; 0 where the target is [`IGNORED`].

@@ -40,6 +40,23 @@ impl Weight {
         Matrix::new(self.quant, self.layout, self.rows, self.cols, &self.bytes).unwrap()
     }
 
+    /// `x W^T` as the product has it: of factors rounded to bf16 where it rounds them.
+    fn product_as(&self, product: Product, x: &[f32]) -> Vec<f64> {
+        match product {
+            Product::Bf16 => {
+                let rounded = |x: &f64| half::bf16::from_f32(*x as f32).to_f64();
+                let floats = self.floats.iter().map(rounded).collect();
+                Self {
+                    floats,
+                    bytes: Vec::new(),
+                    ..*self
+                }
+                .product(&wide(x).iter().map(rounded).collect::<Vec<_>>())
+            }
+            _ => self.product(&wide(x)),
+        }
+    }
+
     /// `x W^T`.
     fn product(&self, x: &[f64]) -> Vec<f64> {
         let transposed = reference::transpose(&self.floats, self.rows, self.cols);
@@ -59,14 +76,14 @@ fn tolerance(product: Product, quant: Quant) -> f64 {
 }
 
 #[test]
-fn every_format_multiplies_in_both_products() {
+fn every_format_multiplies_in_each_product() {
     for quant in Quant::ALL {
         for (rows, cols) in [(16, 256), (40, 512), (7, 256), (100, 768)] {
             let weight = Weight::new(1, quant, rows, cols);
             for tokens in [1, 2, 5, 13, 200] {
                 let x = noise(2, tokens * cols);
-                let expected = weight.product(&wide(&x));
-                for product in [Product::Exact, Product::Fast] {
+                for product in [Product::Exact, Product::Fast, Product::Bf16] {
+                    let expected = weight.product_as(product, &x);
                     let mut y = vec![f32::NAN; tokens * rows];
                     norm_linears(&x, None, &[Linear::plain(weight.matrix())], product, &mut y).unwrap();
                     let what = format!("{quant} [{rows}, {cols}] x {tokens}, {product:?}");
@@ -136,6 +153,7 @@ impl Layer {
             b: &self.b,
             rank: RANK,
             scale: 0.5,
+            dropout: None,
         });
         [
             plain,
@@ -214,7 +232,7 @@ fn linears_share_a_normalised_input_and_keep_the_order_of_what_follows() {
 }
 
 #[test]
-fn scale_adapter_and_bias_come_in_this_order() {
+fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
     // A product of 8, a scale of 1/4, 3 from the adapter, 1 from the bias: 8/4 + 3 + 1.
     let bytes = bytemuck::cast_slice(&[8.0_f32]).to_vec();
     let weight = Matrix::new(Quant::F32, hearth_kernels::Layout::Plain, 1, 1, &bytes).unwrap();
@@ -223,6 +241,7 @@ fn scale_adapter_and_bias_come_in_this_order() {
         b: &[3.0],
         rank: 1,
         scale: 1.0,
+        dropout: None,
     });
     let linear = Linear {
         weight,
@@ -230,10 +249,13 @@ fn scale_adapter_and_bias_come_in_this_order() {
         lora,
         bias: Some(&[1.0]),
     };
-    for product in [Product::Exact, Product::Fast] {
-        let mut y = [f32::NAN];
-        norm_linears(&[1.0], None, &[linear], product, &mut y).unwrap();
-        assert_eq!(y, [6.0]);
+    for product in [Product::Exact, Product::Fast, Product::Bf16] {
+        // One token and many go different ways.
+        for tokens in [1, 7] {
+            let mut y = vec![f32::NAN; tokens];
+            norm_linears(&vec![1.0; tokens], None, &[linear], product, &mut y).unwrap();
+            assert_eq!(y, vec![6.0; tokens], "{product:?}");
+        }
     }
 }
 
@@ -356,7 +378,8 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
             };
             let expected: Vec<_> = (0..3).map(|i| linear_gradients(&layer, i, &normed, &part(i))).collect();
             let mut dx = vec![f32::NAN; x.len()];
-            let found = norm_linears_backward(&x, Some(layer.norm()), &layer.linears(), &dy, &mut dx).unwrap();
+            let found =
+                norm_linears_backward(&x, Some(layer.norm()), &layer.linears(), Product::Exact, &dy, &mut dx).unwrap();
             let all = expected.iter().map(|each| each[0].clone()).reduce(sum).unwrap();
             assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 5e-6);
             for (found, [_, a, b]) in found.iter().zip(&expected) {
@@ -378,7 +401,7 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
         let (x, dy) = (noise(18, tokens * cols), noise(19, tokens * rows));
         let mut dh = vec![f32::NAN; x.len()];
-        let found = linear_add_backward(&x, &layer.linears()[2], None, &dy, &mut dh)
+        let found = linear_add_backward(&x, &layer.linears()[2], None, Product::Exact, &dy, &mut dh)
             .unwrap()
             .unwrap();
         let [expected, a, b] = linear_gradients(&layer, 2, &wide(&x), &wide(&dy));
@@ -404,8 +427,17 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let of_up = linear_gradients(&layer, 2, &normed, &d_up);
         let linears = layer.linears();
         let (norm, mut dx) = (Some(layer.norm()), vec![f32::NAN; x.len()]);
-        let [found_gate, found_up] =
-            gated_backward(&x, norm, &linears[1], &linears[2], Activation::GeluTanh, &dy, &mut dx).unwrap();
+        let [found_gate, found_up] = gated_backward(
+            &x,
+            norm,
+            &linears[1],
+            &linears[2],
+            Activation::GeluTanh,
+            Product::Exact,
+            &dy,
+            &mut dx,
+        )
+        .unwrap();
         let all = sum(of_gate[0].clone(), of_up[0].clone());
         assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 1e-5);
         for (found, [_, a, b]) in [(found_gate, of_gate), (found_up, of_up)] {
@@ -425,7 +457,7 @@ fn the_gradient_through_a_norm_after_a_linear_is_that_of_differences() {
         eps: EPS,
     };
     let mut dh = vec![f32::NAN; x.len()];
-    linear_add_backward(&x, &layer.linears()[1], Some(norm), &dy, &mut dh).unwrap();
+    linear_add_backward(&x, &layer.linears()[1], Some(norm), Product::Exact, &dy, &mut dh).unwrap();
     let forward = |x: &[f64]| reference::rms_norm(&layer.linear(1, x), &wide(&weight), f64::from(EPS));
     assert_near(
         "gradient of h",
@@ -493,6 +525,7 @@ fn sizes_that_do_not_fit_are_errors() {
         b: &[0.0; 16],
         rank: 1,
         scale: 1.0,
+        dropout: None,
     });
     assert!(run(&[0.0; 128], Linear { lora: short, ..linear }, &mut y).is_err());
     assert!(

@@ -8,7 +8,11 @@ use super::simd::Kernel;
 ///
 /// A value exists only for instructions that were found, so that code may use them on its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Isa(Level);
+pub struct Isa {
+    level: Level,
+    /// Products of bf16, beside what the level says.
+    bf16: bool,
+}
 
 /// A family of vector instructions; a later one is preferred where the machine has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,41 +71,64 @@ impl Level {
     }
 }
 
+/// Whether the machine multiplies bf16 besides all that [`Level::Avx512`] says.
+fn bf16_is_here() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return Level::Avx512.is_here() && is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
 impl Isa {
     /// The best instructions of this machine, or the best that are not beyond what the environment variable
-    /// `HEARTH_ISA` names (`scalar`, `avx2`, `avx512`, `neon`, `neon-dot`). Found at the first call.
+    /// `HEARTH_ISA` names (`scalar`, `avx2`, `avx512`, `neon`, `neon-dot`). Products of bf16 are beyond each of them. Found at
+    /// the first call.
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
             let asked = std::env::var("HEARTH_ISA").unwrap_or_default();
             let limit = Level::ALL.into_iter().find(|level| level.name() == asked);
-            let allowed = |isa: &Isa| limit.is_none_or(|limit| isa.0 <= limit);
+            let allowed = |isa: &Isa| limit.is_none_or(|limit| isa.level <= limit && !isa.bf16);
             Self::available()
                 .into_iter()
                 .filter(allowed)
                 .max()
-                .unwrap_or(Isa(Level::Scalar))
+                .unwrap_or(Isa::of(Level::Scalar))
         })
     }
 
     /// All that this machine can run, [`Level::Scalar`] first.
     pub fn available() -> Vec<Self> {
-        Level::ALL
-            .into_iter()
-            .filter(|level| level.is_here())
-            .map(Isa)
-            .collect()
+        let levels = Level::ALL.into_iter().filter(|level| level.is_here());
+        let mut all: Vec<Isa> = levels.map(Isa::of).collect();
+        if bf16_is_here() {
+            all.push(Isa {
+                level: Level::Avx512,
+                bf16: true,
+            });
+        }
+        all
+    }
+
+    /// A level alone.
+    fn of(level: Level) -> Self {
+        Self { level, bf16: false }
     }
 
     /// Which instructions these are.
     pub fn level(self) -> Level {
-        self.0
+        self.level
+    }
+
+    /// Whether they multiply bf16: AVX512_BF16.
+    pub fn multiplies_bf16(self) -> bool {
+        self.bf16
     }
 
     /// Runs a kernel on these instructions.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self.0 {
+        match self.level {
             Level::Scalar => kernel.scalar(),
             // SAFETY: an `Isa` is made only for instructions that were found on this machine.
             #[cfg(target_arch = "x86_64")]

@@ -19,6 +19,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod expand;
 mod scalar;
 
 use crate::blocks::{GROUP, Half, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Quant};
@@ -260,6 +261,20 @@ impl<'a> Packed<'a> {
             scalar::dequantize(self.shape, tile, row % ROWS, to);
         }
         Ok(())
+    }
+
+    /// The columns of tile `tile` of a group, times `scale`; both must be there.
+    pub(crate) fn tile_columns(&self, isa: Isa, [group, tile]: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
+        expand::columns(isa, self.shape, self.tile(group, tile), scale, to);
+    }
+
+    /// The rows of tile `tile` of a group, times `scale`; both must be there.
+    pub(crate) fn tile_rows(&self, isa: Isa, [group, tile]: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
+        expand::rows(isa, self.shape, self.tile(group, tile), scale, to);
+    }
+
+    fn tile(&self, group: usize, tile: usize) -> &[u8] {
+        &self.bytes[group * self.group_bytes + tile * self.shape.bytes()..][..self.shape.bytes()]
     }
 
     /// The products of the rows of `groups` with `tokens` rows of quantised activations: `sink(token, first row, sixteen results)`.

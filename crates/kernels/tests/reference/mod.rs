@@ -13,8 +13,8 @@ pub fn noise(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Runs the other tests of the calling file again, on each lower level of vector instructions that the machine has: a process
-/// chooses its own once.
+/// Runs the other tests of the calling file again, on each lower level of vector instructions that the machine has (a process
+/// chooses its own once).
 #[track_caller]
 pub fn on_lower_levels() {
     const LIMIT: &str = "HEARTH_ISA";

@@ -1,0 +1,150 @@
+//! Cross-entropy through the output layer, a few rows at a time, so that the logits of all rows never exist.
+//!
+//! Rows that are not trained are left out before anything is computed. Where a gradient is asked for, it is made of the same logits
+//! as the loss.
+
+use crate::dense::{Into, View};
+use crate::dot::Isa;
+use crate::half_layer::{forward, linears_backward};
+use crate::linear::{Input, Linear, LoraGradient, Norm, Product, add};
+use crate::norm::rms_norm_backward_in_place;
+use crate::shape::{self, ShapeError};
+use crate::softmax::{self, IGNORED};
+use crate::team;
+
+/// Bytes of logits that exist at once, where that allows for [`LEAST_ROWS`].
+const LOGITS: usize = 16 * 1024 * 1024;
+/// Rows of a chunk are a multiple of this: whole tiles of a product.
+const TILE: usize = 12;
+/// Rows that a chunk has at least: below, expanding the weight would cost more than multiplying with it. A vocabulary of 262144
+/// has 36 MiB of logits then.
+const LEAST_ROWS: usize = 3 * TILE;
+
+/// What rows of hidden states should lead to.
+#[derive(Clone, Copy, Debug)]
+pub struct Targets<'a> {
+    /// One token a row; [`IGNORED`] where the row is not trained.
+    pub ids: &'a [u32],
+    /// What each row's loss counts for; none: 1 each.
+    pub weights: Option<&'a [f32]>,
+    /// Multiplies the gradient, not the losses; usually 1 by the number of trained rows of a step.
+    pub scale: f32,
+}
+
+/// What [`cross_entropy_through`] found.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// The sum of the trained rows' losses, each times its weight.
+    pub sum: f64,
+    /// Rows that are trained.
+    pub trained: usize,
+    /// The gradient of the output layer's adapter, where it has one and a gradient was asked for.
+    pub adapter: Option<LoraGradient>,
+}
+
+/// The loss `-ln p(target)` of rows `x [T, D]`, normalised where there is a norm, through an output layer `[vocab, D]`: written
+/// to `losses [T]`, 0 where a row is not trained. Where `dx [T, D]` is given, it becomes the gradient of the weighted sum of losses
+/// times the targets' scale, 0 where a row is not trained.
+///
+/// # Errors
+/// Where the sizes do not fit, or a target is not below the vocabulary.
+pub fn cross_entropy_through(
+    x: &[f32],
+    norm: Option<Norm>,
+    output: &Linear,
+    targets: &Targets,
+    product: Product,
+    losses: &mut [f32],
+    mut dx: Option<&mut [f32]>,
+) -> Result<Loss, ShapeError> {
+    let (vocab, cols) = (output.weight.rows(), output.weight.cols());
+    output.check()?;
+    let tokens = shape::rows("a row of hidden states", x.len(), cols)?;
+    shape::length("the targets", targets.ids.len(), Some(tokens))?;
+    shape::length("the losses", losses.len(), Some(tokens))?;
+    if let Some(weights) = targets.weights {
+        shape::length("the weights of losses", weights.len(), Some(tokens))?;
+    }
+    if let Some(norm) = norm {
+        shape::length("a norm's weight", norm.weight.len(), Some(cols))?;
+    }
+    softmax::check_targets(targets.ids, vocab)?;
+    losses.fill(0.0);
+    if let Some(dx) = &mut dx {
+        shape::length("the gradient of hidden states", dx.len(), Some(x.len()))?;
+        dx.fill(0.0);
+    }
+    // A gradient is not that of int8 products, so neither are the logits that it is made of.
+    let product = match (product, &dx) {
+        (Product::Fast, Some(_)) => Product::Exact,
+        (product, _) => product,
+    };
+    let trained: Vec<usize> = (0..tokens).filter(|row| targets.ids[*row] != IGNORED).collect();
+    let weight = |row: usize| targets.weights.map_or(1.0, |weights| weights[row]);
+    let mut adapter: Option<LoraGradient> = None;
+    for rows in trained.chunks(rows_a_chunk(vocab)) {
+        let hidden: Vec<f32> = rows.iter().flat_map(|row| &x[row * cols..][..cols]).copied().collect();
+        let input = Input::new(&hidden, cols, norm, product)?;
+        let mut logits = vec![0.0; rows.len() * vocab];
+        forward(&input, &[output], product, &mut logits, Into::Replace)?;
+        let mut of_rows = vec![0.0; rows.len()];
+        let scale = |row: usize| dx.is_some().then(|| targets.scale * weight(row));
+        row_losses(&mut logits, rows, targets.ids, &scale, &mut of_rows);
+        rows.iter().zip(of_rows).for_each(|(row, loss)| losses[*row] = loss);
+        let Some(dx) = &mut dx else { continue };
+        let mut d_hidden = vec![0.0; hidden.len()];
+        let d_logits = View::all(&logits, rows.len(), vocab)?;
+        let gradients = linears_backward(&[(output, d_logits)], &input.floats, product, &mut d_hidden)?;
+        if let Some(gradient) = gradients.into_iter().next().flatten() {
+            match &mut adapter {
+                None => adapter = Some(gradient),
+                Some(sum) => {
+                    add(&mut sum.a, &gradient.a);
+                    add(&mut sum.b, &gradient.b);
+                }
+            }
+        }
+        if let Some(norm) = norm {
+            rms_norm_backward_in_place(&hidden, norm.weight, norm.eps, &mut d_hidden)?;
+        }
+        for (row, gradient) in rows.iter().zip(d_hidden.chunks_exact(cols)) {
+            dx[row * cols..][..cols].copy_from_slice(gradient);
+        }
+    }
+    let sum = trained
+        .iter()
+        .map(|row| f64::from(weight(*row)) * f64::from(losses[*row]))
+        .sum();
+    Ok(Loss {
+        sum,
+        trained: trained.len(),
+        adapter,
+    })
+}
+
+/// Rows whose logits exist at once: by the vocabulary alone, so that sums do not depend on the machine.
+fn rows_a_chunk(vocab: usize) -> usize {
+    (LOGITS / size_of::<f32>() / vocab.max(1) / TILE * TILE).max(LEAST_ROWS)
+}
+
+/// The losses of rows, whose logits become their gradient where there is a scale.
+fn row_losses(
+    logits: &mut [f32],
+    rows: &[usize],
+    ids: &[u32],
+    scale: &(dyn Fn(usize) -> Option<f32> + Sync),
+    losses: &mut [f32],
+) {
+    let (isa, vocab) = (Isa::best(), logits.len() / rows.len().max(1));
+    let losses = team::Scattered::new(losses);
+    team::run_over(logits, vocab, &|at, logits| {
+        let (row, target) = (rows[at], ids[rows[at]] as usize);
+        let loss = match scale(row) {
+            Some(scale) => softmax::cross_entropy_row(isa, logits, target, scale),
+            None => softmax::cross_entropy_of_row(isa, logits, target),
+        };
+        // SAFETY: each row is given out once.
+        let to_loss = unsafe { losses.slice(at, 1) };
+        to_loss[0] = loss;
+    });
+}

@@ -1,0 +1,167 @@
+//! Matrices within slices, and their tiles.
+
+use super::factor::Factor;
+use super::{TALL, WIDE};
+use crate::shape::{self, ShapeError};
+use crate::team;
+use std::ops::Range;
+
+/// A matrix within a slice: element `(r, c)` is `data[r * row_stride + c * col_stride]`.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+impl<'a> View<'a> {
+    /// A matrix `[rows, cols]` whose rows begin `stride` apart, from element `offset` of `data`.
+    ///
+    /// # Errors
+    /// Where it does not lie within `data`.
+    pub fn new(data: &'a [f32], offset: usize, rows: usize, cols: usize, stride: usize) -> Result<Self, ShapeError> {
+        let last = match rows {
+            0 => Some(offset),
+            _ => (rows - 1)
+                .checked_mul(stride)
+                .and_then(|at| at.checked_add(offset)?.checked_add(cols)),
+        };
+        match last {
+            Some(last) if last <= data.len() => Ok(Self {
+                data: &data[offset..],
+                rows,
+                cols,
+                row_stride: stride,
+                col_stride: 1,
+            }),
+            Some(last) => Err(ShapeError::Index {
+                what: "a matrix's end",
+                index: last,
+                count: data.len(),
+            }),
+            None => Err(ShapeError::TooLarge { what: "a matrix" }),
+        }
+    }
+
+    /// The matrix `[rows, cols]` that fills `data`.
+    ///
+    /// # Errors
+    /// Where `data` has not that many elements.
+    pub fn all(data: &'a [f32], rows: usize, cols: usize) -> Result<Self, ShapeError> {
+        shape::length("a matrix", data.len(), rows.checked_mul(cols))?;
+        Self::new(data, 0, rows, cols, cols)
+    }
+
+    /// The matrix with rows and columns exchanged.
+    pub fn transposed(self) -> Self {
+        Self {
+            data: self.data,
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+        }
+    }
+
+    /// Columns `first..first + count`.
+    ///
+    /// # Errors
+    /// Where there are no such columns.
+    pub fn columns(self, first: usize, count: usize) -> Result<Self, ShapeError> {
+        if first > self.cols || count > self.cols - first {
+            return Err(ShapeError::Index {
+                what: "a column's end",
+                index: first.saturating_add(count),
+                count: self.cols,
+            });
+        }
+        let start = (first * self.col_stride).min(self.data.len());
+        Ok(Self {
+            data: &self.data[start..],
+            cols: count,
+            ..self
+        })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many columns there are.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    #[inline(always)]
+    pub(super) fn at(&self, row: usize, col: usize) -> f32 {
+        self.data[row * self.row_stride + col * self.col_stride]
+    }
+
+    /// The rows from column `first` on, and how far apart they begin, where columns lie side by side.
+    pub(super) fn rows_from(&self, first: usize) -> Option<(&'a [f32], usize)> {
+        let from = &self.data[first.min(self.data.len())..];
+        (self.col_stride == 1).then_some((from, self.row_stride))
+    }
+
+    /// Rows `first..first + TALL`, transposed to `[steps][TALL]`; rows past the end are left alone.
+    fn fill_tall<E: Factor>(&self, first: usize, out: &mut [E]) {
+        for r in 0..TALL.min(self.rows - first) {
+            let row = &self.data[((first + r) * self.row_stride).min(self.data.len())..];
+            let out = out.as_chunks_mut::<TALL>().0.iter_mut();
+            if self.col_stride == 1 {
+                let row = &row[..self.cols];
+                for (numbers, out) in row.chunks(E::DEPTH).zip(out) {
+                    out[r] = E::of(numbers[0], numbers.get(1).copied().unwrap_or(0.0));
+                }
+            } else {
+                for (step, out) in out.enumerate() {
+                    let second = match E::DEPTH * step + 1 {
+                        k if E::DEPTH == 2 && k < self.cols => self.at(first + r, k),
+                        _ => 0.0,
+                    };
+                    out[r] = E::of(self.at(first + r, E::DEPTH * step), second);
+                }
+            }
+        }
+    }
+
+    /// Columns from `first` on, of the rows in `depth`, as panels `[steps][WIDE]`; columns past the end are left alone.
+    pub(crate) fn fill_wide<E: Factor>(&self, depth: Range<usize>, first: usize, out: &mut [E]) {
+        let steps = depth.len().div_ceil(E::DEPTH);
+        for (panel, out) in out.chunks_exact_mut((steps * WIDE).max(1)).enumerate() {
+            let first = first + panel * WIDE;
+            let count = WIDE.min(self.cols - first);
+            for (step, out) in out.as_chunks_mut::<WIDE>().0.iter_mut().enumerate() {
+                let k = depth.start + E::DEPTH * step;
+                for (c, out) in out[..count].iter_mut().enumerate() {
+                    let second = match k + 1 {
+                        k if E::DEPTH == 2 && k < self.rows => self.at(k, first + c),
+                        _ => 0.0,
+                    };
+                    *out = E::of(self.at(k, first + c), second);
+                }
+            }
+        }
+    }
+}
+
+/// Tall tiles of a matrix, one behind the other: `[rows / TALL][steps][TALL]`, zeros past the last row.
+pub(crate) fn pack_tall<E: Factor>(matrix: View) -> Vec<E> {
+    let size = matrix.cols.div_ceil(E::DEPTH) * TALL;
+    let mut talls = vec![E::zeroed(); matrix.rows.div_ceil(TALL) * size];
+    team::run_over(&mut talls, size, &|tile, out| matrix.fill_tall(tile * TALL, out));
+    talls
+}
+
+/// Panels of a matrix, one behind the other: `[cols / WIDE][steps][WIDE]`, zeros past the last column.
+pub(crate) fn pack_wide<E: Factor>(matrix: View) -> Vec<E> {
+    let size = matrix.rows.div_ceil(E::DEPTH) * WIDE;
+    let mut wides = vec![E::zeroed(); matrix.cols.div_ceil(WIDE) * size];
+    team::run_over(&mut wides, size, &|panel, out| {
+        matrix.fill_wide(0..matrix.rows, panel * WIDE, out);
+    });
+    wides
+}

@@ -1,0 +1,200 @@
+//! Frozen weights expanded into the panels of a product, as its right-hand factor.
+//!
+//! The forward multiplies by `W^T`: columns of a panel are rows of the weight. The gradient of the input multiplies by `W`. Both read
+//! the weight as it is stored and write a panel in the order in which it is used, so nothing expanded outlives its chunk.
+
+use crate::blocks::GROUP;
+use crate::dense::{Factor, WIDE};
+use crate::dot::Isa;
+use crate::lanes::on_lanes;
+use crate::linear::Linear;
+use crate::matrix::Matrix;
+use crate::packed::ROWS;
+use crate::shape::{Outcome, ShapeError};
+use std::ops::Range;
+
+/// Weights of a row that are expanded at a time: the largest block.
+const PART: usize = 256;
+/// [`PART`] and a cache line: rows a power of two apart would push each other out of the cache.
+const APART: usize = PART + 16;
+
+on_lanes! {
+    /// Sixteen columns from `column` of a panel on: `numbers(k, c)`.
+    fn join_columns<L>[E: Factor, const COUNT: usize][E, COUNT](_l; numbers: &[[f32; ROWS]; COUNT], column: usize, out: &mut [E]) {
+        let steps = numbers.chunks(E::DEPTH).zip(out.as_chunks_mut::<WIDE>().0);
+        for (numbers, out) in steps {
+            let (first, second) = (&numbers[0], &numbers[E::DEPTH - 1]);
+            for (c, out) in out[column..column + ROWS].iter_mut().enumerate() {
+                *out = E::of(first[c], second[c]);
+            }
+        }
+    }
+}
+
+on_lanes! {
+    /// A step of a panel from one row, or from two.
+    fn join_rows<L>[E: Factor][E](_l; first: &[f32], second: &[f32], out: &mut [E]) {
+        for ((first, second), out) in first.iter().zip(second).zip(out) {
+            *out = E::of(*first, *second);
+        }
+    }
+}
+
+on_lanes! {
+    /// Columns of a panel from rows of [`APART`].
+    fn turn<L>[E: Factor][E](_l; rows: &[f32], count: usize, length: usize, column: usize, out: &mut [E]) {
+        for (step, out) in out.as_chunks_mut::<WIDE>().0.iter_mut().enumerate() {
+            let k = E::DEPTH * step;
+            for r in 0..count {
+                let row = &rows[r * APART..][..length];
+                let second = if E::DEPTH == 2 && k + 1 < length { row[k + 1] } else { 0.0 };
+                out[column + r] = E::of(row[k], second);
+            }
+        }
+    }
+}
+
+/// A weight times its scale, to be expanded.
+pub(crate) struct Expand<'a> {
+    matrix: Matrix<'a>,
+    scale: f32,
+}
+
+impl<'a> Expand<'a> {
+    /// A linear's weight and scale.
+    pub fn of(linear: &Linear<'a>) -> Self {
+        Self {
+            matrix: linear.weight,
+            scale: linear.scale,
+        }
+    }
+
+    /// Panels that must be expanded at once where columns of a panel are columns of the weight: a block is not cut.
+    pub fn panels(&self) -> usize {
+        match self.matrix.packed_rows() {
+            0 => self.matrix.quant().block_elements().div_ceil(WIDE),
+            _ => 1,
+        }
+    }
+
+    /// Panels of `W^T`: columns `depth` of the weight, rows from `first` on.
+    pub fn outputs<E: Factor>(&self, depth: Range<usize>, first: usize, out: &mut [E], outcome: &Outcome) {
+        let size = depth.len().div_ceil(E::DEPTH) * WIDE;
+        for (panel, out) in out.chunks_exact_mut(size.max(1)).enumerate() {
+            for column in [0, ROWS] {
+                let first = first + panel * WIDE + column;
+                if first + ROWS <= self.matrix.packed_rows() {
+                    outcome.note(self.packed_outputs(depth.clone(), first / ROWS, column, out));
+                } else if first < self.matrix.rows() {
+                    outcome.note(self.plain_outputs(depth.clone(), first, column, out));
+                }
+            }
+        }
+    }
+
+    fn packed_outputs<E: Factor>(
+        &self,
+        depth: Range<usize>,
+        group: usize,
+        column: usize,
+        out: &mut [E],
+    ) -> Result<(), ShapeError> {
+        let (isa, packed, first) = (Isa::best(), self.matrix.packed()?, depth.start / GROUP);
+        let mut columns = [[0.0; ROWS]; GROUP];
+        for (tile, out) in out.chunks_exact_mut(GROUP / E::DEPTH * WIDE).enumerate() {
+            packed.tile_columns(isa, [group, first + tile], self.scale, &mut columns);
+            join_columns::<E, GROUP>(isa, &columns, column, out);
+        }
+        Ok(())
+    }
+
+    fn plain_outputs<E: Factor>(
+        &self,
+        depth: Range<usize>,
+        first: usize,
+        column: usize,
+        out: &mut [E],
+    ) -> Result<(), ShapeError> {
+        let count = ROWS.min(self.matrix.rows() - first);
+        let mut rows = [0.0; ROWS * APART];
+        for (start, out) in depth.clone().step_by(PART).zip(out.chunks_mut(PART / E::DEPTH * WIDE)) {
+            let part = start..depth.end.min(start + PART);
+            for r in 0..count {
+                let row = &mut rows[r * APART..][..part.len()];
+                self.matrix.dequantize_part(first + r, part.clone(), row)?;
+                self.scaled(row);
+            }
+            turn(Isa::best(), &rows, count, part.len(), column, out);
+        }
+        Ok(())
+    }
+
+    /// Panels of `W`: rows `depth` of the weight, columns from `first` on.
+    pub fn inputs<E: Factor>(&self, depth: Range<usize>, first: usize, out: &mut [E], outcome: &Outcome) {
+        let packed = self.matrix.packed_rows().clamp(depth.start, depth.end);
+        let steps = depth.len().div_ceil(E::DEPTH);
+        for (panel, out) in out.chunks_exact_mut((steps * WIDE).max(1)).enumerate() {
+            let tile = first / GROUP + panel;
+            outcome.note(self.packed_inputs(depth.start..packed, tile, out));
+        }
+        if packed < depth.end {
+            outcome.note(self.plain_inputs(packed..depth.end, first, (packed - depth.start) / E::DEPTH, steps, out));
+        }
+    }
+
+    fn packed_inputs<E: Factor>(&self, rows: Range<usize>, tile: usize, out: &mut [E]) -> Result<(), ShapeError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (isa, packed) = (Isa::best(), self.matrix.packed()?);
+        let groups = rows.start / ROWS..rows.end / ROWS;
+        let mut expanded = [[0.0; GROUP]; ROWS];
+        for (group, out) in groups.zip(out.chunks_exact_mut(ROWS / E::DEPTH * WIDE)) {
+            packed.tile_rows(isa, [group, tile], self.scale, &mut expanded);
+            for (rows, out) in expanded.chunks_exact(E::DEPTH).zip(out.chunks_exact_mut(WIDE)) {
+                join_rows(isa, &rows[0], &rows[E::DEPTH - 1], out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows that are not packed, from step `from` of each panel on.
+    fn plain_inputs<E: Factor>(
+        &self,
+        rows: Range<usize>,
+        first: usize,
+        from: usize,
+        steps: usize,
+        out: &mut [E],
+    ) -> Result<(), ShapeError> {
+        let (isa, panels) = (Isa::best(), out.len() / (steps * WIDE));
+        let cols = first..self.matrix.cols().min(first + panels * WIDE);
+        let mut parts = [vec![0.0; cols.len()], vec![0.0; cols.len()]];
+        for (step, row) in rows.clone().step_by(E::DEPTH).enumerate() {
+            for (i, part) in parts.iter_mut().enumerate().take(E::DEPTH) {
+                if row + i < rows.end {
+                    self.matrix.dequantize_part(row + i, cols.clone(), part)?;
+                    self.scaled(part);
+                } else {
+                    part.fill(0.0);
+                }
+            }
+            let pieces = parts[0].chunks(WIDE).zip(parts[E::DEPTH - 1].chunks(WIDE));
+            for (panel, (one, other)) in pieces.enumerate() {
+                join_rows(
+                    isa,
+                    one,
+                    other,
+                    &mut out[(panel * steps + from + step) * WIDE..][..one.len()],
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn scaled(&self, row: &mut [f32]) {
+        if self.scale != 1.0 {
+            row.iter_mut().for_each(|x| *x *= self.scale);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Gate, up, and the activation between them.
+
+use super::{forward, inputs};
+use crate::bf16s::Kept;
+use crate::dense::Into;
+use crate::dot::Isa;
+use crate::glu::{self, Activation};
+use crate::linear::{Input, Linear, Norm, Product, Strips, in_tiles};
+use crate::packed::ROWS;
+use crate::shape::{self, Outcome, ShapeError};
+use crate::team;
+
+/// Tokens that a chunk of [`gated`] holds gate and up of.
+const TOKENS_A_CHUNK: usize = 48;
+
+/// `activation(gate(norm(x))) * up(norm(x))`: `x [T, in]` to `h [T, out]`.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn gated(
+    x: &[f32],
+    norm: Option<Norm>,
+    gate: &Linear,
+    up: &Linear,
+    activation: Activation,
+    product: Product,
+    h: &mut [f32],
+) -> Result<(), ShapeError> {
+    let input = Input::new(x, inputs(&[gate, up])?, norm, product)?;
+    let (rows, tokens) = (gate.weight.rows(), input.tokens);
+    shape::length("the rows of up", up.weight.rows(), Some(rows))?;
+    shape::length("the output of a gated layer", h.len(), tokens.checked_mul(rows))?;
+    let tiled = |linear: &Linear| in_tiles(&linear.weight, product, tokens);
+    if gate.has_tail() || up.has_tail() || tiled(gate) || tiled(up) {
+        let mut gates = vec![0.0; h.len()];
+        forward(&input, &[gate], product, &mut gates, Into::Replace)?;
+        forward(&input, &[up], product, h, Into::Replace)?;
+        return glu::glu_in_place(activation, &gates, h);
+    }
+    let (gate, up) = (Strips::new(gate.weight)?, Strips::new(up.weight)?);
+    let total = gate.bytes() + up.bytes();
+    let step = gate.a_chunk(total).div_ceil(2);
+    let across = gate.count().div_ceil(step);
+    let (h, outcome, isa) = (team::Scattered::new(h), Outcome::default(), Isa::best());
+    team::run(across * tokens.div_ceil(TOKENS_A_CHUNK), &|chunk| {
+        let strips = chunk % across * step..((chunk % across + 1) * step).min(gate.count());
+        let first = chunk / across * TOKENS_A_CHUNK;
+        let tokens = first..(first + TOKENS_A_CHUNK).min(tokens);
+        let columns = strips.start * ROWS..(strips.end * ROWS).min(rows);
+        let mut gates = vec![0.0; tokens.len() * columns.len()];
+        let at = |token: usize| (token - tokens.start) * columns.len();
+        outcome.note(
+            gate.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
+                gates[at(token) + row - columns.start..][..results.len()].copy_from_slice(results);
+            }),
+        );
+        outcome.note(up.product(strips, &input, tokens.clone(), |token, row, results| {
+            // SAFETY: each row is computed once for a token.
+            let h = unsafe { h.slice(token * rows + row, results.len()) };
+            h.copy_from_slice(results);
+        }));
+        for token in tokens.clone() {
+            // SAFETY: these are the rows that this chunk wrote, no longer in use.
+            let h = unsafe { h.slice(token * rows + columns.start, columns.len()) };
+            glu::piece_in_place(isa, activation, &gates[at(token)..][..columns.len()], h);
+        }
+    });
+    outcome.into_result()
+}
+
+/// [`gated`], which also hands out gate and up as they were before the activation, each `[T, out]`: what
+/// [`gated_backward_kept`](super::gated_backward_kept) takes.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn gated_keeping<K: Kept>(
+    x: &[f32],
+    norm: Option<Norm>,
+    gate: &Linear,
+    up: &Linear,
+    activation: Activation,
+    product: Product,
+    [kept_gate, kept_up]: [&mut [K]; 2],
+    h: &mut [f32],
+) -> Result<(), ShapeError> {
+    let input = Input::new(x, inputs(&[gate, up])?, norm, product)?;
+    shape::length("the rows of up", up.weight.rows(), Some(gate.weight.rows()))?;
+    shape::length("the kept gate", kept_gate.len(), Some(h.len()))?;
+    shape::length("the kept up", kept_up.len(), Some(h.len()))?;
+    let mut gates = vec![0.0; h.len()];
+    forward(&input, &[gate], product, &mut gates, Into::Replace)?;
+    forward(&input, &[up], product, h, Into::Replace)?;
+    let isa = Isa::best();
+    let (kept_gate, kept_up) = (team::Scattered::new(kept_gate), team::Scattered::new(kept_up));
+    team::run_over(h, glu::CHUNK, &|chunk, h| {
+        let (at, gates) = (chunk * glu::CHUNK, &gates[chunk * glu::CHUNK..][..h.len()]);
+        // SAFETY: chunks do not overlap, and each number is given out once.
+        unsafe {
+            K::keep(isa, gates, kept_gate.slice(at, h.len()));
+            K::keep(isa, h, kept_up.slice(at, h.len()));
+        }
+        glu::piece_in_place(isa, activation, gates, h);
+    });
+    Ok(())
+}

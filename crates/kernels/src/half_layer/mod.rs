@@ -1,0 +1,148 @@
+//! The grain at which a model calls: half a layer at a time, so that few dispatches remain.
+//!
+//! Decoding crosses from one thread to the team five times a layer: [`norm_linears`] for Q, K and V, attention,
+//! [`linear_add_in_place`], [`gated`], [`linear_add_in_place`] again.
+
+mod backward;
+mod gated;
+
+pub(crate) use backward::linears_backward;
+pub use backward::{gated_backward, gated_backward_kept, linear_add_backward, norm_linears_backward};
+pub use gated::{gated, gated_keeping};
+
+use crate::dense::{Factor, Into, Pair, Target};
+use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, apply_linear_tail, fast, in_tiles};
+use crate::norm::rms_norm_in_place;
+use crate::shape::{self, ShapeError};
+use crate::team;
+
+/// The inputs that all linears share.
+fn inputs(linears: &[&Linear]) -> Result<usize, ShapeError> {
+    let cols = linears.first().map_or(0, |linear| linear.weight.cols());
+    for linear in linears {
+        linear.check()?;
+        shape::length("a row of a weight beside another's", linear.weight.cols(), Some(cols))?;
+    }
+    Ok(cols)
+}
+
+/// The outputs of all linears.
+fn outputs(linears: &[&Linear]) -> usize {
+    linears.iter().map(|linear| linear.weight.rows()).sum()
+}
+
+/// The products of one input with linears, tails included, side by side in rows of `y`, which they become or are added to.
+pub(crate) fn forward(
+    input: &Input,
+    linears: &[&Linear],
+    product: Product,
+    y: &mut [f32],
+    into: Into,
+) -> Result<(), ShapeError> {
+    let (width, tokens) = (outputs(linears), input.tokens);
+    shape::length("the output of linears", y.len(), tokens.checked_mul(width))?;
+    let places = linears.iter().scan(0, |next, linear| {
+        let at = *next;
+        *next += linear.weight.rows();
+        Some((*linear, at))
+    });
+    let (tiled, int8): (Vec<_>, Vec<_>) = places.partition(|(linear, _)| in_tiles(&linear.weight, product, tokens));
+    match product {
+        Product::Bf16 => in_tiles_of::<Pair>(input, &tiled, width, y, into)?,
+        Product::Exact | Product::Fast => in_tiles_of::<f32>(input, &tiled, width, y, into)?,
+    }
+    in_int8(input, &int8, width, y, into)
+}
+
+/// The linears that are made tile by tile, each at its column of `y`.
+fn in_tiles_of<E: Factor>(
+    input: &Input,
+    linears: &[(&Linear, usize)],
+    width: usize,
+    y: &mut [f32],
+    into: Into,
+) -> Result<(), ShapeError> {
+    if linears.is_empty() {
+        return Ok(());
+    }
+    let x = Talls::<E>::new(&input.floats, input.tokens, input.cols)?;
+    for (linear, at) in linears {
+        let target = Target::new(y, *at, input.tokens, linear.weight.rows(), width)?;
+        linear::forward(linear, &x, &target, into)?;
+    }
+    Ok(())
+}
+
+/// The linears whose activations are int8, each at its column of `y`.
+fn in_int8(
+    input: &Input,
+    linears: &[(&Linear, usize)],
+    width: usize,
+    y: &mut [f32],
+    into: Into,
+) -> Result<(), ShapeError> {
+    let strips = linears
+        .iter()
+        .map(|(linear, _)| Strips::new(linear.weight))
+        .collect::<Result<Vec<_>, _>>()?;
+    {
+        let y = team::Scattered::new(y);
+        fast(&strips, input, &|which, token, row, results| {
+            // SAFETY: each row of each weight is computed once for a token.
+            let y = unsafe { y.slice(token * width + linears[which].1 + row, results.len()) };
+            match into {
+                Into::Replace => y.copy_from_slice(results),
+                Into::Add => y.iter_mut().zip(results).for_each(|(y, x)| *y += x),
+            }
+        })?;
+    }
+    for (linear, at) in linears.iter().filter(|(linear, _)| linear.has_tail()) {
+        let target = Target::new(y, *at, input.tokens, linear.weight.rows(), width)?;
+        apply_linear_tail(linear, &input.floats, &target)?;
+    }
+    Ok(())
+}
+
+/// Several linears over one input `x [T, in]`, normalised first where there is a norm: `y [T, sum of out]`, the outputs of a
+/// row side by side.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn norm_linears(
+    x: &[f32],
+    norm: Option<Norm>,
+    linears: &[Linear],
+    product: Product,
+    y: &mut [f32],
+) -> Result<(), ShapeError> {
+    let linears: Vec<&Linear> = linears.iter().collect();
+    let input = Input::new(x, inputs(&linears)?, norm, product)?;
+    forward(&input, &linears, product, y, Into::Replace)
+}
+
+/// `residual [T, out]` grows by a linear over `h [T, in]`, normalised afterwards where there is a norm.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn linear_add_in_place(
+    h: &[f32],
+    linear: &Linear,
+    norm: Option<Norm>,
+    product: Product,
+    residual: &mut [f32],
+) -> Result<(), ShapeError> {
+    let input = Input::new(h, inputs(&[linear])?, None, product)?;
+    let (rows, tokens) = (linear.weight.rows(), input.tokens);
+    shape::length("the residual", residual.len(), tokens.checked_mul(rows))?;
+    // What follows an int8 product is done to the product alone.
+    if norm.is_none() && (!linear.has_tail() || in_tiles(&linear.weight, product, tokens)) {
+        return forward(&input, &[linear], product, residual, Into::Add);
+    }
+    let mut y = vec![0.0; residual.len()];
+    forward(&input, &[linear], product, &mut y, Into::Replace)?;
+    if let Some(norm) = norm {
+        rms_norm_in_place(&mut y, norm.weight, norm.eps)?;
+    }
+    linear::add(residual, &y);
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The input of linears, made ready once for all of them.
+
+use super::{FEW, Norm, Product};
+use crate::dot::{ActivationChunk, Activations, Isa};
+use crate::norm;
+use crate::shape::{self, Outcome, ShapeError};
+use crate::team;
+use std::borrow::Cow;
+
+/// The input of linears: rows of activations, normalised, and quantised where the product asks for it.
+pub(crate) struct Input<'a> {
+    pub floats: Cow<'a, [f32]>,
+    pub(super) chunks: Vec<ActivationChunk>,
+    pub tokens: usize,
+    pub cols: usize,
+}
+
+impl<'a> Input<'a> {
+    /// Rows of `x [T, cols]` made ready.
+    pub fn new(x: &'a [f32], cols: usize, norm: Option<Norm>, product: Product) -> Result<Self, ShapeError> {
+        let tokens = shape::rows("a linear's input", x.len(), cols)?;
+        if let Some(norm) = norm {
+            shape::length("a norm's weight", norm.weight.len(), Some(cols))?;
+        }
+        let per_token = match product {
+            Product::Fast => Activations::chunks_for(cols),
+            Product::Exact | Product::Bf16 => 0,
+        };
+        let mut normed = vec![0.0; if norm.is_some() { x.len() } else { 0 }];
+        let mut chunks = vec![ActivationChunk::ZERO; tokens * per_token];
+        let isa = Isa::best();
+        let outcome = Outcome::default();
+        {
+            let (normed, chunks) = (team::Scattered::new(&mut normed), team::Scattered::new(&mut chunks));
+            let one = |token: usize| {
+                let x = &x[token * cols..][..cols];
+                let row = match norm {
+                    // SAFETY: each token is given out once.
+                    Some(norm) => unsafe {
+                        let row = normed.slice(token * cols, cols);
+                        norm::row(isa, x, norm.weight, norm.eps, row);
+                        row
+                    },
+                    None => x,
+                };
+                if per_token > 0 {
+                    // SAFETY: as above.
+                    let chunks = unsafe { chunks.slice(token * per_token, per_token) };
+                    outcome.note(
+                        Activations::quantize_on(isa, row, chunks)
+                            .map(|_| ())
+                            .map_err(ShapeError::from),
+                    );
+                }
+            };
+            let a_chunk = if tokens <= FEW { FEW } else { norm::rows_a_chunk(cols) };
+            team::run(tokens.div_ceil(a_chunk), &|chunk| {
+                (chunk * a_chunk..((chunk + 1) * a_chunk).min(tokens)).for_each(one);
+            });
+        }
+        outcome.into_result()?;
+        let floats = if norm.is_some() {
+            Cow::Owned(normed)
+        } else {
+            Cow::Borrowed(x)
+        };
+        Ok(Self {
+            floats,
+            chunks,
+            tokens,
+            cols,
+        })
+    }
+
+    pub(super) fn row(&self, token: usize) -> Result<Activations<'_>, ShapeError> {
+        let per_token = Activations::chunks_for(self.cols);
+        let floats = &self.floats[token * self.cols..][..self.cols];
+        Ok(Activations::from_parts(
+            floats,
+            &self.chunks[token * per_token..][..per_token],
+        )?)
+    }
+}

@@ -1,0 +1,125 @@
+//! A linear over a frozen weight: product, then the weight's own scale, then the adapter, then the bias.
+//!
+//! There are three products. `Exact` expands the weight in tiles and sums in f32; `Bf16` does so with both factors rounded to bf16;
+//! `Fast` quantises the activations to int8. A gradient is that of `Exact` or of `Bf16`.
+
+mod backward;
+mod input;
+mod int8;
+mod tail;
+mod tiled;
+
+pub(crate) use backward::{add, backward};
+pub(crate) use input::Input;
+pub(crate) use int8::{Strips, fast};
+pub(crate) use tail::apply_linear_tail;
+pub(crate) use tiled::{Talls, forward};
+
+use crate::dropout::Dropout;
+use crate::matrix::Matrix;
+use crate::packed;
+use crate::shape::{self, ShapeError};
+
+/// Tokens up to which preparing them is not worth waking the team.
+const FEW: usize = 4;
+
+/// How a product with a quantised weight is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// Activations quantised to int8 in blocks of 32: chat.
+    Fast,
+    /// The weight expanded in tiles, all sums in f32: training, references, gradients.
+    Exact,
+    /// The weight expanded in tiles, both factors rounded to bf16 (nearest, ties to even), all sums in f32: training where
+    /// [`bf16_is_fast`](crate::bf16_is_fast).
+    Bf16,
+}
+
+/// An adapter: adds `scale * (drop(x) a^T) b^T`. <https://arxiv.org/abs/2106.09685>
+#[derive(Clone, Copy, Debug)]
+pub struct Lora<'a> {
+    /// `[rank, in]`.
+    pub a: &'a [f32],
+    /// `[out, rank]`.
+    pub b: &'a [f32],
+    /// Rows of `a`.
+    pub rank: usize,
+    /// What the adapter counts for.
+    pub scale: f32,
+    /// What is dropped of its input while it is trained.
+    pub dropout: Option<Dropout>,
+}
+
+/// `y = scale * (x W^T) + lora(x) + bias`, in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Linear<'a> {
+    /// `[out, in]`, frozen.
+    pub weight: Matrix<'a>,
+    /// The weight's own scale; 1 where it has none.
+    pub scale: f32,
+    /// What training adds.
+    pub lora: Option<Lora<'a>>,
+    /// What the file adds, `[out]`.
+    pub bias: Option<&'a [f32]>,
+}
+
+impl<'a> Linear<'a> {
+    /// A weight and nothing else.
+    pub fn plain(weight: Matrix<'a>) -> Self {
+        Self {
+            weight,
+            scale: 1.0,
+            lora: None,
+            bias: None,
+        }
+    }
+
+    /// Whether anything follows the product.
+    pub(crate) fn has_tail(&self) -> bool {
+        self.scale != 1.0 || self.lora.is_some() || self.bias.is_some()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        if let Some(lora) = &self.lora {
+            lora.dropout.map_or(Ok(()), Dropout::check)?;
+            shape::length(
+                "an adapter's a",
+                lora.a.len(),
+                lora.rank.checked_mul(self.weight.cols()),
+            )?;
+            shape::length(
+                "an adapter's b",
+                lora.b.len(),
+                lora.rank.checked_mul(self.weight.rows()),
+            )?;
+        }
+        match self.bias {
+            Some(bias) => shape::length("a bias", bias.len(), Some(self.weight.rows())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// RMSNorm before or after a linear; see [`crate::norm::rms_norm`].
+#[derive(Clone, Copy, Debug)]
+pub struct Norm<'a> {
+    /// As wide as a row.
+    pub weight: &'a [f32],
+    /// Keeps the root away from zero.
+    pub eps: f32,
+}
+
+/// The gradient of an adapter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoraGradient {
+    /// `[rank, in]`.
+    pub a: Vec<f32>,
+    /// `[out, rank]`.
+    pub b: Vec<f32>,
+}
+
+/// Whether the product of this many tokens is made tile by tile. Plain weights meet the activations in f32 anyway; and
+/// formats that cannot be packed are several times faster expanded than row by row, once many tokens share the expanding.
+pub(crate) fn in_tiles(matrix: &Matrix, product: Product, tokens: usize) -> bool {
+    product != Product::Fast || (tokens > FEW && !packed::can_pack(matrix.quant(), matrix.cols()))
+}
