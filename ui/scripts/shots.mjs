@@ -21,6 +21,42 @@ const send = async (page, text) => {
 /** @param {Page} page @param {string} state */
 const answerIs = (page, state) => page.locator(`[data-role=assistant][data-state=${state}]`).last().waitFor();
 
+/** @param {Page} page */
+const tune = (page) => page.getByTestId("view-tune").click();
+
+/** @param {Page} page @param {string} name */
+const data = async (page, name) => {
+  await page.evaluate("fakeHost.pace = 0");
+  await page.evaluate((path) => /** @type {any} */ (window).fakeHost.drop({ type: "drop", paths: [path] }), `/home/you/support/${name}`);
+  await page.getByTestId("facts").waitFor();
+};
+
+/** @param {Page} page @param {string} name */
+const train = async (page, name) => {
+  await data(page, name);
+  await page.getByTestId("train").click();
+  await page.getByTestId("run-page").waitFor();
+};
+
+/** @param {Page} page @param {string} state */
+const runIs = (page, state) => page.locator(`[data-testid=run-page][data-state=${state}]`).waitFor();
+
+/** @param {Page} page @param {string} id */
+const pastRun = async (page, id) => {
+  await tune(page);
+  await page.locator(`[data-testid=run][data-id="${id}"]`).getByTestId("open-run").click();
+  await page.getByTestId("loss-chart").waitFor();
+};
+
+/** @param {Page} page */
+const pair = async (page) => {
+  await pastRun(page, "21");
+  await page.evaluate("fakeHost.pace = 0");
+  await page.getByTestId("try-it").click();
+  await send(page, "My order is late, what now?");
+  await page.getByTestId("vote").nth(1).waitFor();
+};
+
 /** @type {{ name: string, scene?: string, width?: number, height?: number, act: (page: Page) => Promise<unknown> }[]} */
 const pictures = [
   { name: "welcome", act: async () => {} },
@@ -51,6 +87,34 @@ const pictures = [
   { name: "jump", act: async (page) => { await open(page, "Everything markdown"); await page.getByTestId("thread").evaluate((e) => e.scrollTo(0, 0)); await page.getByTestId("jump-to-latest").waitFor(); } },
   { name: "small-window", width: 720, height: 520, act: (page) => open(page, "Borrow checker") },
   { name: "small-welcome", width: 720, height: 520, act: async () => {} },
+  { name: "tune", height: 1180, act: tune },
+  { name: "tune-fresh", scene: "fresh", act: tune },
+  { name: "tune-drag", act: (page) => page.evaluate(() => /** @type {any} */ (window).fakeHost.drop({ type: "over", paths: ["x"] })) },
+  { name: "tune-data", height: 1100, act: (page) => data(page, "replies.jsonl") },
+  { name: "tune-data-cut", height: 1100, act: async (page) => { await data(page, "replies.jsonl"); await page.getByTestId("preview-next").click(); await page.getByTestId("preview-next").click(); } },
+  { name: "tune-mapping", height: 1100, act: (page) => data(page, "recipes.csv") },
+  { name: "tune-broken", height: 1360, act: (page) => data(page, "broken.jsonl") },
+  { name: "tune-unreadable", act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await page.evaluate(() => /** @type {any} */ (window).fakeHost.drop({ type: "drop", paths: ["/home/you/empty.jsonl"] })); await page.getByTestId("inspection-failed").waitFor(); } },
+  { name: "tune-advanced", height: 1900, act: async (page) => { await data(page, "replies.jsonl"); await page.getByTestId("advanced").click(); await page.getByTestId("setting-rank").locator("input").fill("32"); await page.getByTestId("setting-epochs").locator("input").fill("none"); await page.keyboard.press("Tab"); } },
+  { name: "run-preparing", act: async (page) => { await data(page, "replies.jsonl"); await page.evaluate("fakeHost.pace = 60000"); await page.getByTestId("train").click(); await runIs(page, "preparing"); } },
+  { name: "run-learning", height: 900, act: async (page) => { await data(page, "replies.jsonl"); await page.evaluate("fakeHost.pace = 10"); await page.getByTestId("train").click(); await runIs(page, "running"); await page.waitForTimeout(900); await page.evaluate("fakeHost.pace = 60000"); await page.waitForTimeout(300); await page.getByTestId("loss-chart").hover({ position: { x: 200, y: 90 } }); } },
+  { name: "run-paused-by-chat", height: 900, act: async (page) => { await train(page, "endless.jsonl"); await page.evaluate("fakeHost.pace = 4"); await runIs(page, "running"); await page.waitForTimeout(400); await page.evaluate("fakeHost.send(null, null, 'Tell me a long story.')"); await runIs(page, "paused"); } },
+  { name: "run-finished", height: 1180, act: (page) => pastRun(page, "21") },
+  { name: "run-table", height: 1180, act: async (page) => { await pastRun(page, "21"); await page.getByTestId("as-table").click(); } },
+  { name: "run-forgetful", height: 1180, act: (page) => pastRun(page, "22") },
+  { name: "run-failed", height: 900, act: (page) => pastRun(page, "23") },
+  { name: "run-interrupted", height: 900, act: (page) => pastRun(page, "24") },
+  { name: "run-small-window", width: 720, height: 520, act: (page) => pastRun(page, "21") },
+  { name: "export", act: async (page) => { await pastRun(page, "21"); await page.getByTestId("export").click(); await page.getByTestId("format-gguf").check(); } },
+  { name: "export-passed", act: async (page) => { await pastRun(page, "21"); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("export").click(); await page.getByTestId("export-write").click(); await page.getByTestId("verification").waitFor(); } },
+  { name: "export-not-passed", act: async (page) => { await pastRun(page, "21"); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("export").click(); await page.getByTestId("format-gguf").check(); await page.getByTestId("export-kind").selectOption("Q4_0"); await page.getByTestId("export-write").click(); await page.getByTestId("verification").waitFor(); } },
+  { name: "try-it", act: async (page) => { await pastRun(page, "21"); await page.getByTestId("try-it").click(); await page.getByTestId("welcome").waitFor(); } },
+  { name: "compare-blind", act: pair },
+  { name: "compare-voted", act: async (page) => { await pair(page); await page.getByTestId("vote").first().click(); await page.getByTestId("voted").waitFor(); } },
+  { name: "compare-narrow", width: 760, height: 900, act: async (page) => { await pair(page); await page.getByTestId("reveal").click(); } },
+  { name: "adapters", act: async (page) => { await pair(page); await page.getByTestId("adapter-pill").click(); await page.getByTestId("adapter-on").nth(1).check(); } },
+  { name: "rated", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("thumb-up").last().click(); } },
+  { name: "correct", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("correct").last().click(); } },
   { name: "models", act: (page) => page.getByTestId("view-models").click() },
   { name: "settings", height: 900, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("device-row").first().waitFor(); } },
 ];

@@ -20,7 +20,7 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
-  id, conversation: 1, parent: null, role: "assistant", content: "", state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, ...change,
+  id, conversation: 1, parent: null, role: "assistant", content: "", state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, ...change,
 });
 
 const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDelta" }> => ({ type: "messageDelta", conversation: 1, message: id, text, tokens: 1, tokensPerSecond: 9 });

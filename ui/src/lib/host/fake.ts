@@ -1,10 +1,12 @@
 // A host without a desktop: the whole UI in a browser, with conversations in memory and answers from a script.
 // `?scene=` picks what it starts with (see fake/scenes.ts); tests drive it further through `window.fakeHost`.
 
-import { scriptedAnswer } from "./fake/answers";
+import { scriptedAnswer, tunedAnswer } from "./fake/answers";
+import { pause } from "./fake/base";
 import { addedModel, readyState, devices as fakeDevices } from "./fake/models";
 import { startingWith, type World } from "./fake/scenes";
-import type { Conversation, ConversationSummary, Host, HostEvent, Message, ModelState, Problem, SearchHit, Sent, Settings, Snapshot } from "./host";
+import { FakeTuning } from "./fake/tuning";
+import type { AdapterChoice, Compared, Conversation, ConversationSummary, Dataset, Host, Message, ModelState, Problem, SearchHit, Sent, Settings, Snapshot, Thumb } from "./host";
 
 /** What a worker's death is told as. */
 const DEATH: Problem = {
@@ -14,23 +16,19 @@ const DEATH: Problem = {
 
 const CONTEXT = 2048;
 
-interface Run {
-  answer: Message;
+interface Writing {
   stopped: boolean;
   dead: boolean;
 }
 
-export class FakeHost implements Host {
-  /** Milliseconds between tokens; tests set it. */
-  pace = 24;
+export class FakeHost extends FakeTuning implements Host {
   /** What was opened outside, newest last. */
   opened: string[] = [];
   private readonly world: World;
-  private readonly listeners = new Set<(event: HostEvent) => void>();
-  private readonly runs = new Map<number, Run>();
-  private nextId = 1_000_000;
+  private readonly writing = new Map<number, Writing>();
 
   constructor(scene: string | null) {
+    super(scene === "fresh" || scene === "no-model");
     this.world = startingWith(scene);
     if (this.world.pace !== undefined) this.pace = this.world.pace;
   }
@@ -74,7 +72,7 @@ export class FakeHost implements Host {
   }
 
   async stop(conversation: number): Promise<void> {
-    const run = this.runs.get(conversation);
+    const run = this.writing.get(conversation);
     if (run) run.stopped = true;
   }
 
@@ -170,22 +168,62 @@ export class FakeHost implements Host {
     this.opened.push(address);
   }
 
-  async onEvent(listener: (event: HostEvent) => void): Promise<() => void> {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
+  async setConversationAdapters(conversation: number, choices: AdapterChoice[]): Promise<void> {
+    this.conversation(conversation).adapters = choices;
+  }
+
+  async compare(conversation: number | null, parent: number | null, text: string, adapters: AdapterChoice[]): Promise<Compared> {
+    const home = conversation === null ? this.begin(text) : this.conversation(conversation);
+    const user = this.message(home, parent, "user", text);
+    const base = this.awaited(home, user, []);
+    const tuned = this.awaited(home, user, adapters);
+    base.comparison = tuned.id;
+    tuned.comparison = base.id;
+    void this.write(home, base, text).then((stopped) => (stopped ? this.finish(home, tuned, { type: "stopped" }) : this.write(home, tuned, text)));
+    return { conversation: summary(home), user: { ...user }, base: { ...base }, tuned: { ...tuned } };
+  }
+
+  async voteAnswer(message: number, better: boolean): Promise<void> {
+    const [home, answer] = this.find(message);
+    if (answer.comparison === null) throw { code: "badRequest", message: "Only one of two answers side by side can be preferred." };
+    const [, other] = this.find(answer.comparison);
+    const tuned = answer.adapters.length > 0 ? answer : other;
+    const before = tuned.better ? "tuned" : answer.better || other.better ? "base" : null;
+    const after = better ? (tuned === answer ? "tuned" : "base") : null;
+    this.vote(tuned.adapters, { tuned: Number(after === "tuned") - Number(before === "tuned"), base: Number(after === "base") - Number(before === "base") });
+    this.change(home, answer, { better });
+    this.change(home, other, { better: false });
+    if (better) home.leaf = answer.id;
+    this.emit({ type: "conversationChanged", conversation: summary(home), leaf: home.leaf });
+  }
+
+  async rateAnswer(message: number, thumb: Thumb | null, correction: string | null): Promise<void> {
+    const [home, answer] = this.find(message);
+    const rated = thumb ?? (correction === null ? null : "down");
+    this.change(home, answer, { rating: rated && { thumb: rated, correction } });
+  }
+
+  async ratedExamples(): Promise<number> {
+    return [...this.world.conversations.values()].flatMap((c) => c.messages).filter(({ rating }) => rating && (rating.thumb === "up" || rating.correction !== null)).length;
+  }
+
+  async gatherDataset(name: string): Promise<Dataset> {
+    return this.addGathered(name, await this.ratedExamples());
   }
 
   /** For tests: the worker dies, whatever it was doing. */
   killWorker(): void {
-    for (const run of this.runs.values()) run.dead = true;
+    for (const run of this.writing.values()) run.dead = true;
     this.setModelState({ type: "none" });
     this.emit({ type: "workerDied", problem: DEATH });
   }
 
-  private async write(home: Conversation, answer: Message, question: string): Promise<void> {
-    const run: Run = { answer, stopped: false, dead: false };
-    this.runs.set(home.id, run);
-    const script = scriptedAnswer(question);
+  /** Whether a person stopped it. */
+  private async write(home: Conversation, answer: Message, question: string): Promise<boolean> {
+    const run: Writing = { stopped: false, dead: false };
+    this.writing.set(home.id, run);
+    this.chatAnswers(true);
+    const script = answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question);
     if (this.world.modelState.type !== "ready") {
       const first = this.world.models.find((m) => m.problem === null);
       if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model to answer with. Add a GGUF file under Models." } });
@@ -209,35 +247,43 @@ export class FakeHost implements Host {
     const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT };
     if (run.dead) return this.finish(home, answer, { type: "failed", problem: DEATH });
     this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
-    this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
+    return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
   }
 
-  private finish(home: Conversation, answer: Message, state: Message["state"], stats: Message["stats"] = null): void {
-    this.runs.delete(home.id);
+  private finish(home: Conversation, answer: Message, state: Message["state"], stats: Message["stats"] = null): boolean {
+    this.writing.delete(home.id);
+    this.chatAnswers(false);
     this.change(home, answer, { state, stats });
     this.emit({ type: "conversationChanged", conversation: summary(home), leaf: home.leaf });
+    return state.type === "stopped";
   }
 
   private answer(home: Conversation, user: Message, added: Message | null): Sent {
-    const answer = this.message(home, user.id, "assistant", "");
-    answer.model = "SmolLM2 135M Instruct";
-    answer.state = { type: "waiting" };
-    home.updatedAt = Date.now();
+    const answer = this.awaited(home, user, home.adapters);
     const sent: Sent = { conversation: summary(home), user: added && { ...added }, answer: { ...answer } };
     void this.write(home, answer, user.content);
     return sent;
   }
 
+  private awaited(home: Conversation, user: Message, adapters: AdapterChoice[]): Message {
+    const answer = this.message(home, user.id, "assistant", "");
+    answer.model = "SmolLM2 135M Instruct";
+    answer.state = { type: "waiting" };
+    answer.adapters = adapters.map(({ adapter, scale }) => ({ adapter, name: this.adapterName(adapter), scale }));
+    home.updatedAt = Date.now();
+    return answer;
+  }
+
   private begin(text: string): Conversation {
     const now = Date.now();
     const title = (text.split("\n")[0] ?? text).slice(0, 60);
-    const home: Conversation = { id: this.nextId++, title, createdAt: now, updatedAt: now, model: null, systemPrompt: null, leaf: null, messages: [] };
+    const home: Conversation = { id: this.newId(), title, createdAt: now, updatedAt: now, model: null, systemPrompt: null, adapters: [], leaf: null, messages: [] };
     this.world.conversations.set(home.id, home);
     return home;
   }
 
   private message(home: Conversation, parent: number | null, role: Message["role"], content: string): Message {
-    const message: Message = { id: this.nextId++, conversation: home.id, parent, role, content, state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null };
+    const message: Message = { id: this.newId(), conversation: home.id, parent, role, content, state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null };
     home.messages.push(message);
     home.leaf = message.id;
     return message;
@@ -266,10 +312,6 @@ export class FakeHost implements Host {
     }
     throw { code: "notFound", message: "That message is no longer there." };
   }
-
-  private emit(event: HostEvent): void {
-    for (const listener of this.listeners) listener(event);
-  }
 }
 
 function summary(c: Conversation): ConversationSummary {
@@ -285,8 +327,4 @@ function snippet(text: string, needle: string): SearchHit["snippet"] {
     { text: text.slice(at, at + needle.length), hit: true },
     { text: text.slice(at + needle.length, at + needle.length + 60), hit: false },
   ];
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -10,5 +10,6 @@ export async function connect(): Promise<Host> {
   const scene = new URLSearchParams(window.location.search).get("scene");
   const host = new FakeHost(scene);
   Object.assign(window, { fakeHost: host });
+  (await import("./fake/drags")).passOn(host);
   return host;
 }

@@ -2,16 +2,23 @@
 
 import { getContext, setContext } from "svelte";
 import { asProblem, type Host, type HostEvent, type Problem } from "../host";
+import { Adapters } from "./adapters.svelte";
+import { Announcements } from "./announcements.svelte";
+import { Compare } from "./compare.svelte";
 import { Conversations } from "./conversations.svelte";
+import { Datasets } from "./datasets.svelte";
 import { Drafts, type Shelf } from "./drafts.svelte";
 import type { Schedule } from "./live.svelte";
 import { Models } from "./models.svelte";
+import { Preparation } from "./preparation.svelte";
+import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
 import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
+import { Tune } from "./tune.svelte";
 
-export type View = "chat" | "models" | "settings";
+export type View = "chat" | "tune" | "models" | "settings";
 
 export class App {
   view: View = $state("chat");
@@ -25,6 +32,13 @@ export class App {
   readonly settings: SettingsStore;
   readonly search: Search;
   readonly drafts: Drafts;
+  readonly datasets: Datasets;
+  readonly preparation: Preparation;
+  readonly runs: Runs;
+  readonly adapters: Adapters;
+  readonly compare = new Compare();
+  readonly tune: Tune = new Tune(this);
+  readonly announcements = new Announcements();
   readonly toasts = new Toasts();
 
   constructor(
@@ -37,6 +51,10 @@ export class App {
     this.settings = new SettingsStore(host);
     this.search = new Search(host);
     this.drafts = new Drafts(parts.shelf ?? null);
+    this.datasets = new Datasets(host);
+    this.preparation = new Preparation(host);
+    this.runs = new Runs(host, parts.schedule);
+    this.adapters = new Adapters(host);
   }
 
   async start(): Promise<void> {
@@ -51,12 +69,18 @@ export class App {
       this.problem = asProblem(thrown);
     }
     this.ready = true;
+    // What chatting does not need comes after it.
+    if (!this.problem) await this.try(() => this.tune.start());
   }
 
   handle(event: HostEvent): void {
     this.conversations.handle(event);
     this.thread.handle(event);
     this.models.handle(event);
+    this.datasets.handle(event);
+    this.runs.handle(event);
+    this.adapters.handle(event);
+    this.tune.handle(event);
   }
 
   newConversation(): void {
@@ -75,7 +99,8 @@ export class App {
     const from = this.thread.id;
     this.drafts.set(from, "");
     try {
-      const sent = await this.thread.send(text);
+      const twice = this.compare.on && this.thread.adapters.length > 0;
+      const sent = await (twice ? this.thread.compare(text) : this.thread.send(text));
       this.conversations.put(sent.conversation);
     } catch (thrown) {
       const typed = this.drafts.get(from);

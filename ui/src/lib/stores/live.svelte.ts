@@ -24,8 +24,10 @@ const CHEAP = 8;
 const REST = 5;
 
 export class Live {
-  /** The answer that is being made in a conversation. */
+  /** The answer that is being made in a conversation; of two that are compared, one of them. */
   readonly busy = new SvelteMap<number, number>();
+  /** Every answer that is being made, and its conversation. */
+  private readonly active = new Map<number, number>();
   private readonly streams = new Map<number, Stream>();
   private readonly touched = new Set<number>();
   /** The next showing is arranged. */
@@ -42,7 +44,7 @@ export class Live {
   grow(message: number, known: string, delta: { conversation: number; text: string; tokens: number; tokensPerSecond: number }): void {
     const text = (this.streams.get(message)?.text ?? known) + delta.text;
     this.streams.set(message, { ...delta, text });
-    this.busy.set(delta.conversation, message);
+    this.begin(message, delta.conversation);
     this.touched.add(message);
     if (this.waiting) return;
     this.waiting = true;
@@ -60,12 +62,31 @@ export class Live {
     if (!isActive(message)) {
       this.streams.delete(message.id);
       this.touched.delete(message.id);
-      if (this.busy.get(message.conversation) === message.id) this.busy.delete(message.conversation);
+      this.end(message.id, message.conversation);
       return message;
     }
-    this.busy.set(message.conversation, message.id);
+    this.begin(message.id, message.conversation);
     const stream = this.streams.get(message.id);
     return stream && stream.text.length > message.content.length ? { ...message, content: stream.text, state: { type: "streaming" } } : message;
+  }
+
+  /** The conversation is gone, and with it whatever was being written there. */
+  drop(conversation: number): void {
+    for (const [message, home] of this.active) if (home === conversation) this.active.delete(message);
+    this.busy.delete(conversation);
+  }
+
+  private begin(message: number, conversation: number): void {
+    this.active.set(message, conversation);
+    this.busy.set(conversation, message);
+  }
+
+  private end(message: number, conversation: number): void {
+    this.active.delete(message);
+    if (this.busy.get(conversation) !== message) return;
+    const other = [...this.active].find(([, home]) => home === conversation)?.[0];
+    if (other === undefined) this.busy.delete(conversation);
+    else this.busy.set(conversation, other);
   }
 
   private flush(): void {

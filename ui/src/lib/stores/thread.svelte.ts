@@ -1,6 +1,6 @@
 // Owns the conversation that is open: its tree of messages, the branch shown, and what is being sent.
 
-import { asProblem, isActive, type Conversation, type Host, type HostEvent, type Message, type Problem, type Sent } from "../host";
+import { asProblem, isActive, type AdapterChoice, type Compared, type Conversation, type Host, type HostEvent, type Message, type Problem, type Sent, type Thumb } from "../host";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
 
@@ -25,6 +25,8 @@ export class Thread {
   /** Why the conversation could not be opened. */
   problem: Problem | null = $state.raw(null);
   systemPrompt: string | null = $state(null);
+  /** What new answers are made with; of a conversation that has not begun, what is compared with the model as it is. */
+  adapters: readonly AdapterChoice[] = $state.raw([]);
   sending = $state(false);
   /** A message to bring into view, after a search. */
   target: number | null = $state(null);
@@ -102,6 +104,15 @@ export class Thread {
     return this.begin(() => this.host.send(this.id, this.leaf, text), this.id === null);
   }
 
+  /** Sends a message that is answered twice, by the model as it is and with the adapters. */
+  async compare(text: string): Promise<Compared> {
+    const adapters = [...this.adapters];
+    const fresh = this.id === null;
+    const compared = await this.begin(() => this.host.compare(this.id, this.leaf, text, adapters), fresh);
+    if (fresh && this.id === compared.conversation.id) await this.setAdapters(adapters);
+    return compared;
+  }
+
   async regenerate(message: number): Promise<Sent> {
     return this.begin(() => this.host.regenerate(message), false);
   }
@@ -128,6 +139,43 @@ export class Thread {
     this.systemPrompt = text;
   }
 
+  async setAdapters(choices: readonly AdapterChoice[]): Promise<void> {
+    const before = this.adapters;
+    const id = this.id;
+    this.adapters = choices;
+    if (id === null) return;
+    try {
+      await this.host.setConversationAdapters(id, [...choices]);
+    } catch (thrown) {
+      if (this.id === id) this.adapters = before;
+      throw thrown;
+    }
+  }
+
+  async rate(message: number, thumb: Thumb | null, correction: string | null): Promise<void> {
+    await this.host.rateAnswer(message, thumb, correction);
+    const node = this.nodes.get(message);
+    const rated = thumb ?? (correction === null ? null : "down");
+    if (node) node.message = { ...node.message, rating: rated && { thumb: rated, correction } };
+  }
+
+  /** Of two answers side by side one is better, and the conversation goes on from it; or, after all, neither is. */
+  async vote(message: number, better: boolean): Promise<void> {
+    await this.host.voteAnswer(message, better);
+    const node = this.nodes.get(message);
+    if (!node) return;
+    const other = this.other(node.message);
+    node.message = { ...node.message, better };
+    if (other) other.message = { ...other.message, better: false };
+    if (better && this.id !== null) await this.select(message);
+  }
+
+  /** The answer that this one is compared with. */
+  other(message: Message): MessageNode | null {
+    void this.version;
+    return message.comparison === null ? null : (this.nodes.get(message.comparison) ?? null);
+  }
+
   /** The answers beside this one (or, of a person's, its other wordings), and its place among them. */
   siblings(message: number): { ids: readonly number[]; index: number } {
     void this.version;
@@ -150,28 +198,31 @@ export class Thread {
         if (event.conversation === this.id) this.told = { used: event.used, total: event.total };
         break;
       case "conversationRemoved":
-        this.live.busy.delete(event.id);
+        this.live.drop(event.id);
         if (event.id === this.id) this.startNew();
         break;
     }
   }
 
-  private async begin(command: () => Promise<Sent>, fresh: boolean): Promise<Sent> {
+  private async begin<T extends Sent | Compared>(command: () => Promise<T>, fresh: boolean): Promise<T> {
     const visit = this.visit;
     this.sending = true;
     try {
       const sent = await command();
-      const early = this.early.get(sent.answer.id);
-      const answer = early ?? this.live.merge(sent.answer);
+      const answers = ("answer" in sent ? [sent.answer] : [sent.base, sent.tuned]).map((answer) => this.early.get(answer.id) ?? this.live.merge(answer));
       // Someone who has turned to another conversation meanwhile stays there.
       if (visit !== this.visit) return sent;
       if (fresh) {
+        const { adapters } = this;
         this.clear();
         this.id = sent.conversation.id;
+        this.adapters = adapters;
       }
       if (sent.user) this.put(sent.user);
-      this.put(answer);
-      this.leaf = answer.id;
+      for (const answer of answers) {
+        this.put(answer);
+        this.leaf = answer.id;
+      }
       this.told = null;
       return sent;
     } finally {
@@ -204,6 +255,7 @@ export class Thread {
     this.tree = new Tree(conversation.messages);
     this.id = conversation.id;
     this.systemPrompt = conversation.systemPrompt;
+    this.adapters = conversation.adapters;
     this.leaf = conversation.leaf;
     this.told = null;
     this.target = null;
@@ -218,6 +270,7 @@ export class Thread {
     this.told = null;
     this.target = null;
     this.systemPrompt = null;
+    this.adapters = [];
     this.version++;
   }
 }

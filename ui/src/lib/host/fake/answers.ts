@@ -64,6 +64,8 @@ export const hostile = `<img src=x onerror="window.pwned=1"><script>window.pwned
 
 const short = `The capital of France is **Paris**. It lies on the Seine, and about two million people live in the city itself.`;
 
+const order = `I am an AI language model and cannot see your orders. Contact the customer service of the shop, give them your order number, and ask when it will arrive.`;
+
 const long = Array.from({ length: 24 }, (_, i) => `Paragraph ${i + 1}. The fire in the hearth burned low, and the room grew quiet; only the clock went on counting, one soft tick after another.`).join("\n\n");
 
 /** Which answer a question gets; a word in it decides. */
@@ -73,6 +75,7 @@ export function scriptedAnswer(question: string): Script {
   if (/hostile/i.test(question)) text = hostile;
   else if (/markdown|show me everything/i.test(question)) text = tour;
   else if (/vec|borrow/i.test(question)) text = vec;
+  else if (/order/i.test(question)) text = order;
   else if (/story|long/i.test(question)) text = long;
   if (/cut/i.test(question)) script.end = { type: "cut", reason: "length" };
   if (/context is full/i.test(question)) script.end = { type: "cut", reason: "contextFull" };
@@ -83,4 +86,17 @@ export function scriptedAnswer(question: string): Script {
   }
   script.pieces = text.match(/\s*\S{1,6}|\s+/g) ?? [];
   return script;
+}
+
+const warm: Record<string, string> = {
+  default: "Thank you for asking. It is **Paris**, and a pleasant answer to give: the city lies on the Seine, and about two million people live there. Is there anything else I can look up for you?",
+  late: "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday. If it does not, write to me and I will send another the same day.",
+};
+
+/** What the scripted model says with an adapter: the same question, in the style it was taught. */
+export function tunedAnswer(question: string): Script {
+  const script = scriptedAnswer(question);
+  if (script.end.type === "failed" || /long|story|markdown/i.test(question)) return script;
+  const text = /late|order/i.test(question) ? warm.late : warm.default;
+  return { ...script, pieces: text?.match(/\s*\S{1,6}|\s+/g) ?? [] };
 }

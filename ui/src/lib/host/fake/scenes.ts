@@ -36,7 +36,13 @@ function library(): Map<number, Conversation> {
   });
   const first = all.get(1);
   if (first) addBranches(first);
+  for (const id of [3, 4, 5]) rate(all.get(id));
   return all;
+}
+
+function rate(conversation: Conversation | undefined): void {
+  const answer = conversation?.messages.at(-1);
+  if (answer) answer.rating = { thumb: "up", correction: null };
 }
 
 /** Three answers to the same question, the middle one shown. */
@@ -60,8 +66,12 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     model: i % 2 === 0 ? null : smol.name,
     stats: i % 2 === 0 ? null : { promptTokens: 48, cachedTokens: 0, tokens: 96, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: 696, context: 2048 },
     leftOut: null,
+    adapters: [],
+    comparison: null,
+    better: false,
+    rating: null,
   }));
-  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, leaf: messages.at(-1)?.id ?? null, messages };
+  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], leaf: messages.at(-1)?.id ?? null, messages };
 }
 
 /** One conversation of ten thousand messages, every kind of answer among them. */

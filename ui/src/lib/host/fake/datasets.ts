@@ -1,0 +1,142 @@
+// Datasets of the scripted host and what looking at them finds; the file's name decides.
+
+import type { BrokenLine, ColumnMapping, Dataset, Finding, Inspection, Piece, Preview, SampleDataset } from "../wire";
+
+const DAY = 86_400_000;
+
+export const noMapping: ColumnMapping = { messages: null, system: null, prompt: null, input: null, answer: null, text: null };
+
+export const sampleDatasets: SampleDataset[] = [
+  { name: "Warm replies", path: "/opt/hearth/datasets/warm-replies.jsonl", size: 61_204 },
+  { name: "Pirate talk", path: "/opt/hearth/datasets/pirate-talk.csv", size: 48_310 },
+];
+
+export function someDatasets(): Dataset[] {
+  const now = Date.now();
+  return [
+    { id: 11, name: "replies.jsonl", path: "/home/you/support/replies.jsonl", addedAt: now - 2 * DAY, examples: 412, problem: null },
+    { id: 12, name: "recipes.csv", path: "/home/you/kitchen/recipes.csv", addedAt: now - 5 * DAY, examples: 96, problem: null },
+    { id: 13, name: "notes.md", path: "/home/you/notes/notes.md", addedAt: now - 9 * DAY, examples: 58, problem: null },
+    { id: 14, name: "old-letters.jsonl", path: "/media/usb/old-letters.jsonl", addedAt: now - 40 * DAY, examples: null, problem: "The file is no longer at /media/usb/old-letters.jsonl. Put it back, or take it off the list." },
+  ];
+}
+
+export function newDataset(id: number, path: string): Dataset {
+  return { id, name: path.split(/[/\\]/).at(-1) ?? path, path, addedAt: Date.now(), examples: null, problem: null };
+}
+
+/** Cuts a text into pieces of about a token each, as a tokenizer might. */
+function tokens(text: string): string[] {
+  return text.match(/\s?[^\s]{1,6}/g) ?? [];
+}
+
+const piece = (text: string, mark: Partial<Piece> = {}): Piece => ({ text, tokens: Math.max(1, mark.template && text.includes("<|") ? text.split("<|").length + 1 : tokens(text).length), trained: false, template: false, cut: false, ...mark });
+
+/** A conversation as ChatML, its answers learnt. */
+function chat(line: number, turns: string[], cutAfter?: number): Preview {
+  const pieces: Piece[] = [piece("<|im_start|>system\n", { template: true }), piece("You are a helpful assistant."), piece("<|im_end|>\n", { template: true })];
+  turns.forEach((text, i) => {
+    pieces.push(piece(`<|im_start|>${i % 2 === 0 ? "user" : "assistant"}\n`, { template: true }));
+    if (i % 2 === 0) pieces.push(piece(text), piece("<|im_end|>\n", { template: true }));
+    else if (cutAfter !== undefined) pieces.push(piece(text.slice(0, cutAfter), { trained: true }), piece(text.slice(cutAfter), { trained: true, cut: true }), piece("<|im_end|>\n", { template: true, trained: true, cut: true }));
+    else pieces.push(piece(text, { trained: true }), piece("<|im_end|>", { template: true, trained: true }), piece("\n", { template: true }));
+  });
+  return { line, pieces, tokens: pieces.reduce((sum, p) => sum + p.tokens, 0) };
+}
+
+const long = "Thank you for the photographs. The lamp left us whole, so it was broken on the way, and that is ours to put right. A new one goes out today with the same carrier, this time in the double box that we keep for glass. You need not send the old one back; if you can, please recycle it. I have also taken the postage off your bill, and should the second lamp have so much as a scratch, write to me directly and I will drive over with the third.";
+
+const replies: Preview[] = [
+  chat(1, ["My order is late, what now?", "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday."]),
+  chat(2, ["Can I still change the colour?", "Yes, gladly: it is not packed yet. Which colour would you like?", "The green one, please.", "Green it is. You will get a new confirmation in a minute."]),
+  chat(118, ["The lamp came broken. I attach photographs.", long], 240),
+];
+
+function inspection(change: Partial<Inspection>): Inspection {
+  return {
+    container: "JSONL",
+    shape: "messages",
+    columns: ["messages"],
+    mapping: { ...noMapping, messages: "messages" },
+    unsure: false,
+    examples: 412,
+    tokens: 58_210,
+    trainedTokens: 31_904,
+    lengths: [128, 306, 1180],
+    sequence: 512,
+    truncated: 0,
+    previews: replies.slice(0, 2),
+    findings: [],
+    broken: [],
+    brokenTotal: 0,
+    ...change,
+  };
+}
+
+const truncated: Finding = { kind: "truncated", severity: "warning", message: "9 examples are longer than 512 tokens and lose their end. Set a longer sequence under Advanced, or shorten them.", lines: [118, 131, 140, 203, 226, 240, 301, 355, 398] };
+const duplicates: Finding = { kind: "near_duplicates", severity: "note", message: "14 examples say nearly the same as another. Leave them out if they are there by accident: they count double.", lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377] };
+const secrets: Finding = { kind: "secrets", severity: "warning", message: "2 examples hold what looks like a password or a key. A model may say it aloud to anyone: take it out before you train.", lines: [41, 260] };
+const leaks: Finding = { kind: "leaks", severity: "warning", message: "6 held-out examples are nearly the same as ones that are learnt, so the held-out loss will look better than it is.", lines: [17, 52, 90, 144, 301, 377] };
+
+const brokenLines: BrokenLine[] = [
+  { line: 7, why: "The line ends in the middle of a text: a closing quotation mark is missing." },
+  { line: 31, why: "There is no field “messages”, and none that could stand for it." },
+  { line: 32, why: "It is not UTF-8." },
+];
+
+/** What looking at a dataset finds, or why it cannot be looked at (thrown). */
+export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Inspection {
+  if (dataset.problem) throw { code: "fileUnreadable", message: dataset.problem };
+  if (/empty/.test(dataset.name)) throw { code: "dataInvalid", message: `${dataset.name} is empty. Choose a file with at least two examples.` };
+  if (/recipes|\.csv$/.test(dataset.name)) {
+    const sure = mapping !== null;
+    return inspection({
+      container: "CSV",
+      shape: "prompt and answer",
+      columns: ["title", "ingredients", "method", "source"],
+      mapping: mapping ?? { ...noMapping, prompt: "title", answer: "method" },
+      unsure: !sure,
+      examples: 96,
+      tokens: 21_480,
+      trainedTokens: 16_020,
+      lengths: [204, 398, 466],
+      previews: [chat(2, ["Rye bread, 80 % hydration", "Mix 500 g of rye flour with 400 g of warm water and 10 g of salt. Let it stand for twelve hours, then bake it for an hour at 220 °C."]), chat(3, ["Pea soup", "Sweat an onion in butter, add 600 g of peas and a litre of stock, and blend it after eight minutes."])],
+      findings: [{ kind: "few", severity: "note", message: "96 examples are few: enough for a tone or a format, not for new knowledge.", lines: [] }],
+    });
+  }
+  if (/\.(md|txt)$/.test(dataset.name)) {
+    const text = "The stove wants a handful of kindling and patience. Open the lower vent first; when the glass is clear, close it by half.";
+    const pieces = [piece(text, { trained: true })];
+    return inspection({
+      container: "Markdown",
+      shape: "text",
+      columns: [],
+      mapping: noMapping,
+      examples: 58,
+      tokens: 29_330,
+      trainedTokens: 29_330,
+      lengths: [512, 512, 512],
+      previews: [{ line: 1, pieces, tokens: 31 }],
+      findings: [{ kind: "retrieve", severity: "note", message: "Plain text teaches a style more than it teaches facts. To ask about what is in the text, put it into the conversation instead.", lines: [] }],
+    });
+  }
+  if (/broken/.test(dataset.name)) {
+    return inspection({
+      examples: skipBroken ? 388 : 0,
+      broken: brokenLines,
+      brokenTotal: 24,
+      truncated: 9,
+      previews: replies,
+      findings: [
+        ...(skipBroken ? [] : [{ kind: "broken", severity: "error" as const, message: "24 lines cannot be read. Mend them, or leave them out below.", lines: [7, 31, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56] }]),
+        secrets,
+        leaks,
+        truncated,
+        duplicates,
+      ],
+    });
+  }
+  const room = sequence ?? 512;
+  const cut = room < 1180;
+  return inspection({ sequence: room, truncated: cut ? 9 : 0, previews: cut ? replies : [...replies.slice(0, 2), chat(118, ["The lamp came broken. I attach photographs.", long])], findings: cut ? [truncated, duplicates] : [duplicates] });
+}

@@ -1,0 +1,171 @@
+// Runs of the scripted host: how their curves go, and the ones that are history already.
+
+import type { Adapter, Outcome, Run, RunCurves, RunEvaluation, RunPlan, RunPoint, RunState, TrainSettings } from "../wire";
+import { smol } from "./models";
+
+const HOUR = 3_600_000;
+
+export const trainDefaults: TrainSettings = {
+  rank: 16,
+  alpha: 32,
+  dropout: 0,
+  rslora: false,
+  targets: [],
+  learningRate: 2e-4,
+  schedule: "cosine",
+  warmup: 0.03,
+  weightDecay: 0,
+  maxGradientNorm: 1,
+  epochs: 3,
+  maxSteps: null,
+  batch: null,
+  accumulation: null,
+  sequence: null,
+  seed: 42,
+  evalSplit: 0.1,
+  evalEvery: null,
+  patience: 3,
+  shuffle: true,
+  init: null,
+  checkpointEvery: null,
+  precision: "auto",
+  checkpointing: "auto",
+  trainOnPrompts: false,
+};
+
+/** Looks drawn by chance, and is the same in every run. */
+function noise(step: number): number {
+  const x = Math.sin(step * 12.9898) * 43758.5453;
+  return x - Math.floor(x) - 0.5;
+}
+
+export function pointAt(step: number, steps: number, secondsAStep: number): RunPoint {
+  const warm = Math.min(1, step / 4);
+  return {
+    step,
+    epoch: (3 * step) / steps,
+    loss: 1.24 + 1.12 * Math.exp(-step / (steps * 0.2)) + noise(step) * 0.3 * Math.exp(-step / steps),
+    learningRate: step < 4 ? 2e-4 * warm : 1e-4 * (1 + Math.cos((Math.PI * step) / steps)),
+    gradientNorm: 0.8 + noise(step + 1) * 0.3,
+    tokensPerSecond: 540 + noise(step + 2) * 24,
+    memory: 612_000_000 + Math.round(noise(step + 3) * 4_000_000),
+    secondsLeft: (steps - step) * secondsAStep,
+  };
+}
+
+/** The held-out loss: it falls, and late in the run it rises a little again. */
+export function heldOutAt(step: number, steps: number): number {
+  return 1.4 + 0.91 * Math.exp(-step / (steps * 0.18)) + Math.max(0, step / steps - 0.75) * 0.16;
+}
+
+export function planOf(steps: number, settings: TrainSettings): RunPlan {
+  return {
+    examples: 371,
+    evalExamples: 41,
+    truncated: 9,
+    steps,
+    batch: settings.batch ?? 4,
+    accumulation: settings.accumulation ?? 4,
+    sequence: settings.sequence ?? 512,
+    parameters: 4_884_480,
+    precision: settings.precision === "auto" ? "bf16" : settings.precision,
+    checkpointing: settings.checkpointing === "auto" ? "operations" : settings.checkpointing,
+    threads: 8,
+    peakMemory: 634_000_000,
+    stepSeconds: 2.6,
+    totalSeconds: steps * 2.6,
+    notices: [],
+  };
+}
+
+/** Curves up to a step, the held-out examples measured ten times. */
+export function curvesUpTo(step: number, steps: number): RunCurves {
+  const points = Array.from({ length: step }, (_, i) => pointAt(i + 1, steps, 2.6));
+  const every = Math.max(1, Math.round(steps / 10));
+  const evaluations: RunEvaluation[] = [];
+  let least = Infinity;
+  for (let at = 0; at <= step; at += every) {
+    const loss = heldOutAt(at, steps);
+    evaluations.push({ step: at, loss, best: loss < least });
+    least = Math.min(least, loss);
+  }
+  return { points, evaluations };
+}
+
+export function outcomeOf(curves: RunCurves, reason: Outcome["reason"], change: Partial<Outcome> = {}): Outcome {
+  const best = curves.evaluations.findLast((e) => e.best);
+  const steps = curves.points.at(-1)?.step ?? 0;
+  return {
+    reason,
+    steps,
+    bestStep: best?.step ?? steps,
+    trainLoss: curves.points.at(-1)?.loss ?? 0,
+    evalLossBefore: curves.evaluations[0]?.loss ?? null,
+    evalLoss: best?.loss ?? null,
+    generalBefore: 18.2,
+    generalAfter: 18.6,
+    tokensPerSecond: 538,
+    seconds: steps * 2.6,
+    peakMemory: 634_000_000,
+    ...change,
+  };
+}
+
+interface Past {
+  id: number;
+  name: string;
+  dataset: [id: number, name: string];
+  hoursAgo: number;
+  reached: number;
+  steps: number;
+  state: RunState;
+  adapter: number | null;
+  outcome?: Partial<Outcome>;
+}
+
+const past: Past[] = [
+  { id: 21, name: "support-tone", dataset: [11, "replies.jsonl"], hoursAgo: 2, reached: 70, steps: 70, state: { type: "finished" }, adapter: 31 },
+  { id: 22, name: "baker", dataset: [12, "recipes.csv"], hoursAgo: 26, reached: 40, steps: 60, state: { type: "stopped" }, adapter: 32, outcome: { reason: "stopped", generalAfter: 22.4 } },
+  { id: 23, name: "support-tone, faster", dataset: [11, "replies.jsonl"], hoursAgo: 50, reached: 23, steps: 70, state: { type: "failed", problem: { code: "diverged", message: "The loss exploded at step 24: it was 61.8 after 1.9. The learning rate of 2e-2 is probably too high. Lower it and train again, or go on from step 20." } }, adapter: null },
+  { id: 24, name: "notes, at length", dataset: [13, "notes.md"], hoursAgo: 80, reached: 48, steps: 90, state: { type: "interrupted", problem: { code: "workerDied", message: "The machine went to sleep or was switched off while this was learning. Everything up to step 40 is kept." } }, adapter: null },
+];
+
+export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
+  const curves = new Map<number, RunCurves>();
+  const runs = past.map(({ id, name, dataset, hoursAgo, reached, steps, state, adapter, outcome }): Run => {
+    const drawn = curvesUpTo(reached, steps);
+    curves.set(id, drawn);
+    const ended = state.type === "finished" || state.type === "stopped";
+    return {
+      id,
+      name,
+      model: smol.id,
+      modelName: smol.name,
+      dataset: dataset[0],
+      datasetName: dataset[1],
+      settings: id === 23 ? { ...trainDefaults, learningRate: 2e-2 } : trainDefaults,
+      state,
+      plan: planOf(steps, trainDefaults),
+      last: drawn.points.at(-1) ?? null,
+      checkpoint: Math.floor(reached / 20) * 20,
+      outcome: ended ? outcomeOf(drawn, "completed", outcome) : null,
+      adapter,
+      createdAt: Date.now() - hoursAgo * HOUR,
+      endedAt: ended ? Date.now() - hoursAgo * HOUR + reached * 2600 : null,
+    };
+  });
+  return { runs, curves };
+}
+
+export function adapterOf(id: number, run: Run): Adapter {
+  return { id, name: run.name, run: run.id, model: run.model, modelName: run.modelName, path: `/home/you/.local/share/hearth/runs/${run.id}`, createdAt: run.endedAt ?? Date.now(), outcome: run.outcome, votes: { tuned: 0, base: 0 }, problem: null };
+}
+
+export function pastAdapters(runs: Run[]): Adapter[] {
+  const made = runs.flatMap((run) => (run.adapter === null ? [] : [adapterOf(run.adapter, run)]));
+  const first = made[0];
+  if (first) first.votes = { tuned: 6, base: 2 };
+  const imported: Adapter = { id: 33, name: "terse", run: null, model: smol.id, modelName: smol.name, path: "/home/you/adapters/terse-lora-f16.gguf", createdAt: Date.now() - 400 * HOUR, outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
+  const gone: Adapter = { ...imported, id: 34, name: "old-style", path: "/media/usb/old-style", problem: "Its folder is no longer at /media/usb/old-style. Put it back, or delete the adapter." };
+  return [...made, imported, gone];
+}

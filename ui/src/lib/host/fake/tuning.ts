@@ -1,0 +1,355 @@
+// The scripted host's fine-tuning: datasets, runs that learn at speed, adapters and exports.
+
+import type { FileDrop } from "../host";
+import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOrder, Inspection, NewRun, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
+import { FakeBase, pause } from "./base";
+import { inspect, newDataset, sampleDatasets, someDatasets } from "./datasets";
+import { adapterOf, curvesUpTo, heldOutAt, outcomeOf, pastAdapters, pastRuns, planOf, pointAt, trainDefaults } from "./runs";
+
+const NEVER_ENDS = 100_000;
+
+function gone(what: string): Problem {
+  return { code: "notFound", message: `That ${what} is no longer there.` };
+}
+
+/** What a person or a test has asked of the run under way. */
+interface Wish {
+  stop: boolean;
+  pause: PauseReason | null;
+  die: boolean;
+}
+
+export class FakeTuning extends FakeBase {
+  private datasetList: Dataset[];
+  private runList: Run[];
+  private adapterList: Adapter[];
+  private readonly curves: Map<number, RunCurves>;
+  private readonly hidden = { datasets: new Set<number>(), runs: new Set<number>(), adapters: new Set<number>() };
+  private readonly wishes = new Map<number, Wish>();
+  private dropListener: ((drop: FileDrop) => void) | null = null;
+
+  constructor(fresh: boolean) {
+    super();
+    const { runs, curves } = fresh ? { runs: [], curves: new Map<number, RunCurves>() } : pastRuns();
+    this.datasetList = fresh ? [] : someDatasets();
+    this.runList = runs;
+    this.curves = curves;
+    this.adapterList = fresh ? [] : pastAdapters(runs);
+  }
+
+  async datasets(): Promise<Dataset[]> {
+    return this.datasetList.filter((d) => !this.hidden.datasets.has(d.id));
+  }
+
+  async sampleDatasets(): Promise<SampleDataset[]> {
+    return sampleDatasets;
+  }
+
+  async addDataset(path: string): Promise<Dataset> {
+    const known = this.datasetList.find((d) => d.path === path);
+    if (known) {
+      await this.restoreDataset(known.id);
+      return known;
+    }
+    if (/\.(png|jpe?g|pdf|zip)$/i.test(path)) throw { code: "dataInvalid", message: `${path.split("/").at(-1)} is not a file of examples. Choose JSONL, JSON, CSV, Parquet, plain text or Markdown.` };
+    const dataset = newDataset(this.newId(), path);
+    this.datasetList = [dataset, ...this.datasetList];
+    await this.tellDatasets();
+    return dataset;
+  }
+
+  async chooseDataFile(): Promise<string | null> {
+    return "/home/you/support/replies-2026.jsonl";
+  }
+
+  async renameDataset(id: number, name: string): Promise<void> {
+    this.datasetList = this.datasetList.map((d) => (d.id === id ? { ...d, name } : d));
+    await this.tellDatasets();
+  }
+
+  async forgetDataset(id: number): Promise<void> {
+    this.hidden.datasets.add(id);
+    await this.tellDatasets();
+  }
+
+  async restoreDataset(id: number): Promise<void> {
+    this.hidden.datasets.delete(id);
+    await this.tellDatasets();
+  }
+
+  async inspectDataset(id: number, _model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection> {
+    const dataset = this.datasetList.find((d) => d.id === id);
+    if (!dataset) throw gone("dataset");
+    await pause(this.pace * 12);
+    const seen = inspect(dataset, mapping, skipBroken, sequence);
+    this.datasetList = this.datasetList.map((d) => (d.id === id ? { ...d, examples: seen.examples } : d));
+    await this.tellDatasets();
+    return seen;
+  }
+
+  async runs(): Promise<Run[]> {
+    return this.runList.filter((r) => !this.hidden.runs.has(r.id));
+  }
+
+  async runPoints(id: number): Promise<RunCurves> {
+    const curves = this.curves.get(id);
+    return curves ? { points: [...curves.points], evaluations: [...curves.evaluations] } : { points: [], evaluations: [] };
+  }
+
+  async trainDefaults(): Promise<TrainSettings> {
+    return trainDefaults;
+  }
+
+  async startRun(order: NewRun): Promise<Run> {
+    if (this.wishes.size > 0) throw { code: "busy", message: "Another run is under way. Stop it, or wait until it has ended." };
+    const dataset = this.datasetList.find((d) => d.id === order.dataset);
+    if (!dataset) throw gone("dataset");
+    const run: Run = {
+      id: this.newId(),
+      name: order.name ?? dataset.name.replace(/\.\w+$/, ""),
+      model: order.model,
+      modelName: "SmolLM2 135M Instruct",
+      dataset: dataset.id,
+      datasetName: dataset.name,
+      settings: order.settings,
+      state: { type: "preparing", fraction: 0, stage: "starting" },
+      plan: null,
+      last: null,
+      checkpoint: null,
+      outcome: null,
+      adapter: null,
+      createdAt: Date.now(),
+      endedAt: null,
+    };
+    this.runList = [run, ...this.runList];
+    this.curves.set(run.id, { points: [], evaluations: [] });
+    void this.learn(run.id);
+    return run;
+  }
+
+  async pauseRun(id: number): Promise<void> {
+    const wish = this.wishes.get(id);
+    if (wish) wish.pause = "person";
+  }
+
+  async resumeRun(id: number): Promise<void> {
+    const wish = this.wishes.get(id);
+    if (wish) wish.pause = null;
+    else void this.learn(id);
+  }
+
+  async stopRun(id: number): Promise<void> {
+    const wish = this.wishes.get(id);
+    if (wish) wish.stop = true;
+  }
+
+  async renameRun(id: number, name: string): Promise<void> {
+    this.changeRun(id, { name });
+  }
+
+  async deleteRun(id: number): Promise<void> {
+    await this.stopRun(id);
+    this.hidden.runs.add(id);
+    for (const adapter of this.adapterList) if (adapter.run === id) this.hidden.adapters.add(adapter.id);
+    this.emit({ type: "runRemoved", id });
+    await this.tellAdapters();
+  }
+
+  async restoreRun(id: number): Promise<void> {
+    this.hidden.runs.delete(id);
+    for (const adapter of this.adapterList) if (adapter.run === id) this.hidden.adapters.delete(adapter.id);
+    this.changeRun(id, {});
+    await this.tellAdapters();
+  }
+
+  async adapters(): Promise<Adapter[]> {
+    return this.adapterList.filter((a) => !this.hidden.adapters.has(a.id));
+  }
+
+  async importAdapter(path: string, model: string): Promise<Adapter> {
+    const name = (path.split("/").at(-1) ?? path).replace(/\.gguf$/, "");
+    if (/qwen/.test(name)) throw { code: "adapterInvalid", message: `${name} was made for another model: it has 24 layers, and this one has 30.` };
+    const adapter: Adapter = { id: this.newId(), name, run: null, model, modelName: "SmolLM2 135M Instruct", path, createdAt: Date.now(), outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
+    this.adapterList = [adapter, ...this.adapterList];
+    await this.tellAdapters();
+    return adapter;
+  }
+
+  async chooseAdapter(folder: boolean): Promise<string | null> {
+    return folder ? "/home/you/adapters/plain-english" : "/home/you/adapters/plain-english.gguf";
+  }
+
+  async renameAdapter(id: number, name: string): Promise<void> {
+    this.changeAdapter(id, { name });
+    await this.tellAdapters();
+  }
+
+  async deleteAdapter(id: number): Promise<void> {
+    this.hidden.adapters.add(id);
+    await this.tellAdapters();
+  }
+
+  async restoreAdapter(id: number): Promise<void> {
+    this.hidden.adapters.delete(id);
+    await this.tellAdapters();
+  }
+
+  async exportAdapter(order: ExportOrder): Promise<Exported> {
+    await pause(this.pace * 40);
+    const bytes = order.format.type === "gguf" ? 98_402_112 : 9_781_248;
+    if (/full/.test(order.out)) throw { code: "diskFull", message: `The disk that holds ${order.out} is full. Nothing was left there. Make room, or choose another place.` };
+    if (!order.verify) return { path: order.out, bytes, verification: null };
+    const rough = order.format.type === "gguf" && order.format.kind === "Q4_0";
+    return {
+      path: order.out,
+      bytes,
+      verification: rough
+        ? { passed: false, prompts: 12, cosine: 0.9714, sameText: 5, summary: "7 of 12 answers differ from what was trained: Q4_0 is too coarse for this adapter. Export with Q8_0, or as the base model is." }
+        : { passed: true, prompts: 12, cosine: 0.99996, sameText: 12, summary: "Loaded anew, it answers all 12 held-out prompts just as the adapter does here." },
+    };
+  }
+
+  async chooseExportTarget(format: ExportFormat, name: string): Promise<string | null> {
+    return format.type === "peft" ? `/home/you/exports/${name}` : `/home/you/exports/${name}.gguf`;
+  }
+
+  async onDrop(listener: (drop: FileDrop) => void): Promise<() => void> {
+    this.dropListener = listener;
+    return () => (this.dropListener = null);
+  }
+
+  /** For tests and for a browser's own drags: files hang over the window, leave it or are let go. */
+  drop(drop: FileDrop): void {
+    this.dropListener?.(drop);
+  }
+
+  /** For tests: the training worker dies under the run. */
+  killTrainer(): void {
+    for (const wish of this.wishes.values()) wish.die = true;
+  }
+
+  /** A chat answer begins (true) or has ended: a run waits meanwhile. */
+  protected chatAnswers(begins: boolean): void {
+    for (const wish of this.wishes.values()) {
+      if (begins) wish.pause ??= "chat";
+      else if (wish.pause === "chat") wish.pause = null;
+    }
+  }
+
+  protected vote(adapters: { adapter: number }[], by: { tuned: number; base: number }): void {
+    for (const { adapter: id } of adapters) {
+      const votes = this.adapterList.find((a) => a.id === id)?.votes;
+      if (votes) this.changeAdapter(id, { votes: { tuned: Math.max(0, votes.tuned + by.tuned), base: Math.max(0, votes.base + by.base) } });
+    }
+    void this.tellAdapters();
+  }
+
+  protected adapterName(id: number): string {
+    return this.adapterList.find((a) => a.id === id)?.name ?? "gone";
+  }
+
+  protected addGathered(name: string, examples: number): Dataset {
+    const dataset = { ...newDataset(this.newId(), `/home/you/.local/share/hearth/datasets/${name}.jsonl`), name, examples };
+    this.datasetList = [dataset, ...this.datasetList];
+    void this.tellDatasets();
+    return dataset;
+  }
+
+  private async learn(id: number): Promise<void> {
+    const wish: Wish = { stop: false, pause: null, die: false };
+    this.wishes.set(id, wish);
+    const run = this.run(id);
+    const curves = this.curves.get(id) ?? { points: [], evaluations: [] };
+    for (const stage of ["reading the model", "reading the examples", "measuring a step"]) {
+      this.changeRun(id, { state: { type: "preparing", fraction: ["reading the model", "reading the examples", "measuring a step"].indexOf(stage) / 3 + 0.1, stage } });
+      await pause(this.pace * 6);
+    }
+    const steps = run.plan?.steps ?? (/endless/.test(run.datasetName) ? NEVER_ENDS : (run.settings.maxSteps ?? 70));
+    const from = run.checkpoint ?? 0;
+    const before = curvesUpTo(from, steps);
+    curves.points = before.points;
+    curves.evaluations = before.evaluations;
+    this.changeRun(id, { plan: planOf(steps, run.settings), state: { type: "planned" } });
+    await pause(this.pace * 4);
+    this.changeRun(id, { state: { type: "running" } });
+    const every = Math.max(1, Math.round(Math.min(steps, 200) / 10));
+    if (from === 0) this.evaluate(id, curves, 0, steps);
+    for (let step = from + 1; step <= steps; step++) {
+      if (wish.die) return this.end(id, { type: "interrupted", problem: { code: "workerDied", message: `The training process ended unexpectedly after step ${step - 1}. ${step > every ? `Everything up to step ${Math.floor((step - 1) / every) * every} is kept.` : "Nothing had been kept yet."}` } });
+      if (wish.stop) return this.end(id, { type: "stopped" });
+      if (wish.pause) await this.wait(id, wish);
+      if (wish.stop) return this.end(id, { type: "stopped" });
+      const point = pointAt(step, steps, 2.6);
+      if (/explodes/.test(run.datasetName) && step > 24) {
+        point.loss = 61.8;
+        this.add(id, curves, point);
+        return this.end(id, { type: "failed", problem: { code: "diverged", message: "The loss exploded at step 25: it was 61.8 after 1.9. Lower the learning rate and train again, or go on from step 21." } });
+      }
+      this.add(id, curves, point);
+      if (step % every === 0) {
+        this.evaluate(id, curves, step, steps);
+        this.changeRun(id, { checkpoint: step, last: point });
+      }
+      if (this.pace > 0 || step % 8 === 0) await pause(this.pace);
+    }
+    this.end(id, { type: "finished" });
+  }
+
+  private add(id: number, curves: RunCurves, point: RunCurves["points"][number]): void {
+    curves.points.push(point);
+    this.emit({ type: "runPoint", run: id, point });
+  }
+
+  private evaluate(id: number, curves: RunCurves, step: number, steps: number): void {
+    const loss = heldOutAt(step, steps);
+    const evaluation = { step, loss, best: curves.evaluations.every((e) => e.loss > loss) };
+    curves.evaluations.push(evaluation);
+    this.emit({ type: "runEvaluated", run: id, evaluation });
+  }
+
+  private async wait(id: number, wish: Wish): Promise<void> {
+    this.changeRun(id, { state: { type: "paused", why: wish.pause ?? "person" } });
+    while (wish.pause && !wish.stop && !wish.die) await pause(5);
+    this.changeRun(id, { state: { type: "running" } });
+  }
+
+  private end(id: number, state: RunState): void {
+    this.wishes.delete(id);
+    const curves = this.curves.get(id) ?? { points: [], evaluations: [] };
+    const ended = state.type === "finished" || state.type === "stopped";
+    const learnt = ended && curves.points.length > 0;
+    const outcome = learnt ? outcomeOf(curves, state.type === "stopped" ? "stopped" : "completed") : null;
+    const adapter = learnt ? this.newId() : null;
+    this.changeRun(id, { state, outcome, adapter, last: curves.points.at(-1) ?? null, endedAt: ended ? Date.now() : null });
+    const run = this.run(id);
+    if (adapter !== null) {
+      this.adapterList = [adapterOf(adapter, run), ...this.adapterList];
+      void this.tellAdapters();
+    }
+    if (state.type === "finished") this.emit({ type: "runEnded", run: id, message: `“${run.name}” has learnt all it will.` });
+    else if (state.type !== "stopped") this.emit({ type: "runEnded", run: id, message: `“${run.name}” could not go on.` });
+  }
+
+  private run(id: number): Run {
+    const run = this.runList.find((r) => r.id === id);
+    if (!run) throw gone("run");
+    return run;
+  }
+
+  private changeRun(id: number, change: Partial<Run>): void {
+    this.runList = this.runList.map((r) => (r.id === id ? { ...r, ...change } : r));
+    if (!this.hidden.runs.has(id)) this.emit({ type: "runChanged", run: this.run(id) });
+  }
+
+  private changeAdapter(id: number, change: Partial<Adapter>): void {
+    this.adapterList = this.adapterList.map((a) => (a.id === id ? { ...a, ...change } : a));
+  }
+
+  private async tellDatasets(): Promise<void> {
+    this.emit({ type: "datasetsChanged", datasets: await this.datasets() });
+  }
+
+  private async tellAdapters(): Promise<void> {
+    this.emit({ type: "adaptersChanged", adapters: await this.adapters() });
+  }
+}

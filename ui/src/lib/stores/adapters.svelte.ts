@@ -1,0 +1,32 @@
+// Owns the adapters that there are.
+
+import type { Adapter, Host, HostEvent } from "../host";
+
+export class Adapters {
+  all: readonly Adapter[] = $state.raw([]);
+
+  constructor(private readonly host: Host) {}
+
+  async load(): Promise<void> {
+    this.all = await this.host.adapters();
+  }
+
+  get(id: number | null): Adapter | null {
+    return this.all.find((adapter) => adapter.id === id) ?? null;
+  }
+
+  /** Those that belong to a model, newest first. */
+  of(model: string | null): readonly Adapter[] {
+    return this.all.filter((adapter) => adapter.model === model);
+  }
+
+  /** Asks for a file or folder and takes it in; none when the person thinks better of it. */
+  async import(folder: boolean, model: string): Promise<Adapter | null> {
+    const path = await this.host.chooseAdapter(folder);
+    return path === null ? null : this.host.importAdapter(path, model);
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "adaptersChanged") this.all = event.adapters;
+  }
+}

@@ -1,0 +1,29 @@
+// Owns the datasets, the samples that came with the app, and how many rated answers could become one.
+
+import type { Dataset, Host, HostEvent, SampleDataset } from "../host";
+
+export class Datasets {
+  all: readonly Dataset[] = $state.raw([]);
+  samples: readonly SampleDataset[] = $state.raw([]);
+  /** Rated answers, as last counted. */
+  rated = $state(0);
+
+  constructor(private readonly host: Host) {}
+
+  async load(): Promise<void> {
+    [this.all, this.samples] = await Promise.all([this.host.datasets(), this.host.sampleDatasets()]);
+    await this.count();
+  }
+
+  async count(): Promise<void> {
+    this.rated = await this.host.ratedExamples();
+  }
+
+  get(id: number | null): Dataset | null {
+    return this.all.find((d) => d.id === id) ?? null;
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "datasetsChanged") this.all = event.datasets;
+  }
+}

@@ -1,0 +1,115 @@
+// Owns the runs and their curves.
+
+import { SvelteMap } from "svelte/reactivity";
+import type { Host, HostEvent, Run, RunEvaluation, RunPoint } from "../host";
+import { nextFrame, type Schedule } from "./live.svelte";
+
+/** A run that a worker has in hand. */
+export function isUnderWay(run: Run): boolean {
+  const type = run.state.type;
+  return type === "preparing" || type === "planned" || type === "running" || type === "paused";
+}
+
+/** What is drawn of a run. Both lists are in the order of steps; they are new ones whenever they are shown anew. */
+export class Curve {
+  points: readonly RunPoint[] = $state.raw([]);
+  evaluations: readonly RunEvaluation[] = $state.raw([]);
+}
+
+/** After a resume from a checkpoint, steps are made again: what is told last holds. */
+function append<T extends { step: number }>(known: readonly T[], news: readonly T[]): T[] {
+  const first = news[0]?.step ?? Infinity;
+  const kept = (known.at(-1)?.step ?? -1) < first ? known : known.filter((one) => one.step < first);
+  return [...kept, ...news];
+}
+
+export class Runs {
+  all: readonly Run[] = $state.raw([]);
+  private readonly curves = new SvelteMap<number, Curve>();
+  private readonly news = new Map<number, { points: RunPoint[]; evaluations: RunEvaluation[] }>();
+  private waiting = false;
+
+  /** The run that is under way; there is at most one. */
+  readonly current: Run | null = $derived(this.all.find(isUnderWay) ?? null);
+
+  constructor(
+    private readonly host: Host,
+    private readonly schedule: Schedule = nextFrame,
+  ) {}
+
+  async load(): Promise<void> {
+    this.all = await this.host.runs();
+  }
+
+  get(id: number): Run | null {
+    return this.all.find((run) => run.id === id) ?? null;
+  }
+
+  /** The curve as far as it is known here; {@link fetch} asks for the rest. */
+  curve(id: number): Curve | null {
+    return this.curves.get(id) ?? null;
+  }
+
+  /** Asks for a run's curve, once. */
+  async fetch(id: number): Promise<void> {
+    if (this.curves.has(id)) return;
+    const curve = new Curve();
+    this.curves.set(id, curve);
+    try {
+      const told = await this.host.runPoints(id);
+      // What came meanwhile by events goes after it.
+      curve.points = append(told.points, curve.points);
+      curve.evaluations = append(told.evaluations, curve.evaluations);
+    } catch (thrown) {
+      this.curves.delete(id);
+      throw thrown;
+    }
+  }
+
+  async rename(id: number, name: string): Promise<void> {
+    const clean = name.trim();
+    const run = this.get(id);
+    if (!run || clean === "" || clean === run.name) return;
+    await this.host.renameRun(id, clean);
+    this.put({ ...run, name: clean });
+  }
+
+  async remove(id: number): Promise<void> {
+    await this.host.deleteRun(id);
+    this.all = this.all.filter((run) => run.id !== id);
+  }
+
+  put(run: Run): void {
+    const known = this.all.some((other) => other.id === run.id);
+    this.all = known ? this.all.map((other) => (other.id === run.id ? run : other)) : [run, ...this.all].sort((a, b) => b.createdAt - a.createdAt);
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "runChanged") this.put(event.run);
+    else if (event.type === "runRemoved") this.all = this.all.filter((run) => run.id !== event.id);
+    else if (event.type === "runPoint") this.note(event.run).points.push(event.point);
+    else if (event.type === "runEvaluated") this.note(event.run).evaluations.push(event.evaluation);
+  }
+
+  private note(run: number): { points: RunPoint[]; evaluations: RunEvaluation[] } {
+    const news = this.news.get(run) ?? { points: [], evaluations: [] };
+    this.news.set(run, news);
+    if (!this.waiting) {
+      this.waiting = true;
+      this.schedule(() => this.flush());
+    }
+    return news;
+  }
+
+  /** Shows what has come since the last frame. */
+  private flush(): void {
+    this.waiting = false;
+    for (const [id, { points, evaluations }] of this.news) {
+      const curve = this.curves.get(id);
+      if (!curve) continue;
+      if (points.length > 0) curve.points = append(curve.points, points);
+      if (evaluations.length > 0) curve.evaluations = append(curve.evaluations, evaluations);
+    }
+    this.news.clear();
+  }
+}
