@@ -55,6 +55,21 @@ pub fn cross_entropy_through(
     targets: &Targets,
     product: Product,
     losses: &mut [f32],
+    dx: Option<&mut [f32]>,
+) -> Result<Loss, ShapeError> {
+    let rows = rows_a_chunk(output.weight.rows());
+    through_chunks(rows, x, norm, output, targets, product, losses, dx)
+}
+
+/// [`cross_entropy_through`], this many trained rows at a time.
+fn through_chunks(
+    rows_a_chunk: usize,
+    x: &[f32],
+    norm: Option<Norm>,
+    output: &Linear,
+    targets: &Targets,
+    product: Product,
+    losses: &mut [f32],
     mut dx: Option<&mut [f32]>,
 ) -> Result<Loss, ShapeError> {
     let (vocab, cols) = (output.weight.rows(), output.weight.cols());
@@ -82,7 +97,7 @@ pub fn cross_entropy_through(
     let trained: Vec<usize> = (0..tokens).filter(|row| targets.ids[*row] != IGNORED).collect();
     let weight = |row: usize| targets.weights.map_or(1.0, |weights| weights[row]);
     let mut adapter: Option<LoraGradient> = None;
-    for rows in trained.chunks(rows_a_chunk(vocab)) {
+    for rows in trained.chunks(rows_a_chunk) {
         let hidden: Vec<f32> = rows.iter().flat_map(|row| &x[row * cols..][..cols]).copied().collect();
         let input = Input::new(&hidden, cols, norm, product)?;
         let mut logits = vec![0.0; rows.len() * vocab];
@@ -147,4 +162,88 @@ fn row_losses(
         let to_loss = unsafe { losses.slice(at, 1) };
         to_loss[0] = loss;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::Quant;
+    use crate::matrix::{Layout, Matrix};
+    use crate::reference::noise;
+
+    const VOCAB: usize = 40;
+    const COLS: usize = 24;
+    const ROWS: usize = 50;
+
+    struct Found {
+        loss: Loss,
+        losses: Vec<f32>,
+        dx: Vec<f32>,
+    }
+
+    fn found(rows_a_chunk: usize, ids: &[u32], weights: Option<&[f32]>) -> Result<Found, ShapeError> {
+        let (x, weight) = (noise(1, ids.len() * COLS), noise(2, VOCAB * COLS));
+        let matrix = Matrix::new(Quant::F32, Layout::Plain, VOCAB, COLS, bytemuck::cast_slice(&weight))?;
+        let (a, b) = (noise(3, 2 * COLS), noise(4, 2 * VOCAB));
+        let lora = Some(crate::Lora {
+            a: &a,
+            b: &b,
+            rank: 2,
+            scale: 1.0,
+            dropout: None,
+        });
+        let output = Linear {
+            lora,
+            ..Linear::plain(matrix)
+        };
+        let targets = Targets {
+            ids,
+            weights,
+            scale: 0.5,
+        };
+        let (mut losses, mut dx) = (vec![f32::NAN; ids.len()], vec![f32::NAN; x.len()]);
+        let run = |losses: &mut [f32], dx| {
+            through_chunks(rows_a_chunk, &x, None, &output, &targets, Product::Exact, losses, dx)
+        };
+        let loss = run(&mut losses, Some(&mut dx))?;
+        let mut alone = vec![f32::NAN; ids.len()];
+        assert_eq!(run(&mut alone, None)?.sum, loss.sum, "the loss without a gradient");
+        Ok(Found { loss, losses, dx })
+    }
+
+    #[test]
+    fn chunks_change_nothing_and_rows_that_are_not_trained_have_no_part() {
+        let ids: Vec<u32> = (0..ROWS as u32)
+            .map(|row| if row % 3 == 1 { IGNORED } else { row % 40 })
+            .collect();
+        let weights = noise(5, ROWS);
+        let [whole, cut] = [ROWS, 12].map(|rows| found(rows, &ids, Some(&weights)).unwrap());
+        assert_eq!(
+            (&whole.losses, &whole.dx, whole.loss.sum),
+            (&cut.losses, &cut.dx, cut.loss.sum)
+        );
+        assert_eq!(whole.loss.trained, 33);
+        let (whole_a, cut_a) = (whole.loss.adapter.unwrap().a, cut.loss.adapter.unwrap().a);
+        let wide_a = crate::reference::wide(&whole_a);
+        assert!(crate::reference::relative_error(&cut_a, &wide_a) < 1e-6);
+        for (row, id) in ids.iter().enumerate() {
+            let dx = &whole.dx[row * COLS..][..COLS];
+            let nothing = whole.losses[row] == 0.0 && dx.iter().all(|x| *x == 0.0);
+            assert_eq!(nothing, *id == IGNORED, "row {row}");
+        }
+        let none = found(12, &[IGNORED; 4], None).unwrap();
+        assert_eq!(
+            (none.loss.sum, none.loss.trained, none.dx),
+            (0.0, 0, vec![0.0; 4 * COLS])
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert!(matches!(
+            found(12, &[1, 40], None),
+            Err(ShapeError::Index { index: 40, .. })
+        ));
+        assert!(found(12, &[1, 2], Some(&[1.0])).is_err());
+    }
 }

@@ -11,12 +11,14 @@ mod expand;
 pub mod glu;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+pub mod gradients;
 pub mod half_layer;
 mod lanes;
 pub mod linear;
 pub mod matrix;
 pub mod norm;
 pub mod packed;
+pub mod reference;
 pub mod rope;
 mod shape;
 pub mod softmax;

@@ -5,30 +5,20 @@ mod reference;
 use hearth_kernels::attention::*;
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Norm, ShapeError};
-use reference::{Shape, assert_near, differences, noise, wide};
+use reference::{assert_near, differences, noise, wide};
 
-fn heads(shape: Shape) -> Heads {
+fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
     Heads {
-        heads: shape.heads,
-        kv_heads: shape.kv_heads,
-        head_dim: shape.dim,
-        scale: shape.scale as f32,
-        window: shape.window,
-    }
-}
-
-fn shape(heads: usize, kv_heads: usize, dim: usize, window: Option<usize>) -> Shape {
-    Shape {
         heads,
         kv_heads,
-        dim,
-        scale: f64::from(2.0 / (dim as f32).sqrt()),
+        head_dim,
+        scale: 2.0 / (head_dim as f32).sqrt(),
         window,
     }
 }
 
 /// Groups of one, some and many heads; widths that are whole vectors and that are not.
-fn shapes() -> [Shape; 7] {
+fn shapes() -> [Heads; 7] {
     [
         shape(1, 1, 16, None),
         shape(9, 3, 64, None),
@@ -40,8 +30,8 @@ fn shapes() -> [Shape; 7] {
     ]
 }
 
-fn qkv(seed: u64, shape: Shape, tokens: usize) -> Vec<f32> {
-    noise(seed, tokens * (shape.heads + 2 * shape.kv_heads) * shape.dim)
+fn qkv(seed: u64, shape: Heads, tokens: usize) -> Vec<f32> {
+    noise(seed, tokens * (shape.heads + 2 * shape.kv_heads) * shape.head_dim)
 }
 
 /// Sequences of these lengths, one behind the other.
@@ -61,12 +51,12 @@ fn a_batch_attends_to_itself() {
         for lengths in [&[1][..], &[3, 1, 7], &[150, 20], &[300]] {
             let starts = starts(lengths);
             let qkv = qkv(1, shape, starts.len());
-            let mut out = vec![f32::NAN; starts.len() * shape.heads * shape.dim];
-            attend_batch(&qkv, &heads(shape), &starts, &mut out).unwrap();
+            let mut out = vec![f32::NAN; starts.len() * shape.heads * shape.head_dim];
+            attend_batch(&qkv, &shape, &starts, &mut out).unwrap();
             assert_near(
                 &format!("{shape:?} {lengths:?}"),
                 &out,
-                &reference::attend(&wide(&qkv), shape, &starts),
+                &reference::attend(&wide(&qkv), &shape, &starts),
                 2e-6,
             );
         }
@@ -74,20 +64,20 @@ fn a_batch_attends_to_itself() {
 }
 
 /// Attention through a cache, `steps` tokens at a time, the cells in the order given.
-fn through_cache(shape: Shape, qkv: &[f32], cells: &[u32], steps: &[usize]) -> Vec<f32> {
-    let width = (shape.heads + 2 * shape.kv_heads) * shape.dim;
+fn through_cache(shape: Heads, qkv: &[f32], cells: &[u32], steps: &[usize]) -> Vec<f32> {
+    let width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
     let mut layer = KvLayer::new(
         cells.iter().max().map_or(0, |cell| *cell as usize + 1),
         shape.kv_heads,
-        shape.dim,
+        shape.head_dim,
     );
     let (mut out, mut first) = (Vec::new(), 0);
     for step in steps {
         let batch = &qkv[first * width..(first + step) * width];
-        layer.write(&heads(shape), &cells[first..first + step], batch).unwrap();
+        layer.write(&shape, &cells[first..first + step], batch).unwrap();
         let spans = Spans::of(&cells[..first + step]);
-        let mut part = vec![f32::NAN; step * shape.heads * shape.dim];
-        attend(batch, &heads(shape), &layer, &spans, first, &mut part).unwrap();
+        let mut part = vec![f32::NAN; step * shape.heads * shape.head_dim];
+        attend(batch, &shape, &layer, &spans, first, &mut part).unwrap();
         out.extend(part);
         first += step;
     }
@@ -105,7 +95,7 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
         // The cache rounds keys and values to f16, and so does the reference.
         let mut qkv = qkv(2, shape, tokens as usize);
         qkv.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
-        let expected = reference::attend(&wide(&qkv), shape, &vec![0; tokens as usize]);
+        let expected = reference::attend(&wide(&qkv), &shape, &vec![0; tokens as usize]);
         for cells in [&in_order, &shifted, &runs, &backwards] {
             for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
                 let found = through_cache(shape, &qkv, cells, steps);
@@ -117,17 +107,17 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
 
 #[test]
 fn large_scores_do_not_overflow() {
-    let shape = Shape {
+    let shape = Heads {
         scale: 100.0,
         ..shape(2, 1, 16, None)
     };
     let qkv: Vec<f32> = qkv(3, shape, 40).iter().map(|x| 20.0 * x).collect();
     let mut out = vec![f32::NAN; 40 * 32];
-    attend_batch(&qkv, &heads(shape), &[0; 40], &mut out).unwrap();
+    attend_batch(&qkv, &shape, &[0; 40], &mut out).unwrap();
     assert_near(
         "large scores",
         &out,
-        &reference::attend(&wide(&qkv), shape, &[0; 40]),
+        &reference::attend(&wide(&qkv), &shape, &[0; 40]),
         5e-3,
     );
 }
@@ -138,24 +128,20 @@ fn the_gradient_is_that_of_differences() {
         for lengths in [&[1][..], &[4, 1, 6], &[17]] {
             let starts = starts(lengths);
             let qkv = qkv(4, shape, starts.len());
-            let d_out = noise(5, starts.len() * shape.heads * shape.dim);
-            let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| reference::attend(qkv, shape, &starts));
+            let d_out = noise(5, starts.len() * shape.heads * shape.head_dim);
+            let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| {
+                reference::attend(qkv, &shape, &starts)
+            });
             let mut found = vec![f32::NAN; qkv.len()];
-            attend_batch_backward(&qkv, &heads(shape), &starts, &d_out, &mut found).unwrap();
+            attend_batch_backward(&qkv, &shape, &starts, &d_out, &mut found).unwrap();
             assert_near(&format!("{shape:?} {lengths:?}"), &found, &expected, 5e-6);
         }
     }
 }
 
 /// The gradient of attention from the formulas, for sizes at which differences take too long.
-fn gradient(qkv: &[f64], shape: Shape, starts: &[u32], d_out: &[f64]) -> Vec<f64> {
-    let Shape {
-        heads,
-        kv_heads,
-        dim,
-        scale,
-        ..
-    } = shape;
+fn gradient(qkv: &[f64], shape: Heads, starts: &[u32], d_out: &[f64]) -> Vec<f64> {
+    let (heads, kv_heads, dim, scale) = (shape.heads, shape.kv_heads, shape.head_dim, f64::from(shape.scale));
     let width = (heads + 2 * kv_heads) * dim;
     let mut gradient = vec![0.0; qkv.len()];
     for (token, start) in starts.iter().enumerate() {
@@ -195,9 +181,9 @@ fn the_gradient_of_long_sequences_is_that_of_the_formulas() {
     for shape in [shape(9, 3, 64, None), shape(14, 2, 24, Some(100))] {
         let starts = starts(&[200, 70]);
         let qkv = qkv(6, shape, starts.len());
-        let d_out = noise(7, starts.len() * shape.heads * shape.dim);
+        let d_out = noise(7, starts.len() * shape.heads * shape.head_dim);
         let mut found = vec![f32::NAN; qkv.len()];
-        attend_batch_backward(&qkv, &heads(shape), &starts, &d_out, &mut found).unwrap();
+        attend_batch_backward(&qkv, &shape, &starts, &d_out, &mut found).unwrap();
         assert_near(
             &format!("{shape:?}"),
             &found,
@@ -211,50 +197,31 @@ fn the_gradient_of_long_sequences_is_that_of_the_formulas() {
 fn preparing_and_its_gradient_are_those_of_f64() {
     let shape = shape(6, 2, 8, None);
     let (positions, eps) = ([0, 5, 300], 1e-3);
-    let width = (shape.heads + 2 * shape.kv_heads) * shape.dim;
-    let (q_weight, k_weight) = (noise(8, shape.dim), noise(9, shape.dim));
+    let (q_weight, k_weight) = (noise(8, shape.head_dim), noise(9, shape.head_dim));
     let rope = Rope::new(Pairing::Halves, 6, 10_000.0, 1.0, None);
-    let prepared = |qkv: &[f64]| -> Vec<f64> {
-        let mut out = qkv.to_vec();
-        for (row, position) in out.chunks_mut(width).zip(positions) {
-            for (number, head) in row.chunks_mut(shape.dim).enumerate().take(shape.heads + shape.kv_heads) {
-                let weight = if number < shape.heads { &q_weight } else { &k_weight };
-                head.copy_from_slice(&reference::rms_norm(head, &wide(weight), f64::from(eps)));
-                for (pair, angle) in rope.angles(position).enumerate() {
-                    let (sin, cos) = angle.sin_cos();
-                    (head[pair], head[pair + 3]) = (
-                        head[pair] * cos - head[pair + 3] * sin,
-                        head[pair] * sin + head[pair + 3] * cos,
-                    );
-                }
-            }
-        }
-        out
+    let prepare = reference::Prepare {
+        norms: [Some(wide(&q_weight)), Some(wide(&k_weight))],
+        eps: f64::from(eps),
+        pairing: Pairing::Halves,
+        dims: 6,
+        base: 10_000.0,
     };
+    let prepared = |qkv: &[f64]| reference::prepared(qkv, &shape, &positions, &prepare);
     let qkv = qkv(10, shape, 3);
     let norms = [&q_weight, &k_weight].map(|weight| Some(Norm { weight, eps }));
     let mut found = qkv.clone();
-    prepare_in_place(&mut found, &heads(shape), &positions, norms[0], norms[1], &rope).unwrap();
+    prepare_in_place(&mut found, &shape, &positions, norms[0], norms[1], &rope).unwrap();
     assert_near("prepared", &found, &prepared(&wide(&qkv)), 1e-6);
     let mut gradient = noise(11, qkv.len());
     let expected = differences(&wide(&qkv), &wide(&gradient), prepared);
-    prepare_backward_in_place(
-        &mut gradient,
-        &qkv,
-        &heads(shape),
-        &positions,
-        norms[0],
-        norms[1],
-        &rope,
-    )
-    .unwrap();
+    prepare_backward_in_place(&mut gradient, &qkv, &shape, &positions, norms[0], norms[1], &rope).unwrap();
     assert_near("gradient of preparing", &gradient, &expected, 5e-6);
 }
 
 #[test]
 fn sizes_that_do_not_fit_are_errors() {
     let shape = shape(4, 2, 8, None);
-    let (heads, qkv) = (heads(shape), qkv(12, shape, 3));
+    let (heads, qkv) = (shape, qkv(12, shape, 3));
     let mut layer = KvLayer::new(4, 2, 8);
     assert!(matches!(
         layer.write(&heads, &[0, 1, 4], &qkv),

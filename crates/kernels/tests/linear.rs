@@ -2,10 +2,11 @@
 
 mod reference;
 
+use hearth_kernels::cross_entropy::{Targets, cross_entropy_through};
 use hearth_kernels::dense::{Into, Target, View, matmul};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::*;
-use hearth_kernels::{Isa, Linear, Lora, Matrix, Norm, Product, Quant, ShapeError, matrix};
+use hearth_kernels::{Dropout, Isa, Linear, Lora, Matrix, Norm, Product, Quant, ShapeError, bf16, bf16s, matrix};
 use reference::{assert_near, noise, wide};
 
 /// A stored weight and what it stands for.
@@ -302,7 +303,7 @@ fn gate_and_up_meet() {
             let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
             for (gate, up) in [(0, 0), (0, 1), (2, 1)] {
                 let (g, u) = (layer.linear(gate, &normed), layer.linear(up, &normed));
-                let expected: Vec<f64> = g.iter().zip(u).map(|(g, u)| reference::silu(*g) * u).collect();
+                let expected: Vec<f64> = reference::gated(Activation::Silu, &g, &u);
                 let linears = layer.linears();
                 for product in [Product::Exact, Product::Fast] {
                     let mut h = vec![f32::NAN; expected.len()];
@@ -411,7 +412,11 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
 
         let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
         let (g, u) = (layer.linear(1, &normed), layer.linear(2, &normed));
-        let slope = |x: f64| (reference::gelu_tanh(x + 1e-5) - reference::gelu_tanh(x - 1e-5)) / 2e-5;
+        let slope = |x: f64| {
+            (reference::activated(Activation::GeluTanh, x + 1e-5)
+                - reference::activated(Activation::GeluTanh, x - 1e-5))
+                / 2e-5
+        };
         let d_gate: Vec<f64> = wide(&dy)
             .iter()
             .zip(&g)
@@ -421,7 +426,7 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let d_up: Vec<f64> = wide(&dy)
             .iter()
             .zip(&g)
-            .map(|(d, g)| d * reference::gelu_tanh(*g))
+            .map(|(d, g)| d * reference::activated(Activation::GeluTanh, *g))
             .collect();
         let of_gate = linear_gradients(&layer, 1, &normed, &d_gate);
         let of_up = linear_gradients(&layer, 2, &normed, &d_up);
@@ -496,14 +501,77 @@ fn dense_products_of_any_size_and_side_are_those_of_f64() {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let weight = Weight::new(26, Quant::Q4_1, 576, 576);
-    let x = noise(27, 100 * 576);
+    let (x, a, b) = (noise(27, 100 * 576), noise(28, 16 * 576), noise(29, 16 * 576));
+    let ids: Vec<u32> = (0..100).collect();
+    let targets = Targets {
+        ids: &ids,
+        weights: None,
+        scale: 1.0,
+    };
+    let lora = Some(Lora {
+        a: &a,
+        b: &b,
+        rank: 16,
+        scale: 1.0,
+        dropout: Some(Dropout { seed: 1, rate: 0.1 }),
+    });
+    let linear = Linear {
+        lora,
+        ..Linear::plain(weight.matrix())
+    };
     let bits = |threads| {
         hearth_kernels::team::set_threads(threads);
-        let mut y = vec![f32::NAN; 100 * 576];
-        norm_linears(&x, None, &[Linear::plain(weight.matrix())], Product::Fast, &mut y).unwrap();
-        y.iter().map(|y| y.to_bits()).collect::<Vec<_>>()
+        let mut all = Vec::new();
+        for product in [Product::Fast, Product::Exact, Product::Bf16] {
+            let mut y = vec![f32::NAN; 100 * 576];
+            norm_linears(&x, None, &[linear], product, &mut y).unwrap();
+            let mut dx = vec![f32::NAN; x.len()];
+            let adapters = norm_linears_backward(&x, None, &[linear], product, &y, &mut dx).unwrap();
+            let (mut losses, mut d_hidden) = (vec![f32::NAN; 100], vec![f32::NAN; x.len()]);
+            cross_entropy_through(&x, None, &linear, &targets, product, &mut losses, Some(&mut d_hidden)).unwrap();
+            let adapter = adapters
+                .into_iter()
+                .flatten()
+                .flat_map(|adapter| [adapter.a, adapter.b]);
+            all.extend(
+                [y, dx, losses, d_hidden]
+                    .into_iter()
+                    .chain(adapter)
+                    .flatten()
+                    .map(f32::to_bits),
+            );
+        }
+        all
     };
-    assert_eq!(bits(1), bits(8));
+    assert!(bits(1) == bits(8));
+}
+
+#[test]
+fn bf16_is_rounded_to_the_nearest_and_back() {
+    let specials = [
+        0.0,
+        -0.0,
+        f32::MAX,
+        f32::INFINITY,
+        f32::NAN,
+        1.0 + 1.0 / 256.0,
+        1.0 + 3.0 / 256.0,
+        1e-40,
+    ];
+    let x: Vec<f32> = specials.into_iter().chain(noise(30, 40_000)).collect();
+    let mut rounded = vec![bf16::ZERO; x.len()];
+    bf16s::to_bf16(&x, &mut rounded).unwrap();
+    let mut back = vec![0.0; x.len()];
+    bf16s::to_f32(&rounded, &mut back).unwrap();
+    for ((x, rounded), back) in x.iter().zip(&rounded).zip(back) {
+        let expected = bf16::from_f32(*x);
+        assert!(
+            *rounded == expected || x.is_nan() && rounded.is_nan(),
+            "{x} became {rounded}"
+        );
+        assert_eq!(rounded.to_f32().to_bits(), back.to_bits());
+    }
+    assert!(bf16s::to_bf16(&x, &mut rounded[1..]).is_err());
 }
 
 #[test]

@@ -1,0 +1,136 @@
+//! Norms, softmax, gates and rotations.
+
+use super::{BF16, F32, Report, many_rows, sizes};
+use crate::bf16s::to_bf16;
+use crate::glu::{Activation, glu_backward_in_place, glu_backward_of_kept};
+use crate::norm::{rms_norm_backward, rms_norm_backward_in_place, rms_norm_backward_over_x};
+use crate::reference::{self, differences, noise, wide};
+use crate::rope::{Pairing, Rope};
+use crate::shape::ShapeError;
+use crate::softmax::{softmax_backward_in_place, softmax_backward_over_y, softmax_in_place};
+
+const EPS: f32 = 1e-3;
+
+pub(super) fn check(report: &mut Report) {
+    for (size, rows, width) in sizes() {
+        norm(report, size, rows, width);
+        softmax(report, size, rows, width);
+        for activation in [Activation::Silu, Activation::GeluTanh] {
+            gate(report, size, rows * width, activation);
+        }
+    }
+    for (heads, size) in [(1, "one head"), (many_rows(), "more heads than threads")] {
+        for pairing in [Pairing::Interleaved, Pairing::Halves] {
+            rotation(report, size, heads, pairing);
+        }
+    }
+}
+
+/// A buffer after something was done to it.
+fn over(x: &[f32], f: impl FnOnce(&mut [f32]) -> Result<(), ShapeError>) -> Result<Vec<f32>, ShapeError> {
+    let mut x = x.to_vec();
+    f(&mut x)?;
+    Ok(x)
+}
+
+fn norm(report: &mut Report, size: &str, rows: usize, width: usize) {
+    let (x, weight, dy) = (noise(1, rows * width), noise(2, width), noise(3, rows * width));
+    let expected = differences(&wide(&x), &wide(&dy), |x| {
+        reference::rms_norm(x, &wide(&weight), f64::from(EPS))
+    });
+    let apart = vec![f32::NAN; x.len()];
+    let arrangements = [
+        (
+            "separate output",
+            over(&apart, |dx| rms_norm_backward(&x, &weight, EPS, &dy, dx)),
+        ),
+        (
+            "over the gradient",
+            over(&dy, |dy| rms_norm_backward_in_place(&x, &weight, EPS, dy)),
+        ),
+        (
+            "over the input",
+            over(&x, |x| rms_norm_backward_over_x(x, &weight, EPS, &dy)),
+        ),
+    ];
+    for (arrangement, found) in arrangements {
+        report.compare("rms_norm", format!("{arrangement}, {size}"), found, &expected, F32);
+    }
+}
+
+fn softmax(report: &mut Report, size: &str, rows: usize, width: usize) {
+    let (x, dy) = (noise(4, rows * width), noise(5, rows * width));
+    let expected = differences(&wide(&x), &wide(&dy), |x| {
+        x.chunks(width).flat_map(reference::softmax).collect()
+    });
+    let y = over(&x, |x| softmax_in_place(x, width)).unwrap_or_default();
+    let arrangements = [
+        (
+            "over the gradient",
+            over(&dy, |dy| softmax_backward_in_place(&y, dy, width)),
+        ),
+        ("over the output", over(&y, |y| softmax_backward_over_y(y, &dy, width))),
+    ];
+    for (arrangement, found) in arrangements {
+        report.compare("softmax", format!("{arrangement}, {size}"), found, &expected, F32);
+    }
+}
+
+fn gate(report: &mut Report, size: &str, length: usize, activation: Activation) {
+    let (gate, up, dh) = (noise(6, length), noise(7, length), noise(8, length));
+    let expected = [
+        differences(&wide(&gate), &wide(&dh), |gate| {
+            reference::gated(activation, gate, &wide(&up))
+        }),
+        differences(&wide(&up), &wide(&dh), |up| {
+            reference::gated(activation, &wide(&gate), up)
+        }),
+    ];
+    let mut compare = |arrangement: &str, found: Result<[Vec<f32>; 2], ShapeError>, tolerance| {
+        for (i, what) in ["gate", "up"].into_iter().enumerate() {
+            let found = found.clone().map(|found| found[i].clone());
+            let arrangement = format!("{what} of {activation:?}, {arrangement}, {size}");
+            report.compare("glu", arrangement, found, &expected[i], tolerance);
+        }
+    };
+    let mut both = [gate.clone(), up.clone()];
+    let [d_gate, d_up] = &mut both;
+    let done = glu_backward_in_place(activation, &dh, d_gate, d_up);
+    compare("over gate and up", done.map(|()| both), F32);
+    let mut both = [gate.clone(), up.clone()];
+    let [d_gate, d_up] = &mut both;
+    let done = glu_backward_of_kept(activation, [&gate[..], &up], &dh, d_gate, d_up);
+    compare("kept as f32", done.map(|()| both.clone()), F32);
+    let kept = [&gate, &up].map(|x| {
+        let mut kept = vec![half::bf16::ZERO; x.len()];
+        to_bf16(x, &mut kept).map(|()| kept).unwrap_or_default()
+    });
+    let [d_gate, d_up] = &mut both;
+    let done = glu_backward_of_kept(activation, [&kept[0][..], &kept[1]], &dh, d_gate, d_up);
+    compare("kept as bf16", done.map(|()| both), BF16);
+}
+
+fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing) {
+    let (head_dim, dims, position) = (12, 8, 300);
+    let (x, dy) = (noise(9, heads * head_dim), noise(10, heads * head_dim));
+    let rope = Rope::new(pairing, dims, 10_000.0, 1.0, None);
+    let angle = |pair: usize| f64::from(position) * 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
+    let angles: Vec<f64> = (0..dims / 2).map(angle).collect();
+    let expected = differences(&wide(&x), &wide(&dy), |x| {
+        let heads = x.chunks(head_dim);
+        heads
+            .flat_map(|head| reference::rotated(head, pairing, &angles))
+            .collect()
+    });
+    let found = over(&dy, |dy| {
+        rope.rotate_backward_in_place(dy, head_dim, position);
+        Ok(())
+    });
+    report.compare(
+        "rope",
+        format!("{pairing:?}, over the gradient, {size}"),
+        found,
+        &expected,
+        F32,
+    );
+}

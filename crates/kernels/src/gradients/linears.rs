@@ -1,0 +1,351 @@
+//! Half-layers: linears with everything that may follow them, over a normalised input, before a norm, and around a gate.
+
+use super::{BF16, F32, Report, many_rows};
+use crate::bf16s::Kept;
+use crate::blocks::Quant;
+use crate::dropout::Dropout;
+use crate::glu::Activation;
+use crate::half_layer::{
+    gated_backward, gated_backward_kept, gated_keeping, linear_add_backward, norm_linears_backward,
+};
+use crate::linear::{Linear, Lora, LoraGradient, Norm, Product};
+use crate::matrix::{self, Layout, Matrix};
+use crate::reference::{self, differences, noise, wide};
+use crate::shape::ShapeError;
+
+const EPS: f32 = 1e-3;
+const RANK: usize = 3;
+
+/// A stored weight and what belongs to it.
+pub(super) struct Parts {
+    quant: Quant,
+    layout: Layout,
+    rows: usize,
+    cols: usize,
+    bytes: Vec<u8>,
+    a: Vec<f32>,
+    b: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl Parts {
+    /// Packed for this machine or as a file has it.
+    pub fn new(seed: u64, quant: Quant, rows: usize, cols: usize, packed: bool) -> Result<Self, ShapeError> {
+        let row = quant.row_bytes(cols).unwrap_or(0);
+        let mut bytes = vec![0; row * rows];
+        for (x, to) in noise(seed, rows * cols).chunks(cols).zip(bytes.chunks_mut(row.max(1))) {
+            quant.quantize_row(x, to)?;
+        }
+        let (layout, bytes) = match packed {
+            true => matrix::pack(quant, rows, cols, &bytes)?,
+            false => (Layout::Plain, bytes),
+        };
+        Ok(Self {
+            quant,
+            layout,
+            rows,
+            cols,
+            bytes,
+            a: noise(seed + 1, RANK * cols),
+            b: noise(seed + 2, RANK * rows),
+            bias: noise(seed + 3, rows),
+        })
+    }
+
+    /// The weight alone.
+    pub fn plain(&self) -> Result<Linear<'_>, ShapeError> {
+        let matrix = Matrix::new(self.quant, self.layout, self.rows, self.cols, &self.bytes)?;
+        Ok(Linear::plain(matrix))
+    }
+
+    /// The weight with a scale, an adapter and a bias.
+    pub fn full(&self, dropout: Option<Dropout>) -> Result<Linear<'_>, ShapeError> {
+        Ok(Linear {
+            scale: 0.5,
+            lora: Some(Lora {
+                a: &self.a,
+                b: &self.b,
+                rank: RANK,
+                scale: 1.5,
+                dropout,
+            }),
+            bias: Some(&self.bias),
+            ..self.plain()?
+        })
+    }
+}
+
+/// What was found for an input and for the adapters of linears.
+pub(super) struct Found {
+    pub dx: Vec<f32>,
+    pub adapters: Vec<Option<LoraGradient>>,
+}
+
+/// Compares the gradient of `x` and of each adapter with the differences of `forward(x, linears)`.
+pub(super) fn compare(
+    report: &mut Report,
+    op: &'static str,
+    arrangement: &str,
+    found: Result<Found, ShapeError>,
+    x: &[f32],
+    dy: &[f32],
+    linears: &[Linear],
+    tolerance: f64,
+    forward: impl Fn(&[f64], &[reference::Linear]) -> Vec<f64>,
+) {
+    let cols = linears.first().map_or(1, |linear| linear.weight.cols());
+    let by_formula: Result<Vec<_>, _> = linears
+        .iter()
+        .map(|linear| reference::Linear::of(linear, x.len() / cols))
+        .collect();
+    let (found, by_formula) = match (found, by_formula) {
+        (Ok(found), Ok(by_formula)) => (found, by_formula),
+        (Err(error), _) | (_, Err(error)) => {
+            report.compare(op, arrangement.to_owned(), Err(error), &[], tolerance);
+            return;
+        }
+    };
+    let (x, dy) = (wide(x), wide(dy));
+    let expected = differences(&x, &dy, |x| forward(x, &by_formula));
+    report.compare(op, format!("input, {arrangement}"), Ok(found.dx), &expected, tolerance);
+    for (i, adapter) in found.adapters.into_iter().enumerate() {
+        let (Some(adapter), Some(lora)) = (adapter, &by_formula[i].lora) else {
+            continue;
+        };
+        let changed = |change: &dyn Fn(&mut reference::Lora)| {
+            let mut linears = by_formula.clone();
+            linears[i].lora.iter_mut().for_each(change);
+            forward(&x, &linears)
+        };
+        let a = differences(&lora.a, &dy, |a| changed(&|lora| lora.a = a.to_vec()));
+        let b = differences(&lora.b, &dy, |b| changed(&|lora| lora.b = b.to_vec()));
+        report.compare(
+            op,
+            format!("a of linear {i}, {arrangement}"),
+            Ok(adapter.a),
+            &a,
+            tolerance,
+        );
+        report.compare(
+            op,
+            format!("b of linear {i}, {arrangement}"),
+            Ok(adapter.b),
+            &b,
+            tolerance,
+        );
+    }
+}
+
+pub(super) fn check(report: &mut Report) {
+    for (product, tolerance, name) in [(Product::Exact, F32, "f32"), (Product::Bf16, BF16, "bf16")] {
+        let cases = [
+            ("one element", 1, [(Quant::F32, false); 3], [1, 1]),
+            (
+                "one row",
+                1,
+                [(Quant::Q4_1, true), (Quant::F32, false), (Quant::Q5_0, true)],
+                [20, 64],
+            ),
+            (
+                "few tokens",
+                3,
+                [(Quant::Q4_1, false), (Quant::Q5_1, true), (Quant::F16, false)],
+                [20, 32],
+            ),
+            (
+                "many tokens",
+                many_rows().max(13),
+                [(Quant::Q8_0, true), (Quant::Q4_0, true), (Quant::BF16, false)],
+                [37, 32],
+            ),
+            (
+                "blocks of 256",
+                2,
+                [(Quant::Q6_K, false), (Quant::Q4_1, true), (Quant::Q4_K, false)],
+                [17, 256],
+            ),
+        ];
+        for (size, tokens, formats, [rows, cols]) in cases {
+            let parts = |i: usize| Parts::new(10 * (i as u64 + 1), formats[i].0, rows, cols, formats[i].1);
+            if let (Ok(one), Ok(two), Ok(three)) = (parts(0), parts(1), parts(2)) {
+                let what = format!("{name}, {size}");
+                // Nothing here can fail but by a defect, which the comparison then shows.
+                let _ = side_by_side(report, &what, tokens, [&one, &two, &three], product, tolerance);
+                let _ = added(report, &what, tokens, &two, product, tolerance);
+                let _ = around_a_gate(report, &what, tokens, [&one, &two], product, tolerance);
+            }
+        }
+    }
+}
+
+const DROPOUT: Dropout = Dropout { seed: 5, rate: 0.3 };
+
+fn side_by_side(
+    report: &mut Report,
+    what: &str,
+    tokens: usize,
+    parts: [&Parts; 3],
+    product: Product,
+    tolerance: f64,
+) -> Result<(), ShapeError> {
+    let (rows, cols) = (parts[0].rows, parts[0].cols);
+    let (x, weight) = (noise(1, tokens * cols), noise(2, cols));
+    let all = [parts[0].full(None)?, parts[1].plain()?, parts[2].full(Some(DROPOUT))?];
+    for (linears, norm, arrangement) in [
+        (
+            &all[..],
+            Some(Norm {
+                weight: &weight,
+                eps: EPS,
+            }),
+            "three side by side (strided), norm before",
+        ),
+        (&all[..1], None, "one alone"),
+    ] {
+        let dy = noise(3, tokens * rows * linears.len());
+        let mut dx = vec![f32::NAN; x.len()];
+        let found = norm_linears_backward(&x, norm, linears, product, &dy, &mut dx);
+        let found = found.map(|adapters| Found { dx, adapters });
+        let arrangement = format!("{arrangement}, {what}");
+        compare(
+            report,
+            "norm_linears",
+            &arrangement,
+            found,
+            &x,
+            &dy,
+            linears,
+            tolerance,
+            |x, linears| {
+                let x = match norm {
+                    Some(norm) => reference::rms_norm(x, &wide(norm.weight), f64::from(EPS)),
+                    None => x.to_vec(),
+                };
+                let each: Vec<Vec<f64>> = linears.iter().map(|linear| linear.over(&x)).collect();
+                let row = |token: usize| each.iter().flat_map(move |y| &y[token * rows..][..rows]).copied();
+                (0..tokens).flat_map(row).collect()
+            },
+        );
+    }
+    Ok(())
+}
+
+fn added(
+    report: &mut Report,
+    what: &str,
+    tokens: usize,
+    parts: &Parts,
+    product: Product,
+    tolerance: f64,
+) -> Result<(), ShapeError> {
+    let (h, dy, weight) = (
+        noise(4, tokens * parts.cols),
+        noise(5, tokens * parts.rows),
+        noise(6, parts.rows),
+    );
+    let linears = [parts.full(None)?];
+    for (norm, arrangement) in [
+        (None, "no norm"),
+        (
+            Some(Norm {
+                weight: &weight,
+                eps: EPS,
+            }),
+            "norm after",
+        ),
+    ] {
+        let mut dx = vec![f32::NAN; h.len()];
+        let found = linear_add_backward(&h, &linears[0], norm, product, &dy, &mut dx);
+        let found = found.map(|adapter| Found {
+            dx,
+            adapters: vec![adapter],
+        });
+        let arrangement = format!("{arrangement}, {what}");
+        compare(
+            report,
+            "linear_add",
+            &arrangement,
+            found,
+            &h,
+            &dy,
+            &linears,
+            tolerance,
+            |h, linears| {
+                let y = linears[0].over(h);
+                match norm {
+                    Some(norm) => reference::rms_norm(&y, &wide(norm.weight), f64::from(EPS)),
+                    None => y,
+                }
+            },
+        );
+    }
+    Ok(())
+}
+
+/// The gradient from gate and up as a forward kept them.
+fn kept<K: Kept>(
+    zero: K,
+    x: &[f32],
+    norm: Option<Norm>,
+    [gate, up]: [&Linear; 2],
+    activation: Activation,
+    product: Product,
+    dh: &[f32],
+    dx: &mut [f32],
+) -> Result<[Option<LoraGradient>; 2], ShapeError> {
+    let (mut gates, mut ups, mut h) = (vec![zero; dh.len()], vec![zero; dh.len()], vec![f32::NAN; dh.len()]);
+    gated_keeping(x, norm, gate, up, activation, product, [&mut gates, &mut ups], &mut h)?;
+    gated_backward_kept(x, norm, gate, up, activation, product, [&gates[..], &ups], dh, dx)
+}
+
+fn around_a_gate(
+    report: &mut Report,
+    what: &str,
+    tokens: usize,
+    parts: [&Parts; 2],
+    product: Product,
+    tolerance: f64,
+) -> Result<(), ShapeError> {
+    let (x, dh) = (noise(7, tokens * parts[0].cols), noise(8, tokens * parts[0].rows));
+    let weight = noise(9, parts[0].cols);
+    let norm = Some(Norm {
+        weight: &weight,
+        eps: EPS,
+    });
+    let linears = [parts[0].full(None)?, parts[1].full(None)?];
+    let both = [&linears[0], &linears[1]];
+    for activation in [Activation::Silu, Activation::GeluTanh] {
+        for (how, tolerance) in [
+            ("made again", tolerance),
+            ("kept as f32", tolerance),
+            ("kept as bf16", BF16),
+        ] {
+            let mut dx = vec![f32::NAN; x.len()];
+            let found = match how {
+                "made again" => gated_backward(&x, norm, both[0], both[1], activation, product, &dh, &mut dx),
+                "kept as f32" => kept(0.0, &x, norm, both, activation, product, &dh, &mut dx),
+                _ => kept(half::bf16::ZERO, &x, norm, both, activation, product, &dh, &mut dx),
+            };
+            let found = found.map(|adapters| Found {
+                dx,
+                adapters: adapters.into(),
+            });
+            let arrangement = format!("{activation:?}, gate and up {how}, {what}");
+            compare(
+                report,
+                "gated",
+                &arrangement,
+                found,
+                &x,
+                &dh,
+                &linears,
+                tolerance,
+                |x, linears| {
+                    let x = reference::rms_norm(x, &wide(&weight), f64::from(EPS));
+                    reference::gated(activation, &linears[0].over(&x), &linears[1].over(&x))
+                },
+            );
+        }
+    }
+    Ok(())
+}

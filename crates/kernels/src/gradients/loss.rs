@@ -1,0 +1,107 @@
+//! Cross-entropy, of logits and through the output layer.
+
+use super::linears::{Found, Parts, compare};
+use super::{BF16, F32, Report, many_rows};
+use crate::blocks::Quant;
+use crate::cross_entropy::{Targets, cross_entropy_through};
+use crate::linear::{Norm, Product};
+use crate::reference::{self, differences, noise, wide};
+use crate::shape::ShapeError;
+use crate::softmax::{IGNORED, cross_entropy_backward_in_place};
+
+const EPS: f32 = 1e-3;
+const SCALE: f32 = 0.25;
+
+/// A target for each row; every third is not trained, but for the first.
+fn targets(rows: usize, vocab: usize) -> Vec<u32> {
+    let target = |row: usize| match row % 3 {
+        2 => IGNORED,
+        _ => (row * 7 % vocab) as u32,
+    };
+    (0..rows).map(target).collect()
+}
+
+pub(super) fn check(report: &mut Report) {
+    for (size, rows, vocab) in [
+        ("one element", 1, 1),
+        ("one row", 1, 40),
+        ("more rows than threads", many_rows(), 33),
+    ] {
+        let (logits, ids) = (noise(1, rows * vocab), targets(rows, vocab));
+        let scales = vec![f64::from(SCALE); rows];
+        let expected = differences(&wide(&logits), &scales, |x| reference::cross_entropy(x, &ids));
+        let mut found = logits.clone();
+        let done = cross_entropy_backward_in_place(&mut found, &ids, SCALE, &mut vec![0.0; rows]);
+        let arrangement = format!("over the logits, {size}");
+        report.compare("cross_entropy", arrangement, done.map(|()| found), &expected, F32);
+    }
+    for (product, tolerance, name) in [(Product::Exact, F32, "f32"), (Product::Bf16, BF16, "bf16")] {
+        for (size, tokens) in [("one row", 1), ("more rows than threads", many_rows())] {
+            for (quant, vocab, cols) in [(Quant::Q8_0, 40, 32), (Quant::F32, 5, 7)] {
+                let arrangement = format!("{name}, {quant}, {size}");
+                if let Ok(parts) = Parts::new(20, quant, vocab, cols, true) {
+                    // Nothing here can fail but by a defect, which the comparison then shows.
+                    let _ = through(report, &arrangement, tokens, &parts, vocab, cols, product, tolerance);
+                }
+            }
+        }
+    }
+}
+
+fn through(
+    report: &mut Report,
+    what: &str,
+    tokens: usize,
+    parts: &Parts,
+    vocab: usize,
+    cols: usize,
+    product: Product,
+    tolerance: f64,
+) -> Result<(), ShapeError> {
+    let (x, norm_weight, weights) = (noise(2, tokens * cols), noise(3, cols), noise(4, tokens));
+    let ids = targets(tokens, vocab);
+    for (output, weights, arrangement) in [
+        (parts.plain()?, None, "weight alone"),
+        (
+            parts.full(None)?,
+            Some(&weights[..]),
+            "scale, adapter, bias, weighted rows",
+        ),
+    ] {
+        let norm = Some(Norm {
+            weight: &norm_weight,
+            eps: EPS,
+        });
+        let targets = Targets {
+            ids: &ids,
+            weights,
+            scale: SCALE,
+        };
+        let (mut dx, mut losses) = (vec![f32::NAN; x.len()], vec![f32::NAN; tokens]);
+        let found = cross_entropy_through(&x, norm, &output, &targets, product, &mut losses, Some(&mut dx));
+        let found = found.map(|loss| Found {
+            dx,
+            adapters: vec![loss.adapter],
+        });
+        let scales: Vec<f32> = (0..tokens)
+            .map(|row| SCALE * weights.map_or(1.0, |weights| weights[row]))
+            .collect();
+        let arrangement = format!("{arrangement}, {what}");
+        let linears = [output];
+        compare(
+            report,
+            "cross_entropy_through",
+            &arrangement,
+            found,
+            &x,
+            &scales,
+            &linears,
+            tolerance,
+            |x, linears| {
+                let x = reference::rms_norm(x, &wide(&norm_weight), f64::from(EPS));
+                reference::cross_entropy(&linears[0].over(&x), &ids)
+            },
+        );
+    }
+    Ok(())
+}

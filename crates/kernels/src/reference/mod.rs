@@ -1,0 +1,62 @@
+//! Every operation in f64, written as its formula is: what all fast code is measured against.
+//!
+//! Nothing here is in place, on a team or on vectors. Slices must fit each other: these are called by tests and by
+//! [`gradients`](crate::gradients), with sizes of their own making.
+
+mod attention;
+mod elementwise;
+mod linear;
+
+pub use attention::{Prepare, attend, prepared};
+pub use elementwise::{activated, cross_entropy, gated, rms_norm, rotated, softmax};
+pub use linear::{Linear, Lora, matmul, transpose};
+
+/// Reproducible numbers between -1 and 1.
+pub fn noise(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// The numbers in f64.
+pub fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|x| f64::from(*x)).collect()
+}
+
+/// The gradient at `x` of `f`'s results, each times its weight, by central differences.
+pub fn differences(x: &[f64], weights: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+    const STEP: f64 = 1e-5;
+    let value = |x: &[f64]| f(x).iter().zip(weights).map(|(y, w)| y * w).sum::<f64>();
+    let mut x = x.to_vec();
+    (0..x.len())
+        .map(|i| {
+            let kept = x[i];
+            x[i] = kept + STEP;
+            let above = value(&x);
+            x[i] = kept - STEP;
+            let below = value(&x);
+            x[i] = kept;
+            (above - below) / (2.0 * STEP)
+        })
+        .collect()
+}
+
+/// How far `found` is from `expected`: the length of the difference by that of `expected`, which is taken to be a thousandth at
+/// least. Not finite where `found` is not, or where the two are not of one length.
+pub fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
+    if found.len() != expected.len() {
+        return f64::INFINITY;
+    }
+    let length = |squares: f64| squares.sqrt();
+    let distance = found
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| (f64::from(*a) - b).powi(2))
+        .sum();
+    length(distance) / length(expected.iter().map(|x| x * x).sum()).max(1e-3)
+}
