@@ -2,9 +2,11 @@
 
 use crate::{
     chat::{self, Command},
-    library::{self, Library},
+    library,
+    power::{AlwaysOn, Power},
     shared::Shared,
     store::{Store, conversation},
+    tune,
     wire::{Code, Device, Event, ModelState, Problem, Settings, Snapshot},
 };
 use hearth_protocol::WorkerCommand;
@@ -21,13 +23,17 @@ pub struct Options {
     pub data: PathBuf,
     /// Folders that may hold models which came with the app.
     pub bundled: Vec<PathBuf>,
+    /// Folders that may hold datasets which came with the app.
+    pub samples: Vec<PathBuf>,
     /// How a worker is started.
     pub worker: WorkerCommand,
+    /// The machine's power, which a run saves.
+    pub power: Arc<dyn Power>,
 }
 
 impl Options {
     /// As the environment has it. The worker is `HEARTH_WORKER`, or the `hearth` beside this executable; `resources` is
-    /// where a package keeps its files.
+    /// where a package keeps its files. Nothing is known of the power.
     pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
         let data = library::data_folder().ok_or_else(|| Problem {
             code: Code::Store,
@@ -42,7 +48,9 @@ impl Options {
         Ok(Self {
             data,
             bundled: library::bundled_folders(resources),
+            samples: library::sample_folders(resources),
             worker: WorkerCommand::new(worker),
+            power: Arc::new(AlwaysOn),
         })
     }
 }
@@ -52,17 +60,21 @@ impl Options {
 pub struct App {
     pub(crate) shared: Arc<Shared>,
     pub(crate) chat: mpsc::UnboundedSender<Command>,
+    pub(crate) tune: mpsc::UnboundedSender<tune::Command>,
 }
 
 impl App {
-    /// Opens the store and starts the chat. `sink` hears every event in order, from any thread, and must not block.
+    /// Opens the store and starts the chat. What was deleted before is removed for good. `sink` hears every event in order, from any thread, and must not block.
     /// Call it inside a tokio runtime with time and IO. No worker is started before it is needed.
     pub fn open(options: Options, sink: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, Problem> {
         let store = Store::open(&options.data)?;
-        let library = Library::new(options.bundled, &options.data);
-        let shared = Arc::new(Shared::new(store, library, Box::new(sink))?);
-        let chat = chat::start(shared.clone(), options.worker);
-        Ok(Self { shared, chat })
+        let shared = Arc::new(Shared::new(store, options, Box::new(sink))?);
+        if let Err(problem) = tune::purge(&shared, i64::MAX) {
+            tracing::warn!(%problem, "what was deleted could not be removed");
+        }
+        let chat = chat::start(shared.clone());
+        let tune = tune::start(shared.clone());
+        Ok(Self { shared, chat, tune })
     }
 
     /// All that a window needs to begin.
@@ -110,9 +122,10 @@ impl App {
         self.ask(Command::State).await
     }
 
-    /// Stops every answer, keeps what was said, and ends the worker. The app can still be used.
+    /// Stops every answer, keeps what was said and learnt, and ends the workers. The app can still be used.
     pub async fn shut_down(&self) -> Result<(), Problem> {
-        self.ask(Command::ShutDown).await
+        let (chat, tune) = tokio::join!(self.ask(Command::ShutDown), self.ask_tune(tune::Command::ShutDown));
+        chat.and(tune)
     }
 
     /// The store, for whoever looks after it.
@@ -129,9 +142,22 @@ impl App {
         self.tell(command(reply))?;
         answer.await.map_err(|_| gone())
     }
+
+    pub(crate) fn tell_tune(&self, command: tune::Command) -> Result<(), Problem> {
+        self.tune.send(command).map_err(|_| gone())
+    }
+
+    pub(crate) async fn ask_tune<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> tune::Command,
+    ) -> Result<T, Problem> {
+        let (reply, answer) = oneshot::channel();
+        self.tell_tune(command(reply))?;
+        answer.await.map_err(|_| gone())
+    }
 }
 
-/// The chat's task ends only with the runtime.
+/// The tasks end only with the runtime.
 fn gone() -> Problem {
     Problem {
         code: Code::Internal,

@@ -1,8 +1,9 @@
 //! What a person can do with conversations.
 
 use crate::{
-    App,
+    App, adapters,
     chat::Command,
+    convert::{from_json, to_json_unless_empty},
     shared::Shared,
     store::{
         conversation,
@@ -10,13 +11,12 @@ use crate::{
         now, search,
     },
     title,
-    wire::{Code, Conversation, Event, Message, Problem, SearchHit, Sent},
+    wire::{
+        AdapterChoice, Code, Compared, Conversation, ConversationSummary, Event, Message, Problem, SearchHit, Sent,
+    },
 };
 use rusqlite::Transaction;
-use std::sync::PoisonError;
-
-/// Titles that people type are cut here.
-const LONGEST_TITLE: usize = 200;
+use std::{iter, sync::PoisonError};
 
 /// Where a new answer hangs.
 enum Place {
@@ -44,16 +44,41 @@ impl App {
     /// of the branch that is shown. The answer comes through events.
     pub async fn send(&self, conversation: Option<i64>, parent: Option<i64>, text: String) -> Result<Sent, Problem> {
         not_empty(&text)?;
-        let place = match (conversation, parent) {
-            (None, _) => Place::New { text },
-            (Some(conversation), None) => Place::AtEnd { conversation, text },
-            (Some(conversation), parent) => Place::After {
-                conversation,
-                parent,
-                text,
-            },
+        self.answer(place(conversation, parent, text)).await
+    }
+
+    /// Like [`App::send`], but with two answers side by side: first the model's as it is, then one with adapters.
+    pub async fn compare(
+        &self,
+        conversation: Option<i64>,
+        parent: Option<i64>,
+        text: String,
+        adapters: Vec<AdapterChoice>,
+    ) -> Result<Compared, Problem> {
+        not_empty(&text)?;
+        if adapters.is_empty() {
+            return Err(Problem {
+                code: Code::BadRequest,
+                message: "Choose the adapter that the model is to be compared with.".to_owned(),
+            });
+        }
+        let place = place(conversation, parent, text);
+        let added = self
+            .shared
+            .blocking(move |shared| add(shared, place, Some(adapters)))
+            .await?;
+        let (Some(user), Some(tuned)) = (added.user, added.tuned) else {
+            return Err(no_message());
         };
-        self.answer(place).await
+        for answer in [&added.answer, &tuned] {
+            self.tell(Command::Answer(Box::new(answer.clone())))?;
+        }
+        Ok(Compared {
+            conversation: added.conversation,
+            user,
+            base: added.answer,
+            tuned,
+        })
     }
 
     /// Another answer to the same message.
@@ -128,14 +153,7 @@ impl App {
 
     /// Gives a conversation another title.
     pub async fn rename_conversation(&self, id: i64, title: String) -> Result<(), Problem> {
-        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ");
-        let title: String = title.chars().filter(|c| !c.is_control()).take(LONGEST_TITLE).collect();
-        if title.is_empty() {
-            return Err(Problem {
-                code: Code::BadRequest,
-                message: "A title needs at least one letter.".to_owned(),
-            });
-        }
+        let title = title::typed(&title).ok_or_else(title::no_name)?;
         self.change(id, move |t| conversation::rename(t, id, &title)).await
     }
 
@@ -177,7 +195,7 @@ impl App {
     }
 
     /// Changes one conversation and tells everybody.
-    async fn change(
+    pub(crate) async fn change(
         &self,
         id: i64,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool> + Send + 'static,
@@ -195,14 +213,40 @@ impl App {
 
     /// Adds what was said and an empty answer, and has that filled.
     async fn answer(&self, place: Place) -> Result<Sent, Problem> {
-        let sent = self.shared.blocking(move |shared| add(shared, place)).await?;
-        self.tell(Command::Answer(Box::new(sent.answer.clone())))?;
-        Ok(sent)
+        let added = self.shared.blocking(move |shared| add(shared, place, None)).await?;
+        self.tell(Command::Answer(Box::new(added.answer.clone())))?;
+        Ok(Sent {
+            conversation: added.conversation,
+            user: added.user,
+            answer: added.answer,
+        })
     }
 }
 
+fn place(conversation: Option<i64>, parent: Option<i64>, text: String) -> Place {
+    match (conversation, parent) {
+        (None, _) => Place::New { text },
+        (Some(conversation), None) => Place::AtEnd { conversation, text },
+        (Some(conversation), parent) => Place::After {
+            conversation,
+            parent,
+            text,
+        },
+    }
+}
+
+/// What became of sending something.
+struct Added {
+    conversation: ConversationSummary,
+    user: Option<Message>,
+    answer: Message,
+    /// The other answer, where two are compared.
+    tuned: Option<Message>,
+}
+
 /// One transaction: the conversation if it is new, what was said if it is new, the answer, and the branch that is shown.
-fn add(shared: &Shared, place: Place) -> Result<Sent, Problem> {
+/// With adapters to compare there are two answers, the first without them; else the conversation's own are used.
+fn add(shared: &Shared, place: Place, compared: Option<Vec<AdapterChoice>>) -> Result<Added, Problem> {
     shared.save_refused();
     let _one_at_a_time = shared.adding.lock().unwrap_or_else(PoisonError::into_inner);
     let answered = match &place {
@@ -216,28 +260,37 @@ fn add(shared: &Shared, place: Place) -> Result<Sent, Problem> {
         let there = shared.store.read(|t| conversation::get(t, conversation))?.is_some();
         return Err(if there { busy() } else { no_conversation() });
     }
-    let added = shared.store.write(|t| write(t, place))?;
-    let (row, user, answer) = added.ok_or_else(no_message)?;
-    let (user, answer) = (user.map(Message::from), Message::from(answer));
-    shared.keep_live(answer.clone());
+    let added = shared.store.write(|t| write(t, place, compared.as_deref()))?;
+    let (row, user, answer, tuned) = added.ok_or_else(no_message)?;
+    let (user, answer, tuned) = (user.map(Message::from), Message::from(answer), tuned.map(Message::from));
+    for answer in iter::once(&answer).chain(&tuned) {
+        shared.keep_live(answer.clone());
+    }
     // Whoever only listens to events has everything in order: the conversation, then what is in it.
     shared.emit_conversation(&row);
-    for message in user.iter().chain([&answer]) {
+    for message in user.iter().chain([&answer]).chain(&tuned) {
         shared.emit(Event::MessageChanged {
             message: message.clone(),
         });
     }
-    Ok(Sent {
+    Ok(Added {
         conversation: (&row).into(),
         user,
         answer,
+        tuned,
     })
 }
 
-type Added = (conversation::Conversation, Option<message::Message>, message::Message);
+/// The conversation, what was said, the answer, and the other one where two are compared.
+type Written = (
+    conversation::Conversation,
+    Option<message::Message>,
+    message::Message,
+    Option<message::Message>,
+);
 
 /// None where the conversation or the message is not there.
-fn write(t: &Transaction<'_>, place: Place) -> rusqlite::Result<Option<Added>> {
+fn write(t: &Transaction<'_>, place: Place, compared: Option<&[AdapterChoice]>) -> rusqlite::Result<Option<Written>> {
     let now = now();
     let (conversation, parent, text) = match place {
         Place::New { text } => (
@@ -262,10 +315,12 @@ fn write(t: &Transaction<'_>, place: Place) -> rusqlite::Result<Option<Added>> {
     {
         return Ok(None);
     }
-    if conversation::get(t, conversation)?.is_none() {
+    let Some(row) = conversation::get(t, conversation)? else {
         return Ok(None);
-    }
-    let new = |parent, role, content, state| {
+    };
+    let own: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
+    let new = |parent, role, content, state, adapters: &[AdapterChoice]| {
+        let adapters = to_json_unless_empty(&adapters::named(t, adapters)?);
         message::create(
             t,
             New {
@@ -274,20 +329,27 @@ fn write(t: &Transaction<'_>, place: Place) -> rusqlite::Result<Option<Added>> {
                 role,
                 content,
                 state,
-                adapters: None,
+                adapters: adapters.as_deref(),
                 created_at: now,
             },
         )
     };
     let user = text
         .as_deref()
-        .map(|text| new(parent, Role::User, text, State::Complete))
+        .map(|text| new(parent, Role::User, text, State::Complete, &[]))
         .transpose()?;
     let under = user.as_ref().map_or(parent, |user| Some(user.id));
-    let answer = new(under, Role::Assistant, "", State::Unfinished)?;
-    conversation::set_leaf(t, conversation, Some(answer.id))?;
+    let answer = |adapters| new(under, Role::Assistant, "", State::Unfinished, adapters);
+    let mut first = answer(if compared.is_some() { &[] } else { &own })?;
+    let mut second = compared.map(answer).transpose()?;
+    if let Some(second) = &mut second {
+        message::set_compared(t, first.id, second.id)?;
+        (first.comparison, second.comparison) = (Some(second.id), Some(first.id));
+    }
+    let leaf = second.as_ref().unwrap_or(&first).id;
+    conversation::set_leaf(t, conversation, Some(leaf))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(conversation::get(t, conversation)?.map(|row| (row, user, answer)))
+    Ok(conversation::get(t, conversation)?.map(|row| (row, user, first, second)))
 }
 
 fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
@@ -305,7 +367,7 @@ fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
         updated_at: row.updated_at,
         model: row.model,
         system_prompt: row.system_prompt,
-        adapters: Vec::new(),
+        adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
         leaf: row.leaf,
         messages: rows
             .into_iter()

@@ -1,17 +1,24 @@
 //! Use cases, wire types, the store and the library of models.
 //!
 //! [`App`] is the whole of it: one method for each thing a person can do, and an event for whatever happens meanwhile. It
-//! knows neither a window nor a model; the model runs in a worker process of its own.
+//! knows neither a window nor a model; models run, and learn, in worker processes of their own.
 
+mod adapters;
 mod app;
 mod chat;
 mod conversations;
 mod convert;
+mod datasets;
 pub mod library;
 mod models;
+pub mod power;
+mod ratings;
+mod runs;
 mod shared;
 pub mod store;
+mod task;
 mod title;
+mod tune;
 pub mod wire;
 
 pub use app::{App, Options};

@@ -77,6 +77,18 @@ impl App {
     }
 }
 
+/// A model whose file can be read.
+pub(crate) fn readable(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
+    let model = find(shared, id)?;
+    match &model.facts {
+        Ok(_) => Ok(model),
+        Err(message) => Err(Problem {
+            code: Code::FileUnreadable,
+            message: message.clone(),
+        }),
+    }
+}
+
 fn find(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
     let models = shared.models()?;
     models.into_iter().find(|model| model.id == id).ok_or_else(|| Problem {

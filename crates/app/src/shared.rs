@@ -1,17 +1,21 @@
-//! What the use cases and the chat share: the store, the library, what a person chose, and who listens.
+//! What the use cases, the chat and the fine-tuning share: the store, the library, what a person chose, and who listens.
 
 use crate::{
+    Options,
     library::{Library, Model},
+    power::Power,
     store::{Store, StoreError, conversation, message, model, setting},
-    wire::{Code, ConversationSummary, Event, Message, Problem, Settings},
+    wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
 };
+use hearth_protocol::WorkerCommand;
 use rusqlite::Transaction;
 use serde_json::Value;
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::watch;
 
 /// Hears every event, in order, from any thread; it must not block.
 pub(crate) type Sink = Box<dyn Fn(Event) + Send + Sync>;
@@ -19,24 +23,47 @@ pub(crate) type Sink = Box<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) library: Library,
+    /// Where all of the app's files are.
+    pub(crate) data: PathBuf,
+    /// Folders of datasets that came with the app.
+    pub(crate) samples: Vec<PathBuf>,
+    /// How a worker is started.
+    pub(crate) worker: WorkerCommand,
+    pub(crate) power: Arc<dyn Power>,
     sink: Sink,
     settings: Mutex<Settings>,
     /// Messages of which memory knows more than the store: answers that grow, and those a full disk refused.
     live: Mutex<HashMap<i64, Message>>,
     /// Held while an answer is added: one at a time in a conversation.
     pub(crate) adding: Mutex<()>,
+    /// Whether the chat is at work.
+    answering: watch::Sender<bool>,
+    /// Runs of which memory knows more than the store: the one that is under way.
+    runs: Mutex<HashMap<i64, Run>>,
+    /// Held while a run is begun: one at a time.
+    pub(crate) beginning: Mutex<()>,
+    /// Held while a worker reads a dataset or writes an adapter: one at a time.
+    pub(crate) errand: tokio::sync::Mutex<()>,
 }
 
 impl Shared {
-    pub(crate) fn new(store: Store, library: Library, sink: Sink) -> Result<Self, StoreError> {
+    pub(crate) fn new(store: Store, options: Options, sink: Sink) -> Result<Self, StoreError> {
         let settings = store.read(load_settings)?;
         Ok(Self {
             store,
-            library,
+            library: Library::new(options.bundled, &options.data),
+            data: options.data,
+            samples: options.samples,
+            worker: options.worker,
+            power: options.power,
             sink,
             settings: Mutex::new(settings),
             live: Mutex::default(),
             adding: Mutex::default(),
+            answering: watch::Sender::new(false),
+            runs: Mutex::default(),
+            beginning: Mutex::default(),
+            errand: tokio::sync::Mutex::default(),
         })
     }
 
@@ -121,8 +148,65 @@ impl Shared {
         });
     }
 
-    fn lock_live(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Message>> {
+    /// Says whether the chat is at work.
+    pub(crate) fn set_answering(&self, answering: bool) {
+        self.answering
+            .send_if_modified(|before| std::mem::replace(before, answering) != answering);
+    }
+
+    /// Hears whether the chat is at work.
+    pub(crate) fn answering(&self) -> watch::Receiver<bool> {
+        self.answering.subscribe()
+    }
+
+    /// Shows a run as memory has it, until [`Shared::settle_run`].
+    pub(crate) fn keep_run(&self, run: Run) {
+        self.lock_runs().insert(run.id, run.clone());
+        self.emit(Event::RunChanged { run });
+    }
+
+    /// The store knows all of a run now.
+    pub(crate) fn settle_run(&self, id: i64) {
+        self.lock_runs().remove(&id);
+    }
+
+    /// A run as memory has it.
+    pub(crate) fn live_run(&self, id: i64) -> Option<Run> {
+        self.lock_runs().get(&id).cloned()
+    }
+
+    /// The run that is under way, if one is.
+    pub(crate) fn run_under_way(&self) -> Option<Run> {
+        self.lock_runs().values().next().cloned()
+    }
+
+    /// Changes a run that is under way, and tells everybody if that made a difference.
+    pub(crate) fn change_run(&self, id: i64, change: impl FnOnce(&mut Run)) {
+        let mut runs = self.lock_runs();
+        let Some(run) = runs.get_mut(&id) else { return };
+        let before = run.clone();
+        change(run);
+        let run = run.clone();
+        drop(runs);
+        if run != before {
+            self.emit(Event::RunChanged { run });
+        }
+    }
+
+    /// Keeps the last step of a run that is under way; that is told by itself.
+    pub(crate) fn run_stepped(&self, id: i64, point: RunPoint) {
+        if let Some(run) = self.lock_runs().get_mut(&id) {
+            run.last = Some(point);
+        }
+        self.emit(Event::RunPoint { run: id, point });
+    }
+
+    fn lock_live(&self) -> MutexGuard<'_, HashMap<i64, Message>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_runs(&self) -> MutexGuard<'_, HashMap<i64, Run>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

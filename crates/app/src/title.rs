@@ -1,7 +1,28 @@
-//! A conversation's title, from what was said first.
+//! Titles and names: a conversation's title, from what was said first, and what people type.
+
+use crate::wire::{Code, Problem};
 
 /// Longer titles are cut at a word.
 const LONGEST: usize = 48;
+
+/// Names that people type are cut here.
+const LONGEST_TYPED: usize = 200;
+
+/// A name as a person typed it, on one line; none if there is nothing in it.
+pub(crate) fn typed(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    let name: String = line.chars().filter(|c| !c.is_control()).take(LONGEST_TYPED).collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// What is said when there is none.
+pub(crate) fn no_name() -> Problem {
+    Problem {
+        code: Code::BadRequest,
+        message: "A name needs at least one letter.".to_owned(),
+    }
+}
 
 /// The first line that says something, on one line, at most [`LONGEST`] characters and a sign that more follows.
 pub(crate) fn from_text(text: &str) -> String {

@@ -1,195 +1,58 @@
 //! The app from end to end: real store, real files, and a worker that is a real process, if without a model. It is this
 //! test's own executable.
 
+mod bench;
 #[path = "../../protocol/tests/fake_worker/mod.rs"]
 mod fake_worker;
 mod support;
 
+use bench::{Bench, failure, options, under_way};
+use fake_worker::trials;
 use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Code, Conversation, CutReason, Event, LeftOut, Message, MessageState, ModelState, Problem, Role, Sent,
-        Settings, Theme,
+        Code, Conversation, CutReason, Event, LeftOut, Message, MessageState, ModelState, Problem, Role, Settings,
+        Theme,
     },
 };
 use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
-use libtest_mimic::{Arguments, Trial};
-use std::{fs, path::PathBuf, time::Duration};
-use tempfile::TempDir;
-use tokio::{sync::mpsc, time::timeout};
+use std::{fs, path::PathBuf};
+use tokio::sync::mpsc;
 
 fn main() {
-    if std::env::var_os(fake_worker::START).is_some() {
-        fake_worker::main();
-    }
-    macro_rules! trials {
-        ($($name:ident),* $(,)?) => {
-            vec![$(Trial::test(stringify!($name), || {
-                let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-                runtime.block_on($name());
-                Ok(())
-            })),*]
-        };
-    }
-    let trials = trials![
-        first_message_loads_the_model_and_is_answered,
-        a_conversation_outlives_the_app,
-        stop_keeps_what_was_said,
-        stop_while_the_model_loads,
-        a_worker_that_does_not_stop_is_ended,
-        a_worker_that_dies_costs_one_answer,
-        a_worker_that_babbles_costs_one_answer,
-        a_failed_generation_is_told,
-        a_cut_answer_is_told,
-        what_was_left_out_is_told,
-        a_model_that_does_not_fit_is_told,
-        a_worker_that_dies_loading_is_told,
-        a_worker_that_cannot_start_is_told,
-        without_a_model_the_message_is_kept,
-        a_model_deleted_while_loaded,
-        regenerate_edit_and_branches,
-        the_model_sees_the_branch_and_its_system_prompt,
-        one_answer_at_a_time_in_a_conversation,
-        conversations_wait_for_each_other,
-        delete_and_restore,
-        rename_and_search,
-        models_are_added_and_forgotten,
-        load_another_model_and_unload,
-        settings_last_and_reload,
-        devices_are_told,
-        a_full_disk_fails_the_answer_but_not_the_text,
-        a_second_app_is_refused,
-        nothing_there_is_told,
-    ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// An app over a folder of its own, and what it says.
-struct Bench {
-    app: App,
-    events: mpsc::UnboundedReceiver<Event>,
-    folder: TempDir,
-}
-
-impl std::ops::Deref for Bench {
-    type Target = App;
-
-    fn deref(&self) -> &App {
-        &self.app
-    }
-}
-
-fn options(folder: &TempDir) -> Options {
-    let mut worker = WorkerCommand::new(std::env::current_exe().expect("a test has an executable"));
-    worker.environment.push((fake_worker::START.into(), "".into()));
-    Options {
-        data: folder.path().join("data"),
-        bundled: vec![folder.path().join("bundled")],
-        worker,
-    }
-}
-
-impl Bench {
-    /// With these bundled models.
-    fn new(models: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        for model in models {
-            support::model(&folder.path().join("bundled"), model);
-        }
-        Self::open(folder)
-    }
-
-    fn open(folder: TempDir) -> Self {
-        let (send, events) = mpsc::unbounded_channel();
-        let app = App::open(options(&folder), move |event| drop(send.send(event))).expect("an app");
-        Self { app, events, folder }
-    }
-
-    fn tiny() -> Self {
-        Self::new(&["tiny.gguf"])
-    }
-
-    /// Ends the app and begins again over the same folder.
-    async fn again(self) -> Self {
-        self.app.shut_down().await.expect("an end");
-        let Self {
-            app,
-            folder,
-            mut events,
-        } = self;
-        drop(app);
-        // The sink goes with the last of the app, and with it the lock.
-        while timeout(PATIENCE, events.recv()).await.expect("an end").is_some() {}
-        Self::open(folder)
-    }
-
-    async fn next<T>(&mut self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
-        let find = async {
-            loop {
-                let event = self.events.recv().await.expect("an app that lives");
-                if let Some(found) = wanted(event) {
-                    return found;
-                }
-            }
-        };
-        timeout(PATIENCE, find).await.expect("the event that was waited for")
-    }
-
-    /// The message once its answer has ended.
-    async fn ended(&mut self, id: i64) -> Message {
-        self.next(|event| match event {
-            Event::MessageChanged { message } if message.id == id && !under_way(&message) => Some(message),
-            _ => None,
-        })
-        .await
-    }
-
-    async fn streaming(&mut self, id: i64) {
-        self.next(|event| matches!(event, Event::MessageDelta { message, .. } if message == id).then_some(()))
-            .await;
-    }
-
-    async fn model_state(&mut self, wanted: impl Fn(&ModelState) -> bool) -> ModelState {
-        self.next(|event| match event {
-            Event::ModelState { state } if wanted(&state) => Some(state),
-            _ => None,
-        })
-        .await
-    }
-
-    async fn say(&self, conversation: Option<i64>, text: &str) -> Sent {
-        self.app
-            .send(conversation, None, text.to_owned())
-            .await
-            .expect("a message that is taken")
-    }
-
-    /// Says something new and waits for the answer's end.
-    async fn answer(&mut self, text: &str) -> Message {
-        let sent = self.say(None, text).await;
-        self.ended(sent.answer.id).await
-    }
-
-    async fn conversation(&self, id: i64) -> Conversation {
-        self.app.open_conversation(id).await.expect("a conversation")
-    }
-}
-
-fn under_way(message: &Message) -> bool {
-    matches!(
-        message.state,
-        MessageState::Waiting | MessageState::Reading { .. } | MessageState::Streaming
-    )
-}
-
-fn failure(message: &Message) -> &Problem {
-    match &message.state {
-        MessageState::Failed { problem } => problem,
-        state => panic!("not failed: {state:?}"),
-    }
+    fake_worker::run(|| {
+        trials![
+            first_message_loads_the_model_and_is_answered,
+            a_conversation_outlives_the_app,
+            stop_keeps_what_was_said,
+            stop_while_the_model_loads,
+            a_worker_that_does_not_stop_is_ended,
+            a_worker_that_dies_costs_one_answer,
+            a_worker_that_babbles_costs_one_answer,
+            a_failed_generation_is_told,
+            a_cut_answer_is_told,
+            what_was_left_out_is_told,
+            a_model_that_does_not_fit_is_told,
+            a_worker_that_dies_loading_is_told,
+            a_worker_that_cannot_start_is_told,
+            without_a_model_the_message_is_kept,
+            a_model_deleted_while_loaded,
+            regenerate_edit_and_branches,
+            the_model_sees_the_branch_and_its_system_prompt,
+            one_answer_at_a_time_in_a_conversation,
+            conversations_wait_for_each_other,
+            delete_and_restore,
+            rename_and_search,
+            models_are_added_and_forgotten,
+            load_another_model_and_unload,
+            settings_last_and_reload,
+            devices_are_told,
+            a_full_disk_fails_the_answer_but_not_the_text,
+            a_second_app_is_refused,
+            nothing_there_is_told,
+        ]
+    })
 }
 
 fn contents(conversation: &Conversation) -> Vec<&str> {

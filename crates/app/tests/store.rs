@@ -1,9 +1,9 @@
 //! The store as the use cases see it, and what becomes of files that are not as they should be.
 
 use hearth_app::store::{
-    FILE, Store, StoreError, conversation,
+    FILE, Store, StoreError, adapter, conversation, dataset,
     message::{self, Message, New, Role, State},
-    model, search, setting,
+    model, run, run_evaluation, run_point, search, setting,
 };
 use proptest::prelude::*;
 use std::{fs, path::Path};
@@ -252,6 +252,98 @@ fn settings_and_models() {
     assert_eq!(added, [Path::new("/a.gguf"), Path::new("/b.gguf")]);
     assert!(store.write(|t| model::remove(t, "/a.gguf")).unwrap());
     assert!(!store.write(|t| model::remove(t, "/a.gguf")).unwrap());
+}
+
+fn point(step: u32) -> run_point::Point {
+    run_point::Point {
+        step,
+        epoch: 1.5,
+        loss: f64::from(step),
+        learning_rate: 1e-4,
+        gradient_norm: f64::INFINITY,
+        tokens_per_second: 9.0,
+        memory: 1 << 40,
+        seconds_left: 0.0,
+    }
+}
+
+#[test]
+fn a_run_with_its_curves_outlives_a_crash_and_goes_as_a_whole() {
+    let folder = folder();
+    let id = {
+        let store = open(&folder);
+        let dataset = store.write(|t| dataset::add(t, "/data.jsonl", "data", 1)).unwrap();
+        let new = run::New {
+            name: "run",
+            model: "m",
+            model_name: "M",
+            dataset,
+            dataset_name: "data",
+            data_path: "/data.jsonl",
+            mapping: None,
+            skip_broken: true,
+            settings: "{}",
+            created_at: 1,
+        };
+        let id = store.write(|t| run::create(t, &new)).unwrap();
+        let points: Vec<_> = (1..=10_000).map(point).collect();
+        store.write(|t| run_point::add(t, id, &points)).unwrap();
+        for step in [0, 5000, 10_000, 5000] {
+            let evaluation = run_evaluation::Evaluation {
+                step,
+                loss: f64::NAN,
+                best: step == 0,
+            };
+            store.write(|t| run_evaluation::add(t, id, &evaluation)).unwrap();
+        }
+        // It went on from a checkpoint.
+        store
+            .write(|t| run_point::add(t, id, &[point(9000), point(9001)]))
+            .unwrap();
+        store.write(|t| dataset::delete(t, dataset, 1)).unwrap();
+        let adapter = adapter::New {
+            name: "a",
+            run: Some(id),
+            model: "m",
+            model_name: "M",
+            path: "/first",
+            created_at: 1,
+        };
+        let first = store.write(|t| adapter::add(t, &adapter)).unwrap();
+        let again = adapter::New {
+            path: "/again",
+            ..adapter
+        };
+        assert_eq!(
+            store.write(|t| adapter::add(t, &again)).unwrap(),
+            first,
+            "a run has one adapter"
+        );
+        id
+    };
+    let store = open(&folder);
+    let row = store.read(|t| run::get(t, id)).unwrap().unwrap();
+    assert_eq!(
+        (row.state, row.dataset),
+        (run::State::Interrupted(None), None),
+        "its dataset is purged"
+    );
+    let points = store.read(|t| run_point::of_run(t, id)).unwrap();
+    assert_eq!(points, (1..=9001).map(point).collect::<Vec<_>>());
+    assert_eq!(store.read(|t| run_point::last(t, id)).unwrap(), Some(point(9001)));
+    let evaluations = store.read(|t| run_evaluation::of_run(t, id)).unwrap();
+    assert_eq!(evaluations.iter().map(|one| one.step).collect::<Vec<_>>(), [0, 5000]);
+    assert!(evaluations[0].loss.is_nan());
+
+    assert!(
+        !store.write(|t| run::remove(t, id)).unwrap(),
+        "not before it is deleted"
+    );
+    store.write(|t| run::delete(t, id, 2)).unwrap();
+    assert!(store.read(|t| adapter::list(t)).unwrap().is_empty());
+    assert_eq!(store.read(|t| run::deleted(t, 3)).unwrap(), [id]);
+    assert!(store.write(|t| run::remove(t, id)).unwrap());
+    assert!(store.read(|t| run_point::of_run(t, id)).unwrap().is_empty());
 }
 
 #[test]

@@ -318,32 +318,26 @@ impl Watch {
         }
         let what = match (&trouble, &self.ended) {
             (Trouble::Nonsense(line), _) => {
-                format!(
-                    "The worker that runs the model said something that makes no sense (\u{201c}{line}\u{201d}) and was ended."
-                )
+                format!("Hearth's worker said something that makes no sense (\u{201c}{line}\u{201d}) and was ended.")
             }
             (Trouble::Unreadable(error), _) => {
-                format!("The worker that runs the model could not be heard any more ({error}) and was ended.")
+                format!("Hearth's worker could not be heard any more ({error}) and was ended.")
             }
             (Trouble::Ended, Some(Ok(status))) => {
-                format!("The worker that runs the model ended unexpectedly ({}).", told(*status))
+                format!("Hearth's worker ended unexpectedly ({}).", told(*status))
             }
             (Trouble::Ended, Some(Err(error))) => {
-                format!("The worker that runs the model ended unexpectedly ({error}).")
+                format!("Hearth's worker ended unexpectedly ({error}).")
             }
-            (Trouble::Ended, None) => "The worker that runs the model went silent and was ended.".to_owned(),
+            (Trouble::Ended, None) => "Hearth's worker went silent and was ended.".to_owned(),
         };
         if !matches!(self.ended, Some(Ok(_))) {
             // An error here means that it is gone already.
             let _ = self.child.kill().await;
         }
-        let message = format!(
-            "{what} Send again to start it anew; if that happens again, choose a smaller model.{}",
-            self.log.tail()
-        );
         Problem {
             code: ProblemCode::WorkerDied,
-            message,
+            message: what + &self.log.tail(),
         }
     }
 }
@@ -433,7 +427,10 @@ impl Log {
             tracing::warn!(target: "worker", "{line}");
         }
         match kept.iter().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => format!(" Its last words: {}", line.chars().take(200).collect::<String>()),
+            Some(line) => format!(
+                " Its last words: \u{201c}{}\u{201d}.",
+                line.trim().chars().take(200).collect::<String>()
+            ),
             None => String::new(),
         }
     }

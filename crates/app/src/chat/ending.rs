@@ -13,12 +13,12 @@ impl Chat {
         {
             self.stop_current();
         }
-        if let Some(place) = self
-            .waiting
-            .iter()
-            .position(|message| message.conversation == conversation)
-            && let Some(mut message) = self.waiting.remove(place)
-        {
+        // Two of them where answers are compared.
+        let (stopped, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|message| message.conversation == conversation);
+        self.waiting = waiting.into();
+        for mut message in stopped {
             message.state = MessageState::Stopped;
             answer::end(&self.shared, message).await;
         }
@@ -43,7 +43,8 @@ impl Chat {
         self.set(Loaded::Nothing);
     }
 
-    pub(super) async fn worker_died(&mut self, problem: Problem) {
+    pub(super) async fn worker_died(&mut self, mut problem: Problem) {
+        problem.message += " Send again to start it anew; if that happens again, choose a smaller model.";
         self.let_worker_go();
         self.shared.emit(Event::WorkerDied {
             problem: problem.clone(),

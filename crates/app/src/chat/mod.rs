@@ -12,19 +12,20 @@ mod target;
 pub(crate) use target::Target;
 
 use crate::{
+    adapters,
     shared::Shared,
     store::{conversation, message as rows},
+    task::{Connected, Started, at, heard, joined},
     wire::{Code, Device, Event, LeftOut, Message, MessageState, ModelState, Problem},
 };
 use answer::Answer;
 use hearth_protocol as protocol;
 use loaded::Loaded;
-use protocol::{GenerateRequest, GenerationId, LoadRequest, Prompt, Request, Said, StartError, Worker, WorkerCommand};
-use std::{collections::VecDeque, future::pending, sync::Arc, time::Duration};
+use protocol::{GenerateRequest, GenerationId, LoadRequest, Prompt, Request, Said, Worker};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
-    time::{Instant, sleep_until},
 };
 
 /// The most tokens of one answer: a small model that runs in circles ends here, and a person can ask for more.
@@ -56,12 +57,9 @@ pub(crate) enum Command {
     ShutDown(oneshot::Sender<()>),
 }
 
-type Started = Result<(Worker, mpsc::Receiver<Said>), StartError>;
-
 struct Chat {
     shared: Arc<Shared>,
-    command: WorkerCommand,
-    worker: Option<(Worker, mpsc::Receiver<Said>)>,
+    worker: Option<Connected>,
     starting: Option<JoinHandle<Started>>,
     loaded: Loaded,
     wanted: Option<Target>,
@@ -73,11 +71,10 @@ struct Chat {
 }
 
 /// Starts the chat; it ends when the sender is dropped. Needs a tokio runtime.
-pub(crate) fn start(shared: Arc<Shared>, command: WorkerCommand) -> mpsc::UnboundedSender<Command> {
+pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
     let (send, commands) = mpsc::unbounded_channel();
     let chat = Chat {
         shared,
-        command,
         worker: None,
         starting: None,
         loaded: Loaded::Nothing,
@@ -108,6 +105,8 @@ impl Chat {
                 () = at(stop_by) => self.end_deaf_worker().await,
             }
             self.advance().await;
+            let answering = self.current.is_some() || !self.waiting.is_empty();
+            self.shared.set_answering(answering);
         }
     }
 
@@ -150,7 +149,7 @@ impl Chat {
             Some(Said::Event(event)) => event,
             Some(Said::Died(problem)) => return self.worker_died(problem.into()).await,
             None => {
-                let message = "The worker that runs the model is gone. Send again to start it anew.".to_owned();
+                let message = "The worker that runs the model is gone.".to_owned();
                 return self
                     .worker_died(Problem {
                         code: Code::WorkerDied,
@@ -256,7 +255,7 @@ impl Chat {
         let worker_wanted = matches!(self.loaded, Loaded::Loading { .. }) || !self.devices_wanted.is_empty();
         match &self.worker {
             None if worker_wanted && self.starting.is_none() => {
-                let command = self.command.clone();
+                let command = self.shared.worker.clone();
                 self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
             }
             None => {}
@@ -295,7 +294,9 @@ impl Chat {
     async fn begin(&mut self, target: Target, mut message: Message) {
         message.model = Some(target.name.clone());
         let (conversation, parent) = (message.conversation, message.parent);
+        let (model, used) = (target.id.clone(), message.adapters.clone());
         let read = self.shared.blocking(move |shared| {
+            let adapters = adapters::for_worker(shared, &model, &used)?;
             let row = shared.store.read(|t| {
                 let own = conversation::get(t, conversation)?.and_then(|row| row.system_prompt);
                 let branch = parent
@@ -304,9 +305,9 @@ impl Chat {
                     .unwrap_or_default();
                 Ok((own, branch))
             })?;
-            Ok(row)
+            Ok((row, adapters))
         });
-        let (own, mut branch) = match read.await {
+        let ((own, mut branch), adapters) = match read.await {
             Ok(read) => read,
             Err(problem) => {
                 message.state = MessageState::Failed { problem };
@@ -328,7 +329,7 @@ impl Chat {
             sampling: target.sampling,
             max_tokens: Some(LONGEST_ANSWER),
             stop: Vec::new(),
-            adapters: Vec::new(),
+            adapters,
         };
         if let Some((worker, _)) = &self.worker {
             // A worker that is gone says so by itself, and the answer fails then.
@@ -372,35 +373,5 @@ impl Chat {
         if state != before {
             self.shared.emit(Event::ModelState { state });
         }
-    }
-}
-
-/// The next thing a worker says; for ever where there is none.
-async fn heard(worker: &mut Option<(Worker, mpsc::Receiver<Said>)>) -> Option<Said> {
-    match worker {
-        Some((_, said)) => said.recv().await,
-        None => pending().await,
-    }
-}
-
-/// The worker that is being started; for ever where none is.
-async fn joined(starting: &mut Option<JoinHandle<Started>>) -> Started {
-    let Some(handle) = starting else { return pending().await };
-    let result = handle.await;
-    *starting = None;
-    result.unwrap_or_else(|error| {
-        let message = format!("Starting Hearth's worker went wrong ({error}). Try again.");
-        Err(StartError::Died(protocol::Problem {
-            code: protocol::ProblemCode::Internal,
-            message,
-        }))
-    })
-}
-
-/// A moment; for ever where there is none.
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => pending().await,
     }
 }

@@ -1,8 +1,9 @@
 //! Where the wire of fine-tuning meets the store's rows and the worker's messages.
 
+use super::{from_json, to_json};
 use crate::{
-    store::{run_evaluation, run_point},
-    wire,
+    store::{run, run_evaluation, run_point},
+    tune, wire,
 };
 use hearth_protocol as protocol;
 use std::path::PathBuf;
@@ -87,6 +88,39 @@ impl From<protocol::Inspection> for wire::Inspection {
             findings: all(from.findings),
             broken: all(from.broken),
             broken_total: from.broken_total,
+        }
+    }
+}
+
+impl From<run::State> for wire::RunState {
+    fn from(state: run::State) -> Self {
+        let problem = |why: Option<&str>| from_json(why).unwrap_or_else(tune::closed);
+        match state {
+            run::State::Finished => Self::Finished,
+            run::State::Stopped => Self::Stopped,
+            run::State::Failed(why) => Self::Failed {
+                problem: problem(Some(&why)),
+            },
+            // One that is under way is known better by memory.
+            run::State::Unfinished => Self::Interrupted { problem: problem(None) },
+            run::State::Interrupted(why) => Self::Interrupted {
+                problem: problem(why.as_deref()),
+            },
+        }
+    }
+}
+
+impl From<&wire::RunState> for run::State {
+    fn from(state: &wire::RunState) -> Self {
+        match state {
+            wire::RunState::Preparing { .. }
+            | wire::RunState::Planned
+            | wire::RunState::Running
+            | wire::RunState::Paused { .. } => Self::Unfinished,
+            wire::RunState::Finished => Self::Finished,
+            wire::RunState::Stopped => Self::Stopped,
+            wire::RunState::Failed { problem } => Self::Failed(to_json(problem)),
+            wire::RunState::Interrupted { problem } => Self::Interrupted(Some(to_json(problem))),
         }
     }
 }

@@ -18,28 +18,37 @@ pub fn data_folder() -> Option<PathBuf> {
 /// Folders that may hold models which came with the app, the first one first: `HEARTH_MODELS`, the app's resources, and
 /// the places where packages and builds put them beside the executable. Some may not be there.
 pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    if let Some(folder) = env::var_os("HEARTH_MODELS").filter(|folder| !folder.is_empty()) {
-        folders.push(folder.into());
-    }
-    folders.extend(resources.map(|folder| folder.join("models")));
+    let named = env::var_os("HEARTH_MODELS").filter(|folder| !folder.is_empty());
+    let mut folders: Vec<PathBuf> = named.map(PathBuf::from).into_iter().collect();
+    folders.extend(came_with_the_app("models", "models", resources));
+    folders
+}
+
+/// The same for datasets.
+pub fn sample_folders(resources: Option<&Path>) -> Vec<PathBuf> {
+    came_with_the_app("datasets", "assets/datasets", resources)
+}
+
+/// Where a folder of this name may be; `source` is its name in the source tree.
+fn came_with_the_app(name: &str, source: &str, resources: Option<&Path>) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = resources.map(|folder| folder.join(name)).into_iter().collect();
     if let Some(beside) = env::current_exe().ok().as_deref().and_then(Path::parent) {
-        folders.push(beside.join("models"));
-        folders.extend(elsewhere(beside));
+        folders.push(beside.join(name));
+        folders.extend(elsewhere(beside, name, source));
     }
     folders
 }
 
-/// Where models are when they are not right beside the executable.
-fn elsewhere(beside: &Path) -> Option<PathBuf> {
+/// Where it is when it is not right beside the executable.
+fn elsewhere(beside: &Path, name: &str, source: &str) -> Option<PathBuf> {
     let parent = beside.parent()?;
     if cfg!(target_os = "macos") && beside.ends_with("Contents/MacOS") {
-        return Some(parent.join("Resources/models"));
+        return Some(parent.join("Resources").join(name));
     }
     if cfg!(target_os = "linux") && beside.ends_with("bin") {
-        return Some(parent.join("lib/Hearth/models"));
+        return Some(parent.join("lib/Hearth").join(name));
     }
-    // A build in the source tree: target/release/hearth, and models beside target.
+    // A build in the source tree: target/release/hearth beside the sources.
     let built = parent.file_name().is_some_and(|name| name == "target");
-    built.then(|| parent.parent().map(|root| root.join("models"))).flatten()
+    built.then(|| parent.parent().map(|root| root.join(source))).flatten()
 }

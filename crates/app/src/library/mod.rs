@@ -9,7 +9,7 @@ mod folders;
 pub use download::{Hub, Progress, download};
 pub use error::LibraryError;
 pub use facts::Facts;
-pub use folders::{bundled_folders, data_folder};
+pub use folders::{bundled_folders, data_folder, sample_folders};
 
 use crate::{store, wire::Source};
 use catalog::Entry;
@@ -296,7 +296,7 @@ fn is_first(path: &Path) -> bool {
 }
 
 /// Windows' canonical paths begin with `\\?\`, which people do not recognise and some programs refuse.
-fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     match path.to_str().and_then(|text| text.strip_prefix(r"\\?\")) {
         Some(rest) if cfg!(windows) && !rest.starts_with("UNC") => PathBuf::from(rest),
         _ => path.to_owned(),

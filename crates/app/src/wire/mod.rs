@@ -553,7 +553,7 @@ pub enum Event {
         /// Which.
         id: i64,
     },
-    /// A run has made a step.
+    /// A run has made a step. One that was resumed makes steps again: what was known from this one on is gone.
     RunPoint {
         /// Which run.
         run: i64,

@@ -4,7 +4,11 @@
 //! the third step. A checkpoint is kept after every second step, so that resuming begins there.
 
 use super::{PAUSE, say};
-use hearth_protocol::{Event, Problem, ProblemCode, Request, training::*};
+use hearth_protocol::{
+    Checkpointing, EndReason, Event, ExportRequest, Finding, InspectRequest, Inspection, Outcome, Piece, Precision,
+    Preview, Problem, ProblemCode, Request, RunId, RunPlan, Severity, StepReport, TrainRequest, TrainingEvent,
+    TrainingRequest, Verification,
+};
 use std::{
     fs,
     path::Path,

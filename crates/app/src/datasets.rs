@@ -1,0 +1,208 @@
+//! What a person can do with datasets.
+
+use crate::{
+    App, library, models,
+    shared::Shared,
+    store::{StoreError, dataset, now},
+    title,
+    tune::{ERRAND, errand, no_answer},
+    wire::{Code, ColumnMapping, Dataset, Event, Inspection, Problem, SampleDataset},
+};
+use hearth_protocol::{DataSource, InspectRequest, TrainingEvent, TrainingRequest};
+use rusqlite::Transaction;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Endings of files that may be datasets.
+pub const DATA_ENDINGS: [&str; 6] = ["jsonl", "json", "csv", "parquet", "txt", "md"];
+
+/// How many examples an inspection shows token by token.
+const PREVIEWS: u32 = 8;
+
+impl App {
+    /// All datasets, newest first.
+    pub async fn datasets(&self) -> Result<Vec<Dataset>, Problem> {
+        self.shared.blocking(|shared| Ok(list(shared)?)).await
+    }
+
+    /// The datasets that came with the app.
+    pub async fn sample_datasets(&self) -> Result<Vec<SampleDataset>, Problem> {
+        self.shared.blocking(|shared| Ok(samples(&shared.samples))).await
+    }
+
+    /// Adds a dataset by its path. The file stays where it is, and stays the person's.
+    pub async fn add_dataset(&self, path: PathBuf) -> Result<Dataset, Problem> {
+        self.shared.blocking(move |shared| add(shared, &path, None)).await
+    }
+
+    /// Gives a dataset another name.
+    pub async fn rename_dataset(&self, id: i64, name: String) -> Result<(), Problem> {
+        let name = title::typed(&name).ok_or_else(title::no_name)?;
+        self.change_dataset(move |t| dataset::rename(t, id, &name)).await
+    }
+
+    /// Takes a dataset off the list; its file stays, and so do the runs that learnt from it.
+    pub async fn forget_dataset(&self, id: i64) -> Result<(), Problem> {
+        self.change_dataset(move |t| dataset::delete(t, id, now())).await
+    }
+
+    /// Takes that back.
+    pub async fn restore_dataset(&self, id: i64) -> Result<(), Problem> {
+        self.change_dataset(move |t| dataset::restore(t, id)).await
+    }
+
+    /// Reads a dataset as a run on a model would. `mapping`: which column is what, none: recognised; `sequence`: tokens an
+    /// example may have, none: chosen from the data. Starts a worker for it.
+    pub async fn inspect_dataset(
+        &self,
+        id: i64,
+        model: String,
+        mapping: Option<ColumnMapping>,
+        skip_broken: bool,
+        sequence: Option<u32>,
+    ) -> Result<Inspection, Problem> {
+        let request = self
+            .shared
+            .blocking(move |shared| {
+                let path = find(shared, id)?.path;
+                there(&path)?;
+                Ok(InspectRequest {
+                    id: ERRAND,
+                    model: models::readable(shared, &model)?.path,
+                    data: DataSource {
+                        path,
+                        mapping: mapping.map(Into::into),
+                        skip_broken,
+                    },
+                    sequence,
+                    previews: PREVIEWS,
+                })
+            })
+            .await?;
+        let TrainingEvent::Inspected(inspection) = errand(&self.shared, TrainingRequest::Inspect(request)).await?
+        else {
+            return Err(no_answer());
+        };
+        let examples = inspection.examples;
+        // It may have been forgotten meanwhile.
+        let _ = self
+            .change_dataset(move |t| dataset::set_examples(t, id, examples))
+            .await;
+        Ok((*inspection).into())
+    }
+
+    /// Changes one dataset and tells everybody.
+    async fn change_dataset(
+        &self,
+        write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool> + Send + 'static,
+    ) -> Result<(), Problem> {
+        self.shared
+            .blocking(move |shared| {
+                if !shared.store.write(write)? {
+                    return Err(no_dataset());
+                }
+                emit(shared)
+            })
+            .await
+    }
+}
+
+/// Adds a file under a name, or its own.
+pub(crate) fn add(shared: &Shared, path: &Path, name: Option<&str>) -> Result<Dataset, Problem> {
+    let full = fs::canonicalize(path).map_err(|error| unreadable(path, &error.to_string()))?;
+    if !full.is_file() {
+        return Err(unreadable(path, "it is a folder"));
+    }
+    let full = library::plain(&full);
+    let kept = full
+        .to_str()
+        .ok_or_else(|| library::LibraryError::StrangePath(full.clone()))?;
+    let stem = full.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.map_or(stem.as_ref(), |name| name);
+    let id = shared.store.write(|t| dataset::add(t, kept, name, now()))?;
+    let row = find(shared, id)?;
+    emit(shared)?;
+    Ok(shown(row))
+}
+
+/// A dataset that is not forgotten.
+pub(crate) fn find(shared: &Shared, id: i64) -> Result<dataset::Dataset, Problem> {
+    shared.store.read(|t| dataset::get(t, id))?.ok_or_else(no_dataset)
+}
+
+/// Checks that a dataset's file is still there; its path as text.
+pub(crate) fn there(path: &Path) -> Result<&str, Problem> {
+    match problem(path) {
+        None => Ok(path.to_str().unwrap_or_default()),
+        Some(message) => Err(Problem {
+            code: Code::FileUnreadable,
+            message,
+        }),
+    }
+}
+
+fn problem(path: &Path) -> Option<String> {
+    let error = fs::File::open(path).err()?;
+    Some(format!(
+        "The dataset {} cannot be read: {error}. It may have been moved or deleted; put it back, or add it from where it is \
+         now.",
+        path.display()
+    ))
+}
+
+fn unreadable(path: &Path, why: &str) -> Problem {
+    Problem {
+        code: Code::FileUnreadable,
+        message: format!("{} cannot be read: {why}. Choose a file of examples.", path.display()),
+    }
+}
+
+fn list(shared: &Shared) -> Result<Vec<Dataset>, StoreError> {
+    let rows = shared.store.read(|t| dataset::list(t))?;
+    Ok(rows.into_iter().map(shown).collect())
+}
+
+fn shown(row: dataset::Dataset) -> Dataset {
+    Dataset {
+        id: row.id,
+        problem: problem(&row.path),
+        path: row.path.to_string_lossy().into_owned(),
+        name: row.name,
+        added_at: row.added_at,
+        examples: row.examples,
+    }
+}
+
+fn emit(shared: &Shared) -> Result<(), Problem> {
+    let datasets = list(shared)?;
+    shared.emit(Event::DatasetsChanged { datasets });
+    Ok(())
+}
+
+/// The files of folders, of which some may not be there, by name; a name is listed once.
+fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
+    let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let mut samples: Vec<SampleDataset> = files
+        .filter_map(|file| {
+            let (path, about) = file.and_then(|file| Ok((file.path(), file.metadata()?))).ok()?;
+            let ending = path.extension()?.to_str()?.to_lowercase();
+            (about.is_file() && DATA_ENDINGS.contains(&ending.as_str())).then(|| SampleDataset {
+                name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                path: path.to_string_lossy().into_owned(),
+                size: about.len(),
+            })
+        })
+        .collect();
+    samples.sort_by(|a, b| a.name.cmp(&b.name));
+    samples.dedup_by(|a, b| a.name == b.name);
+    samples
+}
+
+fn no_dataset() -> Problem {
+    Problem {
+        code: Code::NotFound,
+        message: "This dataset is no longer there. Choose another one.".to_owned(),
+    }
+}

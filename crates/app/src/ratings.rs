@@ -1,0 +1,216 @@
+//! What a person thinks of answers: votes between two, ratings and corrections, and the dataset that is made of them.
+
+use crate::{
+    App,
+    convert::{from_json, to_json},
+    datasets,
+    shared::Shared,
+    store::{
+        StoreError, conversation,
+        message::{self, Message, Role, State},
+        now,
+    },
+    title,
+    wire::{self, Code, Dataset, Event, Problem, Rating, Thumb},
+};
+use rusqlite::Transaction;
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+impl App {
+    /// Says that of two answers side by side this one is better, and goes on from it; or, with `better` false, takes that
+    /// back.
+    pub async fn vote_answer(&self, id: i64, better: bool) -> Result<(), Problem> {
+        self.shared
+            .blocking(move |shared| {
+                let vote = |t: &Transaction<'_>| {
+                    let Some(row) = message::get(t, id)? else {
+                        return Ok(None);
+                    };
+                    let Some(other) = row.comparison else { return Ok(None) };
+                    message::vote(t, id, better)?;
+                    let shown = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.leaf);
+                    // A conversation that went on already stays where it is.
+                    if better && shown == Some(other) {
+                        conversation::set_leaf(t, row.conversation, Some(id))?;
+                    }
+                    Ok(Some((other, conversation::get(t, row.conversation)?)))
+                };
+                let (other, conversation) = shared.store.write(vote)?.ok_or_else(|| Problem {
+                    code: Code::BadRequest,
+                    message: "This answer is not beside another one, so there is nothing to vote on.".to_owned(),
+                })?;
+                emit(shared, &[id, other])?;
+                if let Some(row) = conversation {
+                    shared.emit_conversation(&row);
+                }
+                Ok(shared.emit_adapters()?)
+            })
+            .await
+    }
+
+    /// Keeps what a person thinks of an answer. Neither a thumb nor a correction: nothing any more; a correction alone is a
+    /// thumb down.
+    pub async fn rate_answer(&self, id: i64, thumb: Option<Thumb>, correction: Option<String>) -> Result<(), Problem> {
+        let correction = correction.filter(|text| !text.trim().is_empty());
+        let thumb = thumb.or(correction.is_some().then_some(Thumb::Down));
+        let rating = thumb.map(|thumb| to_json(&Rating { thumb, correction }));
+        self.shared
+            .blocking(move |shared| {
+                let rate = |t: &Transaction<'_>| match message::get(t, id)? {
+                    Some(row) if row.role == Role::Assistant && row.state != State::Unfinished => {
+                        message::rate(t, id, rating.as_deref())
+                    }
+                    _ => Ok(false),
+                };
+                if !shared.store.write(rate)? {
+                    let message = "Only an answer that has ended can be rated.".to_owned();
+                    return Err(Problem {
+                        code: Code::BadRequest,
+                        message,
+                    });
+                }
+                Ok(emit(shared, &[id])?)
+            })
+            .await
+    }
+
+    /// How many examples [`App::gather_dataset`] would write.
+    pub async fn rated_examples(&self) -> Result<usize, Problem> {
+        self.shared
+            .blocking(|shared| Ok(shared.store.read(examples)?.len()))
+            .await
+    }
+
+    /// Writes the answers that are good, and the corrections of others, each with the conversation before it, into a file of
+    /// the app's, and adds that as a dataset.
+    pub async fn gather_dataset(&self, name: String) -> Result<Dataset, Problem> {
+        let name = title::typed(&name).ok_or_else(title::no_name)?;
+        self.shared
+            .blocking(move |shared| {
+                let examples = shared.store.read(examples)?;
+                if examples.is_empty() {
+                    let message =
+                        "No answer is rated as good or corrected yet. Rate some in your conversations, then gather \
+                                   them."
+                            .to_owned();
+                    return Err(Problem {
+                        code: Code::DataInvalid,
+                        message,
+                    });
+                }
+                let folder = shared.data.join("datasets");
+                let path = folder.join(format!("{}-{}.jsonl", file_name(&name), now()));
+                write(&folder, &path, &examples).map_err(|error| not_written(&path, &error))?;
+                datasets::add(shared, &path, Some(&name))
+            })
+            .await
+    }
+}
+
+/// One line of the file.
+#[derive(Serialize)]
+struct Example {
+    messages: Vec<Turn>,
+}
+
+#[derive(Serialize)]
+struct Turn {
+    role: &'static str,
+    content: String,
+}
+
+/// Every conversation that leads to an answer which is good or was corrected, with corrections in their places. One that
+/// has a bad answer on its way would teach that too, and is left out.
+fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
+    let mut rated: HashMap<i64, Rating> = HashMap::new();
+    let rows = message::rated(t)?;
+    for row in &rows {
+        rated.extend(from_json(row.rating.as_deref()).map(|rating| (row.id, rating)));
+    }
+    let mut examples = Vec::new();
+    for row in &rows {
+        let system = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.system_prompt);
+        let branch = message::branch(t, row.id)?;
+        let turns: Option<Vec<Turn>> = branch
+            .iter()
+            .map(|message| turn(message, rated.get(&message.id)))
+            .collect();
+        if let Some(turns) = turns {
+            let system = system.filter(|text| !text.trim().is_empty()).map(|content| Turn {
+                role: "system",
+                content,
+            });
+            examples.push(Example {
+                messages: system.into_iter().chain(turns).collect(),
+            });
+        }
+    }
+    Ok(examples)
+}
+
+/// A message as it is to be learnt; none if it is not.
+fn turn(message: &Message, rating: Option<&Rating>) -> Option<Turn> {
+    let correction = rating.and_then(|rating| rating.correction.clone());
+    let bad = correction.is_none() && rating.is_some_and(|rating| rating.thumb == Thumb::Down);
+    let content = correction.unwrap_or_else(|| message.content.clone());
+    let role = match message.role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    (!bad && !content.trim().is_empty()).then_some(Turn { role, content })
+}
+
+/// The file is there whole, or not at all.
+fn write(folder: &Path, path: &Path, examples: &[Example]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let unfinished = path.with_extension("part");
+    let mut file = io::BufWriter::new(fs::File::create(&unfinished)?);
+    for example in examples {
+        serde_json::to_writer(&mut file, example)?;
+        file.write_all(b"\n")?;
+    }
+    file.into_inner()?.sync_all()?;
+    fs::rename(unfinished, path)
+}
+
+/// A name as every system takes it.
+fn file_name(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
+    plain.trim_matches('-').to_lowercase()
+}
+
+fn not_written(path: &Path, error: &io::Error) -> Problem {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull => Code::DiskFull,
+        _ => Code::Store,
+    };
+    Problem {
+        code,
+        message: format!(
+            "{} could not be written: {error}. Check the space that is left and that the folder can be written.",
+            path.display()
+        ),
+    }
+}
+
+/// Tells everybody how messages are now.
+fn emit(shared: &Shared, ids: &[i64]) -> Result<(), StoreError> {
+    for &id in ids {
+        if let Some(row) = shared.store.read(|t| message::get(t, id))? {
+            let message = shared.live().remove(&id).unwrap_or_else(|| wire::Message::from(row));
+            shared.emit(Event::MessageChanged { message });
+        }
+    }
+    Ok(())
+}

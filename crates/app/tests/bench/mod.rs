@@ -1,0 +1,147 @@
+//! An app over a folder of its own with a fake worker, for a test that drives it.
+
+// Each test that has this uses a part of it.
+#![allow(dead_code)]
+
+use crate::{fake_worker, support};
+use hearth_app::{
+    App, Options,
+    power::AlwaysOn,
+    wire::{Conversation, Event, Message, MessageState, ModelState, Problem, Sent},
+};
+use std::{sync::Arc, time::Duration};
+use tempfile::TempDir;
+use tokio::{sync::mpsc, time::timeout};
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An app over a folder of its own, and what it says.
+pub struct Bench {
+    pub app: App,
+    pub events: mpsc::UnboundedReceiver<Event>,
+    pub folder: TempDir,
+}
+
+impl std::ops::Deref for Bench {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+pub fn options(folder: &TempDir) -> Options {
+    Options {
+        data: folder.path().join("data"),
+        bundled: vec![folder.path().join("bundled")],
+        samples: vec![folder.path().join("samples")],
+        worker: fake_worker::command(""),
+        power: Arc::new(AlwaysOn),
+    }
+}
+
+impl Bench {
+    /// With these bundled models.
+    pub fn new(models: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for model in models {
+            support::model(&folder.path().join("bundled"), model);
+        }
+        Self::open(folder)
+    }
+
+    pub fn open(folder: TempDir) -> Self {
+        let options = options(&folder);
+        Self::with(folder, options)
+    }
+
+    pub fn with(folder: TempDir, options: Options) -> Self {
+        let (send, events) = mpsc::unbounded_channel();
+        let app = App::open(options, move |event| drop(send.send(event))).expect("an app");
+        Self { app, events, folder }
+    }
+
+    pub fn tiny() -> Self {
+        Self::new(&["tiny.gguf"])
+    }
+
+    /// Ends the app and begins again over the same folder.
+    pub async fn again(self) -> Self {
+        self.app.shut_down().await.expect("an end");
+        let Self {
+            app,
+            folder,
+            mut events,
+        } = self;
+        drop(app);
+        // The sink goes with the last of the app, and with it the lock.
+        while timeout(PATIENCE, events.recv()).await.expect("an end").is_some() {}
+        Self::open(folder)
+    }
+
+    pub async fn next<T>(&mut self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+        let find = async {
+            loop {
+                let event = self.events.recv().await.expect("an app that lives");
+                if let Some(found) = wanted(event) {
+                    return found;
+                }
+            }
+        };
+        timeout(PATIENCE, find).await.expect("the event that was waited for")
+    }
+
+    /// The message once its answer has ended.
+    pub async fn ended(&mut self, id: i64) -> Message {
+        self.next(|event| match event {
+            Event::MessageChanged { message } if message.id == id && !under_way(&message) => Some(message),
+            _ => None,
+        })
+        .await
+    }
+
+    pub async fn streaming(&mut self, id: i64) {
+        self.next(|event| matches!(event, Event::MessageDelta { message, .. } if message == id).then_some(()))
+            .await;
+    }
+
+    pub async fn model_state(&mut self, wanted: impl Fn(&ModelState) -> bool) -> ModelState {
+        self.next(|event| match event {
+            Event::ModelState { state } if wanted(&state) => Some(state),
+            _ => None,
+        })
+        .await
+    }
+
+    pub async fn say(&self, conversation: Option<i64>, text: &str) -> Sent {
+        self.app
+            .send(conversation, None, text.to_owned())
+            .await
+            .expect("a message that is taken")
+    }
+
+    /// Says something new and waits for the answer's end.
+    pub async fn answer(&mut self, text: &str) -> Message {
+        let sent = self.say(None, text).await;
+        self.ended(sent.answer.id).await
+    }
+
+    pub async fn conversation(&self, id: i64) -> Conversation {
+        self.app.open_conversation(id).await.expect("a conversation")
+    }
+}
+
+pub fn under_way(message: &Message) -> bool {
+    matches!(
+        message.state,
+        MessageState::Waiting | MessageState::Reading { .. } | MessageState::Streaming
+    )
+}
+
+pub fn failure(message: &Message) -> &Problem {
+    match &message.state {
+        MessageState::Failed { problem } => problem,
+        state => panic!("not failed: {state:?}"),
+    }
+}

@@ -1,0 +1,723 @@
+//! Fine-tuning from end to end: real store, real files, and workers that are real processes and play their runs.
+
+mod bench;
+#[path = "../../protocol/tests/fake_worker/mod.rs"]
+mod fake_worker;
+mod support;
+
+use bench::{Bench, failure, options};
+use fake_worker::trials;
+use hearth_app::{
+    Options,
+    power::{Power, Supply},
+    wire::*,
+};
+use hearth_protocol::{GenerateRequest, WorkerCommand};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+fn main() {
+    fake_worker::run(|| {
+        trials![
+            a_run_from_start_to_finish,
+            a_run_is_paused_resumed_and_stopped,
+            a_run_gives_way_to_the_chat,
+            a_low_battery_holds_a_run,
+            a_machine_that_works_stays_awake,
+            a_worker_that_dies_interrupts_the_run_and_it_goes_on,
+            a_run_that_failed_is_tried_again,
+            a_worker_that_cannot_start_fails_the_run,
+            a_restart_interrupts_the_run_and_it_goes_on,
+            one_run_at_a_time,
+            a_deleted_run_comes_back_until_the_next_start,
+            a_full_disk_keeps_the_run_in_memory,
+            what_is_missing_is_told,
+            datasets_are_added_inspected_and_forgotten,
+            adapters_are_imported_checked_and_exported,
+            adapters_of_a_conversation_reach_the_worker,
+            an_adapter_of_another_model_is_refused,
+            two_answers_side_by_side_and_a_vote,
+            stop_ends_both_answers,
+            rated_answers_become_a_dataset,
+        ]
+    })
+}
+
+/// Writes what a run is to play.
+fn data(bench: &Bench, orders: &str) -> PathBuf {
+    let path = bench.folder.path().join("orders.jsonl");
+    fs::write(&path, orders).expect("a dataset");
+    path
+}
+
+async fn new_run(bench: &Bench, orders: &str) -> NewRun {
+    let dataset = bench.add_dataset(data(bench, orders)).await.expect("a dataset");
+    NewRun {
+        name: None,
+        model: "tiny".into(),
+        dataset: dataset.id,
+        mapping: None,
+        skip_broken: false,
+        settings: bench.train_defaults(),
+    }
+}
+
+async fn begin(bench: &Bench, orders: &str) -> Run {
+    let new = new_run(bench, orders).await;
+    bench.start_run(new).await.expect("a run")
+}
+
+/// The run once it is as wanted.
+async fn until(bench: &mut Bench, id: i64, wanted: impl Fn(&Run) -> bool) -> Run {
+    bench
+        .next(|event| match event {
+            Event::RunChanged { run } if run.id == id && wanted(&run) => Some(run),
+            _ => None,
+        })
+        .await
+}
+
+async fn paused(bench: &mut Bench, id: i64, reason: PauseReason) -> Run {
+    until(bench, id, |run| run.state == RunState::Paused { why: reason }).await
+}
+
+async fn running(bench: &mut Bench, id: i64) -> Run {
+    until(bench, id, |run| run.state == RunState::Running).await
+}
+
+/// The run once the store has its end.
+async fn finished(bench: &mut Bench, id: i64) -> Run {
+    until(bench, id, |run| {
+        run.state == RunState::Finished && run.adapter.is_some()
+    })
+    .await
+}
+
+/// The run once it has ended otherwise.
+async fn broken(bench: &mut Bench, id: i64) -> (Run, Problem) {
+    let run = until(bench, id, |run| run.ended_at.is_some()).await;
+    match run.state.clone() {
+        RunState::Interrupted { problem } | RunState::Failed { problem } => (run, problem),
+        state => panic!("it has ended well: {state:?}"),
+    }
+}
+
+/// The run as the list has it.
+async fn listed(bench: &Bench, id: i64) -> Option<Run> {
+    bench.runs().await.unwrap().into_iter().find(|run| run.id == id)
+}
+
+/// A run that is done: the adapter that came of it.
+async fn tuned(bench: &mut Bench) -> Adapter {
+    let run = begin(bench, "learn 2").await;
+    let adapter = finished(bench, run.id).await.adapter;
+    let adapters = bench.adapters().await.unwrap();
+    adapters
+        .into_iter()
+        .find(|one| Some(one.id) == adapter)
+        .expect("an adapter")
+}
+
+fn steps(curves: &RunCurves) -> Vec<u32> {
+    curves.points.iter().map(|point| point.step).collect()
+}
+
+fn folder(bench: &Bench, run: i64) -> PathBuf {
+    bench.folder.path().join("data/runs").join(run.to_string())
+}
+
+async fn a_run_from_start_to_finish() {
+    let mut bench = Bench::tiny();
+    let begun = begin(&bench, "learn 5").await;
+    assert!(matches!(begun.state, RunState::Preparing { .. }));
+    assert_eq!(
+        (begun.name.as_str(), begun.model_name.as_str()),
+        ("orders on A tiny model", "A tiny model")
+    );
+    let (mut heard, mut message) = (Vec::new(), None);
+    let run = loop {
+        match bench.next(Some).await {
+            Event::RunPoint { point, .. } => heard.push(point),
+            Event::RunEnded { message: told, .. } => message = Some(told),
+            Event::RunChanged { run } if run.adapter.is_some() => break run,
+            _ => {}
+        }
+    };
+    assert_eq!(run.plan.as_ref().map(|plan| plan.steps), Some(5));
+    assert_eq!(
+        run.outcome.as_ref().map(|outcome| outcome.reason),
+        Some(EndReason::Completed)
+    );
+    assert_eq!((run.checkpoint, run.last), (Some(4), heard.last().copied()));
+    assert!(message.is_some_and(|told| told.contains("3.00 to 0.50")));
+    let curves = bench.run_points(run.id).await.unwrap();
+    assert_eq!(curves.points, heard);
+    assert_eq!(steps(&curves), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        curves.evaluations.iter().map(|one| one.step).collect::<Vec<_>>(),
+        [0, 5]
+    );
+    let adapter = &bench.adapters().await.unwrap()[0];
+    assert_eq!(
+        (Some(adapter.id), adapter.run, adapter.problem.as_deref()),
+        (run.adapter, Some(run.id), None)
+    );
+    assert_eq!(adapter.outcome, run.outcome);
+
+    bench.rename_run(run.id, " My\nrun ".into()).await.unwrap();
+    let bench = bench.again().await;
+    let kept = listed(&bench, run.id).await.unwrap();
+    assert_eq!(
+        kept,
+        Run {
+            name: "My run".into(),
+            ..run
+        }
+    );
+    assert_eq!(bench.run_points(kept.id).await.unwrap(), curves);
+}
+
+async fn a_run_is_paused_resumed_and_stopped() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 100000").await.id;
+    running(&mut bench, id).await;
+    bench.pause_run(id).await.unwrap();
+    paused(&mut bench, id, PauseReason::Person).await;
+    bench.resume_run(id).await.unwrap();
+    running(&mut bench, id).await;
+    bench.stop_run(id).await.unwrap();
+    let run = until(&mut bench, id, |run| run.adapter.is_some()).await;
+    assert_eq!(run.state, RunState::Stopped);
+    bench.stop_run(id).await.expect("stopping what has stopped is nothing");
+    assert_eq!(bench.pause_run(id).await.unwrap_err().code, Code::BadRequest);
+    assert_eq!(bench.resume_run(id).await.unwrap_err().code, Code::BadRequest);
+}
+
+async fn a_run_gives_way_to_the_chat() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 100000").await.id;
+    running(&mut bench, id).await;
+    let sent = bench.say(None, "slow").await;
+    let held = paused(&mut bench, id, PauseReason::Chat).await.last;
+    // The next answer comes before the run would go on.
+    bench.stop(sent.conversation.id).await.unwrap();
+    bench.ended(sent.answer.id).await;
+    let next = bench.say(None, "say one").await;
+    bench.ended(next.answer.id).await;
+    assert_eq!(
+        listed(&bench, id).await.unwrap().last,
+        held,
+        "no step between two answers"
+    );
+    running(&mut bench, id).await;
+}
+
+/// Power that a test decides about.
+#[derive(Debug, Default)]
+struct Plug {
+    low: AtomicBool,
+    awake: AtomicBool,
+}
+
+impl Power for Plug {
+    fn supply(&self) -> Supply {
+        match self.low.load(Ordering::SeqCst) {
+            true => Supply::Battery { charge: 0.1 },
+            false => Supply::Mains,
+        }
+    }
+
+    fn keep_awake(&self, awake: bool) {
+        self.awake.store(awake, Ordering::SeqCst);
+    }
+}
+
+fn plugged(low: bool) -> (Bench, Arc<Plug>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let power = Arc::new(Plug {
+        low: low.into(),
+        ..Plug::default()
+    });
+    let options = Options {
+        power: power.clone(),
+        ..options(&folder)
+    };
+    (Bench::with(folder, options), power)
+}
+
+async fn a_low_battery_holds_a_run() {
+    let (mut bench, _) = plugged(true);
+    let id = begin(&bench, "learn 3").await.id;
+    paused(&mut bench, id, PauseReason::Battery).await;
+    bench.resume_run(id).await.unwrap();
+    finished(&mut bench, id).await;
+}
+
+async fn a_machine_that_works_stays_awake() {
+    let (mut bench, power) = plugged(false);
+    let id = begin(&bench, "learn 100000").await.id;
+    running(&mut bench, id).await;
+    becomes(&power.awake, true).await;
+    bench.pause_run(id).await.unwrap();
+    becomes(&power.awake, false).await;
+}
+
+async fn becomes(flag: &AtomicBool, wanted: bool) {
+    let wait = async {
+        while flag.load(Ordering::SeqCst) != wanted {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(bench::PATIENCE, wait).await.expect("a change");
+}
+
+async fn a_worker_that_dies_interrupts_the_run_and_it_goes_on() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 5 die 3").await.id;
+    let (run, problem) = broken(&mut bench, id).await;
+    assert_eq!((problem.code, run.checkpoint), (Code::WorkerDied, Some(2)));
+    assert!(
+        problem.message.contains("exit code 6") && problem.message.contains("Resume"),
+        "{problem}"
+    );
+    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3]);
+    bench.resume_run(id).await.unwrap();
+    finished(&mut bench, id).await;
+    let curves = bench.run_points(id).await.unwrap();
+    assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "the third step was made again");
+    assert_eq!(curves.evaluations.len(), 2, "before the first step and after the last");
+}
+
+async fn a_run_that_failed_is_tried_again() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 3 fail 1").await.id;
+    let (run, problem) = broken(&mut bench, id).await;
+    assert_eq!((problem.code, run.checkpoint), (Code::DiskFull, None));
+    data(&bench, "learn 3");
+    bench.resume_run(id).await.unwrap();
+    finished(&mut bench, id).await;
+    assert_eq!(
+        steps(&bench.run_points(id).await.unwrap()),
+        [1, 2, 3],
+        "from the beginning"
+    );
+}
+
+async fn a_worker_that_cannot_start_fails_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let worker = WorkerCommand::new("no-such-folder/hearth");
+    let options = Options {
+        worker,
+        ..options(&folder)
+    };
+    let mut bench = Bench::with(folder, options);
+    let id = begin(&bench, "learn 3").await.id;
+    let (_, problem) = broken(&mut bench, id).await;
+    assert!(problem.message.contains("no-such-folder"), "{problem}");
+}
+
+async fn a_restart_interrupts_the_run_and_it_goes_on() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 6 wait 4").await.id;
+    until(&mut bench, id, |run| run.checkpoint == Some(4)).await;
+    let mut bench = bench.again().await;
+    let run = listed(&bench, id).await.unwrap();
+    assert!(
+        matches!(&run.state, RunState::Interrupted { problem } if problem.message.contains("closed")),
+        "{run:?}"
+    );
+    bench.resume_run(id).await.unwrap();
+    let run = finished(&mut bench, id).await;
+    assert_eq!(run.last.map(|point| point.step), Some(6));
+    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6]);
+}
+
+async fn one_run_at_a_time() {
+    let mut bench = Bench::tiny();
+    let new = new_run(&bench, "learn 100000").await;
+    let first = bench.start_run(new.clone()).await.unwrap();
+    let refused = bench.start_run(new.clone()).await.unwrap_err();
+    assert_eq!(refused.code, Code::Busy);
+    assert!(refused.message.contains(&first.name));
+    bench.delete_run(first.id).await.unwrap();
+    let second = bench.start_run(new).await.expect("free again");
+    running(&mut bench, second.id).await;
+}
+
+async fn a_deleted_run_comes_back_until_the_next_start() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let id = adapter.run.unwrap();
+    bench.delete_run(id).await.unwrap();
+    assert!(bench.runs().await.unwrap().is_empty() && bench.adapters().await.unwrap().is_empty());
+    assert_eq!(bench.run_points(id).await.unwrap_err().code, Code::NotFound);
+    bench.restore_run(id).await.unwrap();
+    assert_eq!(bench.adapters().await.unwrap(), [adapter.clone()]);
+    bench.delete_adapter(adapter.id).await.unwrap();
+    assert_eq!(listed(&bench, id).await.unwrap().adapter, None);
+    bench.restore_adapter(adapter.id).await.unwrap();
+    assert!(Path::new(&adapter.path).exists());
+
+    bench.delete_run(id).await.unwrap();
+    assert!(folder(&bench, id).exists());
+    let bench = bench.again().await;
+    assert!(!folder(&bench, id).exists());
+    assert_eq!(bench.restore_run(id).await.unwrap_err().code, Code::NotFound);
+    assert!(bench.adapters().await.unwrap().is_empty());
+}
+
+async fn a_full_disk_keeps_the_run_in_memory() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 20").await.id;
+    running(&mut bench, id).await;
+    // One page more than there is room for, however few the steps.
+    bench.store().limit_size(Some(0)).unwrap();
+    bench
+        .store()
+        .write(|t| t.execute_batch("CREATE TABLE filler (bytes BLOB); INSERT INTO filler VALUES (zeroblob(100000))"))
+        .expect_err("a full disk");
+    let run = until(&mut bench, id, |run| run.state == RunState::Finished).await;
+    assert_eq!(
+        listed(&bench, id).await,
+        Some(Run {
+            adapter: listed(&bench, id).await.unwrap().adapter,
+            ..run
+        })
+    );
+    bench.store().limit_size(None).unwrap();
+    let curves = bench.run_points(id).await.unwrap();
+    assert_eq!(curves.points.len(), 20, "saved once there was room");
+    assert_eq!(bench.adapters().await.unwrap().len(), 1);
+}
+
+async fn what_is_missing_is_told() {
+    let mut bench = Bench::tiny();
+    let new = new_run(&bench, "learn 5 die 3").await;
+    let path = bench.folder.path().join("orders.jsonl");
+    let no_model = NewRun {
+        model: "nothing".into(),
+        ..new.clone()
+    };
+    assert_eq!(bench.start_run(no_model).await.unwrap_err().code, Code::NotFound);
+    let no_data = NewRun {
+        dataset: 99,
+        ..new.clone()
+    };
+    assert_eq!(bench.start_run(no_data).await.unwrap_err().code, Code::NotFound);
+    let mut no_adapter = new.clone();
+    no_adapter.settings.init = Some(99);
+    assert_eq!(bench.start_run(no_adapter).await.unwrap_err().code, Code::NotFound);
+    assert!(
+        bench.runs().await.unwrap().is_empty(),
+        "what cannot begin leaves nothing behind"
+    );
+
+    let id = bench.start_run(new.clone()).await.unwrap().id;
+    broken(&mut bench, id).await;
+    fs::remove_file(&path).unwrap();
+    let gone = bench.resume_run(id).await.unwrap_err();
+    assert_eq!(gone.code, Code::FileUnreadable);
+    assert!(gone.message.contains("orders.jsonl"), "{gone}");
+    assert_eq!(bench.start_run(new).await.unwrap_err().code, Code::FileUnreadable);
+    assert!(bench.datasets().await.unwrap()[0].problem.is_some());
+    data(&bench, "learn 5 die 3");
+    let model = bench.folder.path().join("bundled/tiny.gguf");
+    fs::rename(&model, model.with_extension("away")).unwrap();
+    assert_eq!(bench.resume_run(id).await.unwrap_err().code, Code::NotFound);
+    fs::rename(model.with_extension("away"), &model).unwrap();
+    bench.resume_run(id).await.unwrap();
+    finished(&mut bench, id).await;
+    assert_eq!(bench.resume_run(99).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.delete_run(99).await.unwrap_err().code, Code::NotFound);
+}
+
+async fn datasets_are_added_inspected_and_forgotten() {
+    let bench = Bench::tiny();
+    let samples = bench.folder.path().join("samples");
+    fs::create_dir_all(&samples).unwrap();
+    fs::write(samples.join("pirate.jsonl"), "{}").unwrap();
+    fs::write(samples.join("README"), "no data").unwrap();
+    let sample = &bench.sample_datasets().await.unwrap()[..];
+    assert!(
+        matches!(sample, [one] if one.name == "pirate" && one.size == 2),
+        "{sample:?}"
+    );
+
+    let path = data(&bench, "one two three");
+    let dataset = bench.add_dataset(path.clone()).await.unwrap();
+    assert_eq!((dataset.name.as_str(), dataset.examples), ("orders", None));
+    let mapping = ColumnMapping {
+        text: Some("text".into()),
+        ..ColumnMapping::default()
+    };
+    let seen = bench
+        .inspect_dataset(dataset.id, "tiny".into(), Some(mapping.clone()), true, Some(64))
+        .await
+        .unwrap();
+    assert_eq!(
+        (seen.examples, seen.sequence, seen.mapping, seen.unsure),
+        (3, 64, mapping, false)
+    );
+    assert_eq!(seen.previews[0].pieces[0].text, "one two three");
+    assert_eq!(seen.findings[0].severity, Severity::Warning);
+    assert_eq!(bench.datasets().await.unwrap()[0].examples, Some(3));
+
+    bench.rename_dataset(dataset.id, "Mine".into()).await.unwrap();
+    bench.forget_dataset(dataset.id).await.unwrap();
+    assert!(bench.datasets().await.unwrap().is_empty() && path.exists());
+    let gone = bench
+        .inspect_dataset(dataset.id, "tiny".into(), None, false, None)
+        .await;
+    assert_eq!(gone.unwrap_err().code, Code::NotFound);
+    bench.restore_dataset(dataset.id).await.unwrap();
+    assert_eq!(bench.add_dataset(path).await.unwrap().id, dataset.id);
+    let bench = bench.again().await;
+    assert_eq!(bench.datasets().await.unwrap()[0].name, "Mine");
+    for path in ["nowhere.jsonl", "."] {
+        assert_eq!(
+            bench.add_dataset(path.into()).await.unwrap_err().code,
+            Code::FileUnreadable
+        );
+    }
+}
+
+async fn adapters_are_imported_checked_and_exported() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let out = bench.folder.path().join("out.gguf");
+    let order = ExportOrder {
+        adapter: adapter.id,
+        format: ExportFormat::GgufLora,
+        out: out.to_string_lossy().into_owned(),
+        verify: true,
+    };
+    let written = bench.export_adapter(order.clone()).await.unwrap();
+    assert!(written.bytes == 8 && written.verification.is_some_and(|verification| verification.passed) && out.exists());
+    fs::remove_file(&adapter.path).unwrap();
+    assert_eq!(
+        bench.export_adapter(order).await.unwrap_err().code,
+        Code::FileUnreadable
+    );
+    assert!(bench.adapters().await.unwrap()[0].problem.is_some());
+
+    let peft = bench.folder.path().join("peft");
+    fs::create_dir_all(&peft).unwrap();
+    fs::write(peft.join("adapter_config.json"), "{}").unwrap();
+    let half = bench.import_adapter(peft.clone(), "tiny".into()).await.unwrap_err();
+    assert_eq!(half.code, Code::AdapterInvalid);
+    assert!(half.message.contains("adapter_model.safetensors"), "{half}");
+    fs::write(peft.join("adapter_model.safetensors"), "").unwrap();
+    let imported = bench.import_adapter(peft.clone(), "tiny".into()).await.unwrap();
+    assert_eq!((imported.name.as_str(), imported.run), ("peft", None));
+    let model = bench.folder.path().join("bundled/tiny.gguf");
+    for (path, code) in [
+        (model, Code::AdapterInvalid),
+        (bench.folder.path().join("orders.jsonl"), Code::AdapterInvalid),
+        ("nowhere".into(), Code::FileUnreadable),
+    ] {
+        assert_eq!(bench.import_adapter(path, "tiny".into()).await.unwrap_err().code, code);
+    }
+    bench.rename_adapter(imported.id, "Theirs".into()).await.unwrap();
+    bench.delete_adapter(imported.id).await.unwrap();
+    assert_eq!(
+        bench.rename_adapter(imported.id, "x".into()).await.unwrap_err().code,
+        Code::NotFound
+    );
+    let bench = bench.again().await;
+    assert!(peft.exists(), "the files are the person's");
+    assert_eq!(
+        bench.restore_adapter(imported.id).await.unwrap_err().code,
+        Code::NotFound
+    );
+}
+
+/// What the worker was asked for an answer.
+fn shown(answer: &Message) -> GenerateRequest {
+    serde_json::from_str(&answer.content).expect("the request, shown")
+}
+
+fn choice(adapter: &Adapter) -> AdapterChoice {
+    AdapterChoice {
+        adapter: adapter.id,
+        scale: 0.5,
+    }
+}
+
+async fn adapters_of_a_conversation_reach_the_worker() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let plain = bench.answer("show").await;
+    assert!(shown(&plain).adapters.is_empty() && plain.adapters.is_empty());
+    let id = plain.conversation;
+    bench
+        .set_conversation_adapters(id, vec![choice(&adapter)])
+        .await
+        .unwrap();
+    let sent = bench.say(Some(id), "show").await;
+    let answer = bench.ended(sent.answer.id).await;
+    let used = shown(&answer).adapters;
+    assert!(
+        matches!(&used[..], [one] if one.path == Path::new(&adapter.path) && one.scale == 0.5),
+        "{used:?}"
+    );
+    assert_eq!(answer.adapters[0].name, adapter.name);
+
+    let mut bench = bench.again().await;
+    let kept = bench.conversation(id).await;
+    assert_eq!((kept.adapters, &kept.messages[3]), (vec![choice(&adapter)], &answer));
+    bench.delete_adapter(adapter.id).await.unwrap();
+    let sent = bench.say(Some(id), "show").await;
+    let refused = bench.ended(sent.answer.id).await;
+    assert_eq!(
+        failure(&refused).code,
+        Code::NotFound,
+        "it does not answer as if nothing had been chosen"
+    );
+    bench.set_conversation_adapters(id, Vec::new()).await.unwrap();
+    let again = bench.regenerate(refused.id).await.unwrap();
+    assert!(shown(&bench.ended(again.answer.id).await).adapters.is_empty());
+}
+
+async fn an_adapter_of_another_model_is_refused() {
+    let mut bench = Bench::new(&["tiny.gguf", "other.gguf"]);
+    let adapter = tuned(&mut bench).await;
+    bench.load_model("other".into()).await.unwrap();
+    let compared = bench
+        .compare(None, None, "say one".into(), vec![choice(&adapter)])
+        .await
+        .unwrap();
+    let tuned = bench.ended(compared.tuned.id).await;
+    assert_eq!(failure(&tuned).code, Code::AdapterInvalid);
+    assert!(failure(&tuned).message.contains(&adapter.name));
+    let base = &bench.conversation(tuned.conversation).await.messages[1];
+    assert_eq!(base.content, "one", "the other answer is made");
+}
+
+async fn two_answers_side_by_side_and_a_vote() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let compared = bench
+        .compare(None, None, "show".into(), vec![choice(&adapter)])
+        .await
+        .unwrap();
+    let id = compared.conversation.id;
+    assert_eq!(
+        (compared.base.comparison, compared.tuned.comparison),
+        (Some(compared.tuned.id), Some(compared.base.id))
+    );
+    assert_eq!(compared.base.parent, compared.tuned.parent);
+    let (base, tuned) = (
+        bench.ended(compared.base.id).await,
+        bench.ended(compared.tuned.id).await,
+    );
+    assert_eq!((shown(&base).adapters.len(), shown(&tuned).adapters.len()), (0, 1));
+    let votes = |adapters: Vec<Adapter>| (adapters[0].votes.base, adapters[0].votes.tuned);
+    let better = |conversation: &Conversation| -> Vec<bool> {
+        conversation.messages[1..]
+            .iter()
+            .map(|message| message.better)
+            .collect()
+    };
+
+    bench.vote_answer(base.id, true).await.unwrap();
+    let shown = bench.conversation(id).await;
+    assert_eq!((shown.leaf, better(&shown)), (Some(base.id), vec![true, false]));
+    assert_eq!(votes(bench.adapters().await.unwrap()), (1, 0));
+    bench.vote_answer(tuned.id, true).await.unwrap();
+    let shown = bench.conversation(id).await;
+    assert_eq!((shown.leaf, better(&shown)), (Some(tuned.id), vec![false, true]));
+    assert_eq!(votes(bench.adapters().await.unwrap()), (0, 1));
+    bench.vote_answer(tuned.id, false).await.unwrap();
+    assert_eq!(votes(bench.adapters().await.unwrap()), (0, 0));
+    let follow = bench.say(Some(id), "say on").await;
+    assert_eq!(follow.user.unwrap().parent, Some(tuned.id));
+    bench.ended(follow.answer.id).await;
+    bench.vote_answer(base.id, true).await.unwrap();
+    assert_eq!(
+        bench.conversation(id).await.leaf,
+        Some(follow.answer.id),
+        "what went on stays where it is"
+    );
+    assert_eq!(
+        bench.vote_answer(follow.answer.id, true).await.unwrap_err().code,
+        Code::BadRequest
+    );
+    let nothing = bench.compare(Some(id), None, "say one".into(), Vec::new()).await;
+    assert_eq!(nothing.unwrap_err().code, Code::BadRequest);
+}
+
+async fn stop_ends_both_answers() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let compared = bench
+        .compare(None, None, "slow".into(), vec![choice(&adapter)])
+        .await
+        .unwrap();
+    bench.streaming(compared.base.id).await;
+    bench.stop(compared.conversation.id).await.unwrap();
+    let ends = [
+        bench.ended(compared.tuned.id).await,
+        bench.ended(compared.base.id).await,
+    ];
+    assert!(
+        ends.iter().all(|answer| answer.state == MessageState::Stopped),
+        "{ends:?}"
+    );
+}
+
+async fn rated_answers_become_a_dataset() {
+    let mut bench = Bench::tiny();
+    assert_eq!(
+        bench.gather_dataset("Mine".into()).await.unwrap_err().code,
+        Code::DataInvalid
+    );
+    let good = bench.answer("say one").await;
+    bench.rate_answer(good.id, Some(Thumb::Up), None).await.unwrap();
+    let next = bench.say(Some(good.conversation), "say two").await;
+    let wrong = bench.ended(next.answer.id).await;
+    bench.rate_answer(wrong.id, None, Some("three".into())).await.unwrap();
+    let bad = bench.answer("say four").await;
+    bench.rate_answer(bad.id, Some(Thumb::Down), None).await.unwrap();
+    let after = bench.say(Some(bad.conversation), "say five").await;
+    bench.ended(after.answer.id).await;
+    bench.rate_answer(after.answer.id, Some(Thumb::Up), None).await.unwrap();
+    bench
+        .set_system_prompt(good.conversation, Some("Count.".into()))
+        .await
+        .unwrap();
+    let kept = &bench.conversation(wrong.conversation).await.messages[3];
+    let rating = Rating {
+        thumb: Thumb::Down,
+        correction: Some("three".into()),
+    };
+    assert_eq!(kept.rating, Some(rating));
+    assert_eq!(
+        bench.rated_examples().await,
+        Ok(2),
+        "nothing is learnt by way of a bad answer"
+    );
+
+    let dataset = bench.gather_dataset(" My / answers ".into()).await.unwrap();
+    assert_eq!(dataset.name, "My / answers");
+    let written = fs::read_to_string(&dataset.path).unwrap();
+    let lines: Vec<&str> = written.lines().collect();
+    let begin = r#"{"messages":[{"role":"system","content":"Count."},{"role":"user","content":"say one"},{"role":"assistant","content":"one"}"#;
+    let end = r#",{"role":"user","content":"say two"},{"role":"assistant","content":"three"}]}"#;
+    assert_eq!(lines, [format!("{begin}]}}"), format!("{begin}{end}")]);
+
+    bench.rate_answer(good.id, None, None).await.unwrap();
+    assert_eq!(bench.rated_examples().await, Ok(1));
+    let user = wrong.parent.unwrap();
+    assert_eq!(
+        bench.rate_answer(user, Some(Thumb::Up), None).await.unwrap_err().code,
+        Code::BadRequest
+    );
+}
