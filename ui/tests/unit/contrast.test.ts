@@ -26,7 +26,7 @@ const pairs: [front: string, grounds: string[], least: number][] = [
   ["on-ember", ["ember"], 4.5],
   ["good", ["paper", "raised"], 4.5],
   ["bad", ["raised", "bad-soft"], 4.5],
-  ["warn", ["warn-soft"], 4.5],
+  ["warn", ["raised", "warn-soft"], 4.5],
   ["code-key", ["sunk"], 4.5],
   ["code-string", ["sunk"], 4.5],
   ["code-number", ["sunk"], 4.5],

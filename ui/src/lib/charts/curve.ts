@@ -38,8 +38,13 @@ export function lossRange(train: readonly Point[], held: readonly Point[]): Rang
   return { low: Math.max(0, low - room), high: high + room };
 }
 
-/** A running mean that forgets: each value counts less by this share with every step after it. No drift at the start. */
-export function smooth(points: readonly Point[], keep = 0.9): Point[] {
+/** How much a running mean keeps from step to step: the longer the curve, the calmer. */
+function calm(length: number): number {
+  return Math.min(0.97, Math.max(0.5, 1 - 14 / Math.max(1, length)));
+}
+
+/** A running mean that forgets: each value counts for less, by this share, with every step after it. No drift at the start. */
+export function smooth(points: readonly Point[], keep = calm(points.length)): Point[] {
   let sum = 0;
   let weight = 0;
   return points.map(({ step, value }) => {

@@ -16,6 +16,12 @@ export class Curve {
   evaluations: readonly RunEvaluation[] = $state.raw([]);
 }
 
+/** What has come since the last frame. */
+interface News {
+  points: RunPoint[];
+  evaluations: RunEvaluation[];
+}
+
 /** After a resume from a checkpoint, steps are made again: what is told last holds. */
 function append<T extends { step: number }>(known: readonly T[], news: readonly T[]): T[] {
   const first = news[0]?.step ?? Infinity;
@@ -26,7 +32,7 @@ function append<T extends { step: number }>(known: readonly T[], news: readonly 
 export class Runs {
   all: readonly Run[] = $state.raw([]);
   private readonly curves = new SvelteMap<number, Curve>();
-  private readonly news = new Map<number, { points: RunPoint[]; evaluations: RunEvaluation[] }>();
+  private readonly news = new Map<number, News>();
   private waiting = false;
 
   /** The run that is under way; there is at most one. */
@@ -87,18 +93,17 @@ export class Runs {
   handle(event: HostEvent): void {
     if (event.type === "runChanged") this.put(event.run);
     else if (event.type === "runRemoved") this.all = this.all.filter((run) => run.id !== event.id);
-    else if (event.type === "runPoint") this.note(event.run).points.push(event.point);
-    else if (event.type === "runEvaluated") this.note(event.run).evaluations.push(event.evaluation);
+    else if (event.type === "runPoint") this.note(event.run, (news) => news.points.push(event.point));
+    else if (event.type === "runEvaluated") this.note(event.run, (news) => news.evaluations.push(event.evaluation));
   }
 
-  private note(run: number): { points: RunPoint[]; evaluations: RunEvaluation[] } {
+  private note(run: number, add: (news: News) => void): void {
     const news = this.news.get(run) ?? { points: [], evaluations: [] };
     this.news.set(run, news);
-    if (!this.waiting) {
-      this.waiting = true;
-      this.schedule(() => this.flush());
-    }
-    return news;
+    add(news);
+    if (this.waiting) return;
+    this.waiting = true;
+    this.schedule(() => this.flush());
   }
 
   /** Shows what has come since the last frame. */

@@ -31,8 +31,8 @@ export const groups: Group[] = [
       { kind: "number", key: "alpha", label: "Alpha", hint: "How much the adapter counts; twice the rank is usual.", least: 0.001, most: 4096 },
       { kind: "number", key: "dropout", label: "Dropout", hint: "Share of an adapter's inputs left out at random, against learning by heart.", least: 0, most: 90, share: true },
       { kind: "switch", key: "rslora", label: "rsLoRA", hint: "Scales by the root of the rank: steadier at ranks above 32." },
-      { kind: "targets", key: "targets", label: "Linears", hint: "Which of a layer's products get an adapter. All of them learns best." },
       { kind: "switch", key: "trainOnPrompts", label: "Learn from prompts too", hint: "Not only what is answered but also what is asked." },
+      { kind: "targets", key: "targets", label: "Linears", hint: "Which of a layer's products get an adapter. All of them learns best." },
     ],
   },
   {

@@ -1,0 +1,97 @@
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+
+useBrowser();
+
+/** From a past run to two answers side by side. */
+async function tryIt(page: Page): Promise<void> {
+  await pace(page, 0);
+  await page.getByTestId("view-tune").click();
+  await page.locator("[data-testid=run][data-id='21']").getByTestId("open-run").click();
+  await page.getByTestId("try-it").click();
+  await page.getByTestId("compare-welcome").waitFor();
+  await send(page, "My order is late, what now?");
+  await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
+}
+
+test("two answers stand side by side, and who is who is told after the vote", async () => {
+  const { page, errors } = await open();
+  await tryIt(page);
+  const pair = page.getByTestId("pair");
+  expect(await pair.locator("h2").allTextContents()).toEqual(["Answer A", "Answer B"]);
+  expect(await pair.textContent()).not.toContain("support-tone");
+  expect(await pair.getByTestId("stats").count()).toBe(0);
+  const boxes = await Promise.all([0, 1].map((i) => answers(page).nth(i).boundingBox()));
+  expect(boxes[0]?.y).toBe(boxes[1]?.y);
+  const warm = pair.locator("section").filter({ hasText: "Sorry about the wait." });
+  await warm.getByTestId("vote").click();
+  await expect.poll(() => page.getByTestId("voted").textContent()).toContain("better with what it has learnt");
+  expect((await pair.locator("h2").allTextContents()).toSorted()).toEqual(["As it is", "With support-tone"]);
+  await page.getByTestId("view-tune").click();
+  await expect.poll(() => page.getByTestId("result").textContent()).toContain("of 9 votes");
+  await page.getByTestId("view-chat").click();
+  await warm.getByTestId("vote").click();
+  await expect.poll(() => pair.getAttribute("data-hidden")).toBe("true");
+  expect(errors).toEqual([]);
+});
+
+test("in a narrow window they stand one below the other", async () => {
+  const { page } = await open({ width: 760 });
+  await tryIt(page);
+  await page.getByTestId("reveal").click();
+  const boxes = await Promise.all([0, 1].map((i) => answers(page).nth(i).boundingBox()));
+  expect(boxes[0]?.x).toBe(boxes[1]?.x);
+  expect(await page.evaluate(() => document.querySelector("header")?.scrollWidth)).toBe(await page.evaluate(() => document.querySelector("header")?.clientWidth));
+});
+
+test("both answers are stopped together", async () => {
+  const { page } = await open();
+  await tryIt(page);
+  await pace(page, 20);
+  await send(page, "Tell me a long story.");
+  await page.locator("[data-role=assistant][data-state=streaming]").waitFor();
+  await page.keyboard.press("Escape");
+  await expect.poll(() => page.locator("[data-role=assistant][data-state=stopped]").count()).toBe(2);
+  await page.getByTestId("send").waitFor();
+});
+
+test("adapters are chosen, scaled and stacked for a conversation", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Rye bread");
+  await page.getByTestId("adapter-pill").click();
+  await page.locator("[data-testid=adapter][data-id='31']").getByTestId("adapter-on").check();
+  await page.locator("[data-testid=adapter][data-id='32']").getByTestId("adapter-on").check();
+  const scale = page.locator("[data-testid=adapter][data-id='32']").getByTestId("adapter-scale");
+  await scale.focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("Escape");
+  expect(await page.getByTestId("adapter-pill").textContent()).toContain("support-tone + baker 0.9");
+  await send(page, "What is the capital of France?");
+  const answer = await lastAnswer(page, "complete");
+  expect(await answer.getByTestId("made-with").textContent()).toBe("with support-tone, baker × 0.9");
+  await openConversation(page, "Borrow checker");
+  expect(await page.getByTestId("adapter-pill").textContent()).toContain("No adapter");
+  await openConversation(page, "Rye bread");
+  expect(await page.getByTestId("adapter-pill").textContent()).toContain("baker 0.9");
+});
+
+test("rated and corrected answers become a dataset", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Borrow checker");
+  await page.getByTestId("thumb-up").last().click();
+  await expect.poll(() => page.getByTestId("thumb-up").last().getAttribute("aria-pressed")).toBe("true");
+  await openConversation(page, "SQL");
+  await page.getByTestId("correct").last().click();
+  expect(await page.getByTestId("correction-save").isDisabled()).toBe(true);
+  await page.getByTestId("correction-text").fill("Runs of neighbours, found by a difference that stays the same.");
+  await page.getByTestId("correction-save").click();
+  await expect.poll(() => page.getByTestId("thumb-down").last().getAttribute("aria-pressed")).toBe("true");
+  await page.getByTestId("view-tune").click();
+  await expect.poll(() => page.getByText("5 answers that you found good or corrected.").count()).toBe(1);
+  await page.getByTestId("gather").click();
+  await expect.poll(() => page.locator("h1").textContent()).toBe("From your chats");
+});

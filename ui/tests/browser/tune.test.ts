@@ -1,0 +1,253 @@
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
+import { open, pace, useBrowser } from "./window";
+
+useBrowser();
+
+/** Lets a file go over the window. */
+async function drop(page: Page, path: string): Promise<void> {
+  await page.evaluate((one) => (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "drop", paths: [one] }), path);
+}
+
+/** From a file to a run that has begun. */
+async function train(page: Page, path: string): Promise<void> {
+  await drop(page, path);
+  await page.getByTestId("train").click();
+  await page.getByTestId("run-page").waitFor();
+}
+
+const state = (page: Page) => page.getByTestId("run-page").getAttribute("data-state");
+const runIs = (page: Page, wanted: string) => expect.poll(() => state(page)).toBe(wanted);
+const step = async (page: Page) => Number.parseInt((await page.getByTestId("run-tiles").locator("dd").first().textContent()) ?? "", 10);
+
+async function openRun(page: Page, name: string): Promise<void> {
+  await page.getByTestId("view-tune").click();
+  await page.getByTestId("open-run").filter({ hasText: name }).first().click();
+  await page.getByTestId("run-page").waitFor();
+}
+
+describe("data", () => {
+  test("dropped on any view is looked at, and its loss mask shown", async () => {
+    const { page, errors } = await open();
+    await pace(page, 0);
+    await page.evaluate(() => (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "over", paths: [] }));
+    await page.getByTestId("drop-cover").waitFor();
+    await drop(page, "/home/you/replies.jsonl");
+    await expect.poll(() => page.getByTestId("facts").textContent()).toContain("JSONL, messages");
+    expect(await page.getByTestId("drop-cover").count()).toBe(0);
+    const preview = page.getByTestId("preview");
+    expect(await preview.locator("[data-kind=learnt]").allTextContents()).toEqual(["Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday.", "<|im_end|>"]);
+    expect(await preview.locator("[data-kind=read]").allTextContents()).toContain("My order is late, what now?");
+    await page.getByTestId("preview-next").click();
+    await page.getByTestId("preview-next").click();
+    expect(await preview.locator("[data-kind=cut]").count()).toBeGreaterThan(0);
+    expect(errors).toEqual([]);
+  });
+
+  test("with broken lines trains only once they are left out", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    await drop(page, "/home/you/broken.jsonl");
+    const kinds = page.getByTestId("finding");
+    await expect.poll(() => kinds.first().getAttribute("data-kind")).toBe("broken");
+    expect(await page.getByTestId("broken").textContent()).toContain("It is not UTF-8.");
+    expect(await page.getByTestId("train").isDisabled()).toBe(true);
+    await page.getByTestId("skip-broken").check();
+    await expect.poll(() => page.getByTestId("train").isEnabled()).toBe(true);
+    expect(await page.getByTestId("forecast").textContent()).toContain("349 examples");
+  });
+
+  test("of which the columns are a guess is set right", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    await drop(page, "/home/you/recipes.csv");
+    await page.getByTestId("map-input").selectOption("ingredients");
+    await expect.poll(() => page.getByTestId("mapping").textContent()).toContain("As you said.");
+    expect(await page.getByTestId("map-prompt").inputValue()).toBe("title");
+    expect(await page.getByTestId("map-input").inputValue()).toBe("ingredients");
+  });
+
+  test("that cannot be read says why, and a sample is at hand", async () => {
+    const { page } = await open({ scene: "fresh" });
+    await pace(page, 0);
+    await drop(page, "/home/you/empty.jsonl");
+    await expect.poll(() => page.getByTestId("inspection-failed").textContent()).toContain("empty.jsonl is empty");
+    await page.getByTestId("tune-back").click();
+    await page.getByTestId("sample").first().click();
+    await page.getByTestId("facts").waitFor();
+  });
+
+  test("is taken off the list and put back", async () => {
+    const { page } = await open();
+    await page.getByTestId("view-tune").click();
+    await page.getByTestId("forget-dataset").first().click();
+    await expect.poll(() => page.getByTestId("dataset").count()).toBe(3);
+    await page.getByTestId("toast-action").click();
+    await expect.poll(() => page.getByTestId("dataset").count()).toBe(4);
+  });
+});
+
+describe("settings", () => {
+  test("are changed, refused and set back one by one", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    await drop(page, "/home/you/replies.jsonl");
+    await page.getByTestId("advanced").click();
+    const epochs = page.getByTestId("setting-epochs");
+    await epochs.locator("input").fill("1");
+    await epochs.locator("input").press("Tab");
+    await expect.poll(() => page.getByTestId("forecast").textContent()).toContain("about 24 steps");
+    await epochs.locator("input").fill("-1");
+    await epochs.locator("input").press("Tab");
+    expect(await epochs.getByRole("alert").textContent()).toContain("From 0.01 to 1000");
+    await epochs.getByTestId("reset").click();
+    expect(await epochs.locator("input").inputValue()).toBe("3");
+    await page.getByTestId("setting-sequence").locator("input").fill("2048");
+    await page.getByTestId("setting-sequence").locator("input").press("Tab");
+    await expect.poll(() => page.getByTestId("facts").textContent()).toContain("none");
+    await page.getByTestId("reset-all").click();
+    await expect.poll(() => page.getByTestId("facts").textContent()).toContain("after 512");
+  });
+});
+
+describe("a run", () => {
+  test("learns in view, pauses, goes on, stops and keeps what it learnt", async () => {
+    const { page, errors } = await open();
+    await pace(page, 4);
+    await train(page, "/home/you/endless.jsonl");
+    await runIs(page, "running");
+    await expect.poll(() => step(page)).toBeGreaterThan(30);
+    await expect.poll(() => page.getByTestId("announcer").textContent()).toContain("held-out loss");
+    await page.getByTestId("pause-run").click();
+    await page.getByTestId("paused").waitFor();
+    const held = await step(page);
+    await page.waitForTimeout(200);
+    expect(await step(page)).toBe(held);
+    await page.getByTestId("resume-run").click();
+    await expect.poll(() => step(page)).toBeGreaterThan(held + 5);
+    await page.getByTestId("stop-run").click();
+    await runIs(page, "stopped");
+    expect(await page.getByTestId("verdict").textContent()).toContain("It learnt");
+    expect(await page.getByTestId("try-it").isEnabled()).toBe(true);
+    expect(errors).toEqual([]);
+  });
+
+  test("waits while chat answers, says so, and goes on", async () => {
+    const { page } = await open();
+    await pace(page, 4);
+    await train(page, "/home/you/endless.jsonl");
+    await runIs(page, "running");
+    await page.evaluate("void fakeHost.send(null, null, 'Tell me a long story.')");
+    await expect.poll(() => page.getByTestId("paused").textContent()).toContain("while chat is answering");
+    await runIs(page, "running");
+  });
+
+  test("that ends is told to whoever looks elsewhere", async () => {
+    const { page } = await open();
+    await pace(page, 2);
+    await train(page, "/home/you/replies.jsonl");
+    await page.getByTestId("view-chat").click();
+    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("has learnt all it will");
+    await page.getByTestId("toast-action").click();
+    await runIs(page, "finished");
+  });
+
+  test("that explodes says at which step, and can go on from before", async () => {
+    const { page } = await open();
+    await pace(page, 1);
+    await train(page, "/home/you/explodes.jsonl");
+    await runIs(page, "failed");
+    expect(await page.getByTestId("run-problem").textContent()).toContain("exploded at step 25");
+    await page.getByTestId("resume-run").click();
+    await runIs(page, "failed");
+  });
+
+  test("whose worker dies goes on from its checkpoint", async () => {
+    const { page } = await open();
+    await pace(page, 8);
+    await train(page, "/home/you/replies.jsonl");
+    await expect.poll(() => step(page)).toBeGreaterThan(20);
+    await page.evaluate("fakeHost.killTrainer()");
+    await runIs(page, "interrupted");
+    await pace(page, 0);
+    await page.getByTestId("resume-run").click();
+    await runIs(page, "finished");
+    await page.getByTestId("as-table").click();
+    const steps = await page.getByTestId("loss-table").locator("tbody th").allTextContents();
+    expect(steps.map(Number)).toEqual([...new Set(steps.map(Number))].sort((a, b) => a - b));
+    expect(steps.at(-1)).toBe("70");
+  });
+
+  test("is read by keyboard, and as a table", async () => {
+    const { page } = await open();
+    await openRun(page, "support-tone");
+    const chart = page.getByTestId("loss-chart");
+    await chart.focus();
+    await page.keyboard.press("Home");
+    await expect.poll(() => chart.getAttribute("aria-valuetext")).toContain("Step 1, training loss");
+    await page.keyboard.press("ArrowRight");
+    expect(await chart.getAttribute("aria-valuenow")).toBe("2");
+    expect(await page.getByTestId("loss-read").textContent()).toContain("Step 2");
+    await page.getByTestId("as-table").click();
+    const best = page.getByTestId("loss-table").locator("tr").filter({ hasText: "best" });
+    expect(await best.locator("th").textContent()).toBe("49");
+    expect(await page.getByRole("columnheader", { name: "Held-out loss" }).count()).toBe(1);
+  });
+
+  test("is renamed, deleted and brought back", async () => {
+    const { page } = await open();
+    await openRun(page, "baker");
+    await page.getByTestId("rename-run").click();
+    await page.getByTestId("run-name").fill("pastry cook");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => page.locator("h1").textContent()).toContain("pastry cook");
+    await page.getByTestId("delete-run").click();
+    await expect.poll(() => page.getByTestId("run").count()).toBe(3);
+    await page.getByTestId("toast-action").click();
+    await expect.poll(() => page.locator("h1").textContent()).toContain("pastry cook");
+    await page.getByTestId("tune-back").click();
+    await expect.poll(() => page.getByTestId("run").count()).toBe(4);
+  });
+
+  test("is begun, stopped and left by keyboard alone", async () => {
+    const { page } = await open();
+    await pace(page, 4);
+    const focused = () => page.evaluate(() => document.activeElement?.getAttribute("data-testid"));
+    const reach = async (id: string) => {
+      for (let i = 0; i < 40 && (await focused()) !== id; i++) await page.keyboard.press("Tab");
+      expect(await focused()).toBe(id);
+    };
+    await page.getByTestId("view-tune").focus();
+    await page.keyboard.press("Enter");
+    await reach("choose-data");
+    await page.keyboard.press("Enter");
+    await page.getByTestId("train").waitFor();
+    await reach("train");
+    await page.keyboard.press("Enter");
+    await page.getByTestId("stop-run").waitFor();
+    await reach("stop-run");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => state(page)).toMatch(/stopped|finished/);
+    await page.getByTestId("tune-back").focus();
+    await page.keyboard.press("Enter");
+    await page.getByTestId("tune-start").waitFor();
+  });
+});
+
+test("what was learnt is exported, and the proof is told", async () => {
+  const { page } = await open();
+  await openRun(page, "support-tone");
+  await pace(page, 0);
+  await page.getByTestId("export").click();
+  await page.getByTestId("format-peft").check();
+  await page.getByTestId("export-write").click();
+  await expect.poll(() => page.getByTestId("verification").getAttribute("data-passed")).toBe("true");
+  await page.getByTestId("format-gguf").check();
+  await page.getByTestId("export-kind").selectOption("Q4_0");
+  await page.getByTestId("export-write").click();
+  await expect.poll(() => page.getByTestId("verification").getAttribute("data-passed")).toBe("false");
+  expect(await page.getByTestId("verification").textContent()).toContain("Q4_0 is too coarse");
+  await page.keyboard.press("Escape");
+  expect(await page.getByTestId("export-dialog").count()).toBe(0);
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("export");
+});

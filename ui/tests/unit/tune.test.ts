@@ -1,0 +1,132 @@
+import { describe, expect, test } from "vitest";
+import { tableRows } from "../../src/lib/charts/rows";
+import type { Inspection, RunPoint, TrainSettings } from "../../src/lib/host";
+import { FakeHost } from "../../src/lib/host/fake";
+import { inspect, newDataset } from "../../src/lib/host/fake/datasets";
+import { trainDefaults } from "../../src/lib/host/fake/runs";
+import { App } from "../../src/lib/stores/app.svelte";
+import { Compare } from "../../src/lib/stores/compare.svelte";
+import { Live } from "../../src/lib/stores/live.svelte";
+import { Runs } from "../../src/lib/stores/runs.svelte";
+import { groups, parse, shown, type Field } from "../../src/lib/tune/fields";
+import { forecast, foretell } from "../../src/lib/tune/forecast";
+
+const data = (change: Partial<Inspection> = {}): Inspection => ({ ...inspect(newDataset(1, "/x/replies.jsonl"), null, false, null), ...change });
+const settings = (change: Partial<TrainSettings> = {}): TrainSettings => ({ ...trainDefaults, ...change });
+
+test.each([
+  [data(), settings(), { examples: 371, held: 41, steps: 70 }],
+  [data(), settings({ maxSteps: 10 }), { examples: 371, held: 41, steps: 10 }],
+  [data(), settings({ batch: 2, accumulation: 1, epochs: 1 }), { examples: 371, held: 41, steps: 186 }],
+  [data({ examples: 1 }), settings(), { examples: 1, held: 0, steps: 1 }],
+  [data({ examples: 2 }), settings({ evalSplit: 0.9 }), { examples: 1, held: 1, steps: 1 }],
+  [data(), settings({ evalSplit: 0 }), { examples: 412, held: 0, steps: 78 }],
+])("a forecast counts what is held out and what a step sees", (inspection, chosen, expected) => {
+  expect(forecast(inspection, chosen, "m", [])).toEqual({ ...expected, seconds: null });
+});
+
+test("a forecast tells the time only from a run of the same model", async () => {
+  const runs = await new FakeHost(null).runs();
+  const known = forecast(data(), settings(), "smollm2-135m-instruct", runs);
+  expect(known.seconds).toBeCloseTo(((58_210 / 412) * 371 * 3) / 538, 6);
+  expect(foretell("Smol", known)).toBe("Smol learns from 371 examples in about 70 steps, and is measured with 41 that it never sees. That takes about 4 min 52 s, going by the last run.");
+  expect(foretell("Smol", forecast(data(), settings(), "another", runs))).toContain("is measured before the first step");
+});
+
+describe("a setting", () => {
+  const field = (key: keyof TrainSettings) => groups.flatMap((g) => g.fields).find((f) => f.key === key) as Extract<Field, { kind: "number" }>;
+
+  test.each([
+    ["rank", "32", { value: 32 }],
+    ["rank", "3.5", { problem: "A whole number is needed." }],
+    ["rank", "0", { problem: "From 1 to 1024." }],
+    ["rank", "", { problem: "A number is needed." }],
+    ["rank", "many", { problem: "That is not a number." }],
+    ["batch", " ", { value: null }],
+    ["learningRate", "1e-4", { value: 1e-4 }],
+    ["warmup", "5", { value: 0.05 }],
+    ["warmup", "2,5", { value: 0.025 }],
+    ["evalSplit", "95", { problem: "From 0 to 90." }],
+  ] as const)("%s typed as %j", (key, text, expected) => {
+    expect(parse(field(key), text)).toEqual(expected);
+  });
+
+  test("is shown as it would be typed, and every one has a place", () => {
+    expect([shown(field("learningRate"), 2e-4), shown(field("warmup"), 0.07), shown(field("batch"), null)]).toEqual(["2e-4", "7", ""]);
+    for (const f of groups.flatMap((g) => g.fields)) if (f.kind === "number") expect(parse(f, shown(f, trainDefaults[f.key]))).toEqual({ value: trainDefaults[f.key] });
+  });
+});
+
+test("the table of a long curve has every evaluation and few steps between", () => {
+  const train = Array.from({ length: 5000 }, (_, i) => ({ step: i + 1, value: 1 }));
+  const held = [0, 7, 4999].map((step) => ({ step, value: 2 }));
+  const rows = tableRows(train, held, [{ step: 7, rate: 1e-4 }]);
+  expect(rows.length).toBeLessThan(60);
+  expect(rows.filter((row) => row.held !== null).map((row) => row.step)).toEqual([0, 7, 4999]);
+  expect(rows.at(-1)?.step).toBe(5000);
+  expect(rows.find((row) => row.step === 7)).toEqual({ step: 7, train: 1, held: 2, rate: 1e-4 });
+});
+
+describe("a run's curve", () => {
+  const point = (step: number, loss = 1): RunPoint => ({ step, epoch: 0, loss, learningRate: 0, gradientNorm: 0, tokensPerSecond: 0, memory: 0, secondsLeft: 0 });
+
+  test("is what was told before and what came meanwhile, each step once, shown once a frame", async () => {
+    const frames: (() => void)[] = [];
+    const host = new FakeHost("fresh");
+    let answer: (points: RunPoint[]) => void = () => {};
+    host.runPoints = () => new Promise((resolve) => (answer = (points) => resolve({ points, evaluations: [] })));
+    const runs = new Runs(host, (frame) => frames.push(frame));
+    const fetched = runs.fetch(1);
+    for (const step of [3, 4]) runs.handle({ type: "runPoint", run: 1, point: point(step) });
+    expect(frames.length).toBe(1);
+    frames.pop()?.();
+    answer([point(1), point(2), point(3)]);
+    await fetched;
+    expect(runs.curve(1)?.points.map((p) => p.step)).toEqual([1, 2, 3, 4]);
+  });
+
+  test("that goes on from a checkpoint has the new steps in place of the old", async () => {
+    const host = new FakeHost("fresh");
+    host.runPoints = async () => ({ points: [1, 2, 3, 4].map((step) => point(step, 1)), evaluations: [] });
+    const runs = new Runs(host, (frame) => frame());
+    await runs.fetch(1);
+    runs.handle({ type: "runPoint", run: 1, point: point(3, 2) });
+    expect(runs.curve(1)?.points.map((p) => [p.step, p.loss])).toEqual([[1, 1], [2, 1], [3, 2]]);
+  });
+});
+
+test("pairs stand either way round, about as often", () => {
+  const swapped = Array.from({ length: 1000 }, (_, i) => Compare.swapped(i * 2)).filter(Boolean).length;
+  expect(swapped).toBeGreaterThan(420);
+  expect(swapped).toBeLessThan(580);
+});
+
+test("a conversation is busy until both of two answers have ended", () => {
+  const live = new Live(() => {}, (frame) => frame());
+  const answer = (id: number, type: "waiting" | "complete") => ({ id, conversation: 7, parent: 1, role: "assistant" as const, content: "", state: { type }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null });
+  live.merge(answer(1, "waiting"));
+  live.merge(answer(2, "waiting"));
+  live.grow(1, "", { conversation: 7, text: "a", tokens: 1, tokensPerSecond: 1 });
+  live.merge(answer(1, "complete"));
+  expect(live.busy.get(7)).toBe(2);
+  live.merge(answer(2, "complete"));
+  expect(live.busy.size).toBe(0);
+});
+
+test("only the last look at the data counts", async () => {
+  const host = new FakeHost(null);
+  const app = new App(host, { schedule: (callback) => callback() });
+  await app.start();
+  const answers: ((inspection: Inspection) => void)[] = [];
+  host.inspectDataset = () => new Promise((resolve) => answers.push(resolve));
+  const [dataset] = await host.datasets();
+  if (!dataset) throw new Error("no dataset");
+  const first = app.tune.prepare(dataset);
+  await expect.poll(() => answers.length).toBe(1);
+  const second = app.preparation.choose({ skipBroken: true });
+  answers[1]?.(data({ examples: 2 }));
+  answers[0]?.(data({ examples: 1 }));
+  await Promise.all([first, second]);
+  expect(app.preparation.inspection?.examples).toBe(2);
+  expect(app.preparation.looking).toBe(false);
+});
