@@ -1,7 +1,7 @@
 //! What an adapter has to know of the model it changes: sizes, and the order of the rows of Q and K.
 
 use super::{AdapterError, AdapterProblem, LinearName};
-use crate::gguf::{Gguf, GgufProblem};
+use crate::gguf::{Gguf, GgufError, GgufProblem};
 use serde::{Deserialize, Serialize};
 
 /// The architecture and sizes of a model.
@@ -40,7 +40,7 @@ impl BaseShape {
     /// # Errors
     /// Where a key is missing or makes no sense, or Hearth knows no adapters for the architecture.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, AdapterError> {
-        let of_gguf = |error| AdapterError::new(gguf.path(), AdapterProblem::Gguf(error));
+        let of_gguf = |error: GgufError| AdapterError::new(gguf.path(), error);
         let architecture = gguf.architecture().map_err(of_gguf)?.to_owned();
         row_order(&architecture).map_err(|problem| AdapterError::new(gguf.path(), problem))?;
         let bad = |key: String| {

@@ -1,15 +1,15 @@
 //! What can be wrong with an adapter.
 
 use super::TargetName;
-use crate::gguf::GgufError;
+use crate::gguf::{GgufError, GgufProblem};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// An error of reading, writing or fitting an adapter: which one, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {problem}", .path.display())]
+#[error("{}{problem}", at(.path))]
 pub struct AdapterError {
-    /// The file or folder, as it was named by whoever opened it.
+    /// The file or folder, as it was named by whoever opened it; empty for an adapter that was made in memory.
     pub path: PathBuf,
     /// What is wrong.
     #[source]
@@ -41,7 +41,7 @@ pub enum AdapterProblem {
     NotAnAdapter(String),
     /// The GGUF itself is at fault.
     #[error(transparent)]
-    Gguf(#[from] GgufError),
+    Gguf(GgufProblem),
     /// A file of the folder contradicts itself or cannot be understood.
     #[error("its {file} is damaged: {why}. Get the adapter again.")]
     Damaged {
@@ -86,6 +86,20 @@ impl AdapterProblem {
             file,
             why: why.to_string(),
         }
+    }
+}
+
+/// The file is named once, by [`AdapterError`].
+impl From<GgufError> for AdapterProblem {
+    fn from(error: GgufError) -> Self {
+        Self::Gguf(error.problem)
+    }
+}
+
+fn at(path: &Path) -> String {
+    match path.as_os_str().is_empty() {
+        true => String::new(),
+        false => format!("{}: ", path.display()),
     }
 }
 

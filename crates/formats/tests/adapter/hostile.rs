@@ -256,6 +256,9 @@ fn a_folder_without_its_files_says_which() {
     assert!(said().contains("no adapter_model.safetensors"));
     fs::write(folder.path().join("adapter_model.bin"), "").unwrap();
     assert!(said().contains("a program rather than data"));
+    let none = AdapterFile::open(&folder.path().join("none"), &shape("llama"));
+    let said = none.unwrap_err().to_string();
+    assert_eq!(said.matches("none").count(), 1, "the file is named once: {said}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use hearth_formats::adapter::{AdapterFile, LinearName, TargetName, write_whole};
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 const ALL: [&str; 3] = ["llama", "qwen2", "patterns"];
 
@@ -42,11 +43,15 @@ fn scales_are_pefts() {
     }
 }
 
-/// With HEARTH_EXPORTS=FOLDER the folders stay there for check.py, which asks PEFT what it thinks of them.
+/// Where exports go: with HEARTH_EXPORTS=FOLDER they stay there for check.py, which asks PEFT and llama.cpp about them.
+fn exports(temporary: &TempDir) -> PathBuf {
+    std::env::var_os("HEARTH_EXPORTS").map_or(temporary.path().to_owned(), PathBuf::from)
+}
+
 #[test]
 fn folders_come_back_from_a_folder() {
     let temporary = tempfile::tempdir().unwrap();
-    let out = std::env::var_os("HEARTH_EXPORTS").map_or(temporary.path().to_owned(), PathBuf::from);
+    let out = exports(&temporary);
     for name in ALL {
         let base = known(name)["base"].as_str().unwrap().to_owned();
         let adapter = with_passport(name, &model(&base));
@@ -88,11 +93,12 @@ fn a_shorter_adapter_names_its_targets_and_takes_the_place_of_a_longer() {
 
 #[test]
 fn ggufs_come_back_with_their_passports_and_what_their_one_alpha_cannot_say_is_in_b() {
-    let out = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let out = exports(&temporary);
     for name in ALL {
         let base = known(name)["base"].as_str().unwrap().to_owned();
         let adapter = with_passport(name, &model(&base));
-        let file = out.path().join(format!("{name}.gguf"));
+        let file = out.join(format!("{name}.gguf"));
         adapter.write_gguf(&file).unwrap();
         let read = AdapterFile::open(&file, &shape(&base)).unwrap();
         assert_eq!(
