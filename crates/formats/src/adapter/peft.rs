@@ -29,6 +29,8 @@ type Half = (usize, usize, Vec<f32>);
 /// The two halves of a target, as far as they were found.
 #[derive(Default)]
 struct Pair {
+    /// The target's path, by which the configuration's patterns find it.
+    module: String,
     a: Option<Half>,
     b: Option<Half>,
 }
@@ -85,8 +87,10 @@ impl AdapterFile {
         let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
         let file = SafeTensors::deserialize(tensors).map_err(|error| AdapterProblem::damaged(TENSORS, error))?;
         for (name, view) in file.iter() {
-            let (target, is_a) = target(name)?;
+            let (module, is_a) = module(name)?;
+            let target = TargetName::from_module(module).ok_or_else(|| unknown(module))?;
             let pair = pairs.entry(target).or_default();
+            module.clone_into(&mut pair.module);
             let half = if is_a { &mut pair.a } else { &mut pair.b };
             if half.replace(matrix(name, &view)?).is_some() {
                 return Err(AdapterProblem::target(target, "it is there twice"));
@@ -124,14 +128,14 @@ impl AdapterFile {
         let fail = |problem| AdapterError::new(folder, problem);
         self.check().map_err(fail)?;
         let tensors = self.safetensors(base).map_err(fail)?;
-        self.put_peft(folder, &tensors)
+        self.put_peft(folder, base, &tensors)
             .map_err(|error| fail(AdapterProblem::Write(error)))
     }
 
-    fn put_peft(&self, folder: &Path, tensors: &[u8]) -> io::Result<()> {
+    fn put_peft(&self, folder: &Path, base: &BaseShape, tensors: &[u8]) -> io::Result<()> {
         let stage =
             |name: &str, bytes: &[u8]| Staged::write(&folder.join(name), |out| io::Write::write_all(out, bytes));
-        let config = serde_json::to_vec_pretty(&Config::describe(self))?;
+        let config = serde_json::to_vec_pretty(&Config::describe(self, base.layers))?;
         let passport = self.passport.as_ref().map(serde_json::to_vec_pretty).transpose()?;
         let made = !folder.exists();
         fs::create_dir_all(folder)?;
@@ -193,20 +197,21 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Which target a tensor belongs to, and whether it is its A.
-fn target(name: &str) -> Result<(TargetName, bool), AdapterProblem> {
-    let unknown = |what: &str| AdapterProblem::Unsupported(format!("This adapter changes '{what}'."));
+fn unknown(what: &str) -> AdapterProblem {
+    AdapterProblem::Unsupported(format!("This adapter changes '{what}'."))
+}
+
+/// Which module of the model a tensor belongs to, and whether it is its A.
+fn module(name: &str) -> Result<(&str, bool), AdapterProblem> {
     // PEFT leaves the adapter's own name out when it saves; what others write may still have the usual one.
     let bare = name.strip_suffix(".weight").unwrap_or(name);
     let bare = bare.strip_suffix(".default").unwrap_or(bare);
     let bare = bare.strip_prefix(WRAPPER).unwrap_or(bare);
-    let (module, is_a) = match (bare.strip_suffix(".lora_A"), bare.strip_suffix(".lora_B")) {
-        (Some(module), _) => (module, true),
-        (_, Some(module)) => (module, false),
-        _ => return Err(unknown(name)),
-    };
-    let target = TargetName::from_module(module).ok_or_else(|| unknown(module))?;
-    Ok((target, is_a))
+    match (bare.strip_suffix(".lora_A"), bare.strip_suffix(".lora_B")) {
+        (Some(module), _) => Ok((module, true)),
+        (_, Some(module)) => Ok((module, false)),
+        _ => Err(unknown(name)),
+    }
 }
 
 fn matrix(name: &str, view: &TensorView) -> Result<Half, AdapterProblem> {
@@ -233,7 +238,7 @@ fn lora(target: TargetName, pair: Pair, config: &Config, base: &BaseShape) -> Re
     let missing = |name: &str| AdapterProblem::target(target, format!("its {name} is missing"));
     let (rank, inputs, a) = pair.a.ok_or_else(|| missing("lora_A"))?;
     let (outputs, rank_b, b) = pair.b.ok_or_else(|| missing("lora_B"))?;
-    let says = config.rank(target);
+    let says = config.rank(&pair.module);
     if rank != rank_b || rank != says {
         return Err(AdapterProblem::target(
             target,
@@ -246,7 +251,7 @@ fn lora(target: TargetName, pair: Pair, config: &Config, base: &BaseShape) -> Re
         rank,
         inputs,
         outputs,
-        alpha: config.alpha(target),
+        alpha: config.alpha(&pair.module),
     };
     if let Some(why) = lora.problem() {
         return Err(AdapterProblem::target(target, why));

@@ -105,14 +105,14 @@ impl Config {
         Ok(config)
     }
 
-    /// The rank that a target's matrices should have.
-    pub fn rank(&self, target: TargetName) -> usize {
-        find(&self.ranks, target).unwrap_or(self.r)
+    /// The rank that a module's matrices should have.
+    pub fn rank(&self, module: &str) -> usize {
+        find(&self.ranks, module).unwrap_or(self.r)
     }
 
-    /// A target's alpha.
-    pub fn alpha(&self, target: TargetName) -> f32 {
-        find(&self.alphas, target).unwrap_or(self.lora_alpha)
+    /// A module's alpha.
+    pub fn alpha(&self, module: &str) -> f32 {
+        find(&self.alphas, module).unwrap_or(self.lora_alpha)
     }
 
     /// A target that should be among the tensors and is not. Only what is named plainly and for all layers can be missed.
@@ -133,8 +133,8 @@ impl Config {
             .find(|target| !tensors.contains(target))
     }
 
-    /// What describes an adapter to PEFT.
-    pub fn describe(adapter: &AdapterFile) -> Value {
+    /// What describes an adapter of a model with so many layers to PEFT.
+    pub fn describe(adapter: &AdapterFile, layers: usize) -> Value {
         let tensors = &adapter.tensors;
         let rank = commonest(tensors.values().map(|lora| lora.rank)).unwrap_or_default();
         let alpha = commonest(tensors.values().map(|lora| lora.alpha.to_bits())).map_or(0.0, f32::from_bits);
@@ -155,7 +155,7 @@ impl Config {
             "r": rank,
             "lora_alpha": alpha,
             "lora_dropout": 0.0,
-            "target_modules": target_modules(adapter),
+            "target_modules": target_modules(adapter, layers),
             "bias": "none",
             "fan_in_fan_out": false,
             "use_rslora": adapter.rslora,
@@ -168,16 +168,10 @@ impl Config {
     }
 }
 
-/// The linears by their short names where every layer up to the last has the same ones, else each target by its own.
-fn target_modules(adapter: &AdapterFile) -> Vec<String> {
+/// The linears by their short names where every layer has the same ones, else each target by its own.
+fn target_modules(adapter: &AdapterFile, layers: usize) -> Vec<String> {
     let linears: BTreeSet<LinearName> = adapter.tensors.keys().map(|target| target.linear).collect();
-    let layers: BTreeSet<usize> = adapter.tensors.keys().map(|target| target.layer).collect();
-    // Only the model knows whether there are layers after the last, so a passport must say so.
-    let all = adapter
-        .passport
-        .as_ref()
-        .is_some_and(|passport| passport.base.shape.layers == layers.len());
-    if all && linears.len() * layers.len() == adapter.tensors.len() {
+    if linears.len() * layers == adapter.tensors.len() {
         linears.iter().map(|linear| linear.peft_module().to_owned()).collect()
     } else {
         adapter.tensors.keys().map(|target| target.module()).collect()
@@ -223,15 +217,9 @@ fn compile<T>(patterns: Option<InOrder<T>>) -> Result<Vec<(Regex, T)>, String> {
 }
 
 /// The value of the first pattern that fits.
-fn find<T: Copy>(patterns: &[(Regex, T)], target: TargetName) -> Option<T> {
-    if patterns.is_empty() {
-        return None;
-    }
-    let module = target.module();
-    patterns
-        .iter()
-        .find(|(regex, _)| regex.is_match(&module))
-        .map(|&(_, value)| value)
+fn find<T: Copy>(patterns: &[(Regex, T)], module: &str) -> Option<T> {
+    let first = patterns.iter().find(|(regex, _)| regex.is_match(module));
+    first.map(|&(_, value)| value)
 }
 
 /// The entries of an object in the order of the file, in which PEFT tries them.
