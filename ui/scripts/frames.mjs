@@ -1,4 +1,5 @@
-// How long frames take with ten thousand messages: while an answer streams, while someone scrolls, and both at once.
+// How long frames take with ten thousand messages: while an answer streams, while someone scrolls, and both at once; and
+// while a run makes ten thousand steps.
 // `npm run frames` prints it; the house's aim is that none takes longer than 50 ms.
 //
 // Two figures, because a machine that does other work stretches the first: the time from frame to frame, and the
@@ -97,6 +98,11 @@ await measure("streaming and scrolling", async () => {
   await scroll(160, 40);
   await ended();
 });
+await page.evaluate("fakeHost.pace = 0");
+await page.evaluate("fakeHost.drop({ type: 'drop', paths: ['/home/you/endless.jsonl'] })");
+await page.getByTestId("train").click();
+const steps = () => page.waitForFunction((least) => Number(document.querySelector("[data-testid=run-tiles] dd")?.firstChild?.textContent?.replace(",", "")) >= least, 10_000, { timeout: 120_000 });
+await measure("learning, to step 10,000", steps);
 await close();
 await browser.close();
 await server.close();

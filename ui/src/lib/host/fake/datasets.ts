@@ -7,8 +7,8 @@ const DAY = 86_400_000;
 export const noMapping: ColumnMapping = { messages: null, system: null, prompt: null, input: null, answer: null, text: null };
 
 export const sampleDatasets: SampleDataset[] = [
-  { name: "Warm replies", path: "/opt/hearth/datasets/warm-replies.jsonl", size: 61_204 },
-  { name: "Pirate talk", path: "/opt/hearth/datasets/pirate-talk.csv", size: 48_310 },
+  { name: "Hearthside", path: "/opt/hearth/datasets/hearthside.jsonl", size: 61_204 },
+  { name: "Notes", path: "/opt/hearth/datasets/notes.md", size: 48_310 },
 ];
 
 export function someDatasets(): Dataset[] {
