@@ -114,8 +114,10 @@ pub(super) fn check(mapping: &Mapping, columns: &[String]) -> Result<(), Dataset
 pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
     let columns: Vec<Column> = columns.iter().map(|name| Column::new(name, sample)).collect();
     let messages = find(&columns, MESSAGES, |column| column.lists > 0);
-    let prompt = find(&columns, PROMPT, |column| column.says_something());
-    let answer = find(&columns, ANSWER, |column| column.says_something());
+    // A name that fits and content that does not is worth a sentence about the line.
+    let by_name =
+        |names| find(&columns, names, |column| column.may_be_text()).or_else(|| find(&columns, names, |_| true));
+    let (prompt, answer) = (by_name(PROMPT), by_name(ANSWER));
     let text = find(&columns, TEXT, |column| column.texts > 0);
     // Where lines differ, most of them decide; of equals the first of these.
     let rows = |column: Option<&Column>| column.map_or(0, |column| column.rows);
@@ -123,9 +125,9 @@ pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<
     let most = rows(messages).max(both).max(rows(text));
     let named = |column: Option<&Column>| column.map(|column| column.name.to_owned());
     let of_pair = |prompt: &Column, answer: &Column| Mapping {
-        system: named(find(&columns, SYSTEM, |column| column.says_something())),
+        system: named(find(&columns, SYSTEM, |column| column.may_be_text())),
         input: named(find(&columns, INPUT, |column| {
-            column.says_something() && column.name != prompt.name && column.name != answer.name
+            column.may_be_text() && column.name != prompt.name && column.name != answer.name
         })),
         prompt: Some(prompt.name.to_owned()),
         answer: Some(answer.name.to_owned()),
@@ -133,7 +135,7 @@ pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<
     };
     let of_messages = |messages: &Column| Mapping {
         messages: Some(messages.name.to_owned()),
-        system: named(find(&columns, SYSTEM, |column| column.says_something())),
+        system: named(find(&columns, SYSTEM, |column| column.may_be_text())),
         ..Mapping::default()
     };
     let of_text = |text: &Column| Mapping {
@@ -148,9 +150,10 @@ pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<
     {
         return Ok((of_pair(prompt, answer), false));
     }
-    // A text beside a prompt without its answer is not what the prompt is for.
+    // A text beside a prompt is its answer, rather than a text to go on.
     if let Some(text) = text
-        && (text.rows == most && prompt.is_none() && answer.is_none())
+        && text.rows == most
+        && rows(prompt).max(rows(answer)) < most
     {
         return Ok((of_text(text), false));
     }
@@ -193,11 +196,11 @@ struct Column<'n> {
     name: &'n str,
     /// Rows that have it.
     rows: usize,
-    /// Of these, with text; with a list; with a conversation; with a number.
+    /// Of these, with text; with a list; with a conversation; with a number or nothing.
     texts: usize,
     lists: usize,
     conversations: usize,
-    numbers: usize,
+    others: usize,
     /// Length of the texts.
     bytes: usize,
 }
@@ -210,7 +213,7 @@ impl<'n> Column<'n> {
             texts: 0,
             lists: 0,
             conversations: 0,
-            numbers: 0,
+            others: 0,
             bytes: 0,
         };
         for (_, value) in sample
@@ -230,15 +233,15 @@ impl<'n> Column<'n> {
                     column.lists += 1;
                     column.conversations += usize::from(is_conversation(value));
                 }
-                Value::Number(_) | Value::Bool(_) => column.numbers += 1,
-                Value::Null | Value::Object(_) => {}
+                Value::Number(_) | Value::Bool(_) | Value::Null => column.others += 1,
+                Value::Object(_) => {}
             }
         }
         column
     }
 
-    fn says_something(&self) -> bool {
-        self.texts + self.conversations + self.numbers > 0
+    fn may_be_text(&self) -> bool {
+        self.texts + self.conversations + self.others > 0
     }
 }
 

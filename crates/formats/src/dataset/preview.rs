@@ -69,40 +69,43 @@ fn preview(
         }
     };
     let mut pieces: Vec<Piece> = Vec::new();
-    let mut bytes: Vec<u8> = Vec::new();
+    let mut texts: Vec<Vec<u8>> = Vec::new();
+    // The piece with the character under way: one that several tokens share stays whole, where it began.
+    let mut open = 0;
     for (place, &id) in ids.iter().enumerate() {
         let special = tokenizer.is_special(id);
-        let mark = Piece {
-            text: String::new(),
-            tokens: 0,
-            trained: rendered.trained[place],
-            template: special || typed.as_ref().is_some_and(|typed| !typed[place]),
-            cut: !rendered.document && place >= sequence as usize,
-        };
-        let mut more = tokenizer.token_bytes(id).unwrap_or_default();
+        let (trained, cut) = (
+            rendered.trained[place],
+            !rendered.document && place >= sequence as usize,
+        );
+        let from_template = special || typed.as_ref().is_some_and(|typed| !typed[place]);
         match pieces.last_mut() {
-            Some(last) if (last.trained, last.template, last.cut) == (mark.trained, mark.template, mark.cut) => {}
-            Some(last) => {
-                // A character that two tokens share stays whole, with the first of them.
-                let rest = missing_bytes(&bytes).min(more.len());
-                bytes.extend_from_slice(&more[..rest]);
-                more = &more[rest..];
-                last.text = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
-                pieces.push(mark);
+            Some(last) if (last.trained, last.template, last.cut) == (trained, from_template, cut) => last.tokens += 1,
+            _ => {
+                texts.push(Vec::new());
+                pieces.push(Piece {
+                    text: String::new(),
+                    tokens: 1,
+                    trained,
+                    template: from_template,
+                    cut,
+                });
             }
-            None => pieces.push(mark),
         }
-        bytes.extend_from_slice(more);
-        if let Some(last) = pieces.last_mut() {
-            last.tokens += 1;
+        let bytes = tokenizer.token_bytes(id).unwrap_or_default();
+        let (rest, bytes) = bytes.split_at(missing_bytes(&texts[open]).min(bytes.len()));
+        texts[open].extend_from_slice(rest);
+        if !bytes.is_empty() {
+            open = texts.len() - 1;
+            texts[open].extend_from_slice(bytes);
         }
     }
-    if let Some(last) = pieces.last_mut() {
+    if let Some(text) = texts.get_mut(open).filter(|_| ids.len() < rendered.ids.len()) {
         // Where only the beginning is shown, it may end inside a character.
-        if ids.len() < rendered.ids.len() && missing_bytes(&bytes) > 0 {
-            bytes.truncate(bytes.utf8_chunks().map(|chunk| chunk.valid().len()).sum());
-        }
-        last.text = String::from_utf8_lossy(&bytes).into_owned();
+        text.truncate(text.len() - text.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len()));
+    }
+    for (piece, text) in pieces.iter_mut().zip(texts) {
+        piece.text = String::from_utf8_lossy(&text).into_owned();
     }
     Preview {
         line: rendered.line,

@@ -207,7 +207,7 @@ fn conversation(
         ids: &ids,
     };
     let (spans, last_answer_only) = if train_on_prompts {
-        (vec![0..ids.len()], false)
+        (std::iter::once(0..ids.len()).collect(), false)
     } else {
         search.spans().ok_or(RenderError::NoAnswer)?
     };
@@ -251,7 +251,7 @@ impl Search<'_> {
                 Some(span) => spans.push(span),
                 None => {
                     spans.truncate(1);
-                    return spans.first().is_some().then_some((spans, true));
+                    return (!spans.is_empty()).then_some((spans, true));
                 }
             }
         }
@@ -297,8 +297,6 @@ impl Search<'_> {
             .rposition(|&id| self.is_end(id))
             .map_or(0, |end| end + 1);
         let ended = after_end > 0 && self.text(after_end..self.ids.len()).trim().is_empty();
-        // An empty answer is ended by what ended the turn before.
-        let ended = ended && !(last.content.trim().is_empty() && self.template.notice().is_some());
         self.tokenizer.eos().filter(|_| last.role == Role::Assistant && !ended)
     }
 

@@ -1,7 +1,7 @@
 //! What a person should know of a dataset before a run.
 
 use super::render::{RenderError, Rendered};
-use super::similar::{Index, shingles};
+use super::similar::{Index, Sketch};
 use super::{Content, Dataset, Example, secrets};
 use crate::chat_template::{Message, Role};
 use std::collections::HashSet;
@@ -300,10 +300,10 @@ impl Report {
             if !seen.insert(example.fingerprint()) {
                 same.push(example.line);
             } else if place < COMPARED {
-                let mine = shingles(example);
-                match index.find(&mine, |place| shingles(&all[place])) {
+                let sketch = Sketch::new(example);
+                match index.find(&sketch, all) {
                     Some(_) => alike.push(example.line),
-                    None => index.insert(place, &mine),
+                    None => index.insert(place, &sketch),
                 }
             }
         }

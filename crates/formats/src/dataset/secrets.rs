@@ -8,40 +8,38 @@ use std::sync::LazyLock;
 /// Keys by the beginnings that their makers give them for this purpose, and what each is, with its article.
 const KEYS: &[(&str, &str)] = &[
     (r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----", "a private key"),
-    (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", "an AWS key"),
-    (r"\bgh[pousr]_[0-9A-Za-z]{36}\b", "a GitHub token"),
-    (r"\bgithub_pat_[0-9A-Za-z_]{60,}\b", "a GitHub token"),
-    (r"\bglpat-[0-9A-Za-z_-]{20,}", "a GitLab token"),
-    (r"\bxox[abprs]-[0-9A-Za-z-]{20,}", "a Slack token"),
-    (r"\bsk-ant-[0-9A-Za-z_-]{24,}", "an Anthropic key"),
-    (r"\bsk-(?:proj-)?[0-9A-Za-z_-]{40,}", "an OpenAI key"),
-    (r"\bhf_[0-9A-Za-z]{34}\b", "a Hugging Face token"),
-    (r"\bAIza[0-9A-Za-z_-]{35}\b", "a Google key"),
-    (r"\b[rs]k_live_[0-9A-Za-z]{20,}\b", "a Stripe key"),
-    (r"\bnpm_[0-9A-Za-z]{36}\b", "an npm token"),
-    (r"\bpypi-AgEIcHlwaS[0-9A-Za-z_-]{50,}", "a PyPI token"),
+    (r"(?-u:\b)(?:AKIA|ASIA)[0-9A-Z]{16}(?-u:\b)", "an AWS key"),
+    (r"(?-u:\b)gh[pousr]_[0-9A-Za-z]{36}(?-u:\b)", "a GitHub token"),
+    (r"(?-u:\b)github_pat_[0-9A-Za-z_]{60,}(?-u:\b)", "a GitHub token"),
+    (r"(?-u:\b)glpat-[0-9A-Za-z_-]{20,}", "a GitLab token"),
+    (r"(?-u:\b)xox[abprs]-[0-9A-Za-z-]{20,}", "a Slack token"),
+    (r"(?-u:\b)sk-ant-[0-9A-Za-z_-]{24,}", "an Anthropic key"),
+    (r"(?-u:\b)sk-(?:proj-)?[0-9A-Za-z_-]{40,}", "an OpenAI key"),
+    (r"(?-u:\b)hf_[0-9A-Za-z]{34}(?-u:\b)", "a Hugging Face token"),
+    (r"(?-u:\b)AIza[0-9A-Za-z_-]{35}(?-u:\b)", "a Google key"),
+    (r"(?-u:\b)[rs]k_live_[0-9A-Za-z]{20,}(?-u:\b)", "a Stripe key"),
+    (r"(?-u:\b)npm_[0-9A-Za-z]{36}(?-u:\b)", "an npm token"),
+    (r"(?-u:\b)pypi-AgEIcHlwaS[0-9A-Za-z_-]{50,}", "a PyPI token"),
     (
-        r"(?i)[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]{2,63}\W{1,10}(?:\w{1,12}\W{1,4}){0,4}(?:password|passwort|passwd|pwd)\s{0,2}(?:is|ist|:|=)\s{0,2}\S{4,}",
+        r"(?i)[a-z0-9_.+-]{1,64}@[a-z0-9-]{1,63}\.[a-z0-9.-]{2,63}[ ,;:|/()\t\r\n-]{1,10}(?:[a-z]{1,12}[ ,;:]{1,4}){0,4}(?:password|passwort|passwd|pwd)\s{0,2}(?:is|ist|:|=)\s{0,2}[!-~]{4,}",
         "an e-mail address with its password",
     ),
 ];
 
-static KEY_SET: LazyLock<Option<RegexSet>> =
-    LazyLock::new(|| RegexSet::new(KEYS.iter().map(|(pattern, _)| pattern)).ok());
+static KEY_SET: LazyLock<RegexSet> =
+    LazyLock::new(|| RegexSet::new(KEYS.iter().map(|(pattern, _)| pattern)).expect("the patterns above"));
 
 /// Digits in groups as they stand on cards.
-static CARD: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"\b\d{4}(?:[ -]?\d{4}){3}\b|\b3[47]\d{2}[ -]?\d{6}[ -]?\d{5}\b").ok());
+static CARD: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?-u:\b)(?:\d{4}(?:[ -]?\d{4}){3}|3[47]\d{2}[ -]?\d{6}[ -]?\d{5})(?-u:\b)".replace(r"\d", "[0-9]");
+    Regex::new(&pattern).expect("the pattern above")
+});
 
 /// What a text holds that should not be passed on, each with its article.
 pub(super) fn find(text: &str) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
-    if let Some(keys) = &*KEY_SET {
-        found.extend(keys.matches(text).iter().map(|place| KEYS[place].1));
-    }
-    if let Some(card) = &*CARD
-        && card.find_iter(text).any(|digits| is_card(digits.as_str()))
-    {
+    found.extend(KEY_SET.matches(text).iter().map(|place| KEYS[place].1));
+    if CARD.find_iter(text).any(|digits| is_card(digits.as_str())) {
         found.push("a card number");
     }
     // An Anthropic key begins as an OpenAI key does.

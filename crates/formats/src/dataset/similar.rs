@@ -22,7 +22,7 @@ const ROWS: usize = 4;
 
 /// The shingles of an example, hashed, in order, each once. Punctuation, letter case and system prompts, which many examples
 /// share, do not count.
-pub(super) fn shingles(example: &Example) -> Vec<u64> {
+fn shingles(example: &Example) -> Vec<u64> {
     let text: String = match &example.content {
         Content::Text(text) => text.clone(),
         Content::PromptAnswer { prompt, answer, .. } => format!("{prompt} {answer}"),
@@ -55,7 +55,34 @@ pub(super) fn shingles(example: &Example) -> Vec<u64> {
     shingles
 }
 
-/// Examples by the bands of their hashes.
+/// What of an example is compared.
+pub(super) struct Sketch {
+    shingles: Vec<u64>,
+    /// A number for every band; none where there are no shingles, since nothing is like nothing.
+    bands: Vec<u64>,
+}
+
+impl Sketch {
+    pub fn new(example: &Example) -> Self {
+        let shingles = shingles(example);
+        let bands = if shingles.is_empty() { 0 } else { BANDS };
+        let band = |band: usize| {
+            let least = |row: usize| {
+                let seed = hash::mix((band * ROWS + row + 1) as u64);
+                shingles
+                    .iter()
+                    .map(|shingle| hash::mix(shingle ^ seed))
+                    .min()
+                    .unwrap_or(0)
+            };
+            (0..ROWS).fold(band as u64, |state, row| hash::mix(state ^ least(row)))
+        };
+        let bands = (0..bands).map(band).collect();
+        Self { shingles, bands }
+    }
+}
+
+/// Examples by their bands.
 #[derive(Default)]
 pub(super) struct Index {
     /// The first example with a band.
@@ -64,41 +91,24 @@ pub(super) struct Index {
 
 impl Index {
     /// Remembers an example.
-    pub fn insert(&mut self, place: usize, shingles: &[u64]) {
-        for band in bands(shingles) {
+    pub fn insert(&mut self, place: usize, sketch: &Sketch) {
+        for &band in &sketch.bands {
             self.bands.entry(band).or_insert(place);
         }
     }
 
-    /// The earliest remembered example that is nearly the same, as far as the first of every band tell; `of` gives the shingles
-    /// of one.
-    pub fn find(&self, shingles: &[u64], of: impl Fn(usize) -> Vec<u64>) -> Option<usize> {
-        let mut candidates: Vec<usize> = bands(shingles)
-            .filter_map(|band| self.bands.get(&band).copied())
+    /// The earliest remembered example that is nearly the same, as far as the first of every band tell.
+    pub fn find(&self, sketch: &Sketch, all: &[Example]) -> Option<usize> {
+        let mut candidates: Vec<usize> = sketch
+            .bands
+            .iter()
+            .filter_map(|band| self.bands.get(band).copied())
             .collect();
         candidates.sort_unstable();
         candidates.dedup();
-        candidates
-            .into_iter()
-            .find(|&place| overlap(shingles, &of(place)) >= ALIKE)
+        let alike = |&place: &usize| overlap(&sketch.shingles, &shingles(&all[place])) >= ALIKE;
+        candidates.into_iter().find(alike)
     }
-}
-
-/// A number for every band.
-fn bands(shingles: &[u64]) -> impl Iterator<Item = u64> {
-    // Nothing is like nothing.
-    let bands = if shingles.is_empty() { 0 } else { BANDS };
-    (0..bands).map(|band| {
-        let least = |row: usize| {
-            let seed = hash::mix((band * ROWS + row + 1) as u64);
-            shingles
-                .iter()
-                .map(|shingle| hash::mix(shingle ^ seed))
-                .min()
-                .unwrap_or(0)
-        };
-        (0..ROWS).fold(band as u64, |state, row| hash::mix(state ^ least(row)))
-    })
 }
 
 /// Those of both over those of either.

@@ -1,7 +1,7 @@
 //! Which examples are not trained on but measured with.
 
 use super::report::{Finding, Severity, lines_of};
-use super::similar::{Index, shingles};
+use super::similar::{Index, Sketch};
 use super::{Example, hash};
 use std::collections::BTreeMap;
 
@@ -57,14 +57,12 @@ pub fn split(fingerprints: &[u64], share: f32, seed: u64) -> Split {
 /// none.
 pub fn leaks(examples: &[Example], split: &Split) -> Option<Finding> {
     let mut index = Index::default();
-    let at = |&place: &usize| examples.get(place);
-    for (place, example) in split.train.iter().filter_map(|place| Some((*place, at(place)?))) {
-        index.insert(place, &shingles(example));
+    let at = |&place: &usize| Some((place, examples.get(place)?));
+    for (place, example) in split.train.iter().filter_map(at) {
+        index.insert(place, &Sketch::new(example));
     }
-    let leaked = split.eval.iter().filter_map(at).filter(|example| {
-        let mine = shingles(example);
-        index.find(&mine, |place| shingles(&examples[place])).is_some()
-    });
+    let held_out = split.eval.iter().filter_map(at).map(|(_, example)| example);
+    let leaked = held_out.filter(|example| index.find(&Sketch::new(example), examples).is_some());
     let leaked: Vec<u32> = leaked.map(|example| example.line).collect();
     (!leaked.is_empty()).then(|| Finding {
         kind: "leaks",
