@@ -1,6 +1,8 @@
 //! What can be typed after `hearth`.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hearth_protocol::{AdapterChoice, Checkpointing, Precision, Schedule};
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
 /// Chat with language models on your own machine.
@@ -29,6 +31,10 @@ pub enum Command {
     Devices(Json),
     /// List the models there are
     List,
+    /// Teach a model from examples: the result is an adapter
+    Train(Box<Train>),
+    /// Write an adapter for other programs, or a whole model with it inside
+    Export(Export),
     /// Download a model from the catalog
     Pull(Pull),
     /// Check that everything works, and say what does not
@@ -94,6 +100,14 @@ pub struct Sampling {
     pub seed: Option<u64>,
 }
 
+/// Adapters over a model.
+#[derive(Debug, Args)]
+pub struct Adapters {
+    /// An adapter to answer with, and what it counts for [default: 1]; may be given several times
+    #[arg(long = "adapter", value_name = "PATH[=SCALE]", value_parser = adapter)]
+    pub adapters: Vec<AdapterChoice>,
+}
+
 /// `hearth run`.
 #[derive(Debug, Args)]
 pub struct Run {
@@ -106,6 +120,8 @@ pub struct Run {
     pub tokens: Option<u32>,
     #[command(flatten)]
     pub sampling: Sampling,
+    #[command(flatten)]
+    pub adapters: Adapters,
     #[command(flatten)]
     pub context: Context,
     /// Go on from the prompt as it is, without the chat template
@@ -125,6 +141,8 @@ pub struct Chat {
     pub load: Load,
     #[command(flatten)]
     pub sampling: Sampling,
+    #[command(flatten)]
+    pub adapters: Adapters,
     #[command(flatten)]
     pub context: Context,
     /// The system prompt [default: the model's own]
@@ -165,6 +183,8 @@ pub struct Perplexity {
     /// Tokens a chunk
     #[arg(long, value_name = "C", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     pub ctx: u32,
+    #[command(flatten)]
+    pub adapters: Adapters,
     /// Expand the weights rather than round the activations to 8 bits: slower, and what training computes
     #[arg(long)]
     pub exact: bool,
@@ -194,6 +214,128 @@ pub struct Tokenize {
     pub output: Json,
 }
 
+/// `hearth train`.
+#[derive(Debug, Args)]
+pub struct Train {
+    #[command(flatten)]
+    pub load: Load,
+    /// Examples: JSONL, JSON, CSV, Parquet, plain text or Markdown
+    pub data: PathBuf,
+    /// The folder that gets the adapter, the checkpoints and the log
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Times through the examples, at most [default: 3]
+    #[arg(long, value_name = "E")]
+    pub epochs: Option<f32>,
+    /// Rank of the adapters [default: 16]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rank: Option<u32>,
+    /// An adapter counts for alpha / rank [default: twice the rank]
+    #[arg(long, value_name = "A")]
+    pub alpha: Option<f32>,
+    /// The highest learning rate [default: 0.0002]
+    #[arg(long, value_name = "X")]
+    pub lr: Option<f32>,
+    /// Tokens an example may have [default: chosen from the data]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(2..))]
+    pub seq: Option<u32>,
+    /// Examples that go through the model together [default: chosen from the data]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch: Option<u32>,
+    /// Batches a step [default: 1 where --batch is given, else chosen from the data]
+    #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..))]
+    pub accum: Option<u32>,
+    /// Linears to adapt, with commas between: q_proj,v_proj [default: all seven]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub targets: Vec<String>,
+    /// The same seed on the same machine gives the same run [default: 42]
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Share of the examples that is held out and measured with [default: 0.1]
+    #[arg(long, value_name = "F", value_parser = share)]
+    pub eval_split: Option<f32>,
+    /// An adapter to begin with
+    #[arg(long, value_name = "ADAPTER")]
+    pub init: Option<PathBuf>,
+    /// Take the examples in the order of the file
+    #[arg(long)]
+    pub no_shuffle: bool,
+    /// Go on from the checkpoint in DIR, with the settings of then
+    #[arg(long)]
+    pub resume: bool,
+    /// Make so many steps, and no early stop, unless --epochs or --patience ask for one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_steps: Option<u32>,
+    /// Share of an adapter's inputs that is dropped [default: 0]
+    #[arg(long, value_name = "F", value_parser = share)]
+    pub dropout: Option<f32>,
+    /// Rank-stabilised scaling: an adapter counts for alpha / sqrt(rank)
+    #[arg(long)]
+    pub rslora: bool,
+    /// How the learning rate falls: cosine, linear or constant [default: cosine]
+    #[arg(long, value_name = "HOW", value_parser = named::<Schedule>)]
+    pub schedule: Option<Schedule>,
+    /// Share of the steps in which the learning rate rises [default: 0.03]
+    #[arg(long, value_name = "F", value_parser = share)]
+    pub warmup: Option<f32>,
+    /// AdamW's decoupled weight decay [default: 0]
+    #[arg(long, value_name = "F", value_parser = not_negative)]
+    pub weight_decay: Option<f32>,
+    /// Evaluations without a better loss after which the run ends; 0: never [default: 3]
+    #[arg(long, value_name = "N")]
+    pub patience: Option<u32>,
+    /// Factors of the products: auto, f32 or bf16 [default: auto]
+    #[arg(long, value_name = "WHICH", value_parser = named::<Precision>)]
+    pub precision: Option<Precision>,
+    /// What is kept for the backward: auto, operations or layers [default: auto]
+    #[arg(long, value_name = "WHAT", value_parser = named::<Checkpointing>)]
+    pub checkpointing: Option<Checkpointing>,
+    /// Learn from prompts too, not only from answers
+    #[arg(long)]
+    pub train_on_prompts: bool,
+    /// Leave out lines that cannot be read, instead of refusing the file
+    #[arg(long)]
+    pub skip_broken: bool,
+    #[command(flatten)]
+    pub output: Json,
+}
+
+/// `hearth export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// A run's folder, a PEFT folder or a GGUF adapter
+    #[arg(value_name = "DIR")]
+    pub adapter: PathBuf,
+    /// What to write
+    #[arg(long, value_enum, value_name = "gguf-lora|peft|gguf", hide_possible_values = true)]
+    pub to: ExportAs,
+    /// With --to gguf, the type of the weights: Q4_K_M, Q8_0, F16 and so on [default: as the model has them]
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: Option<String>,
+    /// The file or folder to write
+    #[arg(long, value_name = "PATH")]
+    pub out: PathBuf,
+    /// Read it again, replay prompts and compare
+    #[arg(long)]
+    pub verify: bool,
+    /// The model that the adapter belongs to [default: as its run says]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    #[command(flatten)]
+    pub output: Json,
+}
+
+/// What an adapter is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportAs {
+    /// For llama.cpp and Ollama
+    GgufLora,
+    /// For Hugging Face's PEFT
+    Peft,
+    /// The whole model with the adapter in its weights
+    Gguf,
+}
+
 /// `hearth pull`.
 #[derive(Debug, Args)]
 pub struct Pull {
@@ -206,6 +348,9 @@ pub struct Pull {
 pub struct Doctor {
     /// The model to measure with [default: the first that `hearth list` shows]
     pub model: Option<String>,
+    /// Check every gradient against finite differences on this machine, and nothing else
+    #[arg(long)]
+    pub gradients: bool,
     #[command(flatten)]
     pub how: How,
     #[command(flatten)]
@@ -228,6 +373,26 @@ fn share(text: &str) -> Result<f32, String> {
     } else {
         Err("has to be from 0 to 1".to_owned())
     }
+}
+
+/// PATH, or PATH=SCALE. A path may itself have an `=`: what follows the last one is a scale only if it is a number.
+fn adapter(text: &str) -> Result<AdapterChoice, String> {
+    let scaled = text
+        .rsplit_once('=')
+        .and_then(|(path, scale)| Some((path, scale.parse().ok()?)));
+    let (path, scale): (&str, f32) = scaled.unwrap_or((text, 1.0));
+    if path.is_empty() || !scale.is_finite() {
+        return Err("has to be a path, or a path, = and a number".to_owned());
+    }
+    Ok(AdapterChoice {
+        path: path.into(),
+        scale,
+    })
+}
+
+/// One of a few names, as the protocol has them.
+fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -262,8 +427,18 @@ mod tests {
             "tokenize m --lines f",
             "devices --json",
             "list",
+            "run m p --adapter a --adapter b=0.5",
+            "chat m --adapter a",
+            "perplexity m f --adapter a --json",
+            "train m d --out o --epochs 2 --rank 8 --alpha 16 --lr 1e-4 --seq 512 --batch 2 --accum 4 --targets q_proj,v_proj",
+            "train m d --out o --seed 1 --eval-split 0 --init a --no-shuffle --resume --max-steps 5 --json",
+            "train m d --out o --schedule linear --precision f32 --checkpointing layers",
+            "export d --to gguf-lora --out o --verify --json",
+            "export d --to gguf --type Q4_K_M --out o",
+            "export d --to peft --out o",
             "pull m",
             "doctor --json",
+            "doctor --gradients",
             "worker",
         ] {
             assert!(parse(line).is_ok(), "{line}");
@@ -284,6 +459,10 @@ mod tests {
         check("run m p --threads 0", ErrorKind::ValueValidation);
         check("perplexity m f --ctx 3", ErrorKind::ValueValidation);
         check("bench m -r 0", ErrorKind::ValueValidation);
+        check("run m p --adapter =2", ErrorKind::ValueValidation);
+        check("train m d", ErrorKind::MissingRequiredArgument);
+        check("train m d --out o --schedule up", ErrorKind::ValueValidation);
+        check("export d --out o", ErrorKind::MissingRequiredArgument);
         check("tokenize m", ErrorKind::MissingRequiredArgument);
         check("tokenize m text --file f", ErrorKind::ArgumentConflict);
         check("devices --loud", ErrorKind::UnknownArgument);

@@ -33,6 +33,8 @@ fn main() -> ExitCode {
         Command::Tokenize(args) => commands::tokenize::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
         Command::List => commands::list::run(),
+        Command::Train(args) => commands::train::run(&args),
+        Command::Export(args) => commands::export::run(&args),
         Command::Pull(args) => commands::pull::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Worker => commands::worker::run(),

@@ -1,6 +1,6 @@
 //! From what was typed as MODEL to a model that is loaded.
 
-use crate::args::How;
+use crate::args::{Adapters, How};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use hearth_app::library;
@@ -59,4 +59,12 @@ pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, 
         eprintln!("note: {notice}");
     }
     Ok(engine)
+}
+
+/// Puts adapters on, and says what a person should know of them.
+pub fn wear(engine: &mut Engine, adapters: &Adapters) -> Result<(), Failure> {
+    for notice in engine.wear(&adapters.adapters)? {
+        eprintln!("note: {notice}");
+    }
+    Ok(())
 }

@@ -29,6 +29,12 @@ impl Progress {
             let _ = write!(std::io::stderr(), "\r\x1b[2K{:3.0} %  {what}", fraction * 100.0);
         }
     }
+
+    /// Leaves a line above.
+    pub fn say(&mut self, line: &str) {
+        let clear = if self.last.take().is_some() { "\r\x1b[2K" } else { "" };
+        eprintln!("{clear}{line}");
+    }
 }
 
 impl Drop for Progress {

@@ -1,5 +1,6 @@
 //! A model that is loaded and ready to answer.
 
+use crate::adapters::Worn;
 use crate::hardware;
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::turns::count;
@@ -24,6 +25,12 @@ pub struct Engine {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) template: ChatTemplate,
     pub(crate) session: Session,
+    /// The model without adapters.
+    pub(crate) base: Arc<Model>,
+    /// The adapters that the session's model has.
+    pub(crate) worn: Worn,
+    /// Those it had before, with their cache.
+    pub(crate) laid_aside: Option<(Worn, Session)>,
     info: ModelInfo,
 }
 
@@ -88,12 +95,16 @@ impl Engine {
             load_seconds: 0.0,
             notices,
         };
-        let session = Session::new(Arc::new(model), context as usize).map_err(from_session)?;
+        let base = Arc::new(model);
+        let session = Session::new(Arc::clone(&base), context as usize).map_err(from_session)?;
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
             tokenizer,
             template,
             session,
+            base,
+            worn: Worn::new(),
+            laid_aside: None,
             info,
         })
     }
@@ -108,7 +119,7 @@ impl Engine {
         &self.tokenizer
     }
 
-    /// The model itself, for sessions beside this one's.
+    /// The model itself, with the adapters it wears, for sessions beside this one's.
     pub fn model(&self) -> &Arc<Model> {
         self.session.model()
     }

@@ -18,7 +18,7 @@ impl Engine {
     /// `cancelled` is asked before every token and several times a second while the prompt is read.
     ///
     /// # Errors
-    /// A template that fails, a prompt longer than the context, settings or scores that make no sense.
+    /// An adapter or a template that fails, a prompt longer than the context, settings or scores that make no sense.
     pub fn generate(
         &mut self,
         request: &GenerateRequest,
@@ -31,6 +31,7 @@ impl Engine {
         if cancelled() {
             return Ok(answer.summary(self, FinishReason::Cancelled));
         }
+        self.wear(&request.adapters)?;
         let Fitted { ids, left_out } = self.prompt(request)?;
         answer.prompt_tokens = ids.len();
         let cached = common_prefix(self.session.tokens(), &ids).min(ids.len() - 1);

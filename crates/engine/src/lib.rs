@@ -3,11 +3,13 @@
 //! [`Engine`] loads a model and answers conversations; [`worker::serve`] does so for another process, over the
 //! protocol. The commands of `hearth` use the engine directly.
 
+mod adapters;
 mod engine;
 mod generate;
 pub mod hardware;
 pub mod memory;
 mod problem;
+pub mod training;
 mod turns;
 pub mod worker;
 

@@ -40,6 +40,16 @@ pub fn peak() -> Option<u64> {
     (told != 0).then_some(counters.PeakWorkingSetSize as u64)
 }
 
+/// The resident memory of this process now, in bytes; none where the system does not tell.
+pub fn resident() -> Option<u64> {
+    use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
+    let this = sysinfo::get_current_pid().ok()?;
+    let mut system = System::new().ok()?;
+    let kind = ProcessRefreshKind::nothing().with_memory();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[this]), false, kind);
+    system.process(this).map(|process| process.memory())
+}
+
 /// Asks the allocator to return what is free to the system. glibc keeps it otherwise.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -59,5 +69,7 @@ mod tests {
         let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
         let after = peak().expect("this system tells");
         assert!(after >= before.max(touched.len() as u64), "{before} {after}");
+        let now = resident().expect("this system tells");
+        assert!(now >= touched.len() as u64 && now <= after, "{now} {after}");
     }
 }

@@ -1,10 +1,15 @@
 //! Errors of the crates below, as problems of the protocol: a code for programs, a sentence for people.
 
+use hearth_formats::adapter::{AdapterError, AdapterProblem};
 use hearth_formats::chat_template::TemplateError;
+use hearth_formats::dataset::DatasetError;
 use hearth_formats::gguf::{GgufError, GgufProblem};
 use hearth_formats::tokenizer::TokenizerError;
 use hearth_llm::{LoadError, SamplingError, SessionError};
 use hearth_protocol::{Problem, ProblemCode};
+use hearth_train::{MergeError, TrainError};
+use std::io;
+use std::path::Path;
 
 /// A problem of a kind, said in a sentence.
 pub(crate) fn problem(code: ProblemCode, message: impl Into<String>) -> Problem {
@@ -81,5 +86,61 @@ pub(crate) fn from_sampling(error: SamplingError) -> Problem {
             let message = "The model's scores are not numbers, so its file is probably damaged. Download it again.";
             problem(ProblemCode::FileInvalid, message)
         }
+    }
+}
+
+pub(crate) fn from_dataset(error: DatasetError) -> Problem {
+    problem(ProblemCode::DataInvalid, error.to_string())
+}
+
+pub(crate) fn from_adapter(error: AdapterError) -> Problem {
+    let code = match &error.problem {
+        AdapterProblem::Read(source) | AdapterProblem::Write(source) => of_disk(source),
+        _ => ProblemCode::AdapterInvalid,
+    };
+    problem(code, error.to_string())
+}
+
+pub(crate) fn from_train(error: TrainError) -> Problem {
+    let code = match &error {
+        TrainError::Setting { .. } | TrainError::UnknownTarget(_) | TrainError::NoTarget | TrainError::Rank { .. } => {
+            ProblemCode::BadRequest
+        }
+        TrainError::NothingToLearn | TrainError::NoSuchToken { .. } => ProblemCode::DataInvalid,
+        TrainError::WrongStart(_) | TrainError::Adapter(_) => ProblemCode::AdapterInvalid,
+        TrainError::Diverged { .. } => ProblemCode::Diverged,
+        TrainError::Write { source, .. } => of_disk(source),
+        TrainError::Checkpoint { .. } => ProblemCode::FileInvalid,
+    };
+    problem(code, error.to_string())
+}
+
+pub(crate) fn from_merge(error: MergeError) -> Problem {
+    match error {
+        MergeError::Adapter(error) => from_adapter(error),
+        MergeError::Gguf(error) => from_gguf(error),
+        MergeError::Cancelled => interrupted(),
+        error @ MergeError::Damaged { .. } => problem(ProblemCode::FileInvalid, error.to_string()),
+        error @ (MergeError::Type { .. } | MergeError::NotStorable { .. }) => {
+            problem(ProblemCode::Unsupported, error.to_string())
+        }
+    }
+}
+
+/// What went wrong on a disk, with the place.
+pub(crate) fn disk(path: &Path, error: &io::Error) -> Problem {
+    let what = match of_disk(error) {
+        ProblemCode::DiskFull => "The disk is full. Make room, and try again.",
+        _ => "Check that it exists, and that you may read and write there.",
+    };
+    problem(of_disk(error), format!("{}: {error}. {what}", path.display()))
+}
+
+fn of_disk(error: &io::Error) -> ProblemCode {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            ProblemCode::DiskFull
+        }
+        _ => ProblemCode::FileUnreadable,
     }
 }

@@ -4,10 +4,11 @@
 //! while a prompt is read or a model loads; the other one owns the engine and works through the jobs in order.
 
 use crate::problem::{internal, problem};
+use crate::training::{self, Wish, Wishes};
 use crate::{Engine, hardware, memory};
 use hearth_protocol::{
-    Event, FinishReason, GenerateRequest, GenerationId, LoadRequest, Message, PROTOCOL_VERSION, Problem, ProblemCode,
-    Request, Summary,
+    Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest, Message,
+    PROTOCOL_VERSION, Problem, ProblemCode, Request, RunId, Summary, TrainRequest, TrainingEvent, TrainingRequest,
 };
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -67,6 +68,12 @@ enum Job {
         id: GenerationId,
         messages: Vec<Message>,
     },
+    Inspect(InspectRequest),
+    Train {
+        request: Box<TrainRequest>,
+        wishes: Arc<Wishes>,
+    },
+    Export(ExportRequest),
 }
 
 /// What both threads know.
@@ -79,6 +86,8 @@ struct Shared {
 struct State {
     /// The generations that wait or run, and whether they were cancelled.
     live: HashMap<GenerationId, bool>,
+    /// What is wanted of the runs that wait or run.
+    runs: HashMap<RunId, Arc<Wishes>>,
     /// Goes up with everything that makes a load under way pointless.
     turn: u64,
     closing: bool,
@@ -113,7 +122,9 @@ impl Shared {
 
     fn close(&self) {
         self.interrupt();
-        self.state().closing = true;
+        let mut state = self.state();
+        state.closing = true;
+        state.runs.values().for_each(|wishes| wishes.set(Wish::Stop));
     }
 
     fn cancelled(&self, id: GenerationId) -> bool {
@@ -162,6 +173,7 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) ->
                 });
                 None
             }
+            Request::Training(request) => training_job(request, shared),
             Request::Shutdown => return Ok(()),
         };
         if let Some(job) = job
@@ -194,6 +206,28 @@ fn admit(request: GenerateRequest, shared: &Shared) -> Option<Job> {
     })
 }
 
+/// What is to be done about fine-tuning, unless it is only a wish about a run, which is heard at once.
+fn training_job(request: TrainingRequest, shared: &Shared) -> Option<Job> {
+    let wish = |id, wish| {
+        if let Some(wishes) = shared.state().runs.get(&id) {
+            wishes.set(wish);
+        }
+        None
+    };
+    match request {
+        TrainingRequest::Inspect(request) => Some(Job::Inspect(request)),
+        TrainingRequest::Start(request) => {
+            let wishes = Arc::<Wishes>::default();
+            shared.state().runs.insert(request.id, Arc::clone(&wishes));
+            Some(Job::Train { request, wishes })
+        }
+        TrainingRequest::Pause { id } => wish(id, Wish::Hold),
+        TrainingRequest::Resume { id } => wish(id, Wish::Go),
+        TrainingRequest::Stop { id } => wish(id, Wish::Stop),
+        TrainingRequest::Export(request) => Some(Job::Export(request)),
+    }
+}
+
 /// Answers a line that is no request as well as can be: by the kind of request it seems to be.
 fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
     tracing::warn!("a request made no sense: {error}");
@@ -204,6 +238,10 @@ fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
     let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
     match (value["type"].as_str(), value["id"].as_u64()) {
         (Some("load"), _) => shared.say(&Event::LoadFailed(problem)),
+        (Some("training"), Some(id)) => shared.say(&Event::Training {
+            id,
+            event: TrainingEvent::Failed(problem),
+        }),
         (_, Some(id)) => shared.say(&Event::GenerationFailed { id, problem }),
         _ => {}
     }
@@ -268,8 +306,61 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                     Err(problem) => Event::GenerationFailed { id, problem },
                 });
             }
+            Job::Inspect(request) => {
+                let inspected = guarded(|| training::inspect(&request));
+                memory::give_back();
+                say_end(
+                    shared,
+                    request.id,
+                    inspected.map(|it| TrainingEvent::Inspected(Box::new(it))),
+                );
+            }
+            Job::Train { request, wishes } => {
+                if request.low_priority {
+                    training::lower();
+                }
+                let id = request.id;
+                let mut say = |event| shared.say(&Event::Training { id, event });
+                let trained = guarded(|| training::train(&request, &wishes, &mut say));
+                memory::give_back();
+                // First, so that whoever hears of the end can begin the next one.
+                shared.state().runs.remove(&id);
+                say_end(
+                    shared,
+                    id,
+                    trained.map(|outcome| TrainingEvent::Finished(Box::new(outcome))),
+                );
+            }
+            Job::Export(request) => {
+                let id = request.id;
+                let exported = guarded(|| {
+                    training::export(&request, &mut |fraction, stage| {
+                        let stage = stage.to_owned();
+                        let event = TrainingEvent::Preparing { fraction, stage };
+                        shared.say(&Event::Training { id, event });
+                        if shared.state().closing {
+                            ControlFlow::Break(())
+                        } else {
+                            ControlFlow::Continue(())
+                        }
+                    })
+                });
+                memory::give_back();
+                let event = exported.map(|exported| TrainingEvent::Exported {
+                    path: exported.path,
+                    bytes: exported.bytes,
+                    verification: exported.verification,
+                });
+                say_end(shared, id, event);
+            }
         }
     }
+}
+
+/// Says the last event about a run, an inspection or an export.
+fn say_end(shared: &Shared, id: RunId, ended: Result<TrainingEvent, Problem>) {
+    let event = ended.unwrap_or_else(TrainingEvent::Failed);
+    shared.say(&Event::Training { id, event });
 }
 
 /// Runs a job; a panic in it becomes a problem, and the worker goes on.

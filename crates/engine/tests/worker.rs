@@ -117,6 +117,7 @@ fn generate(id: u64, prompt: Prompt, max_tokens: u32) -> GenerateRequest {
         sampling,
         max_tokens: Some(max_tokens),
         stop: Vec::new(),
+        adapters: Vec::new(),
     }
 }
 

@@ -50,7 +50,7 @@ impl Dropout {
     }
 
     /// Drops elements of `x`, rows of `cols`.
-    pub(crate) fn drop_in_place(self, x: &mut [f32], cols: usize) {
+    pub fn drop_in_place(self, x: &mut [f32], cols: usize) {
         let (isa, rows) = (Isa::best(), rows_a_chunk(cols));
         let least = (f64::from(self.rate) * f64::from(1_u32 << 31)) as u32;
         let scale = 1.0 / (1.0 - self.rate);

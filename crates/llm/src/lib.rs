@@ -3,6 +3,7 @@
 //! A [`Model`] is loaded from a GGUF file; a [`Session`] is one sequence of tokens in it. The same model, through the same
 //! operations, answers a chat and is differentiated for training.
 
+mod adapter;
 mod config;
 mod detokenize;
 mod error;
@@ -16,6 +17,7 @@ mod stop;
 pub mod threads;
 mod weights;
 
+pub use adapter::{AdapterError, LoraPart};
 pub use config::Config;
 pub use detokenize::Detokenizer;
 pub use error::{LoadError, SessionError};

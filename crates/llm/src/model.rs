@@ -55,6 +55,12 @@ impl Model {
         Ok(Self { config, decoder })
     }
 
+    /// The same model with another network.
+    pub(crate) fn with_decoder(&self, decoder: Decoder) -> Self {
+        let config = self.config.clone();
+        Self { config, decoder }
+    }
+
     /// The hyperparameters.
     pub fn config(&self) -> &Config {
         &self.config

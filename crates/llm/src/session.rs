@@ -210,8 +210,7 @@ impl Session {
         let _awake = team::enter();
         self.tokens.extend_from_slice(ids);
         // One sequence owns its pool, so the cell of a position is the position.
-        let cells: Vec<u32> = (0..self.tokens.len() as u32).collect();
-        let view = SequenceView::new(&cells, ids.len());
+        let view = SequenceView::in_order(self.tokens.len(), ids.len());
         let pass = Pass {
             product: self.product,
             memory: Memory::Pool(self.pool.clone(), Arc::new(view)),

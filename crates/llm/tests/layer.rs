@@ -155,6 +155,7 @@ fn adapt(block: &mut dyn Block, fixture: &Fixture, device: &Device) -> BTreeMap<
             a: a.clone().into_dispatch(),
             b: b.clone().into_dispatch(),
             scale: ADAPTER_SCALE,
+            dropout: None,
         };
         adapters.insert(format!("{name}.a"), a);
         adapters.insert(format!("{name}.b"), b);
@@ -242,6 +243,7 @@ fn slope(name: &str, architecture: &str) {
                 a: part("a"),
                 b: part("b"),
                 scale: ADAPTER_SCALE,
+                dropout: None,
             };
         }
         let x = fixture.arrays["x"].tensor(&device) + fixture.arrays["grad.x"].tensor(&device).sign() * step / 10.0;

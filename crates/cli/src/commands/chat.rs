@@ -3,9 +3,11 @@
 use super::run::sampling;
 use crate::args::Chat;
 use crate::failure::Failure;
-use crate::model::{Chosen, load};
+use crate::model::{Chosen, load, wear};
 use hearth_engine::Engine;
-use hearth_protocol::{Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, Sampling, Summary};
+use hearth_protocol::{
+    AdapterChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, Sampling, Summary,
+};
 use rustyline::error::ReadlineError;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
@@ -26,13 +28,15 @@ Ctrl-C stops an answer; pressed again, it ends the conversation.";
 /// Talks until the input ends.
 pub fn run(args: &Chat) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    let engine = load(&chosen, &args.load.how, args.context.ctx)?;
+    let mut engine = load(&chosen, &args.load.how, args.context.ctx)?;
+    wear(&mut engine, &args.adapters)?;
     let stop = Stop::install()?;
     let system = args.system.clone().or_else(|| chosen.system_prompt.clone());
     let mut talk = Talk {
         name: chosen.name,
         engine,
         sampling: sampling(&args.sampling, &chosen.sampling),
+        adapters: args.adapters.adapters.clone(),
         own_system: system.clone(),
         system,
         messages: Vec::new(),
@@ -86,6 +90,7 @@ struct Talk {
     name: String,
     engine: Engine,
     sampling: Sampling,
+    adapters: Vec<AdapterChoice>,
     /// The system prompt that it began with.
     own_system: Option<String>,
     system: Option<String>,
@@ -172,6 +177,7 @@ impl Talk {
             sampling: self.sampling.clone(),
             max_tokens: None,
             stop: Vec::new(),
+            adapters: self.adapters.clone(),
         };
         let mut out = io::stdout();
         let (mut answer, mut cached, mut written) = (String::new(), 0, Ok(()));

@@ -4,11 +4,14 @@ pub mod bench;
 pub mod chat;
 pub mod devices;
 pub mod doctor;
+pub mod export;
+mod gradients;
 pub mod list;
 pub mod perplexity;
 pub mod pull;
 pub mod run;
 pub mod tokenize;
+pub mod train;
 pub mod worker;
 
 use crate::failure::Failure;

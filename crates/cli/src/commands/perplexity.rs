@@ -4,7 +4,7 @@ use super::print_json;
 use super::tokenize::read_text;
 use crate::args::Perplexity;
 use crate::failure::Failure;
-use crate::model::{Chosen, load};
+use crate::model::{Chosen, load, wear};
 use crate::progress::Progress;
 use hearth_formats::tokenizer::Special;
 use hearth_llm::Session;
@@ -26,7 +26,8 @@ struct Report {
 /// Scores the file, chunk by chunk.
 pub fn run(args: &Perplexity) -> Result<(), Failure> {
     let text = read_text(&args.file)?;
-    let engine = load(&Chosen::find(&args.load.model)?, &args.load.how, Some(args.ctx))?;
+    let mut engine = load(&Chosen::find(&args.load.model)?, &args.load.how, Some(args.ctx))?;
+    wear(&mut engine, &args.adapters)?;
     let context = args.ctx as usize;
     let bos = engine.tokenizer().bos().filter(|_| engine.tokenizer().add_bos());
     let ids: Vec<u32> = bos

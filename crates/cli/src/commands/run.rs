@@ -3,7 +3,7 @@
 use super::print_json;
 use crate::args::{Run, Sampling as SamplingArgs};
 use crate::failure::Failure;
-use crate::model::{Chosen, load};
+use crate::model::{Chosen, load, wear};
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, Prompt, Role, Sampling, Summary};
 use serde::Serialize;
 use std::io::Write;
@@ -39,12 +39,14 @@ impl Report {
 pub fn run(args: &Run) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
     let mut engine = load(&chosen, &args.load.how, args.context.ctx)?;
+    wear(&mut engine, &args.adapters)?;
     let request = GenerateRequest {
         id: 1,
         prompt: prompt(args, &chosen),
         sampling: sampling(&args.sampling, &chosen.sampling),
         max_tokens: args.tokens,
         stop: Vec::new(),
+        adapters: args.adapters.adapters.clone(),
     };
     let mut out = std::io::stdout().lock();
     let (mut text, mut written) = (String::new(), Ok(()));

@@ -47,6 +47,7 @@ pub enum Turn {
 /// A model's chat template, ready to use.
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: String,
     bos: String,
     eos: String,
     notice: Option<String>,
@@ -74,6 +75,11 @@ const PLAIN: &str = "{{ bos_token }}{% for message in messages %}\
 const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
 
 impl ChatTemplate {
+    /// The template's text, for telling it from another.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The template of a file, or a plain one where it has none; then [`ChatTemplate::notice`] says so.
     ///
     /// # Errors
@@ -126,10 +132,11 @@ impl ChatTemplate {
         functions::add(&mut environment);
         let source = without_training_marks(source);
         environment
-            .add_template_owned(NAME, source)
+            .add_template_owned(NAME, source.clone())
             .map_err(|error| TemplateError::Syntax(error.to_string()))?;
         Ok(Self {
             environment,
+            source,
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             notice: None,

@@ -60,7 +60,7 @@ impl Spans {
     }
 
     /// Tokens that lie in cells of the same numbers.
-    pub(super) fn in_order(tokens: usize) -> Self {
+    pub fn in_order(tokens: usize) -> Self {
         let span = |first: usize| Span {
             tile: first / WIDTH,
             skip: 0,

@@ -27,6 +27,7 @@ pub(super) fn embedding_scale(config: &Config) -> f32 {
     (config.width as f32).sqrt()
 }
 
+#[derive(Clone)]
 struct GemmaBlock {
     attention: Arc<AttentionSpec>,
     attention_norm: Norm<Dispatch>,
@@ -74,6 +75,10 @@ impl Block for GemmaBlock {
             ("ffn_down", &mut self.down),
         ]);
         linears
+    }
+
+    fn share(&self) -> Box<dyn Block> {
+        Box::new(self.clone())
     }
 }
 

@@ -16,6 +16,7 @@ use hearth_kernels::rope::Pairing;
 use std::sync::Arc;
 
 /// One block, also Qwen's: these differ in the pairing, in biases (which a linear carries by itself) and in head norms.
+#[derive(Clone)]
 pub(super) struct LlamaBlock {
     pub attention: Arc<AttentionSpec>,
     pub attention_norm: Norm<Dispatch>,
@@ -55,6 +56,10 @@ impl Block for LlamaBlock {
             ("ffn_down", &mut self.down),
         ]);
         linears
+    }
+
+    fn share(&self) -> Box<dyn Block> {
+        Box::new(self.clone())
     }
 }
 

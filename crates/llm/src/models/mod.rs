@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::error::LoadError;
 use crate::kv::KvPool;
 use crate::ops::{
-    KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, SequenceView, embed, norm_linears,
+    KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, SequenceView, cross_entropy, embed, norm_linears,
 };
 use crate::weights::Weights;
 use burn::backend::Dispatch;
@@ -55,6 +55,9 @@ pub trait Block: Send + Sync {
 
     /// Its linears under the names that the file gives them (`attn_q`, `ffn_down`), for adapters.
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)>;
+
+    /// Another one over the same weights, to hang other adapters on.
+    fn share(&self) -> Box<dyn Block>;
 }
 
 /// A decoder: token embedding, blocks, output norm and output layer.
@@ -63,22 +66,35 @@ pub struct Decoder {
     embedding_scale: f32,
     blocks: Vec<Box<dyn Block>>,
     output_norm: Norm<Dispatch>,
-    output: Linears<Dispatch>,
+    output: Linear<Dispatch>,
 }
 
 impl Decoder {
+    /// The residual stream `[T, D]` before the first block.
+    pub fn embed(&self, ids: Arc<[u32]>) -> Tensor<2> {
+        embed(&self.embedding, ids, self.embedding_scale)
+    }
+
     /// Hidden states `[T, D]` of these tokens, before the output norm.
     pub fn hidden(&self, ids: Arc<[u32]>, pass: &Pass) -> Tensor<2> {
-        let x = embed(&self.embedding, ids, self.embedding_scale);
-        self.blocks
-            .iter()
-            .enumerate()
-            .fold(x, |x, (layer, block)| block.forward(x, layer, pass))
+        let blocks = self.blocks.iter().enumerate();
+        blocks.fold(self.embed(ids), |x, (layer, block)| block.forward(x, layer, pass))
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
     pub fn logits(&self, hidden: Tensor<2>, product: Product) -> Tensor<2> {
-        norm_linears(hidden, &self.output_norm, &self.output, product)
+        norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), product)
+    }
+
+    /// `scale` times the sum of the losses of hidden states `[T, D]` against the tokens that are to follow, `[1]`. Logits never
+    /// exist but for a few rows at a time; a target of [`NOT_TRAINED`](crate::ops::NOT_TRAINED) costs nothing.
+    pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, product: Product) -> Tensor<1> {
+        cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, product)
+    }
+
+    /// The blocks.
+    pub fn blocks(&self) -> &[Box<dyn Block>] {
+        &self.blocks
     }
 
     /// The blocks, for adapters and for tests of one layer.
@@ -87,9 +103,17 @@ impl Decoder {
     }
 }
 
-/// What the chosen architecture adds around the blocks.
-struct Outline {
-    embedding_scale: f32,
+/// Another decoder over the same weights.
+impl Clone for Decoder {
+    fn clone(&self) -> Self {
+        Self {
+            embedding: self.embedding.clone(),
+            embedding_scale: self.embedding_scale,
+            blocks: self.blocks.iter().map(|block| block.share()).collect(),
+            output_norm: self.output_norm.clone(),
+            output: self.output.clone(),
+        }
+    }
 }
 
 /// Builds the model that the file describes.
@@ -98,17 +122,11 @@ struct Outline {
 /// An architecture that is not known, or weights that do not fit it.
 pub(crate) fn build(config: &Config, weights: &mut Weights) -> Result<Decoder, LoadError> {
     type Build = fn(&Config, &mut Weights, usize) -> Result<Box<dyn Block>, LoadError>;
-    let plain = Outline { embedding_scale: 1.0 };
-    let (block, outline): (Build, Outline) = match config.architecture.as_str() {
-        "llama" => (llama::block, plain),
-        "qwen2" => (qwen2::block, plain),
-        "qwen3" => (qwen3::block, plain),
-        "gemma3" => (
-            gemma3::block,
-            Outline {
-                embedding_scale: gemma3::embedding_scale(config),
-            },
-        ),
+    let (block, embedding_scale): (Build, f32) = match config.architecture.as_str() {
+        "llama" => (llama::block, 1.0),
+        "qwen2" => (qwen2::block, 1.0),
+        "qwen3" => (qwen3::block, 1.0),
+        "gemma3" => (gemma3::block, gemma3::embedding_scale(config)),
         other => {
             let what = format!("Hearth does not know the architecture '{other}' yet");
             return Err(LoadError::unsupported(weights.gguf(), &what));
@@ -126,10 +144,10 @@ pub(crate) fn build(config: &Config, weights: &mut Weights) -> Result<Decoder, L
     };
     Ok(Decoder {
         embedding,
-        embedding_scale: outline.embedding_scale,
+        embedding_scale,
         blocks,
         output_norm,
-        output: Linears::One(output),
+        output,
     })
 }
 

@@ -59,23 +59,32 @@ pub struct SequenceView {
     pub spans: Spans,
     /// Those of the batch.
     pub cells: Vec<u32>,
-    /// Positions of the batch's tokens, which are their numbers in the sequence.
-    pub positions: Vec<u32>,
 }
 
 impl SequenceView {
     /// A sequence whose tokens lie in these cells, the last `batch` of which are new.
     pub fn new(cells: &[u32], batch: usize) -> Self {
-        let first = cells.len().saturating_sub(batch);
         Self {
             spans: Spans::of(cells),
-            cells: cells[first..].to_vec(),
-            positions: (first as u32..cells.len() as u32).collect(),
+            cells: cells[cells.len().saturating_sub(batch)..].to_vec(),
+        }
+    }
+
+    /// A sequence of `length` tokens, each in the cell of its own number, the last `batch` of which are new.
+    pub fn in_order(length: usize, batch: usize) -> Self {
+        Self {
+            spans: Spans::in_order(length),
+            cells: (length.saturating_sub(batch) as u32..length as u32).collect(),
         }
     }
 
     /// The number in the sequence of the batch's first token.
     pub fn first(&self) -> usize {
         self.spans.len() - self.cells.len()
+    }
+
+    /// Positions of the batch's tokens, which are their numbers in the sequence.
+    pub fn positions(&self) -> Vec<u32> {
+        (self.first() as u32..self.spans.len() as u32).collect()
     }
 }

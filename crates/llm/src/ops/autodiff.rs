@@ -1,7 +1,8 @@
 //! The backward of every operation, registered with Burn's tape.
 //!
-//! A forward keeps its inputs and nothing else; the backward runs again what it needs (see [`OpsBackward`]). Burn wants a
-//! fixed number of parents for a step, so a linear without an adapter gives two constants in the adapter's place.
+//! A forward keeps its inputs, and of a gated layer both products (see [`OpsBackward`]); the backward runs again
+//! what else it needs. Burn wants a fixed number of parents for a step, so a linear without an adapter gives two constants in the
+//! adapter's place.
 
 use super::{
     Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops,
@@ -11,8 +12,9 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops as Step, OpsKind};
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Autodiff, AutodiffBackend, Flex};
+use burn::backend::{Autodiff, AutodiffBackend, Flex, Shape};
 use std::sync::Arc;
 
 type Plain = FloatTensor<Flex>;
@@ -46,16 +48,23 @@ impl<const N: usize> Backward<Flex, N> for Replay {
     }
 }
 
-/// Puts `output` on the tape, with its rule, if any parent is on it.
+/// Runs an operation, and puts it on the tape if any parent is on it: `run` is told so, and gives the output and then also the rule.
 fn record<C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
-    output: impl FnOnce() -> Plain,
-    rule: impl Fn(Plain) -> [Option<Plain>; N] + Send + Sync + 'static,
+    run: impl FnOnce(bool) -> (Plain, Option<Rule<N>>),
 ) -> Tracked<C> {
     match Replay.prepare::<C>(parents).compute_bound().stateful() {
-        OpsKind::Tracked(step) => step.finish(Rule(Arc::new(rule)), output()),
-        OpsKind::UnTracked(step) => step.finish(output()),
+        OpsKind::Tracked(step) => match run(true) {
+            (output, Some(rule)) => step.finish(rule, output),
+            // No operation does this: what has parents on the tape has a rule.
+            (output, None) => <Autodiff<Flex, C> as AutodiffBackend>::from_inner(output),
+        },
+        OpsKind::UnTracked(step) => step.finish(run(false).0),
     }
+}
+
+fn rule<const N: usize>(rule: impl Fn(Plain) -> [Option<Plain>; N] + Send + Sync + 'static) -> Option<Rule<N>> {
+    Some(Rule(Arc::new(rule)))
 }
 
 fn constant<C: CheckpointStrategy>(like: &Plain) -> NodeGuard {
@@ -83,9 +92,9 @@ fn inner_linear<C: CheckpointStrategy>(
 ) -> (Linear<Flex>, [NodeGuard; 2]) {
     let (adapter, nodes) = match linear.adapter {
         Adapter::None => (Adapter::None, [constant::<C>(like), constant::<C>(like)]),
-        Adapter::Lora { a, b, scale } => {
+        Adapter::Lora { a, b, scale, dropout } => {
             let ((a, a_node), (b, b_node)) = (a.into_parts(), b.into_parts());
-            (Adapter::Lora { a, b, scale }, [a_node, b_node])
+            (Adapter::Lora { a, b, scale, dropout }, [a_node, b_node])
         }
     };
     let bias = match linear.bias {
@@ -139,19 +148,22 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
                 (Linears::Three(l, m, n), [l_nodes, m_nodes, n_nodes])
             }
         };
-        let (kept_x, kept_norm, kept_linears) = (x.clone(), norm.clone(), linears.clone());
-        record::<C, 7>(
-            [x_node, a0, b0, a1, b1, a2, b2],
-            || Flex::norm_linears(x, norm, linears, product),
-            move |gradient| {
+        record::<C, 7>([x_node, a0, b0, a1, b1, a2, b2], |tracked| {
+            if !tracked {
+                return (Flex::norm_linears(x, norm, linears, product), None);
+            }
+            let kept = Flex::keep(&x, product);
+            let out = Flex::norm_linears(x, norm.clone(), linears.clone(), product);
+            let rule = rule(move |gradient| {
                 let (dx, adapters) =
-                    Flex::norm_linears_backward(kept_x.clone(), kept_norm.clone(), kept_linears.clone(), gradient);
+                    Flex::norm_linears_backward(Flex::restore(&kept), norm.clone(), linears.clone(), product, gradient);
                 let mut adapters = adapters.into_iter().map(split);
                 let mut next = || adapters.next().unwrap_or([None, None]);
                 let ([a0, b0], [a1, b1], [a2, b2]) = (next(), next(), next());
                 [Some(dx), a0, b0, a1, b1, a2, b2]
-            },
-        )
+            });
+            (out, rule)
+        })
     }
 
     fn attend(
@@ -168,21 +180,26 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
             // A cache holds keys and values without their tape: what comes from one is a constant.
             KeyValues::Pool { .. } => return Self::from_inner(Flex::attend(qkv, q_norm, k_norm, spec, key_values)),
         };
-        let (kept, kept_q_norm, kept_k_norm, kept_spec) = (qkv.clone(), q_norm.clone(), k_norm.clone(), spec.clone());
-        record::<C, 1>(
-            [node],
-            || Flex::attend(qkv, q_norm, k_norm, spec, key_values),
-            move |gradient| {
+        record::<C, 1>([node], |tracked| {
+            if !tracked {
+                return (Flex::attend(qkv, q_norm, k_norm, spec, key_values), None);
+            }
+            let kept = qkv.clone();
+            let out = Flex::attend(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), key_values);
+            let rule = rule(move |gradient| {
+                let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
+                let (spec, segments) = (spec.clone(), segments.clone());
                 [Some(Flex::attend_backward(
                     kept.clone(),
-                    kept_q_norm.clone(),
-                    kept_k_norm.clone(),
-                    kept_spec.clone(),
-                    segments.clone(),
+                    q_norm,
+                    k_norm,
+                    spec,
+                    segments,
                     gradient,
                 ))]
-            },
-        )
+            });
+            (out, rule)
+        })
     }
 
     fn linear_add(
@@ -195,17 +212,25 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
         let ((residual, residual_node), (h, h_node)) = (residual.into_parts(), h.into_parts());
         let (linear, [a, b]) = inner_linear(linear, &h);
         let norm = inner_optional_norm(norm);
-        let (kept_h, kept_linear, kept_norm) = (h.clone(), linear.clone(), norm.clone());
-        record::<C, 4>(
-            [residual_node, h_node, a, b],
-            || Flex::linear_add(residual, h, linear, norm, product),
-            move |gradient| {
-                let (dh, adapter) =
-                    Flex::linear_add_backward(kept_h.clone(), kept_linear.clone(), kept_norm.clone(), gradient.clone());
+        record::<C, 4>([residual_node, h_node, a, b], |tracked| {
+            if !tracked {
+                return (Flex::linear_add(residual, h, linear, norm, product), None);
+            }
+            let kept = Flex::keep(&h, product);
+            let out = Flex::linear_add(residual, h, linear.clone(), norm.clone(), product);
+            let rule = rule(move |gradient| {
+                let (dh, adapter) = Flex::linear_add_backward(
+                    Flex::restore(&kept),
+                    linear.clone(),
+                    norm.clone(),
+                    product,
+                    gradient.clone(),
+                );
                 let [da, db] = split(adapter);
                 [Some(gradient), Some(dh), da, db]
-            },
-        )
+            });
+            (out, rule)
+        })
     }
 
     fn gated(
@@ -220,23 +245,54 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
         let norm = inner_norm(norm);
         let (gate, [gate_a, gate_b]) = inner_linear(gate, &x);
         let (up, [up_a, up_b]) = inner_linear(up, &x);
-        let (kept_x, kept_norm, kept_gate, kept_up) = (x.clone(), norm.clone(), gate.clone(), up.clone());
-        record::<C, 5>(
-            [x_node, gate_a, gate_b, up_a, up_b],
-            || Flex::gated(x, norm, gate, up, activation, product),
-            move |gradient| {
-                let (dx, [gate, up]) = Flex::gated_backward(
-                    kept_x.clone(),
-                    kept_norm.clone(),
-                    kept_gate.clone(),
-                    kept_up.clone(),
+        record::<C, 5>([x_node, gate_a, gate_b, up_a, up_b], |tracked| {
+            if !tracked {
+                return (Flex::gated(x, norm, gate, up, activation, product), None);
+            }
+            let kept_x = Flex::keep(&x, product);
+            let (out, kept) = Flex::gated_keeping(x, norm.clone(), gate.clone(), up.clone(), activation, product);
+            let rule = rule(move |gradient| {
+                let (dx, [of_gate, of_up]) = Flex::gated_backward(
+                    Flex::restore(&kept_x),
+                    norm.clone(),
+                    gate.clone(),
+                    up.clone(),
                     activation,
+                    product,
+                    &kept,
                     gradient,
                 );
-                let ([gate_a, gate_b], [up_a, up_b]) = (split(gate), split(up));
+                let ([gate_a, gate_b], [up_a, up_b]) = (split(of_gate), split(of_up));
                 [Some(dx), gate_a, gate_b, up_a, up_b]
-            },
-        )
+            });
+            (out, rule)
+        })
+    }
+
+    fn cross_entropy(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        output: Linear<Self>,
+        targets: Arc<[u32]>,
+        scale: f32,
+        product: Product,
+    ) -> FloatTensor<Self> {
+        let (x, node) = x.into_parts();
+        let norm = inner_norm(norm);
+        // The output layer is frozen: an adapter on it would get no gradient, and none is ever hung there.
+        let (output, _) = inner_linear(output, &x);
+        record::<C, 1>([node], |tracked| {
+            if !tracked {
+                return (Flex::cross_entropy(x, norm, output, targets, scale, product), None);
+            }
+            // The logits are the dearest of a step, so they are made once, for the loss and for its gradient.
+            let (loss, dx) = Flex::cross_entropy_with_gradient(x, norm, output, targets, scale, product);
+            let rule = rule(move |gradient| {
+                let gradient = Flex::float_reshape(gradient, Shape::from([1, 1]));
+                [Some(Flex::float_mul(dx.clone(), gradient))]
+            });
+            (loss, rule)
+        })
     }
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {

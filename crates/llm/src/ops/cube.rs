@@ -19,6 +19,52 @@ use std::sync::Arc;
 /// with a panic that the engine catches and reports.
 const CHECKED_AT_LOAD: &str = "an operation was given what its model cannot hold";
 
+/// What is the same with and without a tape: Burn derives the gradient of its own operations.
+macro_rules! composed_of_burns_own {
+    () => {
+        fn norm_linears(
+            x: FloatTensor<Self>,
+            norm: Norm<Self>,
+            linears: Linears<Self>,
+            _: Product,
+        ) -> FloatTensor<Self> {
+            reference::norm_linears(x, norm, linears, Self::dequantize)
+        }
+
+        fn linear_add(
+            residual: FloatTensor<Self>,
+            h: FloatTensor<Self>,
+            linear: Linear<Self>,
+            norm: OptionalNorm<Self>,
+            _: Product,
+        ) -> FloatTensor<Self> {
+            reference::linear_add(residual, h, linear, norm, Self::dequantize)
+        }
+
+        fn gated(
+            x: FloatTensor<Self>,
+            norm: Norm<Self>,
+            gate: Linear<Self>,
+            up: Linear<Self>,
+            activation: Activation,
+            _: Product,
+        ) -> FloatTensor<Self> {
+            reference::gated(x, norm, gate, up, activation, Self::dequantize)
+        }
+
+        fn cross_entropy(
+            x: FloatTensor<Self>,
+            norm: Norm<Self>,
+            output: Linear<Self>,
+            targets: Arc<[u32]>,
+            scale: f32,
+            _: Product,
+        ) -> FloatTensor<Self> {
+            reference::cross_entropy(x, norm, output, &targets, scale, Self::dequantize)
+        }
+    };
+}
+
 impl Ops for Cube {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
         let rows = Self::int_from_data(TensorData::new(ids.to_vec(), [ids.len()]), &table.device());
@@ -37,9 +83,7 @@ impl Ops for Cube {
         Self::float_mul_scalar(rows, scale.into())
     }
 
-    fn norm_linears(x: FloatTensor<Self>, norm: Norm<Self>, linears: Linears<Self>, _: Product) -> FloatTensor<Self> {
-        reference::norm_linears(x, norm, linears, Self::dequantize)
-    }
+    composed_of_burns_own!();
 
     fn attend(
         qkv: FloatTensor<Self>,
@@ -62,27 +106,6 @@ impl Ops for Cube {
         }
     }
 
-    fn linear_add(
-        residual: FloatTensor<Self>,
-        h: FloatTensor<Self>,
-        linear: Linear<Self>,
-        norm: OptionalNorm<Self>,
-        _: Product,
-    ) -> FloatTensor<Self> {
-        reference::linear_add(residual, h, linear, norm, Self::dequantize)
-    }
-
-    fn gated(
-        x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
-        _: Product,
-    ) -> FloatTensor<Self> {
-        reference::gated(x, norm, gate, up, activation, Self::dequantize)
-    }
-
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
         assert_eq!(spec.layout, Layout::Plain, "{CHECKED_AT_LOAD}");
         let expanded =
@@ -97,9 +120,7 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Cube, C> {
         Self::from_inner(Cube::embed(table, spec, ids, scale))
     }
 
-    fn norm_linears(x: FloatTensor<Self>, norm: Norm<Self>, linears: Linears<Self>, _: Product) -> FloatTensor<Self> {
-        reference::norm_linears(x, norm, linears, Self::dequantize)
-    }
+    composed_of_burns_own!();
 
     fn attend(
         qkv: FloatTensor<Self>,
@@ -125,27 +146,6 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Cube, C> {
                 ))
             }
         }
-    }
-
-    fn linear_add(
-        residual: FloatTensor<Self>,
-        h: FloatTensor<Self>,
-        linear: Linear<Self>,
-        norm: OptionalNorm<Self>,
-        _: Product,
-    ) -> FloatTensor<Self> {
-        reference::linear_add(residual, h, linear, norm, Self::dequantize)
-    }
-
-    fn gated(
-        x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
-        _: Product,
-    ) -> FloatTensor<Self> {
-        reference::gated(x, norm, gate, up, activation, Self::dequantize)
     }
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {

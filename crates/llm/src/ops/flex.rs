@@ -3,6 +3,7 @@
 //! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours: it ends the operation with a
 //! panic that the engine catches and reports.
 
+use super::kept::Kept;
 use super::{
     Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops,
     OpsBackward, OptionalNorm, Product, Segments,
@@ -12,12 +13,13 @@ use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::TensorData;
 use burn_flex::FlexTensor;
 use hearth_kernels::attention;
+use hearth_kernels::cross_entropy::{Targets, cross_entropy_through};
 use hearth_kernels::linear::{self, Lora, LoraGradient};
-use hearth_kernels::{Matrix, ShapeError, half_layer};
+use hearth_kernels::{Matrix, ShapeError, bf16, half_layer};
 use std::sync::Arc;
 
 /// The elements of a float tensor, in order.
-fn floats(tensor: &FlexTensor) -> &[f32] {
+pub(super) fn floats(tensor: &FlexTensor) -> &[f32] {
     sound(tensor.as_slice().ok_or("a tensor that is not contiguous f32"))
 }
 
@@ -30,7 +32,7 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
+pub(super) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
@@ -40,7 +42,7 @@ fn size(tensor: &FlexTensor) -> [usize; 2] {
     [shape[0], shape[1]]
 }
 
-fn sound<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
+pub(super) fn sound<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => panic!("an operation was given what its model cannot hold: {error}"),
@@ -54,11 +56,12 @@ fn matrix<'a>(weight: &'a FlexTensor, spec: &MatrixSpec) -> Result<Matrix<'a>, S
 fn kernel_linear(linear: &Linear<Flex>) -> linear::Linear<'_> {
     let lora = match &linear.adapter {
         Adapter::None => None,
-        Adapter::Lora { a, b, scale } => Some(Lora {
+        Adapter::Lora { a, b, scale, dropout } => Some(Lora {
             a: floats(a),
             b: floats(b),
             rank: size(a)[0],
             scale: *scale,
+            dropout: *dropout,
         }),
     };
     let bias = match &linear.bias {
@@ -92,12 +95,9 @@ fn kernel_optional_norm(norm: &OptionalNorm<Flex>) -> Option<linear::Norm<'_>> {
 
 /// Adapters as they came, with their elements in order.
 fn settled(mut linear: Linear<Flex>) -> Linear<Flex> {
-    if let Adapter::Lora { a, b, scale } = linear.adapter {
-        linear.adapter = Adapter::Lora {
-            a: contiguous(a),
-            b: contiguous(b),
-            scale,
-        };
+    if let Adapter::Lora { a, b, .. } = &mut linear.adapter {
+        *a = contiguous(a.clone());
+        *b = contiguous(b.clone());
     }
     linear
 }
@@ -179,7 +179,7 @@ impl Ops for Flex {
                 sound(attention::attend_batch(floats(&qkv), heads, &segments.starts, &mut out));
             }
             KeyValues::Pool { pool, layer, view } => {
-                let qkv = prepared(qkv, &spec, &view.positions, &q_norm, &k_norm);
+                let qkv = prepared(qkv, &spec, &view.positions(), &q_norm, &k_norm);
                 let mut layer = pool.layer(*layer);
                 sound(layer.write(heads, &view.cells, floats(&qkv)));
                 sound(attention::attend(
@@ -241,6 +241,19 @@ impl Ops for Flex {
         tensor(out, [tokens, width])
     }
 
+    fn cross_entropy(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        output: Linear<Self>,
+        targets: Arc<[u32]>,
+        scale: f32,
+        product: Product,
+    ) -> FloatTensor<Self> {
+        let x = contiguous(x);
+        let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
+        loss(&x, norm, &output, &targets, scale, product, None)
+    }
+
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
         let mut out = vec![0.0; spec.rows * spec.cols];
         sound(matrix(&weight, &spec).and_then(|weight| weight.dequantize_rows(0..spec.rows, &mut out)));
@@ -249,10 +262,21 @@ impl Ops for Flex {
 }
 
 impl OpsBackward for Flex {
+    type Kept = Kept;
+
+    fn keep(x: &FloatTensor<Self>, product: Product) -> Kept {
+        Kept::new(x, product)
+    }
+
+    fn restore(kept: &Kept) -> FloatTensor<Self> {
+        kept.restore()
+    }
+
     fn norm_linears_backward(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
+        product: Product,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
         let (x, gradient) = (contiguous(x), contiguous(gradient));
@@ -264,6 +288,7 @@ impl OpsBackward for Flex {
             floats(&x),
             norm,
             &kernel_linears,
+            product,
             floats(&gradient),
             &mut dx,
         ));
@@ -311,6 +336,7 @@ impl OpsBackward for Flex {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        product: Product,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
         let (h, linear, gradient) = (contiguous(h), settled(linear), contiguous(gradient));
@@ -319,10 +345,58 @@ impl OpsBackward for Flex {
             floats(&h),
             &kernel_linear(&linear),
             kernel_optional_norm(&norm),
+            product,
             floats(&gradient),
             &mut dh,
         ));
         (tensor(dh, size(&h)), adapter_gradient(&linear, adapter))
+    }
+
+    fn gated_keeping(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        product: Product,
+    ) -> (FloatTensor<Self>, [Self::Kept; 2]) {
+        let (x, gate, up) = (contiguous(x), settled(gate), settled(up));
+        let (tokens, width) = (size(&x)[0], gate.spec.rows);
+        let mut h = vec![0.0; tokens * width];
+        let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
+        let kept = match product {
+            Product::Bf16 => {
+                let mut kept = [(); 2].map(|()| vec![bf16::ZERO; h.len()]);
+                let places = kept.each_mut().map(Vec::as_mut_slice);
+                sound(half_layer::gated_keeping(
+                    floats(&x),
+                    norm,
+                    &gate,
+                    &up,
+                    activation,
+                    product,
+                    places,
+                    &mut h,
+                ));
+                kept.map(|half| Kept::Half(Arc::new(half), [tokens, width]))
+            }
+            Product::Exact | Product::Fast => {
+                let mut kept = [(); 2].map(|()| vec![0.0; h.len()]);
+                let places = kept.each_mut().map(Vec::as_mut_slice);
+                sound(half_layer::gated_keeping(
+                    floats(&x),
+                    norm,
+                    &gate,
+                    &up,
+                    activation,
+                    product,
+                    places,
+                    &mut h,
+                ));
+                kept.map(|whole| Kept::Whole(tensor(whole, [tokens, width])))
+            }
+        };
+        (tensor(h, [tokens, width]), kept)
     }
 
     fn gated_backward(
@@ -331,22 +405,89 @@ impl OpsBackward for Flex {
         gate: Linear<Self>,
         up: Linear<Self>,
         activation: Activation,
+        product: Product,
+        kept: &[Self::Kept; 2],
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]) {
         let (x, gate, up, gradient) = (contiguous(x), settled(gate), settled(up), contiguous(gradient));
         let mut dx = vec![0.0; floats(&x).len()];
-        let [d_gate, d_up] = sound(half_layer::gated_backward(
-            floats(&x),
-            Some(kernel_norm(&norm)),
-            &kernel_linear(&gate),
-            &kernel_linear(&up),
-            activation,
-            floats(&gradient),
-            &mut dx,
-        ));
+        let (kernel_norm, kernel_gate, kernel_up) =
+            (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
+        let (x_values, dh) = (floats(&x), floats(&gradient));
+        let gradients = match kept {
+            [Kept::Half(gates, _), Kept::Half(ups, _)] => half_layer::gated_backward_kept(
+                x_values,
+                kernel_norm,
+                &kernel_gate,
+                &kernel_up,
+                activation,
+                product,
+                [gates, ups],
+                dh,
+                &mut dx,
+            ),
+            kept => {
+                let [gates, ups] = kept.each_ref().map(Kept::restore);
+                half_layer::gated_backward_kept(
+                    x_values,
+                    kernel_norm,
+                    &kernel_gate,
+                    &kernel_up,
+                    activation,
+                    product,
+                    [floats(&gates), floats(&ups)],
+                    dh,
+                    &mut dx,
+                )
+            }
+        };
+        let [d_gate, d_up] = sound(gradients);
         (
             tensor(dx, size(&x)),
             [adapter_gradient(&gate, d_gate), adapter_gradient(&up, d_up)],
         )
     }
+
+    fn cross_entropy_with_gradient(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        output: Linear<Self>,
+        targets: Arc<[u32]>,
+        scale: f32,
+        product: Product,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let x = contiguous(x);
+        let mut dx = vec![0.0; floats(&x).len()];
+        let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
+        let loss = loss(&x, norm, &output, &targets, scale, product, Some(&mut dx));
+        (loss, tensor(dx, size(&x)))
+    }
+}
+
+/// `scale` times the sum of the losses, as `[1]`; their gradient, times `scale` too, where it is asked for.
+fn loss(
+    x: &FlexTensor,
+    norm: linear::Norm,
+    output: &linear::Linear,
+    targets: &[u32],
+    scale: f32,
+    product: Product,
+    dx: Option<&mut [f32]>,
+) -> FlexTensor {
+    let targets = Targets {
+        ids: targets,
+        weights: None,
+        scale,
+    };
+    let mut losses = vec![0.0; targets.ids.len()];
+    let loss = sound(cross_entropy_through(
+        floats(x),
+        Some(norm),
+        output,
+        &targets,
+        product,
+        &mut losses,
+        dx,
+    ));
+    tensor(vec![(f64::from(scale) * loss.sum) as f32], [1])
 }

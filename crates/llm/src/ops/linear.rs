@@ -4,6 +4,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType};
 use hearth_kernels::{Layout, Quant};
 
+pub use hearth_kernels::Dropout;
 pub use hearth_kernels::Product;
 pub use hearth_kernels::glu::Activation;
 
@@ -55,6 +56,8 @@ pub enum Adapter<B: Backend> {
         b: FloatTensor<B>,
         /// alpha / rank, or alpha / sqrt(rank) for rsLoRA.
         scale: f32,
+        /// Which of its inputs are left out; in training only.
+        dropout: Option<Dropout>,
     },
 }
 

@@ -16,18 +16,22 @@ mod autodiff;
 #[cfg(feature = "gpu")]
 mod cube;
 mod flex;
+mod kept;
 mod linear;
 #[cfg(feature = "gpu")]
 mod reference;
 mod tensor_api;
 
 pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView};
-pub use linear::{Activation, Adapter, Bias, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
+pub use linear::{Activation, Adapter, Bias, Dropout, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
 pub use tensor_api::*;
 
 use burn::backend::backend_extension;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use std::sync::Arc;
+
+/// The target of a row that is not trained.
+pub const NOT_TRAINED: u32 = hearth_kernels::softmax::IGNORED;
 
 /// Half-layers over quantised weights.
 ///
@@ -77,6 +81,17 @@ pub trait Ops: burn::backend::Backend {
         product: Product,
     ) -> FloatTensor<Self>;
 
+    /// Cross-entropy through the output layer: `scale` times the sum over the rows of `x [T, D]` of
+    /// `-log softmax(output(norm(x)))[target]`, as `[1]`. A row whose target is [`NOT_TRAINED`] costs and counts nothing.
+    fn cross_entropy(
+        x: FloatTensor<Self>,
+        #[extension_type] norm: Norm<Self>,
+        #[extension_type] output: Linear<Self>,
+        targets: Arc<[u32]>,
+        scale: f32,
+        product: Product,
+    ) -> FloatTensor<Self>;
+
     /// A weight in f32, `[out, in]`: for references and for a GPU that has no kernel of its own for a product.
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self>;
 }
@@ -84,15 +99,26 @@ pub trait Ops: burn::backend::Backend {
 /// Gradient of an adapter: of `a [rank, in]` and `b [out, rank]`.
 pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
 
-/// The backward of [`Ops`], derived by hand. Always the gradient of [`Product::Exact`].
+/// The backward of [`Ops`], derived by hand: of the product that the forward was made with, never of [`Product::Fast`], in whose
+/// place stands [`Product::Exact`].
 ///
 /// Each takes the inputs of its forward and the gradient of its output, and runs again what it needs of the forward.
 pub trait OpsBackward: Ops {
+    /// What is kept of a forward: a matrix, perhaps in half the memory.
+    type Kept: Clone + Send + Sync + 'static;
+
+    /// Keeps `x [rows, cols]` for the backward of this product.
+    fn keep(x: &FloatTensor<Self>, product: Product) -> Self::Kept;
+
+    /// What was kept, as it is used.
+    fn restore(kept: &Self::Kept) -> FloatTensor<Self>;
+
     /// Backward of [`Ops::norm_linears`]: the gradient of `x`, and of each linear's adapter.
     fn norm_linears_backward(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
+        product: Product,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>);
 
@@ -111,16 +137,39 @@ pub trait OpsBackward: Ops {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
+        product: Product,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>);
 
-    /// Backward of [`Ops::gated`]: the gradients of `x` and of both adapters.
+    /// [`Ops::gated`], and what its backward would have to make again: `gate(norm(x))` and `up(norm(x))`.
+    fn gated_keeping(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        product: Product,
+    ) -> (FloatTensor<Self>, [Self::Kept; 2]);
+
+    /// Backward of [`Ops::gated`] from what [`OpsBackward::gated_keeping`] kept: the gradients of `x` and of both adapters.
     fn gated_backward(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         gate: Linear<Self>,
         up: Linear<Self>,
         activation: Activation,
+        product: Product,
+        kept: &[Self::Kept; 2],
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]);
+
+    /// [`Ops::cross_entropy`] and the gradient of `x`, from one set of logits.
+    fn cross_entropy_with_gradient(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        output: Linear<Self>,
+        targets: Arc<[u32]>,
+        scale: f32,
+        product: Product,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
 }

@@ -4,7 +4,9 @@
 //! Weights come expanded through a function that the caller gives. Nothing here is fast: attention holds the scores of all pairs
 //! of tokens, a product its whole weight in f32.
 
-use super::{Activation, Adapter, AttentionSpec, Bias, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Segments};
+use super::{
+    Activation, Adapter, AttentionSpec, Bias, Dropout, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Segments,
+};
 use burn::backend::tensor::{Device, FloatTensor, IntTensor};
 use burn::backend::{Backend, Scalar, Slice, TensorMetadata};
 use burn::tensor::{Shape, TensorData};
@@ -115,14 +117,55 @@ fn product<B: Backend>(x: FloatTensor<B>, linear: Linear<B>, expand: &impl Expan
     let spec = linear.spec;
     let weight = expand(linear.weight, spec);
     let mut y = times::<B>(B::float_matmul(x.clone(), B::float_transpose(weight)), spec.scale);
-    if let Adapter::Lora { a, b, scale } = linear.adapter {
-        let low = B::float_matmul(x, B::float_transpose(a));
+    if let Adapter::Lora { a, b, scale, dropout } = linear.adapter {
+        let kept = match dropout {
+            None => x,
+            Some(dropout) => drop_out::<B>(x, dropout),
+        };
+        let low = B::float_matmul(kept, B::float_transpose(a));
         y = B::float_add(y, times::<B>(B::float_matmul(low, B::float_transpose(b)), scale));
     }
     if let Bias::Add(bias) = linear.bias {
         y = B::float_add(y, reshape::<B>(bias, [1, spec.rows]));
     }
     y
+}
+
+/// Leaves out what [`Dropout`] says of `x [T, in]`.
+fn drop_out<B: Backend>(x: FloatTensor<B>, dropout: Dropout) -> FloatTensor<B> {
+    let (shape, device) = (x.shape(), x.device());
+    let mut mask = vec![1.0; shape[0] * shape[1]];
+    dropout.drop_in_place(&mut mask, shape[1]);
+    B::float_mul(
+        x,
+        B::float_from_data(TensorData::new(mask, [shape[0], shape[1]]), &device),
+    )
+}
+
+/// See [`Ops::cross_entropy`](super::Ops::cross_entropy): all logits at once.
+pub fn cross_entropy<B: Backend>(
+    x: FloatTensor<B>,
+    norm: Norm<B>,
+    output: Linear<B>,
+    targets: &[u32],
+    scale: f32,
+    expand: impl Expand<B>,
+) -> FloatTensor<B> {
+    let (device, vocab) = (x.device(), output.spec.rows);
+    let logits = product(rms_norm::<B>(x, norm.weight, norm.eps), output, &expand);
+    let greatest = B::float_max_dim(B::float_detach(logits.clone()), 1);
+    let logits = B::float_sub(logits, greatest);
+    let sums = B::float_log(B::float_sum_dim(B::float_exp(logits.clone()), 1));
+    let losses = B::float_sub(sums, logits);
+    // One where a row's target is: the sum over the rest of the product with it is what is asked for.
+    let mut chosen = vec![0.0; targets.len() * vocab];
+    for (row, target) in chosen.chunks_exact_mut(vocab).zip(targets) {
+        if let Some(chosen) = row.get_mut(*target as usize) {
+            *chosen = scale;
+        }
+    }
+    let chosen = B::float_from_data(TensorData::new(chosen, [targets.len(), vocab]), &device);
+    B::float_sum(B::float_mul(losses, chosen))
 }
 
 /// RMSNorm over the last dimension.

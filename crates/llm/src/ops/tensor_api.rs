@@ -73,6 +73,25 @@ pub fn gated(
     ))
 }
 
+/// See [`Ops::cross_entropy`].
+pub fn cross_entropy(
+    x: Tensor<2>,
+    norm: &Norm<Dispatch>,
+    output: &Linear<Dispatch>,
+    targets: Arc<[u32]>,
+    scale: f32,
+    product: Product,
+) -> Tensor<1> {
+    Tensor::from_dispatch(<Dispatch as Ops>::cross_entropy(
+        x.into_dispatch(),
+        norm.clone(),
+        output.clone(),
+        targets,
+        scale,
+        product,
+    ))
+}
+
 /// See [`Ops::dequantize`].
 pub fn dequantize(weight: Tensor<1, Int>, spec: MatrixSpec) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::dequantize(weight.into_dispatch(), spec))

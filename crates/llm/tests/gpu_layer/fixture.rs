@@ -224,6 +224,7 @@ impl Layer {
             a: adapter("a"),
             b: adapter("b"),
             scale: self.adapter_scale,
+            dropout: None,
         };
         Linear {
             adapter,

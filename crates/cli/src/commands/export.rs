@@ -1,0 +1,97 @@
+//! `hearth export`: an adapter for other programs.
+
+use super::{bytes, print_json};
+use crate::args::{Export, ExportAs};
+use crate::failure::Failure;
+use crate::model::Chosen;
+use crate::progress::Progress;
+use hearth_engine::training::{self, RunFolder};
+use hearth_protocol::{ExportFormat, ExportRequest};
+use serde::Serialize;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// What scripts read.
+#[derive(Debug, Serialize)]
+struct Report {
+    path: PathBuf,
+    bytes: u64,
+    verified: Option<bool>,
+    cosine: Option<f64>,
+    same_text: Option<u32>,
+    prompts: Option<u32>,
+}
+
+/// Writes the adapter, and fails if it was to be verified and is not what was trained.
+pub fn run(args: &Export) -> Result<(), Failure> {
+    let request = ExportRequest {
+        id: 1,
+        model: base(args)?,
+        adapter: args.adapter.clone(),
+        format: match args.to {
+            ExportAs::GgufLora => ExportFormat::GgufLora,
+            ExportAs::Peft => ExportFormat::Peft,
+            ExportAs::Gguf => ExportFormat::Gguf {
+                kind: args.kind.clone(),
+            },
+        },
+        out: args.out.clone(),
+        verify: args.verify,
+    };
+    if args.kind.is_some() && args.to != ExportAs::Gguf {
+        return Err(Failure::Usage(
+            "--type is for --to gguf, whose weights it is the type of.".to_owned(),
+        ));
+    }
+    let mut progress = Progress::new();
+    let exported = training::export(&request, &mut |fraction, stage| {
+        progress.show(fraction, stage);
+        ControlFlow::Continue(())
+    })?;
+    drop(progress);
+    let verification = exported.verification;
+    if let Some(verification) = &verification {
+        eprintln!("{}", verification.summary);
+    }
+    if args.output.json {
+        let of = verification.as_ref();
+        print_json(&Report {
+            path: exported.path,
+            bytes: exported.bytes,
+            verified: of.map(|it| it.passed),
+            cosine: of.map(|it| it.cosine),
+            same_text: of.map(|it| it.same_text),
+            prompts: of.map(|it| it.prompts),
+        })?;
+    } else {
+        writeln!(
+            std::io::stdout(),
+            "{} ({})",
+            exported.path.display(),
+            bytes(exported.bytes)
+        )?;
+    }
+    match verification {
+        Some(verification) if !verification.passed => Err(Failure::new(verification.summary)),
+        _ => Ok(()),
+    }
+}
+
+/// The model that the adapter belongs to: as it was typed, or as its run says.
+fn base(args: &Export) -> Result<PathBuf, Failure> {
+    if let Some(model) = &args.model {
+        return Ok(Chosen::find(model)?.path);
+    }
+    let folders = [Some(args.adapter.as_path()), args.adapter.parent()];
+    let run = folders
+        .into_iter()
+        .flatten()
+        .find_map(|folder| RunFolder(folder.to_owned()).read());
+    run.map(|run| run.model).ok_or_else(|| {
+        Failure::new(format!(
+            "{} is not the folder of a run, so it does not say which model it belongs to. Name the model with --model.",
+            args.adapter.display()
+        ))
+    })
+}

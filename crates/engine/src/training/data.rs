@@ -1,0 +1,240 @@
+//! From a file of examples to tokens, and to what a person should know of them.
+
+use crate::hardware;
+use crate::problem::{from_dataset, from_gguf, from_load, from_template, from_tokenizer, interrupted, problem};
+use crate::turns::count;
+use hearth_formats::chat_template::ChatTemplate;
+use hearth_formats::dataset::{self, Dataset, Mapping, ReadOptions, RenderError, Rendered, Report, ReportOptions};
+use hearth_formats::gguf::Gguf;
+use hearth_formats::tokenizer::Tokenizer;
+use hearth_llm::Config;
+use hearth_protocol::{
+    BrokenLine, ColumnMapping, DataSource, Finding, InspectRequest, Inspection, Piece, Preview, Problem, ProblemCode,
+    Severity,
+};
+use hearth_train::Example;
+
+/// What a model's file says about text.
+pub(super) struct Reader {
+    pub gguf: Gguf,
+    pub config: Config,
+    pub tokenizer: Tokenizer,
+    pub template: ChatTemplate,
+}
+
+impl Reader {
+    pub fn open(model: &std::path::Path) -> Result<Self, Problem> {
+        let gguf = Gguf::open(model).map_err(from_gguf)?;
+        Ok(Self {
+            config: Config::from_gguf(&gguf).map_err(from_load)?,
+            tokenizer: Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?,
+            template: ChatTemplate::from_gguf(&gguf).map_err(from_template)?,
+            gguf,
+        })
+    }
+}
+
+/// A dataset and its tokens.
+struct Read {
+    dataset: Dataset,
+    rendered: Vec<Result<Rendered, RenderError>>,
+    report: Report,
+}
+
+/// `go_on` is told what share is done.
+fn read(
+    reader: &Reader,
+    source: &DataSource,
+    sequence: Option<u32>,
+    train_on_prompts: bool,
+    go_on: &mut dyn FnMut(f32) -> bool,
+) -> Result<Read, Problem> {
+    let options = ReadOptions {
+        mapping: source.mapping.clone().map(mapping),
+        skip_broken: source.skip_broken,
+    };
+    let dataset = Dataset::open(&source.path, &options).map_err(from_dataset)?;
+    let (tokenizer, template) = (&reader.tokenizer, &reader.template);
+    let threads = hardware::physical_cores();
+    let rendered = dataset::render_all(&dataset.examples, tokenizer, template, train_on_prompts, threads, go_on)
+        .ok_or_else(interrupted)?;
+    let options = ReportOptions {
+        sequence,
+        context: count(reader.config.context_trained),
+    };
+    let report = Report::new(&dataset, &rendered, options);
+    Ok(Read {
+        dataset,
+        rendered,
+        report,
+    })
+}
+
+/// Reads a dataset as a run would, and says what is in it.
+///
+/// # Errors
+/// The model or the dataset cannot be read.
+pub fn inspect(request: &InspectRequest) -> Result<Inspection, Problem> {
+    let reader = Reader::open(&request.model)?;
+    let read = read(&reader, &request.data, request.sequence, false, &mut |_| true)?;
+    let Read {
+        dataset,
+        rendered,
+        report,
+    } = read;
+    let previews = dataset::previews(
+        &dataset.examples,
+        &rendered,
+        &reader.tokenizer,
+        &reader.template,
+        report.sequence,
+        request.previews as usize,
+    );
+    Ok(Inspection {
+        container: dataset.container.to_owned(),
+        shape: dataset.shape.to_owned(),
+        columns: dataset.columns,
+        mapping: column_mapping(dataset.mapping),
+        unsure: dataset.unsure,
+        examples: report.examples,
+        tokens: report.tokens,
+        trained_tokens: report.trained_tokens,
+        lengths: report.lengths,
+        sequence: report.sequence,
+        truncated: report.truncated,
+        previews: previews.into_iter().map(preview).collect(),
+        findings: report.findings.into_iter().map(finding).collect(),
+        broken: dataset.broken.into_iter().map(broken).collect(),
+        broken_total: dataset.broken_total,
+    })
+}
+
+/// What a run learns from and is measured with.
+pub(super) struct Material {
+    pub examples: Vec<Example>,
+    pub held_out: Vec<Example>,
+    /// Tokens an example may have.
+    pub sequence: u32,
+    pub truncated: u32,
+    /// Whole sentences.
+    pub notices: Vec<String>,
+}
+
+/// Reads, cuts and splits a dataset.
+pub(super) fn material(
+    reader: &Reader,
+    source: &DataSource,
+    settings: &hearth_protocol::TrainSettings,
+    go_on: &mut dyn FnMut(f32) -> bool,
+) -> Result<Material, Problem> {
+    if !(0.0..1.0).contains(&settings.eval_split) {
+        let message = format!(
+            "The share of held-out examples is {}; it has to be at least 0 and below 1.",
+            settings.eval_split
+        );
+        return Err(problem(ProblemCode::BadRequest, message));
+    }
+    let read = read(reader, source, settings.sequence, settings.train_on_prompts, go_on)?;
+    let sequence = read.report.sequence;
+    let chunks: Vec<Rendered> = read
+        .rendered
+        .into_iter()
+        .flatten()
+        .flat_map(|rendered| rendered.chunks(sequence))
+        .collect();
+    let fingerprints: Vec<u64> = chunks.iter().map(Rendered::fingerprint).collect();
+    let split = dataset::split(&fingerprints, settings.eval_split, settings.seed);
+    let pick = |places: &[usize]| {
+        let chosen = places.iter().filter_map(|place| chunks.get(*place));
+        let example = |rendered: &Rendered| Example {
+            ids: rendered.ids.clone(),
+            trained: rendered.trained.clone(),
+        };
+        chosen.map(example).collect()
+    };
+    let serious = read
+        .report
+        .findings
+        .iter()
+        .filter(|finding| finding.severity > dataset::Severity::Note);
+    Ok(Material {
+        examples: pick(&split.train),
+        held_out: pick(&split.eval),
+        sequence,
+        truncated: read.report.truncated,
+        notices: serious.map(|finding| finding.message.clone()).collect(),
+    })
+}
+
+fn mapping(mapping: ColumnMapping) -> Mapping {
+    let ColumnMapping {
+        messages,
+        system,
+        prompt,
+        input,
+        answer,
+        text,
+    } = mapping;
+    Mapping {
+        messages,
+        system,
+        prompt,
+        input,
+        answer,
+        text,
+    }
+}
+
+fn column_mapping(mapping: Mapping) -> ColumnMapping {
+    let Mapping {
+        messages,
+        system,
+        prompt,
+        input,
+        answer,
+        text,
+    } = mapping;
+    ColumnMapping {
+        messages,
+        system,
+        prompt,
+        input,
+        answer,
+        text,
+    }
+}
+
+fn preview(preview: dataset::Preview) -> Preview {
+    let piece = |piece: dataset::Piece| Piece {
+        text: piece.text,
+        tokens: piece.tokens,
+        trained: piece.trained,
+        template: piece.template,
+        cut: piece.cut,
+    };
+    Preview {
+        line: preview.line,
+        pieces: preview.pieces.into_iter().map(piece).collect(),
+        tokens: preview.tokens,
+    }
+}
+
+fn finding(finding: dataset::Finding) -> Finding {
+    Finding {
+        kind: finding.kind.to_owned(),
+        severity: match finding.severity {
+            dataset::Severity::Note => Severity::Note,
+            dataset::Severity::Warning => Severity::Warning,
+            dataset::Severity::Error => Severity::Error,
+        },
+        message: finding.message,
+        lines: finding.lines,
+    }
+}
+
+fn broken(broken: dataset::BrokenLine) -> BrokenLine {
+    BrokenLine {
+        line: broken.line,
+        why: broken.why,
+    }
+}

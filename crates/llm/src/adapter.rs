@@ -1,0 +1,151 @@
+//! Adapters hung on a model: another model over the same weights.
+
+use crate::model::Model;
+use crate::ops::Adapter;
+use burn::tensor::{Device, Tensor, TensorData};
+use hearth_formats::adapter::{AdapterFile, LoraTensors, TargetName};
+
+/// One linear's part of an adapter: adds `scale * (x a^T) b^T` to its output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraPart {
+    /// The block.
+    pub layer: usize,
+    /// The linear as the file names it: `attn_q`, `ffn_down`.
+    pub linear: String,
+    /// Rows of `a`.
+    pub rank: usize,
+    /// `[rank, in]`.
+    pub a: Vec<f32>,
+    /// `[out, rank]`.
+    pub b: Vec<f32>,
+    /// What it counts for: alpha / rank, times what a person chose.
+    pub scale: f32,
+}
+
+impl LoraPart {
+    /// The parts of an adapter's file, counted `scale` times as it was trained.
+    pub fn of(adapter: &AdapterFile, scale: f32) -> Vec<Self> {
+        let part = |(target, lora): (&TargetName, &LoraTensors)| Self {
+            layer: target.layer,
+            linear: target.linear.gguf().to_owned(),
+            rank: lora.rank,
+            a: lora.a.clone(),
+            b: lora.b.clone(),
+            scale: scale * adapter.scale(*target).unwrap_or(1.0),
+        };
+        adapter.tensors.iter().map(part).collect()
+    }
+}
+
+/// An adapter that does not fit a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AdapterError {
+    /// The model has no such linear.
+    #[error(
+        "The adapter changes '{linear}' in layer {layer}, which this model does not have. It belongs to another model."
+    )]
+    NoSuchLinear {
+        /// The block.
+        layer: usize,
+        /// The linear.
+        linear: String,
+    },
+    /// The linear has other sizes.
+    #[error(
+        "The adapter's part for '{linear}' in layer {layer} does not fit a weight of {outputs} by {inputs}. It belongs to another model."
+    )]
+    Shape {
+        /// The block.
+        layer: usize,
+        /// The linear.
+        linear: String,
+        /// Rows of the weight.
+        outputs: usize,
+        /// Columns of the weight.
+        inputs: usize,
+    },
+}
+
+impl Model {
+    /// The model with adapters on its linears, in place of those it has. Several parts for one linear add up. The weights are shared,
+    /// not copied.
+    ///
+    /// # Errors
+    /// A part names a linear that is not there, or has not its sizes.
+    pub fn adapted(&self, parts: &[LoraPart]) -> Result<Self, AdapterError> {
+        let device = Device::flex();
+        let mut decoder = self.decoder().clone();
+        for (layer, block) in decoder.blocks_mut().iter_mut().enumerate() {
+            for (name, linear) in block.linears_mut() {
+                let here: Vec<_> = parts
+                    .iter()
+                    .filter(|part| part.layer == layer && part.linear == name)
+                    .collect();
+                let (outputs, inputs) = (linear.spec.rows, linear.spec.cols);
+                let fits = |part: &&LoraPart| part.a.len() == part.rank * inputs && part.b.len() == part.rank * outputs;
+                if !here.iter().all(fits) {
+                    let linear = name.to_owned();
+                    return Err(AdapterError::Shape {
+                        layer,
+                        linear,
+                        outputs,
+                        inputs,
+                    });
+                }
+                linear.adapter = match &*here {
+                    [] => Adapter::None,
+                    [part] => lora(
+                        part.a.clone(),
+                        part.b.clone(),
+                        [outputs, part.rank, inputs],
+                        part.scale,
+                        &device,
+                    ),
+                    parts => stack(parts, outputs, inputs, &device),
+                };
+            }
+        }
+        if let Some(part) = parts.iter().find(|part| !self.has_linear(part)) {
+            return Err(AdapterError::NoSuchLinear {
+                layer: part.layer,
+                linear: part.linear.clone(),
+            });
+        }
+        Ok(self.with_decoder(decoder))
+    }
+
+    fn has_linear(&self, part: &LoraPart) -> bool {
+        let block = self.decoder().blocks().get(part.layer);
+        block.is_some_and(|block| block.share().linears_mut().iter().any(|(name, _)| *name == part.linear))
+    }
+}
+
+/// Several adapters as one of the sum of their ranks, with their scales folded into `b`.
+fn stack(parts: &[&LoraPart], outputs: usize, inputs: usize, device: &Device) -> Adapter<burn::backend::Dispatch> {
+    let rank = parts.iter().map(|part| part.rank).sum();
+    let a = parts.iter().flat_map(|part| part.a.iter().copied()).collect();
+    let mut b = Vec::with_capacity(outputs * rank);
+    for row in 0..outputs {
+        for part in parts {
+            let row = &part.b[row * part.rank..(row + 1) * part.rank];
+            b.extend(row.iter().map(|value| part.scale * value));
+        }
+    }
+    lora(a, b, [outputs, rank, inputs], 1.0, device)
+}
+
+fn lora(
+    a: Vec<f32>,
+    b: Vec<f32>,
+    [outputs, rank, inputs]: [usize; 3],
+    scale: f32,
+    device: &Device,
+) -> Adapter<burn::backend::Dispatch> {
+    let tensor = |values, shape| Tensor::<2>::from_data(TensorData::new(values, shape), device).into_dispatch();
+    Adapter::Lora {
+        a: tensor(a, [rank, inputs]),
+        b: tensor(b, [outputs, rank]),
+        scale,
+        dropout: None,
+    }
+}

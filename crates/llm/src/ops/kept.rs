@@ -1,0 +1,42 @@
+//! What an operation on the CPU keeps of its forward for its backward.
+
+use super::Product;
+use super::flex::{floats, sound, tensor};
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+use hearth_kernels::{bf16, bf16s};
+use std::sync::Arc;
+
+/// A matrix kept for the backward: as it is, or in bf16 where products round it to that anyway.
+#[derive(Clone)]
+pub enum Kept {
+    /// In f32.
+    Whole(FlexTensor),
+    /// In half the memory, with its rows and columns.
+    Half(Arc<Vec<bf16>>, [usize; 2]),
+}
+
+impl Kept {
+    pub(super) fn new(x: &FlexTensor, product: Product) -> Self {
+        match product {
+            Product::Bf16 if x.is_contiguous() => {
+                let mut half = vec![bf16::ZERO; floats(x).len()];
+                sound(bf16s::to_bf16(floats(x), &mut half));
+                let shape = x.shape();
+                Self::Half(Arc::new(half), [shape[0], shape[1]])
+            }
+            _ => Self::Whole(x.clone()),
+        }
+    }
+
+    pub(super) fn restore(&self) -> FlexTensor {
+        match self {
+            Self::Whole(x) => x.clone(),
+            Self::Half(half, shape) => {
+                let mut x = vec![0.0; half.len()];
+                sound(bf16s::to_f32(half, &mut x));
+                tensor(x, *shape)
+            }
+        }
+    }
+}

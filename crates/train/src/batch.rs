@@ -1,0 +1,114 @@
+//! From examples to what goes through the model together: one behind the other, without padding.
+
+use hearth_llm::ops::{NOT_TRAINED, Segments};
+use std::sync::Arc;
+
+/// One example: its tokens, and which of them the model is to learn to say.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Example {
+    /// The tokens.
+    pub ids: Vec<u32>,
+    /// Whether each is learnt. The first never can be: nothing comes before it.
+    pub trained: Vec<bool>,
+}
+
+impl Example {
+    /// The tokens that are learnt.
+    pub fn trained_tokens(&self) -> usize {
+        self.trained.iter().skip(1).filter(|trained| **trained).count()
+    }
+
+    /// Cut to `length` tokens; whether anything was cut.
+    pub fn truncate(&mut self, length: usize) -> bool {
+        let longer = self.ids.len() > length;
+        self.ids.truncate(length);
+        self.trained.truncate(length);
+        longer
+    }
+}
+
+/// Some examples as one pass: a token sees only those before it in its own example.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// All tokens but each example's last, which predicts nothing.
+    pub ids: Arc<[u32]>,
+    /// The token that follows each, or [`NOT_TRAINED`].
+    pub targets: Arc<[u32]>,
+    /// Where each example begins.
+    pub segments: Arc<Segments>,
+    /// Tokens that are learnt.
+    pub trained: usize,
+    /// Tokens of the examples, their last ones included.
+    pub tokens: usize,
+}
+
+impl Batch {
+    /// These examples together.
+    pub fn of<'a>(examples: impl IntoIterator<Item = &'a Example>) -> Self {
+        let (mut ids, mut targets, mut lengths, mut tokens) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for example in examples {
+            tokens += example.ids.len();
+            let length = example.ids.len().saturating_sub(1);
+            lengths.push(length);
+            ids.extend_from_slice(&example.ids[..length]);
+            let next = example.ids.iter().zip(&example.trained).skip(1);
+            targets.extend(next.map(|(id, trained)| if *trained { *id } else { NOT_TRAINED }));
+        }
+        Self {
+            trained: targets.iter().filter(|target| **target != NOT_TRAINED).count(),
+            ids: ids.into(),
+            targets: targets.into(),
+            segments: Arc::new(Segments::of_lengths(&lengths)),
+            tokens,
+        }
+    }
+
+    /// Batches of at most `tokens` tokens (and of at least one example), in order: for measuring.
+    pub fn of_tokens(examples: &[Example], tokens: usize) -> Vec<Self> {
+        let (mut batches, mut first, mut held) = (Vec::new(), 0, 0);
+        for (at, example) in examples.iter().enumerate() {
+            if at > first && held + example.ids.len() > tokens {
+                batches.push(Self::of(&examples[first..at]));
+                (first, held) = (at, 0);
+            }
+            held += example.ids.len();
+        }
+        if first < examples.len() {
+            batches.push(Self::of(&examples[first..]));
+        }
+        batches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(ids: &[u32], from: usize) -> Example {
+        Example {
+            ids: ids.to_vec(),
+            trained: (0..ids.len()).map(|at| at >= from).collect(),
+        }
+    }
+
+    #[test]
+    fn each_token_predicts_the_next_of_its_own_example() {
+        let batch = Batch::of(&[example(&[1, 2, 3], 2), example(&[4, 5], 0), example(&[6], 0)]);
+        assert_eq!(*batch.ids, [1, 2, 4]);
+        assert_eq!(*batch.targets, [NOT_TRAINED, 3, 5]);
+        assert_eq!(batch.segments.starts, [0, 0, 2]);
+        assert_eq!(batch.segments.positions, [0, 1, 0]);
+        assert_eq!((batch.trained, batch.tokens), (2, 6));
+    }
+
+    #[test]
+    fn batches_hold_as_many_tokens_as_asked() {
+        let examples = [3, 3, 3, 9, 1].map(|length| example(&vec![1; length], 1));
+        let sizes: Vec<usize> = Batch::of_tokens(&examples, 6)
+            .iter()
+            .map(|batch| batch.tokens)
+            .collect();
+        assert_eq!(sizes, [6, 3, 9, 1]);
+        assert!(Batch::of_tokens(&[], 6).is_empty());
+    }
+}

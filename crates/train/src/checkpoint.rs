@@ -1,0 +1,194 @@
+//! A run's state on the disk: one file, replaced as a whole, from which the run goes on as if it had never stopped.
+
+use crate::adamw::{AdamW, Means};
+use crate::error::TrainError;
+use crate::parameters::{Parameters, tensor, values};
+use crate::settings::Settings;
+use burn::tensor::{Device, Tensor};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The file's name in a run's folder.
+const NAME: &str = "checkpoint.safetensors";
+/// The key of what is not numbers.
+const STATE: &str = "hearth.run";
+/// Goes up when the file changes its form.
+const VERSION: u32 = 1;
+
+/// Where a run is, apart from weights.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress {
+    /// The loss of each step made.
+    pub losses: Vec<f64>,
+    /// Held-out losses, by the steps that were made before.
+    pub evaluations: Vec<(usize, f64)>,
+    /// Tokens that went through the model in the steps.
+    pub tokens: u64,
+    /// Seconds that the steps took.
+    pub seconds: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    version: u32,
+    settings: Settings,
+    /// Of the examples.
+    data: u64,
+    tokens: u64,
+    seconds: f64,
+}
+
+/// The checkpoint in a run's folder, if there is one.
+pub fn latest(folder: &Path) -> Option<PathBuf> {
+    Some(folder.join(NAME)).filter(|path| path.is_file())
+}
+
+/// Writes the checkpoint of `folder` anew. The one before stays until this one is whole.
+pub(crate) fn save(
+    folder: &Path,
+    settings: &Settings,
+    data: u64,
+    parameters: &Parameters,
+    optimizer: &AdamW,
+    progress: &Progress,
+) -> Result<(), TrainError> {
+    let path = folder.join(NAME);
+    let write = || -> io::Result<()> {
+        let state = State {
+            version: VERSION,
+            settings: settings.clone(),
+            data,
+            tokens: progress.tokens,
+            seconds: progress.seconds,
+        };
+        let mut arrays = Vec::new();
+        let mut add = |name: String, tensor: &Tensor<2>| {
+            let bytes: Vec<u8> = values(tensor).iter().flat_map(|value| value.to_le_bytes()).collect();
+            arrays.push((name, Dtype::F32, tensor.dims().to_vec(), bytes));
+        };
+        for (pair, means) in parameters.pairs.iter().zip(&optimizer.means) {
+            for ((side, weight), means) in [("a", &pair.a), ("b", &pair.b)].into_iter().zip(means) {
+                add(format!("{}.{side}", pair.name()), weight);
+                add(format!("{}.{side}.first", pair.name()), &means.first);
+                add(format!("{}.{side}.second", pair.name()), &means.second);
+            }
+        }
+        // As numbers, for a text might round them.
+        let mut numbers = |name: &str, values: Vec<f64>| {
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            arrays.push((name.to_owned(), Dtype::F64, vec![values.len()], bytes));
+        };
+        numbers("losses", progress.losses.clone());
+        let evaluations = progress
+            .evaluations
+            .iter()
+            .flat_map(|(step, loss)| [*step as f64, *loss]);
+        numbers("evaluations", evaluations.collect());
+        let views = arrays
+            .iter()
+            .map(|(name, dtype, shape, bytes)| Ok((name.as_str(), TensorView::new(*dtype, shape.clone(), bytes)?)))
+            .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
+            .map_err(io::Error::other)?;
+        let state = serde_json::to_string(&state).map_err(io::Error::other)?;
+        let about = HashMap::from([(STATE.to_owned(), state)]);
+        let bytes = safetensors::serialize(views, Some(about)).map_err(io::Error::other)?;
+        fs::create_dir_all(folder)?;
+        let new = folder.join(format!("{NAME}.new"));
+        let written = File::create(&new).and_then(|mut file| {
+            file.write_all(&bytes)?;
+            file.sync_all()
+        });
+        if let Err(error) = written.and_then(|()| fs::rename(&new, &path)) {
+            // Half a file helps nobody; that it could not be written is what is said.
+            let _ = fs::remove_file(&new);
+            return Err(error);
+        }
+        Ok(())
+    };
+    write().map_err(|source| TrainError::Write {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// Puts a checkpoint's state in place of a new run's.
+pub(crate) fn restore(
+    path: &Path,
+    settings: &Settings,
+    data: u64,
+    parameters: &mut Parameters,
+    optimizer: &mut AdamW,
+) -> Result<Progress, TrainError> {
+    let bad = |why: String| TrainError::Checkpoint {
+        path: path.to_owned(),
+        why,
+    };
+    let bytes = fs::read(path).map_err(|error| bad(error.to_string()))?;
+    let damaged = |error: &dyn std::fmt::Display| bad(format!("it is damaged ({error})"));
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(&error))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(&error))?;
+    let state = header.metadata().as_ref().and_then(|about| about.get(STATE));
+    let state: State = state
+        .and_then(|state| serde_json::from_str(state).ok())
+        .filter(|state: &State| state.version == VERSION)
+        .ok_or_else(|| bad("it is of another version of Hearth".to_owned()))?;
+    if state.settings != *settings {
+        return Err(bad("the run had other settings".to_owned()));
+    }
+    if state.data != data {
+        return Err(bad("the run learnt from other data".to_owned()));
+    }
+    let array = |name: &str, dtype: Dtype, length: Option<usize>| {
+        let view = file.tensor(name).map_err(|error| damaged(&error))?;
+        let whole = length.is_none_or(|length| view.shape().iter().product::<usize>() == length);
+        match view.dtype() == dtype && whole {
+            true => Ok(view.data().to_vec()),
+            false => Err(bad(format!("'{name}' has another shape"))),
+        }
+    };
+    let device = Device::flex();
+    let matrix = |name: &str, like: &Tensor<2>| -> Result<Tensor<2>, TrainError> {
+        let shape: [usize; 2] = like.dims();
+        let bytes = array(name, Dtype::F32, Some(shape[0] * shape[1]))?;
+        let values = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        Ok(tensor(values.collect(), shape, &device))
+    };
+    for (pair, means) in parameters.pairs.iter_mut().zip(&mut optimizer.means) {
+        let name = pair.name();
+        for ((side, weight), means) in [("a", &mut pair.a), ("b", &mut pair.b)].into_iter().zip(means) {
+            let name = format!("{name}.{side}");
+            *means = Means {
+                first: matrix(&format!("{name}.first"), weight)?,
+                second: matrix(&format!("{name}.second"), weight)?,
+            };
+            *weight = matrix(&name, weight)?;
+        }
+    }
+    let numbers = |name: &str| -> Result<Vec<f64>, TrainError> {
+        let bytes = array(name, Dtype::F64, None)?;
+        Ok(bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|bytes| f64::from_le_bytes(*bytes))
+            .collect())
+    };
+    let progress = Progress {
+        losses: numbers("losses")?,
+        evaluations: numbers("evaluations")?
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|[step, loss]| (*step as usize, *loss))
+            .collect(),
+        tokens: state.tokens,
+        seconds: state.seconds,
+    };
+    optimizer.steps = progress.losses.len();
+    Ok(progress)
+}

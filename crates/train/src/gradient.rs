@@ -1,0 +1,133 @@
+//! The loss of a batch, and its gradient, in the memory that there is.
+//!
+//! The layers are cut into groups. All groups but the last run forwards without a tape, and their inputs are kept; the last one runs on
+//! a tape, through the loss, and backwards. Then each group before it runs again, on a tape of its own, against the gradient of
+//! its output. With one group this is an ordinary tape; with as many as there are layers it holds one layer's operations at a time.
+//! <https://arxiv.org/abs/1604.06174>
+
+use crate::batch::Batch;
+use crate::parameters::{Drop, Parameters};
+use burn::tensor::Tensor;
+use hearth_kernels::team;
+use hearth_llm::models::{Decoder, Memory, Pass};
+use hearth_llm::ops::Product;
+
+/// How a gradient is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    pub product: Product,
+    pub layers_on_tape: usize,
+    /// The losses' sum is multiplied with this.
+    pub scale: f32,
+    pub drop: Option<Drop>,
+}
+
+/// `scale` times the sum of a batch's losses, and the gradient of that for each adapter's `a` and `b`.
+pub(crate) fn of_batch(
+    decoder: &Decoder,
+    parameters: &Parameters,
+    batch: &Batch,
+    how: &How,
+) -> (f64, Vec<[Tensor<2>; 2]>) {
+    let _awake = team::enter();
+    let pass = pass(batch, how.product);
+    let plain = parameters.hung(decoder, how.drop);
+    let (tracked, leaves) = parameters.hung_tracked(decoder, how.drop);
+    let layers = decoder.blocks().len();
+    let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
+        group
+            .clone()
+            .fold(x, |x, layer| decoder.blocks()[layer].forward(x, layer, &pass))
+    };
+
+    let groups: Vec<_> = groups(layers, how.layers_on_tape).collect();
+    let mut inputs = Vec::with_capacity(groups.len());
+    let mut x = plain.embed(batch.ids.clone());
+    for (at, group) in groups.iter().enumerate() {
+        inputs.push(x.clone());
+        if at + 1 < groups.len() {
+            x = run(&plain, x, group);
+        }
+    }
+    drop(x);
+
+    let mut gradients: Vec<Option<[Tensor<2>; 2]>> = vec![None; leaves.len()];
+    let (mut loss, mut of_output) = (0.0, None);
+    for (at, group) in groups.iter().enumerate().rev() {
+        let Some(input) = inputs.pop() else { break };
+        // Nothing wants the gradient of the embedding.
+        let input = match at {
+            0 => input.autodiff(),
+            _ => input.autodiff().require_grad(),
+        };
+        let output = run(&tracked, input.clone(), group);
+        let value = match of_output.take() {
+            None => {
+                let value = tracked.loss(output, batch.targets.clone(), how.scale, how.product);
+                loss = f64::from(value.clone().into_scalar::<f32>());
+                value
+            }
+            // The sum of products with the gradient of the output has that as its own gradient.
+            Some(gradient) => (output * Tensor::from_inner(gradient)).sum(),
+        };
+        let mut found = value.backward();
+        of_output = input.grad_remove(&mut found);
+        for ((leaves, pair), gradient) in leaves.iter().zip(&parameters.pairs).zip(&mut gradients) {
+            if group.contains(&pair.layer) {
+                let [a, b] = leaves.each_ref().map(|leaf| leaf.grad_remove(&mut found));
+                *gradient = a.zip(b).map(|(a, b)| [a, b]);
+            }
+        }
+    }
+    let zeros = |leaves: &[Tensor<2>; 2]| leaves.each_ref().map(|leaf| leaf.clone().inner().zeros_like());
+    let gradients = gradients.into_iter().zip(&leaves);
+    (
+        loss,
+        gradients
+            .map(|(found, leaves)| found.unwrap_or_else(|| zeros(leaves)))
+            .collect(),
+    )
+}
+
+/// The sum of a batch's losses, forwards only.
+pub fn loss(decoder: &Decoder, batch: &Batch, product: Product) -> f64 {
+    let _awake = team::enter();
+    let hidden = decoder.hidden(batch.ids.clone(), &pass(batch, product));
+    f64::from(
+        decoder
+            .loss(hidden, batch.targets.clone(), 1.0, product)
+            .into_scalar::<f32>(),
+    )
+}
+
+fn pass(batch: &Batch, product: Product) -> Pass {
+    Pass {
+        product,
+        memory: Memory::Batch(batch.segments.clone()),
+    }
+}
+
+/// Layers in groups of `size`; what is left over is the first group.
+fn groups(layers: usize, size: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let size = size.clamp(1, layers.max(1));
+    let first = layers % size;
+    let whole = (first..layers).step_by(size).map(move |start| start..start + size);
+    std::iter::once(0..first).filter(|group| !group.is_empty()).chain(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layer_is_in_one_group() {
+        for layers in 1..12 {
+            for size in 1..14 {
+                let all: Vec<usize> = groups(layers, size).flatten().collect();
+                assert_eq!(all, (0..layers).collect::<Vec<_>>());
+                assert!(groups(layers, size).all(|group| group.len() <= size));
+            }
+        }
+        assert_eq!(groups(30, 30).count(), 1);
+    }
+}

@@ -1,0 +1,365 @@
+//! Merging: a model and its adapter become one GGUF, which anything that reads GGUFs can use without knowing of adapters.
+
+use hearth_formats::adapter::{
+    AdapterError, AdapterFile, AdapterProblem, LinearName, LoraTensors, TargetName, write_whole,
+};
+use hearth_formats::gguf::{
+    Gguf, GgufError, GgufProblem, GgufWriter, Metadata, Tensor, TensorHeader, TensorInfo, TensorType,
+};
+use hearth_kernels::blocks::BlockError;
+use hearth_kernels::{Quant, team};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The types of a merged file's weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mix {
+    /// Each weight keeps the type it has.
+    Same,
+    /// All matrices have this type. In types of less than 8 bits the output layer, which is worth more, has Q6_K.
+    All(Quant),
+    /// As [`Mix::All`], but the half of the values and of the down projections that matter most have Q6_K, too: Q4_K_M of Q4_K.
+    Medium(Quant),
+}
+
+/// A merged file could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// The adapter does not belong to the model, or the file cannot be written.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+    /// The model's file is at fault.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// A weight is of a type that cannot be computed with yet.
+    #[error(
+        "The tensor '{tensor}' is of the type {kind}, which Hearth cannot convert yet. Merge into a file of another quantisation of \
+         this model."
+    )]
+    Type {
+        /// Which tensor.
+        tensor: String,
+        /// Its type's name.
+        kind: &'static str,
+    },
+    /// A weight that is multiplied by nothing sensible.
+    #[error("The tensor '{tensor}' is damaged: {why}. Get the model again.")]
+    Damaged {
+        /// Which tensor.
+        tensor: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A sum that the chosen type cannot hold.
+    #[error("The tensor '{tensor}' cannot be stored as {kind}: {why}. Choose another type, such as BF16.")]
+    NotStorable {
+        /// Which tensor.
+        tensor: String,
+        /// The type chosen for it.
+        kind: Quant,
+        /// What is wrong.
+        why: String,
+    },
+    /// Progress said to stop.
+    #[error("Merging was cancelled. Nothing was written.")]
+    Cancelled,
+}
+
+impl Mix {
+    /// The mix that people call by this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as `Q8_0`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_uppercase().as_str() {
+            "Q4_K_M" => Some(Self::Medium(Quant::Q4_K)),
+            "Q5_K_M" => Some(Self::Medium(Quant::Q5_K)),
+            name => Quant::from_name(name).map(Self::All),
+        }
+    }
+
+    /// The number by which `general.file_type` names it.
+    fn file_type(self) -> Option<u32> {
+        Some(match self {
+            Self::Same => return None,
+            Self::Medium(Quant::Q5_K) => 17,
+            Self::Medium(_) => 15,
+            Self::All(quant) => match quant {
+                Quant::F32 => 0,
+                Quant::F16 => 1,
+                Quant::Q4_0 => 2,
+                Quant::Q4_1 => 3,
+                Quant::Q8_0 => 7,
+                Quant::Q5_0 => 8,
+                Quant::Q5_1 => 9,
+                Quant::Q2_K => 10,
+                Quant::Q3_K => 11,
+                Quant::Q4_K => 14,
+                Quant::Q5_K => 16,
+                Quant::Q6_K => 18,
+                Quant::BF16 => 32,
+            },
+        })
+    }
+
+    /// The type of a tensor in the merged file.
+    fn kind_of(self, tensor: &TensorInfo, base: &Gguf, layers: usize) -> TensorType {
+        let (quant, medium) = match self {
+            Self::Same => return tensor.kind,
+            Self::All(quant) => (quant, false),
+            Self::Medium(quant) => (quant, true),
+        };
+        if tensor.shape.len() != 2 || tensor.rows() < 2 || !tensor.name.ends_with(".weight") {
+            return tensor.kind;
+        }
+        let output = match base.tensor("output.weight") {
+            Some(_) => "output.weight",
+            None => "token_embd.weight",
+        };
+        let more = !quant.is_float() && quant != Quant::Q8_0 && tensor.name == output
+            || medium && TargetName::from_weight(&tensor.name).is_some_and(|target| matters(target, layers));
+        let wanted = if more { Quant::Q6_K } else { quant };
+        type_of(fallback(wanted, tensor.row_len()))
+    }
+}
+
+/// Whether a weight is one of those that a medium mix spends more bits on: as llama.cpp does, the values and down projections of
+/// the first and last eighth of the layers and of every third between.
+fn matters(target: TargetName, layers: usize) -> bool {
+    let (layer, eighth) = (target.layer, layers / 8);
+    matches!(target.linear, LinearName::AttnV | LinearName::FfnDown)
+        && (layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2)
+}
+
+/// The type nearest to `quant` whose blocks fill rows of this length.
+fn fallback(quant: Quant, row_len: u64) -> Quant {
+    let fits = |quant: Quant| row_len.is_multiple_of(quant.block_elements() as u64);
+    let smaller = match quant {
+        Quant::Q2_K | Quant::Q3_K => Quant::Q4_0,
+        Quant::Q4_K => Quant::Q5_0,
+        Quant::Q5_K => Quant::Q5_1,
+        Quant::Q6_K => Quant::Q8_0,
+        other => other,
+    };
+    let nearest = [quant, smaller].into_iter().find(|&quant| fits(quant));
+    nearest.unwrap_or(Quant::F16)
+}
+
+/// The same type by its other name.
+fn quant_of(kind: TensorType) -> Option<Quant> {
+    Quant::from_name(kind.name())
+}
+
+/// The same type by its other name; every quantisation that kernels know is one of GGUF.
+fn type_of(quant: Quant) -> TensorType {
+    let named = TensorType::ALL.iter().find(|kind| kind.name() == quant.name());
+    *named.unwrap_or(&TensorType::F32)
+}
+
+/// Writes `base` with `adapter` added to its weights to `path`, tensor by tensor, so that no model need be in memory. All
+/// metadata stay, but for what names the file: `title`, the name of what was taught, joins the base's.
+///
+/// `progress` is told the part that is done, from 0 to 1.
+///
+/// # Errors
+/// Where the adapter does not belong to the model, a weight cannot be converted, the file cannot be written or `progress` says
+/// to stop; then what was at `path` before is unchanged.
+pub fn merge(
+    base: &Gguf,
+    adapter: &AdapterFile,
+    mix: Mix,
+    title: &str,
+    path: &Path,
+    progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
+) -> Result<(), MergeError> {
+    adapter.check_base(base)?;
+    let layers = base.required_u32(&format!("{}.block_count", base.architecture()?))? as usize;
+    let table: Vec<_> = base
+        .tensors()
+        .map(|info| TensorHeader {
+            name: info.name.clone(),
+            shape: info.shape.clone(),
+            kind: mix.kind_of(info, base, layers),
+        })
+        .collect();
+    let total = base.tensors().map(|info| info.byte_len).sum::<usize>().max(1);
+    let mut done = 0;
+    let writing = |error: GgufError| match error.problem {
+        GgufProblem::Io(error) => Failed::Disk(error),
+        _ => Failed::Merge(error.into()),
+    };
+    let written = write_whole(path, |out| {
+        let mut writer = GgufWriter::begin(out, &metadata(base, mix, title)?, &table).map_err(writing)?;
+        for (info, header) in base.tensors().zip(&table) {
+            let Some(tensor) = base.tensor(&info.name) else {
+                continue;
+            };
+            let delta = Delta::of(base, adapter, &info.name)?;
+            if delta.is_none() && header.kind == info.kind {
+                writer.tensor(tensor.bytes()).map_err(writing)?;
+            } else {
+                writer.tensor(&convert(tensor, header.kind, delta)?).map_err(writing)?;
+            }
+            base.release(info);
+            done += info.byte_len;
+            if progress(done as f32 / total as f32).is_break() {
+                return Err(Failed::Merge(MergeError::Cancelled));
+            }
+        }
+        writer.finish().map(drop).map_err(writing)
+    });
+    written.map_err(|failed| match failed {
+        Failed::Merge(error) => error,
+        Failed::Disk(error) => MergeError::Adapter(AdapterError {
+            path: path.to_owned(),
+            problem: AdapterProblem::Write(error),
+        }),
+    })
+}
+
+/// What ends the writing: the disk, or anything else.
+enum Failed {
+    Disk(io::Error),
+    Merge(MergeError),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl<E: Into<MergeError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Merge(error.into())
+    }
+}
+
+/// The base's, under a name that says what was done.
+fn metadata(base: &Gguf, mix: Mix, title: &str) -> Result<Metadata, GgufError> {
+    // What was in parts becomes one file.
+    let kept = base.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
+    let mut metadata: Metadata = kept.map(|(key, value)| (key, value.clone())).collect();
+    let base_name = base.str("general.name")?;
+    if let Some(name) = base_name {
+        metadata.insert("general.base_model.count", 1u32);
+        metadata.insert("general.base_model.0.name", name);
+    }
+    metadata.insert("general.name", [base_name.unwrap_or_default(), title].join(" ").trim());
+    metadata.insert("general.finetune", title);
+    if let Some(file_type) = mix.file_type() {
+        metadata.insert("general.file_type", file_type);
+        metadata.insert("general.quantization_version", 2u32);
+    }
+    Ok(metadata)
+}
+
+/// What is added to a weight.
+#[derive(Clone, Copy)]
+struct Delta<'a> {
+    lora: &'a LoraTensors,
+    /// What `B A` is multiplied by.
+    factor: f32,
+}
+
+impl<'a> Delta<'a> {
+    /// What an adapter adds to a tensor, if anything.
+    fn of(base: &Gguf, adapter: &'a AdapterFile, tensor: &str) -> Result<Option<Self>, MergeError> {
+        let target = TargetName::from_weight(tensor);
+        let Some((target, lora)) = target.and_then(|target| Some((target, adapter.tensors.get(&target)?))) else {
+            return Ok(None);
+        };
+        let mut factor = adapter.scale(target).unwrap_or_default();
+        // A linear multiplies its product by the weight's own scale and adds the adapter's after, unscaled. What is added to the
+        // weight will be multiplied, so it is divided before.
+        if let Some(own) = base.tensor(&format!("{target}.scale")) {
+            let mut scale = [0.0];
+            let read = quant_of(own.info.kind).map(|quant| quant.dequantize_row(own.bytes(), &mut scale));
+            let [scale] = scale;
+            if !matches!(read, Some(Ok(()))) || scale == 0.0 || !scale.is_finite() {
+                return Err(MergeError::Damaged {
+                    tensor: own.info.name.clone(),
+                    why: "nothing can be merged into a weight with such a scale".to_owned(),
+                });
+            }
+            factor /= scale;
+        }
+        Ok(Some(Self { lora, factor }))
+    }
+
+    /// Writes row `row` of `factor * B A`.
+    fn row(&self, row: usize, out: &mut [f32]) {
+        let lora = self.lora;
+        out.fill(0.0);
+        for (b, a) in lora.b[row * lora.rank..][..lora.rank]
+            .iter()
+            .zip(lora.a.chunks_exact(lora.inputs))
+        {
+            for (out, a) in out.iter_mut().zip(a) {
+                *out += b * a;
+            }
+        }
+        out.iter_mut().for_each(|out| *out *= self.factor);
+    }
+}
+
+/// Bytes of output that one thread makes at a time.
+const BYTES_A_CHUNK: usize = 64 * 1024;
+
+/// A matrix in another type, with something added or not; row by row in f32.
+fn convert(tensor: Tensor, kind: TensorType, delta: Option<Delta>) -> Result<Vec<u8>, MergeError> {
+    let info = tensor.info;
+    let known = |kind: TensorType| {
+        quant_of(kind).ok_or_else(|| MergeError::Type {
+            tensor: info.name.clone(),
+            kind: kind.name(),
+        })
+    };
+    let (from, to) = (known(info.kind)?, known(kind)?);
+    let fail = |error: BlockError| MergeError::NotStorable {
+        tensor: info.name.clone(),
+        kind: to,
+        why: error.to_string(),
+    };
+    // What is mapped has such sizes.
+    let (cols, rows) = (info.row_len() as usize, info.rows() as usize);
+    let partial = |quant| fail(BlockError::PartialBlock { quant, weights: cols });
+    let from_row = from.row_bytes(cols).ok_or_else(|| partial(from))?;
+    let to_row = to.row_bytes(cols).ok_or_else(|| partial(to))?;
+
+    let mut out = vec![0; to_row * rows];
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let rows_a_chunk = (BYTES_A_CHUNK / to_row).max(1);
+    let failure = Mutex::new(None);
+    team::run_over(&mut out, rows_a_chunk * to_row, &|chunk, out| {
+        let (mut weights, mut added) = (vec![0.0; cols], vec![0.0; cols]);
+        for (i, out) in out.chunks_exact_mut(to_row).enumerate() {
+            let row = chunk * rows_a_chunk + i;
+            let converted = from
+                .dequantize_row(&tensor.bytes()[row * from_row..][..from_row], &mut weights)
+                .and_then(|()| {
+                    if let Some(delta) = delta {
+                        delta.row(row, &mut added);
+                        weights
+                            .iter_mut()
+                            .zip(&added)
+                            .for_each(|(weight, added)| *weight += added);
+                    }
+                    to.quantize_row(&weights, out)
+                })
+                .and_then(|()| match to.has_bad_scale(out) {
+                    // Formats with scales have looked themselves; a plain one makes an infinity of what is too large.
+                    true => Err(BlockError::NotStorable { quant: to, at: 0 }),
+                    false => Ok(()),
+                });
+            if let Err(error) = converted {
+                *failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
+            }
+        }
+    });
+    match failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        Some(error) => Err(fail(error)),
+        None => Ok(out),
+    }
+}

@@ -1,0 +1,207 @@
+//! What is trained: an adapter on each chosen linear.
+
+use crate::error::TrainError;
+use crate::order::{DROPOUT, Random, WEIGHTS};
+use burn::tensor::{Device, Tensor, TensorData};
+use hearth_formats::adapter::LinearName;
+use hearth_llm::models::Decoder;
+use hearth_llm::ops::{Adapter, Dropout};
+use hearth_llm::{LoraPart, Model};
+
+/// A linear as a GGUF names it (`attn_q`) or as Hugging Face does (`q_proj`).
+pub fn linear_named(name: &str) -> Option<LinearName> {
+    let mut all = LinearName::ALL.iter().copied();
+    all.find(|linear| name == linear.gguf() || name == linear.peft_module())
+}
+
+/// One linear's adapter.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair {
+    pub layer: usize,
+    pub linear: String,
+    /// `[rank, in]`.
+    pub a: Tensor<2>,
+    /// `[out, rank]`.
+    pub b: Tensor<2>,
+}
+
+impl Pair {
+    /// A name for it, for files.
+    pub fn name(&self) -> String {
+        format!("blk.{}.{}", self.layer, self.linear)
+    }
+}
+
+/// The adapters that a run trains, layer by layer.
+#[derive(Debug, Clone)]
+pub struct Parameters {
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) scale: f32,
+    device: Device,
+}
+
+/// What is left out in one pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drop {
+    pub rate: f32,
+    pub seed: u64,
+    /// Of all passes of a run.
+    pub pass: u64,
+}
+
+impl Parameters {
+    /// New adapters of this rank, which change nothing yet: `a` is drawn evenly from -1/sqrt(in) to 1/sqrt(in), as PEFT does, and
+    /// `b` is 0.
+    ///
+    /// # Errors
+    /// A target that no layer has, or a rank larger than a weight's sides.
+    pub fn new(model: &Model, targets: &[String], rank: usize, scale: f32, seed: u64) -> Result<Self, TrainError> {
+        if let Some(unknown) = targets.iter().find(|target| linear_named(target).is_none()) {
+            return Err(TrainError::UnknownTarget(unknown.clone()));
+        }
+        let device = Device::flex();
+        let mut pairs = Vec::new();
+        for (layer, block) in model.decoder().blocks().iter().enumerate() {
+            for (name, linear) in block.share().linears_mut() {
+                if !targets.is_empty()
+                    && !targets
+                        .iter()
+                        .any(|target| linear_named(target).is_some_and(|linear| linear.gguf() == name))
+                {
+                    continue;
+                }
+                let (outputs, inputs) = (linear.spec.rows, linear.spec.cols);
+                if rank > outputs.min(inputs) {
+                    return Err(TrainError::Rank {
+                        rank,
+                        linear: name.to_owned(),
+                        most: outputs.min(inputs),
+                    });
+                }
+                let mut random = Random::new(seed, &[WEIGHTS, layer as u64, pairs.len() as u64]);
+                let bound = (inputs as f32).sqrt().recip();
+                let a = (0..rank * inputs).map(|_| bound * random.signed()).collect();
+                pairs.push(Pair {
+                    layer,
+                    linear: name.to_owned(),
+                    a: tensor(a, [rank, inputs], &device),
+                    b: tensor(vec![0.0; outputs * rank], [outputs, rank], &device),
+                });
+            }
+        }
+        match pairs.is_empty() {
+            true => Err(TrainError::NoTarget),
+            false => Ok(Self { pairs, scale, device }),
+        }
+    }
+
+    /// Goes on from an adapter: its values in place of those drawn.
+    ///
+    /// # Errors
+    /// It has other linears, or another rank or scale.
+    pub fn start_from(&mut self, parts: &[LoraPart]) -> Result<(), TrainError> {
+        let wrong = |why: String| TrainError::WrongStart(why);
+        if parts.len() != self.pairs.len() {
+            let (found, needed) = (parts.len(), self.pairs.len());
+            return Err(wrong(format!(
+                "it changes {found} linears, and {needed} are to be trained"
+            )));
+        }
+        for pair in &mut self.pairs {
+            let name = pair.name();
+            let part = parts
+                .iter()
+                .find(|part| part.layer == pair.layer && part.linear == pair.linear);
+            let part = part.ok_or_else(|| wrong(format!("it has no part for {name}")))?;
+            let ([rank, inputs], [outputs, _]) = (pair.a.dims(), pair.b.dims());
+            if part.rank != rank || part.a.len() != rank * inputs || part.b.len() != outputs * rank {
+                return Err(wrong(format!(
+                    "its part for {name} has the rank {}, and {rank} is asked for",
+                    part.rank
+                )));
+            }
+            if (part.scale - self.scale).abs() > 1e-6 * self.scale.abs() {
+                return Err(wrong(format!(
+                    "it counts for {} (alpha / rank), and {} is asked for",
+                    part.scale, self.scale
+                )));
+            }
+            pair.a = tensor(part.a.clone(), [rank, inputs], &self.device);
+            pair.b = tensor(part.b.clone(), [outputs, rank], &self.device);
+        }
+        Ok(())
+    }
+
+    /// How many numbers are trained.
+    pub fn count(&self) -> u64 {
+        let of = |tensor: &Tensor<2>| tensor.dims().iter().product::<usize>() as u64;
+        self.pairs.iter().map(|pair| of(&pair.a) + of(&pair.b)).sum()
+    }
+
+    /// Them as they are now, for an answer or a file.
+    pub fn parts(&self) -> Vec<LoraPart> {
+        let part = |pair: &Pair| LoraPart {
+            layer: pair.layer,
+            linear: pair.linear.clone(),
+            rank: pair.a.dims()[0],
+            a: values(&pair.a),
+            b: values(&pair.b),
+            scale: self.scale,
+        };
+        self.pairs.iter().map(part).collect()
+    }
+
+    /// The decoder with them on its linears, as they are.
+    pub(crate) fn hung(&self, decoder: &Decoder, drop: Option<Drop>) -> Decoder {
+        let pairs = self.pairs.iter().map(|pair| [pair.a.clone(), pair.b.clone()]);
+        self.hang(decoder, pairs, drop)
+    }
+
+    /// The decoder with them on its linears as leaves of a tape, and the leaves, in order.
+    pub(crate) fn hung_tracked(&self, decoder: &Decoder, drop: Option<Drop>) -> (Decoder, Vec<[Tensor<2>; 2]>) {
+        let leaf = |tensor: &Tensor<2>| tensor.clone().autodiff().require_grad();
+        let leaves: Vec<_> = self.pairs.iter().map(|pair| [leaf(&pair.a), leaf(&pair.b)]).collect();
+        (self.hang(decoder, leaves.iter().cloned(), drop), leaves)
+    }
+
+    fn hang(&self, decoder: &Decoder, tensors: impl Iterator<Item = [Tensor<2>; 2]>, drop: Option<Drop>) -> Decoder {
+        let mut decoder = decoder.clone();
+        let mut linears: Vec<_> = decoder
+            .blocks_mut()
+            .iter_mut()
+            .enumerate()
+            .flat_map(|(layer, block)| {
+                block
+                    .linears_mut()
+                    .into_iter()
+                    .map(move |(name, linear)| (layer, name, linear))
+            })
+            .collect();
+        for (number, (pair, [a, b])) in self.pairs.iter().zip(tensors).enumerate() {
+            let here = linears
+                .iter_mut()
+                .find(|(layer, name, _)| *layer == pair.layer && *name == pair.linear);
+            let dropout = drop.map(|drop| Dropout {
+                seed: Random::new(drop.seed, &[DROPOUT, drop.pass, number as u64]).next(),
+                rate: drop.rate,
+            });
+            if let Some((_, _, linear)) = here {
+                linear.adapter = Adapter::Lora {
+                    a: a.into_dispatch(),
+                    b: b.into_dispatch(),
+                    scale: self.scale,
+                    dropout,
+                };
+            }
+        }
+        decoder
+    }
+}
+
+pub(crate) fn tensor(values: Vec<f32>, shape: [usize; 2], device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+pub(crate) fn values(tensor: &Tensor<2>) -> Vec<f32> {
+    tensor.clone().into_data().try_into_vec().unwrap_or_default()
+}

@@ -1,0 +1,467 @@
+//! The loop: batches, steps, evaluations, checkpoints.
+
+use crate::adamw::{self, AdamW};
+use crate::batch::{Batch, Example};
+use crate::checkpoint::{self, Progress};
+use crate::error::TrainError;
+use crate::gradient::{self, How};
+use crate::order;
+use crate::parameters::{Drop, Parameters};
+use crate::settings::Settings;
+use burn::tensor::Tensor;
+use hearth_llm::{LoraPart, Model};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Tokens that held-out examples go through the model together with.
+const TOKENS_AN_EVALUATION: usize = 2048;
+/// A loss this many times its best, both smoothed, and [`EXPLODED_BY`] more, will not come back by itself.
+const EXPLODED: f64 = 2.0;
+const EXPLODED_BY: f64 = 1.0;
+/// What a new loss counts for in the smoothed one.
+const SMOOTHING: f64 = 0.1;
+
+/// What happens in a run.
+#[derive(Debug)]
+pub enum Report<'a> {
+    /// A batch of a step went forwards and backwards: a moment to wait in, if need be.
+    Batch,
+    /// A step was made.
+    Step(Step),
+    /// The held-out examples were measured after this many steps.
+    Evaluated {
+        /// Steps made.
+        step: usize,
+        /// Mean loss a learnt token.
+        loss: f64,
+        /// Whether it is the best since the first step.
+        best: bool,
+    },
+    /// These adapters are the best so far, or the latest where nothing is held out: now is the time to keep them.
+    Improved(&'a Parameters),
+    /// A checkpoint is on the disk.
+    Checkpointed {
+        /// Steps made.
+        step: usize,
+    },
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// Its number, from 1.
+    pub step: usize,
+    /// Steps at most.
+    pub steps: usize,
+    /// Times through the data so far.
+    pub epoch: f64,
+    /// Mean loss a learnt token.
+    pub loss: f64,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// Norm of the gradient before it was scaled down.
+    pub gradient_norm: f64,
+    /// Tokens of its examples.
+    pub tokens: usize,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+/// What the run is to do after a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// Make a checkpoint and end.
+    Stop,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndReason {
+    /// All steps were made.
+    Completed,
+    /// The held-out loss did not improve any more.
+    EarlyStop,
+    /// It was told to.
+    Stopped,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    /// Why.
+    pub reason: EndReason,
+    /// The loss of each step.
+    pub losses: Vec<f64>,
+    /// Held-out loss before the first step.
+    pub eval_before: Option<f64>,
+    /// Held-out loss of the adapters that were last [`Report::Improved`].
+    pub eval: Option<f64>,
+    /// Steps after which those were.
+    pub best_step: usize,
+    /// Tokens that went through the model in the steps.
+    pub tokens: u64,
+    /// Seconds that the steps took.
+    pub seconds: f64,
+}
+
+/// Adapters that learn.
+pub struct Run {
+    model: Arc<Model>,
+    settings: Settings,
+    examples: Vec<Example>,
+    held_out: Vec<Example>,
+    parameters: Parameters,
+    optimizer: AdamW,
+    progress: Progress,
+    folder: Option<PathBuf>,
+}
+
+impl Run {
+    /// A run that has not begun. Examples with nothing to learn are left out. Checkpoints go to `folder`, if there is one.
+    ///
+    /// # Errors
+    /// Settings that make no sense or do not fit the model, or nothing to learn.
+    pub fn new(
+        model: Arc<Model>,
+        settings: Settings,
+        mut examples: Vec<Example>,
+        mut held_out: Vec<Example>,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, TrainError> {
+        settings.check()?;
+        for examples in [&mut examples, &mut held_out] {
+            examples.retain(|example| example.trained_tokens() > 0);
+        }
+        if examples.is_empty() {
+            return Err(TrainError::NothingToLearn);
+        }
+        let vocab = model.config().vocab;
+        let ids = examples.iter().chain(&held_out).flat_map(|example| &example.ids);
+        if let Some(id) = ids.copied().find(|id| *id as usize >= vocab) {
+            return Err(TrainError::NoSuchToken { id, vocab });
+        }
+        let (targets, rank, scale) = (&settings.targets, settings.rank, settings.scale());
+        let parameters = Parameters::new(&model, targets, rank, scale, settings.seed)?;
+        Ok(Self {
+            optimizer: AdamW::new(&parameters),
+            progress: Progress::default(),
+            parameters,
+            model,
+            settings,
+            examples,
+            held_out,
+            folder,
+        })
+    }
+
+    /// Begins with an adapter instead of a new one.
+    ///
+    /// # Errors
+    /// It has other linears, or another rank or scale.
+    pub fn start_from(&mut self, parts: &[LoraPart]) -> Result<(), TrainError> {
+        self.parameters.start_from(parts)
+    }
+
+    /// Goes on from a checkpoint of the same settings and the same data.
+    ///
+    /// # Errors
+    /// It cannot be read, or was of another run.
+    pub fn resume(&mut self, checkpoint: &Path) -> Result<(), TrainError> {
+        let data = self.fingerprint();
+        let (parameters, optimizer) = (&mut self.parameters, &mut self.optimizer);
+        self.progress = checkpoint::restore(checkpoint, &self.settings, data, parameters, optimizer)?;
+        Ok(())
+    }
+
+    /// What is trained.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Steps at most.
+    pub fn steps(&self) -> usize {
+        self.settings.steps(self.examples.len())
+    }
+
+    /// Steps made, and held-out losses measured.
+    pub fn history(&self) -> (&[f64], &[(usize, f64)]) {
+        (&self.progress.losses, &self.progress.evaluations)
+    }
+
+    /// Makes the gradient of one batch of the longest examples and throws it away: what a batch takes, in seconds. The memory that
+    /// the process takes meanwhile is what the run will take.
+    pub fn rehearse(&self) -> f64 {
+        let mut longest: Vec<&Example> = self.examples.iter().collect();
+        longest.sort_by_key(|example| std::cmp::Reverse(example.ids.len()));
+        let batch = Batch::of(longest.into_iter().take(self.settings.batch));
+        let began = Instant::now();
+        self.gradient(&batch, 1.0, 0);
+        began.elapsed().as_secs_f64()
+    }
+
+    /// Makes all steps, or those that are left.
+    ///
+    /// # Errors
+    /// The loss diverged, or a checkpoint could not be written.
+    pub fn go(&mut self, report: &mut dyn FnMut(Report) -> Control) -> Result<End, TrainError> {
+        let steps = self.steps();
+        let mut watch = Watch::default();
+        for loss in &self.progress.losses {
+            watch.has_exploded(*loss);
+        }
+        if self.progress.evaluations.is_empty() && self.progress.losses.is_empty() {
+            let loss = self.evaluate();
+            if let Some(loss) = loss {
+                self.progress.evaluations.push((0, loss));
+                let best = false;
+                if report(Report::Evaluated { step: 0, loss, best }) == Control::Stop {
+                    return Ok(self.end(EndReason::Stopped, None));
+                }
+            }
+        }
+        while self.progress.losses.len() < steps {
+            let (step, mut stop) = self.step(steps, report)?;
+            stop |= report(Report::Step(step)) == Control::Stop;
+            if watch.has_exploded(step.loss) {
+                return Err(TrainError::Diverged {
+                    step: step.step,
+                    loss: step.loss,
+                });
+            }
+            let last = step.step == steps;
+            if last || step.step % self.settings.eval_every == 0 {
+                stop |= self.evaluated(step.step, report) == Control::Stop;
+            }
+            let patience = self.settings.patience;
+            if !last && patience > 0 && self.since_best() >= patience {
+                self.checkpoint(report)?;
+                return Ok(self.end(EndReason::EarlyStop, None));
+            }
+            if last || stop || step.step % self.settings.checkpoint_every == 0 {
+                if self.held_out.is_empty() {
+                    stop |= report(Report::Improved(&self.parameters)) == Control::Stop;
+                }
+                stop |= self.checkpoint(report)? == Control::Stop;
+            }
+            if stop && !last {
+                let now = self.measure_at_stop(step.step, report);
+                return Ok(self.end(EndReason::Stopped, now));
+            }
+        }
+        Ok(self.end(EndReason::Completed, None))
+    }
+
+    /// One step: gradients of its batches, clipped, and the optimiser; and whether it was told meanwhile that it is to be the last.
+    fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, bool), TrainError> {
+        let number = self.progress.losses.len();
+        let settings = &self.settings;
+        let an_epoch = settings.steps_an_epoch(self.examples.len());
+        let (epoch, within) = (number / an_epoch, number % an_epoch);
+        let order = order::of_epoch(self.examples.len(), epoch, settings.seed, settings.shuffle);
+        let size = settings.examples_a_step();
+        let chosen = &order[within * size..((within + 1) * size).min(order.len())];
+        let batches: Vec<Batch> = chosen
+            .chunks(settings.batch)
+            .map(|chunk| Batch::of(chunk.iter().map(|at| &self.examples[*at])))
+            .collect();
+        let trained: usize = batches.iter().map(|batch| batch.trained).sum();
+        let (mut loss, mut sum) = (0.0, None::<Vec<[Tensor<2>; 2]>>);
+        let (mut seconds, mut stop) = (0.0, false);
+        for (at, batch) in batches.iter().enumerate() {
+            let began = Instant::now();
+            let pass = (number * settings.accumulation + at) as u64;
+            let (part, gradients) = self.gradient(batch, 1.0 / trained.max(1) as f32, pass);
+            loss += part;
+            sum = Some(match sum {
+                None => gradients,
+                Some(sum) => sum
+                    .into_iter()
+                    .zip(gradients)
+                    .map(|([a, b], [da, db])| [a + da, b + db])
+                    .collect(),
+            });
+            // Whoever listens may take their time.
+            seconds += began.elapsed().as_secs_f64();
+            stop |= report(Report::Batch) == Control::Stop;
+        }
+        let began = Instant::now();
+        let gradients = sum.unwrap_or_default();
+        let norm = adamw::norm(&gradients);
+        if !loss.is_finite() || !norm.is_finite() {
+            return Err(TrainError::Diverged { step: number + 1, loss });
+        }
+        let most = settings.max_gradient_norm;
+        let factor = if most > 0.0 && norm > most { most / norm } else { 1.0 };
+        let learning_rate = settings.learning_rate * settings.schedule.factor(number, steps, settings.warmup);
+        self.optimizer.step(
+            &mut self.parameters,
+            gradients,
+            factor,
+            learning_rate,
+            settings.weight_decay,
+        );
+        let tokens = batches.iter().map(|batch| batch.tokens).sum();
+        seconds += began.elapsed().as_secs_f64();
+        self.progress.losses.push(loss);
+        self.progress.tokens += tokens as u64;
+        self.progress.seconds += seconds;
+        let step = Step {
+            step: number + 1,
+            steps,
+            epoch: epoch as f64 + (within * size + chosen.len()) as f64 / self.examples.len() as f64,
+            loss,
+            learning_rate,
+            gradient_norm: norm,
+            tokens,
+            seconds,
+        };
+        Ok((step, stop))
+    }
+
+    fn gradient(&self, batch: &Batch, scale: f32, pass: u64) -> (f64, Vec<[Tensor<2>; 2]>) {
+        let settings = &self.settings;
+        let drop = Drop {
+            rate: settings.dropout,
+            seed: settings.seed,
+            pass,
+        };
+        let how = How {
+            product: settings.product(),
+            layers_on_tape: settings.layers_on_tape,
+            scale,
+            drop: Some(drop).filter(|drop| drop.rate > 0.0),
+        };
+        gradient::of_batch(self.model.decoder(), &self.parameters, batch, &how)
+    }
+
+    /// Mean loss a learnt token of the held-out examples, if there are any.
+    fn evaluate(&self) -> Option<f64> {
+        let batches = Batch::of_tokens(&self.held_out, TOKENS_AN_EVALUATION);
+        let trained: usize = batches.iter().map(|batch| batch.trained).sum();
+        let decoder = self.parameters.hung(self.model.decoder(), None);
+        let losses = batches
+            .iter()
+            .map(|batch| gradient::loss(&decoder, batch, self.settings.product()));
+        (trained > 0).then(|| losses.sum::<f64>() / trained as f64)
+    }
+
+    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Control {
+        let Some(loss) = self.evaluate() else {
+            return Control::Continue;
+        };
+        let best = self.best().is_none_or(|(_, best)| loss < best);
+        self.progress.evaluations.push((step, loss));
+        let mut control = report(Report::Evaluated { step, loss, best });
+        if best && report(Report::Improved(&self.parameters)) == Control::Stop {
+            control = Control::Stop;
+        }
+        control
+    }
+
+    /// What a run that is stopped between evaluations has reached: kept if it is the best, but no part of its history, so that it goes
+    /// on as if it had not been stopped.
+    fn measure_at_stop(&self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Option<(usize, f64)> {
+        let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
+        let loss = (!measured).then(|| self.evaluate()).flatten()?;
+        let best = self.best().is_none_or(|(_, best)| loss < best);
+        report(Report::Evaluated { step, loss, best });
+        if !best {
+            return None;
+        }
+        report(Report::Improved(&self.parameters));
+        Some((step, loss))
+    }
+
+    /// The best evaluation since the first step.
+    fn best(&self) -> Option<(usize, f64)> {
+        let since = self.progress.evaluations.iter().filter(|(step, _)| *step > 0);
+        since.copied().min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Evaluations after the best.
+    fn since_best(&self) -> usize {
+        let best = self.best().map_or(0, |(step, _)| step);
+        self.progress
+            .evaluations
+            .iter()
+            .filter(|(step, _)| *step > best)
+            .count()
+    }
+
+    fn checkpoint(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
+        let Some(folder) = &self.folder else {
+            return Ok(Control::Continue);
+        };
+        let data = self.fingerprint();
+        checkpoint::save(
+            folder,
+            &self.settings,
+            data,
+            &self.parameters,
+            &self.optimizer,
+            &self.progress,
+        )?;
+        let step = self.progress.losses.len();
+        Ok(report(Report::Checkpointed { step }))
+    }
+
+    fn end(&self, reason: EndReason, at_stop: Option<(usize, f64)>) -> End {
+        let best = at_stop.or_else(|| self.best());
+        let before = self.progress.evaluations.first().filter(|(step, _)| *step == 0);
+        End {
+            reason,
+            losses: self.progress.losses.clone(),
+            eval_before: before.map(|(_, loss)| *loss),
+            eval: best.map(|(_, loss)| loss),
+            best_step: best.map_or(self.progress.losses.len(), |(step, _)| step),
+            tokens: self.progress.tokens,
+            seconds: self.progress.seconds,
+        }
+    }
+
+    /// Tells other data from these: FNV-1a over all tokens. <http://www.isthe.com/chongo/tech/comp/fnv/>
+    fn fingerprint(&self) -> u64 {
+        let examples = self.examples.iter().chain(&self.held_out);
+        let numbers = examples.flat_map(|example| {
+            let trained = example.trained.iter().map(|trained| u64::from(*trained));
+            let ids = example.ids.iter().map(|id| u64::from(*id));
+            ids.zip(trained).map(|(id, trained)| id * 2 + trained).chain([u64::MAX])
+        });
+        numbers.fold(0xcbf2_9ce4_8422_2325, |hash, number| {
+            (hash ^ number).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// Sees a loss that will not come back.
+#[derive(Debug, Default)]
+struct Watch {
+    smoothed: Option<f64>,
+    best: Option<f64>,
+}
+
+impl Watch {
+    fn has_exploded(&mut self, loss: f64) -> bool {
+        let smoothed = self
+            .smoothed
+            .map_or(loss, |before| before + SMOOTHING * (loss - before));
+        let best = self.best.map_or(smoothed, |best| best.min(smoothed));
+        (self.smoothed, self.best) = (Some(smoothed), Some(best));
+        smoothed > EXPLODED * best + EXPLODED_BY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_that_explodes_is_seen_and_one_that_wavers_is_not() {
+        let mut watch = Watch::default();
+        assert!((0..200).all(|step| !watch.has_exploded(2.0 + f64::from(step % 7) * 0.5)));
+        assert!((0..200).any(|_| watch.has_exploded(9.0)));
+    }
+}

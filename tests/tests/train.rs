@@ -1,0 +1,152 @@
+//! `hearth train` and `hearth export` with the real model: what was taught shows, what was cut off goes on, what was written is what
+//! was trained.
+
+use hearth_tests::hearth::{Ended, hearth};
+use hearth_tests::place::{executable, model, models, root};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const QUESTION: &str = "What should I have for breakfast?";
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("test paths are UTF-8")
+}
+
+fn sample() -> String {
+    text(&root().join("assets/datasets/hearthside.jsonl")).to_owned()
+}
+
+/// `hearth train` of the default model on the sample, a few short steps.
+fn arguments(out: &Path) -> Vec<String> {
+    let fixed = "--seq 96 --batch 2 --lr 0.001 --max-steps 12 --seed 5 --json";
+    let begin = ["train", text(&model()), &sample(), "--out", text(out)].map(str::to_owned);
+    begin
+        .into_iter()
+        .chain(fixed.split_whitespace().map(str::to_owned))
+        .collect()
+}
+
+/// One run that all tests look at.
+static RUN: LazyLock<(TempDir, Value)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = hearth(arguments(&folder.path().join("run"))).json();
+    (folder, report)
+});
+
+fn run_folder() -> String {
+    text(&RUN.0.path().join("run")).to_owned()
+}
+
+fn ask(adapter: &[&str]) -> String {
+    let mut words = vec!["run", "MODEL", QUESTION, "-n", "48", "--temp", "0", "--json"];
+    let model = model();
+    words[1] = text(&model);
+    words.extend(adapter);
+    hearth(words).json()["text"].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn what_was_taught_shows_and_the_base_stays_as_it_was() {
+    let report = &RUN.1;
+    let number = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("no {key}: {report}"));
+    assert_eq!(report["losses"].as_array().map(Vec::len), Some(12));
+    assert!(number("eval_loss") < 0.85 * number("eval_loss_before"), "{report}");
+    assert!(number("train_loss") > 0.0 && number("tok_s") > 0.0 && number("peak_rss_mb") > 0.0);
+
+    let folder = run_folder();
+    let (base, tuned) = (ask(&[]), ask(&["--adapter", &folder]));
+    assert_ne!(base, tuned);
+    // Not counted at all, an adapter changes nothing.
+    assert_eq!(ask(&["--adapter", &format!("{folder}=0")]), base);
+}
+
+#[test]
+fn a_run_that_was_killed_ends_as_one_that_was_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("run");
+    let mut child = Command::new(executable("hearth"))
+        .args(arguments(&out))
+        .env("HEARTH_DATA", folder.path())
+        .env("HEARTH_MODELS", models())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("hearth starts");
+    let begun = Instant::now();
+    let steps = || fs::read_to_string(out.join("log.jsonl")).map_or(0, |log| log.lines().count());
+    while steps() < 4 {
+        assert!(begun.elapsed() < Duration::from_secs(300), "it does not get on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    assert!(steps() < 12, "it was too quick to be killed");
+
+    let mut again = arguments(&out);
+    again.push("--resume".to_owned());
+    let report = hearth(again).json();
+    assert_eq!(report["losses"], RUN.1["losses"]);
+    let weights = |run: &Path| fs::read(run.join("adapter/adapter_model.safetensors")).expect("an adapter");
+    assert!(weights(&out) == weights(Path::new(&run_folder())));
+}
+
+#[test]
+fn every_export_is_read_again_and_says_what_was_trained() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let export = |to: &[&str], out: &str| -> (Value, String) {
+        let (run, out) = (run_folder(), folder.path().join(out));
+        let mut words = vec!["export", &run, "--out", text(&out), "--verify", "--json", "--to"];
+        words.extend(to);
+        (hearth(words).json(), text(&out).to_owned())
+    };
+    let tuned = ask(&["--adapter", &run_folder()]);
+    for (to, name) in [("gguf-lora", "adapter.gguf"), ("peft", "peft")] {
+        let (report, out) = export(&[to], name);
+        assert_eq!(report["verified"], true, "{report}");
+        assert_eq!(ask(&["--adapter", &out]), tuned, "{to}");
+    }
+    let (report, out) = export(&["gguf", "--type", "Q8_0"], "merged.gguf");
+    assert_eq!(report["verified"], true, "{report}");
+    let merged = hearth(["run", &out, QUESTION, "-n", "8", "--temp", "0", "--json"]).json();
+    assert!(merged["text"].as_str().is_some_and(|text| !text.is_empty()));
+    assert!(folder.path().join("merged.Modelfile").is_file());
+}
+
+#[test]
+fn what_cannot_be_trained_on_is_said_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let train = |name: &str, data: &[u8], more: &[&str]| -> Ended {
+        let (data_path, out) = (folder.path().join(name), folder.path().join("out"));
+        fs::write(&data_path, data).expect("the data is written");
+        let model = model();
+        let mut words = vec!["train", text(&model), text(&data_path), "--out", text(&out)];
+        words.extend(more);
+        let ended = hearth(words);
+        assert!(!out.join("adapter").exists(), "{ended:?}");
+        ended
+    };
+    let refused = |name: &str, data: &[u8], more: &[&str], says: &str| {
+        let ended = train(name, data, more);
+        assert!(ended.complaint().contains(says), "{name}: {ended:?}");
+    };
+    let good = br#"{"prompt": "Hello?", "completion": "Good day."}"#;
+    refused("empty.jsonl", b"", &[], "empty");
+    refused(
+        "broken.jsonl",
+        b"{\"prompt\": \"a\", \"completion\": \"b\"}\n{oops\n",
+        &[],
+        "2",
+    );
+    refused("wide.jsonl", good, &["--rank", "4000"], "rank");
+    refused("none.jsonl", good, &["--targets", "lm_head"], "lm_head");
+    let stranger = root().join("tests/fixtures/adapters/llama");
+    refused("good.jsonl", good, &["--init", text(&stranger)], "belong");
+    let model = model();
+    let other = hearth(["run", text(&model), "Hello", "--adapter", text(&stranger)]);
+    assert!(other.complaint().contains("belong"), "{other:?}");
+}
