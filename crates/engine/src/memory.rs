@@ -50,8 +50,9 @@ pub fn resident() -> Option<u64> {
     system.process(this).map(|process| process.memory())
 }
 
-/// Asks the allocator to return what is free to the system. glibc keeps it otherwise.
+/// Returns to the system what is free: the buffers that kernels keep, and what the allocator holds, as glibc does.
 pub fn give_back() {
+    hearth_kernels::scratch::release();
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: malloc_trim only touches memory that nobody holds, and may be called at any time.
     unsafe {
@@ -70,6 +71,11 @@ mod tests {
         let after = peak().expect("this system tells");
         assert!(after >= before.max(touched.len() as u64), "{before} {after}");
         let now = resident().expect("this system tells");
-        assert!(now >= touched.len() as u64 && now <= after, "{now} {after}");
+        // The two are counted by different means, on Linux a few pages apart.
+        let slack = 1 << 20;
+        assert!(
+            now + slack >= touched.len() as u64 && now <= after + slack,
+            "{now} {after}"
+        );
     }
 }

@@ -8,6 +8,7 @@ use crate::dot::Isa;
 use crate::half_layer::{forward, linears_backward};
 use crate::linear::{Input, Linear, LoraGradient, Norm, Product, add};
 use crate::norm::rms_norm_backward_in_place;
+use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 use crate::softmax::{self, IGNORED};
 use crate::team;
@@ -100,7 +101,7 @@ fn through_chunks(
     for rows in trained.chunks(rows_a_chunk) {
         let hidden: Vec<f32> = rows.iter().flat_map(|row| &x[row * cols..][..cols]).copied().collect();
         let input = Input::new(&hidden, cols, norm, product)?;
-        let mut logits = vec![0.0; rows.len() * vocab];
+        let mut logits = Scratch::new(rows.len() * vocab);
         forward(&input, &[output], product, &mut logits, Into::Replace)?;
         let mut of_rows = vec![0.0; rows.len()];
         let scale = |row: usize| dx.is_some().then(|| targets.scale * weight(row));

@@ -20,6 +20,7 @@ pub mod norm;
 pub mod packed;
 pub mod reference;
 pub mod rope;
+pub mod scratch;
 mod shape;
 pub mod softmax;
 pub mod team;

@@ -2,6 +2,9 @@
 
 use super::factor::Factor;
 use super::{TALL, WIDE};
+use crate::dot::Isa;
+use crate::lanes::on_lanes;
+use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 use crate::team;
 use std::ops::Range;
@@ -106,25 +109,23 @@ impl<'a> View<'a> {
         (self.col_stride == 1).then_some((from, self.row_stride))
     }
 
-    /// Rows `first..first + TALL`, transposed to `[steps][TALL]`; rows past the end are left alone.
+    /// Rows `first..first + TALL`, transposed to `[steps][TALL]`; rows past the end are zeros.
     fn fill_tall<E: Factor>(&self, first: usize, out: &mut [E]) {
-        for r in 0..TALL.min(self.rows - first) {
-            let row = &self.data[((first + r) * self.row_stride).min(self.data.len())..];
-            let out = out.as_chunks_mut::<TALL>().0.iter_mut();
-            if self.col_stride == 1 {
-                let row = &row[..self.cols];
-                for (numbers, out) in row.chunks(E::DEPTH).zip(out) {
-                    out[r] = E::of(numbers[0], numbers.get(1).copied().unwrap_or(0.0));
-                }
-            } else {
-                for (step, out) in out.enumerate() {
-                    let second = match E::DEPTH * step + 1 {
-                        k if E::DEPTH == 2 && k < self.cols => self.at(first + r, k),
-                        _ => 0.0,
-                    };
-                    out[r] = E::of(self.at(first + r, E::DEPTH * step), second);
-                }
-            }
+        let count = TALL.min(self.rows - first);
+        if self.col_stride == 1 {
+            let row = |r: usize| match r < count {
+                true => &self.data[(first + r) * self.row_stride..][..self.cols],
+                false => &[],
+            };
+            turn(Isa::best(), &std::array::from_fn(row), out);
+            return;
+        }
+        for (step, out) in out.as_chunks_mut::<TALL>().0.iter_mut().enumerate() {
+            let number = |r: usize, k: usize| match r < count && k < self.cols {
+                true => self.at(first + r, k),
+                false => 0.0,
+            };
+            *out = std::array::from_fn(|r| E::of(number(r, E::DEPTH * step), number(r, E::DEPTH * step + 1)));
         }
     }
 
@@ -148,10 +149,38 @@ impl<'a> View<'a> {
     }
 }
 
+/// Steps that are turned at a time.
+const STEPS: usize = 64;
+
+on_lanes! {
+    /// Rows of a tall tile, turned to `[steps][TALL]`; a row without numbers gives zeros.
+    fn turn<L>[E: Factor][E](_l; rows: &[&[f32]; TALL], out: &mut [E]) {
+        let mut turned = [[E::zeroed(); STEPS]; TALL];
+        for (at, out) in out.chunks_mut(STEPS * TALL).enumerate() {
+            for (row, turned) in rows.iter().zip(&mut turned) {
+                let row = &row[(at * STEPS * E::DEPTH).min(row.len())..];
+                let row = &row[..row.len().min(STEPS * E::DEPTH)];
+                let whole = row.chunks_exact(E::DEPTH);
+                if let [last] = whole.remainder() {
+                    turned[row.len() / E::DEPTH] = E::of(*last, 0.0);
+                }
+                for (numbers, turned) in whole.zip(turned) {
+                    *turned = E::of(numbers[0], numbers[E::DEPTH - 1]);
+                }
+            }
+            for (step, out) in out.as_chunks_mut::<TALL>().0.iter_mut().enumerate() {
+                for r in 0..TALL {
+                    out[r] = turned[r][step];
+                }
+            }
+        }
+    }
+}
+
 /// Tall tiles of a matrix, one behind the other: `[rows / TALL][steps][TALL]`, zeros past the last row.
-pub(crate) fn pack_tall<E: Factor>(matrix: View) -> Vec<E> {
+pub(crate) fn pack_tall<E: Factor>(matrix: View) -> Scratch<E> {
     let size = matrix.cols.div_ceil(E::DEPTH) * TALL;
-    let mut talls = vec![E::zeroed(); matrix.rows.div_ceil(TALL) * size];
+    let mut talls = Scratch::new(matrix.rows.div_ceil(TALL) * size);
     team::run_over(&mut talls, size, &|tile, out| matrix.fill_tall(tile * TALL, out));
     talls
 }

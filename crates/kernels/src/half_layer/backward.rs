@@ -6,6 +6,7 @@ use crate::dense::{Into, Pair, View};
 use crate::glu::{self, Activation};
 use crate::linear::{self, Input, Linear, LoraGradient, Norm, Product};
 use crate::norm::rms_norm_backward_in_place;
+use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 
 /// The product of which there is a gradient: that of `Fast` is taken to be that of `Exact`.
@@ -78,7 +79,7 @@ pub fn linear_add_backward(
     shape::length("the gradient of a linear's input", dh.len(), Some(h.len()))?;
     let mut through = Vec::new();
     if let Some(norm) = norm {
-        let mut y = vec![0.0; dy.len()];
+        let mut y = Scratch::new(dy.len());
         forward(
             &Input::new(h, cols, None, product)?,
             &[linear],
@@ -111,7 +112,7 @@ pub fn gated_backward(
     let product = differentiable(product);
     let input = Input::new(x, inputs(&[gate, up])?, norm, product)?;
     shape::length("the rows of up", up.weight.rows(), Some(gate.weight.rows()))?;
-    let (mut gates, mut ups) = (vec![0.0; dh.len()], vec![0.0; dh.len()]);
+    let (mut gates, mut ups) = (Scratch::new(dh.len()), Scratch::new(dh.len()));
     forward(&input, &[gate], product, &mut gates, Into::Replace)?;
     forward(&input, &[up], product, &mut ups, Into::Replace)?;
     glu::glu_backward_in_place(activation, dh, &mut gates, &mut ups)?;
@@ -135,7 +136,7 @@ pub fn gated_backward_kept<K: Kept>(
 ) -> Result<[Option<LoraGradient>; 2], ShapeError> {
     let product = differentiable(product);
     let input = Input::new(x, inputs(&[gate, up])?, norm, product)?;
-    let (mut gates, mut ups) = (vec![0.0; dh.len()], vec![0.0; dh.len()]);
+    let (mut gates, mut ups) = (Scratch::new(dh.len()), Scratch::new(dh.len()));
     glu::glu_backward_of_kept(activation, kept, dh, &mut gates, &mut ups)?;
     gate_and_up_backward(x, norm, &input, [gate, up], [&gates, &ups], product, dx)
 }

@@ -7,6 +7,7 @@ use crate::dot::Isa;
 use crate::glu::{self, Activation};
 use crate::linear::{Input, Linear, Norm, Product, Strips, in_tiles};
 use crate::packed::ROWS;
+use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 
@@ -32,7 +33,7 @@ pub fn gated(
     shape::length("the output of a gated layer", h.len(), tokens.checked_mul(rows))?;
     let tiled = |linear: &Linear| in_tiles(&linear.weight, product, tokens);
     if gate.has_tail() || up.has_tail() || tiled(gate) || tiled(up) {
-        let mut gates = vec![0.0; h.len()];
+        let mut gates = Scratch::new(h.len());
         forward(&input, &[gate], product, &mut gates, Into::Replace)?;
         forward(&input, &[up], product, h, Into::Replace)?;
         return glu::glu_in_place(activation, &gates, h);
@@ -87,7 +88,7 @@ pub fn gated_keeping<K: Kept>(
     shape::length("the rows of up", up.weight.rows(), Some(gate.weight.rows()))?;
     shape::length("the kept gate", kept_gate.len(), Some(h.len()))?;
     shape::length("the kept up", kept_up.len(), Some(h.len()))?;
-    let mut gates = vec![0.0; h.len()];
+    let mut gates = Scratch::new(h.len());
     forward(&input, &[gate], product, &mut gates, Into::Replace)?;
     forward(&input, &[up], product, h, Into::Replace)?;
     let isa = Isa::best();

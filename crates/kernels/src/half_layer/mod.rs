@@ -13,6 +13,7 @@ pub use gated::{gated, gated_keeping};
 use crate::dense::{Factor, Into, Pair, Target};
 use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, apply_linear_tail, fast, in_tiles};
 use crate::norm::rms_norm_in_place;
+use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 use crate::team;
 
@@ -138,7 +139,7 @@ pub fn linear_add_in_place(
     if norm.is_none() && (!linear.has_tail() || in_tiles(&linear.weight, product, tokens)) {
         return forward(&input, &[linear], product, residual, Into::Add);
     }
-    let mut y = vec![0.0; residual.len()];
+    let mut y = Scratch::new(residual.len());
     forward(&input, &[linear], product, &mut y, Into::Replace)?;
     if let Some(norm) = norm {
         rms_norm_in_place(&mut y, norm.weight, norm.eps)?;

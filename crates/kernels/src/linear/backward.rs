@@ -4,6 +4,7 @@ use super::tiled::{Talls, low_rank};
 use super::{Linear, LoraGradient};
 use crate::dense::{Factor, Finish, Into, Segment, Target, View, Wide, matmul, pack_tall, pack_wide, product, thin};
 use crate::expand::Expand;
+use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 use std::borrow::Cow;
@@ -15,7 +16,7 @@ const LEAST: usize = 1024;
 
 /// A product with a part of the gradient that waits to be added to that of the input.
 struct Held<'a, E> {
-    talls: Vec<E>,
+    talls: Scratch<E>,
     depth: usize,
     with: With<'a, E>,
 }

@@ -3,13 +3,31 @@
 use super::{FEW, Norm, Product};
 use crate::dot::{ActivationChunk, Activations, Isa};
 use crate::norm;
+use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
-use std::borrow::Cow;
+use std::ops::Deref;
+
+/// Rows of activations, as they came or normalised.
+pub(crate) enum Floats<'a> {
+    Given(&'a [f32]),
+    Normed(Scratch<f32>),
+}
+
+impl Deref for Floats<'_> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Floats::Given(x) => x,
+            Floats::Normed(x) => x,
+        }
+    }
+}
 
 /// The input of linears: rows of activations, normalised, and quantised where the product asks for it.
 pub(crate) struct Input<'a> {
-    pub floats: Cow<'a, [f32]>,
+    pub floats: Floats<'a>,
     pub(super) chunks: Vec<ActivationChunk>,
     pub tokens: usize,
     pub cols: usize,
@@ -26,7 +44,7 @@ impl<'a> Input<'a> {
             Product::Fast => Activations::chunks_for(cols),
             Product::Exact | Product::Bf16 => 0,
         };
-        let mut normed = vec![0.0; if norm.is_some() { x.len() } else { 0 }];
+        let mut normed = Scratch::new(if norm.is_some() { x.len() } else { 0 });
         let mut chunks = vec![ActivationChunk::ZERO; tokens * per_token];
         let isa = Isa::best();
         let outcome = Outcome::default();
@@ -60,9 +78,9 @@ impl<'a> Input<'a> {
         }
         outcome.into_result()?;
         let floats = if norm.is_some() {
-            Cow::Owned(normed)
+            Floats::Normed(normed)
         } else {
-            Cow::Borrowed(x)
+            Floats::Given(x)
         };
         Ok(Self {
             floats,

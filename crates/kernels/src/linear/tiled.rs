@@ -4,6 +4,7 @@
 use super::{Linear, Lora};
 use crate::dense::{Factor, Finish, Into, Segment, Target, View, Wide, pack_tall, pack_wide, product};
 use crate::expand::Expand;
+use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 
 /// Rows of activations, and the same as tall tiles.
@@ -11,7 +12,7 @@ pub(crate) struct Talls<'a, E> {
     pub x: &'a [f32],
     pub tokens: usize,
     pub cols: usize,
-    tiles: Vec<E>,
+    tiles: Scratch<E>,
 }
 
 impl<'a, E: Factor> Talls<'a, E> {

@@ -40,8 +40,7 @@ on_lanes! {
     fn columns_of<L>[const BITS: usize][BITS](l; shape: Shape, tile: &[u8], scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
         let [scales, minima] = heads(l, shape, tile, scale);
         let (codes, zero) = (tile[shape.codes_at()..].as_chunks::<{ 4 * ROWS }>().0, i32::from(shape.zero));
-        for v in 0..vectors(BITS) {
-            let both = &codes[v];
+        for (v, both) in codes.iter().enumerate().take(vectors(BITS)) {
             let lanes: [u32; ROWS] =
                 std::array::from_fn(|row| u32::from_le_bytes(std::array::from_fn(|i| both[4 * row + i])));
             for (nibble, column) in [(0, 4 * v), (4, 16 + 4 * v)] {
