@@ -98,6 +98,13 @@ impl AdapterFile {
         }
         let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
         if let Some(missing) = config.missing(&found, base.layers) {
+            let layers = found.last().map_or(0, |last| last.layer + 1);
+            if (1..base.layers).contains(&layers) && config.missing(&found, layers).is_none() {
+                return Err(AdapterProblem::OtherModel(format!(
+                    "it changes all layers of a model of {layers}, and this one has {}",
+                    base.layers
+                )));
+            }
             return Err(AdapterProblem::target(
                 missing,
                 format!("{CONFIG} says that the adapter changes it, and {TENSORS} holds nothing for it"),

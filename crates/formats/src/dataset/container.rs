@@ -230,7 +230,8 @@ fn document(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> 
     let mut bytes = Vec::new();
     // One more than is held, so that reaching the limit shows.
     source.text()?.take(LARGEST_TEXT as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > LARGEST_TEXT {
+    let whole = bytes.len() <= LARGEST_TEXT;
+    if !whole {
         let tail = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
         bytes.truncate(bytes.len() - tail);
     }
@@ -244,6 +245,6 @@ fn document(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> 
     } else {
         text
     };
-    gather.document(text);
+    gather.document(text, whole);
     Ok(())
 }

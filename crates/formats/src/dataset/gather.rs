@@ -94,16 +94,16 @@ impl Gather {
         }
     }
 
-    /// Takes a file that is one text.
-    pub fn document(&mut self, text: String) {
+    /// Takes a file that is one text, or as much of it as is held.
+    pub fn document(&mut self, text: String, whole: bool) {
         self.plan = Some(Plan {
             mapping: Mapping::default(),
             unsure: false,
             shape: Shape::Text,
             name: "text",
         });
-        if text.len() >= self.largest {
-            self.stop(1);
+        if !whole {
+            self.stop(text.lines().count() as u32);
         }
         if !text.trim().is_empty() {
             let content = Content::Text(text);
@@ -129,21 +129,18 @@ impl Gather {
             return Err(DatasetProblem::Broken { broken, total });
         }
         if self.examples.is_empty() {
-            return Err(DatasetProblem::NoExamples(
-                match broken.first() {
-                    Some(first) => format!(
-                        "none of its lines can be read, and of line {} it must be said: {}",
-                        first.line, first.why
-                    ),
-                    None if self.columns.is_empty() => "nothing follows where they should be".to_owned(),
-                    None => format!(
-                        "after the names of the columns, {}, nothing follows",
-                        listed(&self.columns)
-                    ),
-                }
-                .trim_end_matches('.')
-                .to_owned(),
-            ));
+            return Err(DatasetProblem::NoExamples(match broken.first() {
+                Some(first) => format!(
+                    "none of its lines can be read (line {}: {})",
+                    first.line,
+                    first.why.trim_end_matches('.')
+                ),
+                None if self.columns.is_empty() => "nothing follows where they should be".to_owned(),
+                None => format!(
+                    "after the names of the columns, {}, nothing follows",
+                    listed(&self.columns)
+                ),
+            }));
         }
         let (mapping, unsure, shape) = match self.plan {
             Some(plan) => (plan.mapping, plan.unsure, plan.name),
@@ -398,7 +395,7 @@ mod tests {
             .take_while(|&line| gather.row(line, row(9000)).is_continue())
             .count();
         let dataset = gather.finish("JSONL", false).unwrap();
-        assert_eq!((lines, dataset.examples.len()), (343, 344));
+        assert_eq!((lines, dataset.examples.len()), (344, 344));
         assert!(
             dataset
                 .limit

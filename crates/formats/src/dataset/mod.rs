@@ -152,7 +152,7 @@ fn read(source: &Source, path: &Path, options: &ReadOptions) -> Result<Dataset, 
 
 impl Example {
     /// Everything in it that people wrote, piece by piece.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+    fn texts(&self) -> impl Iterator<Item = &str> {
         let (messages, rest) = match &self.content {
             Content::Chat(messages) => (messages.as_slice(), [None, None, None]),
             Content::PromptAnswer { system, prompt, answer } => (

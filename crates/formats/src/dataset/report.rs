@@ -184,10 +184,7 @@ impl Report {
                     1 => "1 line cannot be read and is".to_owned(),
                     total => format!("{total} lines cannot be read and are"),
                 };
-                format!(
-                    "{lines} left out. Of line {} it must be said: {}",
-                    first.line, first.why
-                )
+                format!("{lines} left out. Line {} for example: {}", first.line, first.why)
             });
         }
         let refused = || {
@@ -203,7 +200,7 @@ impl Report {
                 let error = error.to_string();
                 let error = error.trim_end_matches('.');
                 format!(
-                    "{} left out. Of line {} it must be said: {error}.",
+                    "{} left out. Line {} for example: {error}.",
                     examples_are(count),
                     example.line
                 )
@@ -240,37 +237,34 @@ impl Report {
 
     /// Whether there is enough.
     fn size(&mut self, usable: &[&Rendered]) {
-        let count = self.examples as usize;
         // Of documents it is the sequences that count.
-        let sequences: usize = usable
-            .iter()
-            .map(|rendered| {
-                if rendered.document {
-                    rendered.ids.len().div_ceil(self.sequence as usize)
-                } else {
-                    1
-                }
-            })
-            .sum();
-        let sequences = sequences.min(if usable.iter().any(|rendered| rendered.document) {
-            usize::MAX
+        let (count, unit) = if usable.iter().any(|rendered| rendered.document) {
+            let sequences = usable
+                .iter()
+                .map(|rendered| rendered.ids.len().div_ceil(self.sequence as usize));
+            (sequences.sum(), "sequences")
         } else {
-            count
-        });
-        let (severity, message) = match (count, sequences) {
-            (0, _) => (Severity::Error, "There is no example that could be learnt from.".to_owned()),
-            (1, 1) => (
+            (self.examples as usize, "examples")
+        };
+        let (severity, message) = match count {
+            _ if self.examples == 0 => (
+                Severity::Error,
+                "There is no example that could be learnt from.".to_owned(),
+            ),
+            1 => (
                 Severity::Warning,
-                "There is a single example. The model will learn to repeat it and nothing else. Add more, fifty or so to begin with."
+                "There is a single example, which the model will learn to repeat. Add more, fifty or so to begin with."
                     .to_owned(),
             ),
-            (_, ..FEW) => (
+            ..FEW => (
                 Severity::Warning,
-                format!("There are only {sequences} sequences to learn from. Below ten, a model rather repeats than learns; fifty are a beginning."),
+                format!(
+                    "There are only {count} {unit}. Below ten, a model repeats rather than learns; fifty are a beginning."
+                ),
             ),
-            (_, ..MODEST) => (
+            ..MODEST => (
                 Severity::Note,
-                format!("There are {sequences} sequences to learn from. That can teach a tone; for more, fifty to a few hundred are usual."),
+                format!("There are {count} {unit}. That can teach a tone; for more, fifty to a few hundred are usual."),
             ),
             _ => return,
         };

@@ -1,7 +1,7 @@
 //! Adapters that lie, or do what Hearth cannot: each is refused with one sentence that names the place.
 
 use crate::fixtures::{path, shape};
-use hearth_formats::adapter::{AdapterFile, AdapterProblem};
+use hearth_formats::adapter::{AdapterFile, AdapterProblem, BaseShape};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -263,13 +263,29 @@ fn a_folder_without_its_files_says_which() {
 
 #[test]
 fn a_target_that_the_configuration_promises_is_missed() {
-    let config = br#"{"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":["q_proj"]}"#;
-    let mut deep = shape("llama");
-    deep.layers = 3;
-    let said = AdapterFile::from_peft(config, &LLAMA[1], None, &deep)
-        .unwrap_err()
-        .to_string();
-    assert!(said.contains("blk.2.attn_q"), "{said}");
+    let base = BaseShape {
+        layers: 3,
+        ..shape("llama")
+    };
+    let read = |tensors: &[u8]| {
+        let config = br#"{"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":["q_proj"]}"#;
+        let refused = AdapterFile::from_peft(config, tensors, None, &base);
+        refused.unwrap_err().to_string()
+    };
+    let shallow = read(&LLAMA[1]);
+    assert!(
+        shallow.contains("all layers of a model of 2, and this one has 3"),
+        "{shallow}"
+    );
+    // The first layer's part as the third's: now it is the first that is missed.
+    let mut moved = LLAMA[1].clone();
+    let name = b"layers.0.self_attn.q_proj";
+    let found: Vec<_> = (0..moved.len()).filter(|&at| moved[at..].starts_with(name)).collect();
+    for at in found {
+        moved[at + 7] = b'2';
+    }
+    let damaged = read(&moved);
+    assert!(damaged.contains("blk.0.attn_q"), "{damaged}");
 }
 
 /// A file with some bytes changed, some left out, or its end cut off.

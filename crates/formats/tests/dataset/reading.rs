@@ -276,7 +276,10 @@ fn broken_lines_are_left_out_and_listed_where_that_is_asked_for() {
         (100, 300, 1)
     );
     let none = open(b"x\ny\n", "x.jsonl").unwrap_err().to_string();
-    assert!(none.contains("x.jsonl: there is no example in the file: none of its lines can be read, and of line 1 it must be said: it is no"), "{none}");
+    assert!(
+        none.contains("x.jsonl: there is no example in the file: none of its lines can be read (line 1: it is no"),
+        "{none}"
+    );
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn what_is_found() {
     assert!(
         broken
             .message
-            .starts_with("1 line cannot be read and is left out. Of line 61 it must be said: it is no valid JSON"),
+            .starts_with("1 line cannot be read and is left out. Line 61 for example: it is no valid JSON"),
         "{}",
         broken.message
     );
