@@ -7,6 +7,7 @@
 #![cfg_attr(windows, windows_subsystem = "windows")]
 
 mod commands;
+mod power;
 mod start;
 mod window;
 

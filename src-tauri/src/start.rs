@@ -1,9 +1,10 @@
 //! How the app comes up: plugins, where things lie on this machine, the store, the window.
 
-use crate::window;
-use hearth_app::wire::{Problem, Theme};
+use crate::{power::SystemPower, window};
+use hearth_app::wire::{Event, Problem, Theme};
 use hearth_app::{App, Options};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tauri::{AppHandle, Builder, Emitter, Manager, Wry};
 use tauri_plugin_window_state::StateFlags;
 
@@ -23,6 +24,7 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
     }
     let builder = builder
         .plugin(tauri_plugin_dialog::init())
+        .plugin(tauri_plugin_notification::init())
         .plugin(tauri_plugin_opener::init())
         .plugin(state.build());
     if data.is_some() {
@@ -59,9 +61,15 @@ pub fn end(app: &AppHandle) {
 
 async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
     let resources = app.path().resource_dir().ok();
-    let options = Options::from_environment(resources.as_deref())?;
+    let options = Options {
+        power: Arc::new(SystemPower::new()),
+        ..Options::from_environment(resources.as_deref())?
+    };
     let page = app.clone();
     let hearth = App::open(options, move |event| {
+        if let Event::RunEnded { message, .. } = &event {
+            window::notify(&page, message.clone());
+        }
         // A page that is not there yet, or no longer, asks for everything when it comes back.
         let _ = page.emit(EVENT, event);
     })?;

@@ -5,6 +5,7 @@ use tauri::webview::NewWindowResponse;
 use tauri::window::Color;
 use tauri::{AppHandle, Manager, WebviewUrl, WebviewWindow, WebviewWindowBuilder};
 use tauri_plugin_dialog::{DialogExt, MessageDialogKind};
+use tauri_plugin_notification::NotificationExt;
 
 /// The one window's name, which `capabilities/window.json` speaks of.
 const LABEL: &str = "main";
@@ -53,6 +54,22 @@ pub fn focus(app: &AppHandle) {
         // A window that cannot be raised is no reason to fail; the person sees it is still where it was.
         let _ = window.unminimize().and_then(|()| window.set_focus());
     }
+}
+
+/// Tells a person who looks elsewhere. Whoever asks does not wait for the system.
+pub fn notify(app: &AppHandle, message: String) {
+    let app = app.clone();
+    tauri::async_runtime::spawn_blocking(move || {
+        let window = app.get_webview_window(LABEL);
+        if window.is_some_and(|window| window.is_focused().unwrap_or(false)) {
+            return;
+        }
+        let shown = app.notification().builder().title("Hearth").body(message).show();
+        if let Err(error) = shown {
+            // The window says it too.
+            tracing::warn!(%error, "a notification could not be shown");
+        }
+    });
 }
 
 /// Says in a dialog why Hearth cannot start, then ends it.

@@ -10,7 +10,10 @@ use crate::{
     tune::{ERRAND, errand, no_answer},
     wire::{Adapter, AdapterChoice, Code, Event, ExportOrder, Exported, Problem, UsedAdapter, Votes},
 };
-use hearth_formats::gguf::Gguf;
+use hearth_formats::{
+    adapter::{AdapterError, AdapterFile, BaseShape},
+    gguf::Gguf,
+};
 use hearth_protocol::{self as protocol, ExportRequest, TrainingEvent, TrainingRequest};
 use rusqlite::Transaction;
 use std::{
@@ -18,25 +21,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The two files of a PEFT folder.
-const PEFT: [&str; 2] = ["adapter_config.json", "adapter_model.safetensors"];
-
 impl App {
     /// All adapters, newest first.
     pub async fn adapters(&self) -> Result<Vec<Adapter>, Problem> {
         self.shared.blocking(|shared| Ok(list(shared)?)).await
     }
 
-    /// Adds an adapter made elsewhere, a PEFT folder or a GGUF file, by its path. It stays where it is. Whether it fits the
-    /// model in every tensor is seen when it is first used.
+    /// Adds an adapter made elsewhere, a PEFT folder or a GGUF file, by its path. It stays where it is. One that
+    /// does not fit the model is refused.
     pub async fn import_adapter(&self, path: PathBuf, model: String) -> Result<Adapter, Problem> {
         self.shared
             .blocking(move |shared| {
                 let model = models::readable(shared, &model)?;
-                let full = fs::canonicalize(&path)
-                    .map_err(|error| invalid(&path, Code::FileUnreadable, &format!("it cannot be read: {error}")))?;
+                let full = fs::canonicalize(&path).map_err(|error| Problem {
+                    code: Code::FileUnreadable,
+                    message: format!("{} cannot be read: {error}. Check the path.", path.display()),
+                })?;
                 let full = library::plain(&full);
-                check(&full, &model)?;
+                check(&full, &model.path).map_err(|error| Problem {
+                    code: Code::AdapterInvalid,
+                    message: error.to_string(),
+                })?;
                 let kept = full
                     .to_str()
                     .ok_or_else(|| library::LibraryError::StrangePath(full.clone()))?;
@@ -255,37 +260,14 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
     Ok(adapters.collect())
 }
 
-/// Refuses what cannot be an adapter of a model, as far as that is seen without reading its tensors.
-fn check(path: &Path, model: &library::Model) -> Result<(), Problem> {
-    let refuse = |why: &str| Err(invalid(path, Code::AdapterInvalid, why));
-    if path.is_dir() {
-        return match PEFT.iter().find(|file| !path.join(file).is_file()) {
-            None => Ok(()),
-            Some(file) => refuse(&format!("there is no {file} in it, which every PEFT adapter has")),
-        };
-    }
-    let gguf = Gguf::open(path).map_err(|error| invalid(path, Code::AdapterInvalid, &error.to_string()))?;
-    if !matches!(gguf.str("general.type"), Ok(Some("adapter"))) {
-        return refuse("it is a GGUF file, but no adapter");
-    }
-    let (own, base) = (gguf.architecture().ok(), model.facts.as_ref().ok());
-    match (own, base.map(|facts| facts.architecture.as_str())) {
-        (Some(own), Some(base)) if own != base => {
-            refuse(&format!("it was made for a {own} model, and {} is {base}", model.name))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn invalid(path: &Path, code: Code, why: &str) -> Problem {
-    Problem {
-        code,
-        message: format!(
-            "{} is no adapter that can be used: {}. Choose a PEFT folder or a GGUF adapter.",
-            path.display(),
-            why.trim_end_matches('.')
-        ),
-    }
+/// Refuses what is no adapter for a model.
+fn check(path: &Path, model: &Path) -> Result<(), AdapterError> {
+    let model = Gguf::open(model).map_err(|error| AdapterError {
+        path: model.to_owned(),
+        problem: error.into(),
+    })?;
+    AdapterFile::open(path, &BaseShape::from_gguf(&model)?)?.check_base(&model)?;
+    Ok(())
 }
 
 fn no_adapter() -> Problem {

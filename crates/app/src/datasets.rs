@@ -181,15 +181,17 @@ fn emit(shared: &Shared) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The files of folders, of which some may not be there, by name; a name is listed once.
+/// The datasets in folders, of which some may not be there, by name; a name is listed once.
 fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
     let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     let mut samples: Vec<SampleDataset> = files
         .filter_map(|file| {
             let (path, about) = file.and_then(|file| Ok((file.path(), file.metadata()?))).ok()?;
             let ending = path.extension()?.to_str()?.to_lowercase();
-            (about.is_file() && DATA_ENDINGS.contains(&ending.as_str())).then(|| SampleDataset {
-                name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let data = about.is_file() && DATA_ENDINGS.contains(&ending.as_str()) && name != "README";
+            data.then(|| SampleDataset {
+                name,
                 path: path.to_string_lossy().into_owned(),
                 size: about.len(),
             })

@@ -22,3 +22,4 @@ mod tune;
 pub mod wire;
 
 pub use app::{App, Options};
+pub use datasets::DATA_ENDINGS;

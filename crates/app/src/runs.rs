@@ -8,11 +8,14 @@ use crate::{
     store::{StoreError, adapter, now, run, run_evaluation, run_point},
     title,
     tune::{self, Command},
-    wire::{Code, Event, NewRun, Problem, Run, RunCurves, RunState, TrainSettings},
+    wire::{Code, ColumnMapping, Event, NewRun, Problem, Run, RunCurves, RunState, TrainSettings},
 };
 use hearth_protocol::{DataSource, TrainRequest};
 use rusqlite::Transaction;
-use std::{path::Path, sync::Arc, sync::PoisonError};
+use std::{
+    path::PathBuf,
+    sync::{Arc, PoisonError},
+};
 
 impl App {
     /// All runs, newest first.
@@ -154,7 +157,7 @@ impl Shared {
             .store
             .read(|t| run::get(t, id)?.map(|row| read(t, row)).transpose())?;
         if let Some(run) = run {
-            self.emit(Event::RunChanged { run });
+            self.emit(Event::RunChanged { run: Box::new(run) });
         }
         Ok(())
     }
@@ -243,11 +246,11 @@ fn show(
     shared: &Shared,
     row: run::Run,
     model: &library::Model,
-    init: Option<std::path::PathBuf>,
+    init: Option<PathBuf>,
 ) -> Result<(Run, TrainRequest), Problem> {
     let data = DataSource {
         path: row.data_path.clone(),
-        mapping: from_json::<crate::wire::ColumnMapping>(row.mapping.as_deref()).map(Into::into),
+        mapping: from_json::<ColumnMapping>(row.mapping.as_deref()).map(Into::into),
         skip_broken: row.skip_broken,
     };
     let mut run = shared.store.read(|t| read(t, row))?;
@@ -261,7 +264,7 @@ fn show(
         id: run.id.unsigned_abs(),
         model: model.path.clone(),
         data,
-        resume: run.checkpoint.is_some() && is_there(&out),
+        resume: run.checkpoint.is_some() && out.is_dir(),
         out,
         settings: run.settings.for_worker(init),
         threads: shared.settings().threads,
@@ -270,10 +273,6 @@ fn show(
     };
     shared.keep_run(run.clone());
     Ok((run, request))
-}
-
-fn is_there(folder: &Path) -> bool {
-    folder.is_dir()
 }
 
 fn not_busy(shared: &Shared) -> Result<(), Problem> {

@@ -162,7 +162,7 @@ impl Shared {
     /// Shows a run as memory has it, until [`Shared::settle_run`].
     pub(crate) fn keep_run(&self, run: Run) {
         self.lock_runs().insert(run.id, run.clone());
-        self.emit(Event::RunChanged { run });
+        self.emit(Event::RunChanged { run: Box::new(run) });
     }
 
     /// The store knows all of a run now.
@@ -189,7 +189,7 @@ impl Shared {
         let run = run.clone();
         drop(runs);
         if run != before {
-            self.emit(Event::RunChanged { run });
+            self.emit(Event::RunChanged { run: Box::new(run) });
         }
     }
 

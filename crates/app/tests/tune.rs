@@ -36,7 +36,7 @@ fn main() {
             a_restart_interrupts_the_run_and_it_goes_on,
             one_run_at_a_time,
             a_deleted_run_comes_back_until_the_next_start,
-            a_full_disk_keeps_the_run_in_memory,
+            a_run_that_cannot_be_saved_is_kept_in_memory,
             what_is_missing_is_told,
             datasets_are_added_inspected_and_forgotten,
             adapters_are_imported_checked_and_exported,
@@ -77,7 +77,7 @@ async fn begin(bench: &Bench, orders: &str) -> Run {
 async fn until(bench: &mut Bench, id: i64, wanted: impl Fn(&Run) -> bool) -> Run {
     bench
         .next(|event| match event {
-            Event::RunChanged { run } if run.id == id && wanted(&run) => Some(run),
+            Event::RunChanged { run } if run.id == id && wanted(&run) => Some(*run),
             _ => None,
         })
         .await
@@ -145,7 +145,7 @@ async fn a_run_from_start_to_finish() {
         match bench.next(Some).await {
             Event::RunPoint { point, .. } => heard.push(point),
             Event::RunEnded { message: told, .. } => message = Some(told),
-            Event::RunChanged { run } if run.adapter.is_some() => break run,
+            Event::RunChanged { run } if run.adapter.is_some() => break *run,
             _ => {}
         }
     };
@@ -360,7 +360,7 @@ async fn a_deleted_run_comes_back_until_the_next_start() {
     assert!(bench.runs().await.unwrap().is_empty() && bench.adapters().await.unwrap().is_empty());
     assert_eq!(bench.run_points(id).await.unwrap_err().code, Code::NotFound);
     bench.restore_run(id).await.unwrap();
-    assert_eq!(bench.adapters().await.unwrap(), [adapter.clone()]);
+    assert_eq!(bench.adapters().await.unwrap()[0], adapter);
     bench.delete_adapter(adapter.id).await.unwrap();
     assert_eq!(listed(&bench, id).await.unwrap().adapter, None);
     bench.restore_adapter(adapter.id).await.unwrap();
@@ -374,28 +374,22 @@ async fn a_deleted_run_comes_back_until_the_next_start() {
     assert!(bench.adapters().await.unwrap().is_empty());
 }
 
-async fn a_full_disk_keeps_the_run_in_memory() {
+async fn a_run_that_cannot_be_saved_is_kept_in_memory() {
     let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 20").await.id;
-    running(&mut bench, id).await;
-    // One page more than there is room for, however few the steps.
-    bench.store().limit_size(Some(0)).unwrap();
-    bench
-        .store()
-        .write(|t| t.execute_batch("CREATE TABLE filler (bytes BLOB); INSERT INTO filler VALUES (zeroblob(100000))"))
-        .expect_err("a full disk");
+    let new = new_run(&bench, "learn 5").await;
+    let id = bench.start_run(new.clone()).await.unwrap().id;
+    // As a full disk, but at once: how much still fits a page is SQLite's affair.
+    let full = "CREATE TRIGGER full BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'full'); END";
+    bench.store().write(|t| t.execute_batch(full)).unwrap();
     let run = until(&mut bench, id, |run| run.state == RunState::Finished).await;
-    assert_eq!(
-        listed(&bench, id).await,
-        Some(Run {
-            adapter: listed(&bench, id).await.unwrap().adapter,
-            ..run
-        })
-    );
-    bench.store().limit_size(None).unwrap();
+    assert_eq!(listed(&bench, id).await, Some(run));
+    assert!(bench.adapters().await.unwrap().is_empty());
+    assert_eq!(bench.start_run(new.clone()).await.unwrap_err().code, Code::DiskFull);
+    bench.store().write(|t| t.execute_batch("DROP TRIGGER full")).unwrap();
     let curves = bench.run_points(id).await.unwrap();
-    assert_eq!(curves.points.len(), 20, "saved once there was room");
-    assert_eq!(bench.adapters().await.unwrap().len(), 1);
+    assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "saved once there was room");
+    assert_eq!(bench.adapters().await.unwrap()[0].run, Some(id));
+    bench.start_run(new).await.expect("free again");
 }
 
 async fn what_is_missing_is_told() {
@@ -444,7 +438,7 @@ async fn datasets_are_added_inspected_and_forgotten() {
     let samples = bench.folder.path().join("samples");
     fs::create_dir_all(&samples).unwrap();
     fs::write(samples.join("pirate.jsonl"), "{}").unwrap();
-    fs::write(samples.join("README"), "no data").unwrap();
+    fs::write(samples.join("README.md"), "no data").unwrap();
     let sample = &bench.sample_datasets().await.unwrap()[..];
     assert!(
         matches!(sample, [one] if one.name == "pirate" && one.size == 2),
@@ -508,23 +502,33 @@ async fn adapters_are_imported_checked_and_exported() {
     );
     assert!(bench.adapters().await.unwrap()[0].problem.is_some());
 
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    let bundled = bench.folder.path().join("bundled");
+    for model in ["llama.gguf", "llama3.gguf"] {
+        fs::copy(fixtures.join("models").join(model), bundled.join(model)).unwrap();
+    }
     let peft = bench.folder.path().join("peft");
     fs::create_dir_all(&peft).unwrap();
-    fs::write(peft.join("adapter_config.json"), "{}").unwrap();
-    let half = bench.import_adapter(peft.clone(), "tiny".into()).await.unwrap_err();
+    let copy = |file: &str| fs::copy(fixtures.join("training/llama/end").join(file), peft.join(file)).unwrap();
+    copy("adapter_config.json");
+    let half = bench.import_adapter(peft.clone(), "llama".into()).await.unwrap_err();
     assert_eq!(half.code, Code::AdapterInvalid);
     assert!(half.message.contains("adapter_model.safetensors"), "{half}");
-    fs::write(peft.join("adapter_model.safetensors"), "").unwrap();
-    let imported = bench.import_adapter(peft.clone(), "tiny".into()).await.unwrap();
-    assert_eq!((imported.name.as_str(), imported.run), ("peft", None));
-    let model = bench.folder.path().join("bundled/tiny.gguf");
-    for (path, code) in [
-        (model, Code::AdapterInvalid),
-        (bench.folder.path().join("orders.jsonl"), Code::AdapterInvalid),
-        ("nowhere".into(), Code::FileUnreadable),
+    copy("adapter_model.safetensors");
+    for (path, model, code) in [
+        (peft.clone(), "llama3", Code::AdapterInvalid),
+        (peft.clone(), "nothing", Code::NotFound),
+        (bundled.join("llama.gguf"), "llama", Code::AdapterInvalid),
+        (bench.folder.path().join("orders.jsonl"), "llama", Code::AdapterInvalid),
+        ("nowhere".into(), "llama", Code::FileUnreadable),
     ] {
-        assert_eq!(bench.import_adapter(path, "tiny".into()).await.unwrap_err().code, code);
+        assert_eq!(bench.import_adapter(path, model.into()).await.unwrap_err().code, code);
     }
+    let imported = bench.import_adapter(peft.clone(), "llama".into()).await.unwrap();
+    assert_eq!(
+        (imported.name.as_str(), imported.run, imported.problem.as_deref()),
+        ("peft", None, None)
+    );
     bench.rename_adapter(imported.id, "Theirs".into()).await.unwrap();
     bench.delete_adapter(imported.id).await.unwrap();
     assert_eq!(

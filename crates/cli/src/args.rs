@@ -309,7 +309,7 @@ pub struct Export {
     /// What to write
     #[arg(long, value_enum, value_name = "gguf-lora|peft|gguf", hide_possible_values = true)]
     pub to: ExportAs,
-    /// With --to gguf, the type of the weights: Q4_K_M, Q8_0, F16 and so on [default: as the model has them]
+    /// With --to gguf, the type of the weights: Q4_K_M, F16 and so on, or `same`: as the model has them [default: Q8_0]
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
     /// The file or folder to write

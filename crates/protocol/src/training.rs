@@ -526,8 +526,10 @@ pub struct Verification {
     pub passed: bool,
     /// Prompts that were replayed.
     pub prompts: u32,
-    /// The least cosine of logits over all positions.
-    pub cosine: f64,
+    /// How far it is from what was trained: the mean Kullback-Leibler divergence of the tokens expected, in nats a token.
+    pub divergence: f64,
+    /// How far the base model is from it, which is how much was taught, in nats a token.
+    pub taught: f64,
     /// Prompts whose greedy answers are the same.
     pub same_text: u32,
     /// In a sentence.

@@ -51,7 +51,7 @@ mirror! {
         reason, steps, best_step, train_loss, eval_loss_before, eval_loss, general_before, general_after,
         tokens_per_second, seconds, peak_memory,
     }
-    protocol::Verification => wire::Verification { passed, prompts, cosine, same_text, summary }
+    protocol::Verification => wire::Verification { passed, prompts, divergence, taught, same_text, summary }
 }
 
 mirror! {

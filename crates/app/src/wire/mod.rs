@@ -546,7 +546,7 @@ pub enum Event {
     /// A run is new or in another state, was renamed or restored.
     RunChanged {
         /// The run.
-        run: Run,
+        run: Box<Run>,
     },
     /// A run was deleted.
     RunRemoved {

@@ -18,7 +18,8 @@ struct Report {
     path: PathBuf,
     bytes: u64,
     verified: Option<bool>,
-    cosine: Option<f64>,
+    divergence: Option<f64>,
+    taught: Option<f64>,
     same_text: Option<u32>,
     prompts: Option<u32>,
 }
@@ -33,7 +34,10 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             ExportAs::GgufLora => ExportFormat::GgufLora,
             ExportAs::Peft => ExportFormat::Peft,
             ExportAs::Gguf => ExportFormat::Gguf {
-                kind: args.kind.clone(),
+                kind: match args.kind.as_deref() {
+                    Some("same") => None,
+                    kind => Some(kind.unwrap_or("Q8_0").to_owned()),
+                },
             },
         },
         out: args.out.clone(),
@@ -60,7 +64,8 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             path: exported.path,
             bytes: exported.bytes,
             verified: of.map(|it| it.passed),
-            cosine: of.map(|it| it.cosine),
+            divergence: of.map(|it| it.divergence),
+            taught: of.map(|it| it.taught),
             same_text: of.map(|it| it.same_text),
             prompts: of.map(|it| it.prompts),
         })?;

@@ -1,37 +1,16 @@
-//! Adapters for other programs, and the proof that what was written is what was trained.
+//! Adapters for other programs.
 
 use super::data::Reader;
-use super::folder::{RunFolder, open_adapter};
-use crate::problem::{disk, from_adapter, from_gguf, from_load, from_merge, from_session, interrupted, problem};
-use crate::turns::count;
-use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile, write_whole};
-use hearth_formats::gguf::Gguf;
-use hearth_formats::tokenizer::{Special, Tokenizer};
-use hearth_llm::ops::Product;
-use hearth_llm::{LoadOptions, LoraPart, Model, Session, greedy};
+use super::folder::open_adapter;
+use super::verify::verify;
+use crate::problem::{disk, from_adapter, from_merge, interrupted, problem};
+use hearth_formats::adapter::{BaseShape, modelfile, write_whole};
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
 use hearth_train::{Mix, merge};
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// Tokens that each prompt is answered with.
-const ANSWER: usize = 24;
-/// How much logits may differ: an adapter that was only written anew hardly, weights that were rounded again a little, weights that
-/// were rounded to few bits more.
-const SAME: f64 = 0.9999;
-const ROUNDED: f64 = 0.995;
-const COARSE: f64 = 0.97;
-
-/// Prompts for adapters of which nothing else is known.
-const PROMPTS: [&str; 4] = [
-    "The capital of France is",
-    "To bake a loaf of bread, first",
-    "Dear Sir or Madam, I am writing to",
-    "In winter many birds",
-];
 
 /// What was written.
 pub struct Exported {
@@ -131,104 +110,6 @@ fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Probl
     let text = modelfile(&base, adapter.as_deref(), template, &[]);
     let path = request.out.with_extension("Modelfile");
     write_whole(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))
-}
-
-/// Reloads what was written and replays prompts through both.
-fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -> Result<Verification, Problem> {
-    let load = |gguf: &Gguf| {
-        let going = &mut |_: f32, _: &str| ControlFlow::Continue(());
-        Model::load(gguf, &LoadOptions::default(), going).map_err(from_load)
-    };
-    let adapted = |model: &Model, adapter: &AdapterFile| {
-        let adapted = model.adapted(&LoraPart::of(adapter, 1.0));
-        adapted.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))
-    };
-    let base = load(&reader.gguf)?;
-    let trained = adapted(&base, adapter)?;
-    let written = match &request.format {
-        ExportFormat::Peft | ExportFormat::GgufLora => adapted(&base, &open_adapter(&request.out, &reader.gguf)?.0)?,
-        ExportFormat::Gguf { .. } => load(&Gguf::open(&request.out).map_err(from_gguf)?)?,
-    };
-    let least = match &request.format {
-        ExportFormat::Peft | ExportFormat::GgufLora => SAME,
-        ExportFormat::Gguf { kind } => match kind.as_deref().map(str::to_ascii_uppercase).as_deref() {
-            Some("F32" | "F16" | "BF16" | "Q8_0") => ROUNDED,
-            _ => COARSE,
-        },
-    };
-    let prompts = prompts(&request.adapter, &reader.tokenizer);
-    let (trained, written) = (Arc::new(trained), Arc::new(written));
-    let (mut cosine, mut same) = (1.0f64, 0);
-    for prompt in &prompts {
-        let (one, other) = (replay(&trained, prompt)?, replay(&written, prompt)?);
-        let vocab = trained.config().vocab;
-        let rows = one.logits.chunks(vocab).zip(other.logits.chunks(vocab));
-        cosine = rows.map(|(a, b)| cosine_of(a, b)).fold(cosine, f64::min);
-        same += usize::from(one.answer == other.answer);
-    }
-    let passed = cosine >= least && (least < SAME || same == prompts.len());
-    let verdict = if passed {
-        "It says what was trained"
-    } else {
-        "It does NOT say what was trained: do not use it"
-    };
-    let summary = format!(
-        "{verdict}: over {} prompts the least cosine of logits is {cosine:.5} ({least} is needed), and {same} greedy answers are \
-         the same.",
-        prompts.len()
-    );
-    Ok(Verification {
-        passed,
-        prompts: count(prompts.len()),
-        cosine,
-        same_text: count(same),
-        summary,
-    })
-}
-
-struct Replayed {
-    /// Of every token of the prompt.
-    logits: Vec<f32>,
-    answer: Vec<u32>,
-}
-
-fn replay(model: &Arc<Model>, prompt: &[u32]) -> Result<Replayed, Problem> {
-    let session = Session::new(model.clone(), prompt.len() + ANSWER).map_err(from_session)?;
-    let mut session = session.with_product(Product::Exact);
-    let logits = session.extend(prompt).map_err(from_session)?;
-    let mut answer = Vec::new();
-    let mut last = logits[logits.len() - model.config().vocab..].to_vec();
-    for _ in 0..ANSWER {
-        let Some(token) = greedy(&last) else { break };
-        answer.push(token);
-        session.push(token).map_err(from_session)?;
-        last = session.logits().to_vec();
-    }
-    Ok(Replayed { logits, answer })
-}
-
-fn cosine_of(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
-    // What is no number is as far off as can be.
-    if cosine.is_finite() { cosine } else { -1.0 }
-}
-
-/// Prompts that the run held out, or where it is not Hearth's, a few general ones.
-fn prompts(adapter: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
-    let of_run = [Some(adapter), adapter.parent()]
-        .into_iter()
-        .flatten()
-        .find_map(|folder| RunFolder(folder.to_owned()).read());
-    let held_out = of_run.map(|run| run.prompts).unwrap_or_default();
-    let held_out: Vec<_> = held_out.into_iter().filter(|prompt| !prompt.is_empty()).collect();
-    match held_out.is_empty() {
-        false => held_out,
-        true => PROMPTS
-            .iter()
-            .map(|text| tokenizer.encode(text, Special::Text))
-            .collect(),
-    }
 }
 
 /// Bytes of a file, or of the files of a folder.

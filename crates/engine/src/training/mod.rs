@@ -7,6 +7,7 @@ mod plan;
 mod priority;
 mod probe;
 mod run;
+mod verify;
 mod wish;
 
 pub use data::inspect;

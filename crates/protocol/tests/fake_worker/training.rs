@@ -99,7 +99,8 @@ fn export(request: &ExportRequest) -> TrainingEvent {
         verification: request.verify.then(|| Verification {
             passed: true,
             prompts: 4,
-            cosine: 1.0,
+            divergence: 0.0,
+            taught: 0.5,
             same_text: 4,
             summary: "It answers as before.".into(),
         }),

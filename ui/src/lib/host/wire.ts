@@ -1230,9 +1230,13 @@ passed: boolean,
  */
 prompts: number,
 /**
- * The least cosine of logits over all positions.
+ * How far it is from what was trained: the mean Kullback-Leibler divergence of the tokens expected, in nats a token.
  */
-cosine: number,
+divergence: number,
+/**
+ * How far the base model is from it, which is how much was taught, in nats a token.
+ */
+taught: number,
 /**
  * Prompts whose greedy answers are the same.
  */

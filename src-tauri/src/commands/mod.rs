@@ -1,12 +1,16 @@
 //! What the page can ask: one line a command.
 
+mod dialogs;
+mod tune;
+
 use crate::window;
 use hearth_app::App;
-use hearth_app::wire::{Conversation, Device, Model, Problem, SearchHit, Sent, Settings, Snapshot};
+use hearth_app::wire::{
+    AdapterChoice, Compared, Conversation, Device, Model, Problem, SearchHit, Sent, Settings, Snapshot, Thumb,
+};
 use std::path::PathBuf;
 use tauri::ipc::Invoke;
 use tauri::{AppHandle, State, Wry, command};
-use tauri_plugin_dialog::DialogExt;
 
 type Answer<T> = Result<T, Problem>;
 
@@ -31,7 +35,39 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         forget_model,
         set_settings,
         devices,
-        choose_model_file,
+        compare,
+        vote_answer,
+        rate_answer,
+        set_conversation_adapters,
+        dialogs::choose_model_file,
+        dialogs::choose_data_file,
+        dialogs::choose_adapter,
+        dialogs::choose_export_target,
+        tune::datasets,
+        tune::sample_datasets,
+        tune::add_dataset,
+        tune::rename_dataset,
+        tune::forget_dataset,
+        tune::restore_dataset,
+        tune::inspect_dataset,
+        tune::rated_examples,
+        tune::gather_dataset,
+        tune::runs,
+        tune::run_points,
+        tune::train_defaults,
+        tune::start_run,
+        tune::pause_run,
+        tune::resume_run,
+        tune::stop_run,
+        tune::rename_run,
+        tune::delete_run,
+        tune::restore_run,
+        tune::adapters,
+        tune::import_adapter,
+        tune::rename_adapter,
+        tune::delete_adapter,
+        tune::restore_adapter,
+        tune::export_adapter,
     ]
 }
 
@@ -96,6 +132,37 @@ async fn search(app: State<'_, App>, query: String) -> Answer<Vec<SearchHit>> {
 }
 
 #[command]
+async fn compare(
+    app: State<'_, App>,
+    conversation: Option<i64>,
+    parent: Option<i64>,
+    text: String,
+    adapters: Vec<AdapterChoice>,
+) -> Answer<Compared> {
+    app.compare(conversation, parent, text, adapters).await
+}
+
+#[command]
+async fn vote_answer(app: State<'_, App>, message: i64, better: bool) -> Answer<()> {
+    app.vote_answer(message, better).await
+}
+
+#[command]
+async fn rate_answer(
+    app: State<'_, App>,
+    message: i64,
+    thumb: Option<Thumb>,
+    correction: Option<String>,
+) -> Answer<()> {
+    app.rate_answer(message, thumb, correction).await
+}
+
+#[command]
+async fn set_conversation_adapters(app: State<'_, App>, conversation: i64, choices: Vec<AdapterChoice>) -> Answer<()> {
+    app.set_conversation_adapters(conversation, choices).await
+}
+
+#[command]
 async fn load_model(app: State<'_, App>, id: String) -> Answer<()> {
     app.load_model(id).await
 }
@@ -127,16 +194,4 @@ async fn set_settings(window: AppHandle, app: State<'_, App>, settings: Settings
 #[command]
 async fn devices(app: State<'_, App>) -> Answer<Vec<Device>> {
     app.devices().await
-}
-
-/// The system's own dialog; it waits for a person, so it has a thread of its own.
-#[command(async)]
-fn choose_model_file(window: AppHandle) -> Option<String> {
-    let file = window
-        .dialog()
-        .file()
-        .set_title("Add a model")
-        .add_filter("GGUF model", &["gguf"])
-        .blocking_pick_file()?;
-    file.into_path().ok().map(|path| path.to_string_lossy().into_owned())
 }
