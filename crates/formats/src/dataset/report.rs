@@ -247,7 +247,7 @@ impl Report {
             (self.examples as usize, "examples")
         };
         let (severity, message) = match count {
-            _ if self.examples == 0 => (
+            0 => (
                 Severity::Error,
                 "There is no example that could be learnt from.".to_owned(),
             ),
@@ -256,13 +256,13 @@ impl Report {
                 "There is a single example, which the model will learn to repeat. Add more, fifty or so to begin with."
                     .to_owned(),
             ),
-            ..FEW => (
+            2..FEW => (
                 Severity::Warning,
                 format!(
                     "There are only {count} {unit}. Below ten, a model repeats rather than learns; fifty are a beginning."
                 ),
             ),
-            ..MODEST => (
+            FEW..MODEST => (
                 Severity::Note,
                 format!("There are {count} {unit}. That can teach a tone; for more, fifty to a few hundred are usual."),
             ),
