@@ -67,6 +67,7 @@ impl Screen {
             .env("DISPLAY", &self.display)
             .env("HEARTH_DATA", data)
             .env("HEARTH_MODELS", place::models())
+            .env("HEARTH_DATASETS", place::root().join("assets/datasets"))
             // No GPU and no desktop around it: what would look for them only waits, up to a minute.
             .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent")
             .env("GSETTINGS_BACKEND", "memory")

@@ -98,6 +98,12 @@ impl Window {
         self.session.attribute(&self.answer()?, "data-state")
     }
 
+    /// The state of an answer, counted from 1. Rows out of view are not in the page, so that answers there cannot be counted.
+    fn state_of(&self, number: usize) -> Option<String> {
+        let answer = format!("article[aria-posinset=\"{}\"] {ANSWERS}", 2 * number);
+        self.session.attribute(&self.session.all(&answer).pop()?, "data-state")
+    }
+
     /// The newest answer.
     pub fn answer(&self) -> Option<Element> {
         self.session.all(ANSWERS).pop()
@@ -110,26 +116,26 @@ impl Window {
             .unwrap_or_default()
     }
 
-    /// Waits until there are this many answers, and the newest has reached one of these states.
+    /// Waits until this answer, counted from 1, has reached one of these states.
     ///
     /// # Panics
     /// When it takes too long.
     pub fn until_answer(&self, number: usize, states: &[&str]) -> String {
         self.session
             .until(ANSWER, &format!("answer {number} is one of {states:?}"), || {
-                let newest = (self.session.all(ANSWERS).len() >= number).then(|| self.state())??;
+                let newest = self.state_of(number)?;
                 states.contains(&newest.as_str()).then_some(newest)
             })
     }
 
-    /// Waits until there are this many answers and the newest has ended; one that goes on and on is stopped.
+    /// Waits until this answer, counted from 1, has ended; one that goes on and on is stopped.
     ///
     /// # Panics
     /// When it takes too long.
     pub fn until_ended(&self, number: usize) -> String {
         let patient_until = Instant::now() + PATIENCE;
         self.session.until(ANSWER, &format!("answer {number} has ended"), || {
-            let newest = (self.session.all(ANSWERS).len() >= number).then(|| self.state())??;
+            let newest = self.state_of(number)?;
             if newest == "streaming" && Instant::now() > patient_until {
                 // Between the look and the click it may end by itself.
                 self.session

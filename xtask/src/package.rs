@@ -75,7 +75,7 @@ fn configuration(workers: &[String]) -> String {
     let workers: Vec<String> = workers.iter().map(|name| format!("\"binaries/{name}\"")).collect();
     let file = model::FILE;
     format!(
-        r#"{{"bundle":{{"externalBin":[{}],"resources":{{"../models/{file}":"models/{file}"}}}}}}"#,
+        r#"{{"bundle":{{"externalBin":[{}],"resources":{{"../models/{file}":"models/{file}","../assets/datasets/":"datasets/"}}}}}}"#,
         workers.join(",")
     )
 }

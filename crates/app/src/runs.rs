@@ -223,8 +223,8 @@ fn begin(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> 
 fn begin_again(shared: &Shared, id: i64) -> Result<TrainRequest, Problem> {
     let _one_at_a_time = shared.beginning.lock().unwrap_or_else(PoisonError::into_inner);
     let row = shared.store.read(|t| run::get(t, id))?.ok_or_else(no_run)?;
-    if let run::State::Finished | run::State::Stopped = row.state {
-        let message = "This run has ended, and there is nothing to go on with. Start a new one.".to_owned();
+    if row.state == run::State::Finished {
+        let message = "This run has made all its steps. Start a new one, with this adapter to begin with.".to_owned();
         return Err(Problem {
             code: Code::BadRequest,
             message,
@@ -258,7 +258,7 @@ fn show(
         fraction: 0.0,
         stage: "Starting".to_owned(),
     };
-    run.ended_at = None;
+    (run.outcome, run.ended_at) = (None, None);
     let out = tune::runs_folder(shared).join(run.id.to_string());
     let request = TrainRequest {
         id: run.id.unsigned_abs(),

@@ -196,7 +196,16 @@ async fn a_run_is_paused_resumed_and_stopped() {
     assert_eq!(run.state, RunState::Stopped);
     bench.stop_run(id).await.expect("stopping what has stopped is nothing");
     assert_eq!(bench.pause_run(id).await.unwrap_err().code, Code::BadRequest);
-    assert_eq!(bench.resume_run(id).await.unwrap_err().code, Code::BadRequest);
+    // What was stopped can still be gone on with, and has one adapter as before.
+    bench.resume_run(id).await.unwrap();
+    assert_eq!(running(&mut bench, id).await.outcome, None);
+    bench.stop_run(id).await.unwrap();
+    let again = until(&mut bench, id, |run| {
+        run.state == RunState::Stopped && run.adapter.is_some()
+    })
+    .await;
+    assert_eq!(again.adapter, run.adapter);
+    assert_eq!(bench.adapters().await.unwrap().len(), 1);
 }
 
 async fn a_run_gives_way_to_the_chat() {

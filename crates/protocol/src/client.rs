@@ -284,7 +284,10 @@ impl Watch {
             }
         };
         let problem = self.explain(trouble).await;
-        tracing::warn!(%problem, "the worker has died");
+        // One that ends by itself in good order was told to.
+        if !matches!(&self.ended, Some(Ok(status)) if status.success()) {
+            tracing::warn!(%problem, "the worker has died");
+        }
         // Nobody listening is nobody to tell.
         let _ = say.send(Said::Died(problem)).await;
     }

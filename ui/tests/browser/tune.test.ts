@@ -96,7 +96,7 @@ describe("settings", () => {
     const epochs = page.getByTestId("setting-epochs");
     await epochs.locator("input").fill("1");
     await epochs.locator("input").press("Tab");
-    await expect.poll(() => page.getByTestId("forecast").textContent()).toContain("about 24 steps");
+    await expect.poll(() => page.getByTestId("forecast").textContent()).toContain("371 examples once");
     await epochs.locator("input").fill("-1");
     await epochs.locator("input").press("Tab");
     expect(await epochs.getByRole("alert").textContent()).toContain("From 0.01 to 1000");

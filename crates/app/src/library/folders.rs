@@ -18,20 +18,19 @@ pub fn data_folder() -> Option<PathBuf> {
 /// Folders that may hold models which came with the app, the first one first: `HEARTH_MODELS`, the app's resources, and
 /// the places where packages and builds put them beside the executable. Some may not be there.
 pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {
-    let named = env::var_os("HEARTH_MODELS").filter(|folder| !folder.is_empty());
-    let mut folders: Vec<PathBuf> = named.map(PathBuf::from).into_iter().collect();
-    folders.extend(came_with_the_app("models", "models", resources));
-    folders
+    came_with_the_app("HEARTH_MODELS", "models", "models", resources)
 }
 
-/// The same for datasets.
+/// The same for datasets; `HEARTH_DATASETS` comes first.
 pub fn sample_folders(resources: Option<&Path>) -> Vec<PathBuf> {
-    came_with_the_app("datasets", "assets/datasets", resources)
+    came_with_the_app("HEARTH_DATASETS", "datasets", "assets/datasets", resources)
 }
 
 /// Where a folder of this name may be; `source` is its name in the source tree.
-fn came_with_the_app(name: &str, source: &str, resources: Option<&Path>) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = resources.map(|folder| folder.join(name)).into_iter().collect();
+fn came_with_the_app(variable: &str, name: &str, source: &str, resources: Option<&Path>) -> Vec<PathBuf> {
+    let named = env::var_os(variable).filter(|folder| !folder.is_empty());
+    let mut folders: Vec<PathBuf> = named.map(PathBuf::from).into_iter().collect();
+    folders.extend(resources.map(|folder| folder.join(name)));
     if let Some(beside) = env::current_exe().ok().as_deref().and_then(Path::parent) {
         folders.push(beside.join(name));
         folders.extend(elsewhere(beside, name, source));

@@ -1,0 +1,152 @@
+//! Files dragged onto a window, as a file manager does it: the XDND protocol, version 5
+//! (<https://www.freedesktop.org/wiki/Specifications/XDND/>).
+
+use std::error::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use x11rb::connection::Connection;
+use x11rb::protocol::Event;
+use x11rb::protocol::xproto::{
+    Atom, AtomEnum, ClientMessageEvent, ConnectionExt, CreateWindowAux, EventMask, MapState, PropMode,
+    SELECTION_NOTIFY_EVENT, SelectionNotifyEvent, SelectionRequestEvent, Window, WindowClass,
+};
+use x11rb::rust_connection::RustConnection;
+use x11rb::wrapper::ConnectionExt as _;
+use x11rb::{CURRENT_TIME, atom_manager};
+
+atom_manager! {
+    Atoms: AtomsCookie {
+        XdndAware,
+        XdndEnter,
+        XdndPosition,
+        XdndStatus,
+        XdndDrop,
+        XdndFinished,
+        XdndSelection,
+        XdndActionCopy,
+        TARGETS,
+        URIS: b"text/uri-list",
+    }
+}
+
+const VERSION: u32 = 5;
+/// How long the window may take to want what hangs over it, and then to take it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Drags a file onto the largest window of a display, and lets go.
+///
+/// # Errors
+/// There is no window that takes drops, or it does not take this one.
+pub fn drop_file(display: &str, file: &Path) -> Outcome<()> {
+    let (connection, screen) = RustConnection::connect(Some(display))?;
+    let root = connection.setup().roots[screen].root;
+    let atoms = Atoms::new(&connection)?.reply()?;
+    let source = connection.generate_id()?;
+    let aux = CreateWindowAux::new();
+    connection.create_window(0, source, root, 0, 0, 1, 1, 0, WindowClass::INPUT_ONLY, 0, &aux)?;
+    connection.set_selection_owner(source, atoms.XdndSelection, CURRENT_TIME)?;
+    let (target, middle) = largest(&connection, root, atoms.XdndAware)?.ok_or("no window takes drops")?;
+    let mut drag = Drag {
+        connection,
+        atoms,
+        source,
+        target,
+        uri: format!("file://{}\r\n", file.display()),
+    };
+    drag.send(drag.atoms.XdndEnter, [VERSION << 24, drag.atoms.URIS, 0, 0])?;
+    // The page hears of what hangs over it before it can be dropped, so it hangs there until the window wants it.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let copy = drag.atoms.XdndActionCopy;
+        drag.send(drag.atoms.XdndPosition, [0, middle, CURRENT_TIME, copy])?;
+        let status = drag.answer(drag.atoms.XdndStatus, until)?;
+        if status[1] & 1 == 1 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drag.send(drag.atoms.XdndDrop, [0, CURRENT_TIME, 0, 0])?;
+    match drag.answer(drag.atoms.XdndFinished, Instant::now() + PATIENCE)? {
+        [_, taken, ..] if taken & 1 == 1 => Ok(()),
+        _ => Err("the window did not take the file".into()),
+    }
+}
+
+/// The largest window on the screen that takes drops, and its middle as the protocol has it.
+fn largest(connection: &RustConnection, root: Window, aware: Atom) -> Outcome<Option<(Window, u32)>> {
+    let mut best: Option<(u32, Window, u32)> = None;
+    for window in connection.query_tree(root)?.reply()?.children {
+        let shown = connection.get_window_attributes(window)?.reply()?.map_state == MapState::VIEWABLE;
+        let property = connection.get_property(false, window, aware, AtomEnum::ANY, 0, 1)?;
+        if !shown || property.reply()?.value_len == 0 {
+            continue;
+        }
+        let place = connection.get_geometry(window)?.reply()?;
+        let area = u32::from(place.width) * u32::from(place.height);
+        let [x, y] = [(place.x, place.width), (place.y, place.height)]
+            .map(|(from, size)| u32::from(from.max(0).unsigned_abs() + size / 2));
+        if best.is_none_or(|(largest, ..)| area > largest) {
+            best = Some((area, window, x << 16 | y));
+        }
+    }
+    Ok(best.map(|(_, window, middle)| (window, middle)))
+}
+
+struct Drag {
+    connection: RustConnection,
+    atoms: Atoms,
+    source: Window,
+    target: Window,
+    uri: String,
+}
+
+impl Drag {
+    /// Tells the window something.
+    fn send(&self, kind: Atom, [a, b, c, d]: [u32; 4]) -> Outcome<()> {
+        let message = ClientMessageEvent::new(32, self.target, kind, [self.source, a, b, c, d]);
+        self.connection
+            .send_event(false, self.target, EventMask::NO_EVENT, message)?;
+        self.connection.flush()?;
+        Ok(())
+    }
+
+    /// What the window says to that. It may ask for the file in between.
+    fn answer(&self, kind: Atom, until: Instant) -> Outcome<[u32; 5]> {
+        while Instant::now() < until {
+            match self.connection.poll_for_event()? {
+                Some(Event::ClientMessage(message)) if message.type_ == kind => return Ok(message.data.as_data32()),
+                Some(Event::SelectionRequest(request)) => self.give(&request)?,
+                Some(_) => {}
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        Err("the window does not answer".into())
+    }
+
+    fn give(&self, request: &SelectionRequestEvent) -> Outcome<()> {
+        let to = (request.requestor, request.property);
+        if request.target == self.atoms.TARGETS {
+            let targets = [self.atoms.TARGETS, self.atoms.URIS];
+            self.connection
+                .change_property32(PropMode::REPLACE, to.0, to.1, AtomEnum::ATOM, &targets)?;
+        } else {
+            self.connection
+                .change_property8(PropMode::REPLACE, to.0, to.1, self.atoms.URIS, self.uri.as_bytes())?;
+        }
+        let done = SelectionNotifyEvent {
+            response_type: SELECTION_NOTIFY_EVENT,
+            sequence: 0,
+            time: request.time,
+            requestor: request.requestor,
+            selection: request.selection,
+            target: request.target,
+            property: request.property,
+        };
+        self.connection
+            .send_event(false, request.requestor, EventMask::NO_EVENT, done)?;
+        self.connection.flush()?;
+        Ok(())
+    }
+}
