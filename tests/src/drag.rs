@@ -48,7 +48,7 @@ pub fn drop_file(display: &str, file: &Path) -> Outcome<()> {
     connection.create_window(0, source, root, 0, 0, 1, 1, 0, WindowClass::INPUT_ONLY, 0, &aux)?;
     connection.set_selection_owner(source, atoms.XdndSelection, CURRENT_TIME)?;
     let (target, middle) = largest(&connection, root, atoms.XdndAware)?.ok_or("no window takes drops")?;
-    let mut drag = Drag {
+    let drag = Drag {
         connection,
         atoms,
         source,
