@@ -1,7 +1,7 @@
 //! `hearth` in a terminal, with the real model: answers, JSON, exit codes, bad input.
 
 use hearth_tests::hearth::{Ended, hearth};
-use hearth_tests::place::model;
+use hearth_tests::place::{model, root};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -189,4 +189,16 @@ fn a_prompt_longer_than_the_context_is_refused() {
 fn a_device_that_is_not_there_is_refused() {
     let ended = on_model("run", &["Hello", "--device", "gpu99", "-n", "1"]);
     assert!(ended.complaint().contains("gpu99"), "{ended:?}");
+}
+
+/// The figures are llama.cpp's; `fixtures/perplexity/README.md` says how they were had, and why each product has its text.
+#[test]
+fn perplexity_is_that_of_llama_cpp() {
+    for (text, product, theirs) in [("text.txt", &["--exact"][..], 37.9244), ("long.txt", &[], 42.7243)] {
+        let file = root().join("tests/fixtures/perplexity").join(text);
+        let file = file.to_str().expect("test paths are UTF-8");
+        let report = on_model("perplexity", &[&[file, "--json"], product].concat()).json();
+        let ours = report["perplexity"].as_f64().expect("a number");
+        assert!((ours / theirs - 1.0).abs() < 0.003, "{text}: {ours}, not {theirs}");
+    }
 }
