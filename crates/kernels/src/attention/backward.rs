@@ -10,107 +10,94 @@ use super::kv::KvStore;
 use super::spans::{Span, Spans};
 use super::tiles::{self, KEYS, ROWS, Scores, block_rows};
 use crate::dot::Isa;
-use crate::lanes::WIDTH;
+use crate::lanes::{WIDTH, exp, on_lanes};
+use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 use crate::softmax;
 use crate::team;
+
+/// Means that a chunk makes.
+const MEANS: usize = 256;
 
 /// What both halves of the backward read.
 struct Backward<'a> {
     pass: Pass<'a, f32>,
     /// Values where the pass has keys, keys where it has values.
     exchanged: &'a KvStore<f32>,
-    d_out: &'a [f32],
+    blocks: Vec<Block>,
+    /// Of each block, the queries, scaled, and then the gradient of its output, both transposed: made once for all spans.
+    rows: Scratch<f32>,
+    /// How far apart the rows of blocks begin.
+    apart: usize,
     /// The logarithm of each row's sum of exponentials, `[T, heads]`.
     logs: &'a [f32],
     /// The sum of output times its gradient, `[T, heads]`.
     means: &'a [f32],
 }
 
-/// A block's rows, ready for products.
-struct Rows {
-    size: usize,
-    queries: Vec<f32>,
-    d_out: Vec<f32>,
+on_lanes! {
+    /// A row's scores become its probabilities, and the gradients of those become the gradients of the scores.
+    fn slopes_of<L>(l; scores: &mut [f32], gradients: &mut [f32], log: f32, mean: f32) {
+        let (log, mean) = (l.splat(log), l.splat(mean));
+        for (x, d) in scores.as_chunks_mut().0.iter_mut().zip(gradients.as_chunks_mut().0) {
+            let p = exp(l, l.sub(l.load(x), log));
+            l.store(p, x);
+            l.store(l.mul(p, l.sub(l.load(d), mean)), d);
+        }
+    }
+}
+
+/// What a block has come to over a span.
+struct Room {
+    probabilities: Scores,
+    slopes: Scores,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            probabilities: [[0.0; KEYS]; ROWS],
+            slopes: [[0.0; KEYS]; ROWS],
+        }
+    }
 }
 
 impl Backward<'_> {
-    fn d_out_of(&self, kv_head: usize, row: usize) -> &[f32] {
-        let (token, head) = self.pass.of_row(kv_head, row);
-        let dim = self.pass.heads.head_dim;
-        &self.d_out[(token * self.pass.heads.heads + head) * dim..][..dim]
+    /// A block's scaled queries and the gradient of its output, transposed, `[head_dim, size]`, and their size.
+    fn rows(&self, number: usize) -> (&[f32], &[f32], usize) {
+        let size = block_rows(self.blocks[number].rows.len());
+        let length = self.pass.heads.head_dim * size;
+        let (queries, d_out) = self.rows[number * self.apart..][..2 * length].split_at(length);
+        (queries, d_out, size)
     }
 
-    fn rows(&self, block: &Block) -> Rows {
-        let (size, dim, head) = (block_rows(block.rows.len()), self.pass.heads.head_dim, block.kv_head);
-        let mut rows = Rows {
-            size,
-            queries: Vec::new(),
-            d_out: Vec::new(),
-        };
-        let queries = block.rows.clone().map(|row| self.pass.query(head, row));
-        tiles::transpose(queries, size, self.pass.heads.scale, &mut rows.queries, dim);
-        let d_out = block.rows.clone().map(|row| self.d_out_of(head, row));
-        tiles::transpose(d_out, size, 1.0, &mut rows.d_out, dim);
-        rows
-    }
-
-    /// Probabilities of a block over a span, and the gradient of its scores; false where it sees nothing there.
-    fn slopes(
-        &self,
-        isa: Isa,
-        block: &Block,
-        rows: &Rows,
-        span: &Span,
-        probabilities: &mut Scores,
-        slopes: &mut Scores,
-    ) -> bool {
-        let head = block.kv_head;
-        if block
-            .rows
-            .clone()
-            .all(|row| self.pass.lanes(head, row, span).is_empty())
-        {
-            return false;
-        }
-        tiles::scores(
-            isa,
-            self.pass.store,
-            head,
-            span,
-            &rows.queries,
-            rows.size,
-            probabilities,
-        );
-        tiles::scores(isa, self.exchanged, head, span, &rows.d_out, rows.size, slopes);
-        let used = span.tiles() * WIDTH;
+    /// Probabilities of a block over a span of which it sees something, and the gradient of its scores.
+    fn slopes(&self, isa: Isa, number: usize, span: &Span, room: &mut Room) {
+        let (block, (queries, d_out, size)) = (&self.blocks[number], self.rows(number));
+        let (head, used) = (block.kv_head, span.tiles() * WIDTH);
+        tiles::scores(isa, self.pass.store, head, span, queries, size, &mut room.probabilities);
+        tiles::scores(isa, self.exchanged, head, span, d_out, size, &mut room.slopes);
         for (r, row) in block.rows.clone().enumerate() {
-            let lanes = self.pass.lanes(head, row, span);
-            let (p, s) = (&mut probabilities[r][..used], &mut slopes[r][..used]);
-            for part in [&mut *p, &mut *s] {
-                part[..lanes.start].fill(0.0);
-                part[lanes.end.max(lanes.start)..].fill(0.0);
-            }
+            let (p, s) = (&mut room.probabilities[r][..used], &mut room.slopes[r][..used]);
             let (token, query_head) = self.pass.of_row(head, row);
             let at = token * self.pass.heads.heads + query_head;
-            softmax::exp_in_place(isa, &mut p[lanes.clone()], self.logs[at]);
-            for (p, s) in p[lanes.clone()].iter().zip(&mut s[lanes]) {
-                *s = p * (*s - self.means[at]);
+            slopes_of(isa, p, s, self.logs[at], self.means[at]);
+            let lanes = self.pass.lanes(head, row, span);
+            for part in [p, s] {
+                part[..lanes.start].fill(0.0);
+                part[lanes.end..].fill(0.0);
             }
         }
-        true
     }
 
     /// Writes the gradient of a block's queries.
-    fn queries(&self, isa: Isa, block: &Block, out: &team::Scattered<f32>) {
-        let (heads, wide) = (self.pass.heads, self.exchanged.wide());
-        let rows = self.rows(block);
-        let (mut probabilities, mut slopes): (Scores, Scores) = ([[0.0; KEYS]; ROWS], [[0.0; KEYS]; ROWS]);
-        let mut sums = vec![0.0; rows.size * wide];
-        for span in self.pass.spans {
-            if self.slopes(isa, block, &rows, span, &mut probabilities, &mut slopes) {
-                tiles::weigh(isa, self.exchanged, block.kv_head, span, &slopes, rows.size, &mut sums);
-            }
+    fn queries(&self, isa: Isa, number: usize, out: &team::Scattered<f32>) {
+        let (heads, wide, block) = (self.pass.heads, self.exchanged.wide(), &self.blocks[number]);
+        let size = block_rows(block.rows.len());
+        let (mut room, mut sums) = (Room::new(), vec![0.0; size * wide]);
+        for span in self.pass.spans.iter().filter_map(|span| self.pass.seen(block, span)) {
+            self.slopes(isa, number, &span, &mut room);
+            tiles::weigh(isa, self.exchanged, block.kv_head, &span, &room.slopes, size, &mut sums);
         }
         for (row, sums) in block.rows.clone().zip(sums.chunks_exact(wide)) {
             let (token, head) = self.pass.of_row(block.kv_head, row);
@@ -121,42 +108,32 @@ impl Backward<'_> {
     }
 
     /// Writes the gradients of a span's keys and values.
-    fn keys_and_values(&self, isa: Isa, kv_head: usize, span: &Span, blocks: &[Block], out: &team::Scattered<f32>) {
-        let (heads, wide, dim) = (self.pass.heads, self.exchanged.wide(), self.pass.heads.head_dim);
-        let (mut probabilities, mut slopes): (Scores, Scores) = ([[0.0; KEYS]; ROWS], [[0.0; KEYS]; ROWS]);
-        let (mut keys, mut values) = (vec![0.0; KEYS * wide], vec![0.0; KEYS * wide]);
-        let (mut queries, mut d_out) = (vec![0.0; ROWS * wide], vec![0.0; ROWS * wide]);
-        for block in blocks.iter().filter(|block| block.kv_head == kv_head) {
-            // Nobody looks ahead: rows before the span's first key see none of it.
-            if self.pass.of_row(kv_head, block.rows.end - 1).0 < span.first {
+    fn keys_and_values(&self, isa: Isa, kv_head: usize, whole: &Span, out: &team::Scattered<f32>) {
+        let (heads, dim) = (self.pass.heads, self.pass.heads.head_dim);
+        let (tile, used) = (dim * WIDTH, whole.tiles() * dim * WIDTH);
+        let (mut room, mut keys, mut values) = (Room::new(), vec![0.0; used], vec![0.0; used]);
+        for (number, block) in self.blocks.iter().enumerate() {
+            if block.kv_head != kv_head {
                 continue;
             }
-            let rows = self.rows(block);
-            if !self.slopes(isa, block, &rows, span, &mut probabilities, &mut slopes) {
+            let Some(span) = self.pass.seen(block, whole) else {
                 continue;
-            }
-            for (r, row) in block.rows.clone().enumerate() {
-                queries[r * wide..][..dim].copy_from_slice(self.pass.query(kv_head, row));
-                d_out[r * wide..][..dim].copy_from_slice(self.d_out_of(kv_head, row));
-            }
-            let rows = block.rows.len();
-            tiles::scatter(isa, &slopes, rows, span.count, &queries, wide, &mut keys);
-            tiles::scatter(isa, &probabilities, rows, span.count, &d_out, wide, &mut values);
-        }
-        for key in 0..span.count {
-            let row = (span.first + key) * heads.qkv_width() + kv_head * dim;
-            // SAFETY: each key is of one span.
-            let (to_key, to_value) = unsafe {
-                (
-                    out.slice(row + heads.keys_at(), dim),
-                    out.slice(row + heads.values_at(), dim),
-                )
             };
-            to_key
-                .iter_mut()
-                .zip(&keys[key * wide..])
-                .for_each(|(out, sum)| *out = heads.scale * sum);
-            to_value.copy_from_slice(&values[key * wide..][..dim]);
+            self.slopes(isa, number, &span, &mut room);
+            let (queries, d_out, size) = self.rows(number);
+            let (first, seen) = ((span.tile - whole.tile) * tile, span.tiles() * tile);
+            tiles::scatter(isa, &room.slopes, queries, size, &mut keys[first..][..seen]);
+            tiles::scatter(isa, &room.probabilities, d_out, size, &mut values[first..][..seen]);
+        }
+        for key in 0..whole.count {
+            let row = (whole.first + key) * heads.qkv_width() + kv_head * dim;
+            let lane = whole.skip + key;
+            for (at, sums) in [(heads.keys_at(), &keys), (heads.values_at(), &values)] {
+                // SAFETY: each key is of one span.
+                let out = unsafe { out.slice(row + at, dim) };
+                let sums = sums[lane / WIDTH * tile..].iter().skip(lane % WIDTH).step_by(WIDTH);
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
+            }
         }
     }
 }
@@ -194,28 +171,49 @@ pub fn attend_batch_backward(
         spans: &spans.spans,
         sees: &sees,
     };
-    let (mut out, mut logs) = (vec![0.0; d_out.len()], vec![0.0; tokens * heads.heads]);
+    let mut out = Scratch::new(d_out.len());
+    let (mut logs, mut means) = (vec![0.0; tokens * heads.heads], vec![0.0; tokens * heads.heads]);
     forward::run(&pass, &mut out, Some(&mut logs));
-    let rows = out.chunks_exact(dim).zip(d_out.chunks_exact(dim));
-    let means: Vec<f32> = rows.map(|(out, d_out)| softmax::product(isa, out, d_out)).collect();
+    team::run_over(&mut means, MEANS, &|chunk, means| {
+        let [out, d_out] = [&out, d_out].map(|x| x[chunk * MEANS * dim..].chunks_exact(dim));
+        for ((out, d_out), mean) in out.zip(d_out).zip(means) {
+            *mean = softmax::product(isa, out, d_out);
+        }
+    });
     let blocks = pass.blocks();
+    let apart = 2 * dim * block_rows(tokens * heads.group());
+    let mut rows = Scratch::new(blocks.len() * apart);
+    team::run_over(&mut rows, apart, &|number, out| {
+        let Block { kv_head, rows } = &blocks[number];
+        let size = block_rows(rows.len());
+        let (queries, to) = out[..2 * dim * size].split_at_mut(dim * size);
+        let of_rows = rows.clone().map(|row| pass.query(*kv_head, row));
+        tiles::transpose(of_rows, size, heads.scale, queries);
+        let d_out_of = |row| {
+            let (token, head) = pass.of_row(*kv_head, row);
+            &d_out[(token * heads.heads + head) * dim..][..dim]
+        };
+        tiles::transpose(rows.clone().map(d_out_of), size, 1.0, to);
+    });
     let backward = Backward {
         pass,
         exchanged: &exchanged,
-        d_out,
+        blocks,
+        rows,
+        apart,
         logs: &logs,
         means: &means,
     };
-    let spans = &spans.spans;
+    let (blocks, of_keys) = (backward.blocks.len(), heads.kv_heads * spans.spans.len());
     let out = team::Scattered::new(d_qkv);
-    team::run(
-        blocks.len() + heads.kv_heads * spans.len(),
-        &|chunk| match chunk.checked_sub(blocks.len()) {
-            None => backward.queries(isa, &blocks[chunk], &out),
-            Some(chunk) => {
-                backward.keys_and_values(isa, chunk / spans.len(), &spans[chunk % spans.len()], &blocks, &out);
-            }
-        },
-    );
+    // The first keys are seen by most rows, and the last rows see the most keys: what takes longest goes first, so that
+    // threads end together.
+    team::run(of_keys + blocks, &|chunk| match chunk.checked_sub(of_keys) {
+        None => {
+            let span = &spans.spans[chunk / heads.kv_heads];
+            backward.keys_and_values(isa, chunk % heads.kv_heads, span, &out);
+        }
+        Some(chunk) => backward.queries(isa, blocks - 1 - chunk, &out),
+    });
     Ok(())
 }

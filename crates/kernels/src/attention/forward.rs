@@ -59,6 +59,19 @@ impl<E> Pass<'_, E> {
         &self.qkv[token * self.heads.qkv_width() + head * self.heads.head_dim..][..self.heads.head_dim]
     }
 
+    /// The part of a span that rows of a block see, where they see any of it: nobody meets keys that all of them are blind to.
+    pub fn seen(&self, block: &Block, span: &Span) -> Option<Span> {
+        let token = |row| self.of_row(block.kv_head, row).0;
+        let tokens = token(block.rows.start)..token(block.rows.end - 1) + 1;
+        let sees = tokens.map(self.sees).map(|sees| {
+            let end = sees.end.min(span.first + span.count);
+            (sees.start.max(span.first), end)
+        });
+        let seen = sees.filter(|(first, end)| first < end);
+        let (first, end) = seen.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        Some(span.part(first, end))
+    }
+
     /// The lanes of a span that a row sees.
     pub fn lanes(&self, kv_head: usize, row: usize, span: &Span) -> Range<usize> {
         let sees = (self.sees)(self.of_row(kv_head, row).0);
@@ -84,16 +97,13 @@ fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Sp
         sums: [0.0; ROWS],
         values: vec![0.0; size * wide],
     };
-    let mut queries = Vec::new();
+    let mut queries = vec![0.0; dim * size];
     let rows = block.rows.clone().map(|row| pass.query(block.kv_head, row));
-    tiles::transpose(rows, size, pass.heads.scale, &mut queries, dim);
+    tiles::transpose(rows, size, pass.heads.scale, &mut queries);
     let mut scores: Scores = [[0.0; KEYS]; ROWS];
-    for span in spans {
-        let lanes = |row: usize| pass.lanes(block.kv_head, row, span);
-        if block.rows.clone().all(|row| lanes(row).is_empty()) {
-            continue;
-        }
-        tiles::scores(isa, pass.store, block.kv_head, span, &queries, size, &mut scores);
+    for span in spans.iter().filter_map(|span| pass.seen(block, span)) {
+        let lanes = |row: usize| pass.lanes(block.kv_head, row, &span);
+        tiles::scores(isa, pass.store, block.kv_head, &span, &queries, size, &mut scores);
         let used = span.tiles() * crate::lanes::WIDTH;
         for (r, row) in block.rows.clone().enumerate() {
             let (lanes, scores) = (lanes(row), &mut scores[r][..used]);
@@ -113,7 +123,15 @@ fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Sp
             }
             partial.sums[r] += softmax::exp_in_place(isa, seen, greatest);
         }
-        tiles::weigh(isa, pass.store, block.kv_head, span, &scores, size, &mut partial.values);
+        tiles::weigh(
+            isa,
+            pass.store,
+            block.kv_head,
+            &span,
+            &scores,
+            size,
+            &mut partial.values,
+        );
     }
     partial
 }

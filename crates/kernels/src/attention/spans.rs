@@ -17,6 +17,17 @@ impl Span {
     pub fn tiles(&self) -> usize {
         (self.skip + self.count).div_ceil(WIDTH)
     }
+
+    /// The part that holds tokens `first..end`, which are of the span.
+    pub fn part(&self, first: usize, end: usize) -> Self {
+        let lane = self.skip + first - self.first;
+        Self {
+            tile: self.tile + lane / WIDTH,
+            skip: lane % WIDTH,
+            first,
+            count: end - first,
+        }
+    }
 }
 
 /// The cells of a sequence's tokens, ready for attention. Made once for a pass, used by every layer.

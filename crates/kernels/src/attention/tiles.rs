@@ -22,19 +22,12 @@ pub(super) fn block_rows(rows: usize) -> usize {
     }
 }
 
-/// Query rows transposed, `[head_dim][R]`, times `scale`; rows that are missing are zeros.
-pub(super) fn transpose<'a>(
-    rows: impl Iterator<Item = &'a [f32]>,
-    block: usize,
-    scale: f32,
-    out: &mut Vec<f32>,
-    head_dim: usize,
-) {
-    out.clear();
-    out.resize(head_dim * block, 0.0);
+/// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.
+pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize, scale: f32, out: &mut [f32]) {
+    out.fill(0.0);
     for (r, row) in rows.enumerate() {
-        for (i, x) in row.iter().enumerate() {
-            out[i * block + r] = scale * x;
+        for (x, out) in row.iter().zip(out.chunks_exact_mut(block)) {
+            out[r] = scale * x;
         }
     }
 }
@@ -192,19 +185,58 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
     }
 }
 
+/// `sums`, tiles of `[head_dim][16]` one behind the other, grow by `rows`, transposed, `block` of them, each times
+/// `weights[r][lane]`: what many rows give back to the keys of a span.
+pub(super) fn scatter(isa: crate::dot::Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
+    match block {
+        1 => scatter_of::<1>(isa, weights, rows, sums),
+        4 => scatter_of::<4>(isa, weights, rows, sums),
+        _ => scatter_of::<ROWS>(isa, weights, rows, sums),
+    }
+}
+
 on_lanes! {
-    /// `sums[key]`, rows of `wide`, grow by `rows[r]`, rows of `wide` too, weighted with `weights[r][key]`.
-    pub(super) fn scatter<L>(
-        l; weights: &Scores, block: usize, keys: usize, rows: &[f32], wide: usize, sums: &mut [f32]
-    ) {
-        for (key, sums) in sums.chunks_exact_mut(wide).enumerate().take(keys) {
-            for (r, row) in rows.chunks_exact(wide).enumerate().take(block) {
-                let weight = l.splat(weights[r][key]);
-                for (sum, x) in sums.as_chunks_mut::<WIDTH>().0.iter_mut().zip(row.as_chunks::<WIDTH>().0) {
-                    let total = l.mul_add(weight, l.load(x), l.load(sum));
-                    l.store(total, sum);
-                }
+    fn scatter_of<L>[const R: usize][R](l; weights: &Scores, rows: &[f32], sums: &mut [f32]) {
+        let (rows, sums) = (rows.as_chunks::<R>().0, sums.as_chunks_mut::<WIDTH>().0);
+        let (mut tile, mut rest) = (0, sums);
+        while !rest.is_empty() {
+            let here = match L::REGISTERS >= 32 && rest.len() >= 2 * rows.len() {
+                true => 2,
+                false => 1,
+            };
+            let (sums, further) = rest.split_at_mut(here * rows.len());
+            match here {
+                2 => scatter_tiles::<L, R, 2>(l, weights, tile, rows, sums),
+                _ => scatter_tiles::<L, R, 1>(l, weights, tile, rows, sums),
             }
+            (tile, rest) = (tile + here, further);
+        }
+    }
+}
+
+/// `T` tiles at once: their weights stay in registers, and each sum is fetched and put back once for all rows.
+#[inline(always)]
+fn scatter_tiles<L: Lanes, const R: usize, const T: usize>(
+    l: L,
+    weights: &Scores,
+    tile: usize,
+    rows: &[[f32; R]],
+    sums: &mut [[f32; WIDTH]],
+) {
+    let weights: [[L::Floats; T]; R] =
+        std::array::from_fn(|r| std::array::from_fn(|t| l.load(&weights[r].as_chunks().0[tile + t])));
+    let mut parts = sums.chunks_exact_mut(rows.len());
+    let sums: [&mut [[f32; WIDTH]]; T] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    for (i, row) in rows.iter().enumerate() {
+        let mut totals: [L::Floats; T] = std::array::from_fn(|t| l.load(&sums[t][i]));
+        for r in 0..R {
+            let x = l.splat(row[r]);
+            for t in 0..T {
+                totals[t] = l.mul_add(x, weights[r][t], totals[t]);
+            }
+        }
+        for t in 0..T {
+            l.store(totals[t], &mut sums[t][i]);
         }
     }
 }
