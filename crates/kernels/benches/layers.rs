@@ -81,7 +81,7 @@ fn many_tokens(c: &mut Criterion) {
     group.throughput(Throughput::Elements((rows * cols * tokens) as u64));
     for quant in QUANTS {
         let weight = Weight::new(quant, rows, cols);
-        for product in [Product::Fast, Product::Exact] {
+        for product in [Product::Fast, Product::Exact, Product::Bf16] {
             group.bench_function(BenchmarkId::new(format!("{product:?}"), quant), |b| {
                 b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], product, &mut y));
             });
