@@ -1,6 +1,6 @@
 //! `cargo xtask package`: installers, with the workers and the default model inside.
 
-use crate::cargo::cargo;
+use crate::cargo::{PROGRAMS, cargo};
 use crate::place;
 use crate::process::{Outcome, announce, read, run};
 use crate::setup::{For, setup};
@@ -26,7 +26,7 @@ pub fn package(kinds: &[String]) -> Outcome {
         .partition(|kind| BACKENDS.contains(kind));
     setup(For::Run)?;
     let host = host()?;
-    let mut workers = vec![worker("hearth", &[], &host)?];
+    let mut workers = vec![portable_worker(&host)?];
     for backend in backends {
         let features = ["--no-default-features", "--features", backend];
         workers.push(worker(&format!("hearth-{backend}"), &features, &host)?);
@@ -58,10 +58,21 @@ fn host() -> Outcome<String> {
         .ok_or_else(|| "`rustc -vV` does not name a host.".to_owned())
 }
 
-/// Builds one worker and lays it where the installer's tool looks for it. Returns its name.
+/// The worker that runs anywhere: the one that `cargo xtask run` builds.
+fn portable_worker(host: &str) -> Outcome<String> {
+    run("Building hearth", cargo(&["build"]).args(PROGRAMS))?;
+    lay("hearth", host)
+}
+
+/// Builds the worker of some backend.
 fn worker(name: &str, features: &[&str], host: &str) -> Outcome<String> {
     let mut build = cargo(&["build", "--release", "--locked", "--package", "hearth-cli"]);
     run(&format!("Building {name}"), build.args(features))?;
+    lay(name, host)
+}
+
+/// Lays the worker that was built last where the installer's tool looks for it. Returns its name.
+fn lay(name: &str, host: &str) -> Outcome<String> {
     let folder = place::root().join("src-tauri").join("binaries");
     let file = folder.join(format!("{name}-{host}{EXE_SUFFIX}"));
     fs::create_dir_all(&folder)

@@ -224,7 +224,7 @@ pub struct Train {
     /// The folder that gets the adapter, the checkpoints and the log
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Times through the examples, at most [default: 3]
+    /// Times through the examples, at most [default: 3, and up to 8 where there are few]
     #[arg(long, value_name = "E")]
     pub epochs: Option<f32>,
     /// Rank of the adapters [default: 16]

@@ -221,8 +221,8 @@ pub struct TrainSettings {
     pub weight_decay: f32,
     /// The gradient is scaled down to this norm; 0: never.
     pub max_gradient_norm: f32,
-    /// Times through the data, at most.
-    pub epochs: f32,
+    /// Times through the data, at most; none: chosen by how many examples there are.
+    pub epochs: Option<f32>,
     /// Steps, at most.
     pub max_steps: Option<u32>,
     /// Examples that go through the model together.
@@ -266,7 +266,7 @@ impl Default for TrainSettings {
             warmup: 0.03,
             weight_decay: 0.0,
             max_gradient_norm: 1.0,
-            epochs: 3.0,
+            epochs: None,
             max_steps: None,
             batch: None,
             accumulation: None,

@@ -101,7 +101,7 @@ describe("settings", () => {
     await epochs.locator("input").press("Tab");
     expect(await epochs.getByRole("alert").textContent()).toContain("From 0.01 to 1000");
     await epochs.getByTestId("reset").click();
-    expect(await epochs.locator("input").inputValue()).toBe("3");
+    expect(await epochs.locator("input").inputValue()).toBe("");
     await page.getByTestId("setting-sequence").locator("input").fill("2048");
     await page.getByTestId("setting-sequence").locator("input").press("Tab");
     await expect.poll(() => page.getByTestId("facts").textContent()).toContain("none");

@@ -15,25 +15,26 @@ const data = (change: Partial<Inspection> = {}): Inspection => ({ ...inspect(new
 const settings = (change: Partial<TrainSettings> = {}): TrainSettings => ({ ...trainDefaults, ...change });
 
 test.each([
-  [data(), settings(), { examples: 371, held: 41, epochs: 3, steps: null }],
-  [data(), settings({ maxSteps: 10 }), { examples: 371, held: 41, epochs: 3, steps: 10 }],
+  [data(), settings(), { examples: 371, held: 41, epochs: null, steps: null }],
+  [data(), settings({ maxSteps: 10 }), { examples: 371, held: 41, epochs: null, steps: 10 }],
   [data(), settings({ batch: 2, accumulation: 1, epochs: 1 }), { examples: 371, held: 41, epochs: 1, steps: 186 }],
-  [data(), settings({ batch: 16, maxSteps: 10 }), { examples: 371, held: 41, epochs: 3, steps: 10 }],
-  [data({ examples: 1 }), settings({ batch: 16 }), { examples: 1, held: 0, epochs: 3, steps: 1 }],
-  [data({ examples: 2 }), settings({ evalSplit: 0.9 }), { examples: 1, held: 1, epochs: 3, steps: null }],
-  [data(), settings({ evalSplit: 0 }), { examples: 412, held: 0, epochs: 3, steps: null }],
+  [data(), settings({ batch: 16, epochs: 3, maxSteps: 10 }), { examples: 371, held: 41, epochs: 3, steps: 10 }],
+  [data({ examples: 1 }), settings({ batch: 16, epochs: 3 }), { examples: 1, held: 0, epochs: 3, steps: 1 }],
+  [data({ examples: 2 }), settings({ evalSplit: 0.9 }), { examples: 1, held: 1, epochs: null, steps: null }],
+  [data(), settings({ evalSplit: 0 }), { examples: 412, held: 0, epochs: null, steps: null }],
 ])("a forecast counts what is held out and what a step sees", (inspection, chosen, expected) => {
   expect(forecast(inspection, chosen, "m", [])).toEqual({ ...expected, seconds: null });
 });
 
 test("a forecast tells the time only from a run of the same model", async () => {
   const runs = await new FakeHost(null).runs();
-  const known = forecast(data(), settings(), "smollm2-135m-instruct", runs);
+  const known = forecast(data(), settings({ epochs: 3 }), "smollm2-135m-instruct", runs);
   expect(known.seconds).toBeCloseTo(((58_210 / 412) * 371 * 3) / 538, 6);
   expect(foretell("Smol", known)).toBe("Smol learns from 371 examples 3 times over, and is measured with 41 that it never sees. That takes about 4 min 52 s, going by the last run.");
   expect(foretell("Smol", forecast(data(), settings(), "another", runs))).toContain("is measured before the first step");
   expect(foretell("Smol", forecast(data(), settings({ epochs: 1 }), "another", runs))).toContain("371 examples once, and");
-  expect(foretell("Smol", forecast(data(), settings({ batch: 16 }), "another", runs))).toContain("in about 70 steps, and");
+  expect(foretell("Smol", forecast(data(), settings({ batch: 16, epochs: 3 }), "another", runs))).toContain("in about 70 steps, and");
+  expect(foretell("Smol", forecast(data(), settings(), "another", runs))).toContain("371 examples several times over, and");
 });
 
 describe("a setting", () => {

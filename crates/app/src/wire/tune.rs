@@ -212,8 +212,8 @@ pub struct TrainSettings {
     pub weight_decay: f32,
     /// The gradient is scaled down to this norm; 0: never.
     pub max_gradient_norm: f32,
-    /// Times through the data, at most.
-    pub epochs: f32,
+    /// Times through the data, at most; none: chosen by how many examples there are.
+    pub epochs: Option<f32>,
     /// Steps, at most.
     pub max_steps: Option<u32>,
     /// Examples that go through the model together.

@@ -79,7 +79,7 @@ fn settings(args: &Train) -> TrainSettings {
     // Steps that are counted out are all made: neither epochs nor an early stop come before them, unless asked for.
     let (epochs, patience) = match args.max_steps {
         None => (default.epochs, default.patience),
-        Some(_) => (f32::MAX, 0),
+        Some(_) => (Some(f32::MAX), 0),
     };
     TrainSettings {
         rank,
@@ -91,7 +91,7 @@ fn settings(args: &Train) -> TrainSettings {
         schedule: args.schedule.unwrap_or(default.schedule),
         warmup: args.warmup.unwrap_or(default.warmup),
         weight_decay: args.weight_decay.unwrap_or(default.weight_decay),
-        epochs: args.epochs.unwrap_or(epochs),
+        epochs: args.epochs.or(epochs),
         max_steps: args.max_steps,
         batch: args.batch,
         accumulation: args.accum,

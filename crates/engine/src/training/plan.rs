@@ -9,6 +9,10 @@ use hearth_train::Settings;
 const TOKENS_A_BATCH: usize = 1024;
 /// Examples a step by how many there are in all: few examples want many small steps.
 const EXAMPLES_A_STEP: [(usize, usize); 3] = [(512, 16), (128, 8), (0, 4)];
+/// Times through the data, and through data so few that this would make less than so many steps. An early stop ends what is too much.
+const EPOCHS: f64 = 3.0;
+const MOST_EPOCHS: f64 = 8.0;
+const FEW_STEPS: usize = 120;
 /// Evaluations of a run, about, and checkpoints.
 const EVALUATIONS: usize = 10;
 const CHECKPOINTS: usize = 20;
@@ -54,7 +58,9 @@ pub fn settings(asked: &TrainSettings, config: &Config, lengths: &[usize], targe
         warmup: shortest(asked.warmup),
         weight_decay: shortest(asked.weight_decay),
         max_gradient_norm: shortest(asked.max_gradient_norm),
-        epochs: shortest(asked.epochs),
+        epochs: asked
+            .epochs
+            .map_or_else(|| epochs(count, batch * accumulation), shortest),
         max_steps: asked.max_steps.map(|steps| steps as usize),
         batch,
         accumulation,
@@ -79,6 +85,12 @@ pub fn settings(asked: &TrainSettings, config: &Config, lengths: &[usize], targe
         Checkpointing::Auto => layers_that_fit(config, tokens, bf16),
     };
     settings
+}
+
+/// Times through so many examples, where a step sees `a_step` of them.
+fn epochs(examples: usize, a_step: usize) -> f64 {
+    let steps_an_epoch = examples.div_ceil(a_step.max(1)).max(1);
+    (FEW_STEPS.div_ceil(steps_an_epoch) as f64).clamp(EPOCHS, MOST_EPOCHS)
 }
 
 /// The number that a person typed, which an f32 only approaches: 2e-4 and not 1.99999995e-4.

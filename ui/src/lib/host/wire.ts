@@ -754,9 +754,9 @@ weightDecay: number,
  */
 maxGradientNorm: number,
 /**
- * Times through the data, at most.
+ * Times through the data, at most; none: chosen by how many examples there are.
  */
-epochs: number,
+epochs: number | null,
 /**
  * Steps, at most.
  */

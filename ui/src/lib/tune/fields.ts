@@ -41,7 +41,7 @@ export const groups: Group[] = [
       { kind: "number", key: "learningRate", label: "Learning rate", hint: "How far each step goes. Too high explodes, too low learns nothing.", least: 1e-8, most: 1 },
       { kind: "choice", key: "schedule", label: "Schedule", hint: "How the learning rate falls.", options: [["cosine", "Cosine"], ["linear", "Linear"], ["constant", "Constant"]] },
       { kind: "number", key: "warmup", label: "Warm-up", hint: "Share of the steps in which the learning rate rises.", least: 0, most: 100, share: true },
-      { kind: "number", key: "epochs", label: "Epochs", hint: "Times through the examples, at most.", least: 0.01, most: 1000 },
+      { kind: "number", key: "epochs", label: "Epochs", hint: "Times through the examples, at most.", least: 0.01, most: 1000, empty: "From the data" },
       { kind: "number", key: "maxSteps", label: "Steps at most", hint: "Ends the run early, whatever the epochs say.", least: 1, most: 10_000_000, whole: true, empty: "No limit" },
       { kind: "number", key: "weightDecay", label: "Weight decay", hint: "Pulls the adapters towards nothing, against learning by heart.", least: 0, most: 10 },
       { kind: "number", key: "seed", label: "Seed", hint: "The same seed gives the same run.", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },

@@ -16,7 +16,7 @@ export const trainDefaults: TrainSettings = {
   warmup: 0.03,
   weightDecay: 0,
   maxGradientNorm: 1,
-  epochs: 3,
+  epochs: null,
   maxSteps: null,
   batch: null,
   accumulation: null,

@@ -1,7 +1,7 @@
 //! What a forward pass is made of: products of each format for one token (bytes a second) and for many (multiplications a
 //! second), attention, the cost of a dispatch, and whole passes of a model of 135 million parameters, as the default one is.
 //!
-//! `cargo bench -p hearth-kernels --bench layers -- decode`. Figures are in docs/tried.md.
+//! `cargo bench -p hearth-bench --bench layers -- decode`. Figures are in docs/tried.md.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::attention::{Heads, KvLayer, Spans, attend, attend_batch, attend_batch_backward, prepare_in_place};
