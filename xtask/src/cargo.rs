@@ -8,8 +8,14 @@ use std::process::Command;
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(place::root());
-    // Set for this program by the cargo that started it; another cargo must find its own.
-    command.env_remove("CARGO_MANIFEST_DIR");
+    // Set for this program by the cargo that started it: another cargo must find its own, and build scripts that look at these
+    // would run again after every change of who calls.
+    for (name, _) in env::vars_os() {
+        let of_this_program = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(of_this_program) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

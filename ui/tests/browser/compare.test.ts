@@ -36,6 +36,17 @@ test("two answers stand side by side, and who is who is told after the vote", as
   expect(errors).toEqual([]);
 });
 
+test("the end stays in view while they grow and when they are done", async () => {
+  const { page } = await open({ height: 420 });
+  await tryIt(page);
+  await pace(page, 1);
+  await send(page, "Tell me a long story.");
+  await page.locator("[data-role=assistant][data-state=streaming]").first().waitFor();
+  await expect.poll(() => page.locator("[aria-busy=true]").count(), { timeout: 30_000 }).toBe(0);
+  await page.waitForTimeout(300);
+  expect(await page.getByTestId("jump-to-latest").count()).toBe(0);
+});
+
 test("in a narrow window they stand one below the other", async () => {
   const { page } = await open({ width: 760 });
   await tryIt(page);
