@@ -145,36 +145,43 @@ impl Default for wire::TrainSettings {
     }
 }
 
+/// Settings of another module. The adapter to begin with has an id in the window and a path in the worker.
+macro_rules! settings {
+    ($to:ident, $from:ident, $init:expr) => {
+        $to::TrainSettings {
+            rank: $from.rank,
+            alpha: $from.alpha,
+            dropout: $from.dropout,
+            rslora: $from.rslora,
+            targets: $from.targets,
+            learning_rate: $from.learning_rate,
+            schedule: $from.schedule.into(),
+            warmup: $from.warmup,
+            weight_decay: $from.weight_decay,
+            max_gradient_norm: $from.max_gradient_norm,
+            epochs: $from.epochs,
+            max_steps: $from.max_steps,
+            batch: $from.batch,
+            accumulation: $from.accumulation,
+            sequence: $from.sequence,
+            seed: $from.seed,
+            eval_split: $from.eval_split,
+            eval_every: $from.eval_every,
+            patience: $from.patience,
+            shuffle: $from.shuffle,
+            checkpoint_every: $from.checkpoint_every,
+            precision: $from.precision.into(),
+            checkpointing: $from.checkpointing.into(),
+            train_on_prompts: $from.train_on_prompts,
+            init: $init,
+        }
+    };
+}
+
 impl From<protocol::TrainSettings> for wire::TrainSettings {
     /// An adapter to begin with has no id here and is left out.
     fn from(from: protocol::TrainSettings) -> Self {
-        Self {
-            rank: from.rank,
-            alpha: from.alpha,
-            dropout: from.dropout,
-            rslora: from.rslora,
-            targets: from.targets,
-            learning_rate: from.learning_rate,
-            schedule: from.schedule.into(),
-            warmup: from.warmup,
-            weight_decay: from.weight_decay,
-            max_gradient_norm: from.max_gradient_norm,
-            epochs: from.epochs,
-            max_steps: from.max_steps,
-            batch: from.batch,
-            accumulation: from.accumulation,
-            sequence: from.sequence,
-            seed: from.seed,
-            eval_split: from.eval_split,
-            eval_every: from.eval_every,
-            patience: from.patience,
-            shuffle: from.shuffle,
-            init: None,
-            checkpoint_every: from.checkpoint_every,
-            precision: from.precision.into(),
-            checkpointing: from.checkpointing.into(),
-            train_on_prompts: from.train_on_prompts,
-        }
+        settings!(wire, from, None)
     }
 }
 
@@ -182,32 +189,6 @@ impl wire::TrainSettings {
     /// The same for the worker, with the path of the adapter to begin with.
     pub(crate) fn for_worker(&self, init: Option<PathBuf>) -> protocol::TrainSettings {
         let from = self.clone();
-        protocol::TrainSettings {
-            rank: from.rank,
-            alpha: from.alpha,
-            dropout: from.dropout,
-            rslora: from.rslora,
-            targets: from.targets,
-            learning_rate: from.learning_rate,
-            schedule: from.schedule.into(),
-            warmup: from.warmup,
-            weight_decay: from.weight_decay,
-            max_gradient_norm: from.max_gradient_norm,
-            epochs: from.epochs,
-            max_steps: from.max_steps,
-            batch: from.batch,
-            accumulation: from.accumulation,
-            sequence: from.sequence,
-            seed: from.seed,
-            eval_split: from.eval_split,
-            eval_every: from.eval_every,
-            patience: from.patience,
-            shuffle: from.shuffle,
-            init,
-            checkpoint_every: from.checkpoint_every,
-            precision: from.precision.into(),
-            checkpointing: from.checkpointing.into(),
-            train_on_prompts: from.train_on_prompts,
-        }
+        settings!(protocol, from, init)
     }
 }
