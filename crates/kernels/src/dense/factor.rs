@@ -9,6 +9,7 @@ pub(crate) trait Factor: Pod + Send + Sync {
     /// Numbers of the common dimension in one.
     const DEPTH: usize;
     /// Whether the chip may have an instruction for two at once; see [`crate::bf16_is_fast`].
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     const PAIRS: bool;
     /// Sixteen, ready to be multiplied.
     type Vector<L: Lanes>: Copy;

@@ -209,6 +209,8 @@ fn checked(quant: Quant, cols: usize) -> Result<(Shape, usize), ShapeError> {
 /// Whole groups of sixteen packed rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'a> {
+    /// Which code there is for a format is a question on x86 only.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     quant: Quant,
     shape: Shape,
     cols: usize,
