@@ -222,10 +222,14 @@ fn missing(row: &adapter::Adapter) -> Option<String> {
 
 fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
     let (rows, votes) = shared.store.read(|t| Ok((adapter::list(t)?, message::votes(t)?)))?;
-    let has = |adapters: &Option<String>, id: i64| {
+    let ids = |adapters: Option<String>| -> Vec<i64> {
         let used: Vec<UsedAdapter> = from_json(adapters.as_deref()).unwrap_or_default();
-        used.iter().any(|used| used.adapter == id)
+        used.iter().map(|used| used.adapter).collect()
     };
+    let votes: Vec<_> = votes
+        .into_iter()
+        .map(|(better, other)| (ids(better), ids(other)))
+        .collect();
     let models = shared.models()?;
     let adapters = rows.into_iter().map(|row| {
         let no_model = || {
@@ -238,7 +242,7 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
             })
         };
         let count = |tuned: bool| {
-            let counts = |(better, other): &&(_, _)| has(if tuned { better } else { other }, row.id);
+            let counts = |(better, other): &&(Vec<i64>, Vec<i64>)| if tuned { better } else { other }.contains(&row.id);
             u32::try_from(votes.iter().filter(counts).count()).unwrap_or(u32::MAX)
         };
         Adapter {

@@ -80,8 +80,14 @@ impl App {
 /// A model whose file can be read.
 pub(crate) fn readable(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
     let model = find(shared, id)?;
+    check(&model)?;
+    Ok(model)
+}
+
+/// Refuses a model whose file cannot be read.
+pub(crate) fn check(model: &library::Model) -> Result<(), Problem> {
     match &model.facts {
-        Ok(_) => Ok(model),
+        Ok(_) => Ok(()),
         Err(message) => Err(Problem {
             code: Code::FileUnreadable,
             message: message.clone(),

@@ -151,11 +151,14 @@ impl App {
 }
 
 impl Shared {
-    /// Tells everybody how a run is in the store.
+    /// Tells everybody how a run is: as memory has it while it is under way, else as the store does.
     pub(crate) fn emit_run(&self, id: i64) -> Result<(), StoreError> {
-        let run = self
-            .store
-            .read(|t| run::get(t, id)?.map(|row| read(t, row)).transpose())?;
+        let run = match self.live_run(id) {
+            Some(run) => Some(run),
+            None => self
+                .store
+                .read(|t| run::get(t, id)?.map(|row| read(t, row)).transpose())?,
+        };
         if let Some(run) = run {
             self.emit(Event::RunChanged { run: Box::new(run) });
         }

@@ -6,6 +6,7 @@
 mod adapter;
 mod config;
 mod detokenize;
+mod divergence;
 mod error;
 mod kv;
 mod model;
@@ -20,6 +21,7 @@ mod weights;
 pub use adapter::{AdapterError, LoraPart};
 pub use config::Config;
 pub use detokenize::Detokenizer;
+pub use divergence::divergence;
 pub use error::{LoadError, SessionError};
 pub use kv::KvPool;
 pub use model::{DeviceChoice, LoadOptions, Model};

@@ -2,6 +2,7 @@
 
 use crate::{
     library::Model,
+    models,
     shared::Shared,
     wire::{Code, Problem},
 };
@@ -23,12 +24,7 @@ pub(crate) struct Target {
 impl Target {
     /// A model, with what a person chose; a model that cannot be read is refused.
     pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
-        if let Err(message) = &model.facts {
-            return Err(Problem {
-                code: Code::FileUnreadable,
-                message: message.clone(),
-            });
-        }
+        models::check(model)?;
         let settings = shared.settings();
         Ok(Self {
             id: model.id.clone(),

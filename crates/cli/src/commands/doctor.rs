@@ -9,7 +9,7 @@ use hearth_engine::{Engine, hardware};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::ops::Product;
-use hearth_llm::{Session, greedy, threads};
+use hearth_llm::{Session, divergence, greedy, threads};
 use hearth_protocol::PROTOCOL_VERSION;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -238,20 +238,6 @@ impl Distance {
         }
         distance
     }
-}
-
-/// The Kullback-Leibler divergence of softmax(q) from softmax(p), in nats.
-fn divergence(p: &[f32], q: &[f32]) -> f64 {
-    let log_sum = |row: &[f32]| {
-        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        f64::from(max) + row.iter().map(|x| f64::from(x - max).exp()).sum::<f64>().ln()
-    };
-    let (log_p, log_q) = (log_sum(p), log_sum(q));
-    let terms = p.iter().zip(q).map(|(&p, &q)| {
-        let (p, q) = (f64::from(p) - log_p, f64::from(q) - log_q);
-        p.exp() * (p - q)
-    });
-    terms.sum::<f64>().max(0.0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::args::{Export, ExportAs};
 use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::progress::Progress;
-use hearth_engine::training::{self, RunFolder};
+use hearth_engine::training::{self, RunFile};
 use hearth_protocol::{ExportFormat, ExportRequest};
 use serde::Serialize;
 use std::io::Write;
@@ -88,12 +88,7 @@ fn base(args: &Export) -> Result<PathBuf, Failure> {
     if let Some(model) = &args.model {
         return Ok(Chosen::find(model)?.path);
     }
-    let folders = [Some(args.adapter.as_path()), args.adapter.parent()];
-    let run = folders
-        .into_iter()
-        .flatten()
-        .find_map(|folder| RunFolder(folder.to_owned()).read());
-    run.map(|run| run.model).ok_or_else(|| {
+    RunFile::of_adapter(&args.adapter).map(|run| run.model).ok_or_else(|| {
         Failure::new(format!(
             "{} is not the folder of a run, so it does not say which model it belongs to. Name the model with --model.",
             args.adapter.display()

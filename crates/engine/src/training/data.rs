@@ -14,6 +14,21 @@ use hearth_protocol::{
 };
 use hearth_train::Example;
 
+/// The same columns by the other type.
+macro_rules! columns {
+    ($to:ident, $from:expr) => {{
+        let from = $from;
+        $to {
+            messages: from.messages,
+            system: from.system,
+            prompt: from.prompt,
+            input: from.input,
+            answer: from.answer,
+            text: from.text,
+        }
+    }};
+}
+
 /// What a model's file says about text.
 pub(super) struct Reader {
     pub gguf: Gguf,
@@ -50,7 +65,7 @@ fn read(
     go_on: &mut dyn FnMut(f32) -> bool,
 ) -> Result<Read, Problem> {
     let options = ReadOptions {
-        mapping: source.mapping.clone().map(mapping),
+        mapping: source.mapping.clone().map(|mapping| columns!(Mapping, mapping)),
         skip_broken: source.skip_broken,
     };
     let dataset = Dataset::open(&source.path, &options).map_err(from_dataset)?;
@@ -94,7 +109,7 @@ pub fn inspect(request: &InspectRequest) -> Result<Inspection, Problem> {
         container: dataset.container.to_owned(),
         shape: dataset.shape.to_owned(),
         columns: dataset.columns,
-        mapping: column_mapping(dataset.mapping),
+        mapping: columns!(ColumnMapping, dataset.mapping),
         unsure: dataset.unsure,
         examples: report.examples,
         tokens: report.tokens,
@@ -164,44 +179,6 @@ pub(super) fn material(
         truncated: read.report.truncated,
         notices: serious.map(|finding| finding.message.clone()).collect(),
     })
-}
-
-fn mapping(mapping: ColumnMapping) -> Mapping {
-    let ColumnMapping {
-        messages,
-        system,
-        prompt,
-        input,
-        answer,
-        text,
-    } = mapping;
-    Mapping {
-        messages,
-        system,
-        prompt,
-        input,
-        answer,
-        text,
-    }
-}
-
-fn column_mapping(mapping: Mapping) -> ColumnMapping {
-    let Mapping {
-        messages,
-        system,
-        prompt,
-        input,
-        answer,
-        text,
-    } = mapping;
-    ColumnMapping {
-        messages,
-        system,
-        prompt,
-        input,
-        answer,
-        text,
-    }
 }
 
 fn preview(preview: dataset::Preview) -> Preview {

@@ -33,6 +33,17 @@ pub struct RunFile {
     pub prompts: Vec<Vec<u32>>,
 }
 
+impl RunFile {
+    /// Of the run that made an adapter, where that lies in its run's folder or is named by it.
+    pub fn of_adapter(adapter: &Path) -> Option<Self> {
+        let folders = [Some(adapter), adapter.parent()];
+        folders
+            .into_iter()
+            .flatten()
+            .find_map(|folder| RunFolder(folder.to_owned()).read())
+    }
+}
+
 /// A run's folder.
 #[derive(Debug, Clone)]
 pub struct RunFolder(pub PathBuf);

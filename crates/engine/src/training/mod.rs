@@ -12,7 +12,7 @@ mod wish;
 
 pub use data::inspect;
 pub use export::export;
-pub use folder::RunFolder;
+pub use folder::{RunFile, RunFolder};
 pub(crate) use folder::{adapter_path, open_adapter};
 pub use priority::lower;
 pub use run::train;

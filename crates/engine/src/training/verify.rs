@@ -2,14 +2,14 @@
 //! know how much of what was taught is left.
 
 use super::data::Reader;
-use super::folder::{RunFolder, open_adapter};
+use super::folder::{RunFile, open_adapter};
 use crate::problem::{from_gguf, from_load, from_session, problem};
 use crate::turns::count;
 use hearth_formats::adapter::AdapterFile;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::ops::Product;
-use hearth_llm::{LoadOptions, LoraPart, Model, Session, greedy};
+use hearth_llm::{LoadOptions, LoraPart, Model, Session, divergence, greedy};
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
     let (base, written) = (Arc::new(base), Arc::new(written));
     let prompts = prompts(&request.adapter, &reader.tokenizer);
     let vocab = trained.config().vocab;
-    let (mut positions, mut divergence, mut taught, mut same) = (0, 0.0, 0.0, 0);
+    let (mut positions, mut distance, mut taught, mut same) = (0, 0.0, 0.0, 0);
     for prompt in &prompts {
         let ids = answered(&trained, prompt)?;
         let [wanted, found, untaught] = [&trained, &written, &base].map(|model| logits(model, &ids));
@@ -67,19 +67,19 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
         let mut alike = true;
         for (at, ((wanted, found), untaught)) in rows.enumerate() {
             positions += 1;
-            divergence += divergence_of(wanted, found);
-            taught += divergence_of(wanted, untaught);
+            distance += divergence(wanted, found);
+            taught += divergence(wanted, untaught);
             // Of the same words the same next word, at every place: so the whole answers are the same.
             alike &= at + 1 < prompt.len() || greedy(wanted) == greedy(found);
         }
         same += usize::from(alike);
     }
-    let [divergence, taught] = [divergence, taught].map(|sum: f64| sum / f64::from(positions.max(1)));
+    let [distance, taught] = [distance, taught].map(|sum: f64| sum / f64::from(positions.max(1)));
     let merged = matches!(request.format, ExportFormat::Gguf { .. });
-    let kept = kept(divergence, taught);
+    let kept = kept(distance, taught);
     let passed = match merged {
-        true => divergence <= UNNOTICED || kept >= KEPT,
-        false => divergence <= SAME && same == prompts.len(),
+        true => distance <= UNNOTICED || kept >= KEPT,
+        false => distance <= SAME && same == prompts.len(),
     };
     let summary = format!(
         "{} {:.1} % of what was taught is in it, and {same} of {} prompts get the same answer, word for word.{}",
@@ -100,7 +100,7 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
     Ok(Verification {
         passed,
         prompts: count(prompts.len()),
-        divergence,
+        divergence: distance,
         taught,
         same_text: count(same),
         summary,
@@ -108,10 +108,10 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
 }
 
 /// The share of what was taught that is left.
-fn kept(divergence: f64, taught: f64) -> f64 {
-    match divergence <= SAME {
+fn kept(distance: f64, taught: f64) -> f64 {
+    match distance <= SAME {
         true => 1.0,
-        false => (1.0 - divergence / taught).max(0.0),
+        false => (1.0 - distance / taught).max(0.0),
     }
 }
 
@@ -138,31 +138,9 @@ fn session(model: &Arc<Model>, context: usize) -> Result<Session, Problem> {
     Ok(session.with_product(Product::Exact))
 }
 
-/// The Kullback-Leibler divergence of the tokens that two rows of logits expect, in nats.
-fn divergence_of(wanted: &[f32], found: &[f32]) -> f64 {
-    let (norm, other) = (log_sum_exp(wanted), log_sum_exp(found));
-    let terms = wanted.iter().zip(found).map(|(wanted, found)| {
-        let (p, q) = (f64::from(*wanted) - norm, f64::from(*found) - other);
-        p.exp() * (p - q)
-    });
-    let sum: f64 = terms.sum();
-    // What is no number is as far off as can be.
-    if sum.is_finite() { sum.max(0.0) } else { f64::INFINITY }
-}
-
-fn log_sum_exp(logits: &[f32]) -> f64 {
-    let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
-    largest + sum.ln()
-}
-
 /// Prompts that the run held out, or where it is not Hearth's, a few general ones.
 fn prompts(adapter: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
-    let of_run = [Some(adapter), adapter.parent()]
-        .into_iter()
-        .flatten()
-        .find_map(|folder| RunFolder(folder.to_owned()).read());
-    let held_out = of_run.map(|run| run.prompts).unwrap_or_default();
+    let held_out = RunFile::of_adapter(adapter).map(|run| run.prompts).unwrap_or_default();
     let held_out: Vec<_> = held_out.into_iter().filter(|prompt| !prompt.is_empty()).collect();
     match held_out.is_empty() {
         false => held_out,
@@ -176,16 +154,6 @@ fn prompts(adapter: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn divergences_are_those_of_the_distributions() {
-        // Three to one, against even.
-        let expected = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
-        let found = divergence_of(&[3f32.ln() + 7.0, 7.0], &[-2.0, -2.0]);
-        assert!((found - expected).abs() < 1e-7, "{found}");
-        assert_eq!(divergence_of(&[1.0, 2.0], &[1.0, 2.0]), 0.0);
-        assert_eq!(divergence_of(&[1.0, 2.0], &[1.0, f32::NAN]), f64::INFINITY);
-    }
 
     #[test]
     fn what_is_kept_is_a_share_of_what_was_taught() {

@@ -99,6 +99,16 @@ impl BaseShape {
         }
     }
 
+    /// Why an adapter for another architecture does not belong to this model.
+    pub(super) fn other_architecture(&self, architecture: &str) -> Option<String> {
+        (architecture != self.architecture).then(|| {
+            format!(
+                "it was made for the architecture '{architecture}', and this model's is '{}'",
+                self.architecture
+            )
+        })
+    }
+
     /// What sets this model apart from `other`, if anything: the end of a sentence.
     pub(super) fn difference(&self, other: &Self) -> Option<String> {
         let sizes = [
@@ -110,11 +120,8 @@ impl BaseShape {
             ("numbers in a head", self.head_dim, other.head_dim),
             ("tokens in its vocabulary", self.vocab, other.vocab),
         ];
-        if self.architecture != other.architecture {
-            return Some(format!(
-                "it was made for the architecture '{}', and this model's is '{}'",
-                self.architecture, other.architecture
-            ));
+        if let Some(why) = other.other_architecture(&self.architecture) {
+            return Some(why);
         }
         sizes
             .iter()

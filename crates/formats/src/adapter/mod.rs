@@ -123,11 +123,8 @@ impl AdapterFile {
     pub fn check_base(&self, gguf: &Gguf) -> Result<Fit, AdapterError> {
         let refuse = |why: String| Err(AdapterError::new(&self.path, AdapterProblem::OtherModel(why)));
         let base = BaseShape::from_gguf(gguf)?;
-        if self.architecture != base.architecture {
-            return refuse(format!(
-                "it was made for the architecture '{}', and this model's is '{}'",
-                self.architecture, base.architecture
-            ));
+        if let Some(why) = base.other_architecture(&self.architecture) {
+            return refuse(why);
         }
         if let Some(difference) = self.passport.as_ref().and_then(|p| p.base.shape.difference(&base)) {
             return refuse(difference);

@@ -169,11 +169,8 @@ impl AdapterFile {
 
     /// The tensors in F32 by PEFT's names, in transformers' order of rows.
     fn safetensors(&self, base: &BaseShape) -> Result<Vec<u8>, AdapterProblem> {
-        if self.architecture != base.architecture {
-            return Err(AdapterProblem::OtherModel(format!(
-                "it was made for the architecture '{}', and this model's is '{}'",
-                self.architecture, base.architecture
-            )));
+        if let Some(why) = base.other_architecture(&self.architecture) {
+            return Err(AdapterProblem::OtherModel(why));
         }
         let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
         let mut halves = Vec::new();

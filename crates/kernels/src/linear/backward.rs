@@ -1,13 +1,12 @@
 //! The gradient of linears over one input.
 
-use super::tiled::{Talls, low_rank};
+use super::tiled::{Talls, times_a};
 use super::{Linear, LoraGradient};
 use crate::dense::{Factor, Finish, Into, Segment, Target, View, Wide, matmul, pack_tall, pack_wide, product, thin};
 use crate::expand::Expand;
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
-use std::borrow::Cow;
 
 /// Bytes of gradients that are held as tall tiles at once.
 const HELD: usize = 16 * 1024 * 1024;
@@ -101,10 +100,8 @@ pub(crate) fn backward<E: Factor>(
     let mut dropped = Vec::new();
     {
         let target = Target::all(dx, tokens, cols)?;
-        let talls = match linears.iter().any(|(linear, _)| linear.lora.is_some()) {
-            true => Some(Talls::<E>::new(x, tokens, cols)?),
-            false => None,
-        };
+        // Made once for all adapters that drop nothing.
+        let mut talls: Option<Talls<E>> = None;
         let mut sum = Sum {
             held: Vec::new(),
             dx: &target,
@@ -120,20 +117,22 @@ pub(crate) fn backward<E: Factor>(
             )?;
             shape::length("the rows of a linear's gradient", dy.rows(), Some(tokens))?;
             let d_low = weight::<E>(linear, *dy, &mut sum)?;
-            let (Some(lora), Some(talls)) = (&linear.lora, &talls) else {
+            let Some(lora) = &linear.lora else {
                 gradients.push(None);
                 continue;
             };
             // All intermediates have the rank as one side: small, whatever the weight's size.
             let d_low_view = View::all(&d_low, tokens, lora.rank)?;
-            let seen = match lora.dropout {
-                None => Cow::Borrowed(x),
-                Some(dropout) => Cow::Owned(dropout.of(x, cols)),
+            let dropped_x = lora.dropout.map(|dropout| dropout.of(x, cols));
+            let low = match (&dropped_x, &mut talls) {
+                (Some(seen), _) => times_a(lora, &Talls::<E>::new(seen, tokens, cols)?)?,
+                (None, Some(talls)) => times_a(lora, talls)?,
+                (None, none) => times_a(lora, none.insert(Talls::new(x, tokens, cols)?))?,
             };
-            let low = low_rank(lora, talls)?;
+            let seen = dropped_x.as_deref().unwrap_or(x);
             let b = thin(View::all(&low, tokens, lora.rank)?, *dy, lora.scale);
             gradients.push(Some(LoraGradient {
-                a: thin(d_low_view, View::all(&seen, tokens, cols)?, 1.0),
+                a: thin(d_low_view, View::all(seen, tokens, cols)?, 1.0),
                 b: turned(&b, linear.weight.rows()),
             }));
             match lora.dropout {
@@ -152,7 +151,7 @@ pub(crate) fn backward<E: Factor>(
             View::all(&d_low, tokens, lora.rank)?,
             View::all(lora.a, lora.rank, cols)?,
         );
-        let mut through = vec![0.0; dx.len()];
+        let mut through = Scratch::<f32>::new(dx.len());
         matmul(d_low, a, 1.0, &Target::all(&mut through, tokens, cols)?, Into::Replace)?;
         dropout.drop_in_place(&mut through, cols);
         add(dx, &through);
@@ -194,8 +193,11 @@ fn weight<'a, E: Factor>(linear: &Linear<'a>, dy: View, sum: &mut Sum<'a, '_, E>
 
 /// `[n, cols]` from `[cols, n]`: rows become columns.
 fn turned(x: &[f32], n: usize) -> Vec<f32> {
-    let rows = x.len().checked_div(n).unwrap_or(0);
-    (0..x.len()).map(|at| x[at % rows * n + at / rows]).collect()
+    let mut out = Vec::with_capacity(x.len());
+    for column in 0..n {
+        out.extend(x.chunks_exact(n).map(|row| row[column]));
+    }
+    out
 }
 
 /// Elements that a chunk of an addition has.

@@ -37,14 +37,18 @@ impl<'a, E: Factor> Talls<'a, E> {
 
 /// `drop(x) a^T`, `[T, rank]`.
 pub(crate) fn low_rank<E: Factor>(lora: &Lora, x: &Talls<E>) -> Result<Vec<f32>, ShapeError> {
+    match lora.dropout {
+        None => times_a(lora, x),
+        Some(dropout) => times_a(lora, &Talls::<E>::new(&dropout.of(x.x, x.cols), x.tokens, x.cols)?),
+    }
+}
+
+/// `x a^T`, `[T, rank]`, of what was dropped from already.
+pub(crate) fn times_a<E: Factor>(lora: &Lora, x: &Talls<E>) -> Result<Vec<f32>, ShapeError> {
     let mut low = vec![0.0; x.tokens * lora.rank];
     let a = pack_wide(View::all(lora.a, lora.rank, x.cols)?.transposed());
     let target = Target::all(&mut low, x.tokens, lora.rank)?;
-    let times_a = |x: &Talls<E>| product(&[x.with(Wide::Ready(&a))], 1, Finish::plain(Into::Replace), &target);
-    match lora.dropout {
-        None => times_a(x),
-        Some(dropout) => times_a(&Talls::new(&dropout.of(x.x, x.cols), x.tokens, x.cols)?),
-    }
+    product(&[x.with(Wide::Ready(&a))], 1, Finish::plain(Into::Replace), &target);
     Ok(low)
 }
 

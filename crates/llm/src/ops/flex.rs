@@ -364,37 +364,12 @@ impl OpsBackward for Flex {
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
         let mut h = vec![0.0; tokens * width];
         let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
+        let x = floats(&x);
         let kept = match product {
-            Product::Bf16 => {
-                let mut kept = [(); 2].map(|()| vec![bf16::ZERO; h.len()]);
-                let places = kept.each_mut().map(Vec::as_mut_slice);
-                sound(half_layer::gated_keeping(
-                    floats(&x),
-                    norm,
-                    &gate,
-                    &up,
-                    activation,
-                    product,
-                    places,
-                    &mut h,
-                ));
-                kept.map(|half| Kept::Half(Arc::new(half), [tokens, width]))
-            }
-            Product::Exact | Product::Fast => {
-                let mut kept = [(); 2].map(|()| vec![0.0; h.len()]);
-                let places = kept.each_mut().map(Vec::as_mut_slice);
-                sound(half_layer::gated_keeping(
-                    floats(&x),
-                    norm,
-                    &gate,
-                    &up,
-                    activation,
-                    product,
-                    places,
-                    &mut h,
-                ));
-                kept.map(|whole| Kept::Whole(tensor(whole, [tokens, width])))
-            }
+            Product::Bf16 => gated_halves(bf16::ZERO, x, norm, &gate, &up, activation, product, &mut h)
+                .map(|half| Kept::Half(Arc::new(half), [tokens, width])),
+            Product::Exact | Product::Fast => gated_halves(0.0, x, norm, &gate, &up, activation, product, &mut h)
+                .map(|whole| Kept::Whole(tensor(whole, [tokens, width]))),
         };
         (tensor(h, [tokens, width]), kept)
     }
@@ -462,6 +437,25 @@ impl OpsBackward for Flex {
         let loss = loss(&x, norm, &output, &targets, scale, product, Some(&mut dx));
         (loss, tensor(dx, size(&x)))
     }
+}
+
+/// A gated layer, written to `h`, and what it keeps of gate and up.
+fn gated_halves<K: half_layer::Kept>(
+    zero: K,
+    x: &[f32],
+    norm: Option<linear::Norm>,
+    gate: &linear::Linear,
+    up: &linear::Linear,
+    activation: Activation,
+    product: Product,
+    h: &mut [f32],
+) -> [Vec<K>; 2] {
+    let mut kept = [(); 2].map(|()| vec![zero; h.len()]);
+    let places = kept.each_mut().map(Vec::as_mut_slice);
+    sound(half_layer::gated_keeping(
+        x, norm, gate, up, activation, product, places, h,
+    ));
+    kept
 }
 
 /// `scale` times the sum of the losses, as `[1]`; their gradient, times `scale` too, where it is asked for.

@@ -12,7 +12,6 @@ export class Datasets {
 
   async load(): Promise<void> {
     [this.all, this.samples] = await Promise.all([this.host.datasets(), this.host.sampleDatasets()]);
-    await this.count();
   }
 
   async count(): Promise<void> {

@@ -213,10 +213,8 @@ export class Thread {
       // Someone who has turned to another conversation meanwhile stays there.
       if (visit !== this.visit) return sent;
       if (fresh) {
-        const { adapters } = this;
         this.clear();
         this.id = sent.conversation.id;
-        this.adapters = adapters;
       }
       if (sent.user) this.put(sent.user);
       for (const answer of answers) {
