@@ -6,6 +6,8 @@
 mod blocks;
 mod dequantize;
 mod error;
+mod operands;
 
 pub use dequantize::{dequantize, dequantize_rows, words};
 pub use error::GpuError;
+pub use operands::{Floats, Linear, Lora, Norm, Weight};
