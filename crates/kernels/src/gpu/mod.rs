@@ -6,8 +6,14 @@
 mod blocks;
 mod dequantize;
 mod error;
+mod launch;
+mod linear;
 mod operands;
+mod product;
+mod tiles;
 
 pub use dequantize::{dequantize, dequantize_rows, words};
 pub use error::GpuError;
+pub use linear::{linear, linear_within};
 pub use operands::{Floats, Linear, Lora, Norm, Weight};
+pub use product::{Turned, product};

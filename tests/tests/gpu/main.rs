@@ -1,0 +1,6 @@
+//! Every kernel for GPUs against the reference in f64, at shapes that fit no tile.
+//!
+//! On Linux the driver is one in software, unless the environment names another.
+
+mod device;
+mod product;
