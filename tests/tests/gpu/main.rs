@@ -3,4 +3,5 @@
 //! On Linux the driver is one in software, unless the environment names another.
 
 mod device;
+mod linear;
 mod product;
