@@ -1,8 +1,9 @@
 //! The GPU that all tests here share, and what is carried to it and back.
 
 use cubecl::prelude::*;
-use hearth_kernels::gpu::Floats;
-use hearth_kernels::reference::relative_error;
+use hearth_kernels::Quant;
+use hearth_kernels::gpu::{Floats, Weight, words};
+use hearth_kernels::reference::{noise, relative_error};
 
 use hearth_tests::driver;
 use std::sync::OnceLock;
@@ -31,6 +32,26 @@ pub fn floats(client: &Client, values: &[f32], rows: usize, cols: usize) -> Floa
 /// Whole numbers on the device.
 pub fn numbers(client: &Client, values: &[u32]) -> cubecl::server::Handle {
     client.create_from_slice(u32::as_bytes(values))
+}
+
+/// A weight `[rows, cols]` of quantised noise: on the device, and what it stands for.
+pub fn weight(client: &Client, quant: Quant, rows: usize, cols: usize) -> (Weight, Vec<f32>) {
+    let mut bytes = vec![0; quant.row_bytes(cols).expect("whole blocks") * rows];
+    quant
+        .quantize_row(&noise(rows as u64, rows * cols), &mut bytes)
+        .expect("noise can be stored");
+    let mut values = vec![0.0; rows * cols];
+    quant.dequantize_row(&bytes, &mut values).expect("whole blocks");
+    let words = numbers(client, &words(&bytes));
+    (
+        Weight {
+            words,
+            quant,
+            rows,
+            cols,
+        },
+        values,
+    )
 }
 
 /// What the device has.

@@ -1,30 +1,10 @@
 //! Linears over blocks.
 
-use crate::device::{assert_near, floats, gpu, numbers};
+use crate::device::{assert_near, floats, gpu, weight};
 use cubecl::prelude::*;
 use hearth_kernels::Quant;
-use hearth_kernels::gpu::{Floats, Linear, Lora, Weight, linear, linear_within, words};
+use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_within};
 use hearth_kernels::reference::{self, noise, wide};
-
-/// A weight `[rows, cols]` of quantised noise: on the device, and what it stands for.
-fn weight(client: &Client, quant: Quant, rows: usize, cols: usize) -> (Weight, Vec<f32>) {
-    let mut bytes = vec![0; quant.row_bytes(cols).expect("whole blocks") * rows];
-    quant
-        .quantize_row(&noise(rows as u64, rows * cols), &mut bytes)
-        .expect("noise can be stored");
-    let mut values = vec![0.0; rows * cols];
-    quant.dequantize_row(&bytes, &mut values).expect("whole blocks");
-    let words = numbers(client, &words(&bytes));
-    (
-        Weight {
-            words,
-            quant,
-            rows,
-            cols,
-        },
-        values,
-    )
-}
 
 /// A linear with all its parts, or with none, over `tokens`.
 struct Case {

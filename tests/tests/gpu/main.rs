@@ -5,3 +5,4 @@
 mod device;
 mod linear;
 mod product;
+mod rows;
