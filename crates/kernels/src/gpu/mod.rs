@@ -4,9 +4,12 @@
 //! together, for software drivers have 4 or 8.
 
 mod argmax;
+mod attention;
 mod blocks;
+mod cache;
 mod dequantize;
 mod error;
+mod f16;
 mod glu;
 mod heads;
 mod launch;
@@ -19,6 +22,8 @@ mod rotate;
 mod tiles;
 
 pub use argmax::argmax;
+pub use attention::{attend_batch, attend_cells};
+pub use cache::kv_write;
 pub use dequantize::{dequantize, dequantize_rows, embed, words};
 pub use error::GpuError;
 pub use glu::glu;
