@@ -2,6 +2,7 @@
 //!
 //! On Linux the driver is one in software, unless the environment names another.
 
+mod backward;
 mod device;
 mod linear;
 mod product;

@@ -4,6 +4,7 @@
 //! together, for software drivers have 4 or 8.
 
 mod argmax;
+mod backward;
 mod blocks;
 mod dequantize;
 mod error;
@@ -17,6 +18,10 @@ mod reduce;
 mod tiles;
 
 pub use argmax::argmax;
+pub use backward::{
+    attend_batch_backward, cross_entropy_in_place, drop_out, glu_backward, linear_backward, prepare_backward,
+    rms_norm_backward, weight_backward, weight_backward_within,
+};
 pub use dequantize::{dequantize, dequantize_rows, embed, words};
 pub use error::GpuError;
 pub use glu::glu;
