@@ -535,11 +535,11 @@ pub fn attend_batch_backward(
 ) -> Result<Floats, GpuError> {
     let tokens = qkv.rows;
     let dim = heads.head_dim;
-    if heads.kv_heads == 0 || !heads.heads.is_multiple_of(heads.kv_heads) {
+    if heads.heads == 0 || heads.kv_heads == 0 || !heads.heads.is_multiple_of(heads.kv_heads) {
         return Err(GpuError::Size {
             what: "number of query heads",
             found: heads.heads,
-            expected: heads.heads.next_multiple_of(heads.kv_heads.max(1)),
+            expected: heads.heads.max(1).next_multiple_of(heads.kv_heads.max(1)),
         });
     }
     same("number of columns of Q, K and V", qkv.cols, heads.qkv_width())?;

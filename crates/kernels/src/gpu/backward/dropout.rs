@@ -3,7 +3,7 @@
 //! A row's keys are made of its number in 64 bits, which plain WGSL lacks, so they are pairs of words here. A cube makes a row.
 
 use crate::dropout::Dropout;
-use crate::gpu::launch::{cubes, matrix};
+use crate::gpu::launch::{argument, cubes, matrix};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 
@@ -110,7 +110,8 @@ pub(super) fn drop_into(
     add: bool,
 ) -> Result<(), GpuError> {
     let Floats { rows, cols, .. } = *x;
-    let (x, result) = (matrix(x, "input of a dropout")?, matrix(out, "output of a dropout")?);
+    let x = matrix(x, "input of a dropout")?;
+    let result = argument(&out.handle, "output of a dropout", rows * cols)?;
     let least = (f64::from(dropout.rate) * f64::from(1_u32 << 31)) as u32;
     let scale = 1.0 / (1.0 - dropout.rate);
     let (high, low) = ((dropout.seed >> 32) as u32, dropout.seed as u32);

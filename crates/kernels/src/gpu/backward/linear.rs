@@ -72,6 +72,8 @@ pub fn linear_backward(
         same("number of columns of an adapter's a", a.cols, weight.cols)?;
         same("number of rows of an adapter's b", b.rows, weight.rows)?;
         same("rank of an adapter's b", b.cols, a.rows)?;
+        matrix(a, "adapter's a")?;
+        matrix(b, "adapter's b")?;
     }
     room(dy, at, weight.rows)?;
     weight_backward(client, dy, at, weight, *scale, dx, add)?;
