@@ -386,7 +386,7 @@ pub struct ModelInfo {
 }
 
 /// One device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// `cpu`, `gpu0` and so on: what `--device` takes.
     pub id: String,
@@ -394,9 +394,9 @@ pub struct DeviceInfo {
     pub kind: String,
     /// The maker's name for it.
     pub name: String,
-    /// `cpu`, `vulkan`, `metal`, `dx12` or `cuda`.
+    /// How a model would run on it: `cpu`, `vulkan`, `metal` or `dx12`; empty where it cannot.
     pub backend: String,
-    /// Bytes; none where it cannot be told.
+    /// Bytes; none where it cannot be told. A device that shares main memory says main memory here.
     pub memory_total: Option<u64>,
     /// Bytes; none where it cannot be told.
     pub memory_free: Option<u64>,
@@ -404,6 +404,24 @@ pub struct DeviceInfo {
     pub usable: bool,
     /// Why (not), in one sentence.
     pub why: String,
+    /// The driver's name and version; none for a processor and where it cannot be told.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The version of the interface the driver offers, as people write it: `Vulkan 1.3.280`.
+    #[serde(default)]
+    pub api: Option<String>,
+    /// How busy it is, 0 to 1; none where it cannot be told.
+    #[serde(default)]
+    pub load: Option<f32>,
+    /// Physical cores of a processor; none for a GPU.
+    #[serde(default)]
+    pub cores: Option<u32>,
+    /// How many of them are the fast ones, where there are two kinds; else all.
+    #[serde(default)]
+    pub performance_cores: Option<u32>,
+    /// Every backend that can use it: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`, `rocm`; the first is the one in `backend`.
+    #[serde(default)]
+    pub backends: Vec<String>,
 }
 
 /// An error for a person to act on and a program to match.

@@ -376,5 +376,6 @@ fn cpu() -> DeviceInfo {
         memory_free: None,
         usable: true,
         why: "Always there.".into(),
+        ..DeviceInfo::default()
     }
 }
