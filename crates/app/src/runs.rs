@@ -10,7 +10,7 @@ use crate::{
     tune::{self, Command},
     wire::{Code, ColumnMapping, Event, NewRun, Problem, Run, RunCurves, RunState, TrainSettings},
 };
-use hearth_protocol::{DataSource, TrainRequest};
+use hearth_protocol::{DataSource, GpuLayers, TrainRequest};
 use rusqlite::Transaction;
 use std::{
     path::PathBuf,
@@ -272,6 +272,7 @@ fn show(
         settings: run.settings.for_worker(init),
         threads: shared.settings().threads,
         device: None,
+        gpu_layers: GpuLayers::default(),
         low_priority: true,
     };
     shared.keep_run(run.clone());

@@ -94,6 +94,10 @@ impl Engine {
             threads: team,
             load_seconds: 0.0,
             notices,
+            gpu_layers: 0,
+            layers_total: count(config.n_layers) + 1,
+            kv: hearth_protocol::KvType::F16,
+            placement: Vec::new(),
         };
         let base = Arc::new(model);
         let session = Session::new(Arc::clone(&base), context as usize).map_err(from_session)?;

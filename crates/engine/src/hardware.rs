@@ -24,6 +24,9 @@ pub fn devices() -> Vec<DeviceInfo> {
             "{cores} core{plural}; its vector instructions in use: {}.",
             instructions()
         ),
+        cores: u32::try_from(cores).ok(),
+        backends: vec![CPU.to_owned()],
+        ..DeviceInfo::default()
     }]
 }
 

@@ -102,7 +102,7 @@ fn load(path: PathBuf, context: u32) -> LoadRequest {
         path,
         context: Some(context),
         threads: Some(2),
-        device: None,
+        ..LoadRequest::default()
     }
 }
 

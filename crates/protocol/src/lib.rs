@@ -6,8 +6,10 @@
 
 mod client;
 mod messages;
+mod plan;
 mod training;
 
 pub use client::{Gone, Said, StartError, Worker, WorkerCommand};
 pub use messages::*;
+pub use plan::*;
 pub use training::*;

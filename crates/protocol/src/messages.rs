@@ -1,13 +1,16 @@
 //! The messages: plain data, one JSON object a line.
 
-use crate::training::{AdapterChoice, RunId, TrainingEvent, TrainingRequest};
+use crate::{
+    plan::{GpuLayers, KvType, Measured, Plan, PlanRequest, PlannedDevice},
+    training::{AdapterChoice, RunId, TrainingEvent, TrainingRequest},
+};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of this protocol; a worker says its own in [`Event::Ready`], and another number is refused.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
-/// Names one generation; chosen by whoever asks, unique in the life of the worker.
+/// Names one generation, plan or measurement; chosen by whoever asks, unique in the life of the worker.
 pub type GenerationId = u64;
 
 /// What a worker can be asked.
@@ -22,7 +25,8 @@ pub enum Request {
     /// Answers a conversation. Answered by [`Event::Started`], [`Event::Text`] and, last, [`Event::Finished`] or
     /// [`Event::GenerationFailed`].
     Generate(GenerateRequest),
-    /// Ends one generation at once; its last event is [`Event::Finished`] with [`FinishReason::Cancelled`].
+    /// Ends one generation at once; its last event is [`Event::Finished`] with [`FinishReason::Cancelled`]. A measurement
+    /// ends too, with [`Event::MeasureFailed`].
     Cancel {
         /// Which.
         id: GenerationId,
@@ -36,6 +40,20 @@ pub enum Request {
     },
     /// Asks what devices there are. Answered by [`Event::Devices`].
     Devices,
+    /// Asks where a model's bytes would go, without loading it. Answered by [`Event::Planned`] or [`Event::PlanFailed`],
+    /// also while an answer is being written.
+    Plan {
+        /// Comes back in the answer.
+        id: GenerationId,
+        /// The model, and how it would be loaded.
+        plan: PlanRequest,
+    },
+    /// Measures how fast the loaded model is. Answered by [`Event::MeasureProgress`], then [`Event::Measured`] or
+    /// [`Event::MeasureFailed`].
+    Measure {
+        /// Comes back in the answer; [`Request::Cancel`] ends it.
+        id: GenerationId,
+    },
     /// Something about fine-tuning. Answered by [`Event::Training`].
     Training(TrainingRequest),
     /// Ends the worker. Closing its standard input does the same.
@@ -43,7 +61,7 @@ pub enum Request {
 }
 
 /// Which model to load, and how.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRequest {
     /// The GGUF file (the first, of a split one).
     pub path: PathBuf,
@@ -53,6 +71,12 @@ pub struct LoadRequest {
     pub threads: Option<u32>,
     /// A device's id from [`Event::Devices`]; none: chosen by the engine.
     pub device: Option<String>,
+    /// How many layers lie on a GPU.
+    #[serde(default)]
+    pub gpu_layers: GpuLayers,
+    /// What the KV cache is kept as.
+    #[serde(default)]
+    pub kv: KvType,
 }
 
 impl LoadRequest {
@@ -228,6 +252,41 @@ pub enum Event {
         /// Every device; `cpu` is always there.
         devices: Vec<DeviceInfo>,
     },
+    /// The answer to [`Request::Plan`].
+    Planned {
+        /// Which.
+        id: GenerationId,
+        /// Where the bytes would go.
+        plan: Plan,
+    },
+    /// There is no plan: the file cannot be read, say.
+    PlanFailed {
+        /// Which.
+        id: GenerationId,
+        /// Why.
+        problem: Problem,
+    },
+    /// A measurement goes on.
+    MeasureProgress {
+        /// Which.
+        id: GenerationId,
+        /// From 0 to 1.
+        fraction: f32,
+    },
+    /// The answer to [`Request::Measure`].
+    Measured {
+        /// Which.
+        id: GenerationId,
+        /// How fast the loaded model is.
+        measured: Measured,
+    },
+    /// Nothing was measured: no model is loaded, an answer is being written, or it was cancelled.
+    MeasureFailed {
+        /// Which.
+        id: GenerationId,
+        /// Why.
+        problem: Problem,
+    },
     /// Something about fine-tuning.
     Training {
         /// The run, inspection or export it is about.
@@ -312,10 +371,22 @@ pub struct ModelInfo {
     pub load_seconds: f64,
     /// What a person should know: the file has no chat template, say. Whole sentences.
     pub notices: Vec<String>,
+    /// Layers on GPUs.
+    #[serde(default)]
+    pub gpu_layers: u32,
+    /// Layers there are: blocks, prediction blocks included, and the output layer.
+    #[serde(default)]
+    pub layers_total: u32,
+    /// What the KV cache is kept as.
+    #[serde(default)]
+    pub kv: KvType,
+    /// Where its bytes lie: the plan that was carried out.
+    #[serde(default)]
+    pub placement: Vec<PlannedDevice>,
 }
 
 /// One device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// `cpu`, `gpu0` and so on: what `--device` takes.
     pub id: String,
@@ -323,9 +394,9 @@ pub struct DeviceInfo {
     pub kind: String,
     /// The maker's name for it.
     pub name: String,
-    /// `cpu`, `vulkan`, `metal`, `dx12` or `cuda`.
+    /// How a model would run on it: `cpu`, `vulkan`, `metal` or `dx12`; empty where it cannot.
     pub backend: String,
-    /// Bytes; none where it cannot be told.
+    /// Bytes; none where it cannot be told. A device that shares main memory says main memory here.
     pub memory_total: Option<u64>,
     /// Bytes; none where it cannot be told.
     pub memory_free: Option<u64>,
@@ -333,6 +404,24 @@ pub struct DeviceInfo {
     pub usable: bool,
     /// Why (not), in one sentence.
     pub why: String,
+    /// The driver's name and version; none for a processor and where it cannot be told.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The version of the interface the driver offers, as people write it: `Vulkan 1.3.280`.
+    #[serde(default)]
+    pub api: Option<String>,
+    /// How busy it is, 0 to 1; none where it cannot be told.
+    #[serde(default)]
+    pub load: Option<f32>,
+    /// Physical cores of a processor; none for a GPU.
+    #[serde(default)]
+    pub cores: Option<u32>,
+    /// How many of them are the fast ones, where there are two kinds; else all.
+    #[serde(default)]
+    pub performance_cores: Option<u32>,
+    /// Every backend that can use it: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`, `rocm`; the first is the one in `backend`.
+    #[serde(default)]
+    pub backends: Vec<String>,
 }
 
 /// An error for a person to act on and a program to match.

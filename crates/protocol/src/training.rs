@@ -1,6 +1,6 @@
 //! What is said about fine-tuning: runs, the data they learn from, and the adapters that come of them.
 
-use crate::Problem;
+use crate::{Problem, plan::GpuLayers};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -193,6 +193,9 @@ pub struct TrainRequest {
     pub threads: Option<u32>,
     /// A device's id; none: chosen by the engine.
     pub device: Option<String>,
+    /// How many layers lie on a GPU.
+    #[serde(default)]
+    pub gpu_layers: GpuLayers,
     /// Leave the processor to whatever else runs.
     pub low_priority: bool,
 }

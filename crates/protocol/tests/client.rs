@@ -83,8 +83,7 @@ async fn answers() {
         .send(Request::Load(LoadRequest {
             path,
             context: Some(512),
-            threads: None,
-            device: None,
+            ..LoadRequest::default()
         }))
         .unwrap();
     assert!(matches!(

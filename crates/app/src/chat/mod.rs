@@ -276,7 +276,7 @@ impl Chat {
                             path,
                             context,
                             threads,
-                            device: None,
+                            ..LoadRequest::default()
                         }))
                         .is_ok();
                 }

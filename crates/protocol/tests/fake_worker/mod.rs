@@ -7,8 +7,9 @@
 mod training;
 
 use hearth_protocol::{
-    DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, LeftOut, LoadRequest, ModelInfo, PROTOCOL_VERSION,
-    Problem, ProblemCode, Prompt, Request, Summary, WorkerCommand,
+    DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, GpuLayers, KvType, LeftOut, LoadRequest, Measured,
+    ModelInfo, PROTOCOL_VERSION, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Prompt, Request, Summary,
+    Verdict, WorkerCommand,
 };
 use libtest_mimic::{Arguments, Trial};
 use std::{
@@ -87,14 +88,20 @@ fn main() -> ! {
         // Standard input is closed: whatever is under way, the end.
         exit(0);
     });
+    let mut endless = false;
     while let Ok(request) = requests.recv() {
         match request {
-            Request::Load(load) => self::load(&load, &requests),
+            Request::Load(load) => {
+                endless = load.kv == KvType::Q8_0;
+                self::load(&load, &requests);
+            }
             Request::Unload => say(&Event::Unloaded),
             Request::Generate(generate) => self::generate(&generate, &requests),
             Request::Cancel { .. } => {}
             Request::Count { id, .. } => say(&Event::Counted { id, tokens: 1 }),
             Request::Devices => say(&Event::Devices { devices: vec![cpu()] }),
+            Request::Plan { id, plan } => answer_plan(id, &plan),
+            Request::Measure { id } => measure(id, endless, &requests),
             Request::Training(request) => training::obey(request, &requests),
             Request::Shutdown => exit(0),
         }
@@ -151,7 +158,99 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
         threads: load.threads.unwrap_or(2),
         load_seconds: 0.0,
         notices: Vec::new(),
+        gpu_layers: placed(load.gpu_layers),
+        layers_total: LAYERS,
+        kv: load.kv,
+        placement: plan(&PlanRequest {
+            path: load.path.clone(),
+            context: load.context,
+            gpu_layers: load.gpu_layers,
+            kv: load.kv,
+            ..PlanRequest::default()
+        })
+        .devices,
     }));
+}
+
+/// Layers of every model here.
+const LAYERS: u32 = 31;
+
+/// How many of them lie on the GPU: its room is for ten.
+fn placed(layers: GpuLayers) -> u32 {
+    match layers {
+        GpuLayers::Auto => 10,
+        GpuLayers::All => LAYERS,
+        GpuLayers::Count(count) => count.min(LAYERS),
+    }
+}
+
+/// Every layer takes 1000 bytes, every token of the context one.
+fn plan(request: &PlanRequest) -> Plan {
+    let gpu_layers = placed(request.gpu_layers);
+    let fits = gpu_layers <= 10;
+    let context = request.context.unwrap_or(LoadRequest::DEFAULT_CONTEXT);
+    let device = |id: &str, layers: u32, fits| PlannedDevice {
+        id: id.to_owned(),
+        name: format!("The {id}"),
+        weights: u64::from(layers) * 1000,
+        kv: u64::from(context),
+        compute: 10,
+        margin: 100,
+        total: Some(1 << 30),
+        free: Some(1 << 29),
+        layers: (0..layers).map(|layer| format!("blk.{layer}")).collect(),
+        fits,
+    };
+    Plan {
+        fits,
+        verdict: if fits { Verdict::Fits } else { Verdict::WontFit },
+        why: format!("{gpu_layers} of {LAYERS} layers on the GPU."),
+        context,
+        context_fits: 16384,
+        gpu_layers,
+        layers_total: LAYERS,
+        layers_fit: 10,
+        kv: request.kv,
+        devices: vec![
+            device("cpu", LAYERS - gpu_layers, true),
+            device("gpu0", gpu_layers, fits),
+        ],
+    }
+}
+
+/// Plans, unless the model's name says that it cannot be done.
+fn answer_plan(id: GenerationId, request: &PlanRequest) {
+    if request.path.to_string_lossy().contains("refuse") {
+        let problem = Problem {
+            code: ProblemCode::FileInvalid,
+            message: "The file is no model.".to_owned(),
+        };
+        return say(&Event::PlanFailed { id, problem });
+    }
+    say(&Event::Planned {
+        id,
+        plan: plan(request),
+    });
+}
+
+/// Measures; a model that was loaded with another type of cache than usual goes on until it is cancelled.
+fn measure(id: GenerationId, endless: bool, requests: &Receiver<Request>) {
+    say(&Event::MeasureProgress { id, fraction: 0.5 });
+    if endless {
+        while !cancelled(id, requests) {}
+        let problem = Problem {
+            code: ProblemCode::BadRequest,
+            message: "It was cancelled.".to_owned(),
+        };
+        return say(&Event::MeasureFailed { id, problem });
+    }
+    let measured = Measured {
+        prompt_tokens_per_second: 100.0,
+        tokens_per_second: 50.0,
+        prompt_tokens: 512,
+        tokens: 128,
+    };
+    say(&Event::Measured { id, measured });
 }
 
 fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
@@ -277,5 +376,6 @@ fn cpu() -> DeviceInfo {
         memory_free: None,
         usable: true,
         why: "Always there.".into(),
+        ..DeviceInfo::default()
     }
 }
