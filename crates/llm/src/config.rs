@@ -122,7 +122,11 @@ impl Config {
         let blocks = required("block_count", MOST_LAYERS)?;
         let prediction_blocks = gguf.u32(&key("nextn_predict_layers"))?.unwrap_or(0) as usize;
         if prediction_blocks >= blocks {
-            return Err(LoadError::bad_value(gguf, &key("nextn_predict_layers"), prediction_blocks));
+            return Err(LoadError::bad_value(
+                gguf,
+                &key("nextn_predict_layers"),
+                prediction_blocks,
+            ));
         }
         Ok(Self {
             n_layers: blocks - prediction_blocks,

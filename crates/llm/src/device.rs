@@ -3,6 +3,7 @@
 use crate::error::LoadError;
 use crate::placement::Place;
 use burn::tensor::Device;
+use std::sync::{Mutex, MutexGuard};
 
 /// The device of a place; a GPU is opened when it is first asked for.
 ///
@@ -17,20 +18,34 @@ pub fn open(place: Place) -> Result<Device, LoadError> {
 
 #[cfg(not(feature = "wgpu"))]
 fn open_gpu(number: usize) -> Result<Device, LoadError> {
-    Err(cannot(number, "this build of Hearth has no support for GPUs".to_owned()))
+    Err(cannot(
+        number,
+        "this build of Hearth has no support for GPUs".to_owned(),
+    ))
+}
+
+/// The GPUs that are open, by number.
+static OPEN: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
+
+fn opened() -> MutexGuard<'static, Vec<(usize, Device)>> {
+    OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Gives a device the number of a GPU: one that a program has opened by itself, or a second one on the same card.
+pub fn register(number: usize, device: Device) {
+    let mut opened = opened();
+    opened.retain(|(other, _)| *other != number);
+    opened.push((number, device));
 }
 
 #[cfg(feature = "wgpu")]
 fn open_gpu(number: usize) -> Result<Device, LoadError> {
-    use std::sync::Mutex;
-    static OPEN: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
-
-    let mut open = OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some((_, device)) = open.iter().find(|(other, _)| *other == number) {
+    let mut opened = opened();
+    if let Some((_, device)) = opened.iter().find(|(other, _)| *other == number) {
         return Ok(device.clone());
     }
     let device = crate::gpus::open(number).map_err(|why| cannot(number, why))?;
-    open.push((number, device.clone()));
+    opened.push((number, device.clone()));
     Ok(device)
 }
 

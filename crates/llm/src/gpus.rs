@@ -36,7 +36,10 @@ pub fn open(number: usize) -> Result<Device, String> {
         queue,
         backend,
     };
-    Device::wgpu_options().setup(setup).init().map_err(|error| error.to_string())
+    Device::wgpu_options()
+        .setup(setup)
+        .init()
+        .map_err(|error| error.to_string())
 }
 
 /// What a future of wgpu gives; outside of browsers they are done as soon as they are asked.

@@ -105,9 +105,10 @@ impl KvPool {
 
 impl Cells {
     fn bytes(&self, pool: &KvPool) -> usize {
-        let cpu = self.cpu.get().map_or(0, |_| {
-            KvPool::bytes_a_layer(pool.cells, pool.kv_heads, pool.head_dim)
-        });
+        let cpu = self
+            .cpu
+            .get()
+            .map_or(0, |_| KvPool::bytes_a_layer(pool.cells, pool.kv_heads, pool.head_dim));
         #[cfg(feature = "gpu")]
         let gpu = self.gpu.get().map_or(0, |_| {
             KvPool::bytes_a_gpu_layer(pool.cells, pool.kv_heads, pool.head_dim)

@@ -53,8 +53,9 @@ impl<'a> Weights<'a> {
         }
         let (layout, bytes, kind) = match self.device == Device::flex() {
             true => {
-                let (layout, packed) = matrix::pack(quant, rows, cols, bytes)
-                    .map_err(|error| LoadError::unsupported(self.gguf, &format!("the tensor '{tensor_name}': {error}")))?;
+                let (layout, packed) = matrix::pack(quant, rows, cols, bytes).map_err(|error| {
+                    LoadError::unsupported(self.gguf, &format!("the tensor '{tensor_name}': {error}"))
+                })?;
                 (layout, packed, DType::U8)
             }
             // A GPU reads words.
@@ -70,7 +71,10 @@ impl<'a> Weights<'a> {
         let length = bytes.len() / kind.size();
         let data = TensorData::from_bytes_vec(bytes, [length], kind);
         let on_device = |data| Tensor::<1, Int>::from_data(data, (&self.device, kind));
-        let weight = self.device.memory_persistent_allocations(data, on_device).into_dispatch();
+        let weight = self
+            .device
+            .memory_persistent_allocations(data, on_device)
+            .into_dispatch();
         let scale = self.scale(name)?;
         let bias = match self.gguf.tensor(&format!("{name}.bias")) {
             None => Bias::None,

@@ -6,8 +6,8 @@ mod qwen2;
 mod qwen3;
 
 use crate::config::Config;
-use crate::error::LoadError;
 use crate::device;
+use crate::error::LoadError;
 use crate::kv::KvPool;
 use crate::ops::{
     KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, SequenceView, cross_entropy, embed, norm_linears,

@@ -28,15 +28,7 @@ fn linears_backward(
     let dx = Floats::empty(&like.client, x.rows, x.cols);
     let mut at = 0;
     let mut backward = |linear: &gpu::Linear| {
-        let found = sound(gpu::linear_backward(
-            &like.client,
-            x,
-            linear,
-            gradient,
-            at,
-            &dx,
-            at > 0,
-        ));
+        let found = sound(gpu::linear_backward(&like.client, x, linear, gradient, at, &dx, at > 0));
         at += linear.weight.rows;
         adapter(like, found)
     };
@@ -84,13 +76,11 @@ impl OpsBackward for Cube {
         let (table, lists) = (spec.rope.table(&qkv, segments.longest()), segments.lists(&qkv));
         let (client, heads) = (&qkv.client, &spec.heads);
         let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
-        let out = sound(gpu::attend_batch(client, &ready, heads, &lists.starts));
         let d_ready = sound(gpu::attend_batch_backward(
             client,
             &ready,
             heads,
             &lists.starts,
-            &out,
             &floats(&gradient),
         ));
         let d_qkv = sound(gpu::prepare_backward(

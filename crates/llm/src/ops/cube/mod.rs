@@ -34,7 +34,13 @@ fn floats(tensor: &Tensor) -> Floats {
 /// A new tensor of a kernel's result, on the device of `like`.
 fn tensor(like: &Tensor, floats: Floats) -> Tensor {
     let shape = Shape::from([floats.rows, floats.cols]);
-    Tensor::new_contiguous(like.client.clone(), like.device.clone(), shape, floats.handle, DType::F32)
+    Tensor::new_contiguous(
+        like.client.clone(),
+        like.device.clone(),
+        shape,
+        floats.handle,
+        DType::F32,
+    )
 }
 
 fn weight(words: &IntTensor<Cube>, spec: &MatrixSpec) -> gpu::Weight {
@@ -179,17 +185,18 @@ fn number(like: &Tensor, value: f64) -> Tensor {
 impl Ops for Cube {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
         let rows = table.client.create_from_slice(bytemuck::cast_slice(&ids));
-        let out = sound(gpu::embed(&table.client, &weight(&table, &spec), rows, ids.len(), scale));
+        let out = sound(gpu::embed(
+            &table.client,
+            &weight(&table, &spec),
+            rows,
+            ids.len(),
+            scale,
+        ));
         let shape = Shape::from([out.rows, out.cols]);
         Tensor::new_contiguous(table.client, table.device, shape, out.handle, DType::F32)
     }
 
-    fn norm_linears(
-        x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        linears: Linears<Self>,
-        _: Product,
-    ) -> FloatTensor<Self> {
+    fn norm_linears(x: FloatTensor<Self>, norm: Norm<Self>, linears: Linears<Self>, _: Product) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
@@ -217,10 +224,25 @@ impl Ops for Cube {
                 let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
                 let (cells, count) = (pool.gpu_layer(*layer, &qkv), pool.cells());
                 let (keys, values) = (&cells.keys, &cells.values);
-                sound(gpu::kv_write(client, &ready, heads, &lists.written, keys, values, count));
+                sound(gpu::kv_write(
+                    client,
+                    &ready,
+                    heads,
+                    &lists.written,
+                    keys,
+                    values,
+                    count,
+                ));
                 let length = view.spans.len();
                 sound(gpu::attend_cells(
-                    client, &ready, heads, keys, values, count, &lists.cells, length,
+                    client,
+                    &ready,
+                    heads,
+                    keys,
+                    values,
+                    count,
+                    &lists.cells,
+                    length,
                 ))
             }
         };
@@ -281,13 +303,7 @@ impl Ops for Cube {
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
         let (rows, cols) = (spec.rows, spec.cols);
-        let handle = sound(gpu::dequantize(
-            &weight.client,
-            weight.handle,
-            spec.quant,
-            rows,
-            cols,
-        ));
+        let handle = sound(gpu::dequantize(&weight.client, weight.handle, spec.quant, rows, cols));
         Tensor::new_contiguous(
             weight.client,
             weight.device,
