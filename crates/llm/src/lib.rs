@@ -6,6 +6,8 @@
 mod adapter;
 mod config;
 mod detokenize;
+#[cfg(feature = "wgpu")]
+pub mod device;
 mod divergence;
 mod error;
 mod kv;
