@@ -57,6 +57,13 @@ const pair = async (page) => {
   await page.getByTestId("vote").nth(1).waitFor();
 };
 
+/** @param {Page} page */
+const machine = async (page) => {
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("device-row").first().waitFor();
+  await page.getByTestId("plan-verdict").waitFor();
+};
+
 /** @type {{ name: string, scene?: string, width?: number, height?: number, act: (page: Page) => Promise<unknown> }[]} */
 const pictures = [
   { name: "welcome", act: async () => {} },
@@ -116,7 +123,18 @@ const pictures = [
   { name: "rated", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("thumb-up").last().click(); } },
   { name: "correct", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("correct").last().click(); } },
   { name: "models", act: (page) => page.getByTestId("view-models").click() },
-  { name: "settings", height: 900, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("device-row").first().waitFor(); } },
+  { name: "models-verdicts", scene: "too-big", height: 900, act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-fit").nth(2).waitFor(); } },
+  { name: "settings", height: 1560, act: machine },
+  { name: "settings-no-gpu", scene: "no-gpu", height: 1560, act: machine },
+  { name: "settings-software-gpu", scene: "software-gpu", height: 1560, act: machine },
+  { name: "settings-two-gpus", scene: "two-gpus", height: 1960, act: machine },
+  { name: "settings-slider", scene: "two-gpus", height: 1960, act: async (page) => { await machine(page); await page.getByTestId("layers").fill("12"); await page.getByTestId("context").selectOption("32768"); await page.getByTestId("use-for-training").first().click(); await page.getByTestId("reload-model").waitFor(); } },
+  { name: "settings-too-big", scene: "too-big", height: 1860, act: async (page) => { await machine(page); await page.getByTestId("layers").fill("20"); } },
+  { name: "settings-driver-crashed", scene: "driver-crashed", height: 1560, act: machine },
+  { name: "settings-waiting", scene: "slow", height: 1360, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("plan-waiting").waitFor(); } },
+  { name: "settings-no-model", scene: "no-model", height: 1260, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("plan-none").waitFor(); } },
+  { name: "settings-measured", scene: "two-gpus", height: 2160, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("measure").click(); await page.getByTestId("measurements").waitFor(); await page.evaluate("fakeHost.pace = 200"); await page.getByTestId("measure").click(); await page.waitForTimeout(1500); } },
+  { name: "settings-narrow", scene: "two-gpus", width: 720, height: 2200, act: machine },
 ];
 
 const folder = process.argv[2];

@@ -7,7 +7,7 @@ use crate::{
     shared::Shared,
     store::{Store, conversation},
     tune,
-    wire::{Code, Device, Event, ModelState, Problem, Settings, Snapshot},
+    wire::{Code, Event, ModelState, Problem, Settings, Snapshot},
 };
 use hearth_protocol::WorkerCommand;
 use std::{
@@ -110,11 +110,6 @@ impl App {
             .blocking(move |shared| Ok(shared.set_settings(settings)?))
             .await?;
         self.tell(Command::Reconsider)
-    }
-
-    /// The devices a model can run on. Starts a worker if there is none.
-    pub async fn devices(&self) -> Result<Vec<Device>, Problem> {
-        self.ask(Command::Devices).await?
     }
 
     /// What is loaded.

@@ -77,6 +77,14 @@ impl App {
     }
 }
 
+/// The model that was used last, or else the default one; none where there is none.
+pub(crate) fn next(shared: &Shared) -> Result<Option<library::Model>, Problem> {
+    let models = shared.models()?;
+    let last = shared.settings().last_model;
+    let chosen = models.iter().find(|model| Some(&model.id) == last.as_ref());
+    Ok(chosen.or_else(|| shared.library.default(&models)).cloned())
+}
+
 /// A model whose file can be read.
 pub(crate) fn readable(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
     let model = find(shared, id)?;

@@ -271,7 +271,7 @@ fn show(
         out,
         settings: run.settings.for_worker(init),
         threads: shared.settings().threads,
-        device: None,
+        device: shared.settings().training_device,
         gpu_layers: GpuLayers::default(),
         low_priority: true,
     };

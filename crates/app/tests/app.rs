@@ -12,8 +12,8 @@ use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Code, Conversation, CutReason, Event, LeftOut, Message, MessageState, ModelState, Problem, Role, Settings,
-        Theme,
+        Code, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, Message, MessageState, ModelState, Problem,
+        Role, Settings, Theme, Verdict, WhatIf,
     },
 };
 use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
@@ -48,6 +48,12 @@ fn main() {
             load_another_model_and_unload,
             settings_last_and_reload,
             devices_are_told,
+            layers_are_placed_again_by_the_same_worker,
+            the_newest_plan_of_a_model_is_made,
+            plans_are_made_while_an_answer_is_written,
+            a_measurement_is_kept,
+            a_measurement_gives_way,
+            a_report_tells_no_path,
             a_full_disk_fails_the_answer_but_not_the_text,
             a_second_app_is_refused,
             nothing_there_is_told,
@@ -546,13 +552,19 @@ async fn settings_last_and_reload() {
         theme: Theme::Dark,
         threads: Some(3),
         context: Some(1024),
+        device: Some("gpu0".into()),
+        training_device: Some("cpu".into()),
+        gpu_layers: GpuLayers::Count { count: 7 },
+        kv: KvType::Q8_0,
         last_model: None,
     };
     bench.set_settings(settings.clone()).await.unwrap();
     let state = bench
         .model_state(|state| matches!(state, ModelState::Ready { .. }))
         .await;
-    assert!(matches!(state, ModelState::Ready { info, .. } if (info.threads, info.context) == (3, 1024)));
+    assert!(
+        matches!(state, ModelState::Ready { info, .. } if (info.threads, info.context, info.gpu_layers, info.kv) == (3, 1024, 7, KvType::Q8_0))
+    );
     let foolish = Settings {
         threads: Some(0),
         ..settings.clone()
@@ -569,6 +581,149 @@ async fn devices_are_told() {
         (first.unwrap()[0].id.as_str(), second.unwrap()[0].id.as_str()),
         ("cpu", "cpu")
     );
+}
+
+fn layers(count: u32) -> WhatIf {
+    WhatIf {
+        gpu_layers: GpuLayers::Count { count },
+        ..WhatIf::default()
+    }
+}
+
+async fn layers_are_placed_again_by_the_same_worker() {
+    let mut bench = Bench::tiny();
+    let before = bench.answer("say one").await;
+    bench
+        .set_settings(Settings {
+            gpu_layers: GpuLayers::All,
+            ..bench.snapshot().await.unwrap().settings
+        })
+        .await
+        .unwrap();
+    let state = bench
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    let ModelState::Ready { info, .. } = state else {
+        unreachable!()
+    };
+    assert_eq!((info.gpu_layers, info.layers_total), (31, 31));
+    let placed = bench
+        .plan(
+            "tiny".into(),
+            WhatIf {
+                gpu_layers: GpuLayers::All,
+                ..WhatIf::default()
+            },
+        )
+        .await
+        .unwrap();
+    assert_eq!(info.placement, placed.devices, "what was planned is what was placed");
+    let again = bench
+        .send(Some(before.conversation), Some(before.id), "say two".into())
+        .await
+        .unwrap();
+    assert_eq!(bench.ended(again.answer.id).await.content, "two");
+}
+
+async fn the_newest_plan_of_a_model_is_made() {
+    let bench = Bench::new(&["tiny.gguf", "refuse.gguf"]);
+    let (_, newest, refused) = tokio::join!(
+        bench.plan("tiny".into(), layers(4)),
+        bench.plan("tiny".into(), layers(5)),
+        bench.plan("refuse".into(), layers(1))
+    );
+    let newest = newest.unwrap();
+    assert_eq!((newest.gpu_layers, newest.devices.len(), newest.fits), (5, 2, true));
+    assert_eq!(
+        refused.unwrap_err().code,
+        Code::FileInvalid,
+        "another model's plan is no newer one"
+    );
+    let too_many = bench.plan("tiny".into(), layers(11)).await.unwrap();
+    assert_eq!(
+        (too_many.fits, too_many.verdict, too_many.layers_fit),
+        (false, Verdict::WontFit, 10)
+    );
+    assert_eq!(
+        bench.snapshot().await.unwrap().model_state,
+        ModelState::None,
+        "nothing is loaded for a plan"
+    );
+}
+
+async fn plans_are_made_while_an_answer_is_written() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    assert_eq!(bench.plan("tiny".into(), layers(3)).await.unwrap().gpu_layers, 3);
+    assert_eq!(bench.devices().await.unwrap()[0].id, "cpu");
+    assert_eq!(bench.measure().await.unwrap_err().code, Code::Busy);
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+}
+
+async fn a_measurement_is_kept() {
+    let mut bench = Bench::tiny();
+    assert_eq!(bench.measure().await.unwrap_err().code, Code::NoModel);
+    bench.answer("say one").await;
+    let measured = bench.measure().await.unwrap();
+    assert_eq!(
+        (
+            measured.model_name.as_str(),
+            measured.gpu_layers,
+            measured.tokens_per_second
+        ),
+        ("A tiny model", 10, 50.0)
+    );
+    bench
+        .next(|event| matches!(event, Event::MeasureProgress { fraction: 0.5 }).then_some(()))
+        .await;
+    let newer = bench.measure().await.unwrap();
+    let bench = bench.again().await;
+    assert_eq!(
+        bench.measurements().await.unwrap(),
+        [newer],
+        "in place of the older one"
+    );
+}
+
+async fn a_measurement_gives_way() {
+    let mut bench = Bench::tiny();
+    // The fake worker measures this one until it is stopped.
+    let endless = Settings {
+        kv: KvType::Q8_0,
+        ..Settings::default()
+    };
+    bench.set_settings(endless).await.unwrap();
+    bench.answer("say one").await;
+    let app = bench.app.clone();
+    let measuring = tokio::spawn(async move { app.measure().await });
+    bench
+        .next(|event| matches!(event, Event::MeasureProgress { .. }).then_some(()))
+        .await;
+    assert_eq!(bench.measure().await.unwrap_err().code, Code::Busy);
+    assert_eq!(bench.answer("say two").await.content, "two");
+    assert_eq!(measuring.await.unwrap().unwrap_err().code, Code::Cancelled);
+    assert_eq!(bench.measurements().await.unwrap(), []);
+}
+
+async fn a_report_tells_no_path() {
+    let mut bench = Bench::tiny();
+    bench.answer("say a secret").await;
+    bench.measure().await.unwrap();
+    let report = bench.report().await.unwrap();
+    for part in [
+        "A processor",
+        "10 of 31 layers",
+        "50.0 answered",
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        assert!(report.contains(part), "no {part} in: {report}");
+    }
+    let folder = bench.folder.path().display().to_string();
+    for secret in ["secret", folder.as_str()] {
+        assert!(!report.contains(secret), "{secret} in: {report}");
+    }
 }
 
 async fn a_full_disk_fails_the_answer_but_not_the_text() {

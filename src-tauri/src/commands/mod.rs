@@ -1,12 +1,13 @@
 //! What the page can ask: one line a command.
 
 mod dialogs;
+mod hardware;
 mod tune;
 
 use crate::window;
 use hearth_app::App;
 use hearth_app::wire::{
-    AdapterChoice, Compared, Conversation, Device, Model, Problem, SearchHit, Sent, Settings, Snapshot, Thumb,
+    AdapterChoice, Compared, Conversation, Model, Problem, SearchHit, Sent, Settings, Snapshot, Thumb,
 };
 use std::path::PathBuf;
 use tauri::ipc::Invoke;
@@ -34,11 +35,16 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         add_model,
         forget_model,
         set_settings,
-        devices,
         compare,
         vote_answer,
         rate_answer,
         set_conversation_adapters,
+        hardware::devices,
+        hardware::plan,
+        hardware::measure,
+        hardware::stop_measuring,
+        hardware::measurements,
+        hardware::report,
         dialogs::choose_model_file,
         dialogs::choose_data_file,
         dialogs::choose_adapter,
@@ -189,9 +195,4 @@ async fn set_settings(window: AppHandle, app: State<'_, App>, settings: Settings
     // The page already shows the theme; only the frame could not follow, and not for long.
     let _ = window::set_theme(&window, theme);
     Ok(())
-}
-
-#[command]
-async fn devices(app: State<'_, App>) -> Answer<Vec<Device>> {
-    app.devices().await
 }

@@ -1,6 +1,6 @@
 //! How answers, loads and the worker end, other than well.
 
-use super::{Chat, END_WITHIN, Loaded, answer};
+use super::{Chat, END_WITHIN, Loaded, answer, measuring, plans::Plans};
 use crate::wire::{Event, MessageState, Problem};
 use hearth_protocol::Request;
 
@@ -45,6 +45,7 @@ impl Chat {
 
     pub(super) async fn worker_died(&mut self, mut problem: Problem) {
         problem.message += " Send again to start it anew; if that happens again, choose a smaller model.";
+        self.end_measuring(&problem);
         self.let_worker_go();
         self.shared.emit(Event::WorkerDied {
             problem: problem.clone(),
@@ -52,6 +53,7 @@ impl Chat {
         for reply in self.devices_wanted.drain(..) {
             let _ = reply.send(Err(problem.clone()));
         }
+        self.plans.fail(&problem);
         if let Some(answer) = self.current.take() {
             answer.fail(problem.clone()).await;
         }
@@ -93,6 +95,8 @@ impl Chat {
     /// Ends the worker without waiting for it.
     pub(super) fn let_worker_go(&mut self) {
         self.devices_asked = false;
+        self.plans.ask_again();
+        self.end_measuring(&measuring::stopped());
         if let Some(starting) = self.starting.take() {
             starting.abort();
         }
@@ -113,6 +117,9 @@ impl Chat {
     pub(super) async fn end(&mut self) {
         self.stop_all().await;
         self.wanted = None;
+        // Whoever asked hears that nobody answers.
+        self.devices_wanted.clear();
+        self.plans = Plans::default();
         if let Some((worker, said)) = self.worker.take() {
             // Its last words are not wanted, and must not make it wait.
             drop(said);

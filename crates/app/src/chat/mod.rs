@@ -6,22 +6,26 @@
 mod answer;
 mod ending;
 mod loaded;
+mod measuring;
+mod plans;
 mod prompt;
 mod target;
 
 pub(crate) use target::Target;
 
 use crate::{
-    adapters,
+    adapters, models,
     shared::Shared,
     store::{conversation, message as rows},
     task::{Connected, Started, at, heard, joined},
-    wire::{Code, Device, Event, LeftOut, Message, MessageState, ModelState, Problem},
+    wire::{Code, Device, Event, LeftOut, Message, MessageState, ModelState, Problem, WhatIf},
 };
 use answer::Answer;
 use hearth_protocol as protocol;
 use loaded::Loaded;
-use protocol::{GenerateRequest, GenerationId, LoadRequest, Prompt, Request, Said, Worker};
+use measuring::Measuring;
+use plans::Plans;
+use protocol::{GenerateRequest, GenerationId, Prompt, Request, Said, Worker};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -53,6 +57,16 @@ pub(crate) enum Command {
     State(oneshot::Sender<ModelState>),
     /// Say what devices there are.
     Devices(oneshot::Sender<Result<Vec<Device>, Problem>>),
+    /// Say where a model's bytes would go.
+    Plan {
+        model: String,
+        what_if: WhatIf,
+        reply: plans::Reply,
+    },
+    /// Measure how fast the loaded model is.
+    Measure(measuring::Reply),
+    /// Stop measuring, if that is under way.
+    StopMeasuring,
     /// End everything.
     ShutDown(oneshot::Sender<()>),
 }
@@ -67,6 +81,8 @@ struct Chat {
     current: Option<Answer>,
     devices_wanted: Vec<oneshot::Sender<Result<Vec<Device>, Problem>>>,
     devices_asked: bool,
+    plans: Plans,
+    measuring: Option<Measuring>,
     last_generation: GenerationId,
 }
 
@@ -83,6 +99,8 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         current: None,
         devices_wanted: Vec::new(),
         devices_asked: false,
+        plans: Plans::default(),
+        measuring: None,
         last_generation: 0,
     };
     tokio::spawn(chat.run(commands));
@@ -93,7 +111,11 @@ impl Chat {
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         loop {
             let save_at = self.current.as_ref().and_then(|answer| answer.save_at);
-            let stop_by = self.current.as_ref().and_then(|answer| answer.stop_by);
+            let stop_by = match (&self.current, &self.measuring) {
+                (Some(answer), _) => answer.stop_by,
+                (None, Some(measuring)) => measuring.stop_by,
+                (None, None) => None,
+            };
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => self.obey(command).await,
@@ -105,7 +127,7 @@ impl Chat {
                 () = at(stop_by) => self.end_deaf_worker().await,
             }
             self.advance().await;
-            let answering = self.current.is_some() || !self.waiting.is_empty();
+            let answering = self.current.is_some() || self.measuring.is_some() || !self.waiting.is_empty();
             self.shared.set_answering(answering);
         }
     }
@@ -137,6 +159,19 @@ impl Chat {
                 let _ = reply.send(self.loaded.state());
             }
             Command::Devices(reply) => self.devices_wanted.push(reply),
+            Command::Plan { model, what_if, reply } => {
+                let found = self
+                    .shared
+                    .blocking(move |shared| models::readable(shared, &model))
+                    .await;
+                match found {
+                    Ok(model) => self.plans.want(what_if.plan(model.path), reply),
+                    // Whoever asked may have gone.
+                    Err(problem) => drop(reply.send(Err(problem))),
+                }
+            }
+            Command::Measure(reply) => self.measure(reply),
+            Command::StopMeasuring => self.stop_measuring(),
             Command::ShutDown(done) => {
                 self.end().await;
                 let _ = done.send(());
@@ -186,6 +221,11 @@ impl Chat {
                     let _ = reply.send(Ok(devices.iter().cloned().map(Device::from).collect()));
                 }
             }
+            protocol::Event::Planned { id, plan } => self.plans.answered(id, Ok(plan.into())),
+            protocol::Event::PlanFailed { id, problem } => self.plans.answered(id, Err(problem.into())),
+            protocol::Event::MeasureProgress { id, fraction } => self.measured_in_part(id, fraction),
+            protocol::Event::Measured { id, measured } => self.measured(id, Ok(measured)).await,
+            protocol::Event::MeasureFailed { id, problem } => self.measured(id, Err(problem.into())).await,
             event => self.hear_of_answer(event).await,
         }
     }
@@ -231,6 +271,7 @@ impl Chat {
 
     /// Takes the next step towards what is wanted.
     async fn advance(&mut self) {
+        self.ask();
         if self.current.is_some() {
             return;
         }
@@ -240,7 +281,14 @@ impl Chat {
                 Err(problem) => self.fail_waiting(&problem).await,
             }
         }
-        if let Some(target) = self.wanted.clone().filter(|target| !self.loaded.is(target)) {
+        let other = self.wanted.clone().filter(|target| !self.loaded.is(target));
+        if self.measuring.is_some() {
+            if other.is_some() || !self.waiting.is_empty() {
+                self.stop_measuring();
+            }
+            return;
+        }
+        if let Some(target) = other {
             if matches!(self.loaded, Loaded::Loading { asked: true, .. }) {
                 // A load that is no longer wanted: ending the process is the quickest way out.
                 self.let_worker_go();
@@ -251,42 +299,45 @@ impl Chat {
                 fraction: 0.0,
                 stage: "Starting".to_owned(),
             });
-        }
-        let worker_wanted = matches!(self.loaded, Loaded::Loading { .. }) || !self.devices_wanted.is_empty();
-        match &self.worker {
-            None if worker_wanted && self.starting.is_none() => {
-                let command = self.shared.worker.clone();
-                self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
-            }
-            None => {}
-            Some((worker, _)) => {
-                if !self.devices_wanted.is_empty() && !self.devices_asked {
-                    self.devices_asked = worker.send(Request::Devices).is_ok();
-                }
-                if let Loaded::Loading {
-                    target,
-                    asked: asked @ false,
-                    ..
-                } = &mut self.loaded
-                {
-                    let (path, context, threads) = (target.path.clone(), target.context, target.threads);
-                    // A worker that is gone says so by itself.
-                    *asked = worker
-                        .send(Request::Load(LoadRequest {
-                            path,
-                            context,
-                            threads,
-                            ..LoadRequest::default()
-                        }))
-                        .is_ok();
-                }
-            }
+            self.ask();
         }
         if let Loaded::Ready { target, .. } = &self.loaded
             && let Some(message) = self.waiting.pop_front()
         {
             let target = target.clone();
             self.begin(target, message).await;
+        }
+    }
+
+    /// Asks the worker what it can be asked at any time, and starts one if none is there to be asked.
+    fn ask(&mut self) {
+        let Some((worker, _)) = &self.worker else {
+            let loading = matches!(self.loaded, Loaded::Loading { .. });
+            let wanted = loading || !self.devices_wanted.is_empty() || self.plans.wanted();
+            if wanted && self.starting.is_none() {
+                let command = self.shared.worker.clone();
+                self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
+            }
+            return;
+        };
+        // A worker that is gone says so by itself.
+        if !self.devices_wanted.is_empty() && !self.devices_asked {
+            self.devices_asked = worker.send(Request::Devices).is_ok();
+        }
+        let id = self.last_generation + 1;
+        if let Some(plan) = self.plans.next(id) {
+            self.last_generation = id;
+            let _ = worker.send(Request::Plan { id, plan });
+        }
+        if let Loaded::Loading {
+            target,
+            asked: asked @ false,
+            ..
+        } = &mut self.loaded
+        {
+            *asked = worker
+                .send(Request::Load(target.how.clone().load(target.path.clone())))
+                .is_ok();
         }
     }
 

@@ -4,7 +4,7 @@ use crate::{
     library::Model,
     models,
     shared::Shared,
-    wire::{Code, Problem},
+    wire::{Code, Problem, WhatIf},
 };
 use hearth_protocol::Sampling;
 use std::path::PathBuf;
@@ -15,8 +15,7 @@ pub(crate) struct Target {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) path: PathBuf,
-    pub(super) context: Option<u32>,
-    pub(super) threads: Option<u32>,
+    pub(super) how: WhatIf,
     pub(super) system_prompt: Option<String>,
     pub(super) sampling: Sampling,
 }
@@ -25,13 +24,11 @@ impl Target {
     /// A model, with what a person chose; a model that cannot be read is refused.
     pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
         models::check(model)?;
-        let settings = shared.settings();
         Ok(Self {
             id: model.id.clone(),
             name: model.name.clone(),
             path: model.path.clone(),
-            context: settings.context,
-            threads: settings.threads,
+            how: (&shared.settings()).into(),
             system_prompt: model.system_prompt().map(str::to_owned),
             sampling: model.sampling(),
         })
@@ -39,11 +36,8 @@ impl Target {
 
     /// The model that was used last, or else the default one.
     pub(super) fn choose(shared: &Shared) -> Result<Self, Problem> {
-        let models = shared.models()?;
-        let last = shared.settings().last_model;
-        let chosen = models.iter().find(|model| Some(&model.id) == last.as_ref());
-        match chosen.or_else(|| shared.library.default(&models)) {
-            Some(model) => Self::new(model, shared),
+        match models::next(shared)? {
+            Some(model) => Self::new(&model, shared),
             None => Err(Problem {
                 code: Code::NoModel,
                 message: "There is no model on this machine yet. Add a GGUF file under Models, then try again."

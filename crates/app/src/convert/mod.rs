@@ -1,7 +1,5 @@
 //! Where the wire meets the store's rows and the worker's messages.
 
-mod tune;
-
 use crate::{
     library,
     store::{conversation, message, search},
@@ -10,6 +8,27 @@ use crate::{
 use hearth_protocol as protocol;
 use protocol::ProblemCode;
 use serde::{Serialize, de::DeserializeOwned};
+
+/// Types with the same fields or variants: those of the first become those of the second, one by one.
+macro_rules! mirror {
+    ($($from:path => $to:path { $($field:ident),* $(,)? })*) => { $(
+        impl From<$from> for $to {
+            fn from(from: $from) -> Self {
+                Self { $($field: from.$field.into()),* }
+            }
+        }
+    )* };
+    ($($from:path => $to:path [ $($variant:ident),* $(,)? ])*) => { $(
+        impl From<$from> for $to {
+            fn from(from: $from) -> Self {
+                match from { $(<$from>::$variant => Self::$variant),* }
+            }
+        }
+    )* };
+}
+
+mod hardware;
+mod tune;
 
 impl From<&conversation::Conversation> for wire::ConversationSummary {
     fn from(row: &conversation::Conversation) -> Self {
@@ -226,21 +245,10 @@ impl From<&protocol::ModelInfo> for wire::ModelInfo {
             threads: info.threads,
             load_seconds: info.load_seconds,
             notices: info.notices.clone(),
-        }
-    }
-}
-
-impl From<protocol::DeviceInfo> for wire::Device {
-    fn from(device: protocol::DeviceInfo) -> Self {
-        Self {
-            id: device.id,
-            kind: device.kind,
-            name: device.name,
-            backend: device.backend,
-            memory_total: device.memory_total,
-            memory_free: device.memory_free,
-            usable: device.usable,
-            why: device.why,
+            gpu_layers: info.gpu_layers,
+            layers_total: info.layers_total,
+            kv: info.kv.into(),
+            placement: all(info.placement.clone()),
         }
     }
 }
@@ -270,6 +278,10 @@ impl From<protocol::Problem> for wire::Problem {
             message: problem.message,
         }
     }
+}
+
+fn all<T, U: From<T>>(from: Vec<T>) -> Vec<U> {
+    from.into_iter().map(U::from).collect()
 }
 
 /// A column that holds JSON; what cannot be read is as if it were not there.

@@ -1,30 +1,12 @@
 //! Where the wire of fine-tuning meets the store's rows and the worker's messages.
 
-use super::{from_json, to_json};
+use super::{all, from_json, to_json};
 use crate::{
     store::{run, run_evaluation, run_point},
     tune, wire,
 };
 use hearth_protocol as protocol;
 use std::path::PathBuf;
-
-/// Types with the same fields or variants: those of the first become those of the second, one by one.
-macro_rules! mirror {
-    ($($from:path => $to:path { $($field:ident),* $(,)? })*) => { $(
-        impl From<$from> for $to {
-            fn from(from: $from) -> Self {
-                Self { $($field: from.$field.into()),* }
-            }
-        }
-    )* };
-    ($($from:path => $to:path [ $($variant:ident),* $(,)? ])*) => { $(
-        impl From<$from> for $to {
-            fn from(from: $from) -> Self {
-                match from { $(<$from>::$variant => Self::$variant),* }
-            }
-        }
-    )* };
-}
 
 mirror! {
     protocol::ColumnMapping => wire::ColumnMapping { messages, system, prompt, input, answer, text }
@@ -123,10 +105,6 @@ impl From<&wire::RunState> for run::State {
             wire::RunState::Interrupted { problem } => Self::Interrupted(Some(to_json(problem))),
         }
     }
-}
-
-fn all<T, U: From<T>>(from: Vec<T>) -> Vec<U> {
-    from.into_iter().map(U::from).collect()
 }
 
 impl From<wire::ExportFormat> for protocol::ExportFormat {

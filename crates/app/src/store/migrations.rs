@@ -1,7 +1,8 @@
 //! The migrations in order. One that was released never changes; a change to a table is a new one at the end.
 
 use super::{
-    StoreError, adapter, conversation, dataset, message, model, run, run_evaluation, run_point, search, setting,
+    StoreError, adapter, conversation, dataset, measurement, message, model, run, run_evaluation, run_point, search,
+    setting,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
@@ -23,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     adapter::MIGRATION,
     conversation::ADAPTERS,
     message::ADAPTERS,
+    measurement::MIGRATION,
 ];
 
 /// The last migration that was applied to a file.
@@ -86,6 +88,7 @@ mod tests {
             "11825a11d0d39b0c",
             "fe15110b0a696aab",
             "b1a05906c85b5d09",
+            "e79b9a52d6ce56f8",
         ];
         assert_eq!(MIGRATIONS.len(), released.len(), "a new one belongs in this list too");
         for (place, (migration, released)) in MIGRATIONS.iter().zip(released).enumerate() {

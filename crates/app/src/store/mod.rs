@@ -1,4 +1,4 @@
-//! The one store: conversations, settings, added models, datasets, runs and adapters in one SQLite file.
+//! The one store: conversations, settings, added models, measurements, datasets, runs and adapters in one SQLite file.
 //!
 //! A table is a module that holds its migration, row, reads and writes. A use case takes one transaction through
 //! [`Store::write`]. The store is locked for as long as it is open: two apps never write the same conversations.
@@ -7,6 +7,7 @@ pub mod adapter;
 pub mod conversation;
 pub mod dataset;
 mod error;
+pub mod measurement;
 pub mod message;
 mod migrations;
 pub mod model;

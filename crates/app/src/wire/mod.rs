@@ -4,8 +4,10 @@
 //! are bytes. `ui/src/lib/host/wire.ts` is generated from this module (see `tests/wire.rs`). The worker's types
 //! (`hearth_protocol`) and the store's rows are not these; [`crate::convert`] is where they meet.
 
+mod hardware;
 mod tune;
 
+pub use hardware::*;
 pub use tune::*;
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,14 @@ pub struct Settings {
     pub threads: Option<u32>,
     /// Context in tokens; none: the model's own, within reason.
     pub context: Option<u32>,
+    /// The device that chats run on, by its id; none: chosen by the worker.
+    pub device: Option<String>,
+    /// The device that runs of fine-tuning run on; none: chosen by the worker.
+    pub training_device: Option<String>,
+    /// How many layers of a model that chats lie on a GPU.
+    pub gpu_layers: GpuLayers,
+    /// What a chat's KV cache is kept as.
+    pub kv: KvType,
     /// Id of the model that was loaded last; it is loaded again when a message is sent.
     pub last_model: Option<String>,
 }
@@ -134,6 +144,14 @@ pub struct ModelInfo {
     pub load_seconds: f64,
     /// What a person should know. Whole sentences.
     pub notices: Vec<String>,
+    /// Layers on GPUs.
+    pub gpu_layers: u32,
+    /// Layers there are: blocks, prediction blocks included, and the output layer.
+    pub layers_total: u32,
+    /// What the KV cache is kept as.
+    pub kv: KvType,
+    /// Where its bytes lie.
+    pub placement: Vec<PlannedDevice>,
 }
 
 /// What the chat's worker has loaded.
@@ -205,6 +223,10 @@ pub enum Code {
     NoModel,
     /// The conversation, or the worker, is busy with another answer.
     Busy,
+    /// A newer request of the same kind took its place.
+    Superseded,
+    /// A person ended it.
+    Cancelled,
     /// No such device.
     NoDevice,
     /// The request made no sense.
@@ -414,28 +436,6 @@ pub struct SearchHit {
     pub updated_at: i64,
 }
 
-/// One device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Device {
-    /// `cpu`, `gpu0` and so on.
-    pub id: String,
-    /// `cpu`, `discrete`, `integrated` or `software`.
-    pub kind: String,
-    /// The maker's name for it.
-    pub name: String,
-    /// `cpu`, `vulkan`, `metal`, `dx12` or `cuda`.
-    pub backend: String,
-    /// Bytes; none where it cannot be told.
-    pub memory_total: Option<u64>,
-    /// Bytes; none where it cannot be told.
-    pub memory_free: Option<u64>,
-    /// Whether a model can run on it.
-    pub usable: bool,
-    /// Why (not), in one sentence.
-    pub why: String,
-}
-
 /// All that a window needs to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
@@ -529,6 +529,11 @@ pub enum Event {
         /// What happened.
         problem: Problem,
     },
+    /// A measurement goes on.
+    MeasureProgress {
+        /// From 0 to 1.
+        fraction: f32,
+    },
     /// A conversation takes this much of the context.
     ContextUsed {
         /// The conversation.
@@ -596,6 +601,8 @@ pub fn typescript() -> String {
     }
     declare!(
         Theme,
+        GpuLayers,
+        KvType,
         Settings,
         Sampling,
         Source,
@@ -614,6 +621,11 @@ pub fn typescript() -> String {
         SnippetPart,
         SearchHit,
         Device,
+        WhatIf,
+        Verdict,
+        Plan,
+        PlannedDevice,
+        Measurement,
         Snapshot,
         Sent,
         Compared,

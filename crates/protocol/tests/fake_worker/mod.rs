@@ -341,9 +341,18 @@ fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
     finish(id, FinishReason::Stop, tokens);
 }
 
+/// Whether it was cancelled; what can be asked at any time is answered.
 fn cancelled(id: GenerationId, requests: &Receiver<Request>) -> bool {
     match requests.recv_timeout(PAUSE) {
         Ok(Request::Cancel { id: which }) => which == id,
+        Ok(Request::Devices) => {
+            say(&Event::Devices { devices: vec![cpu()] });
+            false
+        }
+        Ok(Request::Plan { id, plan }) => {
+            answer_plan(id, &plan);
+            false
+        }
         Ok(_) | Err(RecvTimeoutError::Timeout) => false,
         Err(RecvTimeoutError::Disconnected) => exit(0),
     }

@@ -3,10 +3,11 @@
 
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
 import { pause } from "./fake/base";
-import { addedModel, readyState, devices as fakeDevices } from "./fake/models";
+import { planFor, stir } from "./fake/devices";
+import { addedModel, readyState } from "./fake/models";
 import { startingWith, type World } from "./fake/scenes";
 import { FakeTuning } from "./fake/tuning";
-import type { AdapterChoice, Compared, Conversation, ConversationSummary, Dataset, Host, Message, ModelState, Problem, SearchHit, Sent, Settings, Snapshot, Thumb } from "./host";
+import type { AdapterChoice, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WhatIf } from "./host";
 
 /** What a worker's death is told as. */
 const DEATH: Problem = {
@@ -24,7 +25,11 @@ interface Writing {
 export class FakeHost extends FakeTuning implements Host {
   /** What was opened outside, newest last. */
   opened: string[] = [];
+  /** What was planned for, newest last. */
+  planned: WhatIf[] = [];
   private readonly world: World;
+  private looks = 0;
+  private measuring = false;
   private readonly writing = new Map<number, Writing>();
 
   constructor(scene: string | null) {
@@ -133,7 +138,7 @@ export class FakeHost extends FakeTuning implements Host {
       this.setModelState({ type: "loading", model: id, fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" });
       await pause(this.pace * 3);
     }
-    this.setModelState(readyState(model, this.world.settings));
+    this.setModelState(readyState(model, this.world.settings, this.world.devices));
   }
 
   async unloadModel(): Promise<void> {
@@ -154,10 +159,53 @@ export class FakeHost extends FakeTuning implements Host {
 
   async setSettings(settings: Settings): Promise<void> {
     this.world.settings = settings;
+    const state = this.world.modelState;
+    const model = this.world.models.find((m) => state.type === "ready" && m.id === state.model);
+    // As the desktop does: what would be loaded otherwise now is loaded again.
+    if (model && JSON.stringify(readyState(model, settings, this.world.devices)) !== JSON.stringify(state)) void this.loadModel(model.id);
   }
 
-  async devices() {
-    return fakeDevices;
+  async devices(): Promise<Device[]> {
+    this.looks += 1;
+    return stir(this.world.devices, this.looks);
+  }
+
+  async plan(model: string, whatIf: WhatIf): Promise<Plan> {
+    this.planned.push(whatIf);
+    await pause(this.pace * 3);
+    const found = this.world.models.find((m) => m.id === model);
+    if (!found || found.problem !== null) throw { code: "fileUnreadable", message: found?.problem ?? "This model is no longer there. Choose another one." };
+    return planFor(found, whatIf, this.world.devices);
+  }
+
+  async measure(): Promise<Measurement> {
+    const state = this.world.modelState;
+    if (this.writing.size > 0) throw { code: "busy", message: "An answer is being written, and would be measured with it. Stop it, or wait until it is done." };
+    if (state.type !== "ready") throw { code: "noModel", message: "No model is loaded. Load one, then measure it." };
+    this.measuring = true;
+    for (let step = 1; step <= 10; step++) {
+      this.emit({ type: "measureProgress", fraction: step / 10 });
+      await pause(this.pace * 5);
+      if (!this.measuring) throw { code: "cancelled", message: "The measurement was stopped; nothing was kept of it." };
+    }
+    const { device, gpuLayers, layersTotal, kv, threads, name } = state.info;
+    const measured: Measurement = { model: state.model, modelName: name, device, gpuLayers, layersTotal, kv, threads, promptTokensPerSecond: 1840 + 90 * gpuLayers, tokensPerSecond: 228.4 + 4 * gpuLayers, promptTokens: 512, tokens: 128, measuredAt: Date.now() };
+    const same = (m: Measurement) => m.model === measured.model && m.device === device && m.gpuLayers === gpuLayers && m.kv === kv;
+    this.world.measurements = [measured, ...this.world.measurements.filter((m) => !same(m))];
+    return measured;
+  }
+
+  async stopMeasuring(): Promise<void> {
+    this.measuring = false;
+  }
+
+  async measurements(): Promise<Measurement[]> {
+    return this.world.measurements;
+  }
+
+  async report(): Promise<string> {
+    const devices = this.world.devices.map((d) => `- ${d.id} (${d.kind}): ${d.name}. ${d.why}`);
+    return ["Hearth 0.1.0 on a browser", "", "Devices", ...devices].join("\n");
   }
 
   async chooseModelFile(): Promise<string | null> {

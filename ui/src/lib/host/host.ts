@@ -13,9 +13,11 @@ import type {
   ExportFormat,
   ExportOrder,
   Inspection,
+  Measurement,
   Message,
   Model,
   NewRun,
+  Plan,
   Problem,
   Run,
   RunCurves,
@@ -26,6 +28,7 @@ import type {
   Snapshot,
   Thumb,
   TrainSettings,
+  WhatIf,
 } from "./wire";
 
 export type * from "./wire";
@@ -59,7 +62,18 @@ export interface Host {
   /** Takes a model off the list; a file that a person added stays where it is. */
   forgetModel(id: string): Promise<void>;
   setSettings(settings: Settings): Promise<void>;
+  /** The devices a model can run on, as they are now. */
   devices(): Promise<Device[]>;
+  /** Where a model's bytes would go. Rejects with `superseded` when a newer plan for it was asked for meanwhile. */
+  plan(model: string, whatIf: WhatIf): Promise<Plan>;
+  /** Resolves once it is done, which takes a while; how far it is comes through events. */
+  measure(): Promise<Measurement>;
+  /** `measure` rejects with `cancelled` then. */
+  stopMeasuring(): Promise<void>;
+  /** Newest first. */
+  measurements(): Promise<Measurement[]>;
+  /** Describes the machine and what Hearth does with it, for a bug report. */
+  report(): Promise<string>;
   /** A native dialog; none when it is cancelled. */
   chooseModelFile(): Promise<string | null>;
 

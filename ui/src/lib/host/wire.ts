@@ -2,6 +2,14 @@
 
 export type Theme = "system" | "light" | "dark";
 
+export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count",
+/**
+ * How many.
+ */
+count: number, };
+
+export type KvType = "f16" | "q8_0";
+
 export type Settings = {
 /**
  * Light or dark.
@@ -15,6 +23,22 @@ threads: number | null,
  * Context in tokens; none: the model's own, within reason.
  */
 context: number | null,
+/**
+ * The device that chats run on, by its id; none: chosen by the worker.
+ */
+device: string | null,
+/**
+ * The device that runs of fine-tuning run on; none: chosen by the worker.
+ */
+trainingDevice: string | null,
+/**
+ * How many layers of a model that chats lie on a GPU.
+ */
+gpuLayers: GpuLayers,
+/**
+ * What a chat's KV cache is kept as.
+ */
+kv: KvType,
 /**
  * Id of the model that was loaded last; it is loaded again when a message is sent.
  */
@@ -162,7 +186,23 @@ loadSeconds: number,
 /**
  * What a person should know. Whole sentences.
  */
-notices: Array<string>, };
+notices: Array<string>,
+/**
+ * Layers on GPUs.
+ */
+gpuLayers: number,
+/**
+ * Layers there are: blocks, prediction blocks included, and the output layer.
+ */
+layersTotal: number,
+/**
+ * What the KV cache is kept as.
+ */
+kv: KvType,
+/**
+ * Where its bytes lie.
+ */
+placement: Array<PlannedDevice>, };
 
 export type ModelState = { "type": "none" } | { "type": "loading",
 /**
@@ -434,11 +474,11 @@ kind: string,
  */
 name: string,
 /**
- * `cpu`, `vulkan`, `metal`, `dx12` or `cuda`.
+ * How a model would run on it: `cpu`, `vulkan`, `metal`, `dx12` and so on; empty where it cannot.
  */
 backend: string,
 /**
- * Bytes; none where it cannot be told.
+ * Bytes; none where it cannot be told. A device that shares main memory says main memory here.
  */
 memoryTotal: number | null,
 /**
@@ -452,7 +492,193 @@ usable: boolean,
 /**
  * Why (not), in one sentence.
  */
-why: string, };
+why: string,
+/**
+ * The driver's name and version; none for a processor and where it cannot be told.
+ */
+driver: string | null,
+/**
+ * The version of the interface the driver offers: `Vulkan 1.3.280`.
+ */
+api: string | null,
+/**
+ * How busy it is, 0 to 1; none where it cannot be told.
+ */
+load: number | null,
+/**
+ * Physical cores of a processor; none for a GPU.
+ */
+cores: number | null,
+/**
+ * How many of them are the fast ones.
+ */
+performanceCores: number | null,
+/**
+ * Every backend that can use it, the one in use first.
+ */
+backends: Array<string>, };
+
+export type WhatIf = {
+/**
+ * CPU threads; none: the number of physical cores.
+ */
+threads: number | null,
+/**
+ * Context in tokens; none: the model's own, within reason.
+ */
+context: number | null,
+/**
+ * A device's id; none: chosen by the worker.
+ */
+device: string | null,
+/**
+ * How many layers lie on a GPU.
+ */
+gpuLayers: GpuLayers,
+/**
+ * What the KV cache is kept as.
+ */
+kv: KvType, };
+
+export type Verdict = { "type": "fits" } | { "type": "fitsWithLessContext",
+/**
+ * The longest that fits, in tokens.
+ */
+context: number, } | { "type": "slow" } | { "type": "wontFit" };
+
+export type Plan = {
+/**
+ * Whether every device has room for what is planned there.
+ */
+fits: boolean,
+/**
+ * The same for a person.
+ */
+verdict: Verdict,
+/**
+ * Why, in one sentence.
+ */
+why: string,
+/**
+ * Context in tokens that is planned for.
+ */
+context: number,
+/**
+ * The longest context that fits with these layers; 0 if none does.
+ */
+contextFits: number,
+/**
+ * Layers on GPUs.
+ */
+gpuLayers: number,
+/**
+ * Layers there are: blocks, prediction blocks included, and the output layer.
+ */
+layersTotal: number,
+/**
+ * The most layers that fit on GPUs with this context.
+ */
+layersFit: number,
+/**
+ * What the KV cache is kept as.
+ */
+kv: KvType,
+/**
+ * Every device that gets something.
+ */
+devices: Array<PlannedDevice>, };
+
+export type PlannedDevice = {
+/**
+ * Its id.
+ */
+id: string,
+/**
+ * The maker's name for it.
+ */
+name: string,
+/**
+ * Bytes of weights.
+ */
+weights: number,
+/**
+ * Bytes of the KV cache.
+ */
+kv: number,
+/**
+ * Bytes of the computation's buffers.
+ */
+compute: number,
+/**
+ * Bytes left free on purpose.
+ */
+margin: number,
+/**
+ * Its memory; none where it cannot be told.
+ */
+total: number | null,
+/**
+ * What of it is free without this model; none where it cannot be told.
+ */
+free: number | null,
+/**
+ * What lies there: `token_embd`, `blk.0` and so on, `output`.
+ */
+layers: Array<string>,
+/**
+ * Whether there is room for all that.
+ */
+fits: boolean, };
+
+export type Measurement = {
+/**
+ * Id of the model in the library.
+ */
+model: string,
+/**
+ * Its name then.
+ */
+modelName: string,
+/**
+ * The device's id.
+ */
+device: string,
+/**
+ * Layers on GPUs.
+ */
+gpuLayers: number,
+/**
+ * Layers there are.
+ */
+layersTotal: number,
+/**
+ * What the KV cache was kept as.
+ */
+kv: KvType,
+/**
+ * CPU threads.
+ */
+threads: number,
+/**
+ * Tokens of a prompt read in a second.
+ */
+promptTokensPerSecond: number,
+/**
+ * Tokens answered in a second.
+ */
+tokensPerSecond: number,
+/**
+ * Tokens of the prompt that was read.
+ */
+promptTokens: number,
+/**
+ * Tokens that were answered.
+ */
+tokens: number,
+/**
+ * When.
+ */
+measuredAt: number, };
 
 export type Snapshot = {
 /**
@@ -1294,7 +1520,11 @@ models: Array<Model>, } | { "type": "workerDied",
 /**
  * What happened.
  */
-problem: Problem, } | { "type": "contextUsed",
+problem: Problem, } | { "type": "measureProgress",
+/**
+ * From 0 to 1.
+ */
+fraction: number, } | { "type": "contextUsed",
 /**
  * The conversation.
  */

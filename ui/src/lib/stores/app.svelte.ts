@@ -9,7 +9,9 @@ import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
 import { Drafts, type Shelf } from "./drafts.svelte";
 import type { Schedule } from "./live.svelte";
+import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
+import { Planning } from "./planning.svelte";
 import { Preparation } from "./preparation.svelte";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
@@ -30,6 +32,8 @@ export class App {
   readonly thread: Thread;
   readonly models: Models;
   readonly settings: SettingsStore;
+  readonly machine: Machine;
+  readonly planning: Planning;
   readonly search: Search;
   readonly drafts: Drafts;
   readonly datasets: Datasets;
@@ -49,6 +53,8 @@ export class App {
     this.thread = new Thread(host, parts.schedule);
     this.models = new Models(host);
     this.settings = new SettingsStore(host);
+    this.machine = new Machine(host);
+    this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
     this.drafts = new Drafts(parts.shelf ?? null);
     this.datasets = new Datasets(host);
@@ -77,6 +83,7 @@ export class App {
     this.conversations.handle(event);
     this.thread.handle(event);
     this.models.handle(event);
+    this.machine.handle(event);
     this.datasets.handle(event);
     this.runs.handle(event);
     this.adapters.handle(event);

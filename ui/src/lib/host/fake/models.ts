@@ -1,6 +1,7 @@
-// Models and devices of the scripted host.
+// Models of the scripted host.
 
 import type { Device, Model, ModelState, Sampling, Settings } from "../wire";
+import { BLOCKS, planFor } from "./devices";
 
 const sampling: Sampling = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, frequencyPenalty: 0, presencePenalty: 0, repeatLastN: 64, seed: null };
 
@@ -54,7 +55,22 @@ export function addedModel(path: string): Model {
   return { ...qwen, id: file, name: file.replace(/\.[^.]+\.gguf$/, ""), path, fileSize: 32_112_640, quantization: "Q8_0", parameters: 30_142_848, contextTrained: 1024 };
 }
 
-export function readyState(model: Model, settings: Settings): ModelState {
+/** A model that no machine here has room for. */
+export const huge: Model = {
+  ...qwen,
+  id: "llama-3.3-70b",
+  name: "Llama 3.3 70B",
+  path: "/home/you/models/Llama-3.3-70B-Instruct-Q4_K_M.gguf",
+  fileSize: 42_520_395_776,
+  architecture: "llama",
+  quantization: "Q4_K_M",
+  parameters: 70_553_706_496,
+  contextTrained: 131_072,
+};
+
+export function readyState(model: Model, settings: Settings, devices: Device[]): ModelState {
+  const { threads, context, device, gpuLayers, kv } = settings;
+  const plan = planFor(model, { threads, context, device, gpuLayers, kv }, devices);
   return {
     type: "ready",
     model: model.id,
@@ -64,18 +80,17 @@ export function readyState(model: Model, settings: Settings): ModelState {
       quantization: model.quantization,
       parameters: model.parameters,
       fileSize: model.fileSize,
-      layers: 30,
-      context: settings.context ?? Math.min(8192, model.contextTrained),
+      layers: BLOCKS,
+      context: plan.context,
       contextTrained: model.contextTrained,
-      device: "cpu",
-      threads: settings.threads ?? 2,
+      device: plan.devices.find((d) => d.id !== "cpu")?.id ?? "cpu",
+      threads: threads ?? 2,
       loadSeconds: 0.31,
       notices: [],
+      gpuLayers: plan.gpuLayers,
+      layersTotal: plan.layersTotal,
+      kv,
+      placement: plan.devices,
     },
   };
 }
-
-export const devices: Device[] = [
-  { id: "cpu", kind: "cpu", name: "AMD Ryzen 7 7840U", backend: "cpu", memoryTotal: 34_359_738_368, memoryFree: 12_240_656_384, usable: true, why: "8 cores, AVX-512 VNNI." },
-  { id: "gpu0", kind: "software", name: "llvmpipe", backend: "vulkan", memoryTotal: null, memoryFree: null, usable: false, why: "It draws on the processor, which is slower than using the processor directly." },
-];

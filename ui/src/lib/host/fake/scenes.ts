@@ -1,12 +1,15 @@
 // What the scripted host starts with, by name: the states that pictures, tests and measurements need.
 
-import type { Conversation, Message, Model, ModelState, Settings } from "../wire";
+import type { Conversation, Device, Measurement, Message, Model, ModelState, Settings } from "../wire";
 import { hostile, tour } from "./answers";
-import { lost, qwen, readyState, smol } from "./models";
+import { devicesOf } from "./devices";
+import { huge, lost, qwen, readyState, smol } from "./models";
 
 export interface World {
   settings: Settings;
   models: Model[];
+  devices: Device[];
+  measurements: Measurement[];
   modelState: ModelState;
   conversations: Map<number, Conversation>;
   deleted: Set<number>;
@@ -14,7 +17,7 @@ export interface World {
 }
 
 const HOUR = 3_600_000;
-const settings: Settings = { theme: "system", threads: null, context: null, lastModel: smol.id };
+const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id };
 
 const samples: [title: string, hoursAgo: number, question: string, answer: string][] = [
   ["Borrow checker, gently", 0.2, "Why can't I push to a Vec while iterating over it?", "Because the iterator holds a **shared borrow** of the vector, and pushing needs an *exclusive* one. If pushing were allowed, the vector could move its elements and the iterator would point at freed memory.\n\n```rust\nlet more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);\n```\n\nCollect first, then extend: the borrow ends before the change begins."],
@@ -85,7 +88,8 @@ function many(): Map<number, Conversation> {
 }
 
 export function startingWith(scene: string | null): World {
-  const world: World = { settings, models: [smol, qwen, lost], modelState: readyState(smol, settings), conversations: library(), deleted: new Set() };
+  const devices = devicesOf(scene);
+  const world: World = { settings, models: [smol, qwen, lost], devices, measurements: [], modelState: readyState(smol, settings, devices), conversations: library(), deleted: new Set() };
   switch (scene) {
     case "fresh":
       return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map() };
@@ -97,6 +101,8 @@ export function startingWith(scene: string | null): World {
       return { ...world, modelState: { type: "failed", model: lost.id, problem: { code: "fileUnreadable", message: lost.problem ?? "" } } };
     case "slow":
       return { ...world, pace: 700 };
+    case "too-big":
+      return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };
     case "many":
       return { ...world, conversations: many(), pace: 4 };
     default:

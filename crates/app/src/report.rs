@@ -1,0 +1,206 @@
+//! The report for a bug: the machine, what is loaded and how, as text that a person reads before sending it. No
+//! conversation and no path is in it.
+
+use crate::{
+    App, models,
+    wire::{
+        Device, GpuLayers, KvType, Measurement, ModelInfo, ModelState, Plan, PlannedDevice, Problem, Settings, WhatIf,
+    },
+};
+use std::fmt::Write;
+
+/// As many measurements as a report has.
+const MEASUREMENTS: usize = 5;
+
+impl App {
+    /// Describes this machine and what Hearth does with it. What cannot be told is told as a problem, in its place.
+    pub async fn report(&self) -> Result<String, Problem> {
+        let (devices, state, measurements) = tokio::join!(self.devices(), self.model_state(), self.measurements());
+        let settings = self.shared.settings();
+        let model = match state.as_ref() {
+            Ok(
+                ModelState::Ready { model, .. } | ModelState::Loading { model, .. } | ModelState::Failed { model, .. },
+            ) => Some(model.clone()),
+            _ => {
+                self.shared
+                    .blocking(|shared| Ok(models::next(shared)?.map(|model| model.id)))
+                    .await?
+            }
+        };
+        let plan = match model {
+            Some(model) => Some(self.plan(model, WhatIf::from(&settings)).await),
+            None => None,
+        };
+        let mut text = String::new();
+        // Writing into a string cannot fail.
+        let _ = write(&mut text, &settings, &devices, &state, plan.as_ref(), &measurements);
+        Ok(without_home(&text))
+    }
+}
+
+fn write(
+    text: &mut String,
+    settings: &Settings,
+    devices: &Result<Vec<Device>, Problem>,
+    state: &Result<ModelState, Problem>,
+    plan: Option<&Result<Plan, Problem>>,
+    measurements: &Result<Vec<Measurement>, Problem>,
+) -> std::fmt::Result {
+    writeln!(text, "Hearth {} on {}", env!("CARGO_PKG_VERSION"), system())?;
+    writeln!(text, "\nDevices")?;
+    match devices {
+        Ok(devices) => devices.iter().try_for_each(|device| write_device(text, device))?,
+        Err(problem) => writeln!(text, "- cannot be told: {problem}")?,
+    }
+    writeln!(text, "\nSettings")?;
+    writeln!(
+        text,
+        "- chat on {}, training on {}",
+        or_auto(settings.device.as_ref()),
+        or_auto(settings.training_device.as_ref())
+    )?;
+    let layers = match settings.gpu_layers {
+        GpuLayers::Auto => "auto".to_owned(),
+        GpuLayers::All => "all".to_owned(),
+        GpuLayers::Count { count } => count.to_string(),
+    };
+    let context = or_auto(settings.context.as_ref());
+    let threads = or_auto(settings.threads.as_ref());
+    writeln!(
+        text,
+        "- layers on GPUs {layers}, KV cache {}, context {context}, threads {threads}",
+        kv(settings.kv)
+    )?;
+    writeln!(text, "\nModel")?;
+    match state {
+        Ok(ModelState::Ready { info, .. }) => write_model(text, info)?,
+        Ok(ModelState::Failed { problem, .. }) | Err(problem) => writeln!(text, "- failed: {problem}")?,
+        Ok(ModelState::Loading { stage, .. }) => writeln!(text, "- being loaded: {stage}")?,
+        Ok(ModelState::None) => writeln!(text, "- none loaded")?,
+    }
+    match plan {
+        Some(Ok(plan)) => {
+            writeln!(text, "\nPlan")?;
+            writeln!(text, "- {}", plan.why)?;
+            writeln!(
+                text,
+                "- {} of {} layers on GPUs ({} fit), context {} ({} fits), KV cache {}",
+                plan.gpu_layers,
+                plan.layers_total,
+                plan.layers_fit,
+                plan.context,
+                plan.context_fits,
+                kv(plan.kv)
+            )?;
+            plan.devices.iter().try_for_each(|device| write_planned(text, device))?;
+        }
+        Some(Err(problem)) => writeln!(text, "\nPlan\n- none: {problem}")?,
+        None => {}
+    }
+    match measurements {
+        Ok(measured) if measured.is_empty() => Ok(()),
+        Ok(measured) => {
+            writeln!(text, "\nMeasured")?;
+            measured.iter().take(MEASUREMENTS).try_for_each(|m| {
+                writeln!(
+                    text,
+                    "- {} on {}, {} of {} layers on GPUs, KV cache {}, {} threads: {:.1} tokens/s read, {:.1} answered",
+                    m.model_name,
+                    m.device,
+                    m.gpu_layers,
+                    m.layers_total,
+                    kv(m.kv),
+                    m.threads,
+                    m.prompt_tokens_per_second,
+                    m.tokens_per_second
+                )
+            })
+        }
+        Err(problem) => writeln!(text, "\nMeasured\n- cannot be told: {problem}"),
+    }
+}
+
+fn write_device(text: &mut String, device: &Device) -> std::fmt::Result {
+    write!(text, "- {} ({}): {}", device.id, device.kind, device.name)?;
+    if !device.backends.is_empty() {
+        write!(text, ", {}", device.backends.join(" or "))?;
+    }
+    for known in [&device.driver, &device.api].into_iter().flatten() {
+        write!(text, ", {known}")?;
+    }
+    if let Some(cores) = device.cores {
+        write!(
+            text,
+            ", {cores} cores ({} fast)",
+            device.performance_cores.unwrap_or(cores)
+        )?;
+    }
+    if let Some(total) = device.memory_total {
+        write!(text, ", {}", size(total))?;
+        if let Some(free) = device.memory_free {
+            write!(text, " ({} free)", size(free))?;
+        }
+    }
+    writeln!(text, ". {}", device.why)
+}
+
+fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
+    writeln!(
+        text,
+        "- {} ({}, {}, {}), on {} with {} threads, {} of {} layers on GPUs, context {}, KV cache {}",
+        info.name,
+        info.architecture,
+        info.quantization,
+        size(info.file_size),
+        info.device,
+        info.threads,
+        info.gpu_layers,
+        info.layers_total,
+        info.context,
+        kv(info.kv)
+    )?;
+    info.notices
+        .iter()
+        .try_for_each(|notice| writeln!(text, "- {notice}"))?;
+    info.placement.iter().try_for_each(|device| write_planned(text, device))
+}
+
+fn write_planned(text: &mut String, device: &PlannedDevice) -> std::fmt::Result {
+    writeln!(
+        text,
+        "- {}: weights {}, KV cache {}, compute {}, margin {}; {} free of {}{}",
+        device.id,
+        size(device.weights),
+        size(device.kv),
+        size(device.compute),
+        size(device.margin),
+        device.free.map_or_else(|| "unknown".to_owned(), size),
+        device.total.map_or_else(|| "unknown".to_owned(), size),
+        if device.fits { "" } else { " - does not fit" }
+    )
+}
+
+fn system() -> String {
+    let version = sysinfo::System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned());
+    format!("{version} ({})", std::env::consts::ARCH)
+}
+
+fn or_auto(chosen: Option<&impl ToString>) -> String {
+    chosen.map_or_else(|| "auto".to_owned(), ToString::to_string)
+}
+
+fn kv(kv: KvType) -> String {
+    hearth_protocol::KvType::from(kv).to_string()
+}
+
+fn size(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// A sentence may name a file; where a person's folder is, is nobody's business.
+fn without_home(text: &str) -> String {
+    match directories::BaseDirs::new().map(|dirs| dirs.home_dir().display().to_string()) {
+        Some(home) if home.len() > 1 => text.replace(&home, "~"),
+        _ => text.to_owned(),
+    }
+}

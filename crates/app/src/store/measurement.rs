@@ -1,0 +1,91 @@
+//! How fast models were on this machine: one row a way of loading one, the newest result.
+
+use rusqlite::{Connection, Row, params};
+
+pub(super) const MIGRATION: &str = "
+CREATE TABLE measurement (
+    model TEXT NOT NULL,
+    model_name TEXT NOT NULL,
+    device TEXT NOT NULL,
+    gpu_layers INTEGER NOT NULL,
+    layers_total INTEGER NOT NULL,
+    kv TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    prompt_tokens_per_second REAL NOT NULL,
+    tokens_per_second REAL NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    measured_at INTEGER NOT NULL,
+    PRIMARY KEY (model, device, gpu_layers, kv)
+) STRICT, WITHOUT ROWID;
+";
+
+/// One result; see the wire's.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Measurement {
+    pub model: String,
+    pub model_name: String,
+    pub device: String,
+    pub gpu_layers: u32,
+    pub layers_total: u32,
+    pub kv: String,
+    pub threads: u32,
+    pub prompt_tokens_per_second: f64,
+    pub tokens_per_second: f64,
+    pub prompt_tokens: u32,
+    pub tokens: u32,
+    pub measured_at: i64,
+}
+
+fn row(row: &Row<'_>) -> rusqlite::Result<Measurement> {
+    Ok(Measurement {
+        model: row.get(0)?,
+        model_name: row.get(1)?,
+        device: row.get(2)?,
+        gpu_layers: row.get(3)?,
+        layers_total: row.get(4)?,
+        kv: row.get(5)?,
+        threads: row.get(6)?,
+        prompt_tokens_per_second: row.get(7)?,
+        tokens_per_second: row.get(8)?,
+        prompt_tokens: row.get(9)?,
+        tokens: row.get(10)?,
+        measured_at: row.get(11)?,
+    })
+}
+
+/// The newest, newest first.
+pub fn list(connection: &Connection, most: u32) -> rusqlite::Result<Vec<Measurement>> {
+    connection
+        .prepare_cached(
+            "SELECT model, model_name, device, gpu_layers, layers_total, kv, threads, prompt_tokens_per_second,
+                tokens_per_second, prompt_tokens, tokens, measured_at
+            FROM measurement ORDER BY measured_at DESC, model, device, gpu_layers, kv LIMIT ?1",
+        )?
+        .query_map(params![most], row)?
+        .collect()
+}
+
+/// Keeps one, in place of what was measured in the same way before.
+pub fn keep(connection: &Connection, m: &Measurement) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO measurement VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            m.model,
+            m.model_name,
+            m.device,
+            m.gpu_layers,
+            m.layers_total,
+            m.kv,
+            m.threads,
+            m.prompt_tokens_per_second,
+            m.tokens_per_second,
+            m.prompt_tokens,
+            m.tokens,
+            m.measured_at,
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,80 @@
+// Devices, layers and plans as a person reads them.
+
+import type { Device, ModelInfo, Plan, PlannedDevice } from "../host";
+import { count, fileSize, plural } from "./format";
+
+const backends: Record<string, string> = { cpu: "CPU", vulkan: "Vulkan", metal: "Metal", dx12: "DirectX 12", cuda: "CUDA", rocm: "ROCm" };
+const kinds: Record<string, string> = { discrete: "Graphics card", integrated: "Integrated graphics", software: "Software renderer" };
+
+export function backend(name: string): string {
+  return backends[name] ?? name;
+}
+
+export function kind(device: Device): string {
+  return kinds[device.kind] ?? device.kind;
+}
+
+/** Where a loaded model runs: `CPU`, `NVIDIA GeForce RTX 4070, 20 of 31 layers`. */
+export function place(info: ModelInfo): string {
+  if (info.gpuLayers === 0) return "CPU";
+  const gpu = info.placement.find((d) => d.id !== "cpu" && d.layers.length > 0)?.name ?? info.device;
+  return info.gpuLayers >= info.layersTotal ? gpu : `${gpu}, ${count(info.gpuLayers)} of ${plural(info.layersTotal, "layer")}`;
+}
+
+/** What lies on a device: `token embedding, blocks 0 to 11, output`. */
+export function lying(layers: readonly string[]): string {
+  const blocks = layers.filter((name) => name.startsWith("blk.")).map((name) => Number(name.slice(4)));
+  const parts: string[] = [];
+  if (layers.includes("token_embd")) parts.push("token embedding");
+  const [first, last] = [blocks[0], blocks.at(-1)];
+  if (first !== undefined && last !== undefined) parts.push(first === last ? `block ${first}` : `blocks ${first} to ${last}`);
+  if (layers.includes("output")) parts.push("output");
+  return parts.length === 0 ? "nothing" : parts.join(", ");
+}
+
+export interface Part {
+  kind: "weights" | "kv" | "compute" | "others" | "margin" | "free";
+  name: string;
+  bytes: number;
+}
+
+/** What a device's memory is for, in the order of its bar. A model that does not fit leaves nothing free. */
+export function parts(device: PlannedDevice): Part[] {
+  const others = device.total === null || device.free === null ? 0 : Math.max(0, device.total - device.free);
+  const ours = device.weights + device.kv + device.compute + device.margin;
+  const free = device.total === null ? 0 : Math.max(0, device.total - others - ours);
+  const all: Part[] = [
+    { kind: "others", name: "Other programs", bytes: others },
+    { kind: "weights", name: "Weights", bytes: device.weights },
+    { kind: "kv", name: "KV cache", bytes: device.kv },
+    { kind: "compute", name: "Compute", bytes: device.compute },
+    { kind: "margin", name: "Left free on purpose", bytes: device.margin },
+    { kind: "free", name: "Free", bytes: free },
+  ];
+  return all.filter((part) => part.bytes > 0);
+}
+
+/** The bar in words, for whoever does not see it. */
+export function barText(device: PlannedDevice): string {
+  const of = device.total === null ? "" : ` of ${fileSize(device.total)}`;
+  return `${device.name}${of}: ${parts(device).map((part) => `${part.name} ${fileSize(part.bytes)}`).join(", ")}. ${device.fits ? "It fits." : "It does not fit."}`;
+}
+
+export interface Judgement {
+  tone: "good" | "warn" | "bad";
+  text: string;
+}
+
+/** The verdict in a word or five. */
+export function judge(plan: Plan): Judgement {
+  switch (plan.verdict.type) {
+    case "fits":
+      return { tone: "good", text: "Fits" };
+    case "fitsWithLessContext":
+      return { tone: "warn", text: `Fits with a context of ${count(plan.verdict.context)} tokens` };
+    case "slow":
+      return { tone: "warn", text: "Fits, but will be slow" };
+    case "wontFit":
+      return { tone: "bad", text: "Does not fit" };
+  }
+}
