@@ -5,6 +5,7 @@
 
 use super::blocks::weight;
 use super::launch::{argument, cubes, matrix, same};
+use super::pieces::{PIECE, place, weights};
 use super::product::room;
 use super::tiles::{DEPTH, fill, multiply, store, stride, tile, units, zeros};
 use super::{Floats, GpuError, Linear, Turned, Weight, product};
@@ -17,8 +18,6 @@ const FEW: usize = 8;
 const LINE: usize = 32;
 /// Rows of the weight that a cube takes where tokens are few.
 const ROWS: usize = 4;
-/// Weights that a unit decodes at a time where tokens are few.
-const GROUP: usize = 8;
 /// Rows and columns of the result that a cube makes where tokens are many.
 const SIDE: usize = 64;
 /// What an offset into a buffer has to be a multiple of, on every device.
@@ -29,6 +28,17 @@ const ALIGNMENT: u64 = 256;
 fn block_at(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) -> usize {
     let elements = comptime!(quant.block_elements());
     (row * (cols / elements) + column / elements) * comptime!(quant.block_bytes())
+}
+
+/// Adds the products of a weight with its element of every token.
+#[cube]
+fn meet(x: &[f32], column: usize, w: f32, sums: &mut Array<f32>, tokens: usize, cols: usize, #[comptime] batch: usize) {
+    #[unroll]
+    for token in 0..batch {
+        if token < tokens {
+            sums[token] += w * x[token * cols + column];
+        }
+    }
 }
 
 #[cube(launch_unchecked)]
@@ -46,33 +56,36 @@ fn few_tokens(
     #[comptime] batch: usize,
     #[comptime] add: bool,
 ) {
-    let place = UNIT_POS as usize / LINE;
+    let row = CUBE_POS * ROWS + UNIT_POS as usize / LINE;
     let lane = UNIT_POS as usize % LINE;
-    let row = CUBE_POS * ROWS + place;
     let mut sums = Array::<f32>::new(batch);
     #[unroll]
     for token in 0..batch {
         sums[token] = 0.0f32;
     }
+    let pieces = cols.div_ceil(PIECE);
     if row < rows {
-        for step in 0..cols.div_ceil(comptime!(LINE * GROUP)) {
-            let first = (step * LINE + lane) * GROUP;
-            let block = block_at(row, first, cols, quant);
-            #[unroll]
-            for i in 0..GROUP {
-                let column = first + i;
-                if column < cols {
-                    let elements = comptime!(quant.block_elements());
-                    let w = if comptime!(elements == 1) {
-                        weight(words, block_at(row, column, cols, quant), 0usize, quant)
-                    } else {
-                        weight(words, block, column % elements, quant)
-                    };
+        for step in 0..pieces.div_ceil(LINE) {
+            let piece = step * LINE + lane;
+            if piece < pieces {
+                if comptime!(quant.is_float()) {
                     #[unroll]
-                    for token in 0..batch {
-                        if token < tokens {
-                            sums[token] += w * x[token * cols + column];
+                    for i in 0..PIECE {
+                        let column = piece * PIECE + i;
+                        if column < cols {
+                            let w = weight(words, block_at(row, column, cols, quant), 0usize, quant);
+                            meet(x, column, w, &mut sums, tokens, cols, batch);
                         }
+                    }
+                } else {
+                    let each = comptime!(quant.block_elements() / PIECE);
+                    let first = piece / each * comptime!(quant.block_elements());
+                    let block = block_at(row, first, cols, quant);
+                    let weights = weights(words, block, piece % each, quant);
+                    #[unroll]
+                    for i in 0..PIECE {
+                        let column = first + place(piece % each, i, quant);
+                        meet(x, column, weights[i], &mut sums, tokens, cols, batch);
                     }
                 }
             }

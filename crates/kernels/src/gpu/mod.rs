@@ -16,6 +16,7 @@ mod launch;
 mod linear;
 mod norm;
 mod operands;
+mod pieces;
 mod product;
 mod reduce;
 mod rotate;
