@@ -298,6 +298,8 @@ fn the_gradient_of_a_linear_is_that_of_its_weight_and_its_adapter() {
         ([70, 70, 96, 1], Some(0.1), false),
         ([70, 19, 64, 5], None, true),
         ([70, 19, 64, 0], None, false),
+        // So many tokens that several cubes share them.
+        ([300, 19, 64, 5], None, false),
     ] {
         let ((weight, expanded), at, width) = (weight(&client, Quant::Q8_0, rows, cols), 1, rows + 3);
         let (x, dy, before) = (

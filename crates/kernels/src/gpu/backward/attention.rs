@@ -24,6 +24,9 @@ const WIDE: usize = TILE + 1;
 /// Room for rows of two factors while scores are made, or for a tile of one while they are used.
 const ROOM: usize = 2 * TILE * DEEP;
 
+/// How wide a head may be: each unit keeps its part of one in registers.
+const WIDEST: usize = 1024;
+
 /// What is the same for all cubes.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Shape {
@@ -469,8 +472,8 @@ fn of_keys(
     let mut room = Shared::<[f32]>::new_slice(ROOM);
     let mut probabilities = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
     let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
-    let mut of_keys = zeros(comptime!(dim.div_ceil(TILE) * 4));
-    let mut of_values = zeros(comptime!(dim.div_ceil(TILE) * 4));
+    let mut d_keys = zeros(comptime!(dim.div_ceil(TILE) * 4));
+    let mut d_values = zeros(comptime!(dim.div_ceil(TILE) * 4));
     let mut bound = Shared::<[u32]>::new_slice(1usize);
     for tile in key / TILE..shape.tokens.div_ceil(TILE) {
         let query = tile * TILE;
@@ -502,7 +505,7 @@ fn of_keys(
                     width,
                     count,
                     &mut room,
-                    &mut of_keys,
+                    &mut d_keys,
                     true,
                     dim,
                 );
@@ -513,7 +516,7 @@ fn of_keys(
                     out_width,
                     count,
                     &mut room,
-                    &mut of_values,
+                    &mut d_values,
                     true,
                     dim,
                 );
@@ -521,9 +524,9 @@ fn of_keys(
         }
     }
     let keys = key * width + (shape.heads + kv_head) * dim;
-    write(&of_keys, d_qkv, keys, width, shape.tokens - key, shape.scale, dim);
+    write(&d_keys, d_qkv, keys, width, shape.tokens - key, shape.scale, dim);
     let values = keys + shape.kv_heads * dim;
-    write(&of_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
+    write(&d_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
 }
 
 /// The gradient of attention over a batch: of prepared `qkv [T, (heads + 2 kv_heads) * head_dim]`, from that of the output,
@@ -555,6 +558,13 @@ pub fn attend_batch_backward(
             what: "number of query heads",
             found: 0,
             expected: heads.kv_heads,
+        });
+    }
+    if dim > WIDEST {
+        return Err(GpuError::Size {
+            what: "width of a head",
+            found: dim,
+            expected: WIDEST,
         });
     }
     let of_rows_of_heads = Floats::empty(client, tokens, heads.heads * 2);

@@ -19,12 +19,12 @@ fn turned_back(
     first: usize,
     i: usize,
     angles: usize,
-    dims: usize,
+    turned: usize,
     #[comptime] pairing: Pairing,
 ) -> f32 {
     let mut value = d[first + i];
-    if i < dims {
-        let half = dims / 2;
+    if i < turned {
+        let half = turned / 2;
         let is_second = if comptime!(pairing == Pairing::Halves) {
             i >= half
         } else {
@@ -63,7 +63,7 @@ fn of_head(
     first: usize,
     dim: usize,
     angles: usize,
-    dims: usize,
+    turned: usize,
     eps: f32,
     #[comptime] norm: bool,
     #[comptime] pairing: Pairing,
@@ -78,7 +78,7 @@ fn of_head(
         while i < dim {
             let value = x[first + i];
             squares += value * value;
-            products += value * weight[i] * turned_back(d, table, first, i, angles, dims, pairing);
+            products += value * weight[i] * turned_back(d, table, first, i, angles, turned, pairing);
             i += UNITS;
         }
         let squares = sum(squares, &mut room, UNITS);
@@ -89,7 +89,7 @@ fn of_head(
     }
     let mut i = UNIT_POS as usize;
     while i < dim {
-        let mut value = turned_back(d, table, first, i, angles, dims, pairing);
+        let mut value = turned_back(d, table, first, i, angles, turned, pairing);
         if comptime!(norm) {
             value = (value * weight[i] - x[first + i] * projection) * root;
         }
