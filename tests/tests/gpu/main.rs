@@ -3,6 +3,7 @@
 //! On Linux the driver is one in software, unless the environment names another.
 
 mod attention;
+mod backward;
 mod device;
 mod heads;
 mod linear;

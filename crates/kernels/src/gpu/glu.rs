@@ -8,9 +8,9 @@ use cubecl::prelude::*;
 /// Units of a cube.
 const UNITS: usize = 256;
 /// `sqrt(2 / pi)`.
-const ROOT_2_PI: f32 = 0.797_884_6;
+pub(super) const ROOT_2_PI: f32 = 0.797_884_6;
 /// The cubic term of the tanh form of GELU.
-const CUBIC: f32 = 0.044_715;
+pub(super) const CUBIC: f32 = 0.044_715;
 
 /// `1 / (1 + exp(-x))`, with an exponential that stays finite: what a device makes of an infinite one is its own.
 #[cube]

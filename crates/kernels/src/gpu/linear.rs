@@ -372,14 +372,14 @@ pub fn linear_within(
 
 /// Rows of a weight that one launch takes.
 #[derive(Clone, Copy)]
-struct Range {
-    first: usize,
-    rows: usize,
+pub(super) struct Range {
+    pub first: usize,
+    pub rows: usize,
 }
 
 /// The ranges of rows in which a weight is taken where a kernel sees `limit` bytes of it; each begins at a multiple of
 /// [`ALIGNMENT`].
-fn ranges(weight: &Weight, limit: u64) -> Result<Vec<Range>, GpuError> {
+pub(super) fn ranges(weight: &Weight, limit: u64) -> Result<Vec<Range>, GpuError> {
     let Weight { quant, rows, cols, .. } = *weight;
     let row = quant.row_bytes(cols).ok_or(GpuError::Shape { quant, rows, cols })? as u64;
     let bytes = row
@@ -414,6 +414,20 @@ fn ranges(weight: &Weight, limit: u64) -> Result<Vec<Range>, GpuError> {
     Ok((0..rows).step_by(most).map(range).collect())
 }
 
+/// The blocks of rows of a weight, one of its [`ranges`], as a kernel's argument.
+pub(super) fn words_of(weight: &Weight, range: Range) -> Result<BufferArg, GpuError> {
+    let row_bytes = (weight.cols / weight.quant.block_elements() * weight.quant.block_bytes()) as u64;
+    let begin = range.first as u64 * row_bytes;
+    let bytes = (range.rows as u64 * row_bytes).next_multiple_of(4);
+    let used = weight.words.size_in_used();
+    let words = weight
+        .words
+        .clone()
+        .offset_start(begin)
+        .offset_end(used - begin - bytes);
+    argument(&words, "weight of a linear", (bytes / 4) as usize)
+}
+
 fn over_rows(
     client: &Client,
     x: &Floats,
@@ -426,16 +440,7 @@ fn over_rows(
 ) -> Result<(), GpuError> {
     let Weight { quant, cols, .. } = *weight;
     let (tokens, rows, at) = (x.rows, range.rows, at + range.first);
-    let row_bytes = (cols / quant.block_elements() * quant.block_bytes()) as u64;
-    let begin = range.first as u64 * row_bytes;
-    let bytes = (rows as u64 * row_bytes).next_multiple_of(4);
-    let used = weight.words.size_in_used();
-    let words = weight
-        .words
-        .clone()
-        .offset_start(begin)
-        .offset_end(used - begin - bytes);
-    let words = argument(&words, "weight of a linear", (bytes / 4) as usize)?;
+    let words = words_of(weight, range)?;
     let (x, result) = (matrix(x, "input of a linear")?, matrix(out, "output of a linear")?);
     // SAFETY: the kernels read rows of `x` and of the weight below the counts that they are told, and write columns of `out` that
     // were seen to be there.

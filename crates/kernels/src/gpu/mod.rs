@@ -5,6 +5,7 @@
 
 mod argmax;
 mod attention;
+mod backward;
 mod blocks;
 mod cache;
 mod dequantize;
@@ -24,6 +25,10 @@ mod tiles;
 
 pub use argmax::argmax;
 pub use attention::{attend_batch, attend_cells};
+pub use backward::{
+    attend_batch_backward, cross_entropy_in_place, drop_out, glu_backward, linear_backward, prepare_backward,
+    rms_norm_backward, weight_backward, weight_backward_within,
+};
 pub use cache::kv_write;
 pub use dequantize::{dequantize, dequantize_rows, embed, words};
 pub use error::GpuError;
