@@ -115,14 +115,6 @@ fn a_dropout_drops_what_it_drops_on_the_cpu() {
     }
 }
 
-/// Cosines and sines of positions, as kernels take them.
-fn table(rope: &Rope, positions: u32) -> Vec<f32> {
-    (0..positions)
-        .flat_map(|position| rope.angles(position).collect::<Vec<_>>())
-        .flat_map(|angle| [angle.cos() as f32, angle.sin() as f32])
-        .collect()
-}
-
 #[test]
 fn the_gradient_before_q_and_k_meet_is_the_cpus() {
     let Some(client) = gpu() else { return };
@@ -133,6 +125,7 @@ fn the_gradient_before_q_and_k_meet_is_the_cpus() {
         ([70, 3, 1, 80, 32], [false, true]),
         ([3, 2, 2, 256, 256], [true, false]),
         ([3, 2, 2, 6, 0], [true, true]),
+        ([3, 2, 1, 7, 8], [false, true]),
     ] {
         for pairing in [Pairing::Interleaved, Pairing::Halves] {
             let heads = Heads {
@@ -157,10 +150,7 @@ fn the_gradient_before_q_and_k_meet_is_the_cpus() {
             attention::prepare_backward_in_place(&mut expected, &x, &heads, &positions, of_cpu[0], of_cpu[1], &rope)
                 .expect("sizes that fit");
             let of_gpu = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
-            let angles = match dims {
-                0 => numbers(&client, &[0]),
-                _ => client.create_from_slice(f32::as_bytes(&table(&rope, 37))),
-            };
+            let angles = client.create_from_slice(f32::as_bytes(&gpu::rope_table(&rope, 37)));
             let found = gpu::prepare_backward(
                 &client,
                 &floats(&client, &d, tokens, width),
@@ -308,6 +298,8 @@ fn the_gradient_of_a_linear_is_that_of_its_weight_and_its_adapter() {
         ([70, 70, 96, 1], Some(0.1), false),
         ([70, 19, 64, 5], None, true),
         ([70, 19, 64, 0], None, false),
+        // So many tokens that several cubes share them.
+        ([300, 19, 64, 5], None, false),
     ] {
         let ((weight, expanded), at, width) = (weight(&client, Quant::Q8_0, rows, cols), 1, rows + 3);
         let (x, dy, before) = (

@@ -16,7 +16,7 @@ fn byte(words: &[u32], at: usize) -> u32 {
 
 /// The byte at `at` as a number from -128 to 127.
 #[cube]
-fn signed(words: &[u32], at: usize) -> i32 {
+pub(super) fn signed(words: &[u32], at: usize) -> i32 {
     (byte(words, at) ^ 0x80u32) as i32 - 128i32
 }
 
@@ -28,7 +28,7 @@ fn short(words: &[u32], at: usize) -> u32 {
 
 /// The f16 at `at`.
 #[cube]
-fn half(words: &[u32], at: usize) -> f32 {
+pub(super) fn half(words: &[u32], at: usize) -> f32 {
     from_bits(short(words, at))
 }
 
@@ -59,7 +59,7 @@ fn two_bits(words: &[u32], at: usize, i: usize) -> u32 {
 /// The six bits of group `g` in the four bytes at `at` (groups 0 to 3) or, for groups 4 to 7, in nibbles at `nibbles`, low or
 /// high as `shift` says, under the top two bits of the byte at `at`.
 #[cube]
-fn six_bits(words: &[u32], at: usize, nibbles: usize, g: usize, shift: u32) -> u32 {
+pub(super) fn six_bits(words: &[u32], at: usize, nibbles: usize, g: usize, shift: u32) -> u32 {
     let first = byte(words, at + g % 4);
     let later = ((byte(words, nibbles + g % 4) >> shift) & 15u32) | ((first >> 6u32) << 4u32);
     select(g < 4, first & 63u32, later)

@@ -5,22 +5,23 @@
 
 use super::blocks::weight;
 use super::launch::{argument, cubes, matrix, same};
+use super::pieces::{PIECE, place, weights};
 use super::product::room;
-use super::tiles::{DEPTH, fill, multiply, store, stride, tile, units, zeros};
+use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
 use super::{Floats, GpuError, Linear, Turned, Weight, product};
 use crate::blocks::Quant;
 use cubecl::prelude::*;
 
 /// Tokens up to which every weight is decoded by the unit that uses it.
 const FEW: usize = 8;
-/// Units that share a row of the weight where tokens are few.
+/// Units that share rows of the weight where tokens are few.
 const LINE: usize = 32;
-/// Rows of the weight that a cube takes where tokens are few.
-const ROWS: usize = 4;
-/// Weights that a unit decodes at a time where tokens are few.
-const GROUP: usize = 8;
-/// Rows and columns of the result that a cube makes where tokens are many.
-const SIDE: usize = 64;
+/// Rows of the weight that a line of units takes, so that what it reads of `x` serves all of them.
+const PAIR: usize = 2;
+/// Lines of units in a cube.
+const LINES: usize = 4;
+/// Rows and columns of the result that a cube makes where tokens are many: a row of the weight for each unit.
+const SIDE: usize = UNITS;
 /// What an offset into a buffer has to be a multiple of, on every device.
 const ALIGNMENT: u64 = 256;
 
@@ -31,8 +32,138 @@ fn block_at(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) ->
     (row * (cols / elements) + column / elements) * comptime!(quant.block_bytes())
 }
 
+/// The row of `x` that stands for a token of a batch, which may have more than there are.
+#[cube]
+fn token_row(token: usize, tokens: usize, #[comptime] batch: usize) -> usize {
+    let mut row = 0usize;
+    if comptime!(batch > 1) {
+        row = min(token, tokens - 1);
+    }
+    row
+}
+
+/// A unit's sums, which are zero.
+#[cube]
+fn no_sums(#[comptime] batch: usize) -> Array<f32> {
+    let mut sums = Array::<f32>::new(comptime!(batch * PAIR));
+    #[unroll]
+    for i in 0..comptime!(batch * PAIR) {
+        sums[i] = 0.0f32;
+    }
+    sums
+}
+
+/// Sums up what the units of a line have of each token and row, and writes it.
+#[cube]
+fn finish(
+    sums: &Array<f32>,
+    out: &mut [f32],
+    first_row: usize,
+    tokens: usize,
+    rows: usize,
+    width: usize,
+    at: usize,
+    scale: f32,
+    #[comptime] batch: usize,
+    #[comptime] add: bool,
+) {
+    let unit = UNIT_POS as usize;
+    let lane = unit % LINE;
+    let mut shared = Shared::<[f32]>::new_slice(comptime!(LINES * LINE * PAIR * batch));
+    #[unroll]
+    for i in 0..comptime!(batch * PAIR) {
+        shared[i * comptime!(LINES * LINE) + unit] = sums[i];
+    }
+    let mut half = comptime!(LINE / 2).runtime();
+    while half > 0 {
+        sync_cube();
+        if lane < half {
+            #[unroll]
+            for i in 0..comptime!(batch * PAIR) {
+                let mine = i * comptime!(LINES * LINE) + unit;
+                shared[mine] += shared[mine + half];
+            }
+        }
+        half /= 2;
+    }
+    if lane == 0 {
+        #[unroll]
+        for i in 0..comptime!(batch * PAIR) {
+            let token = i / PAIR;
+            let row = first_row + i % PAIR;
+            if token < tokens && row < rows {
+                let value = scale * shared[i * comptime!(LINES * LINE) + unit];
+                let place = token * width + at + row;
+                if comptime!(add) {
+                    out[place] += value;
+                } else {
+                    out[place] = value;
+                }
+            }
+        }
+    }
+}
+
+/// For weights in blocks.
 #[cube(launch_unchecked)]
 fn few_tokens(
+    x: &[Vector<f32, Const<4>>],
+    words: &[u32],
+    out: &mut [f32],
+    tokens: usize,
+    rows: usize,
+    cols: usize,
+    width: usize,
+    at: usize,
+    scale: f32,
+    #[comptime] quant: Quant,
+    #[comptime] batch: usize,
+    #[comptime] add: bool,
+) {
+    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * PAIR;
+    let lane = UNIT_POS as usize % LINE;
+    let each = comptime!(quant.block_elements() / PIECE);
+    let pieces = cols / PIECE;
+    let mut sums = no_sums(batch);
+    if first_row < rows {
+        for step in 0..pieces.div_ceil(LINE) {
+            let piece = step * LINE + lane;
+            if piece < pieces {
+                let first = piece / each * comptime!(quant.block_elements());
+                let mut w = Array::<f32>::new(comptime!(PAIR * PIECE));
+                #[unroll]
+                for row in 0..PAIR {
+                    let block = block_at(min(first_row + row, rows - 1), first, cols, quant);
+                    let weights = weights(words, block, piece % each, quant);
+                    #[unroll]
+                    for i in 0..PIECE {
+                        w[row * PIECE + i] = weights[i];
+                    }
+                }
+                #[unroll]
+                for token in 0..batch {
+                    let start = token_row(token, tokens, batch) * cols + first;
+                    #[unroll]
+                    for four in 0..comptime!(PIECE / 4) {
+                        let x = x[(start + place(piece % each, 4 * four, quant)) / 4];
+                        #[unroll]
+                        for row in 0..PAIR {
+                            #[unroll]
+                            for i in 0..4usize {
+                                sums[token * PAIR + row] += w[row * PIECE + 4 * four + i] * x.extract(i);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    finish(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
+}
+
+/// For plain weights, whose rows may have any length: neighbours read neighbours.
+#[cube(launch_unchecked)]
+fn few_tokens_plain(
     x: &[f32],
     words: &[u32],
     out: &mut [f32],
@@ -46,68 +177,30 @@ fn few_tokens(
     #[comptime] batch: usize,
     #[comptime] add: bool,
 ) {
-    let place = UNIT_POS as usize / LINE;
-    let lane = UNIT_POS as usize % LINE;
-    let row = CUBE_POS * ROWS + place;
-    let mut sums = Array::<f32>::new(batch);
-    #[unroll]
-    for token in 0..batch {
-        sums[token] = 0.0f32;
-    }
-    if row < rows {
-        for step in 0..cols.div_ceil(comptime!(LINE * GROUP)) {
-            let first = (step * LINE + lane) * GROUP;
-            let block = block_at(row, first, cols, quant);
-            #[unroll]
-            for i in 0..GROUP {
-                let column = first + i;
-                if column < cols {
-                    let elements = comptime!(quant.block_elements());
-                    let w = if comptime!(elements == 1) {
-                        weight(words, block_at(row, column, cols, quant), 0usize, quant)
-                    } else {
-                        weight(words, block, column % elements, quant)
-                    };
+    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * PAIR;
+    let mut sums = no_sums(batch);
+    if first_row < rows {
+        for step in 0..cols.div_ceil(LINE) {
+            let column = step * LINE + UNIT_POS as usize % LINE;
+            if column < cols {
+                let mut w = Array::<f32>::new(PAIR);
+                #[unroll]
+                for row in 0..PAIR {
+                    let at = block_at(min(first_row + row, rows - 1), column, cols, quant);
+                    w[row] = weight(words, at, 0usize, quant);
+                }
+                #[unroll]
+                for token in 0..batch {
+                    let x = x[token_row(token, tokens, batch) * cols + column];
                     #[unroll]
-                    for token in 0..batch {
-                        if token < tokens {
-                            sums[token] += w * x[token * cols + column];
-                        }
+                    for row in 0..PAIR {
+                        sums[token * PAIR + row] += w[row] * x;
                     }
                 }
             }
         }
     }
-    let mut shared = Shared::<[f32]>::new_slice(comptime!(ROWS * LINE * batch));
-    #[unroll]
-    for token in 0..batch {
-        shared[token * comptime!(ROWS * LINE) + UNIT_POS as usize] = sums[token];
-    }
-    let mut half = comptime!(LINE / 2).runtime();
-    while half > 0 {
-        sync_cube();
-        if lane < half {
-            #[unroll]
-            for token in 0..batch {
-                let mine = token * comptime!(ROWS * LINE) + UNIT_POS as usize;
-                shared[mine] += shared[mine + half];
-            }
-        }
-        half /= 2;
-    }
-    if lane == 0 && row < rows {
-        #[unroll]
-        for token in 0..batch {
-            if token < tokens {
-                let value = scale * shared[token * comptime!(ROWS * LINE) + UNIT_POS as usize];
-                if comptime!(add) {
-                    out[token * width + at + row] += value;
-                } else {
-                    out[token * width + at + row] = value;
-                }
-            }
-        }
-    }
+    finish(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
 }
 
 /// Fills a tile with weights: rows from `first` on, columns from `from` on; zeros where there are none.
@@ -122,18 +215,31 @@ fn decode(
     #[comptime] quant: Quant,
 ) {
     let elements = comptime!(quant.block_elements());
-    let each = comptime!(SIDE * DEPTH / units(SIDE) as usize);
-    let row = UNIT_POS as usize * each / DEPTH;
-    let step = UNIT_POS as usize * each % DEPTH;
-    #[unroll]
-    for i in 0..each {
-        let column = from + step + i;
-        let mut value = 0.0f32;
-        if first + row < rows && column < cols {
-            let block = block_at(first + row, column, cols, quant);
-            value = weight(words, block, column % elements, quant);
+    if comptime!(quant.is_float()) {
+        // Neighbours read neighbours.
+        #[unroll]
+        for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+            let i = part * UNITS + UNIT_POS as usize;
+            let row = i / DEPTH;
+            let step = i % DEPTH;
+            let mut value = 0.0f32;
+            if first + row < rows && from + step < cols {
+                value = weight(words, block_at(first + row, from + step, cols, quant), 0usize, quant);
+            }
+            tile[step * comptime!(stride(SIDE)) + row] = value;
         }
-        tile[(step + i) * comptime!(stride(SIDE)) + row] = value;
+    } else {
+        // A unit has weights of one row and one block, which share what they are scaled by.
+        let row = UNIT_POS as usize;
+        let block = block_at(first + row, from, cols, quant);
+        #[unroll]
+        for step in 0..DEPTH {
+            let mut value = 0.0f32;
+            if first + row < rows {
+                value = weight(words, block, from % elements + step, quant);
+            }
+            tile[step * comptime!(stride(SIDE)) + row] = value;
+        }
     }
 }
 
@@ -160,7 +266,7 @@ fn many_tokens(
     let left = CUBE_POS / down * SIDE;
     let mut x_tile = tile(SIDE);
     let mut w_tile = tile(SIDE);
-    let mut sums = zeros();
+    let mut sums = zeros(SIDE);
     for part in 0..cols.div_ceil(DEPTH) {
         fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, SIDE, true);
         decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant);
@@ -341,14 +447,20 @@ fn over_rows(
     unsafe {
         if tokens <= FEW {
             let batch = tokens.next_power_of_two();
-            let count = cubes(client, rows.div_ceil(ROWS))?;
-            let dim = CubeDim::new_1d((ROWS * LINE) as u32);
-            few_tokens::launch_unchecked(
-                client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, add,
-            );
+            let count = cubes(client, rows.div_ceil(PAIR * LINES))?;
+            let dim = CubeDim::new_1d((LINES * LINE) as u32);
+            if quant.is_float() {
+                few_tokens_plain::launch_unchecked(
+                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, add,
+                );
+            } else {
+                few_tokens::launch_unchecked(
+                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, add,
+                );
+            }
         } else {
             let count = cubes(client, rows.div_ceil(SIDE) * tokens.div_ceil(SIDE))?;
-            let dim = CubeDim::new_1d(units(SIDE));
+            let dim = CubeDim::new_1d(UNITS as u32);
             many_tokens::launch_unchecked(
                 client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, add,
             );

@@ -17,6 +17,7 @@ mod launch;
 mod linear;
 mod norm;
 mod operands;
+mod pieces;
 mod product;
 mod reduce;
 mod rotate;

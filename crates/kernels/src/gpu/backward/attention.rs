@@ -7,7 +7,7 @@
 
 use crate::attention::Heads;
 use crate::gpu::launch::{argument, cubes, matrix, same};
-use crate::gpu::{Floats, GpuError};
+use crate::gpu::{Floats, GpuError, heads as shape_of};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -23,6 +23,9 @@ const DEEP: usize = DEPTH + 1;
 const WIDE: usize = TILE + 1;
 /// Room for rows of two factors while scores are made, or for a tile of one while they are used.
 const ROOM: usize = 2 * TILE * DEEP;
+
+/// How wide a head may be: each unit keeps its part of one in registers.
+const WIDEST: usize = 1024;
 
 /// What is the same for all cubes.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
@@ -180,19 +183,24 @@ fn zeros(#[comptime] count: usize) -> Array<f32> {
 fn sees(starts: &[u32], shape: &Shape, query: usize, key: usize) -> bool {
     let mut seen = false;
     if query < shape.tokens && key <= query && query - key < shape.window {
-        seen = key >= starts[query] as usize;
+        seen = key >= min(starts[query] as usize, query);
     }
     seen
 }
 
-/// The first key that the query at `first`, and so those behind it, may see.
+/// The first key that a query, and so those behind it, may see: read by one unit, in a way that shows a driver that all go on alike.
 #[cube]
-fn first_seen(starts: &[u32], shape: &Shape, first: usize) -> usize {
-    let mut seen = starts[first] as usize;
-    if first >= shape.window {
-        seen = max(seen, first - shape.window + 1);
+fn first_seen(starts: &[u32], shape: &Shape, query: usize, room: &mut [u32]) -> usize {
+    // The last one may still be read.
+    sync_cube();
+    if UNIT_POS == 0 {
+        let mut seen = min(starts[query] as usize, query);
+        if query >= shape.window {
+            seen = max(seen, query - shape.window + 1);
+        }
+        room[0] = seen as u32;
     }
-    seen
+    workgroup_uniform_load(&room[0]) as usize
 }
 
 /// Scores of a tile, and the gradients of its probabilities, two by two for a unit.
@@ -305,7 +313,8 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
     for i in 0..2 {
         most[i] = f32::min_value();
     }
-    let first = first_seen(starts, shape, query) / TILE;
+    let mut bound = Shared::<[u32]>::new_slice(1usize);
+    let first = first_seen(starts, shape, query, &mut bound) / TILE;
     for tile in first..query / TILE + 1 {
         let key = tile * TILE;
         scores(
@@ -399,7 +408,8 @@ fn of_queries(
     let mut probabilities = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
     let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
     let mut sums = zeros(comptime!(dim.div_ceil(TILE) * 4));
-    let first = first_seen(starts, shape, query) / TILE;
+    let mut bound = Shared::<[u32]>::new_slice(1usize);
+    let first = first_seen(starts, shape, query, &mut bound) / TILE;
     for tile in first..query / TILE + 1 {
         let key = tile * TILE;
         slopes(
@@ -462,12 +472,13 @@ fn of_keys(
     let mut room = Shared::<[f32]>::new_slice(ROOM);
     let mut probabilities = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
     let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
-    let mut of_keys = zeros(comptime!(dim.div_ceil(TILE) * 4));
-    let mut of_values = zeros(comptime!(dim.div_ceil(TILE) * 4));
+    let mut d_keys = zeros(comptime!(dim.div_ceil(TILE) * 4));
+    let mut d_values = zeros(comptime!(dim.div_ceil(TILE) * 4));
+    let mut bound = Shared::<[u32]>::new_slice(1usize);
     for tile in key / TILE..shape.tokens.div_ceil(TILE) {
         let query = tile * TILE;
         // Sequences lie one behind the other: where the first query of a block sees none of these keys, none of it does.
-        if first_seen(starts, shape, query) < key + TILE {
+        if first_seen(starts, shape, query, &mut bound) < key + TILE {
             for i in 0..group {
                 let head = kv_head * group + i;
                 slopes(
@@ -494,7 +505,7 @@ fn of_keys(
                     width,
                     count,
                     &mut room,
-                    &mut of_keys,
+                    &mut d_keys,
                     true,
                     dim,
                 );
@@ -505,7 +516,7 @@ fn of_keys(
                     out_width,
                     count,
                     &mut room,
-                    &mut of_values,
+                    &mut d_values,
                     true,
                     dim,
                 );
@@ -513,16 +524,16 @@ fn of_keys(
         }
     }
     let keys = key * width + (shape.heads + kv_head) * dim;
-    write(&of_keys, d_qkv, keys, width, shape.tokens - key, shape.scale, dim);
+    write(&d_keys, d_qkv, keys, width, shape.tokens - key, shape.scale, dim);
     let values = keys + shape.kv_heads * dim;
-    write(&of_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
+    write(&d_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
 }
 
 /// The gradient of attention over a batch: of prepared `qkv [T, (heads + 2 kv_heads) * head_dim]`, from that of the output,
 /// `d_out [T, heads * head_dim]`.
 ///
-/// `starts` is a buffer of T words: where each token's sequence begins. Sequences lie one behind the other, so these never fall, and none
-/// is past its own token.
+/// `starts` has the first key that each token sees, a word each; one beyond the token is taken for the token. Sequences lie one behind the
+/// other, so that these never fall.
 ///
 /// # Errors
 /// Where the sizes do not fit.
@@ -535,26 +546,32 @@ pub fn attend_batch_backward(
 ) -> Result<Floats, GpuError> {
     let tokens = qkv.rows;
     let dim = heads.head_dim;
-    if heads.heads == 0 || heads.kv_heads == 0 || !heads.heads.is_multiple_of(heads.kv_heads) {
-        return Err(GpuError::Size {
-            what: "number of query heads",
-            found: heads.heads,
-            expected: heads.heads.max(1).next_multiple_of(heads.kv_heads.max(1)),
-        });
-    }
-    same("number of columns of Q, K and V", qkv.cols, heads.qkv_width())?;
+    shape_of::check(heads, qkv)?;
     same("number of rows of a gradient of attention", d_out.rows, tokens)?;
     same(
         "number of columns of a gradient of attention",
         d_out.cols,
         heads.out_width(),
     )?;
+    if heads.heads == 0 {
+        return Err(GpuError::Size {
+            what: "number of query heads",
+            found: 0,
+            expected: heads.kv_heads,
+        });
+    }
+    if dim > WIDEST {
+        return Err(GpuError::Size {
+            what: "width of a head",
+            found: dim,
+            expected: WIDEST,
+        });
+    }
     let of_rows_of_heads = Floats::empty(client, tokens, heads.heads * 2);
     let d_qkv = Floats::empty(client, tokens, qkv.cols);
-    matrix(qkv, "Q, K and V")?;
     matrix(d_out, "gradient of attention")?;
     argument(starts, "starts of sequences", tokens)?;
-    if tokens * qkv.cols == 0 {
+    if tokens == 0 {
         return Ok(d_qkv);
     }
     let input = || -> Result<_, GpuError> {
@@ -567,7 +584,7 @@ pub fn attend_batch_backward(
     };
     let result = || matrix(&d_qkv, "gradient of Q, K and V");
     let shape = || {
-        let window = heads.window.unwrap_or(usize::MAX).min(u32::MAX as usize);
+        let window = shape_of::window(heads);
         ShapeLaunch::new(tokens, heads.heads, heads.kv_heads, window, heads.scale)
     };
     let blocks = tokens.div_ceil(TILE);

@@ -2,41 +2,13 @@
 //! rank as one side, so it is small whatever the weight's size.
 
 use super::dropout::{drop_into, drop_out};
+use super::tokens::over_tokens;
 use super::weight::weight_backward;
 use crate::blocks::Quant;
-use crate::gpu::launch::{cubes, matrix, same};
+use crate::gpu::launch::{matrix, same};
 use crate::gpu::product::room;
 use crate::gpu::{Floats, GpuError, Linear, Lora, Turned, Weight, product};
 use cubecl::prelude::*;
-
-/// Units of a cube that copies.
-const UNITS: usize = 256;
-
-/// Columns `at..at + count` of a matrix, in a buffer of their own where they are not all.
-fn columns(client: &Client, x: &Floats, at: usize, count: usize) -> Result<Floats, GpuError> {
-    if x.cols == count {
-        return Ok(x.clone());
-    }
-    let out = Floats::empty(client, x.rows, count);
-    if x.rows * count > 0 {
-        let (all, result) = (matrix(x, "gradient of linears")?, matrix(&out, "gradient of a linear")?);
-        let (number, dim) = (
-            cubes(client, (x.rows * count).div_ceil(UNITS))?,
-            CubeDim::new_1d(UNITS as u32),
-        );
-        // SAFETY: the kernel reads rows and columns that the caller has seen to be there, of buffers that were measured.
-        unsafe { taken::launch_unchecked(client, number, dim, all, result, x.cols, at, count) };
-    }
-    Ok(out)
-}
-
-#[cube(launch_unchecked)]
-fn taken(x: &[f32], out: &mut [f32], width: usize, at: usize, count: usize) {
-    if ABSOLUTE_POS >= out.len() {
-        terminate!();
-    }
-    out[ABSOLUTE_POS] = x[ABSOLUTE_POS / count * width + at + ABSOLUTE_POS % count];
-}
 
 /// A matrix as a weight is given.
 fn as_weight(x: &Floats) -> Weight {
@@ -82,19 +54,13 @@ pub fn linear_backward(
     };
     let (tokens, rank) = (x.rows, a.rows);
     let empty = |rows, cols| Floats::empty(client, rows, cols);
-    let (low, d_low, da, db) = (
-        empty(tokens, rank),
-        empty(tokens, rank),
-        empty(rank, weight.cols),
-        empty(weight.rows, rank),
-    );
+    let (low, d_low) = (empty(tokens, rank), empty(tokens, rank));
     let dropped = dropout.map(|dropout| drop_out(client, x, dropout)).transpose()?;
     let seen = dropped.as_ref().unwrap_or(x);
     product(client, seen, a, Turned::Second, 1.0, &low, 0, false)?;
     weight_backward(client, dy, at, &as_weight(b), *scale, &d_low, false)?;
-    let own = columns(client, dy, at, weight.rows)?;
-    product(client, &own, &low, Turned::First, *scale, &db, 0, false)?;
-    product(client, &d_low, seen, Turned::First, 1.0, &da, 0, false)?;
+    let db = over_tokens(client, dy, at, weight.rows, &low, *scale)?;
+    let da = over_tokens(client, &d_low, 0, rank, seen, 1.0)?;
     match dropout {
         None => product(client, &d_low, a, Turned::None, 1.0, dx, 0, true)?,
         Some(dropout) => {

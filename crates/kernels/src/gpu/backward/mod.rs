@@ -8,6 +8,7 @@ mod glu;
 mod linear;
 mod norm;
 mod prepare;
+mod tokens;
 mod weight;
 
 pub use attention::attend_batch_backward;

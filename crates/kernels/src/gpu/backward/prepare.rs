@@ -3,7 +3,7 @@
 use crate::attention::Heads;
 use crate::gpu::launch::{argument, cubes, matrix, same};
 use crate::gpu::reduce::sum;
-use crate::gpu::{Floats, GpuError, Norm};
+use crate::gpu::{Floats, GpuError, Norm, heads as shape_of};
 use crate::rope::Pairing;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -19,12 +19,12 @@ fn turned_back(
     first: usize,
     i: usize,
     angles: usize,
-    dims: usize,
+    turned: usize,
     #[comptime] pairing: Pairing,
 ) -> f32 {
     let mut value = d[first + i];
-    if i < dims {
-        let half = dims / 2;
+    if i < turned {
+        let half = turned / 2;
         let is_second = if comptime!(pairing == Pairing::Halves) {
             i >= half
         } else {
@@ -63,7 +63,7 @@ fn of_head(
     first: usize,
     dim: usize,
     angles: usize,
-    dims: usize,
+    turned: usize,
     eps: f32,
     #[comptime] norm: bool,
     #[comptime] pairing: Pairing,
@@ -78,7 +78,7 @@ fn of_head(
         while i < dim {
             let value = x[first + i];
             squares += value * value;
-            products += value * weight[i] * turned_back(d, table, first, i, angles, dims, pairing);
+            products += value * weight[i] * turned_back(d, table, first, i, angles, turned, pairing);
             i += UNITS;
         }
         let squares = sum(squares, &mut room, UNITS);
@@ -89,7 +89,7 @@ fn of_head(
     }
     let mut i = UNIT_POS as usize;
     while i < dim {
-        let mut value = turned_back(d, table, first, i, angles, dims, pairing);
+        let mut value = turned_back(d, table, first, i, angles, turned, pairing);
         if comptime!(norm) {
             value = (value * weight[i] - x[first + i] * projection) * root;
         }
@@ -111,7 +111,8 @@ fn of_heads(
     heads: usize,
     kv_heads: usize,
     dim: usize,
-    dims: usize,
+    turned: usize,
+    pairs: usize,
     table_positions: usize,
     q_eps: f32,
     k_eps: f32,
@@ -125,7 +126,7 @@ fn of_heads(
     let head = CUBE_POS % per_token;
     let first = CUBE_POS * dim;
     let position = min(positions[CUBE_POS / per_token] as usize, table_positions - 1);
-    let angles = position * (dims / 2) * 2;
+    let angles = position * pairs * 2;
     if head < heads {
         of_head(
             d,
@@ -136,7 +137,7 @@ fn of_heads(
             first,
             dim,
             angles,
-            dims,
+            turned,
             q_eps,
             comptime!(norms[0]),
             pairing,
@@ -151,7 +152,7 @@ fn of_heads(
             first,
             dim,
             angles,
-            dims,
+            turned,
             k_eps,
             comptime!(norms[1]),
             pairing,
@@ -168,8 +169,8 @@ fn of_heads(
 /// The gradient of what happens to Q and K before they meet, a norm of each head where there is one, and the rotation: of `qkv`,
 /// as it was before, from that of what it became, both `[T, (heads + 2 kv_heads) * head_dim]`. V passes.
 ///
-/// `table` has for each of `table_positions` positions and each of the `dims / 2` pairs a cosine and a sine; `positions` is a buffer
-/// of T words. A position past the table is taken for its last.
+/// `table` is that of [`rope_table`](crate::gpu::rope_table) for `table_positions`, with `dims / 2` pairs; heads narrower than `dims`
+/// are turned as far as they go. `positions` has a word for each token; one beyond the table is taken for its last.
 ///
 /// # Errors
 /// Where the sizes do not fit.
@@ -193,33 +194,26 @@ pub fn prepare_backward(
         ..
     } = *heads;
     let (tokens, width) = (qkv.rows, heads.qkv_width());
-    same("number of columns of Q, K and V", qkv.cols, width)?;
+    shape_of::check(heads, qkv)?;
     same("number of rows of a gradient of Q, K and V", d_ready.rows, tokens)?;
     same("number of columns of a gradient of Q, K and V", d_ready.cols, width)?;
-    if dims > dim || !dims.is_multiple_of(2) {
+    let pairs = dims / 2;
+    let turned = (2 * pairs).min(dim - dim % 2);
+    if turned > 0 && table_positions == 0 {
         return Err(GpuError::Size {
-            what: "number of elements of a head that are turned",
-            found: dims,
-            expected: dim - dim % 2,
-        });
-    }
-    if table_positions == 0 {
-        return Err(GpuError::Size {
-            what: "number of positions with angles",
+            what: "number of positions in a table of rotations",
             found: 0,
             expected: 1,
         });
     }
     let x = matrix(qkv, "Q, K and V")?;
-    // Where there is no norm, or nothing is turned, its place is taken by a buffer that the kernel does not read.
+    // What a head has no norm for is not read; the kernel is given something all the same.
     let weight = |norm: Option<&Norm>| match norm {
-        Some(norm) => argument(&norm.weight, "norm of a head", dim),
+        Some(norm) => argument(&norm.weight, "weight of a head's norm", dim),
         None => matrix(qkv, "Q, K and V"),
     };
-    let table = match dims {
-        0 => matrix(qkv, "Q, K and V")?,
-        dims => argument(table, "table of angles", table_positions.saturating_mul(dims))?,
-    };
+    let angles = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
+    let table = argument(table, "table of rotations", angles)?;
     let (d, q_weight, k_weight, positions) = (
         matrix(d_ready, "gradient of Q, K and V")?,
         weight(q_norm)?,
@@ -250,8 +244,9 @@ pub fn prepare_backward(
                 query_heads,
                 kv_heads,
                 dim,
-                dims,
-                table_positions,
+                turned,
+                pairs,
+                table_positions.max(1),
                 eps(q_norm),
                 eps(k_norm),
                 [q_norm.is_some(), k_norm.is_some()],
