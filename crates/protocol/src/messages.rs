@@ -402,7 +402,7 @@ pub struct DeviceInfo {
     pub memory_free: Option<u64>,
     /// Whether a model can run on it.
     pub usable: bool,
-    /// Why (not), in one sentence.
+    /// Why (not), in one sentence; a processor's says too what went wrong when the graphics drivers were asked.
     pub why: String,
     /// The driver's name and version; none for a processor and where it cannot be told.
     #[serde(default)]
