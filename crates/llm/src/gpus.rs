@@ -62,7 +62,9 @@ pub fn open(number: usize) -> Result<Device, String> {
     let adapter = adapters().into_iter().nth(number).map(|(adapter, _)| adapter);
     let adapter = adapter.ok_or("this machine has no such GPU, or its driver does not answer")?;
     let mut limits = adapter.limits();
-    let largest = std::env::var("HEARTH_LARGEST_BUFFER").ok().and_then(|bytes| bytes.parse().ok());
+    let largest = std::env::var("HEARTH_LARGEST_BUFFER")
+        .ok()
+        .and_then(|bytes| bytes.parse().ok());
     if let Some(largest) = largest {
         limits.max_buffer_size = limits.max_buffer_size.min(largest);
     }

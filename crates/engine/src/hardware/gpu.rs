@@ -101,7 +101,7 @@ pub struct Gpu {
     pub device: u32,
     /// Where it sits, where that is known.
     pub pci: Option<Pci>,
-    /// Where `hearth_llm::device::adapters` lists it; none: it cannot be opened there.
+    /// Where `hearth_llm::gpus::adapters` lists it; none: it cannot be opened there.
     pub adapter: Option<usize>,
     /// What can use it, the best first.
     pub backends: Vec<String>,

@@ -47,6 +47,15 @@ pub fn problem() -> Option<&'static str> {
     probed().problem.as_deref()
 }
 
+/// The number by which `hearth_llm` opens the GPU of this id; none where the id is no GPU's, or nothing here can open it.
+pub fn gpu_number(id: &str) -> Option<usize> {
+    match probed().gpus.iter().find(|gpu| gpu.id == id) {
+        Some(gpu) => gpu.adapter,
+        // One that is only assumed.
+        None => id.strip_prefix("gpu")?.parse().ok(),
+    }
+}
+
 /// Reads again what changes: memory and load. Asks no graphics driver.
 pub fn refresh(gpus: &mut [Gpu]) {
     let main = memory();

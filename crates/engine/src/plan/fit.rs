@@ -53,7 +53,7 @@ impl Rooms {
             ..DeviceInfo::default()
         };
         let gpu = |device: &&DeviceInfo| {
-            let number = device.id.strip_prefix("gpu")?.parse().ok()?;
+            let number = hardware::gpu_number(&device.id)?;
             let margin =
                 GPU_MARGIN.min(device.memory_total.unwrap_or(0) / 8) + device.memory_total.unwrap_or(0) / GPU_SHARE;
             Some((number, room(device, margin)))

@@ -5,14 +5,14 @@ use std::path::Path;
 
 const GIB: u64 = 1 << 30;
 
-fn fixture(name: &str) -> (Bytes, Config) {
+pub(super) fn fixture(name: &str) -> (Bytes, Config) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
     let gguf = Gguf::open(folder.join(name)).expect("the fixture opens");
     let config = Config::from_gguf(&gguf).expect("a model");
     (Bytes::of(&gguf, &config), config)
 }
 
-fn device(id: &str, kind: &str, free: u64) -> DeviceInfo {
+pub(super) fn device(id: &str, kind: &str, free: u64) -> DeviceInfo {
     DeviceInfo {
         id: id.to_owned(),
         kind: kind.to_owned(),
@@ -24,7 +24,7 @@ fn device(id: &str, kind: &str, free: u64) -> DeviceInfo {
     }
 }
 
-fn asked(layers: GpuLayers) -> Asked {
+pub(super) fn asked(layers: GpuLayers) -> Asked {
     Asked {
         context: Some(64),
         gpu_layers: layers,

@@ -1,0 +1,72 @@
+//! How fast the loaded model is on this machine.
+
+use crate::Engine;
+use crate::problem::{from_session, problem};
+use crate::turns::count;
+use hearth_llm::{Session, greedy};
+use hearth_protocol::{Measured, Problem, ProblemCode};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Tokens of the prompt, and of the answer.
+const PROMPT: usize = 512;
+const ANSWER: usize = 64;
+
+impl Engine {
+    /// Reads a prompt of random tokens and answers it greedily, in a sequence of its own. `progress` gets the share done, from 0 to 1;
+    /// when it breaks, measuring ends.
+    ///
+    /// # Errors
+    /// The context is too short to measure anything, the GPU failed, or `progress` broke.
+    pub fn measure(&mut self, progress: &mut dyn FnMut(f32) -> ControlFlow<()>) -> Result<Measured, Problem> {
+        let context = self.session_mut().context();
+        let answer = ANSWER.min(context / 4);
+        let prompt = PROMPT.min(context - answer);
+        if answer == 0 {
+            let message = format!("A context of {context} tokens is too short to measure in. Choose a longer one.");
+            return Err(problem(ProblemCode::BadRequest, message));
+        }
+        let mut done = |share: f32| match progress(share) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(problem(ProblemCode::BadRequest, "Measuring was stopped.")),
+        };
+        let vocab = self.model().config().vocab as u64;
+        // Knuth's generator for MMIX: the same tokens on every machine.
+        let mut state = 1u64;
+        let mut token = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % vocab) as u32
+        };
+        let ids: Vec<u32> = (0..prompt).map(|_| token()).collect();
+        let mut session = Session::new(Arc::clone(self.model()), prompt + answer).map_err(from_session)?;
+        done(0.0)?;
+        // Once before it counts: memory is touched and caches are filled.
+        let half = &ids[..prompt.div_ceil(2)];
+        session
+            .prefill(half, &mut |_, _| ControlFlow::Continue(()))
+            .map_err(from_session)?;
+        let mut session = Session::new(Arc::clone(self.model()), prompt + answer).map_err(from_session)?;
+        done(0.2)?;
+        let began = Instant::now();
+        session
+            .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))
+            .map_err(from_session)?;
+        let reading = began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        for step in 0..answer {
+            done(0.5 + 0.5 * step as f32 / answer as f32)?;
+            let next = greedy(session.logits());
+            session.push(next).map_err(from_session)?;
+        }
+        let answering = began.elapsed().as_secs_f64();
+        Ok(Measured {
+            prompt_tokens_per_second: prompt as f64 / reading.max(1e-9),
+            tokens_per_second: answer as f64 / answering.max(1e-9),
+            prompt_tokens: count(prompt),
+            tokens: count(answer),
+        })
+    }
+}
