@@ -6,14 +6,12 @@ use crate::gpu::blocks::weight as weight_of_block;
 use crate::gpu::launch::{cubes, matrix, same};
 use crate::gpu::linear::{ranges, words_of};
 use crate::gpu::product::room;
-use crate::gpu::tiles::{DEPTH, multiply, store, stride, tile, units, zeros};
+use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::{Floats, GpuError, Weight};
 use cubecl::prelude::*;
 
 /// Tokens, and inputs, that a cube makes.
 const SIDE: usize = 64;
-/// Units of a cube.
-const UNITS: usize = units(SIDE) as usize;
 /// Inputs beside each other that a unit expands: of one block, so that what they share is read once.
 const BESIDE: usize = SIDE * DEPTH / UNITS;
 
@@ -43,7 +41,7 @@ fn tiled(
     let row_bytes = cols / elements * bytes;
     let mut d_tile = tile(SIDE);
     let mut w_tile = tile(SIDE);
-    let mut sums = zeros();
+    let mut sums = zeros(SIDE);
     for part in 0..rows.div_ceil(DEPTH) {
         let from = part * DEPTH;
         #[unroll]
@@ -134,7 +132,7 @@ pub fn weight_backward_within(
             matrix(dx, "gradient of an input")?,
         );
         let count = cubes(client, tokens.div_ceil(SIDE) * cols.div_ceil(SIDE))?;
-        let (dim, at) = (CubeDim::new_1d(units(SIDE)), at + range.first);
+        let (dim, at) = (CubeDim::new_1d(UNITS as u32), at + range.first);
         // The first range writes what the others add to.
         let add = add || range.first > 0;
         // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were measured to hold.
