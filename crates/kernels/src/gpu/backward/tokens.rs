@@ -1,7 +1,7 @@
 //! Products that sum over tokens: the gradients of adapters.
 //!
-//! Their results are small and their sums long, so where there are too few cubes to fill a device, several share the tokens, and their
-//! parts are joined. How many do depends on the shapes alone.
+//! Their results are small and their sums long, so where there are too few cubes to fill a device, several share the tokens, and
+//! their parts are joined. How many do depends on the shapes alone.
 
 use crate::gpu::launch::{argument, cubes, matrix, same};
 use crate::gpu::product::room;
@@ -18,8 +18,8 @@ const LEAST: usize = 8 * DEPTH;
 /// Units of a cube that joins parts.
 const UNITS: usize = 256;
 
-/// Fills a tile with columns from `first` on of the `count` that begin at column `at` of rows of `width`, at `DEPTH` tokens from `from`
-/// on; zeros where there are none, or the token is not below `until`.
+/// Fills a tile with columns from `first` on of the `count` that begin at column `at` of rows of `width`, at `DEPTH` tokens from
+/// `from` on; zeros where there are none, or the token is not below `until`.
 #[cube]
 fn fill(
     tile: &mut [f32],

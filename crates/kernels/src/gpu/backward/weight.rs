@@ -1,10 +1,11 @@
-//! The gradient of a linear's input through its frozen weight, which is expanded in tiles: 16 outputs of 64 inputs at a time, each for
+//! The gradient of a linear's input through its frozen weight, which is expanded in tiles: 16 outputs of 64 inputs at a time, for
 //! 64 tokens.
 
 use crate::blocks::Quant;
 use crate::gpu::blocks::weight as weight_of_block;
 use crate::gpu::launch::{cubes, matrix, same};
-use crate::gpu::linear::{ranges, words_of};
+use crate::gpu::linear::{block_at, ranges, words_of};
+use crate::gpu::pieces::{PIECE, place, weights};
 use crate::gpu::product::room;
 use crate::gpu::tiles::{DEPTH, multiply, store, stride, tile, units, zeros};
 use crate::gpu::{Floats, GpuError, Weight};
@@ -14,8 +15,61 @@ use cubecl::prelude::*;
 const SIDE: usize = 64;
 /// Units of a cube.
 const UNITS: usize = units(SIDE) as usize;
-/// Inputs beside each other that a unit expands: of one block, so that what they share is read once.
+/// Elements of a tile that a unit fills.
 const BESIDE: usize = SIDE * DEPTH / UNITS;
+
+/// Whether each piece of the format lies within as many weights as a tile is wide, so that a tile is whole pieces.
+fn is_in_pieces(quant: Quant) -> bool {
+    !quant.is_float() && quant != Quant::Q6_K
+}
+
+/// Fills a tile with weights: rows from `first` on, columns from `left` on; zeros where there are none.
+#[cube]
+fn decode(
+    tile: &mut [f32],
+    words: &[u32],
+    first: usize,
+    rows: usize,
+    left: usize,
+    cols: usize,
+    #[comptime] quant: Quant,
+) {
+    let unit = UNIT_POS as usize;
+    if comptime!(is_in_pieces(quant)) {
+        let row = unit / comptime!(SIDE / PIECE);
+        if row < DEPTH {
+            let each = comptime!(quant.block_elements() / PIECE);
+            let piece = left / PIECE + unit % comptime!(SIDE / PIECE);
+            let column = piece / each * comptime!(quant.block_elements());
+            let mut values = Array::<f32>::new(PIECE);
+            if first + row < rows && column < cols {
+                values = weights(words, block_at(first + row, column, cols, quant), piece % each, quant);
+            }
+            #[unroll]
+            for i in 0..PIECE {
+                tile[row * comptime!(stride(SIDE)) + column + place(piece % each, i, quant) - left] = values[i];
+            }
+        }
+    } else {
+        let elements = comptime!(quant.block_elements());
+        let row = unit / comptime!(SIDE / BESIDE);
+        let place = unit % comptime!(SIDE / BESIDE) * BESIDE;
+        #[unroll]
+        for i in 0..BESIDE {
+            let column = left + place + i;
+            let mut value = 0.0f32;
+            if first + row < rows && column < cols {
+                value = weight_of_block(
+                    words,
+                    block_at(first + row, column, cols, quant),
+                    column % elements,
+                    quant,
+                );
+            }
+            tile[row * comptime!(stride(SIDE)) + place + i] = value;
+        }
+    }
+}
 
 #[cube(launch_unchecked)]
 fn tiled(
@@ -31,16 +85,14 @@ fn tiled(
     #[comptime] quant: Quant,
     #[comptime] add: bool,
 ) {
-    let across = cols.div_ceil(SIDE);
-    if CUBE_POS >= tokens.div_ceil(SIDE) * across {
+    let down = tokens.div_ceil(SIDE);
+    if CUBE_POS >= down * cols.div_ceil(SIDE) {
         terminate!();
     }
     let unit = UNIT_POS as usize;
-    let top = CUBE_POS / across * SIDE;
-    let left = CUBE_POS % across * SIDE;
-    let elements = comptime!(quant.block_elements());
-    let bytes = comptime!(quant.block_bytes());
-    let row_bytes = cols / elements * bytes;
+    // Cubes that share inputs come one after the other, so that what they read of the weight is still in a cache.
+    let top = CUBE_POS % down * SIDE;
+    let left = CUBE_POS / down * SIDE;
     let mut d_tile = tile(SIDE);
     let mut w_tile = tile(SIDE);
     let mut sums = zeros();
@@ -56,18 +108,7 @@ fn tiled(
             }
             d_tile[row * comptime!(stride(SIDE)) + token] = value;
         }
-        let row = unit / comptime!(SIDE / BESIDE);
-        let first = unit % comptime!(SIDE / BESIDE) * BESIDE;
-        #[unroll]
-        for i in 0..BESIDE {
-            let column = left + first + i;
-            let mut value = 0.0f32;
-            if from + row < rows && column < cols {
-                let block = (from + row) * row_bytes + column / elements * bytes;
-                value = weight_of_block(words, block, column % elements, quant);
-            }
-            w_tile[row * comptime!(stride(SIDE)) + first + i] = value;
-        }
+        decode(&mut w_tile, words, from, rows, left, cols, quant);
         sync_cube();
         multiply(&d_tile, &w_tile, &mut sums, SIDE);
         sync_cube();
@@ -101,8 +142,8 @@ pub fn weight_backward(
     )
 }
 
-/// [`weight_backward`] on a device where a kernel sees `limit` bytes of a buffer at most: a weight that is larger is taken in ranges
-/// of its rows.
+/// [`weight_backward`] on a device where a kernel sees `limit` bytes of a buffer at most: a weight that is larger is taken in
+/// ranges of its rows.
 ///
 /// # Errors
 /// Where the sizes do not fit, or the limit is too low for the rows that have to go together.
