@@ -7,7 +7,7 @@ use super::blocks::weight;
 use super::launch::{argument, cubes, matrix, same};
 use super::pieces::{PIECE, place, weights};
 use super::product::room;
-use super::tiles::{DEPTH, fill, multiply, store, stride, tile, units, zeros};
+use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
 use super::{Floats, GpuError, Linear, Turned, Weight, product};
 use crate::blocks::Quant;
 use cubecl::prelude::*;
@@ -20,8 +20,8 @@ const LINE: usize = 32;
 const PAIR: usize = 2;
 /// Lines of units in a cube.
 const LINES: usize = 4;
-/// Rows and columns of the result that a cube makes where tokens are many.
-const SIDE: usize = 64;
+/// Rows and columns of the result that a cube makes where tokens are many: a row of the weight for each unit.
+const SIDE: usize = UNITS;
 /// What an offset into a buffer has to be a multiple of, on every device.
 const ALIGNMENT: u64 = 256;
 
@@ -215,18 +215,31 @@ fn decode(
     #[comptime] quant: Quant,
 ) {
     let elements = comptime!(quant.block_elements());
-    let each = comptime!(SIDE * DEPTH / units(SIDE) as usize);
-    let row = UNIT_POS as usize * each / DEPTH;
-    let step = UNIT_POS as usize * each % DEPTH;
-    #[unroll]
-    for i in 0..each {
-        let column = from + step + i;
-        let mut value = 0.0f32;
-        if first + row < rows && column < cols {
-            let block = block_at(first + row, column, cols, quant);
-            value = weight(words, block, column % elements, quant);
+    if comptime!(quant.is_float()) {
+        // Neighbours read neighbours.
+        #[unroll]
+        for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+            let i = part * UNITS + UNIT_POS as usize;
+            let row = i / DEPTH;
+            let step = i % DEPTH;
+            let mut value = 0.0f32;
+            if first + row < rows && from + step < cols {
+                value = weight(words, block_at(first + row, from + step, cols, quant), 0usize, quant);
+            }
+            tile[step * comptime!(stride(SIDE)) + row] = value;
         }
-        tile[(step + i) * comptime!(stride(SIDE)) + row] = value;
+    } else {
+        // A unit has weights of one row and one block, which share what they are scaled by.
+        let row = UNIT_POS as usize;
+        let block = block_at(first + row, from, cols, quant);
+        #[unroll]
+        for step in 0..DEPTH {
+            let mut value = 0.0f32;
+            if first + row < rows {
+                value = weight(words, block, from % elements + step, quant);
+            }
+            tile[step * comptime!(stride(SIDE)) + row] = value;
+        }
     }
 }
 
@@ -253,7 +266,7 @@ fn many_tokens(
     let left = CUBE_POS / down * SIDE;
     let mut x_tile = tile(SIDE);
     let mut w_tile = tile(SIDE);
-    let mut sums = zeros();
+    let mut sums = zeros(SIDE);
     for part in 0..cols.div_ceil(DEPTH) {
         fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, SIDE, true);
         decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant);
@@ -447,7 +460,7 @@ fn over_rows(
             }
         } else {
             let count = cubes(client, rows.div_ceil(SIDE) * tokens.div_ceil(SIDE))?;
-            let dim = CubeDim::new_1d(units(SIDE));
+            let dim = CubeDim::new_1d(UNITS as u32);
             many_tokens::launch_unchecked(
                 client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, add,
             );

@@ -1,7 +1,7 @@
 //! Plain products of matrices of f32: adapters, and their gradients.
 
 use super::launch::{cubes, matrix, same};
-use super::tiles::{DEPTH, fill, multiply, store, tile, units, zeros};
+use super::tiles::{DEPTH, UNITS, fill, multiply, store, tile, zeros};
 use super::{Floats, GpuError};
 use cubecl::prelude::*;
 
@@ -41,7 +41,7 @@ fn tiled(
     let left = CUBE_POS % across * SIDE;
     let mut a_tile = tile(SIDE);
     let mut b_tile = tile(SIDE);
-    let mut sums = zeros();
+    let mut sums = zeros(SIDE);
     for part in 0..k.div_ceil(DEPTH) {
         let from = part * DEPTH;
         fill(
@@ -106,7 +106,7 @@ pub fn product(
         return Ok(());
     }
     let count = cubes(client, m.div_ceil(SIDE) * n.div_ceil(SIDE))?;
-    let dim = CubeDim::new_1d(units(SIDE));
+    let dim = CubeDim::new_1d(UNITS as u32);
     // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were measured to hold.
     unsafe {
         tiled::launch_unchecked(

@@ -88,7 +88,7 @@ fn prepare_heads(
                     Pairing::Interleaved => {
                         pair = i / 2;
                         other = i ^ 1;
-                        sign = select(i % 2 == 0, -1.0f32, 1.0f32);
+                        sign = select(i == other + 1, 1.0f32, -1.0f32);
                     }
                     Pairing::Halves => {
                         let half = turned / 2;
@@ -100,17 +100,13 @@ fn prepare_heads(
             }
             let mut mine = qkv[start + i];
             let mut theirs = qkv[start + other];
-            if comptime!(plan.norms[0]) {
-                if is_query {
-                    mine = mine * root * q_weight[i];
-                    theirs = theirs * root * q_weight[other];
-                }
+            if comptime!(plan.norms[0]) && is_query {
+                mine = mine * root * q_weight[i];
+                theirs = theirs * root * q_weight[other];
             }
-            if comptime!(plan.norms[1]) {
-                if !is_query && !is_value {
-                    mine = mine * root * k_weight[i];
-                    theirs = theirs * root * k_weight[other];
-                }
+            if comptime!(plan.norms[1]) && !is_query && !is_value {
+                mine = mine * root * k_weight[i];
+                theirs = theirs * root * k_weight[other];
             }
             let mut value = mine;
             if sign != 0.0f32 {

@@ -1,13 +1,14 @@
-//! Products of tiles in shared memory, each unit summing four by four elements of the result.
+//! Products of tiles in shared memory: eight by eight units share a tile of the result, whose side is 32 or 64.
 //!
 //! A tile of a factor is kept a step of the sum behind the other, `side` elements each and one unused, so that units which fill
-//! it along the sum do not meet in one bank of the memory. A unit's rows and columns lie a quarter of the side apart: neighbours
-//! then read and write neighbours.
+//! it along the sum do not meet in one bank of the memory. A unit's rows and columns lie eight apart: neighbours then read and write neighbours.
 
 use cubecl::prelude::*;
 
-/// Rows, and columns, of the result that a unit sums.
-const MICRO: usize = 4;
+/// Units along a side of a tile of the result.
+const ACROSS: usize = 8;
+/// Units that share a tile of the result.
+pub(super) const UNITS: usize = ACROSS * ACROSS;
 /// Steps of the sum that are in shared memory at a time.
 pub(super) const DEPTH: usize = 16;
 
@@ -16,9 +17,9 @@ pub(super) const fn stride(side: usize) -> usize {
     side + 1
 }
 
-/// Units that share a tile of the result.
-pub(super) const fn units(side: usize) -> u32 {
-    ((side / MICRO) * (side / MICRO)) as u32
+/// Rows, and columns, of the result that a unit sums.
+const fn each(side: usize) -> usize {
+    side / ACROSS
 }
 
 /// Room for a tile of a factor.
@@ -29,10 +30,10 @@ pub(super) fn tile(#[comptime] side: usize) -> Shared<[f32]> {
 
 /// A unit's sums, which are zero.
 #[cube]
-pub(super) fn zeros() -> Array<f32> {
-    let mut sums = Array::<f32>::new(comptime!(MICRO * MICRO));
+pub(super) fn zeros(#[comptime] side: usize) -> Array<f32> {
+    let mut sums = Array::<f32>::new(comptime!(each(side) * each(side)));
     #[unroll]
-    for i in 0..comptime!(MICRO * MICRO) {
+    for i in 0..comptime!(each(side) * each(side)) {
         sums[i] = 0.0f32;
     }
     sums
@@ -51,10 +52,9 @@ pub(super) fn fill(
     #[comptime] side: usize,
     #[comptime] along: bool,
 ) {
-    let units = comptime!(units(side) as usize);
     #[unroll]
-    for part in 0..comptime!(side * DEPTH / units) {
-        let i = UNIT_POS as usize + part * units;
+    for part in 0..comptime!(side * DEPTH / UNITS) {
+        let i = UNIT_POS as usize + part * UNITS;
         let mut row = i % side;
         let mut step = i / side;
         if comptime!(along) {
@@ -76,23 +76,23 @@ pub(super) fn fill(
 /// Adds the products of two tiles to a unit's sums.
 #[cube]
 pub(super) fn multiply(left: &[f32], right: &[f32], sums: &mut Array<f32>, #[comptime] side: usize) {
-    let apart = comptime!(side / MICRO);
-    let row = UNIT_POS as usize / apart;
-    let column = UNIT_POS as usize % apart;
+    let each = comptime!(each(side));
+    let row = UNIT_POS as usize / ACROSS;
+    let column = UNIT_POS as usize % ACROSS;
     for step in 0..DEPTH {
         let at = step * comptime!(stride(side));
-        let mut a = Array::<f32>::new(MICRO);
-        let mut b = Array::<f32>::new(MICRO);
+        let mut a = Array::<f32>::new(each);
+        let mut b = Array::<f32>::new(each);
         #[unroll]
-        for i in 0..MICRO {
-            a[i] = left[at + row + i * apart];
-            b[i] = right[at + column + i * apart];
+        for i in 0..each {
+            a[i] = left[at + row + i * ACROSS];
+            b[i] = right[at + column + i * ACROSS];
         }
         #[unroll]
-        for i in 0..MICRO {
+        for i in 0..each {
             #[unroll]
-            for j in 0..MICRO {
-                sums[i * MICRO + j] += a[i] * b[j];
+            for j in 0..each {
+                sums[i * each + j] += a[i] * b[j];
             }
         }
     }
@@ -114,15 +114,15 @@ pub(super) fn store(
     #[comptime] side: usize,
     #[comptime] add: bool,
 ) {
-    let apart = comptime!(side / MICRO);
+    let each = comptime!(each(side));
     #[unroll]
-    for i in 0..MICRO {
+    for i in 0..each {
         #[unroll]
-        for j in 0..MICRO {
-            let row = top + UNIT_POS as usize / apart + i * apart;
-            let column = left + UNIT_POS as usize % apart + j * apart;
+        for j in 0..each {
+            let row = top + UNIT_POS as usize / ACROSS + i * ACROSS;
+            let column = left + UNIT_POS as usize % ACROSS + j * ACROSS;
             if row < m && column < n {
-                let value = scale * sums[i * MICRO + j];
+                let value = scale * sums[i * each + j];
                 let place = row * width + at + column;
                 if comptime!(add) {
                     out[place] += value;
