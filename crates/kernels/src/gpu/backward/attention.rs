@@ -141,7 +141,7 @@ fn weigh(
     }
 }
 
-/// Writes a unit's sums of [`weigh`], times `factor`, to rows of the gradient.
+/// Writes a unit's sums of [`weigh()`], times `factor`, to rows of the gradient.
 #[cube]
 fn write(
     sums: &Array<f32>,

@@ -5,7 +5,7 @@
 
 use crate::gpu::launch::{argument, cubes, matrix, same};
 use crate::gpu::product::room;
-use crate::gpu::tiles::{DEPTH, multiply, store, stride, tile, units, zeros};
+use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 
@@ -16,7 +16,7 @@ const ENOUGH: usize = 512;
 /// Tokens for which another cube is worth it.
 const LEAST: usize = 8 * DEPTH;
 /// Units of a cube that joins parts.
-const UNITS: usize = 256;
+const JOINING: usize = 256;
 
 /// Fills a tile with columns from `first` on of the `count` that begin at column `at` of rows of `width`, at `DEPTH` tokens from
 /// `from` on; zeros where there are none, or the token is not below `until`.
@@ -31,10 +31,9 @@ fn fill(
     from: usize,
     until: usize,
 ) {
-    let units = comptime!(units(SIDE) as usize);
     #[unroll]
-    for part in 0..comptime!(SIDE * DEPTH / units) {
-        let i = UNIT_POS as usize + part * units;
+    for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+        let i = UNIT_POS as usize + part * UNITS;
         let column = i % SIDE;
         let token = i / SIDE;
         let mut value = 0.0f32;
@@ -70,7 +69,7 @@ fn tiled(
     let left = CUBE_POS % tiles % across * SIDE;
     let mut a_tile = tile(SIDE);
     let mut b_tile = tile(SIDE);
-    let mut sums = zeros();
+    let mut sums = zeros(SIDE);
     let first = part * each;
     let until = min(first + each, tokens);
     for step in 0..each.div_ceil(DEPTH) {
@@ -131,7 +130,7 @@ pub(super) fn over_tokens(
         parts => Floats::empty(client, parts * m, n),
     };
     let result = matrix(&all, "parts of a gradient")?;
-    let (count, dim) = (cubes(client, tiles * parts)?, CubeDim::new_1d(units(SIDE)));
+    let (count, dim) = (cubes(client, tiles * parts)?, CubeDim::new_1d(UNITS as u32));
     // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were measured to hold.
     unsafe {
         tiled::launch_unchecked(
@@ -143,7 +142,10 @@ pub(super) fn over_tokens(
             matrix(&all, "parts of a gradient")?,
             argument(&out.handle, "gradient", m * n)?,
         );
-        let (count, dim) = (cubes(client, (m * n).div_ceil(UNITS))?, CubeDim::new_1d(UNITS as u32));
+        let (count, dim) = (
+            cubes(client, (m * n).div_ceil(JOINING))?,
+            CubeDim::new_1d(JOINING as u32),
+        );
         // SAFETY: the two were made for the kernel.
         unsafe { join::launch_unchecked(client, count, dim, all, result, m * n, parts) };
     }

@@ -7,16 +7,12 @@ use crate::gpu::launch::{cubes, matrix, same};
 use crate::gpu::linear::{block_at, ranges, words_of};
 use crate::gpu::pieces::{PIECE, place, weights};
 use crate::gpu::product::room;
-use crate::gpu::tiles::{DEPTH, multiply, store, stride, tile, units, zeros};
+use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::{Floats, GpuError, Weight};
 use cubecl::prelude::*;
 
 /// Tokens, and inputs, that a cube makes.
 const SIDE: usize = 64;
-/// Units of a cube.
-const UNITS: usize = units(SIDE) as usize;
-/// Elements of a tile that a unit fills.
-const BESIDE: usize = SIDE * DEPTH / UNITS;
 
 /// Whether each piece of the format lies within as many weights as a tile is wide, so that a tile is whole pieces.
 fn is_in_pieces(quant: Quant) -> bool {
@@ -35,12 +31,15 @@ fn decode(
     #[comptime] quant: Quant,
 ) {
     let unit = UNIT_POS as usize;
+    let elements = comptime!(quant.block_elements());
     if comptime!(is_in_pieces(quant)) {
-        let row = unit / comptime!(SIDE / PIECE);
-        if row < DEPTH {
-            let each = comptime!(quant.block_elements() / PIECE);
-            let piece = left / PIECE + unit % comptime!(SIDE / PIECE);
-            let column = piece / each * comptime!(quant.block_elements());
+        let each = comptime!(elements / PIECE);
+        #[unroll]
+        for part in 0..comptime!(SIDE * DEPTH / PIECE / UNITS) {
+            let i = unit + part * UNITS;
+            let row = i / comptime!(SIDE / PIECE);
+            let piece = left / PIECE + i % comptime!(SIDE / PIECE);
+            let column = piece / each * elements;
             let mut values = Array::<f32>::new(PIECE);
             if first + row < rows && column < cols {
                 values = weights(words, block_at(first + row, column, cols, quant), piece % each, quant);
@@ -51,22 +50,15 @@ fn decode(
             }
         }
     } else {
-        let elements = comptime!(quant.block_elements());
-        let row = unit / comptime!(SIDE / BESIDE);
-        let place = unit % comptime!(SIDE / BESIDE) * BESIDE;
-        #[unroll]
-        for i in 0..BESIDE {
-            let column = left + place + i;
+        for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+            let i = unit + part * UNITS;
+            let row = first + i / SIDE;
+            let column = left + i % SIDE;
             let mut value = 0.0f32;
-            if first + row < rows && column < cols {
-                value = weight_of_block(
-                    words,
-                    block_at(first + row, column, cols, quant),
-                    column % elements,
-                    quant,
-                );
+            if row < rows && column < cols {
+                value = weight_of_block(words, block_at(row, column, cols, quant), column % elements, quant);
             }
-            tile[row * comptime!(stride(SIDE)) + place + i] = value;
+            tile[i / SIDE * comptime!(stride(SIDE)) + i % SIDE] = value;
         }
     }
 }
@@ -95,13 +87,14 @@ fn tiled(
     let left = CUBE_POS / down * SIDE;
     let mut d_tile = tile(SIDE);
     let mut w_tile = tile(SIDE);
-    let mut sums = zeros();
+    let mut sums = zeros(SIDE);
     for part in 0..rows.div_ceil(DEPTH) {
         let from = part * DEPTH;
         #[unroll]
-        for i in 0..BESIDE {
-            let token = unit / DEPTH + i * comptime!(UNITS / DEPTH);
-            let row = unit % DEPTH;
+        for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+            let i = unit + part * UNITS;
+            let token = i / DEPTH;
+            let row = i % DEPTH;
             let mut value = 0.0f32;
             if top + token < tokens && from + row < rows {
                 value = dy[(top + token) * width + at + from + row];
@@ -175,7 +168,7 @@ pub fn weight_backward_within(
             matrix(dx, "gradient of an input")?,
         );
         let count = cubes(client, tokens.div_ceil(SIDE) * cols.div_ceil(SIDE))?;
-        let (dim, at) = (CubeDim::new_1d(units(SIDE)), at + range.first);
+        let (dim, at) = (CubeDim::new_1d(UNITS as u32), at + range.first);
         // The first range writes what the others add to.
         let add = add || range.first > 0;
         // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were measured to hold.
