@@ -2,13 +2,14 @@
 
 use crate::adapters::Worn;
 use crate::hardware;
+use crate::plan::{self, Asked, Bytes, carry_out, gib};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::turns::count;
 use hearth_formats::chat_template::{self, ChatTemplate, Turn};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
-use hearth_llm::{Config, DeviceChoice, LoadOptions, Model, Session, threads};
-use hearth_protocol::{LoadRequest, Message, ModelInfo, Problem, ProblemCode, Role};
+use hearth_llm::{Config, LoadOptions, Model, Session, threads};
+use hearth_protocol::{GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Role};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,36 +51,53 @@ impl Engine {
             ControlFlow::Break(()) => Err(interrupted()),
         };
         step(0.0, "opening the file")?;
-        let device = device(request.device.as_deref())?;
         let team = team_size(request.threads)?;
         let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
         let config = Config::from_gguf(&gguf).map_err(from_load)?;
-        let trained = count(config.context_trained);
-        let context = request
-            .context
-            .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT));
+        let bytes = Bytes::of(&gguf, &config);
+        let mut asked = Asked::from(request);
+        let planned = plan::planned(&bytes, &config, &asked, &hardware::devices())?;
+        let context = planned.plan.context;
         let mut notices = Vec::new();
-        check_memory(gguf.file_size(), cache_bytes(&config, context), context, &mut notices)?;
+        check_memory(&planned.plan, &mut notices)?;
         step(OPENED / 2.0, "reading the vocabulary")?;
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         notices.extend(template.notice().map(str::to_owned));
 
         threads::set(team as usize);
-        let options = LoadOptions { device };
-        let model = Model::load(&gguf, &options, &mut |fraction, stage| {
-            progress(OPENED + fraction * (WEIGHED - OPENED), stage)
-        });
-        let model = model.map_err(from_load)?;
-        if progress(WEIGHED, "setting the context aside").is_break() {
-            return Err(interrupted());
-        }
+        asked.context = Some(context);
+        let with_layers = |layers: usize| {
+            let asked = Asked {
+                gpu_layers: GpuLayers::Count(count(layers)),
+                ..asked.clone()
+            };
+            plan::planned(&bytes, &config, &asked, &hardware::devices())
+        };
+        let (session, planned) = carry_out(planned, &mut notices, with_layers, |planned| {
+            let options = LoadOptions {
+                placement: Some(planned.placement.clone()),
+            };
+            let model = Model::load(&gguf, &options, &mut |fraction, stage| {
+                progress(OPENED + fraction * (WEIGHED - OPENED), stage)
+            });
+            let model = Arc::new(model.map_err(from_load)?);
+            if progress(WEIGHED, "setting the context aside").is_break() {
+                return Err(interrupted());
+            }
+            Session::new(model, context as usize).map_err(from_session)
+        })?;
+        let trained = count(config.context_trained);
         if context > trained {
             notices.push(format!(
                 "The context of {context} tokens is longer than the {trained} that the model was trained for; what it \
                  says beyond them may make little sense."
             ));
         }
+        let plan = planned.plan;
+        tracing::info!("{} of {} layers are on GPUs", plan.gpu_layers, plan.layers_total);
+        // That which answers are written on: the last layer's.
+        let device = plan.devices.iter().rfind(|device| !device.layers.is_empty());
         let mut info = ModelInfo {
             path: request.path.clone(),
             name: config.name,
@@ -90,17 +108,16 @@ impl Engine {
             layers: count(config.n_layers),
             context,
             context_trained: trained,
-            device: hardware::CPU.to_owned(),
+            device: device.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
             threads: team,
             load_seconds: 0.0,
             notices,
-            gpu_layers: 0,
-            layers_total: count(config.n_layers) + 1,
-            kv: hearth_protocol::KvType::F16,
-            placement: Vec::new(),
+            gpu_layers: plan.gpu_layers,
+            layers_total: plan.layers_total,
+            kv: plan.kv,
+            placement: plan.devices,
         };
-        let base = Arc::new(model);
-        let session = Session::new(Arc::clone(&base), context as usize).map_err(from_session)?;
+        let base = Arc::clone(session.model());
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
             tokenizer,
@@ -172,21 +189,6 @@ fn of_formats(message: &Message) -> chat_template::Message {
     }
 }
 
-/// The device of this id; the processor if none is asked for.
-fn device(id: Option<&str>) -> Result<DeviceChoice, Problem> {
-    match id {
-        None | Some(hardware::CPU) => Ok(DeviceChoice::Cpu),
-        Some(id) => {
-            let known: Vec<String> = hardware::devices().into_iter().map(|device| device.id).collect();
-            let message = format!(
-                "There is no device '{id}' that a model can run on. Choose one of: {}.",
-                known.join(", ")
-            );
-            Err(problem(ProblemCode::NoDevice, message))
-        }
-    }
-}
-
 /// How many threads to use; one a physical core if nothing is asked for.
 fn team_size(asked: Option<u32>) -> Result<u32, Problem> {
     let n = asked.unwrap_or_else(|| count(hardware::physical_cores()));
@@ -197,38 +199,32 @@ fn team_size(asked: Option<u32>) -> Result<u32, Problem> {
     Err(problem(ProblemCode::BadRequest, message))
 }
 
-/// Bytes of the cache of a context: keys and values in 16 bits, for each layer and token.
-fn cache_bytes(config: &Config, context: u32) -> u64 {
-    let width = (config.kv_heads as u64).saturating_mul(config.head_dim as u64);
-    [2, 2, config.n_layers as u64, u64::from(context)]
-        .into_iter()
-        .fold(width, u64::saturating_mul)
-}
-
-/// Refuses what cannot fit, and notes what will make the machine swap.
-fn check_memory(weights: u64, cache: u64, context: u32, notices: &mut Vec<String>) -> Result<(), Problem> {
-    let Some(memory) = hardware::memory() else {
+/// Refuses what main memory cannot hold, and notes what will make the machine swap.
+fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
+    let Some(cpu) = plan.devices.first() else {
         return Ok(());
     };
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let needed = weights.saturating_add(cache);
+    let (Some(total), Some(free)) = (cpu.total, cpu.free) else {
+        return Ok(());
+    };
+    let needed = cpu.weights.saturating_add(cpu.kv);
     let sizes = format!(
-        "The model's weights take {:.1} GiB and a context of {context} tokens {:.1} GiB; this machine has {:.1} GiB of \
-         memory, {:.1} GiB of it free.",
-        gib(weights),
-        gib(cache),
-        gib(memory.total),
-        gib(memory.free),
+        "The model's weights take {} and a context of {} tokens {}; this machine has {} of memory, {} of it free.",
+        gib(cpu.weights),
+        plan.context,
+        gib(cpu.kv),
+        gib(total),
+        gib(free),
     );
-    if needed > memory.total {
-        let advice = if weights > memory.total / 2 {
+    if needed > total {
+        let advice = if cpu.weights > total / 2 {
             "Choose a smaller model, or the same one with fewer bits a weight."
         } else {
             "Choose a shorter context."
         };
         return Err(problem(ProblemCode::OutOfMemory, format!("{sizes} {advice}")));
     }
-    if needed > memory.free {
+    if needed > free {
         notices.push(format!(
             "{sizes} It may be slow: close other programs, or choose a smaller model."
         ));
@@ -239,24 +235,48 @@ fn check_memory(weights: u64, cache: u64, context: u32, notices: &mut Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hearth_protocol::{KvType, PlannedDevice, Verdict};
+
+    const TOTAL: u64 = 16 << 30;
+
+    fn plan(weights: u64, kv: u64) -> Plan {
+        let cpu = PlannedDevice {
+            weights,
+            kv,
+            total: Some(TOTAL),
+            free: Some(TOTAL / 2),
+            ..PlannedDevice::default()
+        };
+        Plan {
+            fits: true,
+            verdict: Verdict::Fits,
+            why: String::new(),
+            context: 4096,
+            context_fits: 4096,
+            gpu_layers: 0,
+            layers_total: 1,
+            layers_fit: 0,
+            kv: KvType::F16,
+            devices: vec![cpu],
+        }
+    }
 
     #[test]
     fn what_cannot_fit_is_refused_with_advice() {
-        let total = hardware::memory().unwrap().total;
         let check = |weights, cache, advice: &str| {
-            let refused = check_memory(weights, cache, 4096, &mut Vec::new()).unwrap_err();
+            let refused = check_memory(&plan(weights, cache), &mut Vec::new()).unwrap_err();
             assert!(
                 refused.code == ProblemCode::OutOfMemory && refused.message.ends_with(advice),
                 "{refused:?}"
             );
         };
-        check(total + 1, 0, "bits a weight.");
-        check(1, total, "shorter context.");
+        check(TOTAL + 1, 0, "bits a weight.");
+        check(1, TOTAL, "shorter context.");
         check(u64::MAX, u64::MAX, "bits a weight.");
         let mut notices = Vec::new();
-        assert_eq!(check_memory(0, 0, 1, &mut notices), Ok(()));
+        assert_eq!(check_memory(&plan(0, 0), &mut notices), Ok(()));
         assert_eq!(notices.len(), 0);
-        assert_eq!(check_memory(total - 1, 0, 1, &mut notices), Ok(()));
+        assert_eq!(check_memory(&plan(TOTAL - 1, 0), &mut notices), Ok(()));
         assert_eq!(notices.len(), 1);
     }
 }

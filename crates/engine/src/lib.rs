@@ -7,6 +7,7 @@ mod adapters;
 mod engine;
 mod generate;
 pub mod hardware;
+mod measure;
 pub mod memory;
 pub mod plan;
 mod problem;

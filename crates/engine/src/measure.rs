@@ -58,7 +58,7 @@ impl Engine {
         let began = Instant::now();
         for step in 0..answer {
             done(0.5 + 0.5 * step as f32 / answer as f32)?;
-            let next = greedy(session.logits());
+            let next = greedy(session.logits()).unwrap_or_default();
             session.push(next).map_err(from_session)?;
         }
         let answering = began.elapsed().as_secs_f64();

@@ -8,7 +8,8 @@ use crate::training::{self, Wish, Wishes};
 use crate::{Engine, hardware, memory};
 use hearth_protocol::{
     Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest, Message,
-    PROTOCOL_VERSION, Problem, ProblemCode, Request, RunId, Summary, TrainRequest, TrainingEvent, TrainingRequest,
+    PROTOCOL_VERSION, PlannedDevice, Problem, ProblemCode, Request, RunId, Summary, TrainRequest, TrainingEvent,
+    TrainingRequest,
 };
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -74,6 +75,9 @@ enum Job {
         wishes: Arc<Wishes>,
     },
     Export(ExportRequest),
+    Measure {
+        id: GenerationId,
+    },
 }
 
 /// What both threads know.
@@ -88,6 +92,8 @@ struct State {
     live: HashMap<GenerationId, bool>,
     /// What is wanted of the runs that wait or run.
     runs: HashMap<RunId, Arc<Wishes>>,
+    /// What the loaded model takes, which a plan for another counts as free.
+    loaded: Vec<PlannedDevice>,
     /// Goes up with everything that makes a load under way pointless.
     turn: u64,
     closing: bool,
@@ -172,6 +178,19 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) ->
                     devices: hardware::devices(),
                 });
                 None
+            }
+            Request::Plan { id, plan } => {
+                let loaded = shared.state().loaded.clone();
+                let planned = guarded(|| crate::plan::plan(&plan, &loaded));
+                shared.say(&match planned {
+                    Ok(plan) => Event::Planned { id, plan },
+                    Err(problem) => Event::PlanFailed { id, problem },
+                });
+                None
+            }
+            Request::Measure { id } => {
+                shared.state().live.insert(id, false);
+                Some(Job::Measure { id })
             }
             Request::Training(request) => training_job(request, shared),
             Request::Shutdown => return Ok(()),
@@ -258,11 +277,13 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
             Job::Load { request, turn } => {
                 engine = None;
                 memory::give_back();
+                shared.state().loaded.clear();
                 let loaded = guarded(|| load(&request, turn, shared));
                 // Before it is said: who hears of it may ask what memory is left.
                 memory::give_back();
                 match loaded {
                     Ok(loaded) => {
+                        shared.state().loaded = loaded.info().placement.clone();
                         shared.say(&Event::Loaded(loaded.info().clone()));
                         engine = Some(loaded);
                     }
@@ -271,6 +292,7 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
             }
             Job::Unload => {
                 engine = None;
+                shared.state().loaded.clear();
                 memory::give_back();
                 shared.say(&Event::Unloaded);
             }
@@ -304,6 +326,23 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 shared.say(&match counted {
                     Ok(tokens) => Event::Counted { id, tokens },
                     Err(problem) => Event::GenerationFailed { id, problem },
+                });
+            }
+            Job::Measure { id } => {
+                let measured = guarded(|| {
+                    let engine = engine.as_mut().ok_or_else(no_model)?;
+                    engine.measure(&mut |fraction| {
+                        shared.say(&Event::MeasureProgress { id, fraction });
+                        match shared.cancelled(id) {
+                            true => ControlFlow::Break(()),
+                            false => ControlFlow::Continue(()),
+                        }
+                    })
+                });
+                shared.state().live.remove(&id);
+                shared.say(&match measured {
+                    Ok(measured) => Event::Measured { id, measured },
+                    Err(problem) => Event::MeasureFailed { id, problem },
                 });
             }
             Job::Inspect(request) => {

@@ -38,6 +38,11 @@ pub fn register(number: usize, device: Device) {
     opened.push((number, device));
 }
 
+/// Lets a GPU go that has failed: the next time it is asked for it is opened anew.
+pub fn forget(number: usize) {
+    opened().retain(|(other, _)| *other != number);
+}
+
 #[cfg(feature = "wgpu")]
 fn open_gpu(number: usize) -> Result<Device, LoadError> {
     let mut opened = opened();

@@ -138,7 +138,7 @@ pub struct Plan {
 }
 
 /// What a plan puts on one device, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedDevice {
     /// Its id, as in [`crate::DeviceInfo`].
     pub id: String,

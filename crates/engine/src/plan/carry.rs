@@ -31,7 +31,9 @@ pub fn carry_out<T>(
         let fewer = if layers == first { layers * 3 / 4 } else { 0 };
         tracing::warn!("{layers} layers on the GPU failed: {problem}");
         notices.push(match fewer {
-            0 => format!("The model runs on the processor alone, because the GPU failed with {layers} layers: {problem}"),
+            0 => {
+                format!("The model runs on the processor alone, because the GPU failed with {layers} layers: {problem}")
+            }
             _ => format!("{fewer} layers are tried on the GPU, because it failed with {layers}: {problem}"),
         });
         next = replan(fewer)?;
@@ -72,7 +74,11 @@ mod tests {
             seen.push(layers);
             if layers > most { Err(fail()) } else { Ok(layers) }
         });
-        assert!(done.as_ref().is_ok_and(|(layers, planned)| *layers == planned.placement.gpu_layers()) || done.is_err());
+        assert!(
+            done.as_ref()
+                .is_ok_and(|(layers, planned)| *layers == planned.placement.gpu_layers())
+                || done.is_err()
+        );
         (seen, notices.len(), done.err())
     }
 
@@ -86,6 +92,9 @@ mod tests {
         assert_eq!(tried(0, refused), (vec![total, fewer, 0], 2, None));
         assert_eq!(tried(0, || panic!("lost")), (vec![total, fewer, 0], 2, None));
         let (seen, notices, error) = tried(0, || problem(ProblemCode::FileInvalid, "damaged"));
-        assert_eq!((seen, notices, error.unwrap().code), (vec![total], 0, ProblemCode::FileInvalid));
+        assert_eq!(
+            (seen, notices, error.unwrap().code),
+            (vec![total], 0, ProblemCode::FileInvalid)
+        );
     }
 }

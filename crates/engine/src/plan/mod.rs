@@ -3,32 +3,42 @@
 //! The same value is shown before a load, carried out by it, and told after it.
 
 mod bytes;
+mod carry;
 mod fit;
 
 use crate::hardware;
 use crate::problem::{from_gguf, from_load, problem};
 use crate::turns::count;
 pub use bytes::Bytes;
+pub(crate) use carry::carry_out;
 pub use fit::{Room, Rooms};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{Config, Placement};
-use hearth_protocol::{DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Verdict};
+use hearth_protocol::{
+    DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
+};
 
 /// A model that leaves more than this with the processor answers more slowly than a person reads: some five tokens a second where
 /// memory gives 30 GB a second.
 const SLOW: u64 = 6 << 30;
 
-/// Plans a load of a file without loading it.
+/// Plans a load of a file without loading it. What is `loaded` now would be let go before, so that its memory is as good as free.
 ///
 /// # Errors
 /// The file cannot be read or is of a kind that is not known, there is no such device, or the cache cannot be of that kind.
-pub fn plan(request: &PlanRequest) -> Result<Plan, Problem> {
+pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
-    let devices = match request.assume_gpu {
+    let mut devices = match request.assume_gpu {
         None => hardware::devices(),
         Some(bytes) => with_assumed_gpu(bytes),
     };
+    for device in &mut devices {
+        let ours = loaded.iter().find(|loaded| loaded.id == device.id);
+        let ours = ours.map_or(0, |loaded| loaded.weights + loaded.kv + loaded.compute);
+        let most = device.memory_total.unwrap_or(u64::MAX);
+        device.memory_free = device.memory_free.map(|free| free.saturating_add(ours).min(most));
+    }
     let asked = Asked {
         context: request.context,
         device: request.device.clone(),
@@ -131,7 +141,7 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
 }
 
 /// The sentence that says where how much is missing.
-fn lacking(devices: &[hearth_protocol::PlannedDevice]) -> String {
+fn lacking(devices: &[PlannedDevice]) -> String {
     let full = devices.iter().find(|device| !device.fits);
     full.map_or_else(String::new, |device| {
         let needed = device.weights + device.kv + device.compute;
