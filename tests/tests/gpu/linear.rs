@@ -2,9 +2,9 @@
 
 use crate::device::{assert_near, floats, gpu, weight};
 use cubecl::prelude::*;
-use hearth_kernels::Quant;
 use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_within};
 use hearth_kernels::reference::{self, noise, wide};
+use hearth_kernels::{Dropout, Quant};
 
 /// A linear with all its parts, or with none, over `tokens`.
 struct Case {
@@ -14,6 +14,8 @@ struct Case {
     cols: usize,
     /// The adapter's rank; without one there is no bias and no scale either.
     rank: usize,
+    /// What share of its inputs the adapter drops.
+    rate: Option<f32>,
     /// Where in a matrix that is 3 columns wider than needed the output goes.
     at: usize,
     add: bool,
@@ -21,13 +23,14 @@ struct Case {
 
 impl Case {
     fn plain(quant: Quant, tokens: usize, rows: usize, cols: usize) -> Self {
-        let (rank, at, add) = (0, 0, false);
+        let (rank, rate, at, add) = (0, None, 0, false);
         Self {
             quant,
             tokens,
             rows,
             cols,
             rank,
+            rate,
             at,
             add,
         }
@@ -42,11 +45,18 @@ impl Case {
             rows,
             cols,
             rank,
+            rate,
             at,
             add,
         } = *self;
         let (weight, values) = weight(client, quant, rows, cols);
         let (a, b, bias) = (noise(3, rank * cols), noise(4, rows * rank), noise(5, rows));
+        let dropout = rate.map(|rate| Dropout { seed: 8, rate });
+        let mask = |dropout: Dropout| {
+            let mut kept = vec![1.0; tokens * cols];
+            dropout.drop_in_place(&mut kept, cols);
+            wide(&kept)
+        };
         let scale = if rank > 0 { 0.25 } else { 1.0 };
         let expected = reference::Linear {
             weight: wide(&values),
@@ -57,7 +67,7 @@ impl Case {
                 a: wide(&a),
                 b: wide(&b),
                 scale: 2.0,
-                mask: None,
+                mask: dropout.map(mask),
             }),
             bias: (rank > 0).then(|| wide(&bias)),
         };
@@ -68,7 +78,7 @@ impl Case {
                 a: floats(client, &a, rank, cols),
                 b: floats(client, &b, rows, rank),
                 scale: 2.0,
-                dropout: None,
+                dropout,
             }),
             bias: (rank > 0).then(|| floats(client, &bias, 1, rows).handle),
         };
@@ -111,9 +121,16 @@ fn every_format_meets_few_tokens_and_many() {
 #[test]
 fn scale_adapter_and_bias_follow_the_product_in_any_columns() {
     let Some(client) = gpu() else { return };
-    for (tokens, rank, at, add) in [(1, 4, 0, true), (3, 5, 3, false), (8, 16, 1, true), (70, 3, 2, true)] {
+    let cases = [
+        (1, 4, None, 0, true),
+        (3, 5, Some(0.5), 3, false),
+        (8, 16, None, 1, true),
+        (70, 3, Some(0.1), 2, true),
+    ];
+    for (tokens, rank, rate, at, add) in cases {
         let case = Case {
             rank,
+            rate,
             at,
             add,
             ..Case::plain(Quant::Q4_0, tokens, 130, 96)

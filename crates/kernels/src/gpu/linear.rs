@@ -8,7 +8,7 @@ use super::launch::{argument, cubes, matrix, same};
 use super::pieces::{PIECE, place, weights};
 use super::product::room;
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
-use super::{Floats, GpuError, Linear, Turned, Weight, product};
+use super::{Floats, GpuError, Linear, Turned, Weight, drop_out, product};
 use crate::blocks::Quant;
 use cubecl::prelude::*;
 
@@ -286,7 +286,7 @@ fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, width: usize, at: usiz
 }
 
 /// Writes `y [T, out]` of a linear over `x [T, in]` to the columns of `out [T, width]` from `at` on, or adds it to them. `out`
-/// is not `x`. What its adapter drops of its inputs is the caller's to leave out: here it sees them all.
+/// is not `x`.
 ///
 /// # Errors
 /// Where the shapes do not fit.
@@ -346,8 +346,18 @@ pub fn linear_within(
         over_rows(client, x, weight, range, linear.scale, out, at, add)?;
     }
     if let Some(lora) = &linear.lora {
+        let dropped = lora.dropout.map(|dropout| drop_out(client, x, dropout)).transpose()?;
         let low = Floats::empty(client, x.rows, lora.a.rows);
-        product(client, x, &lora.a, Turned::Second, 1.0, &low, 0, false)?;
+        product(
+            client,
+            dropped.as_ref().unwrap_or(x),
+            &lora.a,
+            Turned::Second,
+            1.0,
+            &low,
+            0,
+            false,
+        )?;
         product(client, &low, &lora.b, Turned::Second, lora.scale, out, at, true)?;
     }
     if let Some(bias) = bias {
