@@ -1,7 +1,7 @@
 //! What can be typed after `hearth`.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hearth_protocol::{AdapterChoice, Checkpointing, Precision, Schedule};
+use hearth_protocol::{AdapterChoice, Checkpointing, GpuLayers, Precision, Schedule};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
@@ -29,6 +29,8 @@ pub enum Command {
     Tokenize(Tokenize),
     /// List what models can run on
     Devices(Json),
+    /// Say where a model's bytes would go, without loading it
+    Plan(Plan),
     /// List the models there are
     List,
     /// Teach a model from examples: the result is an adapter
@@ -62,9 +64,26 @@ pub struct How {
     /// CPU threads [default: one a physical core]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// A device that `hearth devices` shows [default: the fastest]
+    /// A device that `hearth devices` shows, or GPUs with commas between [default: the GPUs with memory of their own]
     #[arg(long, value_name = "ID")]
     pub device: Option<String>,
+    /// Layers on GPUs, counted from the output layer backwards: a number, auto (as many as fit) or all
+    #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
+    pub gpu_layers: GpuLayers,
+}
+
+/// `hearth plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    #[command(flatten)]
+    pub load: Load,
+    #[command(flatten)]
+    pub context: Context,
+    /// Plan for a GPU of this many bytes that is not there
+    #[arg(long, value_name = "BYTES", conflicts_with = "device")]
+    pub assume_gpu: Option<u64>,
+    #[command(flatten)]
+    pub output: Json,
 }
 
 /// Room for tokens.

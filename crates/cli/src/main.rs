@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Perplexity(args) => commands::perplexity::run(&args),
         Command::Tokenize(args) => commands::tokenize::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
+        Command::Plan(args) => commands::plan::run(&args),
         Command::List => commands::list::run(),
         Command::Train(args) => commands::train::run(&args),
         Command::Export(args) => commands::export::run(&args),

@@ -47,6 +47,7 @@ pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, 
         context,
         threads: how.threads,
         device: how.device.clone(),
+        gpu_layers: how.gpu_layers,
         ..LoadRequest::default()
     };
     let mut progress = Progress::new();

@@ -11,7 +11,7 @@ pub enum GpuLayers {
     /// As many as fit.
     #[default]
     Auto,
-    /// Every layer, and the token embedding.
+    /// Every layer; the token embedding stays with the processor.
     All,
     /// This many; 0 leaves the whole model on the processor.
     Count(u32),

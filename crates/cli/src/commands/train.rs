@@ -7,7 +7,7 @@ use crate::model::Chosen;
 use crate::progress::Progress;
 use hearth_engine::training::{self, Wish, Wishes};
 use hearth_protocol::{
-    DataSource, EndReason, GpuLayers, Outcome, RunPlan, StepReport, TrainRequest, TrainSettings, TrainingEvent,
+    DataSource, EndReason, Outcome, RunPlan, StepReport, TrainRequest, TrainSettings, TrainingEvent,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -47,7 +47,7 @@ pub fn run(args: &Train) -> Result<(), Failure> {
         resume: args.resume,
         threads: args.load.how.threads,
         device: args.load.how.device.clone(),
-        gpu_layers: GpuLayers::default(),
+        gpu_layers: args.load.how.gpu_layers,
         low_priority: false,
     };
     let wishes = Arc::<Wishes>::default();

@@ -1,0 +1,48 @@
+//! `hearth plan`: where a model's bytes would go.
+
+use super::{bytes, print_json};
+use crate::args::Plan;
+use crate::failure::Failure;
+use crate::model::Chosen;
+use hearth_engine::plan;
+use hearth_protocol::PlanRequest;
+use std::io::Write;
+
+/// Plans, and prints what came of it.
+pub fn run(args: &Plan) -> Result<(), Failure> {
+    let chosen = Chosen::find(&args.load.model)?;
+    let request = PlanRequest {
+        path: chosen.path,
+        context: args.context.ctx,
+        device: args.load.how.device.clone(),
+        gpu_layers: args.load.how.gpu_layers,
+        threads: args.load.how.threads,
+        assume_gpu: args.assume_gpu,
+        ..PlanRequest::default()
+    };
+    let plan = plan::plan(&request, &[])?;
+    if args.output.json {
+        return print_json(&plan);
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", plan.why)?;
+    writeln!(
+        out,
+        "{} of {} layers on GPUs, a context of {} tokens",
+        plan.gpu_layers, plan.layers_total, plan.context
+    )?;
+    for device in &plan.devices {
+        writeln!(
+            out,
+            "{:<6} weights {:>10}   KV cache {:>10}   compute {:>10}   {}",
+            device.id,
+            bytes(device.weights),
+            bytes(device.kv),
+            bytes(device.compute),
+            device
+                .free
+                .map_or_else(String::new, |free| format!("of {} free", bytes(free))),
+        )?;
+    }
+    Ok(())
+}
