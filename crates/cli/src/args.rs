@@ -42,6 +42,9 @@ pub enum Command {
     /// Serve the desktop window: requests on standard input, events on standard output
     #[command(hide = true)]
     Worker,
+    /// Ask the graphics drivers what they can do, and print it as one JSON object; a broken one ends this process
+    #[command(hide = true)]
+    Probe(Json),
 }
 
 /// Which model, and how it is loaded.

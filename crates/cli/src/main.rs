@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Pull(args) => commands::pull::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Worker => commands::worker::run(),
+        Command::Probe(_) => commands::probe::run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ mod engine;
 mod generate;
 pub mod hardware;
 pub mod memory;
+pub mod plan;
 mod problem;
 pub mod training;
 mod turns;

@@ -73,6 +73,7 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
         SessionError::ContextFull { .. } => ProblemCode::PromptTooLong,
         SessionError::NoSuchToken { .. } => ProblemCode::FileInvalid,
         SessionError::Empty | SessionError::BadContext(_) => ProblemCode::BadRequest,
+        SessionError::Device(_) => ProblemCode::NoDevice,
     };
     problem(code, error.to_string())
 }

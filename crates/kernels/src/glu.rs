@@ -7,7 +7,7 @@ use crate::shape::{self, ShapeError};
 use crate::team;
 
 /// What is done to the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `x * sigmoid(x)`: SwiGLU.
     Silu,

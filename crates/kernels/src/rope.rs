@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 /// Which elements of a head are turned together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pairing {
     /// `2 i` and `2 i + 1`, called NORM in GGUF's world: llama.
     Interleaved,

@@ -73,9 +73,9 @@ impl Model {
     /// # Errors
     /// A part names a linear that is not there, or has not its sizes.
     pub fn adapted(&self, parts: &[LoraPart]) -> Result<Self, AdapterError> {
-        let device = Device::flex();
         let mut decoder = self.decoder().clone();
         for (layer, block) in decoder.blocks_mut().iter_mut().enumerate() {
+            let device = self.decoder().device(layer);
             for (name, linear) in block.linears_mut() {
                 let here: Vec<_> = parts
                     .iter()
@@ -99,9 +99,9 @@ impl Model {
                         part.b.clone(),
                         [outputs, part.rank, inputs],
                         part.scale,
-                        &device,
+                        device,
                     ),
-                    parts => stack(parts, outputs, inputs, &device),
+                    parts => stack(parts, outputs, inputs, device),
                 };
             }
         }

@@ -10,8 +10,10 @@ pub struct Config {
     pub architecture: String,
     /// `general.name`, or the file's.
     pub name: String,
-    /// Blocks.
+    /// Blocks that a token goes through.
     pub n_layers: usize,
+    /// Blocks behind them that predict further tokens. They are counted as layers and not loaded.
+    pub prediction_blocks: usize,
     /// Width of the residual stream.
     pub width: usize,
     /// Width inside the feed-forward layer.
@@ -34,6 +36,13 @@ pub struct Config {
     pub context_trained: usize,
     /// Tokens of the vocabulary.
     pub vocab: usize,
+}
+
+impl Config {
+    /// Layers as `--gpu-layers` counts them: every block, and the output layer.
+    pub fn layers(&self) -> usize {
+        self.n_layers + self.prediction_blocks + 1
+    }
 }
 
 /// Sizes beyond these are no model but a damaged file.
@@ -110,8 +119,18 @@ impl Config {
                 .file_stem()
                 .map_or_else(|| architecture.clone(), |stem| stem.to_string_lossy().into_owned()),
         };
+        let blocks = required("block_count", MOST_LAYERS)?;
+        let prediction_blocks = gguf.u32(&key("nextn_predict_layers"))?.unwrap_or(0) as usize;
+        if prediction_blocks >= blocks {
+            return Err(LoadError::bad_value(
+                gguf,
+                &key("nextn_predict_layers"),
+                prediction_blocks,
+            ));
+        }
         Ok(Self {
-            n_layers: required("block_count", MOST_LAYERS)?,
+            n_layers: blocks - prediction_blocks,
+            prediction_blocks,
             width,
             ffn_width: required("feed_forward_length", WIDEST)?,
             heads,

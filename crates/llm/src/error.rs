@@ -124,6 +124,9 @@ pub enum SessionError {
     /// Nothing was given.
     #[error("There is no text to answer.")]
     Empty,
+    /// A GPU failed: it ran out of memory, its driver crashed, or it was taken away.
+    #[error("The GPU that runs the model failed ({0}).")]
+    Device(String),
     /// The context asked for is unusable.
     #[error("A context of {0} tokens cannot be set aside. Choose one between 1 and 16,777,216.")]
     BadContext(usize),

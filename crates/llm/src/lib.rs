@@ -6,12 +6,16 @@
 mod adapter;
 mod config;
 mod detokenize;
+pub mod device;
 mod divergence;
 mod error;
+#[cfg(feature = "wgpu")]
+pub mod gpus;
 mod kv;
 mod model;
 pub mod models;
 pub mod ops;
+mod placement;
 mod sampling;
 mod session;
 mod stop;
@@ -24,7 +28,8 @@ pub use detokenize::Detokenizer;
 pub use divergence::divergence;
 pub use error::{LoadError, SessionError};
 pub use kv::KvPool;
-pub use model::{DeviceChoice, LoadOptions, Model};
+pub use model::{LoadOptions, Model};
+pub use placement::{Place, Placement, Share};
 pub use sampling::{Sampler, Sampling, SamplingError, greedy};
 pub use session::{Prefilled, Session};
 pub use stop::{Passed, StopTexts};

@@ -3,31 +3,23 @@
 use crate::config::Config;
 use crate::error::LoadError;
 use crate::models::{self, Decoder};
+use crate::placement::Placement;
 use crate::weights::Weights;
 use burn::tensor::Device;
 use hearth_formats::gguf::Gguf;
 use std::ops::ControlFlow;
 
-/// Where a model is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeviceChoice {
-    /// The processor.
-    #[default]
-    Cpu,
-    /// The GPU of this number.
-    Gpu(usize),
-}
-
 /// How a model is to be loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Where it is to run.
-    pub device: DeviceChoice,
+    /// Where its layers are to lie; none: with the processor.
+    pub placement: Option<Placement>,
 }
 
 /// A model ready to run.
 pub struct Model {
     config: Config,
+    placement: Placement,
     decoder: Decoder,
 }
 
@@ -41,29 +33,36 @@ impl Model {
         options: &LoadOptions,
         progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
     ) -> Result<Self, LoadError> {
-        let device = match options.device {
-            DeviceChoice::Cpu => Device::flex(),
-            DeviceChoice::Gpu(index) => {
-                return Err(LoadError::Device {
-                    device: format!("gpu{index}"),
-                    why: "chat on a GPU comes with a later version. Choose 'cpu'.".to_owned(),
-                });
-            }
-        };
         let config = Config::from_gguf(gguf)?;
-        let decoder = models::build(&config, &mut Weights::new(gguf, device, progress))?;
-        Ok(Self { config, decoder })
+        let placement = match &options.placement {
+            None => Placement::cpu(config.layers()),
+            Some(placement) => placement.clone(),
+        };
+        let decoder = models::build(&config, &placement, &mut Weights::new(gguf, Device::flex(), progress))?;
+        Ok(Self {
+            config,
+            placement,
+            decoder,
+        })
     }
 
     /// The same model with another network.
     pub(crate) fn with_decoder(&self, decoder: Decoder) -> Self {
-        let config = self.config.clone();
-        Self { config, decoder }
+        Self {
+            config: self.config.clone(),
+            placement: self.placement.clone(),
+            decoder,
+        }
     }
 
     /// The hyperparameters.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Where its layers lie.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
     }
 
     /// The network.

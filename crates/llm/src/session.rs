@@ -11,8 +11,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The most tokens of a prompt that go through the model at once: beyond, the products gain no more.
-const LARGEST_CHUNK: usize = 512;
 /// The fewest: below, a chunk's overhead shows.
 const SMALLEST_CHUNK: usize = 16;
 /// A chunk should take no longer than this, so that a cancelled prompt ends at once.
@@ -42,24 +40,41 @@ pub struct Session {
 }
 
 impl Session {
+    /// The most tokens of a prompt that go through the model at once: beyond, the products gain no more.
+    pub const LARGEST_CHUNK: usize = 512;
+
     /// An empty sequence with room for `context` tokens.
     ///
     /// # Errors
-    /// The context is zero or beyond all reason.
+    /// The context is zero or beyond all reason, or a GPU failed.
     pub fn new(model: Arc<Model>, context: usize) -> Result<Self, SessionError> {
         if context == 0 || context > LARGEST_CONTEXT {
             return Err(SessionError::BadContext(context));
         }
         let config = model.config();
         let pool = Arc::new(KvPool::new(config.n_layers, context, config.kv_heads, config.head_dim));
-        Ok(Self {
+        let mut session = Self {
             model,
             pool,
             tokens: Vec::new(),
             logits: Vec::new(),
             chunk: 64,
             product: Product::Fast,
-        })
+        };
+        session.warm_up()?;
+        Ok(session)
+    }
+
+    /// Lets GPUs set the cache aside and translate their kernels now, and not while somebody waits for an answer.
+    fn warm_up(&mut self) -> Result<(), SessionError> {
+        if self.model.placement().gpu_layers() > 0 {
+            for tokens in [1, 2] {
+                self.run(&vec![0; tokens.min(self.context())], true)?;
+                self.tokens.clear();
+            }
+            self.logits.clear();
+        }
+        Ok(())
     }
 
     /// The same with products of the given kind; [`Session::new`] takes [`Product::Fast`].
@@ -123,7 +138,7 @@ impl Session {
             }
             let chunk = &ids[done..ids.len().min(done + self.chunk)];
             let begin = Instant::now();
-            self.run(chunk, done + chunk.len() == ids.len());
+            self.run(chunk, done + chunk.len() == ids.len())?;
             self.choose_chunk(chunk.len(), begin.elapsed());
             done += chunk.len();
         }
@@ -140,8 +155,7 @@ impl Session {
     /// The context is full, or the vocabulary has no such token.
     pub fn push(&mut self, token: u32) -> Result<(), SessionError> {
         self.check(&[token], self.tokens.len() + 1)?;
-        self.run(&[token], true);
-        Ok(())
+        self.run(&[token], true)
     }
 
     /// The natural logarithms of the probabilities of `ids[from..]`, each given all before it, from an empty cache. `from` is at least 1.
@@ -156,14 +170,14 @@ impl Session {
         self.tokens.clear();
         self.logits.clear();
         let mut scores = Vec::with_capacity(ids.len() - from);
-        for begin in (0..ids.len()).step_by(LARGEST_CHUNK) {
-            let chunk = &ids[begin..ids.len().min(begin + LARGEST_CHUNK)];
+        for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
+            let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
             let hidden = self.hidden(chunk);
             // The logits at a position are those of the token after it; the last token of all predicts nothing that is scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
             if first < end {
-                let logits = self.to_logits(hidden.slice_dim(0, first..end));
+                let logits = self.to_logits(hidden.slice_dim(0, first..end))?;
                 let vocab = self.model.config().vocab;
                 for (row, position) in logits.chunks_exact(vocab).zip(begin + first..) {
                     scores.push(log_probability(row, ids[position + 1]));
@@ -183,7 +197,7 @@ impl Session {
         }
         self.check(ids, self.tokens.len() + ids.len())?;
         let hidden = self.hidden(ids);
-        Ok(self.to_logits(hidden))
+        self.to_logits(hidden)
     }
 
     fn check(&self, ids: &[u32], needed: usize) -> Result<(), SessionError> {
@@ -198,11 +212,15 @@ impl Session {
     }
 
     /// Tokens through the blocks and into the cache; the last one's logits too if wanted.
-    fn run(&mut self, ids: &[u32], want_logits: bool) {
+    fn run(&mut self, ids: &[u32], want_logits: bool) -> Result<(), SessionError> {
         let _awake = team::enter();
         let hidden = self.hidden(ids);
         if want_logits {
-            self.logits = self.to_logits(hidden.slice_dim(0, ids.len() - 1..ids.len()));
+            self.logits = self.to_logits(hidden.slice_dim(0, ids.len() - 1..ids.len()))?;
+            Ok(())
+        } else {
+            // A GPU works behind our back: without waiting, no chunk would take any time, and none could be cancelled.
+            hidden.device().sync().map_err(failed)
         }
     }
 
@@ -218,10 +236,11 @@ impl Session {
         self.model.decoder().hidden(ids.into(), &pass)
     }
 
-    fn to_logits(&self, hidden: Tensor<2>) -> Vec<f32> {
+    fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {
         let _awake = team::enter();
         let logits = self.model.decoder().logits(hidden, self.product);
-        logits.into_data().try_into_vec::<f32>().unwrap_or_default()
+        let data = logits.try_into_data().map_err(failed)?;
+        data.try_into_vec::<f32>().map_err(failed)
     }
 
     /// Steers the size of a chunk towards [`CHUNK_TIME`].
@@ -232,9 +251,13 @@ impl Session {
         if took > CHUNK_TIME {
             self.chunk = (self.chunk / 2).max(SMALLEST_CHUNK);
         } else if took < CHUNK_TIME / 2 {
-            self.chunk = (self.chunk * 2).min(LARGEST_CHUNK);
+            self.chunk = (self.chunk * 2).min(Self::LARGEST_CHUNK);
         }
     }
+}
+
+fn failed(error: impl std::fmt::Debug) -> SessionError {
+    SessionError::Device(format!("{error:?}"))
 }
 
 /// The natural logarithm of the softmax of `logits` at `token`.

@@ -1,23 +1,24 @@
 //! From the tensors of a file to what the operations take: checked, packed for the machine, on their device.
 
 use crate::error::LoadError;
-use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm};
+use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_kernels::rope::{Pairing, Rope};
-use hearth_kernels::{Quant, matrix};
+use hearth_kernels::{Layout, Quant, matrix};
 use std::ops::ControlFlow;
 
 /// Reads weights one after the other, and says how far it is.
 pub(crate) struct Weights<'a> {
     gguf: &'a Gguf,
+    /// Where what is read next goes.
     device: Device,
     progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
     bytes_done: u64,
     bytes_total: u64,
     /// Rotations by pairing, base and scale: layers share the angles.
-    ropes: Vec<((Pairing, f32, f32), Rope)>,
+    ropes: Vec<((Pairing, f32, f32), SharedRope)>,
 }
 
 impl<'a> Weights<'a> {
@@ -37,21 +38,43 @@ impl<'a> Weights<'a> {
         self.gguf
     }
 
-    /// A frozen weight `[rows, cols]`, packed for this machine; with the bias `NAME.bias` where the file has one.
+    /// Puts what is read from now on on this device.
+    pub fn go_to(&mut self, device: &Device) {
+        self.device = device.clone();
+    }
+
+    /// A frozen weight `[rows, cols]`, with the processor packed for this machine, on a GPU as the file has it; with the bias
+    /// `NAME.bias` where the file has one.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
         let tensor_name = format!("{name}.weight");
         let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
         if !matrix::is_finite(quant, cols, bytes) {
             return Err(self.not_finite(&tensor_name));
         }
-        let (layout, packed) = matrix::pack(quant, rows, cols, bytes)
-            .map_err(|error| LoadError::unsupported(self.gguf, &format!("the tensor '{tensor_name}': {error}")))?;
-        let length = packed.len();
+        let (layout, bytes, kind) = match self.device == Device::flex() {
+            true => {
+                let (layout, packed) = matrix::pack(quant, rows, cols, bytes).map_err(|error| {
+                    LoadError::unsupported(self.gguf, &format!("the tensor '{tensor_name}': {error}"))
+                })?;
+                (layout, packed, DType::U8)
+            }
+            // A GPU reads words.
+            false => {
+                let mut words = bytes.to_vec();
+                words.resize(bytes.len().next_multiple_of(size_of::<u32>()), 0);
+                (Layout::Plain, words, DType::U32)
+            }
+        };
         if let Some(tensor) = self.gguf.tensor(&tensor_name) {
             self.gguf.release(tensor.info);
         }
-        let data = TensorData::from_bytes_vec(packed, [length], DType::U8);
-        let weight = Tensor::<1, Int>::from_data(data, (&self.device, DType::U8)).into_dispatch();
+        let length = bytes.len() / kind.size();
+        let data = TensorData::from_bytes_vec(bytes, [length], kind);
+        let on_device = |data| Tensor::<1, Int>::from_data(data, (&self.device, kind));
+        let weight = self
+            .device
+            .memory_persistent_allocations(data, on_device)
+            .into_dispatch();
         let scale = self.scale(name)?;
         let bias = match self.gguf.tensor(&format!("{name}.bias")) {
             None => Bias::None,
@@ -93,7 +116,7 @@ impl<'a> Weights<'a> {
     }
 
     /// A rotation, with the frequency factors of Llama 3.1 and later where the file has them.
-    pub fn rope(&mut self, dims: usize, pairing: Pairing, base: f32, scale: f32) -> Result<Rope, LoadError> {
+    pub fn rope(&mut self, dims: usize, pairing: Pairing, base: f32, scale: f32) -> Result<SharedRope, LoadError> {
         let key = (pairing, base, scale);
         if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == key) {
             return Ok(rope.clone());
@@ -102,7 +125,7 @@ impl<'a> Weights<'a> {
             Some(_) => Some(self.float_vec("rope_freqs.weight", dims / 2)?),
             None => None,
         };
-        let rope = Rope::new(pairing, dims, base, scale, factors.as_deref());
+        let rope = SharedRope::from(Rope::new(pairing, dims, base, scale, factors.as_deref()));
         self.ropes.push((key, rope.clone()));
         Ok(rope)
     }

@@ -1,7 +1,7 @@
 //! AdamW: Adam with decoupled weight decay. <https://arxiv.org/abs/1711.05101>
 
 use crate::parameters::Parameters;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 
 /// How much of the mean of gradients is carried from step to step.
 const BETA_1: f64 = 0.9;
@@ -70,9 +70,17 @@ impl AdamW {
 
 /// The norm of all gradients together.
 pub(crate) fn norm(gradients: &[[Tensor<2>; 2]]) -> f64 {
-    let squares = gradients.iter().flatten().map(|gradient| {
-        let sum = (gradient.clone() * gradient.clone()).sum();
-        f64::from(sum.into_scalar::<f32>())
-    });
-    squares.sum::<f64>().sqrt()
+    // What lies on a GPU is summed there, so that it is asked once and not for every tensor.
+    let (mut sum, mut on_gpus) = (0.0, Vec::<Tensor<1>>::new());
+    for gradient in gradients.iter().flatten() {
+        let square = (gradient.clone() * gradient.clone()).sum();
+        let device = square.device();
+        match on_gpus.iter_mut().find(|sum| sum.device() == device) {
+            _ if device == Device::flex() => sum += f64::from(square.into_scalar::<f32>()),
+            Some(sum) => *sum = sum.clone() + square,
+            None => on_gpus.push(square),
+        }
+    }
+    let of_gpus = on_gpus.into_iter().map(|sum| f64::from(sum.into_scalar::<f32>()));
+    (sum + of_gpus.sum::<f64>()).sqrt()
 }

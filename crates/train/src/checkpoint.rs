@@ -4,7 +4,7 @@ use crate::adamw::{AdamW, Means};
 use crate::error::TrainError;
 use crate::parameters::{Parameters, tensor, values};
 use crate::settings::Settings;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -151,12 +151,11 @@ pub(crate) fn restore(
             false => Err(bad(format!("'{name}' has another shape"))),
         }
     };
-    let device = Device::flex();
     let matrix = |name: &str, like: &Tensor<2>| -> Result<Tensor<2>, TrainError> {
         let shape: [usize; 2] = like.dims();
         let bytes = array(name, Dtype::F32, Some(shape[0] * shape[1]))?;
         let values = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-        Ok(tensor(values.collect(), shape, &device))
+        Ok(tensor(values.collect(), shape, &like.device()))
     };
     for (pair, means) in parameters.pairs.iter_mut().zip(&mut optimizer.means) {
         let name = pair.name();

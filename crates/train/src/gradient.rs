@@ -35,9 +35,7 @@ pub(crate) fn of_batch(
     let (tracked, leaves) = parameters.hung_tracked(decoder, how.drop);
     let layers = decoder.blocks().len();
     let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
-        group
-            .clone()
-            .fold(x, |x, layer| decoder.blocks()[layer].forward(x, layer, &pass))
+        group.clone().fold(x, |x, layer| decoder.block(x, layer, &pass))
     };
 
     let groups: Vec<_> = groups(layers, how.layers_on_tape).collect();

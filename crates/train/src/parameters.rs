@@ -37,7 +37,6 @@ impl Pair {
 pub struct Parameters {
     pub(crate) pairs: Vec<Pair>,
     pub(crate) scale: f32,
-    device: Device,
 }
 
 /// What is left out in one pass.
@@ -59,9 +58,9 @@ impl Parameters {
         if let Some(unknown) = targets.iter().find(|target| linear_named(target).is_none()) {
             return Err(TrainError::UnknownTarget(unknown.clone()));
         }
-        let device = Device::flex();
         let mut pairs = Vec::new();
         for (layer, block) in model.decoder().blocks().iter().enumerate() {
+            let device = model.decoder().device(layer);
             for (name, linear) in block.share().linears_mut() {
                 if !targets.is_empty()
                     && !targets
@@ -84,14 +83,14 @@ impl Parameters {
                 pairs.push(Pair {
                     layer,
                     linear: name.to_owned(),
-                    a: tensor(a, [rank, inputs], &device),
-                    b: tensor(vec![0.0; outputs * rank], [outputs, rank], &device),
+                    a: tensor(a, [rank, inputs], device),
+                    b: tensor(vec![0.0; outputs * rank], [outputs, rank], device),
                 });
             }
         }
         match pairs.is_empty() {
             true => Err(TrainError::NoTarget),
-            false => Ok(Self { pairs, scale, device }),
+            false => Ok(Self { pairs, scale }),
         }
     }
 
@@ -126,8 +125,8 @@ impl Parameters {
                     part.scale, self.scale
                 )));
             }
-            pair.a = tensor(part.a.clone(), [rank, inputs], &self.device);
-            pair.b = tensor(part.b.clone(), [outputs, rank], &self.device);
+            pair.a = tensor(part.a.clone(), [rank, inputs], &pair.a.device());
+            pair.b = tensor(part.b.clone(), [outputs, rank], &pair.b.device());
         }
         Ok(())
     }

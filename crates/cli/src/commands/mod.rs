@@ -8,6 +8,7 @@ pub mod export;
 mod gradients;
 pub mod list;
 pub mod perplexity;
+pub mod probe;
 pub mod pull;
 pub mod run;
 pub mod tokenize;

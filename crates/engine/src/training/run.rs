@@ -8,7 +8,7 @@ use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, pro
 use crate::turns::count;
 use crate::{hardware, memory};
 use hearth_formats::adapter::{BaseId, BaseShape, DataId, Passport};
-use hearth_llm::{DeviceChoice, LoadOptions, LoraPart, Model, threads};
+use hearth_llm::{LoadOptions, LoraPart, Model, threads};
 use hearth_protocol::{
     Checkpointing, EndReason, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
     TrainingEvent,
@@ -66,10 +66,9 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     })?;
     let threads = hearth_threads(request);
     threads::set(threads as usize);
-    let device = DeviceChoice::Cpu;
     let model = Model::load(
         &reader.gguf,
-        &LoadOptions { device },
+        &LoadOptions::default(),
         &mut |fraction, stage| match preparing(say, READ + fraction * (1.0 - READ) * 0.8, stage) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),

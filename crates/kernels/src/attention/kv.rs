@@ -52,9 +52,10 @@ impl KvLayer {
         self.0.cells
     }
 
-    /// Bytes of all cells.
-    pub fn bytes(&self) -> usize {
-        size_of_val(self.0.keys.as_slice()) + size_of_val(self.0.values.as_slice())
+    /// Bytes that a layer of this shape takes.
+    pub fn bytes_for(cells: usize, kv_heads: usize, head_dim: usize) -> usize {
+        let [keys, values] = KvStore::<u16>::lengths(cells, kv_heads, head_dim);
+        (keys + values) * size_of::<u16>()
     }
 
     /// Writes the keys and values of rows of Q, K and V, one row a cell.
@@ -94,11 +95,17 @@ pub(super) struct KvStore<E> {
 }
 
 impl<E: KvElement> KvStore<E> {
+    /// How many elements keys and values have.
+    fn lengths(cells: usize, kv_heads: usize, head_dim: usize) -> [usize; 2] {
+        let heads = cells.next_multiple_of(WIDTH) * kv_heads;
+        [heads * head_dim, heads * head_dim.next_multiple_of(WIDTH)]
+    }
+
     pub fn new(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
-        let tokens = cells.next_multiple_of(WIDTH);
+        let [keys, values] = Self::lengths(cells, kv_heads, head_dim);
         Self {
-            keys: vec![E::default(); tokens * kv_heads * head_dim],
-            values: vec![E::default(); tokens * kv_heads * head_dim.next_multiple_of(WIDTH)],
+            keys: vec![E::default(); keys],
+            values: vec![E::default(); values],
             cells,
             kv_heads,
             head_dim,

@@ -4,6 +4,7 @@
 //! 210 bytes), so a block may begin in the middle of a word. Everything is therefore addressed by its byte in the whole
 //! buffer. Every block has an even size and its halves lie at even places, so none crosses from one word into the next.
 
+use super::f16::from_bits;
 use crate::blocks::Quant;
 use cubecl::prelude::*;
 
@@ -15,7 +16,7 @@ fn byte(words: &[u32], at: usize) -> u32 {
 
 /// The byte at `at` as a number from -128 to 127.
 #[cube]
-fn signed(words: &[u32], at: usize) -> i32 {
+pub(super) fn signed(words: &[u32], at: usize) -> i32 {
     (byte(words, at) ^ 0x80u32) as i32 - 128i32
 }
 
@@ -25,19 +26,10 @@ fn short(words: &[u32], at: usize) -> u32 {
     (words[at / 4] >> (8u32 * (at % 4) as u32)) & 0xffffu32
 }
 
-/// The f16 at `at`, by integer arithmetic, for not every device has the type.
+/// The f16 at `at`.
 #[cube]
-fn half(words: &[u32], at: usize) -> f32 {
-    let bits = short(words, at);
-    let exponent = (bits >> 10u32) & 31u32;
-    let fraction = bits & 1023u32;
-    // Below the least normal f16 a number is its fraction times 2^-24, which is exact and normal in f32.
-    let subnormal = u32::reinterpret(f32::cast_from(fraction) * 5.960_464_5e-8f32);
-    // The biases differ by 112; the highest exponent stays the highest, for infinity and NaN.
-    let normal = ((exponent + 112u32) << 23u32) | (fraction << 13u32);
-    let special = 0x7f80_0000u32 | (fraction << 13u32);
-    let magnitude = select(exponent == 0u32, subnormal, select(exponent == 31u32, special, normal));
-    f32::reinterpret(magnitude | ((bits & 0x8000u32) << 16u32))
+pub(super) fn half(words: &[u32], at: usize) -> f32 {
+    from_bits(short(words, at))
 }
 
 /// Nibble `i` of 16 bytes at `at` that keep weights 0 to 15 in the low nibbles and 16 to 31 in the high ones.
@@ -67,7 +59,7 @@ fn two_bits(words: &[u32], at: usize, i: usize) -> u32 {
 /// The six bits of group `g` in the four bytes at `at` (groups 0 to 3) or, for groups 4 to 7, in nibbles at `nibbles`, low or
 /// high as `shift` says, under the top two bits of the byte at `at`.
 #[cube]
-fn six_bits(words: &[u32], at: usize, nibbles: usize, g: usize, shift: u32) -> u32 {
+pub(super) fn six_bits(words: &[u32], at: usize, nibbles: usize, g: usize, shift: u32) -> u32 {
     let first = byte(words, at + g % 4);
     let later = ((byte(words, nibbles + g % 4) >> shift) & 15u32) | ((first >> 6u32) << 4u32);
     select(g < 4, first & 63u32, later)

@@ -5,8 +5,9 @@
 //! A weight or its expansion beyond what one binding may hold (2 GiB with wgpu on Vulkan and DX12, less on some devices) is
 //! the caller's to split into ranges of rows.
 
-use super::GpuError;
 use super::blocks::weight;
+use super::launch::measured;
+use super::{Floats, GpuError, Weight};
 use crate::blocks::Quant;
 use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
@@ -36,7 +37,7 @@ fn all_rows(words: &[u32], out: &mut [f32], #[comptime] quant: Quant) {
 }
 
 #[cube(launch)]
-fn some_rows(words: &[u32], ids: &[u32], out: &mut [f32], cols: usize, #[comptime] quant: Quant) {
+fn some_rows(words: &[u32], ids: &[u32], out: &mut [f32], cols: usize, scale: f32, #[comptime] quant: Quant) {
     if ABSOLUTE_POS >= out.len() {
         terminate!();
     }
@@ -45,7 +46,7 @@ fn some_rows(words: &[u32], ids: &[u32], out: &mut [f32], cols: usize, #[comptim
     let column = ABSOLUTE_POS % cols;
     let row = ids[ABSOLUTE_POS / cols] as usize;
     let at = (row * (cols / elements) + column / elements) * bytes;
-    out[ABSOLUTE_POS] = weight(words, at, column % elements, quant);
+    out[ABSOLUTE_POS] = scale * weight(words, at, column % elements, quant);
 }
 
 /// Expands a weight `[rows, cols]` in the file's order of blocks to f32: returns a buffer of `rows * cols`.
@@ -93,6 +94,27 @@ pub fn dequantize_rows(
     ids: Handle,
     count: usize,
 ) -> Result<Handle, GpuError> {
+    let table = Weight {
+        words,
+        quant,
+        rows,
+        cols,
+    };
+    Ok(embed(client, &table, ids, count, 1.0)?.handle)
+}
+
+/// [`dequantize_rows`] of a table, times `scale`: the embeddings `[count, cols]` of tokens.
+///
+/// # Errors
+/// Where a row is not whole blocks, or a buffer holds less than its shape.
+pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: f32) -> Result<Floats, GpuError> {
+    let Weight {
+        ref words,
+        quant,
+        rows,
+        cols,
+    } = *table;
+    let words = words.clone();
     let bytes = checked_bytes(&words, quant, rows, cols)?;
     let weights = count.checked_mul(cols).ok_or(GpuError::Shape {
         quant,
@@ -111,10 +133,10 @@ pub fn dequantize_rows(
                 BufferArg::from_raw_parts(out.clone(), weights),
             )
         };
-        let count = calculate_cube_count_elemwise(client, weights, dim);
-        some_rows::launch(client, count, dim, words, ids, result, cols, quant);
+        let cubes = calculate_cube_count_elemwise(client, weights, dim);
+        some_rows::launch(client, cubes, dim, words, ids, result, cols, scale, quant);
     }
-    Ok(out)
+    Floats::new(out, count, cols)
 }
 
 /// The bytes that the weight takes, having seen that the buffer holds them.
@@ -134,13 +156,4 @@ fn checked_bytes(words: &Handle, quant: Quant, rows: usize, cols: usize) -> Resu
     }
     measured(words, "weight", bytes.div_ceil(4) as u64 * 4)?;
     Ok(bytes)
-}
-
-fn measured(buffer: &Handle, what: &'static str, needed: u64) -> Result<(), GpuError> {
-    let found = buffer.size_in_used();
-    if found < needed {
-        Err(GpuError::Short { what, needed, found })
-    } else {
-        Ok(())
-    }
 }

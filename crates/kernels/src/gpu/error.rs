@@ -27,4 +27,22 @@ pub enum GpuError {
         /// What it has.
         found: u64,
     },
+    /// A size that does not fit the others.
+    #[error("the {what} is {found}, and {expected} would fit the rest")]
+    Size {
+        /// Which size.
+        what: &'static str,
+        /// What it is.
+        found: usize,
+        /// What it has to be.
+        expected: usize,
+    },
+    /// More than a kernel, which counts in 32 bits, can address.
+    #[error("the {what} takes {needed} bytes at once, and a kernel can address 4 GiB")]
+    Large {
+        /// Which buffer.
+        what: &'static str,
+        /// What it takes.
+        needed: u64,
+    },
 }

@@ -24,6 +24,18 @@ impl Floats {
         Self { handle, rows, cols }
     }
 
+    /// `count` of its rows from `first`, in place. Devices bind buffers at multiples of 256 bytes only, so `first` rows should take one.
+    pub fn rows_from(&self, first: usize, count: usize) -> Self {
+        let (first, count) = (first.min(self.rows), count.min(self.rows.saturating_sub(first)));
+        let row = self.cols as u64 * 4;
+        let after = (self.rows - first - count) as u64 * row;
+        Self {
+            handle: self.handle.clone().offset_start(first as u64 * row).offset_end(after),
+            rows: count,
+            cols: self.cols,
+        }
+    }
+
     /// The matrix of a buffer.
     ///
     /// # Errors

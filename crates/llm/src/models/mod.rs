@@ -6,14 +6,16 @@ mod qwen2;
 mod qwen3;
 
 use crate::config::Config;
+use crate::device;
 use crate::error::LoadError;
 use crate::kv::KvPool;
 use crate::ops::{
     KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, SequenceView, cross_entropy, embed, norm_linears,
 };
+use crate::placement::{Place, Placement};
 use crate::weights::Weights;
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use std::sync::Arc;
 
 /// One pass of some tokens through a model.
@@ -67,6 +69,20 @@ pub struct Decoder {
     blocks: Vec<Box<dyn Block>>,
     output_norm: Norm<Dispatch>,
     output: Linear<Dispatch>,
+    /// The device of each block, and last that of the output layer.
+    devices: Arc<[Device]>,
+}
+
+/// The tensor on a device, as far as it is not there; on its tape, if it is on one.
+fn on(x: Tensor<2>, device: &Device) -> Tensor<2> {
+    let from = x.device();
+    if from.clone().without_autodiff() == *device {
+        return x;
+    }
+    match from.is_autodiff() {
+        true => x.to_device(&device.clone().autodiff()),
+        false => x.to_device(device),
+    }
 }
 
 impl Decoder {
@@ -77,18 +93,34 @@ impl Decoder {
 
     /// Hidden states `[T, D]` of these tokens, before the output norm.
     pub fn hidden(&self, ids: Arc<[u32]>, pass: &Pass) -> Tensor<2> {
-        let blocks = self.blocks.iter().enumerate();
-        blocks.fold(self.embed(ids), |x, (layer, block)| block.forward(x, layer, pass))
+        (0..self.blocks.len()).fold(self.embed(ids), |x, layer| self.block(x, layer, pass))
+    }
+
+    /// The residual stream `[T, D]` after one block, from that before it.
+    pub fn block(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
+        self.blocks[layer].forward(on(x, &self.devices[layer]), layer, pass)
+    }
+
+    /// The device of a block.
+    pub fn device(&self, layer: usize) -> &Device {
+        &self.devices[layer]
+    }
+
+    /// The device of the output layer.
+    pub fn output_device(&self) -> &Device {
+        &self.devices[self.blocks.len()]
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
     pub fn logits(&self, hidden: Tensor<2>, product: Product) -> Tensor<2> {
+        let hidden = on(hidden, self.output_device());
         norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), product)
     }
 
     /// `scale` times the sum of the losses of hidden states `[T, D]` against the tokens that are to follow, `[1]`. Logits never
     /// exist but for a few rows at a time; a target of [`NOT_TRAINED`](crate::ops::NOT_TRAINED) costs nothing.
     pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, product: Product) -> Tensor<1> {
+        let hidden = on(hidden, self.output_device());
         cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, product)
     }
 
@@ -112,15 +144,16 @@ impl Clone for Decoder {
             blocks: self.blocks.iter().map(|block| block.share()).collect(),
             output_norm: self.output_norm.clone(),
             output: self.output.clone(),
+            devices: self.devices.clone(),
         }
     }
 }
 
-/// Builds the model that the file describes.
+/// Builds the model that the file describes, its layers where `placement` says.
 ///
 /// # Errors
-/// An architecture that is not known, or weights that do not fit it.
-pub(crate) fn build(config: &Config, weights: &mut Weights) -> Result<Decoder, LoadError> {
+/// An architecture that is not known, weights that do not fit it, or a device that cannot be used.
+pub(crate) fn build(config: &Config, placement: &Placement, weights: &mut Weights) -> Result<Decoder, LoadError> {
     type Build = fn(&Config, &mut Weights, usize) -> Result<Box<dyn Block>, LoadError>;
     let (block, embedding_scale): (Build, f32) = match config.architecture.as_str() {
         "llama" => (llama::block, 1.0),
@@ -133,14 +166,21 @@ pub(crate) fn build(config: &Config, weights: &mut Weights) -> Result<Decoder, L
         }
     };
     let embedding = weights.linear("token_embd", config.vocab, config.width)?;
-    let blocks = (0..config.n_layers)
-        .map(|layer| block(config, weights, layer))
-        .collect::<Result<_, _>>()?;
+    let of_blocks = (0..config.n_layers).map(|layer| device::open(placement.of(layer)));
+    let output_device = std::iter::once(device::open(placement.output()));
+    let devices = of_blocks.chain(output_device).collect::<Result<Arc<[Device]>, _>>()?;
+    let mut blocks = Vec::with_capacity(config.n_layers);
+    for layer in 0..config.n_layers {
+        weights.go_to(&devices[layer]);
+        blocks.push(block(config, weights, layer)?);
+    }
+    weights.go_to(&devices[config.n_layers]);
     let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
-    // Without an output layer of its own a model uses its embedding again.
+    // Without an output layer of its own a model uses its embedding again: the same one, or on a GPU a copy.
     let output = match weights.gguf().tensor("output.weight") {
         Some(_) => weights.linear("output", config.vocab, config.width)?,
-        None => embedding.clone(),
+        None if placement.output() == Place::Cpu => embedding.clone(),
+        None => weights.linear("token_embd", config.vocab, config.width)?,
     };
     Ok(Decoder {
         embedding,
@@ -148,6 +188,7 @@ pub(crate) fn build(config: &Config, weights: &mut Weights) -> Result<Decoder, L
         blocks,
         output_norm,
         output,
+        devices,
     })
 }
 

@@ -1,6 +1,11 @@
 //! What attention is told: its shape, its rotation, and which keys and values a token sees.
 
 use crate::kv::KvPool;
+#[cfg(feature = "gpu")]
+use crate::ops::{
+    cube::{BatchLists, RopeTable, SequenceLists},
+    per_device::PerDevice,
+};
 use hearth_kernels::attention::{Heads, Spans};
 use hearth_kernels::rope::Rope;
 use std::sync::Arc;
@@ -11,7 +16,33 @@ pub struct AttentionSpec {
     /// Heads, their width, the scale of scores and the window.
     pub heads: Heads,
     /// The rotation of Q and K.
-    pub rope: Rope,
+    pub rope: SharedRope,
+}
+
+/// A rotation that layers share, with its table on each GPU that asked for one.
+#[derive(Debug, Clone)]
+pub struct SharedRope {
+    rope: Rope,
+    #[cfg(feature = "gpu")]
+    pub(super) tables: Arc<PerDevice<RopeTable>>,
+}
+
+impl From<Rope> for SharedRope {
+    fn from(rope: Rope) -> Self {
+        Self {
+            rope,
+            #[cfg(feature = "gpu")]
+            tables: Arc::default(),
+        }
+    }
+}
+
+impl std::ops::Deref for SharedRope {
+    type Target = Rope;
+
+    fn deref(&self) -> &Rope {
+        &self.rope
+    }
 }
 
 /// Which keys and values the tokens of a batch see.
@@ -37,6 +68,8 @@ pub struct Segments {
     pub positions: Vec<u32>,
     /// For each token the index in the batch of its sequence's first.
     pub starts: Vec<u32>,
+    #[cfg(feature = "gpu")]
+    pub(super) lists: PerDevice<BatchLists>,
 }
 
 impl Segments {
@@ -59,6 +92,10 @@ pub struct SequenceView {
     pub spans: Spans,
     /// Those of the batch.
     pub cells: Vec<u32>,
+    /// Those of all tokens one by one; none where each lies in the cell of its own number.
+    pub(super) scattered: Option<Vec<u32>>,
+    #[cfg(feature = "gpu")]
+    pub(super) lists: PerDevice<SequenceLists>,
 }
 
 impl SequenceView {
@@ -67,6 +104,9 @@ impl SequenceView {
         Self {
             spans: Spans::of(cells),
             cells: cells[cells.len().saturating_sub(batch)..].to_vec(),
+            scattered: Some(cells.to_vec()),
+            #[cfg(feature = "gpu")]
+            lists: PerDevice::default(),
         }
     }
 
@@ -75,6 +115,9 @@ impl SequenceView {
         Self {
             spans: Spans::in_order(length),
             cells: (length.saturating_sub(batch) as u32..length as u32).collect(),
+            scattered: None,
+            #[cfg(feature = "gpu")]
+            lists: PerDevice::default(),
         }
     }
 

@@ -12,19 +12,24 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops as Step, OpsKind};
-use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Autodiff, AutodiffBackend, Flex, Shape};
+use burn::backend::{Autodiff, AutodiffBackend, Backend as BurnBackend, Shape};
 use std::sync::Arc;
 
-type Plain = FloatTensor<Flex>;
-type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
+type Tracked<B, C> = FloatTensor<Autodiff<B, C>>;
+
+type Replayed<B, const N: usize> = dyn Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync;
 
 /// From the gradient of an output to those of its `N` parents; none where a parent is a constant's place.
-#[derive(Clone)]
-struct Rule<const N: usize>(Arc<dyn Fn(Plain) -> [Option<Plain>; N] + Send + Sync>);
+struct Rule<B: BurnBackend, const N: usize>(Arc<Replayed<B, N>>);
 
-impl<const N: usize> std::fmt::Debug for Rule<N> {
+impl<B: BurnBackend, const N: usize> Clone for Rule<B, N> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<B: BurnBackend, const N: usize> std::fmt::Debug for Rule<B, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Rule<{N}>")
     }
@@ -34,51 +39,53 @@ impl<const N: usize> std::fmt::Debug for Rule<N> {
 #[derive(Debug)]
 struct Replay;
 
-impl<const N: usize> Backward<Flex, N> for Replay {
-    type State = Rule<N>;
+impl<B: BurnBackend, const N: usize> Backward<B, N> for Replay {
+    type State = Rule<B, N>;
 
-    fn backward(self, step: Step<Rule<N>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let gradient = gradients.consume::<Flex>(&step.node);
+    fn backward(self, step: Step<Rule<B, N>, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = gradients.consume::<B>(&step.node);
         let of_parents = (step.state.0)(gradient);
         for (parent, gradient) in step.parents.into_iter().zip(of_parents) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
-                gradients.register::<Flex>(parent.id, gradient);
+                gradients.register::<B>(parent.id, gradient);
             }
         }
     }
 }
 
 /// Runs an operation, and puts it on the tape if any parent is on it: `run` is told so, and gives the output and then also the rule.
-fn record<C: CheckpointStrategy, const N: usize>(
+fn record<B: BurnBackend, C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
-    run: impl FnOnce(bool) -> (Plain, Option<Rule<N>>),
-) -> Tracked<C> {
+    run: impl FnOnce(bool) -> (FloatTensor<B>, Option<Rule<B, N>>),
+) -> Tracked<B, C> {
     match Replay.prepare::<C>(parents).compute_bound().stateful() {
         OpsKind::Tracked(step) => match run(true) {
             (output, Some(rule)) => step.finish(rule, output),
             // No operation does this: what has parents on the tape has a rule.
-            (output, None) => <Autodiff<Flex, C> as AutodiffBackend>::from_inner(output),
+            (output, None) => <Autodiff<B, C> as AutodiffBackend>::from_inner(output),
         },
         OpsKind::UnTracked(step) => step.finish(run(false).0),
     }
 }
 
-fn rule<const N: usize>(rule: impl Fn(Plain) -> [Option<Plain>; N] + Send + Sync + 'static) -> Option<Rule<N>> {
+fn rule<B: BurnBackend, const N: usize>(
+    rule: impl Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync + 'static,
+) -> Option<Rule<B, N>> {
     Some(Rule(Arc::new(rule)))
 }
 
-fn constant<C: CheckpointStrategy>(like: &Plain) -> NodeGuard {
-    <Autodiff<Flex, C> as AutodiffBackend>::from_inner(like.clone()).node()
+fn constant<B: BurnBackend, C: CheckpointStrategy>(like: &FloatTensor<B>) -> NodeGuard {
+    <Autodiff<B, C> as AutodiffBackend>::from_inner(like.clone()).node()
 }
 
-fn inner_norm<C: CheckpointStrategy>(norm: Norm<Autodiff<Flex, C>>) -> Norm<Flex> {
+fn inner_norm<B: BurnBackend, C: CheckpointStrategy>(norm: Norm<Autodiff<B, C>>) -> Norm<B> {
     Norm {
         weight: norm.weight.into_primitive(),
         eps: norm.eps,
     }
 }
 
-fn inner_optional_norm<C: CheckpointStrategy>(norm: OptionalNorm<Autodiff<Flex, C>>) -> OptionalNorm<Flex> {
+fn inner_optional_norm<B: BurnBackend, C: CheckpointStrategy>(norm: OptionalNorm<Autodiff<B, C>>) -> OptionalNorm<B> {
     match norm {
         OptionalNorm::None => OptionalNorm::None,
         OptionalNorm::Norm(weight, eps) => OptionalNorm::Norm(weight.into_primitive(), eps),
@@ -86,12 +93,12 @@ fn inner_optional_norm<C: CheckpointStrategy>(norm: OptionalNorm<Autodiff<Flex, 
 }
 
 /// The linear without its tape, and the nodes of its adapter.
-fn inner_linear<C: CheckpointStrategy>(
-    linear: Linear<Autodiff<Flex, C>>,
-    like: &Plain,
-) -> (Linear<Flex>, [NodeGuard; 2]) {
+fn inner_linear<B: BurnBackend, C: CheckpointStrategy>(
+    linear: Linear<Autodiff<B, C>>,
+    like: &FloatTensor<B>,
+) -> (Linear<B>, [NodeGuard; 2]) {
     let (adapter, nodes) = match linear.adapter {
-        Adapter::None => (Adapter::None, [constant::<C>(like), constant::<C>(like)]),
+        Adapter::None => (Adapter::None, [constant::<B, C>(like), constant::<B, C>(like)]),
         Adapter::Lora { a, b, scale, dropout } => {
             let ((a, a_node), (b, b_node)) = (a.into_parts(), b.into_parts());
             (Adapter::Lora { a, b, scale, dropout }, [a_node, b_node])
@@ -112,16 +119,16 @@ fn inner_linear<C: CheckpointStrategy>(
     )
 }
 
-fn split(gradient: AdapterGradient<Flex>) -> [Option<Plain>; 2] {
+fn split<B: BurnBackend>(gradient: AdapterGradient<B>) -> [Option<FloatTensor<B>>; 2] {
     match gradient {
         Some((a, b)) => [Some(a), Some(b)],
         None => [None, None],
     }
 }
 
-impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
+impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
-        Self::from_inner(Flex::embed(table, spec, ids, scale))
+        Self::from_inner(B::embed(table, spec, ids, scale))
     }
 
     fn norm_linears(
@@ -133,7 +140,7 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
         let (x, x_node) = x.into_parts();
         let norm = inner_norm(norm);
         let take = |linear| inner_linear(linear, &x);
-        let none = || [constant::<C>(&x), constant::<C>(&x)];
+        let none = || [constant::<B, C>(&x), constant::<B, C>(&x)];
         let (linears, [[a0, b0], [a1, b1], [a2, b2]]) = match linears {
             Linears::One(l) => {
                 let (l, nodes) = take(l);
@@ -148,16 +155,16 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
                 (Linears::Three(l, m, n), [l_nodes, m_nodes, n_nodes])
             }
         };
-        record::<C, 7>([x_node, a0, b0, a1, b1, a2, b2], |tracked| {
+        record::<B, C, 7>([x_node, a0, b0, a1, b1, a2, b2], |tracked| {
             if !tracked {
-                return (Flex::norm_linears(x, norm, linears, product), None);
+                return (B::norm_linears(x, norm, linears, product), None);
             }
-            let kept = Flex::keep(&x, product);
-            let out = Flex::norm_linears(x, norm.clone(), linears.clone(), product);
+            let kept = B::keep(&x, product);
+            let out = B::norm_linears(x, norm.clone(), linears.clone(), product);
             let rule = rule(move |gradient| {
                 let (dx, adapters) =
-                    Flex::norm_linears_backward(Flex::restore(&kept), norm.clone(), linears.clone(), product, gradient);
-                let mut adapters = adapters.into_iter().map(split);
+                    B::norm_linears_backward(B::restore(&kept), norm.clone(), linears.clone(), product, gradient);
+                let mut adapters = adapters.into_iter().map(split::<B>);
                 let mut next = || adapters.next().unwrap_or([None, None]);
                 let ([a0, b0], [a1, b1], [a2, b2]) = (next(), next(), next());
                 [Some(dx), a0, b0, a1, b1, a2, b2]
@@ -178,18 +185,18 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
         let segments = match &key_values {
             KeyValues::Batch(segments) => segments.clone(),
             // A cache holds keys and values without their tape: what comes from one is a constant.
-            KeyValues::Pool { .. } => return Self::from_inner(Flex::attend(qkv, q_norm, k_norm, spec, key_values)),
+            KeyValues::Pool { .. } => return Self::from_inner(B::attend(qkv, q_norm, k_norm, spec, key_values)),
         };
-        record::<C, 1>([node], |tracked| {
+        record::<B, C, 1>([node], |tracked| {
             if !tracked {
-                return (Flex::attend(qkv, q_norm, k_norm, spec, key_values), None);
+                return (B::attend(qkv, q_norm, k_norm, spec, key_values), None);
             }
             let kept = qkv.clone();
-            let out = Flex::attend(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), key_values);
+            let out = B::attend(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), key_values);
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, segments) = (spec.clone(), segments.clone());
-                [Some(Flex::attend_backward(
+                [Some(B::attend_backward(
                     kept.clone(),
                     q_norm,
                     k_norm,
@@ -212,21 +219,21 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
         let ((residual, residual_node), (h, h_node)) = (residual.into_parts(), h.into_parts());
         let (linear, [a, b]) = inner_linear(linear, &h);
         let norm = inner_optional_norm(norm);
-        record::<C, 4>([residual_node, h_node, a, b], |tracked| {
+        record::<B, C, 4>([residual_node, h_node, a, b], |tracked| {
             if !tracked {
-                return (Flex::linear_add(residual, h, linear, norm, product), None);
+                return (B::linear_add(residual, h, linear, norm, product), None);
             }
-            let kept = Flex::keep(&h, product);
-            let out = Flex::linear_add(residual, h, linear.clone(), norm.clone(), product);
-            let rule = rule(move |gradient| {
-                let (dh, adapter) = Flex::linear_add_backward(
-                    Flex::restore(&kept),
+            let kept = B::keep(&h, product);
+            let out = B::linear_add(residual, h, linear.clone(), norm.clone(), product);
+            let rule = rule(move |gradient: FloatTensor<B>| {
+                let (dh, adapter) = B::linear_add_backward(
+                    B::restore(&kept),
                     linear.clone(),
                     norm.clone(),
                     product,
                     gradient.clone(),
                 );
-                let [da, db] = split(adapter);
+                let [da, db] = split::<B>(adapter);
                 [Some(gradient), Some(dh), da, db]
             });
             (out, rule)
@@ -245,15 +252,15 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
         let norm = inner_norm(norm);
         let (gate, [gate_a, gate_b]) = inner_linear(gate, &x);
         let (up, [up_a, up_b]) = inner_linear(up, &x);
-        record::<C, 5>([x_node, gate_a, gate_b, up_a, up_b], |tracked| {
+        record::<B, C, 5>([x_node, gate_a, gate_b, up_a, up_b], |tracked| {
             if !tracked {
-                return (Flex::gated(x, norm, gate, up, activation, product), None);
+                return (B::gated(x, norm, gate, up, activation, product), None);
             }
-            let kept_x = Flex::keep(&x, product);
-            let (out, kept) = Flex::gated_keeping(x, norm.clone(), gate.clone(), up.clone(), activation, product);
+            let kept_x = B::keep(&x, product);
+            let (out, kept) = B::gated_keeping(x, norm.clone(), gate.clone(), up.clone(), activation, product);
             let rule = rule(move |gradient| {
-                let (dx, [of_gate, of_up]) = Flex::gated_backward(
-                    Flex::restore(&kept_x),
+                let (dx, [of_gate, of_up]) = B::gated_backward(
+                    B::restore(&kept_x),
                     norm.clone(),
                     gate.clone(),
                     up.clone(),
@@ -262,7 +269,7 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
                     &kept,
                     gradient,
                 );
-                let ([gate_a, gate_b], [up_a, up_b]) = (split(of_gate), split(of_up));
+                let ([gate_a, gate_b], [up_a, up_b]) = (split::<B>(of_gate), split::<B>(of_up));
                 [Some(dx), gate_a, gate_b, up_a, up_b]
             });
             (out, rule)
@@ -281,21 +288,21 @@ impl<C: CheckpointStrategy> Ops for Autodiff<Flex, C> {
         let norm = inner_norm(norm);
         // The output layer is frozen: an adapter on it would get no gradient, and none is ever hung there.
         let (output, _) = inner_linear(output, &x);
-        record::<C, 1>([node], |tracked| {
+        record::<B, C, 1>([node], |tracked| {
             if !tracked {
-                return (Flex::cross_entropy(x, norm, output, targets, scale, product), None);
+                return (B::cross_entropy(x, norm, output, targets, scale, product), None);
             }
             // The logits are the dearest of a step, so they are made once, for the loss and for its gradient.
-            let (loss, dx) = Flex::cross_entropy_with_gradient(x, norm, output, targets, scale, product);
+            let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, targets, scale, product);
             let rule = rule(move |gradient| {
-                let gradient = Flex::float_reshape(gradient, Shape::from([1, 1]));
-                [Some(Flex::float_mul(dx.clone(), gradient))]
+                let gradient = B::float_reshape(gradient, Shape::from([1, 1]));
+                [Some(B::float_mul(dx.clone(), gradient))]
             });
             (loss, rule)
         })
     }
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
-        Self::from_inner(Flex::dequantize(weight, spec))
+        Self::from_inner(<B as Ops>::dequantize(weight, spec))
     }
 }

@@ -263,6 +263,7 @@ impl Ops for Flex {
 
 impl OpsBackward for Flex {
     type Kept = Kept;
+    type KeptGated = [Kept; 2];
 
     fn keep(x: &FloatTensor<Self>, product: Product) -> Kept {
         Kept::new(x, product)
@@ -359,7 +360,7 @@ impl OpsBackward for Flex {
         up: Linear<Self>,
         activation: Activation,
         product: Product,
-    ) -> (FloatTensor<Self>, [Self::Kept; 2]) {
+    ) -> (FloatTensor<Self>, Self::KeptGated) {
         let (x, gate, up) = (contiguous(x), settled(gate), settled(up));
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
         let mut h = vec![0.0; tokens * width];
@@ -381,7 +382,7 @@ impl OpsBackward for Flex {
         up: Linear<Self>,
         activation: Activation,
         product: Product,
-        kept: &[Self::Kept; 2],
+        kept: &Self::KeptGated,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]) {
         let (x, gate, up, gradient) = (contiguous(x), settled(gate), settled(up), contiguous(gradient));

@@ -5,24 +5,25 @@
 //! from Burn into a kernel about five times a layer and everything between stays fused.
 //!
 //! * [`flex`] runs them on the CPU with the loops of `hearth-kernels`;
-//! * [`autodiff`] adds the backward, derived by hand, dispatched by the same trait;
-//! * [`reference`] composes the same operations from Burn's own, on any backend: the specification on a GPU;
-//! * [`cube`] runs the reference over a dequantise kernel on the GPU.
+//! * [`cube`] runs them on a GPU with the kernels of `hearth-kernels::gpu`;
+//! * [`autodiff`] puts the backward of either, derived by hand, on Burn's tape.
 //!
 //! Shapes: `T` tokens, `D` the model's width, `in` and `out` a weight's.
 
 mod attention;
 mod autodiff;
 #[cfg(feature = "gpu")]
-mod cube;
+pub(crate) mod cube;
 mod flex;
 mod kept;
 mod linear;
 #[cfg(feature = "gpu")]
-mod reference;
+mod per_device;
+#[cfg(feature = "gpu")]
+pub(crate) use per_device::PerDevice;
 mod tensor_api;
 
-pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView};
+pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView, SharedRope};
 pub use linear::{Activation, Adapter, Bias, Dropout, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
 pub use tensor_api::*;
 
@@ -92,7 +93,7 @@ pub trait Ops: burn::backend::Backend {
         product: Product,
     ) -> FloatTensor<Self>;
 
-    /// A weight in f32, `[out, in]`: for references and for a GPU that has no kernel of its own for a product.
+    /// A weight in f32, `[out, in]`: for tests.
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self>;
 }
 
@@ -106,6 +107,8 @@ pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
 pub trait OpsBackward: Ops {
     /// What is kept of a forward: a matrix, perhaps in half the memory.
     type Kept: Clone + Send + Sync + 'static;
+    /// What is kept of a gated layer: `gate(norm(x))` and `up(norm(x))`.
+    type KeptGated: Clone + Send + Sync + 'static;
 
     /// Keeps `x [rows, cols]` for the backward of this product.
     fn keep(x: &FloatTensor<Self>, product: Product) -> Self::Kept;
@@ -141,7 +144,7 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>);
 
-    /// [`Ops::gated`], and what its backward would have to make again: `gate(norm(x))` and `up(norm(x))`.
+    /// [`Ops::gated`], and what its backward would have to make again.
     fn gated_keeping(
         x: FloatTensor<Self>,
         norm: Norm<Self>,
@@ -149,7 +152,7 @@ pub trait OpsBackward: Ops {
         up: Linear<Self>,
         activation: Activation,
         product: Product,
-    ) -> (FloatTensor<Self>, [Self::Kept; 2]);
+    ) -> (FloatTensor<Self>, Self::KeptGated);
 
     /// Backward of [`Ops::gated`] from what [`OpsBackward::gated_keeping`] kept: the gradients of `x` and of both adapters.
     fn gated_backward(
@@ -159,7 +162,7 @@ pub trait OpsBackward: Ops {
         up: Linear<Self>,
         activation: Activation,
         product: Product,
-        kept: &[Self::Kept; 2],
+        kept: &Self::KeptGated,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]);
 

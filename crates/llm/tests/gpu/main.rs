@@ -1,15 +1,19 @@
-//! One whole layer on Burn's portable GPU path, forwards and backwards, against the CPU and PyTorch; and every block format.
+//! One whole layer on Burn's portable GPU path, forwards and backwards, against the CPU and PyTorch; every block format; and whole
+//! models with some of their layers there.
 //!
 //! On Linux the driver is one in software, unless the environment names another.
 
 #![cfg(feature = "wgpu")]
 
 mod fixture;
+mod offload;
 
 use burn::tensor::{Device, Tensor};
 use fixture::{Fixture, Layer, blocks, quantised, relative_error};
 use hearth_kernels::{Layout, Quant};
+use hearth_llm::Place;
 use hearth_llm::ops::{Adapter, Bias, Linear, MatrixSpec, Product, dequantize, embed};
+use hearth_tests::driver;
 use std::sync::OnceLock;
 
 const LAYERS: [&str; 2] = ["llama", "gemma"];
@@ -17,26 +21,17 @@ const LAYERS: [&str; 2] = ["llama", "gemma"];
 /// What the CPU's and the GPU's f32 may be apart after a layer, as a share of the greatest value.
 const ERROR: f32 = 1e-4;
 
-/// Software drivers that systems install, best first: that of Chromium is fifteen times as fast as Mesa's on these loads.
-#[cfg(target_os = "linux")]
-const SOFTWARE_DRIVERS: [&str; 4] = [
-    "/usr/lib/chromium/vk_swiftshader_icd.json",
-    "/usr/lib64/chromium-browser/vk_swiftshader_icd.json",
-    "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json",
-    "/usr/share/vulkan/icd.d/lvp_icd.aarch64.json",
-];
-
 /// The GPU that all tests here share; none where `HEARTH_NO_GPU_TESTS` is 1.
 ///
 /// A test without a GPU fails, so that a machine which has lost its driver is noticed.
 fn gpu() -> Option<Device> {
     static DEVICE: OnceLock<Device> = OnceLock::new();
-    if std::env::var("HEARTH_NO_GPU_TESTS").is_ok_and(|value| value == "1") {
+    if driver::left_out() {
         return None;
     }
     let device = DEVICE.get_or_init(|| {
-        choose_driver();
-        Device::wgpu_options().init().unwrap_or_else(|error| {
+        driver::choose();
+        hearth_llm::device::open(Place::Gpu(0)).unwrap_or_else(|error| {
             panic!(
                 "no GPU driver answers: {error}. Install one that is software (Debian: apt install chromium libvulkan1) or set \
                  HEARTH_NO_GPU_TESTS=1 to leave these tests out."
@@ -45,28 +40,6 @@ fn gpu() -> Option<Device> {
     });
     Some(device.clone())
 }
-
-/// Takes a software driver, the same on every machine, unless the caller has chosen one.
-#[cfg(target_os = "linux")]
-fn choose_driver() {
-    let chosen = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
-        .iter()
-        .any(|name| std::env::var_os(name).is_some());
-    let driver = SOFTWARE_DRIVERS.iter().find(|path| std::path::Path::new(path).exists());
-    // SAFETY: the tests of this program read the environment through the standard library only, whose lock makes that sound; the
-    // driver, which does not, is loaded after this.
-    unsafe {
-        if let (false, Some(driver)) = (chosen, driver) {
-            std::env::set_var("VK_DRIVER_FILES", driver);
-        }
-        if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
-            std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir());
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn choose_driver() {}
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec().expect("floats")

@@ -163,7 +163,7 @@ impl Layer {
                     scale: (head_dim as f32).sqrt().recip(),
                     window: fixture.about["window"].as_u64().map(|n| n as usize),
                 },
-                rope: Rope::new(pairing, head_dim, fixture.number("rope_base"), 1.0, None),
+                rope: Rope::new(pairing, head_dim, fixture.number("rope_base"), 1.0, None).into(),
             }),
             activation: match fixture.about["activation"].as_str() {
                 Some("silu") => Activation::Silu,

@@ -1,0 +1,39 @@
+//! The GPUs that a model can run on: those that wgpu lists.
+
+use super::gpu::{Kind, Pci};
+use super::merge::Seen;
+use hearth_llm::gpus::{self, AdapterKind};
+
+/// What wgpu sees, in the order in which `hearth_llm::gpus::adapters` lists it.
+pub fn seen() -> Vec<Seen> {
+    let views = gpus::views();
+    let slots: Vec<Option<Pci>> = views
+        .iter()
+        .map(|view| view[0].device_pci_bus_id.parse().ok())
+        .collect();
+    let mut seen = Vec::with_capacity(views.len());
+    for (adapter, view) in views.iter().enumerate() {
+        let info = &view[0];
+        // An address that two claim belongs to neither: DX12 gives equal cards the same.
+        let pci = slots[adapter].filter(|pci| slots.iter().filter(|slot| **slot == Some(*pci)).count() == 1);
+        let mut backends: Vec<String> = view.iter().map(|info| info.backend.to_str().to_owned()).collect();
+        backends.dedup();
+        let driver = [&info.driver, &info.driver_info].map(|text| text.trim().trim_matches('?'));
+        seen.push(Seen {
+            name: info.name.clone(),
+            kind: match AdapterKind::of(info) {
+                AdapterKind::Discrete => Kind::Discrete,
+                AdapterKind::Integrated => Kind::Integrated,
+                AdapterKind::Software => Kind::Software,
+            },
+            vendor: info.vendor,
+            device: info.device,
+            pci,
+            adapter: Some(adapter),
+            backends,
+            driver: Some(driver.join(" ").trim().to_owned()).filter(|driver| !driver.is_empty()),
+            ..Seen::default()
+        });
+    }
+    seen
+}

@@ -1,0 +1,171 @@
+//! How many cores are the fast ones, where a processor has two kinds.
+
+/// Fast physical cores, or none where the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn performance() -> Option<usize> {
+    linux::performance(std::path::Path::new("/sys/devices"))
+}
+
+/// Fast physical cores, or none where the system does not tell.
+#[cfg(target_vendor = "apple")]
+pub fn performance() -> Option<usize> {
+    let mut cores: libc::c_int = 0;
+    let mut size = size_of::<libc::c_int>();
+    // SAFETY: the name ends with a zero, the value has room for `size` bytes, and nothing is set.
+    let status = unsafe {
+        libc::sysctlbyname(
+            c"hw.perflevel0.physicalcpu".as_ptr(),
+            (&raw mut cores).cast(),
+            &mut size,
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    (status == 0).then(|| usize::try_from(cores).ok()).flatten()
+}
+
+/// Fast physical cores, or none where the system does not tell.
+#[cfg(windows)]
+pub fn performance() -> Option<usize> {
+    windows::performance()
+}
+
+/// Fast physical cores, or none where the system does not tell.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple", windows)))]
+pub fn performance() -> Option<usize> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::HashSet;
+    use std::fs::read_to_string;
+    use std::path::Path;
+
+    /// From the kernel's files under `/sys/devices`.
+    pub fn performance(devices: &Path) -> Option<usize> {
+        let cpus = devices.join("system/cpu");
+        let present = list(&read_to_string(cpus.join("present")).ok()?)?;
+        let fast = match read_to_string(devices.join("cpu_core/cpus")) {
+            // Intel's two kinds: its fast ones have a device of their own.
+            Ok(fast) => list(&fast)?,
+            Err(_) => fastest(&cpus, &present, "cpu_capacity")
+                .or_else(|| fastest(&cpus, &present, "cpufreq/cpuinfo_max_freq"))?,
+        };
+        let cores: HashSet<_> = fast
+            .iter()
+            .map(|cpu| {
+                let topology = cpus.join(format!("cpu{cpu}/topology"));
+                let read = |file| read_to_string(topology.join(file)).ok();
+                Some((read("physical_package_id")?, read("core_id")?))
+            })
+            .collect::<Option<_>>()?;
+        Some(cores.len())
+    }
+
+    /// Those that reach more than three quarters of what the best does: favoured cores of one kind differ by less, two
+    /// kinds by more.
+    fn fastest(cpus: &Path, present: &[u32], file: &str) -> Option<Vec<u32>> {
+        let speeds: Vec<(u32, u64)> = present
+            .iter()
+            .map(|&cpu| {
+                let text = read_to_string(cpus.join(format!("cpu{cpu}/{file}"))).ok()?;
+                Some((cpu, text.trim().parse().ok()?))
+            })
+            .collect::<Option<_>>()?;
+        let best = speeds.iter().map(|(_, speed)| *speed).max()?;
+        let fast = speeds.into_iter().filter(|(_, speed)| speed * 4 > best * 3);
+        Some(fast.map(|(cpu, _)| cpu).collect())
+    }
+
+    /// Reads `0-3,8`.
+    fn list(text: &str) -> Option<Vec<u32>> {
+        let mut all = Vec::new();
+        for range in text.trim().split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            all.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+        }
+        Some(all)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::fs;
+
+        /// A machine with so many threads a core; the files of its CPUs get these values, in order.
+        fn machine(threads: usize, file: &str, values: &[u64]) -> tempfile::TempDir {
+            let root = tempfile::tempdir().unwrap();
+            let write = |path: String, text: String| {
+                let path = root.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            };
+            write("system/cpu/present".into(), format!("0-{}\n", values.len() - 1));
+            for (cpu, value) in values.iter().enumerate() {
+                let folder = format!("system/cpu/cpu{cpu}");
+                write(format!("{folder}/topology/physical_package_id"), "0\n".into());
+                write(format!("{folder}/topology/core_id"), format!("{}\n", cpu / threads));
+                write(format!("{folder}/{file}"), format!("{value}\n"));
+            }
+            root
+        }
+
+        #[test]
+        fn fast_cores_are_counted_without_their_threads() {
+            let check = |machine: &tempfile::TempDir, cores| assert_eq!(performance(machine.path()), cores);
+            check(&machine(1, "cpu_capacity", &[300, 300, 300, 900, 1024]), Some(2));
+            check(&machine(2, "cpu_capacity", &[1024; 8]), Some(4));
+            let favoured = [5_100, 5_100, 5_400, 5_400, 3_300, 3_300];
+            check(&machine(2, "cpufreq/cpuinfo_max_freq", &favoured), Some(2));
+            check(&machine(1, "no_such_file", &[1]), None);
+
+            let intel = machine(2, "cpufreq/cpuinfo_max_freq", &[5_000; 6]);
+            fs::create_dir(intel.path().join("cpu_core")).unwrap();
+            fs::write(intel.path().join("cpu_core/cpus"), "0-1,4\n").unwrap();
+            check(&intel, Some(2));
+        }
+    }
+}
+
+#[cfg(windows)]
+mod windows {
+    use std::collections::HashSet;
+    use windows_sys::Win32::System::SystemInformation::{
+        CpuSetInformation, GetSystemCpuSetInformation, SYSTEM_CPU_SET_INFORMATION,
+    };
+
+    /// The cores of the highest efficiency class, which is Windows' word for the fastest.
+    pub fn performance() -> Option<usize> {
+        let mut size = 0;
+        // SAFETY: with no buffer, only the size that is needed is written; no process means this one.
+        unsafe { GetSystemCpuSetInformation(std::ptr::null_mut(), 0, &mut size, std::ptr::null_mut(), 0) };
+        // In words of eight bytes, since the records hold such.
+        let mut buffer = vec![0_u64; (size as usize).div_ceil(8)];
+        // SAFETY: the buffer has room for `size` bytes and is aligned for the records.
+        let done =
+            unsafe { GetSystemCpuSetInformation(buffer.as_mut_ptr().cast(), size, &mut size, std::ptr::null_mut(), 0) };
+        if done == 0 {
+            return None;
+        }
+        let (start, end) = (buffer.as_ptr().cast::<u8>(), size as usize);
+        let mut cores = Vec::new();
+        let mut at = 0;
+        while at + size_of::<SYSTEM_CPU_SET_INFORMATION>() <= end {
+            // SAFETY: a whole record fits between `at` and the end of what was written.
+            let record = unsafe { start.add(at).cast::<SYSTEM_CPU_SET_INFORMATION>().read_unaligned() };
+            if record.Size == 0 {
+                break;
+            }
+            if record.Type == CpuSetInformation {
+                // SAFETY: the record's type says that this is what it holds.
+                let set = unsafe { record.Anonymous.CpuSet };
+                cores.push((set.EfficiencyClass, set.Group, set.CoreIndex));
+            }
+            at += record.Size as usize;
+        }
+        let best = cores.iter().map(|(class, ..)| *class).max()?;
+        let fast: HashSet<_> = cores.into_iter().filter(|(class, ..)| *class == best).collect();
+        Some(fast.len())
+    }
+}

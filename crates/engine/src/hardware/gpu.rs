@@ -1,0 +1,164 @@
+//! One GPU, as all that know of it describe it together.
+
+use super::Memory;
+use hearth_protocol::DeviceInfo;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What kind of GPU, best first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// With memory of its own.
+    #[default]
+    Discrete,
+    /// Shares main memory.
+    Integrated,
+    /// The processor behind a graphics driver; never chosen by itself.
+    Software,
+}
+
+impl Kind {
+    /// As [`DeviceInfo`] has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Software => "software",
+        }
+    }
+}
+
+/// Where a card sits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Pci {
+    /// The PCI domain.
+    pub domain: u32,
+    /// The bus in the domain.
+    pub bus: u32,
+    /// The device on the bus.
+    pub device: u32,
+    /// The function of the device.
+    pub function: u32,
+}
+
+impl FromStr for Pci {
+    type Err = ();
+
+    /// Reads `0000:01:00.0`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let hex = |text| u32::from_str_radix(text, 16).map_err(drop);
+        let (rest, function) = text.rsplit_once('.').ok_or(())?;
+        let (rest, device) = rest.rsplit_once(':').ok_or(())?;
+        let (domain, bus) = rest.rsplit_once(':').ok_or(())?;
+        Ok(Self {
+            domain: hex(domain)?,
+            bus: hex(bus)?,
+            device: hex(device)?,
+            function: hex(function)?,
+        })
+    }
+}
+
+impl fmt::Display for Pci {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            domain,
+            bus,
+            device,
+            function,
+        } = self;
+        write!(out, "{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
+    }
+}
+
+/// Who can say how much of a GPU is in use now, without asking the graphics driver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Live {
+    /// Nobody: what was read when the drivers were asked stays.
+    #[default]
+    Nobody,
+    /// NVIDIA's management library.
+    Nvml,
+    /// The files of Linux' kernel.
+    Sysfs,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// `gpu0`, `gpu1` and so on.
+    pub id: String,
+    /// Discrete, integrated or software.
+    pub kind: Kind,
+    /// The maker's name for it.
+    pub name: String,
+    /// The maker's number; a PCI vendor id for a card.
+    pub vendor: u32,
+    /// The maker's number for the model.
+    pub device: u32,
+    /// Where it sits, where that is known.
+    pub pci: Option<Pci>,
+    /// Where `hearth_llm::device::adapters` lists it; none: it cannot be opened there.
+    pub adapter: Option<usize>,
+    /// What can use it, the best first.
+    pub backends: Vec<String>,
+    /// Bytes; of main memory where it shares that.
+    pub memory_total: Option<u64>,
+    /// Bytes.
+    pub memory_free: Option<u64>,
+    /// The driver's name and version.
+    pub driver: Option<String>,
+    /// The interface that the driver offers, with its version.
+    pub api: Option<String>,
+    /// How busy it is, 0 to 1.
+    pub load: Option<f32>,
+    /// Whether a model can run on it when it is asked for.
+    pub usable: bool,
+    /// Why (not), in one sentence.
+    pub why: String,
+    /// Who can be asked again.
+    pub live: Live,
+}
+
+impl Gpu {
+    /// Whether Hearth may use it without being told to.
+    pub fn chosen_by_itself(&self) -> bool {
+        self.usable && self.kind != Kind::Software
+    }
+
+    /// Sets what its memory is now.
+    pub(super) fn set_memory(&mut self, memory: Option<Memory>) {
+        self.memory_total = memory.map(|memory| memory.total);
+        self.memory_free = memory.map(|memory| memory.free);
+    }
+
+    /// Notes that it is gone, or does not answer any more.
+    pub(super) fn vanish(&mut self) {
+        self.usable = false;
+        self.why = "It was there when Hearth started and is gone now; restart the machine, or use another.".to_owned();
+        self.set_memory(None);
+        self.load = None;
+    }
+
+    /// What the protocol says of it.
+    pub fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            id: self.id.clone(),
+            kind: self.kind.name().to_owned(),
+            name: self.name.clone(),
+            backend: self.backends.first().cloned().unwrap_or_default(),
+            memory_total: self.memory_total,
+            memory_free: self.memory_free,
+            usable: self.usable,
+            why: self.why.clone(),
+            driver: self.driver.clone(),
+            api: self.api.clone(),
+            load: self.load,
+            backends: self.backends.clone(),
+            ..DeviceInfo::default()
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! NVIDIA's cards, by the management library that comes with their driver.
+
+use super::gpu::{Gpu, Kind, Live, Pci};
+use super::memory::Memory;
+use super::merge::Seen;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+use std::sync::OnceLock;
+
+/// NVIDIA's PCI vendor id.
+const NVIDIA: u32 = 0x10de;
+
+/// What NVIDIA's driver sees; nothing where there is none.
+pub fn seen() -> Vec<Seen> {
+    let Some(nvml) = library() else {
+        return Vec::new();
+    };
+    let driver = nvml
+        .sys_driver_version()
+        .ok()
+        .map(|version| format!("NVIDIA {version}"));
+    (0..nvml.device_count().unwrap_or(0))
+        .filter_map(|index| describe(&nvml.device_by_index(index).ok()?, driver.clone()))
+        .collect()
+}
+
+/// One card.
+fn describe(card: &Device, driver: Option<String>) -> Option<Seen> {
+    let pci = card.pci_info().ok()?;
+    Some(Seen {
+        name: card.name().unwrap_or_else(|_| "NVIDIA graphics card".to_owned()),
+        kind: Kind::Discrete,
+        vendor: NVIDIA,
+        device: pci.pci_device_id >> 16,
+        pci: Some(Pci {
+            domain: pci.domain,
+            bus: pci.bus,
+            device: pci.device,
+            function: 0,
+        }),
+        uuid: card.uuid().ok().and_then(|uuid| read_uuid(&uuid)),
+        backends: if cfg!(feature = "cuda") {
+            vec!["cuda".to_owned()]
+        } else {
+            Vec::new()
+        },
+        memory: memory(card),
+        driver,
+        load: load(card),
+        live: Live::Nvml,
+        why_not: "NVIDIA's driver is there, but without Vulkan; install the driver in full.".to_owned(),
+        ..Seen::default()
+    })
+}
+
+/// Sets what is in use of a card now.
+pub fn refresh(gpu: &mut Gpu) {
+    let (Some(nvml), Some(pci)) = (library(), gpu.pci) else {
+        return;
+    };
+    match nvml.device_by_pci_bus_id(pci.to_string()) {
+        Ok(card) => {
+            if let Some(memory) = memory(&card) {
+                gpu.set_memory(Some(memory));
+            }
+            gpu.load = load(&card);
+        }
+        Err(NvmlError::GpuLost | NvmlError::NotFound) => gpu.vanish(),
+        Err(_) => gpu.load = None,
+    }
+}
+
+/// Loaded once and kept.
+fn library() -> Option<&'static Nvml> {
+    static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
+    NVML.get_or_init(|| Nvml::init().ok()).as_ref()
+}
+
+/// Fails on chips that have no memory of their own.
+fn memory(card: &Device) -> Option<Memory> {
+    let memory = card.memory_info().ok()?;
+    Some(Memory {
+        total: memory.total,
+        free: memory.free,
+    })
+}
+
+fn load(card: &Device) -> Option<f32> {
+    let rates = card.utilization_rates().ok()?;
+    Some((rates.gpu as f32 / 100.0).clamp(0.0, 1.0))
+}
+
+/// Reads `GPU-01234567-89ab-cdef-0123-456789abcdef`.
+fn read_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits = text.strip_prefix("GPU-")?.replace('-', "");
+    Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_read_as_vulkan_has_it() {
+        let uuid = read_uuid("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
+        assert_eq!((uuid[0], uuid[1], uuid[15]), (0x00, 0x11, 0xff));
+        assert_eq!(read_uuid("MIG-00112233-4455-6677-8899-aabbccddeeff"), None);
+    }
+}

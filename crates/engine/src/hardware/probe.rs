@@ -1,0 +1,220 @@
+//! Asking the graphics drivers in a process of its own, with a time limit, since drivers crash.
+
+#[cfg(feature = "wgpu")]
+use super::adapters;
+use super::gpu::Gpu;
+use super::merge::merge;
+use super::{memory, nvml, sysfs, vulkan};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// How long the drivers may take.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// Names the program that asks, in place of this one.
+const PROGRAM: &str = "HEARTH_PROBE";
+
+/// Set in the process that asks, which therefore starts no other.
+const ASKING: &str = "HEARTH_PROBING";
+
+/// More than this, in bytes, is no answer.
+const LONGEST: u64 = 1 << 20;
+
+/// What the graphics drivers said.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Every GPU once, the best kind first.
+    pub gpus: Vec<Gpu>,
+    /// What went wrong when they were asked, in whole sentences; then there is no GPU.
+    pub problem: Option<String>,
+}
+
+/// Asks the graphics drivers in this process, which they may crash: what `hearth probe` prints.
+pub fn ask() -> Probe {
+    let sources = vec![
+        #[cfg(feature = "wgpu")]
+        adapters::seen(),
+        vulkan::seen(),
+        nvml::seen(),
+        sysfs::seen(),
+    ];
+    Probe {
+        gpus: merge(sources, memory::memory()),
+        problem: None,
+    }
+}
+
+/// The program that is asked: this one, unless the environment variable `HEARTH_PROBE` names another.
+pub fn this_program() -> Option<PathBuf> {
+    std::env::var_os(PROGRAM)
+        .filter(|program| !program.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| std::env::current_exe().ok())
+}
+
+/// Asks the graphics drivers by `program probe`, which is ended when the limit is over. Where it crashes, hangs or makes
+/// no sense there is no GPU but a sentence that says so.
+pub fn probe(program: &Path, limit: Duration) -> Probe {
+    let mut command = Command::new(program);
+    // A test's executable refuses the option; without it, it would run its own tests that are called like the command.
+    listen(command.args(["probe", "--json"]), limit)
+}
+
+/// Whether this process is the one that asks.
+pub(super) fn is_asking() -> bool {
+    std::env::var_os(ASKING).is_some()
+}
+
+/// Runs the command until it has answered or the limit is over.
+fn listen(command: &mut Command, limit: Duration) -> Probe {
+    let started = command
+        .env(ASKING, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            let program = Path::new(command.get_program()).display();
+            return failed(format!(
+                "{program}, which asks the graphics driver what it can do, could not be started ({error})"
+            ));
+        }
+    };
+    let (said, heard) = channel();
+    if let Some(output) = child.stdout.take() {
+        thread::spawn(move || said.send(answer(BufReader::new(output.take(LONGEST)))));
+    }
+    let answer = heard.recv_timeout(limit);
+    // Whole answers count whatever the driver does while its process ends; it is not waited for.
+    let _ = child.kill();
+    let status = child.wait();
+    match (answer, status) {
+        (Ok(Some(probe)), _) => probe,
+        (Ok(None), Ok(status)) => failed(reason(status)),
+        _ => failed(format!(
+            "The graphics driver did not say within {} seconds what it can do",
+            limit.as_secs()
+        )),
+    }
+}
+
+/// The line that is an answer; drivers print lines of their own. None where the output ends without one.
+fn answer(output: impl BufRead) -> Option<Probe> {
+    let mut lines = output.split(b'\n').map_while(Result::ok);
+    lines.find_map(|line| serde_json::from_slice(&line).ok())
+}
+
+/// Why a program gave no answer that has ended like this.
+fn reason(status: ExitStatus) -> String {
+    let crashed = |how| format!("The graphics driver crashed while it was asked what it can do ({how})");
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return crashed(format!("signal {signal}"));
+    }
+    match status.code() {
+        Some(0) | None => "The answer to what the graphics driver can do made no sense".to_owned(),
+        // Windows' exceptions are codes with the highest bit set.
+        Some(code) if code < 0 => crashed(format!("exception {code:#010x}")),
+        Some(code) => format!("The graphics driver could not be asked what it can do (exit code {code})"),
+    }
+}
+
+fn failed(what: String) -> Probe {
+    Probe {
+        gpus: Vec::new(),
+        problem: Some(format!("{what}. Hearth uses the processor.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const ACT: &str = "HEARTH_TEST_ACT";
+
+    /// What was heard from this very executable, which runs only [`actor`] and does there as it is told.
+    fn heard(act: &str, limit: Duration) -> Probe {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "hardware::probe::tests::actor", "--nocapture"]);
+        listen(command.env(ACT, act), limit)
+    }
+
+    fn problem(act: &str) -> String {
+        let probe = heard(act, Duration::from_secs(60));
+        assert!(probe.gpus.is_empty(), "{probe:#?}");
+        probe.problem.expect("a problem")
+    }
+
+    fn good() -> Probe {
+        Probe {
+            gpus: vec![Gpu {
+                id: "gpu0".to_owned(),
+                pci: "0000:01:00.0".parse().ok(),
+                ..Gpu::default()
+            }],
+            problem: None,
+        }
+    }
+
+    /// No test but the program that the others start.
+    #[test]
+    fn actor() {
+        let forever = || thread::sleep(Duration::from_secs(3600));
+        let answer = || {
+            let line = serde_json::to_string(&good()).unwrap();
+            std::io::stdout()
+                .write_all(format!("\na driver's own line\n{line}\n").as_bytes())
+                .unwrap();
+        };
+        match std::env::var(ACT).as_deref() {
+            Ok("crash") => std::process::abort(),
+            Ok("hang") => forever(),
+            Ok("rubbish") => println!("\n{{\"gpus\": 3}}"),
+            Ok("fail") => std::process::exit(3),
+            Ok("answer and hang") => {
+                answer();
+                forever();
+            }
+            Ok("answer and crash") => {
+                answer();
+                std::process::abort();
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn a_driver_that_crashes_hangs_or_babbles_costs_only_its_gpu() {
+        assert!(problem("crash").contains("crashed"));
+        assert!(problem("rubbish").contains("made no sense"));
+        assert!(problem("fail").contains("exit code 3"));
+        let hung = heard("hang", Duration::from_secs(1)).problem.unwrap();
+        assert!(
+            hung.contains("within 1 seconds") && hung.ends_with("Hearth uses the processor."),
+            "{hung}"
+        );
+        let missing = probe(Path::new("no-such-program"), LIMIT).problem.unwrap();
+        assert!(missing.starts_with("no-such-program"), "{missing}");
+    }
+
+    #[test]
+    fn a_whole_answer_counts_however_the_process_ends() {
+        for act in ["answer and hang", "answer and crash"] {
+            assert_eq!(heard(act, Duration::from_secs(60)), good(), "{act}");
+        }
+    }
+
+    #[test]
+    fn another_test_does_not_take_part() {
+        let probe = probe(&std::env::current_exe().unwrap(), Duration::from_secs(60));
+        assert!(probe.problem.is_some_and(|problem| problem.contains("exit code")));
+    }
+}

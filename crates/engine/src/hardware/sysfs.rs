@@ -1,0 +1,159 @@
+//! The cards that Linux' kernel sees, with a graphics driver or without.
+
+use super::gpu::{Gpu, Kind, Live, Pci};
+use super::memory::Memory;
+use super::merge::Seen;
+use std::fs::{read_dir, read_link, read_to_string};
+use std::path::Path;
+use std::str::FromStr;
+
+/// Where the kernel keeps them.
+const DEVICES: &str = "/sys/bus/pci/devices";
+
+const AMD: u32 = 0x1002;
+const NVIDIA: u32 = 0x10de;
+const INTEL: u32 = 0x8086;
+
+/// What the kernel sees.
+pub fn seen() -> Vec<Seen> {
+    seen_in(Path::new(DEVICES))
+}
+
+/// Sets what is in use of a card now.
+pub fn refresh(gpu: &mut Gpu) {
+    let Some(pci) = gpu.pci else { return };
+    let folder = Path::new(DEVICES).join(pci.to_string());
+    if !folder.exists() {
+        gpu.vanish();
+        return;
+    }
+    if let Some(memory) = memory(&folder) {
+        gpu.set_memory(Some(memory));
+    }
+    gpu.load = load(&folder);
+}
+
+fn seen_in(devices: &Path) -> Vec<Seen> {
+    let Ok(entries) = read_dir(devices) else {
+        return Vec::new();
+    };
+    let mut seen: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pci = Pci::from_str(entry.file_name().to_str()?).ok()?;
+            describe(&entry.path(), pci)
+        })
+        .collect();
+    seen.sort_by_key(|seen| seen.pci);
+    seen
+}
+
+/// One card, if it is one: of the three makers whose GPUs can compute; servers have others that only show a console.
+fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
+    const DISPLAY: u32 = 0x03;
+    if hex(folder, "class")? >> 16 != DISPLAY {
+        return None;
+    }
+    let (vendor, device) = (hex(folder, "vendor")?, hex(folder, "device")?);
+    let driver = read_link(folder.join("driver")).ok();
+    let driver = driver.as_deref().and_then(|path| path.file_name()?.to_str());
+    let (maker, no_driver) = match vendor {
+        // In a container every card of the machine is here, also those that were not given to it.
+        NVIDIA if driver == Some("nvidia") => return None,
+        NVIDIA => ("NVIDIA", "NVIDIA's driver does not run it; install that."),
+        AMD => ("AMD", NO_VULKAN),
+        INTEL => ("Intel", NO_VULKAN),
+        _ => return None,
+    };
+    let why_not = match driver {
+        Some("vfio-pci") => "It is given to a virtual machine.",
+        _ => no_driver,
+    };
+    let memory = memory(folder);
+    Some(Seen {
+        name: format!("{maker} graphics ({vendor:04x}:{device:04x})"),
+        // Those in a processor sit on its own bus.
+        kind: if pci.bus == 0 { Kind::Integrated } else { Kind::Discrete },
+        vendor,
+        device,
+        pci: Some(pci),
+        memory,
+        driver: driver.map(str::to_owned),
+        load: load(folder),
+        live: if memory.is_some() { Live::Sysfs } else { Live::Nobody },
+        why_not: why_not.to_owned(),
+        ..Seen::default()
+    })
+}
+
+const NO_VULKAN: &str = "No Vulkan driver speaks for it; install Mesa's (mesa-vulkan-drivers).";
+
+/// What amdgpu says of a card's memory; others say nothing.
+fn memory(folder: &Path) -> Option<Memory> {
+    let total: u64 = number(folder, "mem_info_vram_total")?;
+    let used: u64 = number(folder, "mem_info_vram_used")?;
+    Some(Memory {
+        total,
+        free: total.saturating_sub(used),
+    })
+}
+
+fn load(folder: &Path) -> Option<f32> {
+    let percent: f32 = number(folder, "gpu_busy_percent")?;
+    Some((percent / 100.0).clamp(0.0, 1.0))
+}
+
+fn number<T: FromStr>(folder: &Path, file: &str) -> Option<T> {
+    read_to_string(folder.join(file)).ok()?.trim().parse().ok()
+}
+
+/// Reads `0x1002`.
+fn hex(folder: &Path, file: &str) -> Option<u32> {
+    let text = read_to_string(folder.join(file)).ok()?;
+    u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn device(devices: &Path, slot: &str, files: &[(&str, &str)]) {
+        let folder = devices.join(slot);
+        fs::create_dir_all(&folder).unwrap();
+        for (file, text) in files {
+            fs::write(folder.join(file), format!("{text}\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn cards_are_found_and_what_amd_says_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let ids = |class, vendor| [("class", class), ("vendor", vendor), ("device", "0x744c")];
+        let amd = [
+            ("mem_info_vram_total", "1000"),
+            ("mem_info_vram_used", "300"),
+            ("gpu_busy_percent", "25"),
+        ];
+        device(root.path(), "0000:03:00.0", &ids("0x030000", "0x1002"));
+        device(root.path(), "0000:03:00.0", &amd);
+        device(root.path(), "0000:04:00.0", &ids("0x010802", "0x1002"));
+        device(root.path(), "0000:05:00.0", &ids("0x030000", "0x1a03"));
+        device(root.path(), "0000:00:02.0", &ids("0x038000", "0x8086"));
+
+        let seen = seen_in(root.path());
+        let [intel, amd] = seen.as_slice() else {
+            panic!("{seen:#?}")
+        };
+        assert_eq!(
+            (intel.kind, intel.memory, intel.live),
+            (Kind::Integrated, None, Live::Nobody)
+        );
+        assert_eq!(
+            (amd.kind, amd.load, amd.live),
+            (Kind::Discrete, Some(0.25), Live::Sysfs)
+        );
+        assert_eq!(amd.memory, Some(Memory { total: 1000, free: 700 }));
+        assert_eq!(amd.pci.unwrap().to_string(), "0000:03:00.0");
+    }
+}

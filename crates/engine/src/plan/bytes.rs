@@ -1,0 +1,119 @@
+//! What the parts of a model take, on the processor and on a GPU: read from the file, without loading it.
+
+use hearth_formats::gguf::{Gguf, TensorInfo};
+use hearth_llm::{Config, KvPool, Session};
+
+/// A GPU gives memory in multiples of this many bytes.
+const GPU_GRAIN: u64 = 256;
+
+/// What one layer's weights take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Layer {
+    /// With the processor.
+    pub cpu: u64,
+    /// On a GPU.
+    pub gpu: u64,
+}
+
+/// What a model takes, part by part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bytes {
+    /// The token embedding, which stays with the processor.
+    pub embedding: u64,
+    /// The blocks that a token goes through, those that predict further tokens (which are not loaded), and last the output layer.
+    pub layers: Vec<Layer>,
+    /// How many of them have a cache.
+    cached: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    /// What one token takes while it goes through a block, and what it adds in the output layer, in numbers of f32.
+    widths: Widths,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Widths {
+    block: u64,
+    logits: u64,
+}
+
+impl Bytes {
+    /// Reads them off the file's table of tensors.
+    pub fn of(gguf: &Gguf, config: &Config) -> Self {
+        let mut layers = vec![Layer::default(); config.layers()];
+        let mut embedding = 0;
+        let last = layers.len() - 1;
+        for tensor in gguf.tensors() {
+            let (name, layer) = (tensor.name.as_str(), layer(tensor));
+            let place = match name.split('.').next().unwrap_or_default() {
+                "blk" => name.split('.').nth(1).and_then(|number| number.parse().ok()),
+                "output" | "output_norm" => Some(last),
+                "token_embd" => {
+                    embedding = layer.cpu;
+                    None
+                }
+                _ => None,
+            };
+            if let Some(at) = place.filter(|at| *at < config.n_layers || *at == last) {
+                layers[at].cpu += layer.cpu;
+                layers[at].gpu += layer.gpu;
+            }
+        }
+        // An output layer that is the embedding again is the same one here and a copy on a GPU.
+        if gguf.tensor("output.weight").is_none()
+            && let Some(table) = gguf.tensor("token_embd.weight")
+        {
+            layers[last].gpu += self::layer(table.info).gpu;
+        }
+        let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
+        let context = config.heads * config.head_dim;
+        Self {
+            embedding,
+            layers,
+            cached: config.n_layers,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+            widths: Widths {
+                block: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,
+                logits: config.vocab as u64,
+            },
+        }
+    }
+
+    /// Bytes of a layer's cache for so many tokens.
+    pub fn cache(&self, layer: usize, context: u32) -> Layer {
+        if layer >= self.cached {
+            return Layer::default();
+        }
+        let cells = context as usize;
+        Layer {
+            cpu: KvPool::bytes_a_layer(cells, self.kv_heads, self.head_dim) as u64,
+            gpu: KvPool::bytes_a_gpu_layer(cells, self.kv_heads, self.head_dim) as u64,
+        }
+    }
+
+    /// Bytes that the tokens of one pass take on the way, where blocks or the output layer run.
+    pub fn compute(&self, context: u32, blocks: bool, output: bool) -> u64 {
+        let tokens = u64::from(context).min(Session::LARGEST_CHUNK as u64);
+        let mut numbers = 0;
+        if blocks {
+            numbers += tokens * self.widths.block;
+        }
+        if output {
+            numbers += self.widths.logits;
+        }
+        numbers * size_of::<f32>() as u64
+    }
+}
+
+/// What one tensor takes: blocks as the file has them, since what is packed for a processor is as large; vectors in f32.
+fn layer(tensor: &TensorInfo) -> Layer {
+    let vector = tensor.shape.iter().filter(|n| **n > 1).count() < 2;
+    let bytes = match vector {
+        true => tensor.shape.iter().product::<u64>() * size_of::<f32>() as u64,
+        false => tensor.byte_len as u64,
+    };
+    Layer {
+        cpu: bytes,
+        gpu: bytes.next_multiple_of(GPU_GRAIN),
+    }
+}

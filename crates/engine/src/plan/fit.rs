@@ -1,0 +1,161 @@
+//! Filling the memory of devices with layers.
+
+use super::Bytes;
+use crate::hardware;
+use hearth_llm::{Place, Placement};
+use hearth_protocol::{DeviceInfo, PlannedDevice};
+
+/// What is left free on a GPU: this much, and this share of it, for what drivers and the desktop take of it.
+const GPU_MARGIN: u64 = 256 << 20;
+const GPU_SHARE: u64 = 32;
+/// The same of main memory.
+const CPU_MARGIN: u64 = 256 << 20;
+/// Contexts are looked for in steps of this many tokens.
+const CONTEXT_STEP: u32 = 256;
+
+/// One device's memory.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Its id, as in [`DeviceInfo`].
+    pub id: String,
+    /// The maker's name for it.
+    pub name: String,
+    /// Bytes in all; none where it cannot be told.
+    pub total: Option<u64>,
+    /// Bytes that are free now; none where it cannot be told.
+    pub free: Option<u64>,
+    /// Bytes that are to stay free.
+    pub margin: u64,
+    /// Whether it is main memory, which it then shares with the processor.
+    pub shared: bool,
+}
+
+/// The memory that a model may be put into: the processor's and that of some GPUs.
+#[derive(Debug, Clone)]
+pub struct Rooms {
+    cpu: Room,
+    gpus: Vec<(usize, Room)>,
+}
+
+impl Rooms {
+    /// Those of these devices.
+    pub fn of(cpu: Option<&DeviceInfo>, gpus: &[&DeviceInfo]) -> Self {
+        let room = |device: &DeviceInfo, margin| Room {
+            id: device.id.clone(),
+            name: device.name.clone(),
+            total: device.memory_total,
+            free: device.memory_free,
+            margin,
+            shared: device.kind != "discrete",
+        };
+        let unknown = DeviceInfo {
+            id: hardware::CPU.to_owned(),
+            ..DeviceInfo::default()
+        };
+        let gpu = |device: &&DeviceInfo| {
+            let number = device.id.strip_prefix("gpu")?.parse().ok()?;
+            let margin =
+                GPU_MARGIN.min(device.memory_total.unwrap_or(0) / 8) + device.memory_total.unwrap_or(0) / GPU_SHARE;
+            Some((number, room(device, margin)))
+        };
+        Self {
+            cpu: room(cpu.unwrap_or(&unknown), CPU_MARGIN),
+            gpus: gpus.iter().filter_map(gpu).collect(),
+        }
+    }
+
+    /// `wanted` of `layers` layers on the GPUs, to each by what it has free.
+    pub fn place(&self, layers: usize, wanted: usize) -> Placement {
+        let weights: Vec<_> = self
+            .gpus
+            .iter()
+            .map(|(number, room)| (*number, room.free.unwrap_or(1)))
+            .collect();
+        Placement::offload(layers, wanted, &weights)
+    }
+
+    /// What a placement puts where.
+    pub fn fill(&self, bytes: &Bytes, placement: &Placement, context: u32) -> Vec<PlannedDevice> {
+        let last = placement.layers() - 1;
+        let on = |place: Place| (0..placement.layers()).filter(move |layer| placement.of(*layer) == place);
+        let name = |layer: usize| match layer == last {
+            true => "output".to_owned(),
+            false => format!("blk.{layer}"),
+        };
+        let planned = |place: Place, room: &Room| {
+            let gpu = place != Place::Cpu;
+            let side = |layer: super::bytes::Layer| if gpu { layer.gpu } else { layer.cpu };
+            let weights: u64 = on(place).map(|layer| side(bytes.layers[layer])).sum();
+            let kv = on(place).map(|layer| side(bytes.cache(layer, context))).sum();
+            let blocks = on(place).any(|layer| layer != last);
+            let output = on(place).any(|layer| layer == last);
+            let layers = on(place).map(name);
+            PlannedDevice {
+                id: room.id.clone(),
+                name: room.name.clone(),
+                weights: weights + if gpu { 0 } else { bytes.embedding },
+                kv,
+                compute: bytes.compute(context, blocks, output),
+                margin: room.margin,
+                total: room.total,
+                free: room.free,
+                layers: match gpu {
+                    true => layers.collect(),
+                    false => std::iter::once("token_embd".to_owned()).chain(layers).collect(),
+                },
+                fits: true,
+            }
+        };
+        let mut devices = vec![planned(Place::Cpu, &self.cpu)];
+        let needed = |device: &PlannedDevice| device.weights + device.kv + device.compute;
+        let mut in_main_memory = needed(&devices[0]);
+        for (number, room) in &self.gpus {
+            let mut device = planned(Place::Gpu(*number), room);
+            if room.shared {
+                in_main_memory += needed(&device);
+            }
+            device.fits = device.layers.is_empty() || room.holds(needed(&device));
+            devices.push(device);
+        }
+        devices[0].fits = self.cpu.holds(in_main_memory);
+        devices
+    }
+
+    /// The most layers that fit on the GPUs.
+    pub fn most_layers(&self, bytes: &Bytes, context: u32) -> usize {
+        let layers = bytes.layers.len();
+        let fits = |wanted: &usize| {
+            let devices = self.fill(bytes, &self.place(layers, *wanted), context);
+            devices.iter().skip(1).all(|device| device.fits)
+        };
+        match self.gpus.is_empty() {
+            true => 0,
+            false => (1..=layers).rev().find(fits).unwrap_or(0),
+        }
+    }
+
+    /// The longest context up to `most` that fits with this placement; 0 if none does.
+    pub fn longest_context(&self, bytes: &Bytes, placement: &Placement, most: u32) -> u32 {
+        let fits = |context: u32| self.fill(bytes, placement, context).iter().all(|device| device.fits);
+        if fits(most) {
+            return most;
+        }
+        // More context never takes less memory, so the longest lies between the last that fits and the first that does not.
+        let (mut fitting, mut failing) = (0, most.div_ceil(CONTEXT_STEP));
+        while failing - fitting > 1 {
+            let middle = fitting + (failing - fitting) / 2;
+            match fits(middle * CONTEXT_STEP) {
+                true => fitting = middle,
+                false => failing = middle,
+            }
+        }
+        fitting * CONTEXT_STEP
+    }
+}
+
+impl Room {
+    /// Whether so many bytes and the margin are free; where it cannot be told, they are taken to be.
+    fn holds(&self, bytes: u64) -> bool {
+        self.free.is_none_or(|free| bytes.saturating_add(self.margin) <= free)
+    }
+}

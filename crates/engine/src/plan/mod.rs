@@ -1,0 +1,206 @@
+//! Where a model's bytes go: how many layers on which GPU, and whether everything has room.
+//!
+//! The same value is shown before a load, carried out by it, and told after it.
+
+mod bytes;
+mod fit;
+
+use crate::hardware;
+use crate::problem::{from_gguf, from_load, problem};
+use crate::turns::count;
+pub use bytes::Bytes;
+pub use fit::{Room, Rooms};
+use hearth_formats::gguf::Gguf;
+use hearth_llm::{Config, Placement};
+use hearth_protocol::{DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Verdict};
+
+/// A model that leaves more than this with the processor answers more slowly than a person reads: some five tokens a second where
+/// memory gives 30 GB a second.
+const SLOW: u64 = 6 << 30;
+
+/// Plans a load of a file without loading it.
+///
+/// # Errors
+/// The file cannot be read or is of a kind that is not known, there is no such device, or the cache cannot be of that kind.
+pub fn plan(request: &PlanRequest) -> Result<Plan, Problem> {
+    let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
+    let config = Config::from_gguf(&gguf).map_err(from_load)?;
+    let devices = match request.assume_gpu {
+        None => hardware::devices(),
+        Some(bytes) => with_assumed_gpu(bytes),
+    };
+    let asked = Asked {
+        context: request.context,
+        device: request.device.clone(),
+        gpu_layers: request.gpu_layers,
+        kv: request.kv,
+    };
+    Ok(planned(&Bytes::of(&gguf, &config), &config, &asked, &devices)?.plan)
+}
+
+/// What a load asks for, as far as a plan depends on it.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Tokens; none: the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`].
+    pub context: Option<u32>,
+    /// A device's id, or several with commas between.
+    pub device: Option<String>,
+    /// Layers on GPUs.
+    pub gpu_layers: GpuLayers,
+    /// How the cache is kept.
+    pub kv: KvType,
+}
+
+impl From<&LoadRequest> for Asked {
+    fn from(request: &LoadRequest) -> Self {
+        Self {
+            context: request.context,
+            device: request.device.clone(),
+            gpu_layers: request.gpu_layers,
+            kv: request.kv,
+        }
+    }
+}
+
+/// A plan, and the placement that carries it out.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What is told.
+    pub plan: Plan,
+    /// What is done.
+    pub placement: Placement,
+}
+
+/// Plans for these devices.
+///
+/// # Errors
+/// There is no such device, or the cache cannot be of that kind.
+pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceInfo]) -> Result<Planned, Problem> {
+    if asked.kv == KvType::Q8_0 {
+        let message = "A KV cache in q8_0 cannot be kept yet. Choose f16.";
+        return Err(problem(ProblemCode::Unsupported, message));
+    }
+    let rooms = rooms(asked, devices)?;
+    let trained = count(config.context_trained);
+    let context = asked
+        .context
+        .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT));
+    let total = config.layers();
+    let layers_fit = rooms.most_layers(bytes, context);
+    let wanted = match asked.gpu_layers {
+        GpuLayers::Auto => layers_fit,
+        GpuLayers::All => total,
+        GpuLayers::Count(layers) => layers as usize,
+    };
+    let placement = rooms.place(total, wanted);
+    let placed = rooms.fill(bytes, &placement, context);
+    let fits = placed.iter().all(|device| device.fits);
+    let context_fits = rooms.longest_context(bytes, &placement, trained.max(context));
+    let left: u64 = placed.first().map_or(0, |cpu| cpu.weights);
+    let (verdict, why) = match fits {
+        true if left > SLOW => (
+            Verdict::Slow,
+            format!(
+                "It fits, but the processor has to read {} for every token, so answers come slowly.",
+                gib(left)
+            ),
+        ),
+        true => (
+            Verdict::Fits,
+            "Everything fits into the memory that is free now.".to_owned(),
+        ),
+        false if context_fits > 0 => (
+            Verdict::FitsWithLessContext { context: context_fits },
+            format!("A context of {context} tokens does not fit; one of {context_fits} does."),
+        ),
+        false => (Verdict::WontFit, lacking(&placed)),
+    };
+    let plan = Plan {
+        fits,
+        verdict,
+        why,
+        context,
+        context_fits,
+        gpu_layers: count(placement.gpu_layers()),
+        layers_total: count(total),
+        layers_fit: count(layers_fit),
+        kv: asked.kv,
+        devices: placed,
+    };
+    Ok(Planned { plan, placement })
+}
+
+/// The sentence that says where how much is missing.
+fn lacking(devices: &[hearth_protocol::PlannedDevice]) -> String {
+    let full = devices.iter().find(|device| !device.fits);
+    full.map_or_else(String::new, |device| {
+        let needed = device.weights + device.kv + device.compute;
+        format!(
+            "{} would have to hold {}, and has {} free.",
+            device.name,
+            gib(needed),
+            gib(device.free.unwrap_or(0))
+        )
+    })
+}
+
+/// Bytes as people say them.
+pub(crate) fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+/// The memory that a load may use: the processor's, and that of the GPUs that were asked for or would be chosen.
+fn rooms(asked: &Asked, devices: &[DeviceInfo]) -> Result<Rooms, Problem> {
+    let usable: Vec<&DeviceInfo> = devices.iter().filter(|device| device.usable).collect();
+    let known = |id: &str| usable.iter().copied().find(|device| device.id == id);
+    let gpus = match asked.device.as_deref() {
+        Some(hardware::CPU) => Vec::new(),
+        Some(ids) => ids
+            .split(',')
+            .map(|id| {
+                known(id.trim())
+                    .filter(|device| device.id != hardware::CPU)
+                    .ok_or_else(|| unknown(id, devices))
+            })
+            .collect::<Result<_, _>>()?,
+        // A renderer in software is slower than the processor it runs on, and a GPU that shares the processor's memory is no faster
+        // at reading it: those are for a person to choose.
+        None => usable
+            .iter()
+            .copied()
+            .filter(|device| device.kind == "discrete")
+            .collect(),
+    };
+    Ok(Rooms::of(known(hardware::CPU), &gpus))
+}
+
+fn unknown(id: &str, devices: &[DeviceInfo]) -> Problem {
+    let message = match devices.iter().find(|device| device.id == id) {
+        Some(device) => format!("The model cannot be loaded on {}: {}", device.name, device.why),
+        None => {
+            let known: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
+            let known = known.join(", ");
+            format!("There is no device '{id}' that a model can run on. Choose one of: {known}.")
+        }
+    };
+    problem(ProblemCode::NoDevice, message)
+}
+
+/// The processor, and a GPU of so many bytes that is not there.
+fn with_assumed_gpu(bytes: u64) -> Vec<DeviceInfo> {
+    let mut devices = hardware::devices();
+    devices.retain(|device| device.id == hardware::CPU);
+    devices.push(DeviceInfo {
+        id: "gpu0".to_owned(),
+        kind: "discrete".to_owned(),
+        name: "A GPU that is assumed".to_owned(),
+        memory_total: Some(bytes),
+        memory_free: Some(bytes),
+        usable: true,
+        ..DeviceInfo::default()
+    });
+    devices
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The gradient of gated units: a unit makes an element of the gate's and one of up's.
+
+use crate::glu::Activation;
+use crate::gpu::glu::{CUBIC, ROOT_2_PI, sigmoid};
+use crate::gpu::launch::{cubes, matrix, same};
+use crate::gpu::{Floats, GpuError};
+use cubecl::prelude::*;
+
+/// Units of a cube.
+const UNITS: usize = 256;
+
+#[cube(launch_unchecked)]
+fn of_elements(
+    gate_up: &[f32],
+    dh: &[f32],
+    out: &mut [f32],
+    elements: usize,
+    cols: usize,
+    #[comptime] activation: Activation,
+) {
+    if ABSOLUTE_POS >= elements {
+        terminate!();
+    }
+    let gate_at = ABSOLUTE_POS / cols * 2 * cols + ABSOLUTE_POS % cols;
+    let up_at = gate_at + cols;
+    let x = gate_up[gate_at];
+    let (value, slope) = match activation {
+        Activation::Silu => {
+            let s = sigmoid(x);
+            (x * s, s + x * s * (1.0f32 - s))
+        }
+        Activation::GeluTanh => {
+            let square = x * x;
+            // (1 + tanh(u)) / 2 is sigmoid(2 u), and 1 - tanh(u)^2 is 4 s (1 - s).
+            let s = sigmoid(2.0f32 * ROOT_2_PI * x * (1.0f32 + CUBIC * square));
+            let inner = ROOT_2_PI * (1.0f32 + 3.0f32 * CUBIC * square);
+            (x * s, s + 2.0f32 * x * s * (1.0f32 - s) * inner)
+        }
+    };
+    let d = dh[ABSOLUTE_POS];
+    out[gate_at] = d * gate_up[up_at] * slope;
+    out[up_at] = d * value;
+}
+
+/// The gradient of `activation(gate) * up`: of the gate and up side by side, `[T, 2 F]`, from the two as the forward had them,
+/// `gate_up [T, 2 F]`, and the gradient of the product, `dh [T, F]`.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn glu_backward(
+    client: &Client,
+    gate_up: &Floats,
+    activation: Activation,
+    dh: &Floats,
+) -> Result<Floats, GpuError> {
+    let Floats { rows, cols, .. } = *dh;
+    same("number of rows of a gate and up", gate_up.rows, rows)?;
+    same(
+        "number of columns of a gate and up",
+        gate_up.cols,
+        cols.saturating_mul(2),
+    )?;
+    let (x, dh) = (matrix(gate_up, "gate and up")?, matrix(dh, "gradient of gated units")?);
+    let out = Floats::empty(client, rows, 2 * cols);
+    let elements = rows * cols;
+    if elements > 0 {
+        let (count, dim) = (cubes(client, elements.div_ceil(UNITS))?, CubeDim::new_1d(UNITS as u32));
+        let result = matrix(&out, "gradient of a gate and up")?;
+        // SAFETY: the kernel reads and writes elements below the shapes, which the buffers were measured to hold.
+        unsafe { of_elements::launch_unchecked(client, count, dim, x, dh, result, elements, cols, activation) };
+    }
+    Ok(out)
+}

@@ -1,0 +1,258 @@
+//! The gradient of what happens to Q and K before they meet: a cube makes a head of a token.
+
+use crate::attention::Heads;
+use crate::gpu::launch::{argument, cubes, matrix, same};
+use crate::gpu::reduce::sum;
+use crate::gpu::{Floats, GpuError, Norm, heads as shape_of};
+use crate::rope::Pairing;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// Units that share a head; a power of two.
+const UNITS: usize = 64;
+
+/// Element `i` of the head at `first`, turned back by the angles at `angles`.
+#[cube]
+fn turned_back(
+    d: &[f32],
+    table: &[f32],
+    first: usize,
+    i: usize,
+    angles: usize,
+    turned: usize,
+    #[comptime] pairing: Pairing,
+) -> f32 {
+    let mut value = d[first + i];
+    if i < turned {
+        let half = turned / 2;
+        let is_second = if comptime!(pairing == Pairing::Halves) {
+            i >= half
+        } else {
+            i % 2 == 1
+        };
+        let pair = if comptime!(pairing == Pairing::Halves) {
+            i % half
+        } else {
+            i / 2
+        };
+        let apart = if comptime!(pairing == Pairing::Halves) {
+            half
+        } else {
+            1usize.runtime()
+        };
+        let cos = table[angles + 2 * pair];
+        let sin = table[angles + 2 * pair + 1];
+        // The forward gave (a cos - b sin, a sin + b cos).
+        if is_second {
+            value = value * cos - d[first + i - apart] * sin;
+        } else {
+            value = value * cos + d[first + i + apart] * sin;
+        }
+    }
+    value
+}
+
+/// Writes the gradient of a head: that of the norm `x * weight / sqrt(mean(x^2) + eps)`, turned.
+#[cube]
+fn of_head(
+    d: &[f32],
+    x: &[f32],
+    weight: &[f32],
+    table: &[f32],
+    out: &mut [f32],
+    first: usize,
+    dim: usize,
+    angles: usize,
+    turned: usize,
+    eps: f32,
+    #[comptime] norm: bool,
+    #[comptime] pairing: Pairing,
+) {
+    let mut projection = 0.0f32;
+    let mut root = 1.0f32;
+    if comptime!(norm) {
+        let mut room = Shared::<[f32]>::new_slice(UNITS);
+        let mut squares = 0.0f32;
+        let mut products = 0.0f32;
+        let mut i = UNIT_POS as usize;
+        while i < dim {
+            let value = x[first + i];
+            squares += value * value;
+            products += value * weight[i] * turned_back(d, table, first, i, angles, turned, pairing);
+            i += UNITS;
+        }
+        let squares = sum(squares, &mut room, UNITS);
+        let products = sum(products, &mut room, UNITS);
+        let count = f32::cast_from(dim);
+        root = 1.0f32 / (squares / count + eps).sqrt();
+        projection = products / (squares + count * eps);
+    }
+    let mut i = UNIT_POS as usize;
+    while i < dim {
+        let mut value = turned_back(d, table, first, i, angles, turned, pairing);
+        if comptime!(norm) {
+            value = (value * weight[i] - x[first + i] * projection) * root;
+        }
+        out[first + i] = value;
+        i += UNITS;
+    }
+}
+
+#[cube(launch_unchecked)]
+fn of_heads(
+    d: &[f32],
+    x: &[f32],
+    q_weight: &[f32],
+    k_weight: &[f32],
+    table: &[f32],
+    positions: &[u32],
+    out: &mut [f32],
+    tokens: usize,
+    heads: usize,
+    kv_heads: usize,
+    dim: usize,
+    turned: usize,
+    pairs: usize,
+    table_positions: usize,
+    q_eps: f32,
+    k_eps: f32,
+    #[comptime] norms: [bool; 2],
+    #[comptime] pairing: Pairing,
+) {
+    let per_token = heads + 2 * kv_heads;
+    if CUBE_POS >= tokens * per_token {
+        terminate!();
+    }
+    let head = CUBE_POS % per_token;
+    let first = CUBE_POS * dim;
+    let position = min(positions[CUBE_POS / per_token] as usize, table_positions - 1);
+    let angles = position * pairs * 2;
+    if head < heads {
+        of_head(
+            d,
+            x,
+            q_weight,
+            table,
+            out,
+            first,
+            dim,
+            angles,
+            turned,
+            q_eps,
+            comptime!(norms[0]),
+            pairing,
+        );
+    } else if head < heads + kv_heads {
+        of_head(
+            d,
+            x,
+            k_weight,
+            table,
+            out,
+            first,
+            dim,
+            angles,
+            turned,
+            k_eps,
+            comptime!(norms[1]),
+            pairing,
+        );
+    } else {
+        let mut i = UNIT_POS as usize;
+        while i < dim {
+            out[first + i] = d[first + i];
+            i += UNITS;
+        }
+    }
+}
+
+/// The gradient of what happens to Q and K before they meet, a norm of each head where there is one, and the rotation: of `qkv`,
+/// as it was before, from that of what it became, both `[T, (heads + 2 kv_heads) * head_dim]`. V passes.
+///
+/// `table` is that of [`rope_table`](crate::gpu::rope_table) for `table_positions`, with `dims / 2` pairs; heads narrower than `dims`
+/// are turned as far as they go. `positions` has a word for each token; one beyond the table is taken for its last.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn prepare_backward(
+    client: &Client,
+    d_ready: &Floats,
+    qkv: &Floats,
+    heads: &Heads,
+    q_norm: Option<&Norm>,
+    k_norm: Option<&Norm>,
+    pairing: Pairing,
+    dims: usize,
+    table: &Handle,
+    table_positions: usize,
+    positions: &Handle,
+) -> Result<Floats, GpuError> {
+    let Heads {
+        heads: query_heads,
+        kv_heads,
+        head_dim: dim,
+        ..
+    } = *heads;
+    let (tokens, width) = (qkv.rows, heads.qkv_width());
+    shape_of::check(heads, qkv)?;
+    same("number of rows of a gradient of Q, K and V", d_ready.rows, tokens)?;
+    same("number of columns of a gradient of Q, K and V", d_ready.cols, width)?;
+    let pairs = dims / 2;
+    let turned = (2 * pairs).min(dim - dim % 2);
+    if turned > 0 && table_positions == 0 {
+        return Err(GpuError::Size {
+            what: "number of positions in a table of rotations",
+            found: 0,
+            expected: 1,
+        });
+    }
+    let x = matrix(qkv, "Q, K and V")?;
+    // What a head has no norm for is not read; the kernel is given something all the same.
+    let weight = |norm: Option<&Norm>| match norm {
+        Some(norm) => argument(&norm.weight, "weight of a head's norm", dim),
+        None => matrix(qkv, "Q, K and V"),
+    };
+    let angles = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
+    let table = argument(table, "table of rotations", angles)?;
+    let (d, q_weight, k_weight, positions) = (
+        matrix(d_ready, "gradient of Q, K and V")?,
+        weight(q_norm)?,
+        weight(k_norm)?,
+        argument(positions, "list of positions", tokens)?,
+    );
+    let out = Floats::empty(client, tokens, width);
+    if tokens * width > 0 {
+        let count = cubes(client, tokens * (query_heads + 2 * kv_heads))?;
+        let dim_of_cubes = CubeDim::new_1d(UNITS as u32);
+        let result = matrix(&out, "gradient of Q, K and V")?;
+        let eps = |norm: Option<&Norm>| norm.map_or(0.0, |norm| norm.eps);
+        // SAFETY: the kernel reads and writes tokens, heads, pairs and positions below the shapes, which the buffers were measured
+        // to hold.
+        unsafe {
+            of_heads::launch_unchecked(
+                client,
+                count,
+                dim_of_cubes,
+                d,
+                x,
+                q_weight,
+                k_weight,
+                table,
+                positions,
+                result,
+                tokens,
+                query_heads,
+                kv_heads,
+                dim,
+                turned,
+                pairs,
+                table_positions.max(1),
+                eps(q_norm),
+                eps(k_norm),
+                [q_norm.is_some(), k_norm.is_some()],
+                pairing,
+            );
+        }
+    }
+    Ok(out)
+}

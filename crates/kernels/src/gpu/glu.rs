@@ -1,0 +1,61 @@
+//! Gated units: `activation(gate) * up`. <https://arxiv.org/abs/2002.05202>
+
+use super::launch::{cubes, matrix};
+use super::{Floats, GpuError};
+use crate::glu::Activation;
+use cubecl::prelude::*;
+
+/// Units of a cube.
+const UNITS: usize = 256;
+/// `sqrt(2 / pi)`.
+pub(super) const ROOT_2_PI: f32 = 0.797_884_6;
+/// The cubic term of the tanh form of GELU.
+pub(super) const CUBIC: f32 = 0.044_715;
+
+/// `1 / (1 + exp(-x))`, with an exponential that stays finite: what a device makes of an infinite one is its own.
+#[cube]
+pub(super) fn sigmoid(x: f32) -> f32 {
+    1.0f32 / (1.0f32 + f32::exp(min(-x, 80.0f32)))
+}
+
+/// The activation of a gate.
+#[cube]
+fn activated(x: f32, #[comptime] activation: Activation) -> f32 {
+    match activation {
+        Activation::Silu => x * sigmoid(x),
+        // (1 + tanh z) / 2 is the sigmoid of 2 z.
+        Activation::GeluTanh => x * sigmoid(2.0f32 * ROOT_2_PI * (x + CUBIC * x * x * x)),
+    }
+}
+
+#[cube(launch_unchecked)]
+fn gate(gate_up: &[f32], out: &mut [f32], width: usize, #[comptime] activation: Activation) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let at = ABSOLUTE_POS / width * 2 * width + ABSOLUTE_POS % width;
+    out[ABSOLUTE_POS] = activated(gate_up[at], activation) * gate_up[at + width];
+}
+
+/// `[T, F]` of a matrix `[T, 2 F]` whose rows are gates, then what they let through.
+///
+/// # Errors
+/// Where the buffer is shorter than its shape, or the number of columns is odd.
+pub fn glu(client: &Client, gate_up: &Floats, activation: Activation) -> Result<Floats, GpuError> {
+    if !gate_up.cols.is_multiple_of(2) {
+        return Err(GpuError::Size {
+            what: "width of gates and what they let through",
+            found: gate_up.cols,
+            expected: gate_up.cols + 1,
+        });
+    }
+    let out = Floats::empty(client, gate_up.rows, gate_up.cols / 2);
+    let (input, result) = (matrix(gate_up, "gates")?, matrix(&out, "gated units")?);
+    if out.rows * out.cols > 0 {
+        let count = cubes(client, (out.rows * out.cols).div_ceil(UNITS))?;
+        let dim = CubeDim::new_1d(UNITS as u32);
+        // SAFETY: an element of `out` has its gate and its other factor in the same row of the input, which was measured.
+        unsafe { gate::launch_unchecked(client, count, dim, input, result, out.cols, activation) };
+    }
+    Ok(out)
+}

@@ -1,0 +1,57 @@
+//! The devices that a model's layers can lie on.
+
+use crate::error::LoadError;
+use crate::placement::Place;
+use burn::tensor::Device;
+use std::sync::{Mutex, MutexGuard};
+
+/// The device of a place; a GPU is opened when it is first asked for.
+///
+/// # Errors
+/// There is no such GPU, or it cannot be opened.
+pub fn open(place: Place) -> Result<Device, LoadError> {
+    match place {
+        Place::Cpu => Ok(Device::flex()),
+        Place::Gpu(number) => open_gpu(number),
+    }
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn open_gpu(number: usize) -> Result<Device, LoadError> {
+    Err(cannot(
+        number,
+        "this build of Hearth has no support for GPUs".to_owned(),
+    ))
+}
+
+/// The GPUs that are open, by number.
+static OPEN: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
+
+fn opened() -> MutexGuard<'static, Vec<(usize, Device)>> {
+    OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Gives a device the number of a GPU: one that a program has opened by itself, or a second one on the same card.
+pub fn register(number: usize, device: Device) {
+    let mut opened = opened();
+    opened.retain(|(other, _)| *other != number);
+    opened.push((number, device));
+}
+
+#[cfg(feature = "wgpu")]
+fn open_gpu(number: usize) -> Result<Device, LoadError> {
+    let mut opened = opened();
+    if let Some((_, device)) = opened.iter().find(|(other, _)| *other == number) {
+        return Ok(device.clone());
+    }
+    let device = crate::gpus::open(number).map_err(|why| cannot(number, why))?;
+    opened.push((number, device.clone()));
+    Ok(device)
+}
+
+fn cannot(number: usize, why: String) -> LoadError {
+    LoadError::Device {
+        device: format!("gpu{number}"),
+        why,
+    }
+}

@@ -1,0 +1,174 @@
+//! The backward of the operations on a GPU.
+
+use super::{
+    floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, number, prepared, side_by_side, sound, tensor,
+};
+use crate::ops::{
+    Activation, AdapterGradient, AttentionSpec, Linear, Linears, Norm, OpsBackward, OptionalNorm, Product, Segments,
+};
+use burn::backend::Cube;
+use burn::backend::tensor::FloatTensor;
+use burn_cubecl::kernel::into_contiguous;
+use hearth_kernels::gpu::{self, Floats};
+use std::sync::Arc;
+
+type Tensor = FloatTensor<Cube>;
+
+fn adapter(like: &Tensor, gradient: Option<(Floats, Floats)>) -> AdapterGradient<Cube> {
+    gradient.map(|(a, b)| (tensor(like, a), tensor(like, b)))
+}
+
+/// The gradients of the input that linears share, and of their adapters, from that of their outputs side by side.
+fn linears_backward(
+    like: &Tensor,
+    x: &Floats,
+    linears: &[gpu::Linear],
+    gradient: &Floats,
+) -> (Floats, Vec<AdapterGradient<Cube>>) {
+    let dx = Floats::empty(&like.client, x.rows, x.cols);
+    let mut at = 0;
+    let mut backward = |linear: &gpu::Linear| {
+        let found = sound(gpu::linear_backward(&like.client, x, linear, gradient, at, &dx, at > 0));
+        at += linear.weight.rows;
+        adapter(like, found)
+    };
+    let adapters = linears.iter().map(&mut backward).collect();
+    (dx, adapters)
+}
+
+impl OpsBackward for Cube {
+    type Kept = Tensor;
+    type KeptGated = Tensor;
+
+    fn keep(x: &FloatTensor<Self>, _: Product) -> Tensor {
+        x.clone()
+    }
+
+    fn restore(kept: &Tensor) -> FloatTensor<Self> {
+        kept.clone()
+    }
+
+    fn norm_linears_backward(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        linears: Linears<Self>,
+        _: Product,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
+        let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
+        let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
+        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
+        let (dz, adapters) = linears_backward(&x, &normed, &linears, &floats(&gradient));
+        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
+        (tensor(&x, dx), adapters)
+    }
+
+    fn attend_backward(
+        qkv: FloatTensor<Self>,
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        segments: Arc<Segments>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (qkv, gradient) = (into_contiguous(qkv), into_contiguous(gradient));
+        let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
+        let (table, lists) = (spec.rope.table(&qkv, segments.longest()), segments.lists(&qkv));
+        let (client, heads) = (&qkv.client, &spec.heads);
+        let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
+        let d_ready = sound(gpu::attend_batch_backward(
+            client,
+            &ready,
+            heads,
+            &lists.starts,
+            &floats(&gradient),
+        ));
+        let d_qkv = sound(gpu::prepare_backward(
+            client,
+            &d_ready,
+            &floats(&qkv),
+            heads,
+            norms[0].as_ref(),
+            norms[1].as_ref(),
+            spec.rope.pairing(),
+            spec.rope.dims(),
+            &table.angles,
+            table.positions,
+            &lists.positions,
+        ));
+        tensor(&qkv, d_qkv)
+    }
+
+    fn linear_add_backward(
+        h: FloatTensor<Self>,
+        linear: Linear<Self>,
+        norm: OptionalNorm<Self>,
+        _: Product,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
+        let (h, linear) = (into_contiguous(h), kernel_linear(linear));
+        let mut dy = floats(&into_contiguous(gradient));
+        if let Some(norm) = kernel_optional_norm(norm) {
+            let y = side_by_side(&h, &floats(&h), std::slice::from_ref(&linear));
+            dy = sound(gpu::rms_norm_backward(&h.client, &y, &norm, &dy));
+        }
+        let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], &dy);
+        (tensor(&h, dh), adapters.pop().flatten())
+    }
+
+    fn gated_keeping(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        _: Product,
+    ) -> (FloatTensor<Self>, Self::KeptGated) {
+        let x = into_contiguous(x);
+        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let both = side_by_side(&x, &normed, &[kernel_linear(gate), kernel_linear(up)]);
+        let h = sound(gpu::glu(&x.client, &both, activation));
+        (tensor(&x, h), tensor(&x, both))
+    }
+
+    fn gated_backward(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        _: Product,
+        kept: &Self::KeptGated,
+        gradient: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]) {
+        let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
+        let linears = [kernel_linear(gate), kernel_linear(up)];
+        let d_both = sound(gpu::glu_backward(
+            &x.client,
+            &floats(kept),
+            activation,
+            &floats(&gradient),
+        ));
+        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
+        let (dz, mut adapters) = linears_backward(&x, &normed, &linears, &d_both);
+        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
+        let up = adapters.pop().flatten();
+        (tensor(&x, dx), [adapters.pop().flatten(), up])
+    }
+
+    fn cross_entropy_with_gradient(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        output: Linear<Self>,
+        targets: Arc<[u32]>,
+        scale: f32,
+        _: Product,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (x, norm) = (into_contiguous(x), kernel_norm(norm));
+        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
+        let (loss, dz) = losses(&x, &normed, &kernel_linear(output), &targets, scale, true);
+        let dz = sound(dz.ok_or("a gradient that was not made"));
+        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
+        (number(&x, loss), tensor(&x, dx))
+    }
+}

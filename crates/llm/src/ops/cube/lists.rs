@@ -1,0 +1,83 @@
+//! Lists and tables on a GPU that all layers of a pass share.
+
+use super::Tensor;
+use crate::kv::KvPool;
+use crate::ops::{Segments, SequenceView, SharedRope};
+use cubecl::server::Handle;
+use hearth_kernels::gpu;
+
+/// Positions that a table of angles grows by.
+const PAGE: usize = 256;
+
+/// Cosines and sines of a rotation, `[positions, dims / 2, 2]`.
+#[derive(Clone)]
+pub(crate) struct RopeTable {
+    pub angles: Handle,
+    pub positions: usize,
+}
+
+impl SharedRope {
+    /// The table of at least so many positions, on the device of `like`.
+    pub(super) fn table(&self, like: &Tensor, positions: usize) -> RopeTable {
+        let enough = |table: &RopeTable| table.positions >= positions;
+        self.tables.get(&like.device, enough, || {
+            let positions = positions.next_multiple_of(PAGE);
+            let angles = gpu::rope_table(self, positions);
+            RopeTable {
+                angles: like.client.create_from_slice(bytemuck::cast_slice(&angles)),
+                positions,
+            }
+        })
+    }
+}
+
+/// The numbers of a batch, one a token.
+#[derive(Clone)]
+pub(crate) struct BatchLists {
+    /// The position of each token in its sequence.
+    pub positions: Handle,
+    /// The index of its sequence's first.
+    pub starts: Handle,
+}
+
+impl Segments {
+    /// More than the greatest position.
+    pub(super) fn longest(&self) -> usize {
+        self.positions.iter().max().map_or(0, |last| *last as usize + 1)
+    }
+
+    pub(super) fn lists(&self, like: &Tensor) -> BatchLists {
+        let list = |numbers: &[u32]| like.client.create_from_slice(bytemuck::cast_slice(numbers));
+        let make = || BatchLists {
+            positions: list(&self.positions),
+            starts: list(&self.starts),
+        };
+        self.lists.get(&like.device, |_| true, make)
+    }
+}
+
+/// Where a sequence's tokens lie.
+#[derive(Clone)]
+pub(crate) struct SequenceLists {
+    /// The position of each token of the batch.
+    pub positions: Handle,
+    /// Its cell.
+    pub written: Handle,
+    /// The cells of the whole sequence.
+    pub cells: Handle,
+}
+
+impl SequenceView {
+    pub(super) fn lists(&self, like: &Tensor, pool: &KvPool) -> SequenceLists {
+        let list = |numbers: &[u32]| like.client.create_from_slice(bytemuck::cast_slice(numbers));
+        let make = || SequenceLists {
+            positions: list(&self.positions()),
+            written: list(&self.cells),
+            cells: match &self.scattered {
+                Some(cells) => list(cells),
+                None => pool.in_order(like),
+            },
+        };
+        self.lists.get(&like.device, |_| true, make)
+    }
+}

@@ -1,0 +1,315 @@
+//! The operations on a GPU: Burn's tensors, handed as buffers to the kernels of `hearth-kernels::gpu`.
+//!
+//! Products are exact whatever is asked for, for a GPU gains nothing from activations in 8 bits that its memory would not gain first.
+//! What is made once for all layers of a pass (lists of cells, tables of angles) is kept beside what it is made from.
+
+mod backward;
+mod lists;
+
+pub(crate) use lists::{BatchLists, RopeTable, SequenceLists};
+
+use super::flex::sound;
+use super::{
+    Activation, Adapter, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops, OptionalNorm, Product,
+};
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Cube, DType, Shape, TensorMetadata};
+use burn_cubecl::kernel::into_contiguous;
+use hearth_kernels::gpu::{self, Floats};
+use hearth_kernels::{Layout, ShapeError};
+use std::sync::Arc;
+
+type Tensor = FloatTensor<Cube>;
+
+/// Rows of logits that exist at once: so many that they take no more memory than this, in whole steps that a buffer may be cut at.
+const LOGIT_BYTES: usize = 64 << 20;
+const LOGIT_ROWS: usize = 64;
+
+/// A matrix as the kernels take it.
+fn floats(tensor: &Tensor) -> Floats {
+    let shape = tensor.shape();
+    sound(Floats::new(tensor.handle.clone(), shape[0], shape[1]))
+}
+
+/// A new tensor of a kernel's result, on the device of `like`.
+fn tensor(like: &Tensor, floats: Floats) -> Tensor {
+    let shape = Shape::from([floats.rows, floats.cols]);
+    Tensor::new_contiguous(
+        like.client.clone(),
+        like.device.clone(),
+        shape,
+        floats.handle,
+        DType::F32,
+    )
+}
+
+fn weight(words: &IntTensor<Cube>, spec: &MatrixSpec) -> gpu::Weight {
+    if spec.layout != Layout::Plain {
+        let quant = spec.quant;
+        sound::<(), _>(Err(ShapeError::Layout { quant }));
+    }
+    gpu::Weight {
+        words: words.handle.clone(),
+        quant: spec.quant,
+        rows: spec.rows,
+        cols: spec.cols,
+    }
+}
+
+fn kernel_linear(linear: Linear<Cube>) -> gpu::Linear {
+    let lora = match linear.adapter {
+        Adapter::None => None,
+        Adapter::Lora { a, b, scale, dropout } => Some(gpu::Lora {
+            a: floats(&into_contiguous(a)),
+            b: floats(&into_contiguous(b)),
+            scale,
+            dropout,
+        }),
+    };
+    let bias = match linear.bias {
+        Bias::None => None,
+        Bias::Add(bias) => Some(bias.handle),
+    };
+    gpu::Linear {
+        weight: weight(&linear.weight, &linear.spec),
+        scale: linear.spec.scale,
+        lora,
+        bias,
+    }
+}
+
+fn kernel_norm(norm: Norm<Cube>) -> gpu::Norm {
+    gpu::Norm {
+        weight: norm.weight.handle,
+        eps: norm.eps,
+    }
+}
+
+fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
+    match norm {
+        OptionalNorm::None => None,
+        OptionalNorm::Norm(weight, eps) => Some(kernel_norm(Norm { weight, eps })),
+    }
+}
+
+/// The outputs of linears side by side, of an input that is normalised already.
+fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear]) -> Floats {
+    let width = linears.iter().map(|linear| linear.weight.rows).sum();
+    let out = Floats::empty(&like.client, x.rows, width);
+    let mut at = 0;
+    for linear in linears {
+        sound(gpu::linear(&like.client, x, linear, &out, at, false));
+        at += linear.weight.rows;
+    }
+    out
+}
+
+/// Q, K and V as attention reads them, in a buffer of their own: heads normalised where the model does, and turned.
+fn prepared(
+    qkv: &Tensor,
+    spec: &AttentionSpec,
+    norms: [&Option<gpu::Norm>; 2],
+    positions: &cubecl::server::Handle,
+    table: &RopeTable,
+) -> Floats {
+    sound(gpu::prepare(
+        &qkv.client,
+        &floats(qkv),
+        &spec.heads,
+        norms[0].as_ref(),
+        norms[1].as_ref(),
+        spec.rope.pairing(),
+        spec.rope.dims(),
+        &table.angles,
+        table.positions,
+        positions,
+    ))
+}
+
+/// Losses of rows of hidden states that are normalised already, a few rows of logits at a time: `[rows]`; and the gradient of their sum
+/// for `x`, times `scale`, where it is asked for.
+fn losses(
+    like: &Tensor,
+    x: &Floats,
+    output: &gpu::Linear,
+    targets: &[u32],
+    scale: f32,
+    gradient: bool,
+) -> (f64, Option<Floats>) {
+    let (client, vocab) = (&like.client, output.weight.rows);
+    let rows = (LOGIT_BYTES / (4 * vocab.max(1)) / LOGIT_ROWS).max(1) * LOGIT_ROWS;
+    let dx = gradient.then(|| Floats::empty(client, x.rows, x.cols));
+    let mut parts = Vec::new();
+    for first in (0..x.rows).step_by(rows) {
+        let count = rows.min(x.rows - first);
+        let part = x.rows_from(first, count);
+        let logits = Floats::empty(client, count, vocab);
+        sound(gpu::linear(client, &part, output, &logits, 0, false));
+        let chosen = client.create_from_slice(bytemuck::cast_slice(&targets[first..first + count]));
+        parts.push(sound(gpu::cross_entropy_in_place(
+            client, &logits, &chosen, scale, gradient,
+        )));
+        if let Some(dx) = &dx {
+            let part = dx.rows_from(first, count);
+            sound(gpu::weight_backward(
+                client,
+                &logits,
+                0,
+                &output.weight,
+                output.scale,
+                &part,
+                false,
+            ));
+        }
+    }
+    let sum = parts.into_iter().map(|losses| {
+        let bytes = sound(client.read_one(losses).map_err(|error| format!("{error:?}")));
+        let losses: &[f32] = bytemuck::cast_slice(&bytes);
+        losses.iter().map(|loss| f64::from(*loss)).sum::<f64>()
+    });
+    (f64::from(scale) * sum.sum::<f64>(), dx)
+}
+
+/// One number on the device of `like`.
+fn number(like: &Tensor, value: f64) -> Tensor {
+    let handle = like.client.create_from_slice(&(value as f32).to_le_bytes());
+    Tensor::new_contiguous(
+        like.client.clone(),
+        like.device.clone(),
+        Shape::from([1]),
+        handle,
+        DType::F32,
+    )
+}
+
+impl Ops for Cube {
+    fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
+        let rows = table.client.create_from_slice(bytemuck::cast_slice(&ids));
+        let out = sound(gpu::embed(
+            &table.client,
+            &weight(&table, &spec),
+            rows,
+            ids.len(),
+            scale,
+        ));
+        let shape = Shape::from([out.rows, out.cols]);
+        Tensor::new_contiguous(table.client, table.device, shape, out.handle, DType::F32)
+    }
+
+    fn norm_linears(x: FloatTensor<Self>, norm: Norm<Self>, linears: Linears<Self>, _: Product) -> FloatTensor<Self> {
+        let x = into_contiguous(x);
+        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
+        tensor(&x, side_by_side(&x, &normed, &linears))
+    }
+
+    fn attend(
+        qkv: FloatTensor<Self>,
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        key_values: KeyValues,
+    ) -> FloatTensor<Self> {
+        let qkv = into_contiguous(qkv);
+        let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
+        let (client, heads) = (&qkv.client, &spec.heads);
+        let context = match &key_values {
+            KeyValues::Batch(segments) => {
+                let (table, lists) = (spec.rope.table(&qkv, segments.longest()), segments.lists(&qkv));
+                let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
+                sound(gpu::attend_batch(client, &ready, heads, &lists.starts))
+            }
+            KeyValues::Pool { pool, layer, view } => {
+                let (table, lists) = (spec.rope.table(&qkv, pool.cells()), view.lists(&qkv, pool));
+                let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
+                let (cells, count) = (pool.gpu_layer(*layer, &qkv), pool.cells());
+                let (keys, values) = (&cells.keys, &cells.values);
+                sound(gpu::kv_write(
+                    client,
+                    &ready,
+                    heads,
+                    &lists.written,
+                    keys,
+                    values,
+                    count,
+                ));
+                let length = view.spans.len();
+                sound(gpu::attend_cells(
+                    client,
+                    &ready,
+                    heads,
+                    keys,
+                    values,
+                    count,
+                    &lists.cells,
+                    length,
+                ))
+            }
+        };
+        tensor(&qkv, context)
+    }
+
+    fn linear_add(
+        residual: FloatTensor<Self>,
+        h: FloatTensor<Self>,
+        linear: Linear<Self>,
+        norm: OptionalNorm<Self>,
+        _: Product,
+    ) -> FloatTensor<Self> {
+        let (residual, h, linear) = (into_contiguous(residual), into_contiguous(h), kernel_linear(linear));
+        match kernel_optional_norm(norm) {
+            None => {
+                // In place where nobody else holds the residual.
+                let stream = if residual.can_mut() { residual } else { residual.copy() };
+                sound(gpu::linear(&h.client, &floats(&h), &linear, &floats(&stream), 0, true));
+                stream
+            }
+            Some(norm) => {
+                let y = side_by_side(&h, &floats(&h), &[linear]);
+                let sum = sound(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
+                tensor(&h, sum)
+            }
+        }
+    }
+
+    fn gated(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        gate: Linear<Self>,
+        up: Linear<Self>,
+        activation: Activation,
+        _: Product,
+    ) -> FloatTensor<Self> {
+        let x = into_contiguous(x);
+        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let both = side_by_side(&x, &normed, &[kernel_linear(gate), kernel_linear(up)]);
+        let h = sound(gpu::glu(&x.client, &both, activation));
+        tensor(&x, h)
+    }
+
+    fn cross_entropy(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        output: Linear<Self>,
+        targets: Arc<[u32]>,
+        scale: f32,
+        _: Product,
+    ) -> FloatTensor<Self> {
+        let x = into_contiguous(x);
+        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let (loss, _) = losses(&x, &normed, &kernel_linear(output), &targets, scale, false);
+        number(&x, loss)
+    }
+
+    fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
+        let (rows, cols) = (spec.rows, spec.cols);
+        let handle = sound(gpu::dequantize(&weight.client, weight.handle, spec.quant, rows, cols));
+        Tensor::new_contiguous(
+            weight.client,
+            weight.device,
+            Shape::from([rows, cols]),
+            handle,
+            DType::F32,
+        )
+    }
+}

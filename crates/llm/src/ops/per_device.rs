@@ -1,0 +1,48 @@
+//! What is made once on each GPU that asks for it: lists and tables that all layers share.
+
+use burn::backend::Cube;
+use burn::backend::tensor::Device;
+use std::sync::Mutex;
+
+/// Copies of something, one a GPU. They belong to what they are copies of and say nothing more: a clone has none yet, and all are equal.
+pub(crate) struct PerDevice<T>(Mutex<Vec<(Device<Cube>, T)>>);
+
+impl<T: Clone> PerDevice<T> {
+    /// The copy on a device; made now where there is none that will do.
+    pub fn get(&self, device: &Device<Cube>, will_do: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> T {
+        let mut copies = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some((_, copy)) = copies.iter().find(|(on, copy)| on == device && will_do(copy)) {
+            return copy.clone();
+        }
+        copies.retain(|(on, _)| on != device);
+        let copy = make();
+        copies.push((device.clone(), copy.clone()));
+        copy
+    }
+}
+
+impl<T> Default for PerDevice<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Clone for PerDevice<T> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<T> PartialEq for PerDevice<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for PerDevice<T> {}
+
+impl<T> std::fmt::Debug for PerDevice<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PerDevice")
+    }
+}

@@ -1,0 +1,145 @@
+//! Tiny models with some of their layers on GPUs: placed as planned, and with the processor's logits.
+
+use crate::fixture::relative_error;
+use crate::gpu;
+use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, Value};
+use hearth_llm::ops::Product;
+use hearth_llm::{Config, LoadOptions, Model, Place, Placement, Session, gpus};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a cache in f16 may turn a last bit of f32 into, as a share of the greatest logit.
+const ERROR: f32 = 2e-3;
+
+const MODELS: [&str; 5] = ["llama", "llama3", "qwen2", "qwen3", "gemma3"];
+
+fn path(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
+    folder.join(name).with_extension("gguf")
+}
+
+fn load(gguf: &Gguf, placement: Option<Placement>) -> Arc<Model> {
+    let options = LoadOptions { placement };
+    Arc::new(Model::load(gguf, &options, &mut |_, _| ControlFlow::Continue(())).expect("it loads"))
+}
+
+/// Logits of a prompt at once, then of a few tokens one by one.
+fn logits(model: &Arc<Model>) -> Vec<f32> {
+    let mut session = Session::new(model.clone(), 32)
+        .expect("a session")
+        .with_product(Product::Exact);
+    let ids: Vec<u32> = (0..17).map(|i| (i * 7 + 1) % model.config().vocab as u32).collect();
+    let parts = [&ids[..12], &ids[12..13], &ids[13..14], &ids[14..]];
+    parts
+        .iter()
+        .flat_map(|ids| session.extend(ids).expect("it runs"))
+        .collect()
+}
+
+/// Fails where a placement's logits are not the processor's, or its layers lie elsewhere.
+fn check(name: &str, gguf: &Gguf, placement: &Placement, expected: &[f32]) {
+    let model = load(gguf, Some(placement.clone()));
+    for layer in 0..model.config().n_layers {
+        let on_gpu = placement.of(layer) != Place::Cpu;
+        assert_eq!(
+            *model.decoder().device(layer) != burn::tensor::Device::flex(),
+            on_gpu,
+            "{name}, layer {layer}"
+        );
+    }
+    let error = relative_error(&logits(&model), expected);
+    assert!(error <= ERROR, "{name}, {placement:?}: off by {error}");
+}
+
+/// Every number of layers from none to more than there are.
+fn check_all(name: &str, gguf: &Gguf) {
+    let layers = Config::from_gguf(gguf).expect("a model").layers();
+    let expected = logits(&load(gguf, None));
+    for wanted in 0..=layers + 1 {
+        let placement = Placement::offload(layers, wanted, &[(0, 1)]);
+        assert_eq!(placement.gpu_layers(), wanted.min(layers));
+        check(name, gguf, &placement, &expected);
+    }
+}
+
+#[test]
+fn any_number_of_layers_gives_the_same_logits() {
+    if gpu().is_none() {
+        return;
+    }
+    for name in MODELS {
+        check_all(name, &Gguf::open(path(name)).expect("the fixture opens"));
+    }
+}
+
+/// The case that tells: the block that predicts further tokens is counted, and never run.
+#[test]
+fn a_prediction_block_is_counted_as_a_layer() {
+    if gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("predicting.gguf");
+    let llama = Gguf::open(path("llama")).expect("the fixture opens");
+    with_a_prediction_block(&llama, &file);
+    let gguf = Gguf::open(&file).expect("the copy opens");
+    let (before, config) = (
+        Config::from_gguf(&llama).expect("a model"),
+        Config::from_gguf(&gguf).expect("a model"),
+    );
+    assert_eq!(
+        (config.n_layers, config.layers()),
+        (before.n_layers - 1, before.layers())
+    );
+    let all_but_one = Placement::offload(config.layers(), config.layers() - 1, &[(0, 1)]);
+    assert_eq!((all_but_one.of(0), all_but_one.of(1)), (Place::Cpu, Place::Gpu(0)));
+    check_all("llama with a prediction block", &gguf);
+}
+
+#[test]
+fn several_gpus_share_the_layers() {
+    if gpu().is_none() {
+        return;
+    }
+    // A second device on the same card, or on the same driver where that is software.
+    hearth_llm::device::register(1, gpus::open(0).expect("the GPU opens again"));
+    for name in ["qwen3", "gemma3"] {
+        let gguf = Gguf::open(path(name)).expect("the fixture opens");
+        let (layers, expected) = (
+            Config::from_gguf(&gguf).expect("a model").layers(),
+            logits(&load(&gguf, None)),
+        );
+        for wanted in [2, layers] {
+            check(
+                name,
+                &gguf,
+                &Placement::offload(layers, wanted, &[(0, 1), (1, 1)]),
+                &expected,
+            );
+        }
+    }
+}
+
+/// A copy of a model whose last block predicts further tokens.
+fn with_a_prediction_block(gguf: &Gguf, to: &Path) {
+    let mut metadata: Metadata = gguf.metadata().clone();
+    metadata.insert("llama.nextn_predict_layers".to_owned(), Value::U32(1));
+    let tensors: Vec<_> = gguf.tensors().collect();
+    let headers: Vec<TensorHeader> = tensors
+        .iter()
+        .map(|info| TensorHeader {
+            name: info.name.clone(),
+            shape: info.shape.clone(),
+            kind: info.kind,
+        })
+        .collect();
+    let file = std::fs::File::create(to).expect("a file");
+    let mut writer = GgufWriter::begin(file, &metadata, &headers).expect("a header");
+    for info in tensors {
+        writer
+            .tensor(gguf.tensor(&info.name).expect("it is there").bytes())
+            .expect("it is written");
+    }
+    writer.finish().expect("it is whole");
+}

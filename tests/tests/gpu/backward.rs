@@ -1,0 +1,379 @@
+//! Gradients, against the CPU's, which are tested against differences, and against products in f64.
+
+use crate::device::{assert_near, floats, gpu, numbers, read, weight};
+use cubecl::prelude::*;
+use hearth_kernels::attention::{self, Heads};
+use hearth_kernels::glu::{Activation, glu_backward_in_place};
+use hearth_kernels::gpu::{self, Floats, Linear, Lora, Norm};
+use hearth_kernels::norm;
+use hearth_kernels::reference::{matmul, noise, transpose, wide};
+use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::softmax::{IGNORED, cross_entropy_backward_in_place};
+use hearth_kernels::{Dropout, Quant};
+
+/// What a gradient may be off by, as a share of its length.
+const ERROR: f64 = 1e-4;
+
+fn norm_of(client: &Client, weight: &[f32], eps: f32) -> Norm {
+    Norm {
+        weight: client.create_from_slice(f32::as_bytes(weight)),
+        eps,
+    }
+}
+
+#[test]
+fn the_gradient_of_a_norm_has_the_numbers_that_another_engine_got_wrong() {
+    let Some(client) = gpu() else { return };
+    let first = (
+        [1.0, 0.0, 0.0, 0.0],
+        [1.0, 0.0, 0.0, 0.0],
+        1e-4,
+        [0.000_799_52, 0.0, 0.0, 0.0],
+    );
+    let (x, dz) = ([1.0, 2.0, 3.0, 4.0], [0.5, -1.0, 0.25, 2.0]);
+    let second = (x, dz, 1e-5, [0.094_33, -0.541_64, -0.173_45, 0.377_32]);
+    for (x, dz, eps, expected) in [first, second] {
+        let [x, dz] = [x, dz].map(|x| floats(&client, &x, 1, 4));
+        let dx = gpu::rms_norm_backward(&client, &x, &norm_of(&client, &[1.0; 4], eps), &dz).expect("sizes that fit");
+        // Much cancels in the first, so what counts is how far each is off, not what share of it.
+        let found = read(&client, &dx);
+        let mut near = found.iter().zip(&expected).map(|(x, y)| (x - y).abs() < 5e-6);
+        assert!(near.all(|near| near), "{found:?}, and {expected:?} is right");
+    }
+}
+
+#[test]
+fn the_gradient_of_a_norm_is_the_cpus() {
+    let Some(client) = gpu() else { return };
+    for (rows, cols) in [(1, 1), (3, 33), (70, 600)] {
+        let (x, weight, dz) = (noise(1, rows * cols), noise(2, cols), noise(3, rows * cols));
+        let mut expected = vec![0.0; rows * cols];
+        norm::rms_norm_backward(&x, &weight, 1e-3, &dz, &mut expected).expect("sizes that fit");
+        let [x, dz] = [x, dz].map(|x| floats(&client, &x, rows, cols));
+        let dx = gpu::rms_norm_backward(&client, &x, &norm_of(&client, &weight, 1e-3), &dz).expect("sizes that fit");
+        assert_near(&format!("{rows} rows of {cols}"), &client, &dx, &wide(&expected), ERROR);
+    }
+}
+
+#[test]
+fn the_gradient_of_gated_units_is_the_cpus() {
+    let Some(client) = gpu() else { return };
+    for activation in [Activation::Silu, Activation::GeluTanh] {
+        for (rows, cols, size) in [(1, 1, 1.0), (3, 33, 4.0), (70, 100, 1.0), (3, 33, 1e4)] {
+            let mut both: [Vec<f32>; 2] =
+                [1, 2].map(|seed| noise(seed, rows * cols).iter().map(|x| size * x).collect());
+            let beside = |[gate, up]: &[Vec<f32>; 2]| -> Vec<f32> {
+                let rows = gate.chunks(cols).zip(up.chunks(cols));
+                rows.flat_map(|(gate, up)| gate.iter().chain(up).copied()).collect()
+            };
+            let (x, dh) = (floats(&client, &beside(&both), rows, 2 * cols), noise(3, rows * cols));
+            let d =
+                gpu::glu_backward(&client, &x, activation, &floats(&client, &dh, rows, cols)).expect("sizes that fit");
+            let [gate, up] = &mut both;
+            glu_backward_in_place(activation, &dh, gate, up).expect("sizes that fit");
+            let what = format!("{activation:?}, {rows} rows of {cols}, up to {size}");
+            assert_near(&what, &client, &d, &wide(&beside(&both)), ERROR);
+        }
+    }
+}
+
+#[test]
+fn the_losses_and_their_gradient_are_the_cpus() {
+    let Some(client) = gpu() else { return };
+    for (rows, cols) in [(1, 1), (3, 300), (70, 33)] {
+        let logits: Vec<f32> = noise(1, rows * cols).iter().map(|x| 30.0 * x).collect();
+        let target = |row| if row % 5 == 2 { IGNORED } else { (row * 7 % cols) as u32 };
+        let targets: Vec<u32> = (0..rows).map(target).collect();
+        let (mut slopes, mut losses) = (logits.clone(), vec![0.0; rows]);
+        cross_entropy_backward_in_place(&mut slopes, &targets, 0.25, &mut losses).expect("sizes that fit");
+        for gradient in [false, true] {
+            let (what, x) = (format!("{rows} rows of {cols}"), floats(&client, &logits, rows, cols));
+            let found = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, gradient)
+                .and_then(|losses| Floats::new(losses, 1, rows))
+                .expect("sizes that fit");
+            assert_near(&format!("losses of {what}"), &client, &found, &wide(&losses), ERROR);
+            let expected = if gradient { &slopes } else { &logits };
+            assert_near(&what, &client, &x, &wide(expected), ERROR);
+        }
+    }
+}
+
+#[test]
+fn a_dropout_drops_what_it_drops_on_the_cpu() {
+    let Some(client) = gpu() else { return };
+    for (rows, cols, seed, rate) in [
+        (1, 1, 0, 0.0),
+        (70, 300, 7, 0.05),
+        (3, 33, u64::MAX, 0.5),
+        (300, 65, 0xfedc_ba98_7654_3210, 0.9),
+    ] {
+        let (dropout, x) = (Dropout { seed, rate }, noise(1, rows * cols));
+        let found = gpu::drop_out(&client, &floats(&client, &x, rows, cols), dropout).expect("sizes that fit");
+        let mut expected = x;
+        dropout.drop_in_place(&mut expected, cols);
+        assert_eq!(read(&client, &found), expected, "{dropout:?}, {rows} rows of {cols}");
+    }
+}
+
+#[test]
+fn the_gradient_before_q_and_k_meet_is_the_cpus() {
+    let Some(client) = gpu() else { return };
+    // Tokens, heads, heads of keys, their width, and what of it is turned.
+    for ([tokens, heads, kv_heads, head_dim, dims], normed) in [
+        ([1, 1, 1, 6, 6], [false, false]),
+        ([3, 4, 2, 64, 64], [true, true]),
+        ([70, 3, 1, 80, 32], [false, true]),
+        ([3, 2, 2, 256, 256], [true, false]),
+        ([3, 2, 2, 6, 0], [true, true]),
+        ([3, 2, 1, 7, 8], [false, true]),
+    ] {
+        for pairing in [Pairing::Interleaved, Pairing::Halves] {
+            let heads = Heads {
+                heads,
+                kv_heads,
+                head_dim,
+                scale: 1.0,
+                window: None,
+            };
+            let width = heads.qkv_width();
+            let (x, d) = (noise(1, tokens * width), noise(2, tokens * width));
+            let weights = [3, 4].map(|seed| noise(seed, head_dim));
+            let positions: Vec<u32> = (0..tokens as u32).map(|token| token * 5 % 37).collect();
+            let rope = Rope::new(pairing, dims, 1e4, 1.0, None);
+            let mut expected = d.clone();
+            let of_cpu = [0, 1].map(|i| {
+                normed[i].then_some(hearth_kernels::Norm {
+                    weight: &weights[i],
+                    eps: 1e-3,
+                })
+            });
+            attention::prepare_backward_in_place(&mut expected, &x, &heads, &positions, of_cpu[0], of_cpu[1], &rope)
+                .expect("sizes that fit");
+            let of_gpu = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
+            let angles = client.create_from_slice(f32::as_bytes(&gpu::rope_table(&rope, 37)));
+            let found = gpu::prepare_backward(
+                &client,
+                &floats(&client, &d, tokens, width),
+                &floats(&client, &x, tokens, width),
+                &heads,
+                of_gpu[0].as_ref(),
+                of_gpu[1].as_ref(),
+                pairing,
+                dims,
+                &angles,
+                37,
+                &numbers(&client, &positions),
+            )
+            .expect("sizes that fit");
+            let what = format!("{tokens} tokens, {heads:?}, {dims} turned, {pairing:?}, norms {normed:?}");
+            assert_near(&what, &client, &found, &wide(&expected), ERROR);
+        }
+    }
+}
+
+#[test]
+fn the_gradient_of_attention_is_the_cpus() {
+    let Some(client) = gpu() else { return };
+    // Tokens, heads, heads of keys and their width; the window; the lengths of all sequences but the last.
+    let cases: [([usize; 4], Option<usize>, &[usize]); 8] = [
+        ([1, 1, 1, 6], None, &[]),
+        ([3, 4, 2, 64], None, &[]),
+        ([70, 2, 1, 80], None, &[]),
+        ([70, 4, 2, 6], Some(5), &[]),
+        ([70, 3, 3, 64], None, &[1, 30, 33]),
+        ([130, 2, 1, 16], Some(40), &[40, 60]),
+        ([70, 1, 1, 256], Some(33), &[3]),
+        ([64, 2, 2, 32], Some(1), &[32]),
+    ];
+    for ([tokens, heads, kv_heads, head_dim], window, lengths) in cases {
+        let heads = Heads {
+            heads,
+            kv_heads,
+            head_dim,
+            scale: 2.0 / (head_dim as f32).sqrt(),
+            window,
+        };
+        let (x, d_out) = (
+            noise(1, tokens * heads.qkv_width()),
+            noise(2, tokens * heads.out_width()),
+        );
+        let mut starts: Vec<u32> = Vec::new();
+        for length in lengths {
+            starts.resize(starts.len() + length, starts.len() as u32);
+        }
+        starts.resize(tokens, starts.len() as u32);
+        let mut expected = vec![0.0; x.len()];
+        attention::attend_batch_backward(&x, &heads, &starts, &d_out, &mut expected).expect("sizes that fit");
+        let found = gpu::attend_batch_backward(
+            &client,
+            &floats(&client, &x, tokens, heads.qkv_width()),
+            &heads,
+            &numbers(&client, &starts),
+            &floats(&client, &d_out, tokens, heads.out_width()),
+        )
+        .expect("sizes that fit");
+        let what = format!("{tokens} tokens, {heads:?}, {lengths:?}");
+        assert_near(&what, &client, &found, &wide(&expected), ERROR);
+    }
+}
+
+/// Columns `at..at + count` of a matrix of `width`.
+fn columns(x: &[f32], width: usize, at: usize, count: usize) -> Vec<f64> {
+    x.chunks(width).flat_map(|row| wide(&row[at..at + count])).collect()
+}
+
+#[test]
+fn the_gradient_through_a_weight_is_the_product_with_it() {
+    let Some(client) = gpu() else { return };
+    let each = Quant::ALL.map(|quant| (quant, [3, 19, 512], false));
+    let more = [
+        (Quant::F32, [70, 33, 67], true),
+        (Quant::F16, [1, 1, 1], false),
+        (Quant::Q8_0, [70, 130, 96], true),
+        (Quant::Q4_K, [70, 70, 256], true),
+    ];
+    for (quant, [tokens, rows, cols], add) in each.into_iter().chain(more) {
+        let ((weight, expanded), at) = (weight(&client, quant, rows, cols), 2);
+        let (dy, before) = (noise(1, tokens * (rows + 5)), noise(2, tokens * cols));
+        let d = columns(&dy, rows + 5, at, rows);
+        let mut expected = matmul(&d, &wide(&expanded), tokens, rows, cols);
+        expected.iter_mut().for_each(|x| *x *= 0.5);
+        if add {
+            expected
+                .iter_mut()
+                .zip(&before)
+                .for_each(|(x, before)| *x += f64::from(*before));
+        }
+        let dx = floats(&client, &before, tokens, cols);
+        gpu::weight_backward(
+            &client,
+            &floats(&client, &dy, tokens, rows + 5),
+            at,
+            &weight,
+            0.5,
+            &dx,
+            add,
+        )
+        .expect("sizes that fit");
+        assert_near(
+            &format!("{quant}, {tokens} tokens, {rows} by {cols}"),
+            &client,
+            &dx,
+            &expected,
+            ERROR,
+        );
+    }
+}
+
+#[test]
+fn a_weight_that_no_kernel_sees_whole_is_taken_in_ranges() {
+    let Some(client) = gpu() else { return };
+    // 128 rows of 34 bytes end where a range may begin.
+    let (tokens, rows, cols, limit) = (5, 300, 32, 128 * 34 + 33);
+    let (weight, expanded) = weight(&client, Quant::Q8_0, rows, cols);
+    let (dy, before) = (noise(1, tokens * rows), noise(2, tokens * cols));
+    let product = matmul(&wide(&dy), &wide(&expanded), tokens, rows, cols);
+    let dy = floats(&client, &dy, tokens, rows);
+    for add in [false, true] {
+        let dx = floats(&client, &before, tokens, cols);
+        gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, &dx, add, limit).expect("room for 128 rows");
+        let share = if add { 1.0 } else { 0.0 };
+        let sums = product
+            .iter()
+            .zip(&before)
+            .map(|(x, before)| x + share * f64::from(*before));
+        assert_near(&format!("added: {add}"), &client, &dx, &sums.collect::<Vec<_>>(), ERROR);
+        let short = gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, &dx, add, 128 * 34 - 1);
+        assert!(short.is_err());
+    }
+}
+
+#[test]
+fn the_gradient_of_a_linear_is_that_of_its_weight_and_its_adapter() {
+    let Some(client) = gpu() else { return };
+    // Tokens, outputs, inputs, and the rank of the adapter, which drops so many of its inputs.
+    for ([tokens, rows, cols, rank], rate, add) in [
+        ([1, 3, 32, 1], None, false),
+        ([3, 33, 64, 5], Some(0.5), true),
+        ([70, 70, 96, 1], Some(0.1), false),
+        ([70, 19, 64, 5], None, true),
+        ([70, 19, 64, 0], None, false),
+        // So many tokens that several cubes share them.
+        ([300, 19, 64, 5], None, false),
+    ] {
+        let ((weight, expanded), at, width) = (weight(&client, Quant::Q8_0, rows, cols), 1, rows + 3);
+        let (x, dy, before) = (
+            noise(1, tokens * cols),
+            noise(2, tokens * width),
+            noise(3, tokens * cols),
+        );
+        let (a, b) = (noise(4, rank * cols), noise(5, rows * rank));
+        let dropout = rate.map(|rate| Dropout { seed: 11, rate });
+        let mut mask = vec![1.0; tokens * cols];
+        if let Some(dropout) = dropout {
+            dropout.drop_in_place(&mut mask, cols);
+        }
+        let masked = |x: Vec<f64>| {
+            x.iter()
+                .zip(&mask)
+                .map(|(x, mask)| x * f64::from(*mask))
+                .collect::<Vec<_>>()
+        };
+        let times = |x: &[f64], factor: f64| x.iter().map(|x| factor * x).collect::<Vec<_>>();
+        let d = columns(&dy, width, at, rows);
+        let seen = masked(wide(&x));
+        let d_low = times(&matmul(&d, &wide(&b), tokens, rows, rank), 2.0);
+        let low = matmul(&seen, &transpose(&wide(&a), rank, cols), tokens, cols, rank);
+        let through = masked(matmul(&d_low, &wide(&a), tokens, rank, cols));
+        let mut expected = times(&matmul(&d, &wide(&expanded), tokens, rows, cols), 0.5);
+        for ((x, through), before) in expected.iter_mut().zip(through).zip(&before) {
+            *x += through + if add { f64::from(*before) } else { 0.0 };
+        }
+        let linear = Linear {
+            weight,
+            scale: 0.5,
+            lora: (rank > 0).then(|| Lora {
+                a: floats(&client, &a, rank, cols),
+                b: floats(&client, &b, rows, rank),
+                scale: 2.0,
+                dropout,
+            }),
+            bias: None,
+        };
+        let dx = floats(&client, &before, tokens, cols);
+        let (x, dy) = (floats(&client, &x, tokens, cols), floats(&client, &dy, tokens, width));
+        let adapter = gpu::linear_backward(&client, &x, &linear, &dy, at, &dx, add).expect("sizes that fit");
+        let what = format!("{tokens} tokens, {rows} by {cols}, rank {rank}, {dropout:?}");
+        assert_near(&format!("dx of {what}"), &client, &dx, &expected, ERROR);
+        assert_eq!(adapter.is_some(), rank > 0, "{what}");
+        if let Some((da, db)) = adapter {
+            let of_a = matmul(&transpose(&d_low, tokens, rank), &seen, rank, tokens, cols);
+            assert_near(&format!("da of {what}"), &client, &da, &of_a, ERROR);
+            let of_b = times(&matmul(&transpose(&d, tokens, rows), &low, rows, tokens, rank), 2.0);
+            assert_near(&format!("db of {what}"), &client, &db, &of_b, ERROR);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let Some(client) = gpu() else { return };
+    let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
+    let one = norm_of(&client, &[1.0; 4], 1e-3);
+    assert!(gpu::rms_norm_backward(&client, &of(2, 4), &one, &of(3, 4)).is_err());
+    assert!(gpu::rms_norm_backward(&client, &of(2, 5), &one, &of(2, 5)).is_err());
+    assert!(gpu::glu_backward(&client, &of(2, 5), Activation::Silu, &of(2, 3)).is_err());
+    assert!(gpu::cross_entropy_in_place(&client, &of(9, 5), &numbers(&client, &[0]), 1.0, true).is_err());
+    let (weight, _) = weight(&client, Quant::Q8_0, 3, 32);
+    assert!(gpu::weight_backward(&client, &of(2, 4), 2, &weight, 1.0, &of(2, 32), false).is_err());
+    assert!(gpu::weight_backward(&client, &of(2, 4), 1, &weight, 1.0, &of(2, 33), false).is_err());
+    let heads = Heads {
+        heads: 3,
+        kv_heads: 2,
+        head_dim: 2,
+        scale: 1.0,
+        window: None,
+    };
+    let starts = numbers(&client, &[0, 0]);
+    assert!(gpu::attend_batch_backward(&client, &of(2, 14), &heads, &starts, &of(2, 6)).is_err());
+}

@@ -1,0 +1,114 @@
+//! What happens to Q and K before they meet.
+
+use crate::device::{assert_near, floats, gpu, numbers};
+use hearth_kernels::attention::Heads;
+use hearth_kernels::gpu::{Norm, prepare, rope_table};
+use hearth_kernels::reference::{Prepare, noise, prepared, wide};
+use hearth_kernels::rope::{Pairing, Rope};
+
+/// Heads, which of Q and K have a norm, how pairs are made and how many elements are turned.
+struct Case {
+    heads: Heads,
+    norms: [bool; 2],
+    pairing: Pairing,
+    dims: usize,
+}
+
+const fn case(shape: [usize; 3], norms: [bool; 2], pairing: Pairing, dims: usize) -> Case {
+    let [heads, kv_heads, head_dim] = shape;
+    let heads = Heads {
+        heads,
+        kv_heads,
+        head_dim,
+        scale: 1.0,
+        window: None,
+    };
+    Case {
+        heads,
+        norms,
+        pairing,
+        dims,
+    }
+}
+
+const CASES: [Case; 5] = [
+    case([4, 2, 6], [false, false], Pairing::Interleaved, 6),
+    case([3, 1, 10], [true, true], Pairing::Halves, 4),
+    case([2, 2, 80], [true, false], Pairing::Interleaved, 64),
+    case([6, 2, 64], [false, true], Pairing::Halves, 64),
+    case([1, 1, 7], [true, true], Pairing::Halves, 0),
+];
+
+#[test]
+fn heads_are_prepared_as_in_the_reference() {
+    let Some(client) = gpu() else { return };
+    let positions = [0, 5, 70, 3, 3, 99, 1, 2, 50];
+    for (
+        number,
+        Case {
+            heads,
+            norms,
+            pairing,
+            dims,
+        },
+    ) in CASES.into_iter().enumerate()
+    {
+        let (width, eps) = (heads.qkv_width(), 1e-3);
+        let (qkv, weights) = (
+            noise(1, 9 * width),
+            [noise(2, heads.head_dim), noise(3, heads.head_dim)],
+        );
+        let there = |which: usize| Norm {
+            weight: floats(&client, &weights[which], 1, heads.head_dim).handle,
+            eps,
+        };
+        let [q, k] = [0, 1].map(|which| norms[which].then(|| there(which)));
+        let table = rope_table(&Rope::new(pairing, dims, 100.0, 1.0, None), 100);
+        // A table of nothing has a word all the same.
+        let table = floats(&client, &[table, vec![0.0]].concat(), 1, 1).handle;
+        let (qkv_there, at) = (floats(&client, &qkv, 9, width), numbers(&client, &positions));
+        let found = prepare(
+            &client,
+            &qkv_there,
+            &heads,
+            q.as_ref(),
+            k.as_ref(),
+            pairing,
+            dims,
+            &table,
+            100,
+            &at,
+        )
+        .expect("shapes that fit");
+        let norms = [0, 1].map(|which| norms[which].then(|| wide(&weights[which])));
+        let reference = Prepare {
+            norms,
+            eps: f64::from(eps),
+            pairing,
+            dims,
+            base: 100.0,
+        };
+        let expected = prepared(&wide(&qkv), &heads, &positions, &reference);
+        assert_near(&format!("case {number}"), &client, &found, &expected, 1e-5);
+
+        let wrong = |heads: &Heads, dims, positions| {
+            assert!(
+                prepare(
+                    &client, &qkv_there, heads, None, None, pairing, dims, &table, positions, &at
+                )
+                .is_err()
+            );
+        };
+        wrong(
+            &Heads {
+                head_dim: heads.head_dim + 1,
+                ..heads
+            },
+            dims,
+            100,
+        );
+        wrong(&Heads { kv_heads: 0, ..heads }, dims, 100);
+        wrong(&heads, dims + 2, 100);
+        wrong(&heads, 2, 0);
+    }
+}

@@ -1,0 +1,166 @@
+//! Linears over blocks.
+
+use crate::device::{assert_near, floats, gpu, weight};
+use cubecl::prelude::*;
+use hearth_kernels::Quant;
+use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_within};
+use hearth_kernels::reference::{self, noise, wide};
+
+/// A linear with all its parts, or with none, over `tokens`.
+struct Case {
+    quant: Quant,
+    tokens: usize,
+    rows: usize,
+    cols: usize,
+    /// The adapter's rank; without one there is no bias and no scale either.
+    rank: usize,
+    /// Where in a matrix that is 3 columns wider than needed the output goes.
+    at: usize,
+    add: bool,
+}
+
+impl Case {
+    fn plain(quant: Quant, tokens: usize, rows: usize, cols: usize) -> Self {
+        let (rank, at, add) = (0, 0, false);
+        Self {
+            quant,
+            tokens,
+            rows,
+            cols,
+            rank,
+            at,
+            add,
+        }
+    }
+
+    /// Runs it with `run`.
+    #[track_caller]
+    fn check(&self, client: &Client, run: impl Fn(&Floats, &Linear, &Floats)) {
+        let Case {
+            quant,
+            tokens,
+            rows,
+            cols,
+            rank,
+            at,
+            add,
+        } = *self;
+        let (weight, values) = weight(client, quant, rows, cols);
+        let (a, b, bias) = (noise(3, rank * cols), noise(4, rows * rank), noise(5, rows));
+        let scale = if rank > 0 { 0.25 } else { 1.0 };
+        let expected = reference::Linear {
+            weight: wide(&values),
+            rows,
+            cols,
+            scale,
+            lora: (rank > 0).then(|| reference::Lora {
+                a: wide(&a),
+                b: wide(&b),
+                scale: 2.0,
+                mask: None,
+            }),
+            bias: (rank > 0).then(|| wide(&bias)),
+        };
+        let on_device = Linear {
+            weight,
+            scale: scale as f32,
+            lora: (rank > 0).then(|| Lora {
+                a: floats(client, &a, rank, cols),
+                b: floats(client, &b, rows, rank),
+                scale: 2.0,
+                dropout: None,
+            }),
+            bias: (rank > 0).then(|| floats(client, &bias, 1, rows).handle),
+        };
+        let (x, width) = (noise(6, tokens * cols), rows + 3);
+        let before = noise(7, tokens * width);
+        let mut whole = wide(&before);
+        for (i, y) in expected.over(&wide(&x)).into_iter().enumerate() {
+            let out = &mut whole[i / rows * width + at + i % rows];
+            *out = y + if add { *out } else { 0.0 };
+        }
+        let out = floats(client, &before, tokens, width);
+        run(&floats(client, &x, tokens, cols), &on_device, &out);
+        assert_near(
+            &format!("{quant}, {tokens} tokens, {rows} x {cols}"),
+            client,
+            &out,
+            &whole,
+            1e-5,
+        );
+    }
+}
+
+#[test]
+fn every_format_meets_few_tokens_and_many() {
+    let Some(client) = gpu() else { return };
+    for quant in Quant::ALL {
+        let cols = if quant.is_float() {
+            77
+        } else {
+            3 * quant.block_elements()
+        };
+        for tokens in [1, 9] {
+            Case::plain(quant, tokens, 7, cols).check(&client, |x, y, out| {
+                linear(&client, x, y, out, 0, false).expect("shapes that fit");
+            });
+        }
+    }
+}
+
+#[test]
+fn scale_adapter_and_bias_follow_the_product_in_any_columns() {
+    let Some(client) = gpu() else { return };
+    for (tokens, rank, at, add) in [(1, 4, 0, true), (3, 5, 3, false), (8, 16, 1, true), (70, 3, 2, true)] {
+        let case = Case {
+            rank,
+            at,
+            add,
+            ..Case::plain(Quant::Q4_0, tokens, 130, 96)
+        };
+        case.check(&client, |x, y, out| {
+            linear(&client, x, y, out, at, add).expect("shapes that fit");
+        });
+    }
+}
+
+#[test]
+fn a_weight_beyond_a_binding_is_taken_in_ranges() {
+    let Some(client) = gpu() else { return };
+    // A row of 3 blocks is 54 bytes, so 128 rows end at a multiple of 256.
+    for tokens in [1, 9] {
+        Case::plain(Quant::Q4_0, tokens, 300, 96).check(&client, |x, y, out| {
+            linear_within(&client, x, y, out, 0, false, 128 * 54 + 255).expect("room for 128 rows");
+            assert!(linear_within(&client, x, y, out, 0, false, 128 * 54 - 1).is_err());
+        });
+    }
+}
+
+#[test]
+fn what_does_not_fit_a_linear_is_refused() {
+    let Some(client) = gpu() else { return };
+    let (weight, _) = weight(&client, Quant::Q8_0, 5, 64);
+    let plain = Linear {
+        weight,
+        scale: 1.0,
+        lora: None,
+        bias: None,
+    };
+    let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
+    let refused = |x: &Floats, y: &Linear, out: &Floats, at| assert!(linear(&client, x, y, out, at, false).is_err());
+    refused(&of(2, 32), &plain, &of(2, 5), 0);
+    refused(&of(2, 64), &plain, &of(3, 5), 0);
+    refused(&of(2, 64), &plain, &of(2, 5), 1);
+    let mut larger = plain.clone();
+    larger.weight.rows = 6;
+    refused(&of(2, 64), &larger, &of(2, 6), 0);
+    let bias = Some(of(1, 4).handle);
+    refused(&of(2, 64), &Linear { bias, ..plain.clone() }, &of(2, 5), 0);
+    let lora = Some(Lora {
+        a: of(3, 64),
+        b: of(5, 2),
+        scale: 1.0,
+        dropout: None,
+    });
+    refused(&of(2, 64), &Linear { lora, ..plain }, &of(2, 5), 0);
+}

@@ -1,0 +1,83 @@
+//! What goes row by row: norms, gates, embeddings, the greatest of a row.
+
+use crate::device::{assert_near, floats, gpu, numbers, weight};
+use cubecl::prelude::*;
+use hearth_kernels::Quant;
+use hearth_kernels::glu::Activation;
+use hearth_kernels::gpu::{Norm, add_norm, argmax, embed, glu, rms_norm};
+use hearth_kernels::reference::{self, gated, noise, wide};
+
+/// Rows and columns, fewer and more than units share a row.
+const SHAPES: [(usize, usize); 4] = [(1, 1), (3, 10), (9, 129), (70, 576)];
+
+#[test]
+fn norms_are_the_references() {
+    let Some(client) = gpu() else { return };
+    for (rows, cols) in SHAPES {
+        let (x, y, w) = (noise(1, rows * cols), noise(2, rows * cols), noise(3, cols));
+        let norm = Norm {
+            weight: floats(&client, &w, 1, cols).handle,
+            eps: 1e-3,
+        };
+        let (x_there, y_there) = (floats(&client, &x, rows, cols), floats(&client, &y, rows, cols));
+        let normed = reference::rms_norm(&wide(&y), &wide(&w), 1e-3_f32.into());
+        let found = rms_norm(&client, &y_there, &norm).expect("a weight as wide as rows");
+        assert_near("norm", &client, &found, &normed, 1e-6);
+        let sum: Vec<f64> = wide(&x).iter().zip(normed).map(|(x, y)| x + y).collect();
+        let found = add_norm(&client, &x_there, &y_there, &norm).expect("a weight as wide as rows");
+        assert_near("sum", &client, &found, &sum, 1e-6);
+        assert!(rms_norm(&client, &floats(&client, &noise(4, cols + 1), 1, cols + 1), &norm).is_err());
+        assert!(add_norm(&client, &floats(&client, &x, rows * cols, 1), &y_there, &norm).is_err() || cols == 1);
+    }
+}
+
+#[test]
+fn gates_are_the_references() {
+    let Some(client) = gpu() else { return };
+    for activation in [Activation::Silu, Activation::GeluTanh] {
+        for (rows, cols) in SHAPES {
+            // Gates from -300 to 300, so that exponentials run over.
+            let values: Vec<f32> = noise(1, rows * 2 * cols).iter().map(|x| 300.0 * x.powi(3)).collect();
+            let found = glu(&client, &floats(&client, &values, rows, 2 * cols), activation).expect("an even width");
+            let expected: Vec<f64> = wide(&values)
+                .chunks(2 * cols)
+                .flat_map(|row| gated(activation, &row[..cols], &row[cols..]))
+                .collect();
+            assert_near(&format!("{activation:?}"), &client, &found, &expected, 1e-6);
+        }
+        assert!(glu(&client, &floats(&client, &[1.0; 3], 1, 3), activation).is_err());
+    }
+}
+
+#[test]
+fn embeddings_are_scaled_rows_of_the_table() {
+    let Some(client) = gpu() else { return };
+    for (quant, cols) in [(Quant::F16, 7), (Quant::Q6_K, 512)] {
+        let (table, values) = weight(&client, quant, 11, cols);
+        let ids = [10, 0, 3, 3, 7];
+        let found = embed(&client, &table, numbers(&client, &ids), 5, 1.5).expect("five ids");
+        let expected: Vec<f64> = ids
+            .iter()
+            .flat_map(|id| &values[*id as usize * cols..][..cols])
+            .map(|w| 1.5 * f64::from(*w))
+            .collect();
+        assert_near(quant.name(), &client, &found, &expected, 1e-6);
+        assert!(embed(&client, &table, numbers(&client, &ids), 6, 1.5).is_err());
+    }
+}
+
+#[test]
+fn the_first_of_the_greatest_wins() {
+    let Some(client) = gpu() else { return };
+    let cols = 1000;
+    let mut x = noise(1, 5 * cols);
+    // The least and the greatest column; two equals that one unit meets; two that two units meet; what is not a number.
+    let greatest = [vec![0], vec![999], vec![300, 556], vec![301, 777], vec![500]];
+    for (row, columns) in greatest.iter().enumerate() {
+        columns.iter().for_each(|column| x[row * cols + column] = 2.0);
+    }
+    x[4 * cols..][..256].fill(f32::NAN);
+    let found = argmax(&client, &floats(&client, &x, 5, cols)).expect("a whole matrix");
+    let found = client.read_one(found).expect("the kernel ran");
+    assert_eq!(u32::from_bytes(&found)[..5], greatest.map(|columns| columns[0] as u32));
+}
