@@ -65,6 +65,19 @@ test("a plan that does not fit says so, and offers what would", async () => {
   await expect.poll(() => fit("qwen3-0.6b")).toBe("fits");
 });
 
+test.each(["less-context", "fewer-layers"])("what almost fits is made to fit with one click: %s", async (offer) => {
+  const { page } = await settings("too-big");
+  await page.getByTestId("view-models").click();
+  await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("context").selectOption("131072");
+  await page.getByTestId("layers").fill("31");
+  const verdict = page.getByTestId("plan-verdict");
+  await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("fitsWithLessContext");
+  await page.getByTestId(offer).click();
+  await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("fits");
+});
+
 test("a device is chosen, and left to Hearth again, with one click", async () => {
   const { page } = await settings("two-gpus");
   const chat = page.getByTestId("choice-device");
