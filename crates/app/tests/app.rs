@@ -48,7 +48,7 @@ fn main() {
             load_another_model_and_unload,
             settings_last_and_reload,
             devices_are_told,
-            layers_are_placed_again_by_the_same_worker,
+            layers_are_placed_again_and_the_conversation_goes_on,
             the_newest_plan_of_a_model_is_made,
             plans_are_made_while_an_answer_is_written,
             a_measurement_is_kept,
@@ -590,7 +590,7 @@ fn layers(count: u32) -> WhatIf {
     }
 }
 
-async fn layers_are_placed_again_by_the_same_worker() {
+async fn layers_are_placed_again_and_the_conversation_goes_on() {
     let mut bench = Bench::tiny();
     let before = bench.answer("say one").await;
     bench

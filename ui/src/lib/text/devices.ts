@@ -4,7 +4,7 @@ import type { Device, ModelInfo, Plan, PlannedDevice } from "../host";
 import { count, fileSize, plural } from "./format";
 
 const backends: Record<string, string> = { cpu: "CPU", vulkan: "Vulkan", metal: "Metal", dx12: "DirectX 12", cuda: "CUDA", rocm: "ROCm" };
-const kinds: Record<string, string> = { discrete: "Graphics card", integrated: "Integrated graphics", software: "Software renderer" };
+const kinds: Record<string, string> = { cpu: "Processor", discrete: "Graphics card", integrated: "Integrated graphics", software: "Software renderer" };
 
 export function backend(name: string): string {
   return backends[name] ?? name;
@@ -48,7 +48,7 @@ export function parts(device: PlannedDevice): Part[] {
     { kind: "weights", name: "Weights", bytes: device.weights },
     { kind: "kv", name: "KV cache", bytes: device.kv },
     { kind: "compute", name: "Compute", bytes: device.compute },
-    { kind: "margin", name: "Left free on purpose", bytes: device.margin },
+    { kind: "margin", name: "Kept free", bytes: device.margin },
     { kind: "free", name: "Free", bytes: free },
   ];
   return all.filter((part) => part.bytes > 0);

@@ -1,0 +1,151 @@
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+
+useBrowser();
+
+async function settings(scene: string): Promise<{ page: Page; errors: string[] }> {
+  const window = await open({ scene, height: 1400 });
+  await pace(window.page, 0);
+  await window.page.getByTestId("view-settings").click();
+  await window.page.getByTestId("device-row").first().waitFor();
+  return window;
+}
+
+const row = (page: Page, id: string) => page.locator(`[data-testid=device-row][data-id=${id}]`);
+const bar = (page: Page, id: string) => page.locator(`[data-testid=plan-device][data-id=${id}]`).getByRole("img");
+
+/** How wide a part of a device's bar is, in pixels. */
+const width = (page: Page, id: string, part: string) => bar(page, id).locator(`[data-part=${part}]`).evaluate((e) => e.getBoundingClientRect().width);
+
+test("the bars are redrawn while the slider moves, and nothing is loaded", async () => {
+  const { page, errors } = await settings("two-gpus");
+  const slider = page.getByTestId("layers");
+  await slider.focus();
+  const all = await width(page, "gpu0", "weights");
+  for (let i = 0; i < 16; i++) await page.keyboard.press("ArrowLeft");
+  await expect.poll(() => page.getByTestId("layers-say").textContent()).toBe("15 of 31 layers on the GPU");
+  expect(await slider.getAttribute("aria-valuetext")).toBe("15 of 31 layers on the GPU");
+  await expect.poll(() => width(page, "gpu0", "weights")).toBeLessThan(all * 0.8);
+  expect(await bar(page, "gpu0").getAttribute("aria-label")).toMatch(/^NVIDIA GeForce RTX 4070 of 12\.9 GB: .*Weights 47 MB.* It fits\.$/);
+  expect(await bar(page, "cpu").getAttribute("aria-label")).toContain("Weights 52 MB");
+  await page.keyboard.press("Home");
+  await expect.poll(() => page.getByTestId("plan-device").count()).toBe(1);
+  expect(await page.getByTestId("choice-device").textContent()).toContain("31 of 31 layers lie");
+  await page.getByTestId("layers-auto").check();
+  await expect.poll(() => page.getByTestId("reload-model").count()).toBe(0);
+  expect(errors).toEqual([]);
+});
+
+test("what was tried out is loaded with one click, and the conversation stays", async () => {
+  const { page } = await open({ scene: "two-gpus" });
+  await pace(page, 0);
+  await openConversation(page, "Rye bread");
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("layers").fill("12");
+  await page.getByTestId("kv-q8_0").check();
+  await page.getByTestId("reload-model").click();
+  await page.getByTestId("reload-model").waitFor({ state: "detached" });
+  await page.getByTestId("view-chat").click();
+  await expect.poll(() => page.getByTestId("device").textContent()).toBe("NVIDIA GeForce RTX 4070, 12 of 31 layers, 2 threads");
+  await send(page, "And salt?");
+  await lastAnswer(page, "complete");
+  expect(await page.getByTestId("message").count()).toBe(4);
+});
+
+test("a plan that does not fit says so, and offers what would", async () => {
+  const { page } = await settings("too-big");
+  const verdict = page.getByTestId("plan-verdict");
+  await page.getByTestId("layers").fill("31");
+  await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("wontFit");
+  expect(await page.locator("[data-testid=plan-device][data-id=gpu0]").textContent()).toContain("more than there is");
+  await page.getByTestId("view-models").click();
+  const fit = (id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`).getByTestId("card-fit").getAttribute("data-verdict");
+  await expect.poll(() => fit("llama-3.3-70b")).toBe("wontFit");
+  await expect.poll(() => fit("qwen3-0.6b")).toBe("fits");
+});
+
+test.each(["less-context", "fewer-layers"])("what almost fits is made to fit with one click: %s", async (offer) => {
+  const { page } = await settings("too-big");
+  await page.getByTestId("view-models").click();
+  await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("context").selectOption("131072");
+  await page.getByTestId("layers").fill("31");
+  const verdict = page.getByTestId("plan-verdict");
+  await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("fitsWithLessContext");
+  await page.getByTestId(offer).click();
+  await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("fits");
+});
+
+test("a device is chosen, and left to Hearth again, with one click", async () => {
+  const { page } = await settings("two-gpus");
+  const chat = page.getByTestId("choice-device");
+  expect(await chat.textContent()).toContain("NVIDIA GeForce RTX 4070, through Vulkan");
+  await row(page, "cpu").getByTestId("use-for-chat").click();
+  await expect.poll(() => chat.textContent()).toMatch(/Intel Core i7-13700K\s*Chosen by you/);
+  await expect.poll(() => page.getByTestId("layers").count()).toBe(0);
+  await row(page, "gpu1").getByTestId("use-for-training").click();
+  await expect.poll(() => page.getByTestId("choice-trainingDevice").textContent()).toContain("Intel UHD Graphics 770");
+  await chat.getByTestId("choose-by-itself").click();
+  await expect.poll(() => chat.textContent()).toContain("31 of 31 layers lie on a GPU");
+  expect(await row(page, "gpu1").getByTestId("use-for-training").getAttribute("aria-pressed")).toBe("true");
+});
+
+test("memory and load are live", async () => {
+  const { page } = await settings("two-gpus");
+  const load = row(page, "gpu0").getByRole("meter", { name: "Load" });
+  const before = await load.getAttribute("aria-valuetext");
+  await expect.poll(() => load.getAttribute("aria-valuetext")).not.toBe(before);
+});
+
+test("a measurement shows how far it is, is kept, and can be stopped", async () => {
+  const { page } = await settings("two-gpus");
+  await pace(page, 40);
+  await page.getByTestId("measure").click();
+  await page.getByTestId("stop-measuring").click();
+  await expect.poll(() => page.getByTestId("unmeasured").textContent()).toContain("nothing was kept");
+  await pace(page, 0);
+  await page.getByTestId("measure").click();
+  await page.getByTestId("measurements").waitFor();
+  expect(await page.getByTestId("measurements").locator("tbody tr").allTextContents()).toEqual([expect.stringMatching(/SmolLM2.*RTX 4070.*f16.*4,630 tokens\/s.*352 tokens\/s.*Today/)]);
+});
+
+test("the report is copied", async () => {
+  const { page } = await settings("software-gpu");
+  await page.getByTestId("copy-report").click();
+  await expect.poll(() => page.getByTestId("copy-report").textContent()).toBe("Copied");
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toContain("llvmpipe");
+});
+
+test.each([
+  ["no-gpu", "no-gpu", "No GPU that Hearth can use was found"],
+  ["software-gpu", "devices", "It is never chosen by itself."],
+  ["driver-crashed", "device-problem", "Its driver crashed"],
+])("a machine with %s is told", async (scene, id, text) => {
+  const { page } = await settings(scene);
+  expect(await page.getByTestId(id).textContent()).toContain(text);
+  expect(await page.getByTestId("choice-device").textContent()).toContain("AMD Ryzen 7 7840U");
+  expect(await page.getByTestId("choice-trainingDevice").textContent()).toContain("AMD Ryzen 7 7840U");
+  expect(await page.getByTestId("layers").count()).toBe(0);
+  await expect.poll(() => page.getByTestId("plan-verdict").getAttribute("data-verdict")).toBe("fits");
+});
+
+test("a software renderer is used when a person says so", async () => {
+  const { page } = await settings("software-gpu");
+  await row(page, "gpu0").getByTestId("use-for-chat").click();
+  await page.getByTestId("layers").waitFor();
+  await expect.poll(() => page.getByTestId("choice-device").textContent()).toMatch(/llvmpipe.*Chosen by you/);
+});
+
+test("a plan that takes its time, a worker that does not answer, and no model at all are told", async () => {
+  const { page } = await open({ scene: "slow" });
+  await page.getByTestId("view-settings").click();
+  expect(await page.getByTestId("plan-waiting").textContent()).toContain("SmolLM2");
+  await page.getByTestId("plan-verdict").waitFor();
+  const none = await settings("no-model");
+  await none.page.getByTestId("plan-none").waitFor();
+  expect(await none.page.getByTestId("measure").isDisabled()).toBe(true);
+  await none.page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { devices: () => Promise.reject({ code: "workerDied", message: "The driver of the GPU crashed." }) }));
+  await expect.poll(() => none.page.getByTestId("devices-failed").textContent()).toContain("The driver of the GPU crashed.");
+});
