@@ -27,7 +27,7 @@ const ALIGNMENT: u64 = 256;
 
 /// The first byte of the block in which weight `column` of a row lies.
 #[cube]
-fn block_at(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) -> usize {
+pub(super) fn block_at(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) -> usize {
     let elements = comptime!(quant.block_elements());
     (row * (cols / elements) + column / elements) * comptime!(quant.block_bytes())
 }

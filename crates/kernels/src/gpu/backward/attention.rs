@@ -1,9 +1,9 @@
 //! The gradient of attention over a batch.
 //!
 //! With `P = e^(S - L)`, `L` the logarithm of a row's sum of exponentials, `dP = dO V^T` and `D = sum(P dP)`:
-//! `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Scores are made again in tiles of 32 by 32 wherever they are needed,
-//! so no matrix of tokens by tokens exists: first for `L` and `D` of each row, then a cube for each block of queries and one for each
-//! block of keys, which gather what is theirs.
+//! `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Scores are made again in tiles of 32 by 32 wherever they are
+//! needed, so no matrix of tokens by tokens exists: first for `L` and `D` of each row, then by a cube for each block of queries
+//! and one for each block of keys, which gather what is theirs.
 
 use crate::attention::Heads;
 use crate::gpu::launch::{argument, cubes, matrix, same};
@@ -38,7 +38,7 @@ struct Shape {
     scale: f32,
 }
 
-/// A unit's two by two products of rows of two matrices: `TILE` rows each, of which the first so many are there, of elements `0..dim`
+/// A unit's two by two products of rows of two matrices: `TILE` rows each, of which the first so many are there, of `dim` elements
 /// from `at` on, `apart` from row to row.
 #[cube]
 fn products(
@@ -141,7 +141,7 @@ fn weigh(
     }
 }
 
-/// Writes a unit's sums of [`weigh`], times `factor`, to rows of the gradient.
+/// Writes a unit's sums of [`weigh()`], times `factor`, to rows of the gradient.
 #[cube]
 fn write(
     sums: &Array<f32>,
@@ -188,7 +188,8 @@ fn sees(starts: &[u32], shape: &Shape, query: usize, key: usize) -> bool {
     seen
 }
 
-/// The first key that a query, and so those behind it, may see: read by one unit, in a way that shows a driver that all go on alike.
+/// The first key that a query, and so those behind it, may see: read by one unit, in a way that shows a driver that all go on
+/// alike.
 #[cube]
 fn first_seen(starts: &[u32], shape: &Shape, query: usize, room: &mut [u32]) -> usize {
     // The last one may still be read.
@@ -304,8 +305,8 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
     let mut room = Shared::<[f32]>::new_slice(ROOM);
     let mut score = Array::<f32>::new(4usize);
     let mut slope = Array::<f32>::new(4usize);
-    // Of a unit's two rows, over the keys of its columns: the greatest score, and below it the sums of exponentials, and of those times
-    // their gradients.
+    // Of a unit's two rows, over the keys of its columns: the greatest score, and below it the sums of exponentials, and of those
+    // times their gradients.
     let mut most = Array::<f32>::new(2usize);
     let mut total = zeros(2usize);
     let mut mean = zeros(2usize);
@@ -532,8 +533,8 @@ fn of_keys(
 /// The gradient of attention over a batch: of prepared `qkv [T, (heads + 2 kv_heads) * head_dim]`, from that of the output,
 /// `d_out [T, heads * head_dim]`.
 ///
-/// `starts` has the first key that each token sees, a word each; one beyond the token is taken for the token. Sequences lie one behind the
-/// other, so that these never fall.
+/// `starts` has the first key that each token sees, a word each; one beyond the token is taken for the token. Sequences lie one
+/// behind the other, so that these never fall.
 ///
 /// # Errors
 /// Where the sizes do not fit.

@@ -21,7 +21,8 @@ fn as_weight(x: &Floats) -> Weight {
 }
 
 /// Writes, or adds, the gradient of a linear's input to `dx [T, in]`, from that of its output, the columns of `dy [T, width]` from
-/// `at` on. Returns the gradients of the adapter's `a [rank, in]` and `b [out, rank]` where it has one; they are made of `x [T, in]`.
+/// `at` on. Returns the gradients of the adapter's `a [rank, in]` and `b [out, rank]` where it has one, which are made of
+/// `x [T, in]`. `dx` is neither `x` nor `dy`.
 ///
 /// # Errors
 /// Where the sizes do not fit.

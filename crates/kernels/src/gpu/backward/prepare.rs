@@ -169,8 +169,8 @@ fn of_heads(
 /// The gradient of what happens to Q and K before they meet, a norm of each head where there is one, and the rotation: of `qkv`,
 /// as it was before, from that of what it became, both `[T, (heads + 2 kv_heads) * head_dim]`. V passes.
 ///
-/// `table` is that of [`rope_table`](crate::gpu::rope_table) for `table_positions`, with `dims / 2` pairs; heads narrower than `dims`
-/// are turned as far as they go. `positions` has a word for each token; one beyond the table is taken for its last.
+/// `table` is that of [`rope_table`](crate::gpu::rope_table) for `table_positions`, with `dims / 2` pairs; heads narrower than
+/// `dims` are turned as far as they go. `positions` has a word for each token; one beyond the table is taken for its last.
 ///
 /// # Errors
 /// Where the sizes do not fit.

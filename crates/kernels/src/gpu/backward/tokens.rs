@@ -1,11 +1,11 @@
 //! Products that sum over tokens: the gradients of adapters.
 //!
-//! Their results are small and their sums long, so where there are too few cubes to fill a device, several share the tokens, and their
-//! parts are joined. How many do depends on the shapes alone.
+//! Their results are small and their sums long, so where there are too few cubes to fill a device, several share the tokens, and
+//! their parts are joined. How many do depends on the shapes alone.
 
 use crate::gpu::launch::{argument, cubes, matrix, same};
 use crate::gpu::product::room;
-use crate::gpu::tiles::{self, DEPTH, multiply, store, stride, tile, zeros};
+use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 
@@ -16,10 +16,10 @@ const ENOUGH: usize = 512;
 /// Tokens for which another cube is worth it.
 const LEAST: usize = 8 * DEPTH;
 /// Units of a cube that joins parts.
-const UNITS: usize = 256;
+const JOINING: usize = 256;
 
-/// Fills a tile with columns from `first` on of the `count` that begin at column `at` of rows of `width`, at `DEPTH` tokens from `from`
-/// on; zeros where there are none, or the token is not below `until`.
+/// Fills a tile with columns from `first` on of the `count` that begin at column `at` of rows of `width`, at `DEPTH` tokens from
+/// `from` on; zeros where there are none, or the token is not below `until`.
 #[cube]
 fn fill(
     tile: &mut [f32],
@@ -32,8 +32,8 @@ fn fill(
     until: usize,
 ) {
     #[unroll]
-    for part in 0..comptime!(SIDE * DEPTH / tiles::UNITS) {
-        let i = UNIT_POS as usize + part * tiles::UNITS;
+    for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+        let i = UNIT_POS as usize + part * UNITS;
         let column = i % SIDE;
         let token = i / SIDE;
         let mut value = 0.0f32;
@@ -130,7 +130,7 @@ pub(super) fn over_tokens(
         parts => Floats::empty(client, parts * m, n),
     };
     let result = matrix(&all, "parts of a gradient")?;
-    let (count, dim) = (cubes(client, tiles * parts)?, CubeDim::new_1d(tiles::UNITS as u32));
+    let (count, dim) = (cubes(client, tiles * parts)?, CubeDim::new_1d(UNITS as u32));
     // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were measured to hold.
     unsafe {
         tiled::launch_unchecked(
@@ -142,7 +142,10 @@ pub(super) fn over_tokens(
             matrix(&all, "parts of a gradient")?,
             argument(&out.handle, "gradient", m * n)?,
         );
-        let (count, dim) = (cubes(client, (m * n).div_ceil(UNITS))?, CubeDim::new_1d(UNITS as u32));
+        let (count, dim) = (
+            cubes(client, (m * n).div_ceil(JOINING))?,
+            CubeDim::new_1d(JOINING as u32),
+        );
         // SAFETY: the two were made for the kernel.
         unsafe { join::launch_unchecked(client, count, dim, all, result, m * n, parts) };
     }

@@ -1,10 +1,11 @@
-//! The gradient of a linear's input through its frozen weight, which is expanded in tiles: 16 outputs of 64 inputs at a time, each for
+//! The gradient of a linear's input through its frozen weight, which is expanded in tiles: 16 outputs of 64 inputs at a time, for
 //! 64 tokens.
 
 use crate::blocks::Quant;
 use crate::gpu::blocks::weight as weight_of_block;
 use crate::gpu::launch::{cubes, matrix, same};
-use crate::gpu::linear::{ranges, words_of};
+use crate::gpu::linear::{block_at, ranges, words_of};
+use crate::gpu::pieces::{PIECE, place, weights};
 use crate::gpu::product::room;
 use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::{Floats, GpuError, Weight};
@@ -12,8 +13,55 @@ use cubecl::prelude::*;
 
 /// Tokens, and inputs, that a cube makes.
 const SIDE: usize = 64;
-/// Inputs beside each other that a unit expands: of one block, so that what they share is read once.
-const BESIDE: usize = SIDE * DEPTH / UNITS;
+
+/// Whether each piece of the format lies within as many weights as a tile is wide, so that a tile is whole pieces.
+fn is_in_pieces(quant: Quant) -> bool {
+    !quant.is_float() && quant != Quant::Q6_K
+}
+
+/// Fills a tile with weights: rows from `first` on, columns from `left` on; zeros where there are none.
+#[cube]
+fn decode(
+    tile: &mut [f32],
+    words: &[u32],
+    first: usize,
+    rows: usize,
+    left: usize,
+    cols: usize,
+    #[comptime] quant: Quant,
+) {
+    let unit = UNIT_POS as usize;
+    let elements = comptime!(quant.block_elements());
+    if comptime!(is_in_pieces(quant)) {
+        let each = comptime!(elements / PIECE);
+        #[unroll]
+        for part in 0..comptime!(SIDE * DEPTH / PIECE / UNITS) {
+            let i = unit + part * UNITS;
+            let row = i / comptime!(SIDE / PIECE);
+            let piece = left / PIECE + i % comptime!(SIDE / PIECE);
+            let column = piece / each * elements;
+            let mut values = Array::<f32>::new(PIECE);
+            if first + row < rows && column < cols {
+                values = weights(words, block_at(first + row, column, cols, quant), piece % each, quant);
+            }
+            #[unroll]
+            for i in 0..PIECE {
+                tile[row * comptime!(stride(SIDE)) + column + place(piece % each, i, quant) - left] = values[i];
+            }
+        }
+    } else {
+        for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+            let i = unit + part * UNITS;
+            let row = first + i / SIDE;
+            let column = left + i % SIDE;
+            let mut value = 0.0f32;
+            if row < rows && column < cols {
+                value = weight_of_block(words, block_at(row, column, cols, quant), column % elements, quant);
+            }
+            tile[i / SIDE * comptime!(stride(SIDE)) + i % SIDE] = value;
+        }
+    }
+}
 
 #[cube(launch_unchecked)]
 fn tiled(
@@ -29,43 +77,31 @@ fn tiled(
     #[comptime] quant: Quant,
     #[comptime] add: bool,
 ) {
-    let across = cols.div_ceil(SIDE);
-    if CUBE_POS >= tokens.div_ceil(SIDE) * across {
+    let down = tokens.div_ceil(SIDE);
+    if CUBE_POS >= down * cols.div_ceil(SIDE) {
         terminate!();
     }
     let unit = UNIT_POS as usize;
-    let top = CUBE_POS / across * SIDE;
-    let left = CUBE_POS % across * SIDE;
-    let elements = comptime!(quant.block_elements());
-    let bytes = comptime!(quant.block_bytes());
-    let row_bytes = cols / elements * bytes;
+    // Cubes that share inputs come one after the other, so that what they read of the weight is still in a cache.
+    let top = CUBE_POS % down * SIDE;
+    let left = CUBE_POS / down * SIDE;
     let mut d_tile = tile(SIDE);
     let mut w_tile = tile(SIDE);
     let mut sums = zeros(SIDE);
     for part in 0..rows.div_ceil(DEPTH) {
         let from = part * DEPTH;
         #[unroll]
-        for i in 0..BESIDE {
-            let token = unit / DEPTH + i * comptime!(UNITS / DEPTH);
-            let row = unit % DEPTH;
+        for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+            let i = unit + part * UNITS;
+            let token = i / DEPTH;
+            let row = i % DEPTH;
             let mut value = 0.0f32;
             if top + token < tokens && from + row < rows {
                 value = dy[(top + token) * width + at + from + row];
             }
             d_tile[row * comptime!(stride(SIDE)) + token] = value;
         }
-        let row = unit / comptime!(SIDE / BESIDE);
-        let first = unit % comptime!(SIDE / BESIDE) * BESIDE;
-        #[unroll]
-        for i in 0..BESIDE {
-            let column = left + first + i;
-            let mut value = 0.0f32;
-            if from + row < rows && column < cols {
-                let block = (from + row) * row_bytes + column / elements * bytes;
-                value = weight_of_block(words, block, column % elements, quant);
-            }
-            w_tile[row * comptime!(stride(SIDE)) + first + i] = value;
-        }
+        decode(&mut w_tile, words, from, rows, left, cols, quant);
         sync_cube();
         multiply(&d_tile, &w_tile, &mut sums, SIDE);
         sync_cube();
@@ -99,8 +135,8 @@ pub fn weight_backward(
     )
 }
 
-/// [`weight_backward`] on a device where a kernel sees `limit` bytes of a buffer at most: a weight that is larger is taken in ranges
-/// of its rows.
+/// [`weight_backward`] on a device where a kernel sees `limit` bytes of a buffer at most: a weight that is larger is taken in
+/// ranges of its rows.
 ///
 /// # Errors
 /// Where the sizes do not fit, or the limit is too low for the rows that have to go together.
