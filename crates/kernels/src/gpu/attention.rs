@@ -188,11 +188,24 @@ fn attend(
                 place = (min(list[key] as usize, last) * sizes.kv_heads + kv) * dim;
             }
             places[unit] = place as u32;
-            for i in 0..dim {
-                let k = element(keys, place, i, plan.source);
-                #[unroll]
-                for row in 0..rows {
-                    mine[row] += queries[row * dim + i] * k;
+            if comptime!(plan.source == Source::Cells) {
+                for pair in 0..comptime!(plan.head_dim / 2) {
+                    let word = keys[place / 2 + pair];
+                    let low = from_bits(word & 0xffffu32);
+                    let high = from_bits(word >> 16u32);
+                    #[unroll]
+                    for row in 0..rows {
+                        let at = row * dim + 2 * pair;
+                        mine[row] += queries[at] * low + queries[at + 1] * high;
+                    }
+                }
+            } else {
+                for i in 0..dim {
+                    let k = element(keys, place, i, plan.source);
+                    #[unroll]
+                    for row in 0..rows {
+                        mine[row] += queries[row * dim + i] * k;
+                    }
                 }
             }
         }
