@@ -4,7 +4,9 @@
 //! `cargo bench -p hearth-bench --bench layers -- decode`. Figures are in docs/tried.md.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use hearth_kernels::attention::{Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, prepare_in_place};
+use hearth_kernels::attention::{
+    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, prepare_in_place,
+};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::rope::{Pairing, Rope};

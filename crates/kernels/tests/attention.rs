@@ -85,30 +85,6 @@ fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], cells: &[u32], ste
     out
 }
 
-/// What a cache makes of the keys and values of rows of Q, K and V.
-fn stored(format: KvFormat, shape: Heads, qkv: &[f32]) -> Vec<f32> {
-    let mut stored = qkv.to_vec();
-    for row in stored.chunks_exact_mut(shape.qkv_width()) {
-        for head in row[shape.out_width()..].chunks_exact_mut(shape.head_dim) {
-            match format {
-                KvFormat::F16 => head.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
-                KvFormat::Q8_0 => head.chunks_mut(32).for_each(in_8_bits),
-            }
-        }
-    }
-    stored
-}
-
-/// Rounds a block to multiples of its scale.
-fn in_8_bits(block: &mut [f32]) {
-    let most = block.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    let scale = half::f16::from_f32(most / 127.0).to_f32();
-    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-    block
-        .iter_mut()
-        .for_each(|x| *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * scale);
-}
-
 #[test]
 fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
     let tokens = 300;
@@ -123,7 +99,7 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
         let exact = attend(&qkv);
         // Beside what the format makes of the numbers, only sums are rounded.
         for (format, lost) in [(KvFormat::F16, 1e-3), (KvFormat::Q8_0, 2e-2)] {
-            let expected = attend(&stored(format, shape, &qkv));
+            let expected = attend(&reference::cached(&qkv, &shape, format));
             for cells in [&in_order, &shifted, &runs, &backwards] {
                 for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
                     let found = through_cache(format, shape, &qkv, cells, steps);
@@ -148,7 +124,7 @@ fn blocks_in_8_bits_keep_what_their_scale_allows() {
         // A query of zeros weighs both keys alike.
         qkv[..40].fill(0.0);
         qkv[120..160].fill(0.0);
-        let expected = reference::attend(&wide(&stored(KvFormat::Q8_0, shape, &qkv)), &shape, &[0, 0]);
+        let expected = reference::attend(&wide(&reference::cached(&qkv, &shape, KvFormat::Q8_0)), &shape, &[0, 0]);
         let found = through_cache(KvFormat::Q8_0, shape, &qkv, &[3, 1], &[2]);
         for (found, expected) in found.iter().zip(&expected) {
             assert!(

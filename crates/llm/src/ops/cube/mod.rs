@@ -15,6 +15,7 @@ use super::{
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::kernel::into_contiguous;
+use hearth_kernels::attention::KvFormat;
 use hearth_kernels::gpu::{self, Floats};
 use hearth_kernels::{Layout, ShapeError};
 use std::sync::Arc;
@@ -232,6 +233,7 @@ impl Ops for Cube {
                     keys,
                     values,
                     count,
+                    KvFormat::F16,
                 ));
                 let length = view.spans.len();
                 sound(gpu::attend_cells(
@@ -243,6 +245,7 @@ impl Ops for Cube {
                     count,
                     &lists.cells,
                     length,
+                    KvFormat::F16,
                 ))
             }
         };
