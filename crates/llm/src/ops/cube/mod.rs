@@ -235,6 +235,7 @@ impl Ops for Cube {
                     keys,
                     values,
                     count,
+                    pool.format(),
                 ));
                 let length = view.spans.len();
                 sound(gpu::attend_cells(
@@ -246,6 +247,7 @@ impl Ops for Cube {
                     count,
                     &lists.cells,
                     length,
+                    pool.format(),
                 ))
             }
         };
