@@ -46,21 +46,20 @@ fn measure(hearth: &Path, device: &str, model: &Path, options: &Options, part: &
     part.block("json", planned);
     let layers =
         json::number(planned, "layers_total").ok_or("`hearth plan` does not say how many layers there are.")?;
-    // The list of devices holds the ids; before it there is none.
     let on_gpu = json::with_ids(planned)
         .into_iter()
         .find(|found| json::text(found, "id") == Some(device));
     let weights = on_gpu.and_then(|found| json::number(found, "weights"));
 
     let (mut commands, mut rows, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all = None;
     let half = format!("{}", (layers / 2.0).floor());
-    for (wanted, what) in [
-        ("all", format!("Hearth, all {layers} layers")),
-        (&half, format!("Hearth, {half} layers")),
-        ("0", "Hearth, no layer".to_owned()),
-    ] {
-        match ours(hearth, device, model, wanted, &what, options, &mut commands) {
+    for wanted in ["all", half.as_str(), "0"] {
+        match ours(hearth, device, model, wanted, options, &mut commands) {
             Ok((row, said)) => {
+                if wanted == "all" {
+                    all = Some(row.clone());
+                }
                 rows.push(row);
                 notes.extend(said);
             }
@@ -69,17 +68,16 @@ fn measure(hearth: &Path, device: &str, model: &Path, options: &Options, part: &
     }
     let theirs = theirs(model, options, &mut commands);
     if let Ok((row, note)) = &theirs {
-        notes.extend(note.clone());
         rows.push(row.clone());
+        notes.push(note.clone());
     }
     part.commands(&commands);
-    part.say(&table(&rows));
+    part.say(&format!("{layers} layers in all.\n\n{}", table(&rows)));
     notes.dedup();
     for note in notes {
         part.say(&note);
     }
-    let all = rows.first().filter(|row| row.what.contains("all"));
-    match (&theirs, all) {
+    match (&theirs, &all) {
         (Ok((theirs, _)), Some(ours)) => part.say(&format!(
             "Hearth with all layers to llama.cpp: prefill {}, decode {}.",
             ratio(ours.prefill, theirs.prefill),
@@ -89,18 +87,20 @@ fn measure(hearth: &Path, device: &str, model: &Path, options: &Options, part: &
         (Ok(_), None) => {}
     }
     if let (Some(ours), Some(weights)) = (all, weights) {
-        part.say(&bandwidth("Hearth", ours.decode, weights, options.bandwidth));
+        let theirs = theirs.ok().map(|(row, _)| row);
+        for row in std::iter::once(ours).chain(theirs) {
+            part.say(&bandwidth(&row, weights, options.bandwidth));
+        }
     }
     Ok(())
 }
 
-/// `hearth bench`, and what it said on the side.
+/// `hearth bench` with so many layers on the GPU, and what it said on the side.
 fn ours(
     hearth: &Path,
     device: &str,
     model: &Path,
     layers: &str,
-    what: &str,
     options: &Options,
     commands: &mut Vec<String>,
 ) -> Outcome<(Row, Vec<String>)> {
@@ -128,8 +128,12 @@ fn ours(
     }
     let found = said.last_line();
     println!("    {found}");
+    let ran_on = json::text(found, "device").unwrap_or("nothing that it names");
+    if layers != "0" && ran_on != device {
+        return Err(format!("`{shown}` ran on {ran_on}. {}", said.stderr));
+    }
     let row = Row {
-        what: what.to_owned(),
+        what: format!("Hearth, {layers} on the GPU"),
         prefill: json::number(found, "prompt_tok_s"),
         decode: json::number(found, "gen_tok_s"),
         load: json::number(found, "load_s"),
@@ -137,11 +141,11 @@ fn ours(
     };
     // A notice may say that fewer layers than wanted are on the GPU.
     let notes = said.stderr.lines().filter_map(|line| line.strip_prefix("note: "));
-    Ok((row, notes.map(|note| format!("{what}: {note}")).collect()))
+    Ok((row, notes.map(|note| format!("Hearth says: {note}")).collect()))
 }
 
 /// `llama-bench`, and what it ran on.
-fn theirs(model: &Path, options: &Options, commands: &mut Vec<String>) -> Outcome<(Row, Option<String>)> {
+fn theirs(model: &Path, options: &Options, commands: &mut Vec<String>) -> Outcome<(Row, String)> {
     let program = llama_bench().ok_or("There is no `llama-bench`, neither in HEARTH_LLAMA_BENCH nor on the PATH.")?;
     let [read, written, runs] = options.sizes();
     let mut command = Command::new(program);
@@ -184,7 +188,7 @@ fn theirs(model: &Path, options: &Options, commands: &mut Vec<String>) -> Outcom
             " **This build of it knows no GPU, so it ran on the processor**, and the ratios are not between equals.",
         );
     }
-    Ok((row, Some(note)))
+    Ok((row, note))
 }
 
 fn llama_bench() -> Option<PathBuf> {
@@ -194,7 +198,7 @@ fn llama_bench() -> Option<PathBuf> {
 
 fn table(rows: &[Row]) -> String {
     let mut lines = vec![
-        "| | prefill, tokens/s | decode, tokens/s | load, s | resident, MB |".to_owned(),
+        "| layers | prefill, tokens/s | decode, tokens/s | load, s | resident, MB |".to_owned(),
         "|---|---:|---:|---:|---:|".to_owned(),
     ];
     let cell = |value: Option<f64>, digits| value.map_or(String::new(), |value| format!("{value:.digits$}"));
@@ -219,17 +223,18 @@ fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
 }
 
 /// How much of the memory's bandwidth decoding takes: each step reads every weight once. The cache, short here, is not counted.
-fn bandwidth(who: &str, decode: Option<f64>, weights: f64, gb_a_second: Option<f64>) -> String {
-    let Some(decode) = decode else {
-        return format!("{who}'s share of memory bandwidth in decode: n/a.");
+fn bandwidth(row: &Row, weights: f64, gb_a_second: Option<f64>) -> String {
+    let Some(decode) = row.decode else {
+        return format!("{}: share of memory bandwidth in decode n/a.", row.what);
     };
     let reached = decode * weights / 1e9;
     let share = match gb_a_second {
         Some(most) => format!("{:.0} % of {most} GB/s", 100.0 * reached / most),
-        None => "n/a as a share, for `--bandwidth` was not given".to_owned(),
+        None => "its share n/a, for `--bandwidth` was not given".to_owned(),
     };
+    let megabytes = weights / 1e6;
     format!(
-        "Decode with all layers reads {:.1} MB of weights a step: {who} {reached:.1} GB/s, {share}.",
-        weights / 1e6
+        "{}: {megabytes:.1} MB of weights for each token of decode make {reached:.1} GB/s, {share}.",
+        row.what
     )
 }

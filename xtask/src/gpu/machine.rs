@@ -88,11 +88,19 @@ impl Machine {
         self.chosen.as_ref().map_or("No GPU", |device| &device.name)
     }
 
-    /// What is known of it.
-    pub fn part(&self) -> Part {
+    /// What is known of it; `built_here` says whether `hearth` is of this working tree.
+    pub fn part(&self, built_here: bool) -> Part {
         let mut part = Part::default();
         let mut rows = vec![
-            ("Hearth", format!("{}, {}", self.version, revision())),
+            ("version", self.version.clone()),
+            (
+                "built from",
+                if built_here {
+                    revision()
+                } else {
+                    "unknown: the build was given".to_owned()
+                },
+            ),
             ("system", system()),
         ];
         let processor = json::with_ids(&self.devices)
@@ -148,7 +156,7 @@ fn revision() -> String {
     match (git(&["rev-parse", "--short", "HEAD"]), git(&["status", "--porcelain"])) {
         (Some(revision), Some(changes)) if changes.is_empty() => format!("revision {revision}"),
         (Some(revision), _) => format!("revision {revision} with changes"),
-        _ => "of an unknown revision".to_owned(),
+        _ => "an unknown revision".to_owned(),
     }
 }
 

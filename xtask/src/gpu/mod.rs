@@ -30,7 +30,7 @@ pub fn gpu(arguments: &[String]) -> Outcome {
     let machine = Machine::ask(&hearth, options.device.as_deref())?;
     let file = options.out.clone().unwrap_or_else(|| machine.file());
     let mut report = Report::begin(&file, &machine.title())?;
-    report.add("The machine", &machine.part())?;
+    report.add("The machine", &machine.part(options.hearth.is_none()))?;
     let models = models(&options);
     let Some(device) = machine.device() else {
         let mut part = Part::default();

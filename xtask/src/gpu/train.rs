@@ -41,7 +41,7 @@ fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &O
         ));
         return Ok(());
     }
-    let (mut commands, mut rows) = (Vec::new(), Vec::new());
+    let (mut commands, mut rows, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for (what, on) in [
         (device, &["--device", device, "--gpu-layers", "all"][..]),
         ("cpu", &["--device", "cpu"]),
@@ -53,12 +53,17 @@ fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &O
             true => rows.push((what, Trained::read(&ran.said, &out))),
             false => part.fail(&format!("`{}`: {}", ran.shown, ran.said.complaint())),
         }
-        for note in ran.said.stderr.lines().filter_map(|line| line.strip_prefix("note: ")) {
-            part.say(&format!("{what}: {note}"));
-        }
+        let said = ran
+            .said
+            .stderr
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("note: "));
+        notes.extend(said.map(|note| format!("Hearth says: {note}")));
     }
     part.commands(&commands);
     part.say(&table(&rows));
+    notes.dedup();
+    notes.iter().for_each(|note| part.say(note));
     if let [(_, on_gpu), (_, on_cpu)] = rows.as_slice() {
         part.say(&match furthest(&on_gpu.losses, &on_cpu.losses) {
             Some(share) => format!("Losses of the same steps differ by {share:.1e} of their size at most."),
