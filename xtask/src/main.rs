@@ -1,6 +1,8 @@
 //! Set-up, run, test and package, each by one command on a machine that has only Rust, Node and Python.
 
 mod cargo;
+mod gpu;
+mod json;
 mod model;
 mod package;
 mod place;
@@ -19,6 +21,14 @@ cargo xtask run                   all of that, build Hearth, and open its window
 cargo xtask test                  all of that, and run every check and test there is
 cargo xtask package [KIND]...     make installers; KIND: hearth builds beside the portable one (vulkan, cuda),
                                   or an installer's kind (deb, rpm, appimage, dmg, app, nsis, msi)
+cargo xtask gpu [OPTIONS] [FILE.gguf]...
+                                  test and measure Hearth on this machine's GPU, and write what was seen to docs/gpu/
+    --out FILE                    write it there
+    --device ID                   the GPU, as `hearth devices` calls it (the first one, if none is given)
+    --bandwidth GB/S              what its memory can do, by its maker, to say what share of it is reached
+    --quick                       a tiny model and few tokens, to try this command
+    --hearth PROGRAM              take this build, and build nothing
+    --tests PROGRAM               with it, a test program that is already built; may be given several times
 ";
 
 fn main() -> ExitCode {
@@ -32,6 +42,7 @@ fn main() -> ExitCode {
         ("run", []) => run::run(),
         ("test", []) => test::test(),
         ("package", kinds) => package::package(kinds),
+        ("gpu", options) => gpu::gpu(options),
         ("help" | "--help" | "-h", []) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

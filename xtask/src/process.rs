@@ -65,6 +65,47 @@ pub fn read(command: &mut Command) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// What a program that has ended said.
+#[derive(Debug)]
+pub struct Said {
+    /// Whether it succeeded.
+    pub ok: bool,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said on the side.
+    pub stderr: String,
+}
+
+/// Runs a program for what it says.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn hear(what: &str, command: &mut Command) -> Outcome<Said> {
+    announce(what);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| not_started(what, command, &error.to_string()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    Ok(Said {
+        ok: output.status.success(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    })
+}
+
+impl Said {
+    /// The last line that it printed: of our own programs, and of those that print JSON line by line, an object.
+    pub fn last_line(&self) -> &str {
+        self.stdout.lines().last().unwrap_or_default()
+    }
+
+    /// Why it failed: the last line that it said on the side.
+    pub fn complaint(&self) -> &str {
+        self.stderr.lines().last().unwrap_or("it said nothing")
+    }
+}
+
 fn not_started(what: &str, command: &Command, error: &str) -> String {
     format!(
         "{what}: could not start `{}` ({error}).",

@@ -116,7 +116,7 @@ impl Totals {
 }
 
 /// Passed and failed, from the line in which a test program sums up.
-fn counted(line: &str) -> Option<(usize, usize)> {
+pub fn counted(line: &str) -> Option<(usize, usize)> {
     let plain = without_colours(line);
     let summary = plain
         .trim_start()
