@@ -1,7 +1,7 @@
 //! What can be typed after `hearth`.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hearth_protocol::{AdapterChoice, Checkpointing, GpuLayers, Precision, Schedule};
+use hearth_protocol::{AdapterChoice, Checkpointing, GpuLayers, KvType, Precision, Schedule};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
@@ -70,6 +70,9 @@ pub struct How {
     /// Layers on GPUs, counted from the output layer backwards: a number, auto (as many as fit) or all
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     pub gpu_layers: GpuLayers,
+    /// How the KV cache is kept: f16, or q8_0 in half the memory
+    #[arg(long, value_name = "TYPE", default_value_t, hide_default_value = true)]
+    pub kv: KvType,
 }
 
 /// `hearth plan`.

@@ -48,6 +48,7 @@ pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, 
         threads: how.threads,
         device: how.device.clone(),
         gpu_layers: how.gpu_layers,
+        kv: how.kv,
         ..LoadRequest::default()
     };
     let mut progress = Progress::new();

@@ -54,7 +54,8 @@ impl Engine {
                 Arc::new(adapted.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))?)
             }
         };
-        let session = Session::new(model, self.session.context()).map_err(from_session)?;
+        let (context, format) = (self.session.context(), self.session.cache_format());
+        let session = Session::with_cache(model, context, format).map_err(from_session)?;
         self.put_on(wanted, session);
         Ok(notices)
     }

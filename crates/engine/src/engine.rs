@@ -85,7 +85,7 @@ impl Engine {
             if progress(WEIGHED, "setting the context aside").is_break() {
                 return Err(interrupted());
             }
-            Session::new(model, context as usize).map_err(from_session)
+            Session::with_cache(model, context as usize, plan::format(request.kv)).map_err(from_session)
         })?;
         let trained = count(config.context_trained);
         if context > trained {
@@ -169,7 +169,8 @@ impl Engine {
     /// No new one can be set aside.
     pub fn forget(&mut self) -> Result<(), Problem> {
         let (model, context) = (Arc::clone(self.session.model()), self.session.context());
-        self.session = Session::new(model, context).map_err(from_session)?;
+        let format = self.session.cache_format();
+        self.session = Session::with_cache(model, context, format).map_err(from_session)?;
         Ok(())
     }
 

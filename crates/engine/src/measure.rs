@@ -39,7 +39,9 @@ impl Engine {
         };
         let ids: Vec<u32> = (0..prompt).map(|_| token()).collect();
         let mut read = |ids: &[u32], share: f32| {
-            let mut session = Session::new(Arc::clone(self.model()), prompt + answer).map_err(from_session)?;
+            let format = self.session.cache_format();
+            let session = Session::with_cache(Arc::clone(self.model()), prompt + answer, format);
+            let mut session = session.map_err(from_session)?;
             let began = Instant::now();
             let read = session
                 .prefill(ids, &mut |_, _| progress(share))

@@ -9,7 +9,7 @@ use common::{Worker, finished, generate, load, model, raw};
 use hearth_engine::{Engine, hardware, training};
 use hearth_llm::{device, gpus};
 use hearth_protocol::{
-    DataSource, Event, GpuLayers, LoadRequest, PlanRequest, Precision, ProblemCode, Request, TrainRequest,
+    DataSource, Event, GpuLayers, KvType, LoadRequest, PlanRequest, Precision, ProblemCode, Request, TrainRequest,
     TrainSettings, TrainingEvent,
 };
 use hearth_tests::driver;
@@ -118,11 +118,21 @@ fn layers_lie_where_they_were_asked_for() {
     assert_eq!(loaded(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
 }
 
-/// Planned and held bytes, for contexts from a few tokens to many.
+/// Planned and held bytes of the default model's output layer and last blocks, in contexts short and long.
 fn a_gpu_holds_what_was_planned() {
-    for context in [64, 4096, 65_536] {
+    for (context, layers, kv) in [
+        (512, 1, KvType::F16),
+        (512, 3, KvType::F16),
+        (16_384, 4, KvType::F16),
+        (16_384, 4, KvType::Q8_0),
+    ] {
         device::forget(0);
-        let mut engine = loaded(&on_gpu(context, GpuLayers::All));
+        let request = LoadRequest {
+            path: hearth_tests::place::model(),
+            kv,
+            ..on_gpu(context, GpuLayers::Count(layers))
+        };
+        let mut engine = loaded(&request);
         let ids: Vec<u32> = (0..context.min(600)).map(|i| i % 200).collect();
         let session = engine.session_mut();
         session

@@ -3,7 +3,9 @@
 mod common;
 
 use common::*;
-use hearth_protocol::{Event, FinishReason, GenerateRequest, LoadRequest, ProblemCode, Prompt, Request, Role, Sampling};
+use hearth_protocol::{
+    Event, FinishReason, GenerateRequest, LoadRequest, ProblemCode, Prompt, Request, Role, Sampling,
+};
 
 #[test]
 fn it_loads_answers_and_unloads() {

@@ -1,6 +1,6 @@
 //! The KV cache: a pool of cells, written by index.
 //!
-//! A cell holds the key and the value of one token in one layer, in f16. Which cells belong to which sequence, and in what
+//! A cell holds the key and the value of one token in one layer, in f16 or in q8_0. Which cells belong to which sequence, and in what
 //! order, is the sequence's own business; an operation gets the pool as a handle and the cells as a list. A layer's cells are made
 //! where the layer first asks for them: with the processor or on a GPU.
 
@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 #[derive(Debug)]
 pub struct KvPool {
     layers: Vec<Cells>,
+    format: KvFormat,
     cells: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -31,7 +32,7 @@ struct Cells {
     gpu: OnceLock<GpuCells>,
 }
 
-/// Cells on a GPU, in words of two f16: keys and values are `[cells, kv_heads, head_dim / 2]` each.
+/// Cells on a GPU, in words: see [`KvFormat::gpu_words`].
 #[cfg(feature = "gpu")]
 #[derive(Debug)]
 pub(crate) struct GpuCells {
@@ -41,9 +42,10 @@ pub(crate) struct GpuCells {
 
 impl KvPool {
     /// Room for `cells` cells of `layers` layers of `kv_heads` heads of width `head_dim`.
-    pub fn new(layers: usize, cells: usize, kv_heads: usize, head_dim: usize) -> Self {
+    pub fn new(format: KvFormat, layers: usize, cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         Self {
             layers: (0..layers).map(|_| Cells::default()).collect(),
+            format,
             cells,
             kv_heads,
             head_dim,
@@ -57,14 +59,19 @@ impl KvPool {
         self.cells
     }
 
+    /// How its numbers are kept.
+    pub fn format(&self) -> KvFormat {
+        self.format
+    }
+
     /// Bytes that a layer's cells take with the processor. The system gives them as cells are first used.
-    pub fn bytes_a_layer(cells: usize, kv_heads: usize, head_dim: usize) -> usize {
-        KvLayer::bytes_for(KvFormat::F16, cells, kv_heads, head_dim)
+    pub fn bytes_a_layer(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
+        KvLayer::bytes_for(format, cells, kv_heads, head_dim)
     }
 
     /// Bytes that a layer's cells take on a GPU.
-    pub fn bytes_a_gpu_layer(cells: usize, kv_heads: usize, head_dim: usize) -> usize {
-        2 * cells * kv_heads * head_dim * size_of::<u16>()
+    pub fn bytes_a_gpu_layer(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
+        2 * format.gpu_words(cells, kv_heads, head_dim) * size_of::<u32>()
     }
 
     /// Bytes of the cells that were made.
@@ -73,7 +80,7 @@ impl KvPool {
     }
 
     pub(crate) fn layer(&self, layer: usize) -> MutexGuard<'_, KvLayer> {
-        let make = || Mutex::new(KvLayer::new(KvFormat::F16, self.cells, self.kv_heads, self.head_dim));
+        let make = || Mutex::new(KvLayer::new(self.format, self.cells, self.kv_heads, self.head_dim));
         // A panic in the middle of a write leaves a cell half written, never the pool unusable: the sequence is dropped with its
         // session.
         let cells = self.layers[layer].cpu.get_or_init(make);
@@ -83,7 +90,7 @@ impl KvPool {
     /// A layer's cells on the GPU of `like`.
     #[cfg(feature = "gpu")]
     pub(crate) fn gpu_layer(&self, layer: usize, like: &FloatTensor<Cube>) -> &GpuCells {
-        let half = Self::bytes_a_gpu_layer(self.cells, self.kv_heads, self.head_dim) / 2;
+        let half = Self::bytes_a_gpu_layer(self.format, self.cells, self.kv_heads, self.head_dim) / 2;
         self.layers[layer].gpu.get_or_init(|| {
             let (keys, values) = like
                 .client
@@ -97,7 +104,7 @@ impl KvPool {
     pub(crate) fn in_order(&self, like: &FloatTensor<Cube>) -> Handle {
         let make = || {
             let numbers: Vec<u32> = (0..self.cells as u32).collect();
-            like.client.create_from_slice(bytemuck::cast_slice(&numbers))
+            crate::ops::cube::lasting(like, bytemuck::cast_slice(&numbers))
         };
         self.in_order.get(&like.device, |_| true, make)
     }
@@ -105,13 +112,12 @@ impl KvPool {
 
 impl Cells {
     fn bytes(&self, pool: &KvPool) -> usize {
-        let cpu = self
-            .cpu
-            .get()
-            .map_or(0, |_| KvPool::bytes_a_layer(pool.cells, pool.kv_heads, pool.head_dim));
+        let cpu = self.cpu.get().map_or(0, |_| {
+            KvPool::bytes_a_layer(pool.format, pool.cells, pool.kv_heads, pool.head_dim)
+        });
         #[cfg(feature = "gpu")]
         let gpu = self.gpu.get().map_or(0, |_| {
-            KvPool::bytes_a_gpu_layer(pool.cells, pool.kv_heads, pool.head_dim)
+            KvPool::bytes_a_gpu_layer(pool.format, pool.cells, pool.kv_heads, pool.head_dim)
         });
         #[cfg(not(feature = "gpu"))]
         let gpu = 0;

@@ -6,6 +6,7 @@ use crate::model::Model;
 use crate::models::{Memory, Pass};
 use crate::ops::{Product, SequenceView};
 use burn::tensor::Tensor;
+use hearth_kernels::attention::KvFormat;
 use hearth_kernels::team;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -43,16 +44,30 @@ impl Session {
     /// The most tokens of a prompt that go through the model at once: beyond, the products gain no more.
     pub const LARGEST_CHUNK: usize = 512;
 
-    /// An empty sequence with room for `context` tokens.
+    /// An empty sequence with room for `context` tokens, kept in f16.
     ///
     /// # Errors
     /// The context is zero or beyond all reason, or a GPU failed.
     pub fn new(model: Arc<Model>, context: usize) -> Result<Self, SessionError> {
+        Self::with_cache(model, context, KvFormat::F16)
+    }
+
+    /// An empty sequence with room for `context` tokens, whose cache is kept like this.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn with_cache(model: Arc<Model>, context: usize, format: KvFormat) -> Result<Self, SessionError> {
         if context == 0 || context > LARGEST_CONTEXT {
             return Err(SessionError::BadContext(context));
         }
         let config = model.config();
-        let pool = Arc::new(KvPool::new(config.n_layers, context, config.kv_heads, config.head_dim));
+        let pool = Arc::new(KvPool::new(
+            format,
+            config.n_layers,
+            context,
+            config.kv_heads,
+            config.head_dim,
+        ));
         let mut session = Self {
             model,
             pool,
@@ -92,6 +107,11 @@ impl Session {
     /// Tokens that there is room for.
     pub fn context(&self) -> usize {
         self.pool.cells()
+    }
+
+    /// How the cache is kept.
+    pub fn cache_format(&self) -> KvFormat {
+        self.pool.format()
     }
 
     /// Bytes of the cache.

@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use hearth_kernels::Quant;
 use hearth_kernels::attention::{Heads, KvFormat};
-use hearth_kernels::gpu::{attend_batch, attend_cells, kv_words, kv_write};
+use hearth_kernels::gpu::{attend_batch, attend_cells, kv_write};
 use hearth_kernels::reference::{attend, cached, noise, wide};
 
 const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
@@ -32,7 +32,7 @@ fn cache(client: &Client, heads: &Heads, n_cells: usize, format: KvFormat) -> [H
         KvFormat::F16 => 0x7c00_7c00,
         KvFormat::Q8_0 => f32::INFINITY.to_bits(),
     };
-    let words = vec![infinite; kv_words(format, n_cells, heads.kv_heads, heads.head_dim)];
+    let words = vec![infinite; format.gpu_words(n_cells, heads.kv_heads, heads.head_dim)];
     [numbers(client, &words), numbers(client, &words)]
 }
 

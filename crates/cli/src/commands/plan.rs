@@ -18,7 +18,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         gpu_layers: args.load.how.gpu_layers,
         threads: args.load.how.threads,
         assume_gpu: args.assume_gpu,
-        ..PlanRequest::default()
+        kv: args.load.how.kv,
     };
     let plan = plan::plan(&request, &[])?;
     if args.output.json {

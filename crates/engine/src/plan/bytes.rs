@@ -1,10 +1,20 @@
 //! What the parts of a model take, on the processor and on a GPU: read from the file, without loading it.
 
 use hearth_formats::gguf::{Gguf, TensorInfo};
+use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, KvPool, Session};
 
 /// A GPU gives memory in multiples of this many bytes.
 const GPU_GRAIN: u64 = 256;
+/// Bytes of a number.
+const F32: u64 = size_of::<f32>() as u64;
+
+// What CubeCL 0.11 sets aside for what comes and goes (`memory_management/dynamic/adaptive.rs` and `arena.rs` in cubecl-server): a page
+// for what is small, and pages as large as the largest of the rest with a megabyte of slack.
+const SMALL_PAGE: u64 = 8 << 20;
+const SMALL_SLICE: u64 = 64 << 10;
+const PAGE_SLACK: u64 = 1 << 20;
+const SMALLEST_PAGE: u64 = 2 << 20;
 
 /// What one layer's weights take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,6 +44,10 @@ pub struct Bytes {
 struct Widths {
     block: u64,
     logits: u64,
+    /// The widest matrix of a block.
+    widest: u64,
+    /// Cosines and sines of a position.
+    angles: u64,
 }
 
 impl Bytes {
@@ -75,25 +89,27 @@ impl Bytes {
             widths: Widths {
                 block: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,
                 logits: config.vocab as u64,
+                widest: (2 * config.ffn_width).max(qkv) as u64,
+                angles: config.rope_dims as u64 * rotations(config),
             },
         }
     }
 
     /// Bytes of a layer's cache for so many tokens.
-    pub fn cache(&self, layer: usize, context: u32) -> Layer {
+    pub fn cache(&self, layer: usize, context: u32, format: KvFormat) -> Layer {
         if layer >= self.cached {
             return Layer::default();
         }
         let cells = context as usize;
         Layer {
-            cpu: KvPool::bytes_a_layer(cells, self.kv_heads, self.head_dim) as u64,
-            gpu: KvPool::bytes_a_gpu_layer(cells, self.kv_heads, self.head_dim) as u64,
+            cpu: KvPool::bytes_a_layer(format, cells, self.kv_heads, self.head_dim) as u64,
+            gpu: KvPool::bytes_a_gpu_layer(format, cells, self.kv_heads, self.head_dim) as u64,
         }
     }
 
-    /// Bytes that the tokens of one pass take on the way, where blocks or the output layer run.
+    /// Bytes that a processor takes on the way, where blocks or the output layer run.
     pub fn compute(&self, context: u32, blocks: bool, output: bool) -> u64 {
-        let tokens = u64::from(context).min(Session::LARGEST_CHUNK as u64);
+        let tokens = chunk(context);
         let mut numbers = 0;
         if blocks {
             numbers += tokens * self.widths.block;
@@ -101,15 +117,49 @@ impl Bytes {
         if output {
             numbers += self.widths.logits;
         }
-        numbers * size_of::<f32>() as u64
+        F32 * numbers
     }
+
+    /// The same of a GPU: pages that its runtime cuts what is needed from, and tables that all layers share.
+    pub fn gpu_compute(&self, context: u32, blocks: bool, output: bool) -> u64 {
+        if !blocks && !output {
+            return 0;
+        }
+        let tokens = chunk(context);
+        let (mut largest, mut tables) = (0, 0);
+        if blocks {
+            largest = F32 * tokens * self.widths.widest;
+            tables = u64::from(context) * (F32 * self.widths.angles + F32);
+        }
+        if output {
+            largest = largest.max(F32 * self.widths.logits);
+        }
+        let pages = match largest > SMALL_SLICE {
+            true => 2 * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
+            false => 0,
+        };
+        SMALL_PAGE + pages + tables
+    }
+}
+
+/// How many rotations the blocks have between them.
+fn rotations(config: &Config) -> u64 {
+    match config.architecture.as_str() {
+        "gemma3" => 2,
+        _ => 1,
+    }
+}
+
+/// Tokens that go through the model at once, at most.
+fn chunk(context: u32) -> u64 {
+    u64::from(context).min(Session::LARGEST_CHUNK as u64)
 }
 
 /// What one tensor takes: blocks as the file has them, since what is packed for a processor is as large; vectors in f32.
 fn layer(tensor: &TensorInfo) -> Layer {
     let vector = tensor.shape.iter().filter(|n| **n > 1).count() < 2;
     let bytes = match vector {
-        true => tensor.shape.iter().product::<u64>() * size_of::<f32>() as u64,
+        true => tensor.shape.iter().product::<u64>() * F32,
         false => tensor.byte_len as u64,
     };
     Layer {

@@ -2,6 +2,7 @@
 
 use super::{Bytes, Training};
 use crate::hardware;
+use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
 
@@ -20,6 +21,8 @@ pub struct Load<'a> {
     pub bytes: &'a Bytes,
     /// Tokens of the cache.
     pub context: u32,
+    /// How it is kept.
+    pub format: KvFormat,
     /// What is trained; then there is no cache.
     pub training: Option<Training>,
 }
@@ -28,14 +31,15 @@ impl Load<'_> {
     /// The cache of a layer.
     fn cache(&self, layer: usize) -> super::bytes::Layer {
         match self.training {
-            None => self.bytes.cache(layer, self.context),
+            None => self.bytes.cache(layer, self.context, self.format),
             Some(_) => super::bytes::Layer::default(),
         }
     }
 
     /// What is made on the way through so many blocks, and through the output layer.
-    fn compute(&self, blocks: usize, output: bool) -> u64 {
+    fn compute(&self, gpu: bool, blocks: usize, output: bool) -> u64 {
         match self.training {
+            None if gpu => self.bytes.gpu_compute(self.context, blocks > 0, output),
             None => self.bytes.compute(self.context, blocks > 0, output),
             Some(training) => {
                 blocks as u64 * training.a_block
@@ -129,7 +133,7 @@ impl Rooms {
                 name: room.name.clone(),
                 weights: weights + if gpu { 0 } else { bytes.embedding },
                 kv,
-                compute: load.compute(blocks, output),
+                compute: load.compute(gpu, blocks, output),
                 margin: room.margin,
                 total: room.total,
                 free: room.free,

@@ -13,6 +13,7 @@ pub use bytes::Bytes;
 pub(crate) use carry::carry_out;
 use fit::{Load, Rooms};
 use hearth_formats::gguf::Gguf;
+use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, Placement};
 use hearth_protocol::{
     DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
@@ -25,7 +26,7 @@ const SLOW: u64 = 6 << 30;
 /// Plans a load of a file without loading it. What is `loaded` now would be let go before, so that its memory is as good as free.
 ///
 /// # Errors
-/// The file cannot be read or is of a kind that is not known, there is no such device, or the cache cannot be of that kind.
+/// The file cannot be read or is of a kind that is not known, or there is no such device.
 pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
@@ -101,12 +102,8 @@ pub struct Planned {
 /// Plans for these devices.
 ///
 /// # Errors
-/// There is no such device, or the cache cannot be of that kind.
+/// There is no such device.
 pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceInfo]) -> Result<Planned, Problem> {
-    if asked.kv == KvType::Q8_0 {
-        let message = "A KV cache in q8_0 cannot be kept yet. Choose f16.";
-        return Err(problem(ProblemCode::Unsupported, message));
-    }
     let rooms = rooms(asked, devices)?;
     let trained = count(config.context_trained);
     let context = asked
@@ -116,6 +113,7 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
     let load = Load {
         bytes,
         context,
+        format: format(asked.kv),
         training: asked.training,
     };
     let layers_fit = rooms.most_layers(&load);
@@ -160,6 +158,14 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
         devices: placed,
     };
     Ok(Planned { plan, placement })
+}
+
+/// How the kernels call a type of cache.
+pub(crate) fn format(kv: KvType) -> KvFormat {
+    match kv {
+        KvType::F16 => KvFormat::F16,
+        KvType::Q8_0 => KvFormat::Q8_0,
+    }
 }
 
 /// The sentence that says where how much is missing.

@@ -73,6 +73,22 @@ pub enum KvFormat {
     Q8_0,
 }
 
+impl KvFormat {
+    /// Words of 32 bits that the keys of `cells` cells take on a GPU, and as many the values.
+    pub fn gpu_words(self, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
+        let words = match self {
+            Self::F16 => (kv_heads * head_dim).div_ceil(2),
+            Self::Q8_0 => kv_heads * q8_0_gpu_words(head_dim),
+        };
+        cells.saturating_mul(words)
+    }
+}
+
+/// Words of a head in 8 bits on a GPU: its numbers, then a scale a block.
+pub(crate) fn q8_0_gpu_words(head_dim: usize) -> usize {
+    head_dim.div_ceil(4) + head_dim.div_ceil(BLOCK)
+}
+
 /// The cache of one layer: keys and values, written and read by cell.
 #[derive(Clone, Debug)]
 pub struct KvLayer(pub(super) Stored);

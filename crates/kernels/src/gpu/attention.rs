@@ -9,7 +9,7 @@ use super::cache::{self, BLOCK};
 use super::f16::from_bits;
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
-use crate::attention::{Heads, KvFormat};
+use crate::attention::{Heads, KvFormat, q8_0_gpu_words};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -53,7 +53,7 @@ impl Plan {
     fn head_size(&self) -> usize {
         match self.source {
             Source::Batch | Source::Halves => self.head_dim,
-            Source::Bytes => cache::q8_0_words(self.head_dim),
+            Source::Bytes => q8_0_gpu_words(self.head_dim),
         }
     }
 

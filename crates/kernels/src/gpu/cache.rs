@@ -3,7 +3,7 @@
 use super::f16::{from_bits, to_bits};
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
-use crate::attention::{Heads, KvFormat};
+use crate::attention::{Heads, KvFormat, q8_0_gpu_words};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -85,7 +85,7 @@ fn write_cells_in_8_bits(
     n_cells: usize,
     #[comptime] dim: usize,
 ) {
-    let head_words = comptime!(q8_0_words(dim));
+    let head_words = comptime!(q8_0_gpu_words(dim));
     let words = kv_heads * head_words;
     if ABSOLUTE_POS >= tokens * words {
         terminate!();
@@ -101,20 +101,6 @@ fn write_cells_in_8_bits(
     }
 }
 
-/// Words of a head in 8 bits: its numbers, then its scales.
-pub(super) fn q8_0_words(head_dim: usize) -> usize {
-    head_dim.div_ceil(4) + head_dim.div_ceil(BLOCK)
-}
-
-/// Words that the keys of `cells` cells take, and as many the values. Layouts are those of [`kv_write`].
-pub fn kv_words(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
-    let words = match format {
-        KvFormat::F16 => (kv_heads * head_dim).div_ceil(2),
-        KvFormat::Q8_0 => kv_heads * q8_0_words(head_dim),
-    };
-    cells.saturating_mul(words)
-}
-
 /// Words of the keys, or of the values, of `n_cells` cells.
 pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<usize, GpuError> {
     if format == KvFormat::F16 && !heads.head_dim.is_multiple_of(2) {
@@ -124,12 +110,12 @@ pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<u
             expected: heads.head_dim + 1,
         });
     }
-    let words = kv_words(format, n_cells, heads.kv_heads, heads.head_dim);
+    let words = format.gpu_words(n_cells, heads.kv_heads, heads.head_dim);
     Ok(words.min(usize::MAX / 4))
 }
 
 /// Writes the keys and values of rows of Q, K and V, which are prepared, to cells: `cells` has a word for each token, and `keys`
-/// and `values` have [`kv_words`]. A token whose cell is `n_cells` or more is not written.
+/// and `values` have [`KvFormat::gpu_words`]. A token whose cell is `n_cells` or more is not written.
 ///
 /// In f16 they are `[n_cells, kv_heads, head_dim / 2]` words of two numbers each, the first in the low half. In 8 bits each head
 /// of a cell has words of four numbers, the first in the low byte, the last filled up, and then for each 32 numbers a scale in

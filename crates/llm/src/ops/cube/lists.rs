@@ -9,6 +9,12 @@ use hearth_kernels::gpu;
 /// Positions that a table of angles grows by.
 const PAGE: usize = 256;
 
+/// A buffer that is kept as long as its model, which takes no more memory than it says.
+pub(crate) fn lasting(like: &Tensor, bytes: &[u8]) -> Handle {
+    let client = &like.client;
+    client.memory_persistent_allocation(bytes, |bytes| client.create_from_slice(bytes))
+}
+
 /// Cosines and sines of a rotation, `[positions, dims / 2, 2]`.
 #[derive(Clone)]
 pub(crate) struct RopeTable {
@@ -24,7 +30,7 @@ impl SharedRope {
             let positions = positions.next_multiple_of(PAGE);
             let angles = gpu::rope_table(self, positions);
             RopeTable {
-                angles: like.client.create_from_slice(bytemuck::cast_slice(&angles)),
+                angles: lasting(like, bytemuck::cast_slice(&angles)),
                 positions,
             }
         })

@@ -6,7 +6,7 @@
 mod backward;
 mod lists;
 
-pub(crate) use lists::{BatchLists, RopeTable, SequenceLists};
+pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, lasting};
 
 use super::flex::sound;
 use super::{
