@@ -1,6 +1,6 @@
 //! The file that says what was seen.
 
-use crate::process::Outcome;
+use crate::process::{Outcome, Said};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -114,6 +114,20 @@ pub fn typed(command: &Command) -> String {
         name.unwrap_or(word).to_string_lossy().into_owned()
     };
     words.map(name).collect::<Vec<_>>().join(" ")
+}
+
+/// A number in a table; nothing where there is none.
+pub fn cell(value: Option<f64>, digits: usize) -> String {
+    value.map_or(String::new(), |value| format!("{value:.digits$}"))
+}
+
+/// The notices of a `hearth` that has ended. One may say that fewer layers than wanted are on the GPU.
+pub fn notes(said: &Said) -> impl Iterator<Item = String> {
+    let notes = said
+        .stderr
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("note: "));
+    notes.map(|note| format!("Hearth says: {note}"))
 }
 
 /// Today, as `2026-01-31`.

@@ -1,7 +1,7 @@
 //! Steps of training on the GPU, beside the same steps on the processor.
 
 use super::options::Options;
-use super::report::{Part, typed};
+use super::report::{Part, cell, notes, typed};
 use crate::process::{Outcome, Said, hear};
 use crate::{json, place};
 use std::fs;
@@ -41,7 +41,7 @@ fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &O
         ));
         return Ok(());
     }
-    let (mut commands, mut rows, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut commands, mut rows, mut said) = (Vec::new(), Vec::new(), Vec::new());
     for (what, on) in [
         (device, &["--device", device, "--gpu-layers", "all"][..]),
         ("cpu", &["--device", "cpu"]),
@@ -53,17 +53,12 @@ fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &O
             true => rows.push((what, Trained::read(&ran.said, &out))),
             false => part.fail(&format!("`{}`: {}", ran.shown, ran.said.complaint())),
         }
-        let said = ran
-            .said
-            .stderr
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("note: "));
-        notes.extend(said.map(|note| format!("Hearth says: {note}")));
+        said.extend(notes(&ran.said));
     }
     part.commands(&commands);
     part.say(&table(&rows));
-    notes.dedup();
-    notes.iter().for_each(|note| part.say(note));
+    said.dedup();
+    said.iter().for_each(|text| part.say(text));
     if let [(_, on_gpu), (_, on_cpu)] = rows.as_slice() {
         part.say(&match furthest(&on_gpu.losses, &on_cpu.losses) {
             Some(share) => format!("Losses of the same steps differ by {share:.1e} of their size at most."),
@@ -118,7 +113,6 @@ fn table(rows: &[(&str, Trained)]) -> String {
         "| | steps/s, median without the first | tokens/s, all steps | first loss | last loss |".to_owned(),
         "|---|---:|---:|---:|---:|".to_owned(),
     ];
-    let cell = |value: Option<f64>, digits| value.map_or(String::new(), |value| format!("{value:.digits$}"));
     for (what, trained) in rows {
         lines.push(format!(
             "| {what} | {} | {} | {} | {} |",
