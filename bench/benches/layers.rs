@@ -4,7 +4,9 @@
 //! `cargo bench -p hearth-bench --bench layers -- decode`. Figures are in docs/tried.md.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use hearth_kernels::attention::{Heads, KvLayer, Spans, attend, attend_batch, attend_batch_backward, prepare_in_place};
+use hearth_kernels::attention::{
+    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, prepare_in_place,
+};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::rope::{Pairing, Rope};
@@ -102,7 +104,7 @@ fn attention(c: &mut Criterion) {
     let _awake = team::enter();
     for (tokens, depth) in [(512, 512), (1, 512), (1, 8192)] {
         let cells: Vec<u32> = (0..depth as u32).collect();
-        let mut layer = KvLayer::new(depth, HEADS.kv_heads, HEADS.head_dim);
+        let mut layer = KvLayer::new(KvFormat::F16, depth, HEADS.kv_heads, HEADS.head_dim);
         let all = noise(depth * HEADS.qkv_width());
         layer.write(&HEADS, &cells, &all).expect("all cells");
         let (spans, qkv) = (Spans::of(&cells), &all[..tokens * HEADS.qkv_width()]);
@@ -198,7 +200,7 @@ impl Model {
 fn model(c: &mut Criterion) {
     let model = Model::new();
     let mut layers: Vec<KvLayer> = (0..30)
-        .map(|_| KvLayer::new(1024, HEADS.kv_heads, HEADS.head_dim))
+        .map(|_| KvLayer::new(KvFormat::F16, 1024, HEADS.kv_heads, HEADS.head_dim))
         .collect();
     let mut group = c.benchmark_group("135M");
     group.sample_size(20);

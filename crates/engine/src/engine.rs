@@ -135,6 +135,11 @@ impl Engine {
         &self.info
     }
 
+    /// Adds what a person should know of the model.
+    pub(crate) fn note(&mut self, notice: &str) {
+        self.info.notices.push(notice.to_owned());
+    }
+
     /// The model's vocabulary.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer

@@ -19,18 +19,15 @@ impl Engine {
     ///
     /// # Errors
     /// The context is too short to measure anything, the GPU failed, or `progress` broke.
-    pub fn measure(&mut self, progress: &mut dyn FnMut(f32) -> ControlFlow<()>) -> Result<Measured, Problem> {
-        let context = self.session_mut().context();
+    pub fn measure(&self, progress: &mut dyn FnMut(f32) -> ControlFlow<()>) -> Result<Measured, Problem> {
+        let context = self.session.context();
         let answer = ANSWER.min(context / 4);
         let prompt = PROMPT.min(context - answer);
         if answer == 0 {
             let message = format!("A context of {context} tokens is too short to measure in. Choose a longer one.");
             return Err(problem(ProblemCode::BadRequest, message));
         }
-        let mut done = |share: f32| match progress(share) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(problem(ProblemCode::BadRequest, "Measuring was stopped.")),
-        };
+        let stopped = || problem(ProblemCode::BadRequest, "Measuring was stopped.");
         let vocab = self.model().config().vocab as u64;
         // Knuth's generator for MMIX: the same tokens on every machine.
         let mut state = 1u64;
@@ -41,23 +38,27 @@ impl Engine {
             ((state >> 33) % vocab) as u32
         };
         let ids: Vec<u32> = (0..prompt).map(|_| token()).collect();
-        let mut session = Session::new(Arc::clone(self.model()), prompt + answer).map_err(from_session)?;
-        done(0.0)?;
+        let mut read = |ids: &[u32], share: f32| {
+            let mut session = Session::new(Arc::clone(self.model()), prompt + answer).map_err(from_session)?;
+            let began = Instant::now();
+            let read = session
+                .prefill(ids, &mut |_, _| progress(share))
+                .map_err(from_session)?;
+            let seconds = began.elapsed().as_secs_f64();
+            if read.completed {
+                Ok((session, seconds))
+            } else {
+                Err(stopped())
+            }
+        };
         // Once before it counts: memory is touched and caches are filled.
-        let half = &ids[..prompt.div_ceil(2)];
-        session
-            .prefill(half, &mut |_, _| ControlFlow::Continue(()))
-            .map_err(from_session)?;
-        let mut session = Session::new(Arc::clone(self.model()), prompt + answer).map_err(from_session)?;
-        done(0.2)?;
-        let began = Instant::now();
-        session
-            .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))
-            .map_err(from_session)?;
-        let reading = began.elapsed().as_secs_f64();
+        read(&ids[..prompt.div_ceil(2)], 0.0)?;
+        let (mut session, reading) = read(&ids, 0.2)?;
         let began = Instant::now();
         for step in 0..answer {
-            done(0.5 + 0.5 * step as f32 / answer as f32)?;
+            if progress(0.5 + 0.5 * step as f32 / answer as f32).is_break() {
+                return Err(stopped());
+            }
             let next = greedy(session.logits()).unwrap_or_default();
             session.push(next).map_err(from_session)?;
         }

@@ -261,6 +261,8 @@ fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
             id,
             event: TrainingEvent::Failed(problem),
         }),
+        (Some("plan"), Some(id)) => shared.say(&Event::PlanFailed { id, problem }),
+        (Some("measure"), Some(id)) => shared.say(&Event::MeasureFailed { id, problem }),
         (_, Some(id)) => shared.say(&Event::GenerationFailed { id, problem }),
         _ => {}
     }
@@ -269,6 +271,7 @@ fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
 /// Works through the jobs until the worker closes.
 fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
     let mut engine: Option<Engine> = None;
+    let mut asked = LoadRequest::default();
     while let Ok(job) = jobs.recv() {
         if shared.state().closing {
             return;
@@ -279,6 +282,7 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 memory::give_back();
                 shared.state().loaded.clear();
                 let loaded = guarded(|| load(&request, turn, shared));
+                asked = request;
                 // Before it is said: who hears of it may ask what memory is left.
                 memory::give_back();
                 match loaded {
@@ -298,7 +302,19 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
             }
             Job::Generate { request, received } => {
                 let id = request.id;
-                let event = match guarded(|| generate(engine.as_mut(), &request, received, shared)) {
+                let answered = guarded(|| generate(engine.as_mut(), &request, received, shared));
+                let broken = answered
+                    .as_ref()
+                    .err()
+                    .and_then(|problem| gpu_problem(engine.as_ref(), problem));
+                if let Some(problem) = broken {
+                    drop(engine.take());
+                    shared.state().live.remove(&id);
+                    shared.say(&Event::GenerationFailed { id, problem });
+                    engine = on_the_processor(&mut asked, shared);
+                    continue;
+                }
+                let event = match answered {
                     Ok(summary) => Event::Finished { id, summary },
                     Err(problem) => Event::GenerationFailed { id, problem },
                 };
@@ -330,7 +346,7 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
             }
             Job::Measure { id } => {
                 let measured = guarded(|| {
-                    let engine = engine.as_mut().ok_or_else(no_model)?;
+                    let engine = engine.as_ref().ok_or_else(no_model)?;
                     engine.measure(&mut |fraction| {
                         shared.say(&Event::MeasureProgress { id, fraction });
                         match shared.cancelled(id) {
@@ -428,6 +444,38 @@ fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Pro
         }
         ControlFlow::Continue(())
     })
+}
+
+/// What is said of a GPU that failed in an answer; none where the problem is another.
+fn gpu_problem(engine: Option<&Engine>, problem: &Problem) -> Option<Problem> {
+    let on_gpu = engine.is_some_and(|engine| engine.info().gpu_layers > 0);
+    let of_gpu = matches!(problem.code, ProblemCode::NoDevice | ProblemCode::Internal);
+    (on_gpu && of_gpu).then(|| Problem {
+        code: ProblemCode::NoDevice,
+        message: format!(
+            "The GPU failed while it answered. The model is loaded again on the processor; send the message again. ({problem})"
+        ),
+    })
+}
+
+/// Loads the model again without the GPU that has failed.
+fn on_the_processor(asked: &mut LoadRequest, shared: &Shared) -> Option<Engine> {
+    memory::give_back();
+    asked.device = Some(hardware::CPU.to_owned());
+    let turn = shared.state().turn;
+    match guarded(|| load(asked, turn, shared)) {
+        Ok(mut loaded) => {
+            loaded
+                .note("The GPU failed while it answered, so the model runs on the processor until it is loaded again.");
+            shared.state().loaded = loaded.info().placement.clone();
+            shared.say(&Event::Loaded(loaded.info().clone()));
+            Some(loaded)
+        }
+        Err(problem) => {
+            shared.say(&Event::LoadFailed(problem));
+            None
+        }
+    }
 }
 
 fn generate(

@@ -64,9 +64,10 @@ fn a_batch_attends_to_itself() {
 }
 
 /// Attention through a cache, `steps` tokens at a time, the cells in the order given.
-fn through_cache(shape: Heads, qkv: &[f32], cells: &[u32], steps: &[usize]) -> Vec<f32> {
+fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], cells: &[u32], steps: &[usize]) -> Vec<f32> {
     let width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
     let mut layer = KvLayer::new(
+        format,
         cells.iter().max().map_or(0, |cell| *cell as usize + 1),
         shape.kv_heads,
         shape.head_dim,
@@ -91,16 +92,45 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
     let shifted: Vec<u32> = (0..tokens).map(|i| i + 37).collect();
     let runs: Vec<u32> = (0..tokens).map(|i| (i + 10) ^ 0x1c0).collect();
     let backwards: Vec<u32> = (0..tokens).rev().collect();
-    for shape in shapes() {
-        // The cache rounds keys and values to f16, and so does the reference.
-        let mut qkv = qkv(2, shape, tokens as usize);
-        qkv.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
-        let expected = reference::attend(&wide(&qkv), &shape, &vec![0; tokens as usize]);
-        for cells in [&in_order, &shifted, &runs, &backwards] {
-            for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
-                let found = through_cache(shape, &qkv, cells, steps);
-                assert_near(&format!("{shape:?} {steps:?}"), &found, &expected, 3e-6);
+    let odd = [shape(4, 2, 6, None), shape(3, 1, 10, Some(7)), shape(2, 2, 33, None)];
+    for shape in shapes().into_iter().chain(odd) {
+        let qkv = qkv(2, shape, tokens as usize);
+        let attend = |qkv: &[f32]| reference::attend(&wide(qkv), &shape, &vec![0; tokens as usize]);
+        let exact = attend(&qkv);
+        // Beside what the format makes of the numbers, only sums are rounded.
+        for (format, lost) in [(KvFormat::F16, 1e-3), (KvFormat::Q8_0, 2e-2)] {
+            let expected = attend(&reference::cached(&qkv, &shape, format));
+            for cells in [&in_order, &shifted, &runs, &backwards] {
+                for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
+                    let found = through_cache(format, shape, &qkv, cells, steps);
+                    let what = format!("{format:?} {shape:?} {steps:?}");
+                    assert_near(&what, &found, &expected, 3e-6);
+                    assert_near(&what, &found, &exact, lost);
+                }
             }
+        }
+    }
+}
+
+/// Blocks of zeros, of numbers too small for a scale, and with one number among far smaller ones.
+#[test]
+fn blocks_in_8_bits_keep_what_their_scale_allows() {
+    let shape = shape(1, 1, 40, None);
+    for sizes in [[0.0, 0.0], [1e-9, 1e-6], [1e-5, 3e-3], [1e-4, 1e6]] {
+        let mut qkv = qkv(13, shape, 2);
+        for (i, x) in qkv.iter_mut().skip(40).enumerate() {
+            *x *= sizes[usize::from(i % 7 == 0)];
+        }
+        // A query of zeros weighs both keys alike.
+        qkv[..40].fill(0.0);
+        qkv[120..160].fill(0.0);
+        let expected = reference::attend(&wide(&reference::cached(&qkv, &shape, KvFormat::Q8_0)), &shape, &[0, 0]);
+        let found = through_cache(KvFormat::Q8_0, shape, &qkv, &[3, 1], &[2]);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(
+                (f64::from(*found) - expected).abs() <= 1e-6 * expected.abs(),
+                "{found} {expected}"
+            );
         }
     }
 }
@@ -222,7 +252,7 @@ fn preparing_and_its_gradient_are_those_of_f64() {
 fn sizes_that_do_not_fit_are_errors() {
     let shape = shape(4, 2, 8, None);
     let (heads, qkv) = (shape, qkv(12, shape, 3));
-    let mut layer = KvLayer::new(4, 2, 8);
+    let mut layer = KvLayer::new(KvFormat::F16, 4, 2, 8);
     assert!(matches!(
         layer.write(&heads, &[0, 1, 4], &qkv),
         Err(ShapeError::Index { index: 4, count: 4, .. })
@@ -231,7 +261,11 @@ fn sizes_that_do_not_fit_are_errors() {
         layer.write(&heads, &[0, 1], &qkv),
         Err(ShapeError::Length { .. })
     ));
-    assert!(KvLayer::new(4, 1, 8).write(&heads, &[0, 1, 2], &qkv).is_err());
+    assert!(
+        KvLayer::new(KvFormat::F16, 4, 1, 8)
+            .write(&heads, &[0, 1, 2], &qkv)
+            .is_err()
+    );
     let mut out = vec![0.0; 3 * 32];
     assert!(attend(&qkv, &heads, &layer, &Spans::of(&[0, 1, 9]), 0, &mut out).is_err());
     assert!(attend(&qkv, &heads, &layer, &Spans::of(&[0, 1]), 0, &mut out).is_err());

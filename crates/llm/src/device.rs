@@ -1,9 +1,11 @@
 //! The devices that a model's layers can lie on.
 
 use crate::error::LoadError;
+use crate::ops::{MemoryUse, memory};
 use crate::placement::Place;
-use burn::tensor::Device;
-use std::sync::{Mutex, MutexGuard};
+use burn::tensor::{Device, Tensor};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The device of a place; a GPU is opened when it is first asked for.
 ///
@@ -36,6 +38,17 @@ pub fn register(number: usize, device: Device) {
     let mut opened = opened();
     opened.retain(|(other, _)| *other != number);
     opened.push((number, device));
+}
+
+/// Bytes that this process holds on a GPU: in use, and taken for that and for what comes. None where it is not open.
+pub fn held(number: usize) -> Option<(u64, u64)> {
+    let device = opened().iter().find(|(other, _)| *other == number)?.1.clone();
+    let found = Arc::<MemoryUse>::default();
+    memory(Tensor::zeros([1], &device), found.clone());
+    Some((
+        found.used.load(Ordering::Relaxed),
+        found.reserved.load(Ordering::Relaxed),
+    ))
 }
 
 /// Lets a GPU go that has failed: the next time it is asked for it is opened anew.

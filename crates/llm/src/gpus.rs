@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use burn::tensor::wgpu::{WgpuSetup, wgpu};
 use std::cmp::Reverse;
 use std::pin::pin;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use wgpu::{Adapter, AdapterInfo, Backend, Backends, DeviceType, Instance, InstanceDescriptor};
 
@@ -80,6 +80,10 @@ pub fn open(number: usize) -> Result<Device, String> {
         return Err("its driver does not answer".to_owned());
     };
     let (device, queue) = opened.map_err(|error| error.to_string())?;
+    OPENED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push((number, device.clone()));
     let setup = WgpuSetup {
         instance: instance().clone(),
         backend: adapter.get_info().backend,
@@ -89,6 +93,17 @@ pub fn open(number: usize) -> Result<Device, String> {
     };
     let options = Device::wgpu_options().setup(setup);
     options.init().map_err(|error| error.to_string())
+}
+
+/// What was opened, for [`lose`].
+static OPENED: Mutex<Vec<(usize, wgpu::Device)>> = Mutex::new(Vec::new());
+
+/// Takes a GPU away from everybody in this process who has it, as a driver does that crashes: for tests of what happens then.
+pub fn lose(number: usize) {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, device) in opened.extract_if(.., |(other, _)| *other == number) {
+        device.destroy();
+    }
 }
 
 /// What a future of wgpu gives: outside a browser it is ready at once.

@@ -8,7 +8,7 @@
 use burn::backend::{Cube, tensor::FloatTensor};
 #[cfg(feature = "gpu")]
 use cubecl::server::Handle;
-use hearth_kernels::attention::KvLayer;
+use hearth_kernels::attention::{KvFormat, KvLayer};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Cells for every layer of a model.
@@ -59,7 +59,7 @@ impl KvPool {
 
     /// Bytes that a layer's cells take with the processor. The system gives them as cells are first used.
     pub fn bytes_a_layer(cells: usize, kv_heads: usize, head_dim: usize) -> usize {
-        KvLayer::bytes_for(cells, kv_heads, head_dim)
+        KvLayer::bytes_for(KvFormat::F16, cells, kv_heads, head_dim)
     }
 
     /// Bytes that a layer's cells take on a GPU.
@@ -73,7 +73,7 @@ impl KvPool {
     }
 
     pub(crate) fn layer(&self, layer: usize) -> MutexGuard<'_, KvLayer> {
-        let make = || Mutex::new(KvLayer::new(self.cells, self.kv_heads, self.head_dim));
+        let make = || Mutex::new(KvLayer::new(KvFormat::F16, self.cells, self.kv_heads, self.head_dim));
         // A panic in the middle of a write leaves a cell half written, never the pool unusable: the sequence is dropped with its
         // session.
         let cells = self.layers[layer].cpu.get_or_init(make);

@@ -4,9 +4,9 @@ use crate::device::{assert_near, floats, gpu, numbers};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use hearth_kernels::Quant;
-use hearth_kernels::attention::Heads;
-use hearth_kernels::gpu::{attend_batch, attend_cells, kv_write};
-use hearth_kernels::reference::{attend, noise, wide};
+use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::gpu::{attend_batch, attend_cells, kv_words, kv_write};
+use hearth_kernels::reference::{attend, cached, noise, wide};
 
 const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
     Heads {
@@ -26,9 +26,13 @@ fn rounded(x: &[f32]) -> (Vec<f32>, Vec<u8>) {
     (back, bytes)
 }
 
-/// A cache of `n_cells` that nothing was written to: its numbers are infinite.
-fn cache(client: &Client, heads: &Heads, n_cells: usize) -> [Handle; 2] {
-    let words = vec![0x7c00_7c00; n_cells * heads.kv_heads * heads.head_dim / 2];
+/// A cache of `n_cells` that nothing was written to: its numbers, or their scales, are infinite.
+fn cache(client: &Client, heads: &Heads, n_cells: usize, format: KvFormat) -> [Handle; 2] {
+    let infinite = match format {
+        KvFormat::F16 => 0x7c00_7c00,
+        KvFormat::Q8_0 => f32::INFINITY.to_bits(),
+    };
+    let words = vec![infinite; kv_words(format, n_cells, heads.kv_heads, heads.head_dim)];
     [numbers(client, &words), numbers(client, &words)]
 }
 
@@ -54,6 +58,48 @@ fn a_batch_attends_as_in_the_reference() {
 }
 
 /// The last `tokens` of a sequence of `length` attend over cells in scrambled order, of which there are more.
+fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usize, format: KvFormat) {
+    let (width, n_cells) = (heads.qkv_width(), length + 5);
+    let qkv: Vec<f32> = noise(1, length * width).iter().map(|x| 2.0 * x).collect();
+    // A step that shares no factor with the number of cells meets each once.
+    let step = (1..)
+        .map(|i| 17 * i + 1)
+        .find(|step| (2..=*step).all(|d| step % d + n_cells % d > 0));
+    let cells: Vec<u32> = (0..length)
+        .map(|i| (3 + i * step.expect("there are primes")) as u32 % n_cells as u32)
+        .collect();
+    let [keys, values] = cache(client, heads, n_cells, format);
+    let (whole, cells) = (floats(client, &qkv, length, width), numbers(client, &cells));
+    kv_write(client, &whole, heads, &cells, &keys, &values, n_cells, format).expect("shapes that fit");
+
+    let batch = floats(client, &qkv[(length - tokens) * width..], tokens, width);
+    let found =
+        attend_cells(client, &batch, heads, &keys, &values, n_cells, &cells, length, format).expect("shapes that fit");
+    let near = |qkv: &[f32], tolerance| {
+        let expected = attend(&wide(qkv), heads, &vec![0; length]);
+        let expected = &expected[(length - tokens) * heads.out_width()..];
+        let what = format!("{tokens} of {length}, {heads:?} in {format:?}");
+        assert_near(&what, client, &found, expected, tolerance);
+    };
+    // Beside what the format makes of the numbers, only sums are rounded.
+    near(&cached(&qkv, heads, format), 1e-5);
+    near(
+        &qkv,
+        match format {
+            KvFormat::F16 => 1e-3,
+            KvFormat::Q8_0 => 2e-2,
+        },
+    );
+
+    let wrong = |n_cells, length| {
+        assert!(attend_cells(client, &batch, heads, &keys, &values, n_cells, &cells, length, format).is_err());
+    };
+    wrong(n_cells + 1, length);
+    wrong(0, length);
+    wrong(n_cells, length + 1000);
+    wrong(n_cells, tokens - 1);
+}
+
 #[test]
 fn cells_are_attended_to_as_the_sequence_they_hold() {
     let Some(client) = gpu() else { return };
@@ -67,55 +113,46 @@ fn cells_are_attended_to_as_the_sequence_they_hold() {
         (heads(3, 3, 10, Some(600)), 3, 900),
     ];
     for (heads, tokens, length) in cases {
-        let (width, n_cells) = (heads.qkv_width(), length + 5);
-        let mut qkv: Vec<f32> = noise(1, length * width).iter().map(|x| 2.0 * x).collect();
-        for row in qkv.chunks_mut(width) {
-            let kv = &mut row[heads.out_width()..];
-            kv.copy_from_slice(&rounded(kv).0);
+        for format in [KvFormat::F16, KvFormat::Q8_0] {
+            attends_over_cells(&client, &heads, tokens, length, format);
         }
-        // A step that shares no factor with the number of cells meets each once.
-        let step = (1..)
-            .map(|i| 17 * i + 1)
-            .find(|step| (2..=*step).all(|d| step % d + n_cells % d > 0));
-        let cells: Vec<u32> = (0..length)
-            .map(|i| (3 + i * step.expect("there are primes")) as u32 % n_cells as u32)
-            .collect();
-        let [keys, values] = cache(&client, &heads, n_cells);
-        let whole = floats(&client, &qkv, length, width);
-        kv_write(
-            &client,
-            &whole,
-            &heads,
-            &numbers(&client, &cells),
-            &keys,
-            &values,
-            n_cells,
-        )
-        .expect("shapes that fit");
+    }
+    // Only in 8 bits does a head of odd width begin with a word.
+    attends_over_cells(&client, &heads(4, 2, 33, None), 2, 20, KvFormat::Q8_0);
+}
 
-        let (batch, cells) = (
-            floats(&client, &qkv[(length - tokens) * width..], tokens, width),
-            numbers(&client, &cells),
-        );
-        let found =
-            attend_cells(&client, &batch, &heads, &keys, &values, n_cells, &cells, length).expect("shapes that fit");
-        let expected = attend(&wide(&qkv), &heads, &vec![0; length]);
-        let expected = &expected[(length - tokens) * heads.out_width()..];
-        assert_near(
-            &format!("{tokens} of {length}, {heads:?}"),
-            &client,
-            &found,
-            expected,
-            1e-5,
-        );
-
-        let wrong = |n_cells, length| {
-            assert!(attend_cells(&client, &batch, &heads, &keys, &values, n_cells, &cells, length).is_err());
-        };
-        wrong(n_cells + 1000, length);
-        wrong(0, length);
-        wrong(n_cells, length + 1000);
-        wrong(n_cells, tokens - 1);
+/// Blocks of plain numbers, of zeros, of numbers too small for a scale or almost, and of one number among smaller ones.
+#[test]
+fn numbers_are_cached_in_8_bits_as_with_the_processor() {
+    let Some(client) = gpu() else { return };
+    let heads = heads(1, 1, 170, None);
+    let sizes = [1.0, 0.0, 1e-9, 1e-5, 300.0, 1.0];
+    let mut row = noise(3, 3 * 170);
+    for (i, x) in row.iter_mut().enumerate() {
+        *x *= sizes[i % 170 / 32] * if i % 170 == 140 { 1e4 } else { 1.0 };
+    }
+    let [keys, values] = cache(&client, &heads, 2, KvFormat::Q8_0);
+    let rows = floats(&client, &row, 1, 3 * 170);
+    kv_write(
+        &client,
+        &rows,
+        &heads,
+        &numbers(&client, &[1]),
+        &keys,
+        &values,
+        2,
+        KvFormat::Q8_0,
+    )
+    .expect("shapes that fit");
+    let expected = cached(&row, &heads, KvFormat::Q8_0);
+    for (stored, expected) in [keys, values].into_iter().zip(expected[170..].chunks(170)) {
+        let bytes = client.read_one(stored).expect("the kernel ran");
+        let words = &u32::from_bytes(&bytes)[..2 * 49];
+        assert_eq!(words[..49], [f32::INFINITY.to_bits(); 49]);
+        let (numbers, scales) = words[49..].split_at(43);
+        let number =
+            |i: usize| (f32::from(numbers[i / 4].to_le_bytes()[i % 4]) - 128.0) * f32::from_bits(scales[i / 32]);
+        assert_eq!((0..170).map(number).collect::<Vec<_>>(), expected);
     }
 }
 
@@ -147,10 +184,20 @@ fn numbers_are_cached_as_the_nearest_of_16_bits() {
     values.extend((0..236).map(|i| noise(2, 236)[i] * 2.0_f32.powi(i as i32 % 40 - 26)));
     let heads = heads(1, 1, 256, None);
     let row = [vec![0.0; 256], values.clone(), values.iter().map(|x| -x).collect()].concat();
-    let [keys, stored] = cache(&client, &heads, 2);
+    let [keys, stored] = cache(&client, &heads, 2, KvFormat::F16);
     // The second token's cell is beyond the cache.
     let rows = floats(&client, &[row.clone(), row].concat(), 2, 3 * 256);
-    kv_write(&client, &rows, &heads, &numbers(&client, &[1, 2]), &keys, &stored, 2).expect("shapes that fit");
+    kv_write(
+        &client,
+        &rows,
+        &heads,
+        &numbers(&client, &[1, 2]),
+        &keys,
+        &stored,
+        2,
+        KvFormat::F16,
+    )
+    .expect("shapes that fit");
     let read = |handle| client.read_one(handle).expect("the kernel ran")[..1024].to_vec();
     let infinite = [0x00, 0x7c].repeat(256);
     let negative: Vec<f32> = values.iter().map(|x| -x).collect();
@@ -158,7 +205,17 @@ fn numbers_are_cached_as_the_nearest_of_16_bits() {
     assert_eq!(read(stored.clone()), [infinite, rounded(&negative).1].concat());
     let huge = [65520.0, 1e30, f32::INFINITY, f32::NAN];
     let rows = floats(&client, &[vec![0.0; 256], huge.repeat(128)].concat(), 1, 3 * 256);
-    kv_write(&client, &rows, &heads, &numbers(&client, &[0]), &keys, &stored, 2).expect("shapes that fit");
+    kv_write(
+        &client,
+        &rows,
+        &heads,
+        &numbers(&client, &[0]),
+        &keys,
+        &stored,
+        2,
+        KvFormat::F16,
+    )
+    .expect("shapes that fit");
     assert_eq!(
         read(stored.clone())[..8],
         [0x00, 0x7c, 0x00, 0x7c, 0x00, 0x7c, 0x00, 0x7e]
@@ -172,9 +229,10 @@ fn numbers_are_cached_as_the_nearest_of_16_bits() {
             &stored,
             &keys,
             &stored,
-            2
+            2,
+            KvFormat::F16
         )
         .is_err()
     );
-    assert!(kv_write(&client, &rows, &heads, &stored, &keys, &stored, 3).is_err());
+    assert!(kv_write(&client, &rows, &heads, &stored, &keys, &stored, 3, KvFormat::F16).is_err());
 }

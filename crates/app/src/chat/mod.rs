@@ -206,7 +206,8 @@ impl Chat {
                 }
             }
             protocol::Event::Loaded(info) => {
-                if let Loaded::Loading { target, .. } = &self.loaded {
+                // Where a GPU fails in an answer, the worker loads the model again by itself.
+                if let Loaded::Loading { target, .. } | Loaded::Ready { target, .. } = &self.loaded {
                     let target = target.clone();
                     self.set(Loaded::Ready {
                         target,

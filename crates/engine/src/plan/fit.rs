@@ -1,6 +1,6 @@
 //! Filling the memory of devices with layers.
 
-use super::Bytes;
+use super::{Bytes, Training};
 use crate::hardware;
 use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
@@ -13,21 +13,54 @@ const CPU_MARGIN: u64 = 256 << 20;
 /// Contexts are looked for in steps of this many tokens.
 const CONTEXT_STEP: u32 = 256;
 
+/// What is to be put somewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    /// The model.
+    pub bytes: &'a Bytes,
+    /// Tokens of the cache.
+    pub context: u32,
+    /// What is trained; then there is no cache.
+    pub training: Option<Training>,
+}
+
+impl Load<'_> {
+    /// The cache of a layer.
+    fn cache(&self, layer: usize) -> super::bytes::Layer {
+        match self.training {
+            None => self.bytes.cache(layer, self.context),
+            Some(_) => super::bytes::Layer::default(),
+        }
+    }
+
+    /// What is made on the way through so many blocks, and through the output layer.
+    fn compute(&self, blocks: usize, output: bool) -> u64 {
+        match self.training {
+            None => self.bytes.compute(self.context, blocks > 0, output),
+            Some(training) => {
+                blocks as u64 * training.a_block
+                    + blocks.min(training.blocks_at_once) as u64 * training.operations
+                    + if output { training.output } else { 0 }
+            }
+        }
+    }
+}
+
 /// One device's memory.
 #[derive(Debug, Clone)]
-pub struct Room {
+struct Room {
     /// Its id, as in [`DeviceInfo`].
-    pub id: String,
+    id: String,
     /// The maker's name for it.
-    pub name: String,
+    name: String,
     /// Bytes in all; none where it cannot be told.
-    pub total: Option<u64>,
+    total: Option<u64>,
     /// Bytes that are free now; none where it cannot be told.
-    pub free: Option<u64>,
+    free: Option<u64>,
     /// Bytes that are to stay free.
-    pub margin: u64,
+    margin: u64,
     /// Whether it is main memory, which it then shares with the processor.
-    pub shared: bool,
+    shared: bool,
 }
 
 /// The memory that a model may be put into: the processor's and that of some GPUs.
@@ -75,7 +108,8 @@ impl Rooms {
     }
 
     /// What a placement puts where.
-    pub fn fill(&self, bytes: &Bytes, placement: &Placement, context: u32) -> Vec<PlannedDevice> {
+    pub fn fill(&self, load: &Load, placement: &Placement) -> Vec<PlannedDevice> {
+        let bytes = load.bytes;
         let last = placement.layers() - 1;
         let on = |place: Place| (0..placement.layers()).filter(move |layer| placement.of(*layer) == place);
         let name = |layer: usize| match layer == last {
@@ -86,8 +120,8 @@ impl Rooms {
             let gpu = place != Place::Cpu;
             let side = |layer: super::bytes::Layer| if gpu { layer.gpu } else { layer.cpu };
             let weights: u64 = on(place).map(|layer| side(bytes.layers[layer])).sum();
-            let kv = on(place).map(|layer| side(bytes.cache(layer, context))).sum();
-            let blocks = on(place).any(|layer| layer != last);
+            let kv = on(place).map(|layer| side(load.cache(layer))).sum();
+            let blocks = on(place).filter(|layer| *layer != last).count();
             let output = on(place).any(|layer| layer == last);
             let layers = on(place).map(name);
             PlannedDevice {
@@ -95,7 +129,7 @@ impl Rooms {
                 name: room.name.clone(),
                 weights: weights + if gpu { 0 } else { bytes.embedding },
                 kv,
-                compute: bytes.compute(context, blocks, output),
+                compute: load.compute(blocks, output),
                 margin: room.margin,
                 total: room.total,
                 free: room.free,
@@ -122,10 +156,10 @@ impl Rooms {
     }
 
     /// The most layers that fit on the GPUs.
-    pub fn most_layers(&self, bytes: &Bytes, context: u32) -> usize {
-        let layers = bytes.layers.len();
+    pub fn most_layers(&self, load: &Load) -> usize {
+        let layers = load.bytes.layers.len();
         let fits = |wanted: &usize| {
-            let devices = self.fill(bytes, &self.place(layers, *wanted), context);
+            let devices = self.fill(load, &self.place(layers, *wanted));
             devices.iter().skip(1).all(|device| device.fits)
         };
         match self.gpus.is_empty() {
@@ -135,8 +169,11 @@ impl Rooms {
     }
 
     /// The longest context up to `most` that fits with this placement; 0 if none does.
-    pub fn longest_context(&self, bytes: &Bytes, placement: &Placement, most: u32) -> u32 {
-        let fits = |context: u32| self.fill(bytes, placement, context).iter().all(|device| device.fits);
+    pub fn longest_context(&self, load: &Load, placement: &Placement, most: u32) -> u32 {
+        let fits = |context: u32| {
+            let devices = self.fill(&Load { context, ..*load }, placement);
+            devices.iter().all(|device| device.fits)
+        };
         if fits(most) {
             return most;
         }

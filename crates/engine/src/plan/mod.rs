@@ -11,7 +11,7 @@ use crate::problem::{from_gguf, from_load, problem};
 use crate::turns::count;
 pub use bytes::Bytes;
 pub(crate) use carry::carry_out;
-pub use fit::{Room, Rooms};
+use fit::{Load, Rooms};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{Config, Placement};
 use hearth_protocol::{
@@ -44,6 +44,7 @@ pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Pro
         device: request.device.clone(),
         gpu_layers: request.gpu_layers,
         kv: request.kv,
+        training: None,
     };
     Ok(planned(&Bytes::of(&gguf, &config), &config, &asked, &devices)?.plan)
 }
@@ -59,6 +60,21 @@ pub struct Asked {
     pub gpu_layers: GpuLayers,
     /// How the cache is kept.
     pub kv: KvType,
+    /// What is trained, instead of an answer being written.
+    pub training: Option<Training>,
+}
+
+/// What fine-tuning takes beside the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Training {
+    /// Bytes that a block's operations keep for their backward.
+    pub operations: u64,
+    /// Blocks whose operations are kept at once.
+    pub blocks_at_once: usize,
+    /// Bytes that every block takes: its input, its adapters, their gradients and the optimiser's means.
+    pub a_block: u64,
+    /// Bytes of the logits that exist at once, and of their gradient.
+    pub output: u64,
 }
 
 impl From<&LoadRequest> for Asked {
@@ -68,6 +84,7 @@ impl From<&LoadRequest> for Asked {
             device: request.device.clone(),
             gpu_layers: request.gpu_layers,
             kv: request.kv,
+            training: None,
         }
     }
 }
@@ -96,16 +113,21 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
         .context
         .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT));
     let total = config.layers();
-    let layers_fit = rooms.most_layers(bytes, context);
+    let load = Load {
+        bytes,
+        context,
+        training: asked.training,
+    };
+    let layers_fit = rooms.most_layers(&load);
     let wanted = match asked.gpu_layers {
         GpuLayers::Auto => layers_fit,
         GpuLayers::All => total,
         GpuLayers::Count(layers) => layers as usize,
     };
     let placement = rooms.place(total, wanted);
-    let placed = rooms.fill(bytes, &placement, context);
+    let placed = rooms.fill(&load, &placement);
     let fits = placed.iter().all(|device| device.fits);
-    let context_fits = rooms.longest_context(bytes, &placement, trained.max(context));
+    let context_fits = rooms.longest_context(&load, &placement, trained.max(context));
     let left: u64 = placed.first().map_or(0, |cpu| cpu.weights);
     let (verdict, why) = match fits {
         true if left > SLOW => (

@@ -1,9 +1,11 @@
 //! How a run is cut to fit the data and the machine.
 
 use crate::hardware;
+use crate::plan::Training;
+use hearth_formats::adapter::LinearName;
 use hearth_llm::Config;
 use hearth_protocol::{Checkpointing, Precision, Schedule, TrainSettings};
-use hearth_train::Settings;
+use hearth_train::{Settings, linear_named};
 
 /// Tokens that go through the model together, about: more make the products no faster.
 const TOKENS_A_BATCH: usize = 1024;
@@ -18,6 +20,8 @@ const EVALUATIONS: usize = 10;
 const CHECKPOINTS: usize = 20;
 /// Steps after which a checkpoint is made at the latest.
 const MOST_STEPS_A_CHECKPOINT: usize = 50;
+/// Bytes of logits that a GPU holds at once, about.
+const LOGIT_BYTES: usize = 64 << 20;
 /// The share of free memory that activations may take.
 const SHARE: f64 = 0.5;
 
@@ -76,15 +80,55 @@ pub fn settings(asked: &TrainSettings, config: &Config, lengths: &[usize], targe
     let every = |asked: Option<u32>, times: usize| asked.map_or_else(|| steps.div_ceil(times), |n| n as usize);
     settings.eval_every = every(asked.eval_every, EVALUATIONS);
     settings.checkpoint_every = every(asked.checkpoint_every, CHECKPOINTS).min(MOST_STEPS_A_CHECKPOINT);
-    let mut longest = lengths.to_vec();
-    longest.sort_unstable_by(|a, b| b.cmp(a));
-    let tokens: usize = longest.iter().take(batch).sum();
+    let tokens = longest_batch(lengths, batch);
     settings.layers_on_tape = match asked.checkpointing {
         Checkpointing::Operations => config.n_layers,
         Checkpointing::Layers => 1,
         Checkpointing::Auto => layers_that_fit(config, tokens, bf16),
     };
     settings
+}
+
+/// What a run of these settings takes where its layers lie, on examples whose longest batch has so many tokens. A GPU keeps f32.
+pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
+    const F32: usize = size_of::<f32>();
+    // The adapter, its gradient, and two means.
+    const COPIES: usize = 4;
+    let context = config.heads * config.head_dim;
+    let kv = config.kv_heads * config.head_dim;
+    let (width, inside) = (config.width, config.ffn_width);
+    let sides = |linear: LinearName| match linear {
+        LinearName::AttnQ => (width, context),
+        LinearName::AttnK | LinearName::AttnV => (width, kv),
+        LinearName::AttnOutput => (context, width),
+        LinearName::FfnGate | LinearName::FfnUp => (width, inside),
+        LinearName::FfnDown => (inside, width),
+    };
+    let trained = |linear: &LinearName| {
+        settings.targets.is_empty()
+            || settings
+                .targets
+                .iter()
+                .any(|target| linear_named(target) == Some(*linear))
+    };
+    let numbers = LinearName::ALL.iter().copied().filter(trained).map(sides);
+    let numbers: usize = numbers
+        .map(|(inputs, outputs)| settings.rank * (inputs + outputs))
+        .sum();
+    let logits = tokens.min(LOGIT_BYTES / (F32 * config.vocab).max(1) + 1) * config.vocab * F32;
+    Training {
+        operations: bytes_a_layer(config, tokens, false) as u64,
+        blocks_at_once: settings.layers_on_tape,
+        a_block: ((tokens * width + COPIES * numbers) * F32) as u64,
+        output: logits as u64,
+    }
+}
+
+/// Tokens of the longest batch that these examples can make.
+pub fn longest_batch(lengths: &[usize], batch: usize) -> usize {
+    let mut longest = lengths.to_vec();
+    longest.sort_unstable_by(|a, b| b.cmp(a));
+    longest.iter().take(batch).sum()
 }
 
 /// Times through so many examples, where a step sees `a_step` of them.

@@ -4,13 +4,14 @@ use super::data::{Material, Reader, material};
 use super::folder::{RunFile, RunFolder, open_adapter};
 use super::wish::{Wish, Wishes};
 use super::{plan, probe};
+use crate::plan::{Asked, Bytes, carry_out, planned};
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, problem};
 use crate::turns::count;
 use crate::{hardware, memory};
 use hearth_formats::adapter::{BaseId, BaseShape, DataId, Passport};
 use hearth_llm::{LoadOptions, LoraPart, Model, threads};
 use hearth_protocol::{
-    Checkpointing, EndReason, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
+    Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
     TrainingEvent,
 };
 use hearth_train::{Control, Report, Run, linear_named};
@@ -66,23 +67,10 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     })?;
     let threads = hearth_threads(request);
     threads::set(threads as usize);
-    let model = Model::load(
-        &reader.gguf,
-        &LoadOptions::default(),
-        &mut |fraction, stage| match preparing(say, READ + fraction * (1.0 - READ) * 0.8, stage) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        },
-    );
-    let model = Arc::new(model.map_err(from_load)?);
-    memory::give_back();
-
-    let mut settings = match &before {
+    let lengths: Vec<usize> = material.examples.iter().map(|example| example.ids.len()).collect();
+    let settings = match &before {
         Some(before) => before.settings.clone(),
-        None => {
-            let lengths: Vec<usize> = material.examples.iter().map(|example| example.ids.len()).collect();
-            plan::settings(&asked, &reader.config, &lengths, targets(&asked.targets)?)
-        }
+        None => plan::settings(&asked, &reader.config, &lengths, targets(&asked.targets)?),
     };
     let (init, mut notices) = match &asked.init {
         Some(path) if before.is_none() => {
@@ -92,29 +80,72 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         _ => (Vec::new(), Vec::new()),
     };
     notices.append(&mut material.notices);
-    preparing(say, 0.9, "trying a step on the longest examples")?;
-    let start = |settings: &hearth_train::Settings| -> Result<Run, Problem> {
-        let (examples, held_out) = (material.examples.clone(), material.held_out.clone());
-        let mut run = Run::new(
-            model.clone(),
-            settings.clone(),
-            examples,
-            held_out,
-            Some(folder.0.clone()),
-        )
-        .map_err(from_train)?;
-        if !init.is_empty() {
-            run.start_from(&init).map_err(from_train)?;
-        }
-        Ok(run)
+    let weights = Bytes::of(&reader.gguf, &reader.config);
+    let place = |layers: GpuLayers| {
+        let wanted = Asked {
+            context: Some(material.sequence),
+            device: request.device.clone(),
+            gpu_layers: layers,
+            training: Some(plan::needs(
+                &settings,
+                &reader.config,
+                plan::longest_batch(&lengths, settings.batch),
+            )),
+            ..Asked::default()
+        };
+        planned(&weights, &reader.config, &wanted, &hardware::devices())
     };
-    let mut run = start(&settings)?;
-    let mut rehearsed = run.rehearse();
-    if before.is_none() && settings.layers_on_tape > 1 && is_too_much(memory::peak()) {
-        settings.layers_on_tape = 1;
-        run = start(&settings)?;
+    let with_layers = |layers: usize| place(GpuLayers::Count(count(layers)));
+    let ready = carry_out(place(request.gpu_layers)?, &mut notices, with_layers, |planned| {
+        let options = LoadOptions {
+            placement: Some(planned.placement.clone()),
+        };
+        let model = Model::load(&reader.gguf, &options, &mut |fraction, stage| match preparing(
+            say,
+            READ + fraction * (1.0 - READ) * 0.8,
+            stage,
+        ) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        });
+        let model = Arc::new(model.map_err(from_load)?);
         memory::give_back();
-        rehearsed = run.rehearse();
+        preparing(say, 0.9, "trying a step on the longest examples")?;
+        let mut settings = settings.clone();
+        let start = |settings: &hearth_train::Settings| -> Result<Run, Problem> {
+            let (examples, held_out) = (material.examples.clone(), material.held_out.clone());
+            let kept_in = Some(folder.0.clone());
+            let run = Run::new(model.clone(), settings.clone(), examples, held_out, kept_in);
+            let mut run = run.map_err(from_train)?;
+            if !init.is_empty() {
+                run.start_from(&init).map_err(from_train)?;
+            }
+            Ok(run)
+        };
+        let mut run = start(&settings)?;
+        let mut rehearsed = run.rehearse();
+        if before.is_none() && settings.layers_on_tape > 1 && is_too_much(memory::peak()) {
+            settings.layers_on_tape = 1;
+            run = start(&settings)?;
+            memory::give_back();
+            rehearsed = run.rehearse();
+        }
+        Ok((model, run, rehearsed, settings))
+    });
+    let ((model, mut run, rehearsed, settings), placed) = ready?;
+    if placed.plan.gpu_layers > 0 {
+        let (on_gpus, layers) = (placed.plan.gpu_layers, placed.plan.layers_total);
+        let names = placed
+            .plan
+            .devices
+            .iter()
+            .skip(1)
+            .filter(|device| !device.layers.is_empty());
+        let names: Vec<&str> = names.map(|device| device.name.as_str()).collect();
+        notices.push(format!(
+            "{on_gpus} of {layers} layers are trained on {}.",
+            names.join(" and ")
+        ));
     }
     let run_file = match before {
         Some(before) => before,

@@ -1,7 +1,7 @@
 //! The forward of attention.
 
 use super::heads::Heads;
-use super::kv::{KvElement, KvLayer, KvStore};
+use super::kv::{KvElement, KvLayer, KvStore, with_store};
 use super::spans::{Span, Spans};
 use super::tiles::{self, KEYS, ROWS, Scores, block_rows};
 use crate::dot::Isa;
@@ -219,7 +219,7 @@ pub fn attend(
     out: &mut [f32],
 ) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
-    layer.0.check(heads)?;
+    with_store!(&layer.0, store => store.check(heads))?;
     shape::length(
         "the output of attention",
         out.len(),
@@ -234,18 +234,17 @@ pub fn attend(
         });
     }
     let sees = |token: usize| heads.sees(0, first + token);
-    run(
-        &Pass {
+    with_store!(&layer.0, store => {
+        let pass = Pass {
             heads,
             qkv,
             tokens,
-            store: &layer.0,
+            store,
             spans: &spans.spans,
             sees: &sees,
-        },
-        out,
-        None,
-    );
+        };
+        run(&pass, out, None);
+    });
     Ok(())
 }
 

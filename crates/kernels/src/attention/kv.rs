@@ -4,9 +4,18 @@ use super::heads::Heads;
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
+use half::f16;
 
-/// How a key or a value is stored: as the bits of an f16 in a cache, as f32 where gradients are taken.
+/// Elements of a head that share a scale, where there are scales; the last of a head may be fewer.
+pub(super) const BLOCK: usize = 32;
+/// The greatest multiple of a scale that is stored.
+const LARGEST: f32 = 127.0;
+
+/// How a key or a value is stored: as the bits of an f16 or as a multiple of a scale in a cache, as f32 where gradients are
+/// taken.
 pub(super) trait KvElement: Copy + Default + Send + Sync {
+    /// Whether elements are multiples of a scale.
+    const SCALED: bool = false;
     /// Sixteen numbers.
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
     /// Stores the nearest sixteen numbers.
@@ -37,25 +46,75 @@ impl KvElement for f32 {
     }
 }
 
-/// The cache of one layer: keys and values in f16, written and read by cell.
+impl KvElement for i8 {
+    const SCALED: bool = true;
+
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[i8; WIDTH]) -> L::Floats {
+        l.load_bytes(x)
+    }
+
+    #[inline(always)]
+    fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [i8; WIDTH]) {
+        // A scale below the least normal f16 may be much rounded.
+        let within = l.min(l.max(x, l.splat(-LARGEST)), l.splat(LARGEST));
+        l.store_bytes(l.round(within), out);
+    }
+}
+
+/// How a cache holds keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvFormat {
+    /// Each number in 16 bits.
+    #[default]
+    F16,
+    /// Each number in 8 bits, a multiple of a scale in f16 that up to 32 neighbours in a head share: their greatest magnitude is
+    /// 127 times the scale.
+    Q8_0,
+}
+
+/// The cache of one layer: keys and values, written and read by cell.
 #[derive(Clone, Debug)]
-pub struct KvLayer(pub(super) KvStore<u16>);
+pub struct KvLayer(pub(super) Stored);
+
+/// The store of each format.
+#[derive(Clone, Debug)]
+pub(super) enum Stored {
+    F16(KvStore<u16>),
+    Q8_0(KvStore<i8>),
+}
+
+/// Does the same with whatever store a layer has.
+macro_rules! with_store {
+    ($layer:expr, $store:ident => $body:expr) => {
+        match $layer {
+            $crate::attention::kv::Stored::F16($store) => $body,
+            $crate::attention::kv::Stored::Q8_0($store) => $body,
+        }
+    };
+}
+pub(super) use with_store;
 
 impl KvLayer {
     /// `cells` cells of `kv_heads` heads of width `head_dim`, all zero. The system gives the memory as cells are first used.
-    pub fn new(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
-        Self(KvStore::new(cells, kv_heads, head_dim))
+    pub fn new(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> Self {
+        Self(match format {
+            KvFormat::F16 => Stored::F16(KvStore::new(cells, kv_heads, head_dim)),
+            KvFormat::Q8_0 => Stored::Q8_0(KvStore::new(cells, kv_heads, head_dim)),
+        })
     }
 
     /// How many cells there are.
     pub fn cells(&self) -> usize {
-        self.0.cells
+        with_store!(&self.0, store => store.cells)
     }
 
     /// Bytes that a layer of this shape takes.
-    pub fn bytes_for(cells: usize, kv_heads: usize, head_dim: usize) -> usize {
-        let [keys, values] = KvStore::<u16>::lengths(cells, kv_heads, head_dim);
-        (keys + values) * size_of::<u16>()
+    pub fn bytes_for(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
+        match format {
+            KvFormat::F16 => Lengths::of::<u16>(cells, kv_heads, head_dim).bytes::<u16>(),
+            KvFormat::Q8_0 => Lengths::of::<i8>(cells, kv_heads, head_dim).bytes::<i8>(),
+        }
     }
 
     /// Writes the keys and values of rows of Q, K and V, one row a cell.
@@ -63,49 +122,65 @@ impl KvLayer {
     /// # Errors
     /// Where the shape is another than the layer's, or a cell is not there.
     pub fn write(&mut self, heads: &Heads, cells: &[u32], qkv: &[f32]) -> Result<(), ShapeError> {
-        let tokens = heads.tokens(qkv)?;
-        self.0.check(heads)?;
-        shape::length("the cells to write", cells.len(), Some(tokens))?;
-        if let Some(cell) = cells.iter().find(|cell| **cell as usize >= self.0.cells) {
-            return Err(ShapeError::Index {
-                what: "a cell",
-                index: *cell as usize,
-                count: self.0.cells,
-            });
+        with_store!(&mut self.0, store => store.write(heads, cells, qkv))
+    }
+}
+
+/// How many elements and scales a store has.
+struct Lengths {
+    keys: usize,
+    values: usize,
+    /// Of the keys, and as many of the values.
+    scales: usize,
+}
+
+impl Lengths {
+    fn of<E: KvElement>(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
+        let heads = cells.next_multiple_of(WIDTH) * kv_heads;
+        Self {
+            keys: heads * head_dim,
+            values: heads * head_dim.next_multiple_of(WIDTH),
+            scales: heads * blocks::<E>(head_dim),
         }
-        for (row, cell) in qkv.chunks_exact(heads.qkv_width()).zip(cells) {
-            let (keys, values) = row[heads.keys_at()..].split_at(heads.values_at() - heads.keys_at());
-            self.0.put(*cell as usize, keys, values);
-        }
-        Ok(())
+    }
+
+    fn bytes<E>(&self) -> usize {
+        (self.keys + self.values) * size_of::<E>() + 2 * self.scales * size_of::<u16>()
+    }
+}
+
+/// Blocks of a head that have a scale.
+fn blocks<E: KvElement>(head_dim: usize) -> usize {
+    match E::SCALED {
+        true => head_dim.div_ceil(BLOCK),
+        false => 0,
     }
 }
 
 /// Keys and values of one layer, by cell.
 ///
 /// Sixteen cells are a tile. In it each head has its keys as `[head_dim][16]`, so that a vector holds one element of
-/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors.
+/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. Scales, of keys and of values, are f16 of
+/// `[blocks][16]`: each vector has those of sixteen cells.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
     values: Vec<E>,
+    key_scales: Vec<u16>,
+    value_scales: Vec<u16>,
     cells: usize,
     kv_heads: usize,
     head_dim: usize,
 }
 
 impl<E: KvElement> KvStore<E> {
-    /// How many elements keys and values have.
-    fn lengths(cells: usize, kv_heads: usize, head_dim: usize) -> [usize; 2] {
-        let heads = cells.next_multiple_of(WIDTH) * kv_heads;
-        [heads * head_dim, heads * head_dim.next_multiple_of(WIDTH)]
-    }
-
     pub fn new(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
-        let [keys, values] = Self::lengths(cells, kv_heads, head_dim);
+        let lengths = Lengths::of::<E>(cells, kv_heads, head_dim);
         Self {
-            keys: vec![E::default(); keys],
-            values: vec![E::default(); values],
+            keys: vec![E::default(); lengths.keys],
+            values: vec![E::default(); lengths.values],
+            key_scales: vec![0; lengths.scales],
+            value_scales: vec![0; lengths.scales],
             cells,
             kv_heads,
             head_dim,
@@ -131,10 +206,42 @@ impl<E: KvElement> KvStore<E> {
         &self.values[(tile * self.kv_heads + head) * size..][..size]
     }
 
+    /// The scales of a head's keys in a tile, a vector for each block.
+    #[inline(always)]
+    pub(super) fn key_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
+        let blocks = blocks::<E>(self.head_dim);
+        &self.key_scales.as_chunks().0[(tile * self.kv_heads + head) * blocks..][..blocks]
+    }
+
+    /// The scales of a head's values in a tile, a vector for each block.
+    #[inline(always)]
+    pub(super) fn value_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
+        let blocks = blocks::<E>(self.head_dim);
+        &self.value_scales.as_chunks().0[(tile * self.kv_heads + head) * blocks..][..blocks]
+    }
+
     /// Checks that a layer of this shape can use the store.
     pub(super) fn check(&self, heads: &Heads) -> Result<(), ShapeError> {
         shape::length("a head in the cache", self.head_dim, Some(heads.head_dim))?;
         shape::length("a row of heads in the cache", self.kv_heads, Some(heads.kv_heads))
+    }
+
+    fn write(&mut self, heads: &Heads, cells: &[u32], qkv: &[f32]) -> Result<(), ShapeError> {
+        let tokens = heads.tokens(qkv)?;
+        self.check(heads)?;
+        shape::length("the cells to write", cells.len(), Some(tokens))?;
+        if let Some(cell) = cells.iter().find(|cell| **cell as usize >= self.cells) {
+            return Err(ShapeError::Index {
+                what: "a cell",
+                index: *cell as usize,
+                count: self.cells,
+            });
+        }
+        for (row, cell) in qkv.chunks_exact(heads.qkv_width()).zip(cells) {
+            let (keys, values) = row[heads.keys_at()..].split_at(heads.values_at() - heads.keys_at());
+            self.put(*cell as usize, keys, values);
+        }
+        Ok(())
     }
 
     /// Writes one cell: `keys` and `values` are `[kv_heads, head_dim]`.
@@ -142,29 +249,84 @@ impl<E: KvElement> KvStore<E> {
         let (dim, wide, isa) = (self.head_dim, self.wide(), Isa::best());
         let (tile, lane) = (cell / WIDTH, cell % WIDTH);
         for (head, (keys, values)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
-            let at = (tile * self.kv_heads + head) * dim * WIDTH;
-            let column = &mut self.keys[at..at + dim * WIDTH];
-            for (keys, columns) in keys.chunks(WIDTH).zip(column.chunks_mut(WIDTH * WIDTH)) {
-                let mut stored = [E::default(); WIDTH];
-                store_padded::<E>(isa, keys, &mut stored);
-                for (element, column) in stored.iter().zip(columns.chunks_exact_mut(WIDTH)) {
-                    column[lane] = *element;
+            let head = tile * self.kv_heads + head;
+            let scale_at = |block: usize| (head * blocks::<E>(dim) + block) * WIDTH + lane;
+            let column = &mut self.keys[head * dim * WIDTH..][..dim * WIDTH];
+            for (block, (keys, columns)) in keys.chunks(BLOCK).zip(column.chunks_mut(BLOCK * WIDTH)).enumerate() {
+                let inverse = put_scale::<E>(isa, keys, &mut self.key_scales, scale_at(block));
+                for (keys, columns) in keys.chunks(WIDTH).zip(columns.chunks_mut(WIDTH * WIDTH)) {
+                    let mut stored = [E::default(); WIDTH];
+                    store_padded::<E>(isa, keys, inverse, &mut stored);
+                    for (element, column) in stored.iter().zip(columns.chunks_exact_mut(WIDTH)) {
+                        column[lane] = *element;
+                    }
                 }
             }
-            let at = ((tile * self.kv_heads + head) * WIDTH + lane) * wide;
-            let row = self.values[at..at + wide].as_chunks_mut::<WIDTH>().0;
-            for (values, row) in values.chunks(WIDTH).zip(row) {
-                store_padded::<E>(isa, values, row);
+            let row = &mut self.values[(head * WIDTH + lane) * wide..][..wide];
+            for (block, (values, row)) in values.chunks(BLOCK).zip(row.chunks_mut(BLOCK)).enumerate() {
+                let inverse = put_scale::<E>(isa, values, &mut self.value_scales, scale_at(block));
+                for (values, row) in values.chunks(WIDTH).zip(row.as_chunks_mut::<WIDTH>().0) {
+                    store_padded::<E>(isa, values, inverse, row);
+                }
             }
         }
     }
 }
 
+/// Puts the scale of a block where elements have one; gives what the block is to be multiplied by before it is stored.
+fn put_scale<E: KvElement>(isa: Isa, block: &[f32], scales: &mut [u16], at: usize) -> f32 {
+    if !E::SCALED {
+        return 1.0;
+    }
+    let scale = f16::from_f32(magnitude(isa, block) / LARGEST);
+    scales[at] = scale.to_bits();
+    match scale == f16::ZERO {
+        true => 0.0,
+        false => 1.0 / scale.to_f32(),
+    }
+}
+
+/// Up to sixteen floats, then zeros.
+fn padded(x: &[f32]) -> [f32; WIDTH] {
+    let mut padded = [0.0; WIDTH];
+    padded[..x.len()].copy_from_slice(x);
+    padded
+}
+
 on_lanes! {
-    /// Stores up to sixteen floats, then zeros.
-    fn store_padded<L>[E: KvElement][E](l; x: &[f32], out: &mut [E; WIDTH]) {
-        let mut padded = [0.0; WIDTH];
-        padded[..x.len()].copy_from_slice(x);
-        E::store(l, l.load(&padded), out);
+    /// The greatest magnitude.
+    fn magnitude<L>(l; x: &[f32]) -> f32 {
+        let most = x.chunks(WIDTH).fold(l.splat(0.0), |most, x| {
+            let x = l.load(&padded(x));
+            l.max(most, l.max(x, l.sub(l.splat(0.0), x)))
+        });
+        l.greatest(most)
+    }
+}
+
+on_lanes! {
+    /// Stores up to sixteen floats times `factor`, then zeros.
+    fn store_padded<L>[E: KvElement][E](l; x: &[f32], factor: f32, out: &mut [E; WIDTH]) {
+        E::store(l, l.mul(l.load(&padded(x)), l.splat(factor)), out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_takes_the_bytes_that_are_said() {
+        for (cells, kv_heads, head_dim) in [(0, 1, 8), (1, 1, 6), (17, 3, 80), (64, 2, 128)] {
+            for format in [KvFormat::F16, KvFormat::Q8_0] {
+                let layer = KvLayer::new(format, cells, kv_heads, head_dim);
+                let bytes = with_store!(&layer.0, store => {
+                    let scales = [&store.key_scales, &store.value_scales].map(|scales| size_of_val(&scales[..]));
+                    let elements = [&store.keys, &store.values].map(|elements| size_of_val(&elements[..]));
+                    scales.iter().chain(&elements).sum::<usize>()
+                });
+                assert_eq!(KvLayer::bytes_for(format, cells, kv_heads, head_dim), bytes);
+            }
+        }
     }
 }

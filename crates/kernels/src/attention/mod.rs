@@ -16,6 +16,6 @@ mod tiles;
 pub use backward::attend_batch_backward;
 pub use forward::{attend, attend_batch};
 pub use heads::Heads;
-pub use kv::KvLayer;
+pub use kv::{KvFormat, KvLayer};
 pub use prepare::{prepare_backward_in_place, prepare_in_place};
 pub use spans::Spans;

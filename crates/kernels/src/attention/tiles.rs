@@ -1,6 +1,6 @@
 //! The loops of attention over a few tiles: scores, and sums of rows by weights.
 
-use super::kv::{KvElement, KvStore};
+use super::kv::{BLOCK, KvElement, KvStore};
 use super::spans::Span;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 
@@ -9,6 +9,9 @@ use crate::lanes::{Lanes, WIDTH, on_lanes};
 pub(super) const KEYS: usize = 128;
 /// Query rows of the largest block.
 pub(super) const ROWS: usize = 12;
+
+/// Vectors of a value that are met at once where there are registers for them: whole blocks.
+const PART: usize = 4;
 
 /// Scores, or probabilities, of a block of rows.
 pub(super) type Scores = [[f32; KEYS]; ROWS];
@@ -79,11 +82,44 @@ fn score_tiles<L: Lanes, E: KvElement, const R: usize, const T: usize>(
     at: usize,
     scores: &mut Scores,
 ) {
-    let mut sums = [[l.splat(0.0); T]; R];
     let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| store.keys(first + t, head).as_chunks().0);
-    let dims = keys[0].len();
-    let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][..dims]);
-    for (i, query) in queries.as_chunks::<R>().0[..dims].iter().enumerate() {
+    let queries = &queries.as_chunks::<R>().0[..keys[0].len()];
+    let sums = match E::SCALED {
+        false => multiply::<L, E, R, T>(l, keys, queries),
+        true => {
+            let mut sums = [[l.splat(0.0); T]; R];
+            for (block, queries) in queries.chunks(BLOCK).enumerate() {
+                let keys = std::array::from_fn(|t| &keys[t][block * BLOCK..]);
+                let products = multiply::<L, E, R, T>(l, keys, queries);
+                let scales: [L::Floats; T] =
+                    std::array::from_fn(|t| l.load_half(&store.key_scales(first + t, head)[block]));
+                for r in 0..R {
+                    for t in 0..T {
+                        sums[r][t] = l.mul_add(products[r][t], scales[t], sums[r][t]);
+                    }
+                }
+            }
+            sums
+        }
+    };
+    for r in 0..R {
+        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[at..];
+        for t in 0..T {
+            l.store(sums[r][t], &mut out[t]);
+        }
+    }
+}
+
+/// The first elements of keys times those of queries, as stored.
+#[inline(always)]
+fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
+    l: L,
+    keys: [&[[E; WIDTH]]; T],
+    queries: &[[f32; R]],
+) -> [[L::Floats; T]; R] {
+    let mut sums = [[l.splat(0.0); T]; R];
+    let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][..queries.len()]);
+    for (i, query) in queries.iter().enumerate() {
         let keys: [L::Floats; T] = std::array::from_fn(|t| E::load(l, &keys[t][i]));
         for r in 0..R {
             let query = l.splat(query[r]);
@@ -92,12 +128,7 @@ fn score_tiles<L: Lanes, E: KvElement, const R: usize, const T: usize>(
             }
         }
     }
-    for r in 0..R {
-        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[at..];
-        for t in 0..T {
-            l.store(sums[r][t], &mut out[t]);
-        }
-    }
+    sums
 }
 
 /// `sums[r]`, rows of `wide`, grow by the values of a head weighted with `weights[r]`, over every lane of the span's tiles.
@@ -127,9 +158,9 @@ on_lanes! {
         let vectors = store.wide() / WIDTH;
         let mut at = 0;
         if L::REGISTERS >= 32 {
-            while at + 4 <= vectors {
-                weigh_part::<L, E, R, 4>(l, store, head, span, weights, row, at, sums);
-                at += 4;
+            while at + PART <= vectors {
+                weigh_part::<L, E, R, PART>(l, store, head, span, weights, row, at, sums);
+                at += PART;
             }
         }
         while at < vectors {
@@ -139,7 +170,12 @@ on_lanes! {
     }
 }
 
-/// Vectors `at..at + C` of rows `row..row + R`.
+/// Vectors of a block.
+const VECTORS: usize = BLOCK / WIDTH;
+/// Blocks in as many vectors of values as are met at once.
+const BLOCKS: usize = PART / VECTORS;
+
+/// Vectors `at..at + C`, at most [`PART`], of rows `row..row + R`.
 #[inline(always)]
 fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
     l: L,
@@ -166,12 +202,26 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
     for tile in 0..span.tiles() {
         let values = store.values(span.tile + tile, head);
         let weights: [&[f32; WIDTH]; R] = std::array::from_fn(|r| &weights[r].as_chunks().0[tile]);
+        // Each key's weight takes on the scale of its value, once for all elements of a block.
+        let mut scaled = [[[0.0; WIDTH]; BLOCKS]; R];
+        if E::SCALED {
+            let scales = &store.value_scales(span.tile + tile, head)[at / VECTORS..];
+            for (scales, block) in scales.iter().zip(0..C.div_ceil(VECTORS)) {
+                let scales = l.load_half(scales);
+                for r in 0..R {
+                    l.store(l.mul(l.load(weights[r]), scales), &mut scaled[r][block]);
+                }
+            }
+        }
         for lane in 0..WIDTH {
             let values = &values[lane * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
             let values: [L::Floats; C] = std::array::from_fn(|c| E::load(l, &values[c]));
             for r in 0..R {
-                let weight = l.splat(weights[r][lane]);
                 for c in 0..C {
+                    let weight = l.splat(match E::SCALED {
+                        false => weights[r][lane],
+                        true => scaled[r][c / VECTORS][lane],
+                    });
                     totals[r][c] = l.mul_add(weight, values[c], totals[r][c]);
                 }
             }

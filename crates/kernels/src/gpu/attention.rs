@@ -5,10 +5,11 @@
 //! last tile left it, and each unit sums its elements of the values. Every key and value is read once for all rows. Where there
 //! are too few cubes to fill a device, several share the keys, and their parts are joined. <https://arxiv.org/abs/2205.14135>
 
+use super::cache::{self, BLOCK};
 use super::f16::from_bits;
 use super::launch::{argument, cubes, matrix};
-use super::{Floats, GpuError, cache, heads};
-use crate::attention::Heads;
+use super::{Floats, GpuError, heads};
+use crate::attention::{Heads, KvFormat};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -31,7 +32,9 @@ enum Source {
     /// In the rows of the batch itself, f32.
     Batch,
     /// In the cells of a cache, two f16 to a word.
-    Cells,
+    Halves,
+    /// In the cells of a cache, four numbers of 8 bits to a word, then their scales.
+    Bytes,
 }
 
 /// What a kernel is compiled for.
@@ -43,6 +46,21 @@ struct Plan {
     rows: usize,
     /// Whether several cubes share the keys.
     split: bool,
+}
+
+impl Plan {
+    /// How far apart the heads of a cell begin: in elements, or in words where there are scales between them.
+    fn head_size(&self) -> usize {
+        match self.source {
+            Source::Batch | Source::Halves => self.head_dim,
+            Source::Bytes => cache::q8_0_words(self.head_dim),
+        }
+    }
+
+    /// How far apart rows of queries begin, filled up with zeros to whole words of keys.
+    fn query_size(&self) -> usize {
+        self.head_dim.next_multiple_of(4)
+    }
 }
 
 /// Sizes that a kernel is told.
@@ -61,12 +79,22 @@ struct Sizes {
     splits: usize,
 }
 
-/// Element `i` of the head that begins at element `head` of `words`.
+/// The number in the lowest byte of a word.
 #[cube]
-fn element(words: &[u32], head: usize, i: usize, #[comptime] source: Source) -> f32 {
-    match source {
+fn multiple(word: u32) -> f32 {
+    f32::cast_from(word & 0xffu32) - 128.0f32
+}
+
+/// Element `i` of the head that begins at `head` in `words`.
+#[cube]
+fn element(words: &[u32], head: usize, i: usize, #[comptime] plan: Plan) -> f32 {
+    match plan.source {
         Source::Batch => f32::reinterpret(words[head + i]),
-        Source::Cells => from_bits((words[(head + i) / 2] >> (16u32 * ((head + i) % 2) as u32)) & 0xffffu32),
+        Source::Halves => from_bits((words[(head + i) / 2] >> (16u32 * ((head + i) % 2) as u32)) & 0xffffu32),
+        Source::Bytes => {
+            let scale = f32::reinterpret(words[head + comptime!(plan.head_dim.div_ceil(4)) + i / BLOCK]);
+            scale * multiple(words[head + i / 4] >> (8u32 * (i % 4) as u32))
+        }
     }
 }
 
@@ -102,7 +130,8 @@ fn attend(
     let query_heads = sizes.kv_heads * sizes.group;
     let width = (query_heads + 2 * sizes.kv_heads) * dim;
 
-    let mut queries = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.head_dim));
+    let stride = comptime!(plan.query_size());
+    let mut queries = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.query_size()));
     let mut scores = Shared::<[f32]>::new_slice(comptime!(plan.rows * TILE));
     let mut scratch = Shared::<[f32]>::new_slice(TILE);
     let mut places = Shared::<[u32]>::new_slice(TILE);
@@ -114,14 +143,14 @@ fn attend(
     let mut bounds = Shared::<[u32]>::new_slice(2usize);
 
     // The queries, and which keys each row sees; rows that are not there see none.
-    for step in 0..comptime!((plan.rows * plan.head_dim).div_ceil(TILE)) {
+    for step in 0..comptime!((plan.rows * plan.query_size()).div_ceil(TILE)) {
         let i = step * TILE + unit;
-        if i < comptime!(plan.rows * plan.head_dim) {
-            let row = first_row + i / dim;
+        if i < comptime!(plan.rows * plan.query_size()) {
+            let row = first_row + i / stride;
             let mut value = 0.0f32;
-            if row < all_rows {
+            if row < all_rows && i % stride < dim {
                 let head = kv * sizes.group + row % sizes.group;
-                value = scale * qkv[row / sizes.group * width + head * dim + i % dim];
+                value = scale * qkv[row / sizes.group * width + head * dim + i % stride];
             }
             queries[i] = value;
         }
@@ -183,28 +212,44 @@ fn attend(
         if key < end {
             // Where the key's head begins, and in the same place among the values its value.
             let mut place = key * width + (query_heads + kv) * dim;
-            if comptime!(plan.source == Source::Cells) {
+            if comptime!(plan.source != Source::Batch) {
                 let last = sizes.n_cells - 1;
-                place = (min(list[key] as usize, last) * sizes.kv_heads + kv) * dim;
+                place = (min(list[key] as usize, last) * sizes.kv_heads + kv) * comptime!(plan.head_size());
             }
             places[unit] = place as u32;
-            if comptime!(plan.source == Source::Cells) {
+            if comptime!(plan.source == Source::Bytes) {
+                let words = comptime!(plan.head_dim.div_ceil(4));
+                for block in 0..comptime!(plan.head_dim.div_ceil(BLOCK)) {
+                    let scale = f32::reinterpret(keys[place + words + block]);
+                    for word in block * comptime!(BLOCK / 4)..min((block + 1) * comptime!(BLOCK / 4), words) {
+                        let four = keys[place + word];
+                        #[unroll]
+                        for i in 0..4usize {
+                            let k = scale * multiple(four >> comptime!(8 * i as u32));
+                            #[unroll]
+                            for row in 0..rows {
+                                mine[row] += queries[row * stride + 4 * word + i] * k;
+                            }
+                        }
+                    }
+                }
+            } else if comptime!(plan.source == Source::Halves) {
                 for pair in 0..comptime!(plan.head_dim / 2) {
                     let word = keys[place / 2 + pair];
                     let low = from_bits(word & 0xffffu32);
                     let high = from_bits(word >> 16u32);
                     #[unroll]
                     for row in 0..rows {
-                        let at = row * dim + 2 * pair;
+                        let at = row * stride + 2 * pair;
                         mine[row] += queries[at] * low + queries[at + 1] * high;
                     }
                 }
             } else {
                 for i in 0..dim {
-                    let k = element(keys, place, i, plan.source);
+                    let k = element(keys, place, i, plan);
                     #[unroll]
                     for row in 0..rows {
-                        mine[row] += queries[row * dim + i] * k;
+                        mine[row] += queries[row * stride + i] * k;
                     }
                 }
             }
@@ -279,7 +324,7 @@ fn attend(
                     if comptime!(plan.source == Source::Batch) {
                         head += sizes.kv_heads * dim;
                     }
-                    let v = element(values, head, place, plan.source);
+                    let v = element(values, head, place, plan);
                     #[unroll]
                     for row in 0..rows {
                         sums[row * each + i] += scores[row * TILE + j] * v;
@@ -343,7 +388,7 @@ fn join(sums: &[f32], parts: &[f32], out: &mut [f32], heads: usize, dim: usize, 
 /// A cell that is too large is taken for the last.
 ///
 /// # Errors
-/// Where the shapes do not fit, or the width of a head is odd.
+/// Where the shapes do not fit, or the width of a head is odd in f16.
 pub fn attend_cells(
     client: &Client,
     qkv: &Floats,
@@ -353,9 +398,10 @@ pub fn attend_cells(
     n_cells: usize,
     cells: &Handle,
     length: usize,
+    format: KvFormat,
 ) -> Result<Floats, GpuError> {
     heads::check(heads, qkv)?;
-    let words = cache::words(heads, n_cells)?;
+    let words = cache::words(heads, n_cells, format)?;
     if length < qkv.rows || n_cells == 0 {
         return Err(GpuError::Size {
             what: "number of cached tokens",
@@ -366,15 +412,11 @@ pub fn attend_cells(
     let keys = argument(keys, "cached keys", words)?;
     let values = argument(values, "cached values", words)?;
     let cells = argument(cells, "list of cells", length)?;
-    run(
-        client,
-        qkv,
-        heads,
-        [keys, values, cells],
-        Source::Cells,
-        length,
-        n_cells,
-    )
+    let source = match format {
+        KvFormat::F16 => Source::Halves,
+        KvFormat::Q8_0 => Source::Bytes,
+    };
+    run(client, qkv, heads, [keys, values, cells], source, length, n_cells)
 }
 
 /// Attention of a batch over itself: `[T, heads * head_dim]`. `starts` has the first key that each token sees, a word each; one
@@ -410,7 +452,7 @@ fn run(
     if tokens * group == 0 {
         return Ok(out);
     }
-    let fitting = 1 << (QUERIES / head_dim).ilog2();
+    let fitting = 1 << (QUERIES / head_dim.next_multiple_of(4)).ilog2();
     let rows = (tokens * group).next_power_of_two().min(ROWS).min(fitting);
     let alone = heads.kv_heads * (tokens * group).div_ceil(rows);
     let seen = heads

@@ -1,14 +1,16 @@
-//! Writing keys and values to the cells of a cache, in f16, two to a word.
+//! Writing keys and values to the cells of a cache: in f16, two to a word, or in 8 bits, four to a word.
 
-use super::f16::to_bits;
+use super::f16::{from_bits, to_bits};
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
-use crate::attention::Heads;
+use crate::attention::{Heads, KvFormat};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
 /// Units of a cube.
 const UNITS: usize = 256;
+/// Elements of a head that share a scale.
+pub(super) const BLOCK: usize = 32;
 
 /// A word of two numbers from `at` on.
 #[cube]
@@ -41,25 +43,100 @@ fn write_cells(
     }
 }
 
+/// Word `word` of a head in 8 bits, whose numbers are those of `x` from `head` on.
+#[cube]
+fn in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32 {
+    let bytes = comptime!(dim.div_ceil(4));
+    let mut block = word * 4 / BLOCK;
+    if word >= bytes {
+        block = word - bytes;
+    }
+    let mut most = 0.0f32;
+    for i in block * BLOCK..min((block + 1) * BLOCK, dim) {
+        most = max(most, max(x[head + i], -x[head + i]));
+    }
+    // Rounded to f16, though it has a word, so that numbers become the same as with the processor.
+    let scale = from_bits(to_bits(most / 127.0f32));
+    let mut result = u32::reinterpret(scale);
+    if word < bytes {
+        let inverse = select(scale > 0.0f32, 1.0f32 / scale, 0.0f32);
+        result = 0u32;
+        #[unroll]
+        for i in 0..4usize {
+            if 4 * word + i < dim {
+                let multiple = min(max(x[head + 4 * word + i] * inverse, -127.0f32), 127.0f32);
+                result |= u32::cast_from(f32::floor(multiple + 128.5f32)) << comptime!(8 * i as u32);
+            }
+        }
+    }
+    result
+}
+
+/// A unit makes a word of the keys and one of the values.
+#[cube(launch_unchecked)]
+fn write_cells_in_8_bits(
+    qkv: &[f32],
+    cells: &[u32],
+    keys: &mut [u32],
+    values: &mut [u32],
+    tokens: usize,
+    query_width: usize,
+    kv_heads: usize,
+    n_cells: usize,
+    #[comptime] dim: usize,
+) {
+    let head_words = comptime!(q8_0_words(dim));
+    let words = kv_heads * head_words;
+    if ABSOLUTE_POS >= tokens * words {
+        terminate!();
+    }
+    let token = ABSOLUTE_POS / words;
+    let word = ABSOLUTE_POS % words;
+    let cell = cells[token] as usize;
+    if cell < n_cells {
+        let kv_width = kv_heads * dim;
+        let from = token * (query_width + 2 * kv_width) + query_width + word / head_words * dim;
+        keys[cell * words + word] = in_8_bits(qkv, from, word % head_words, dim);
+        values[cell * words + word] = in_8_bits(qkv, from + kv_width, word % head_words, dim);
+    }
+}
+
+/// Words of a head in 8 bits: its numbers, then its scales.
+pub(super) fn q8_0_words(head_dim: usize) -> usize {
+    head_dim.div_ceil(4) + head_dim.div_ceil(BLOCK)
+}
+
+/// Words that the keys of `cells` cells take, and as many the values. Layouts are those of [`kv_write`].
+pub fn kv_words(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
+    let words = match format {
+        KvFormat::F16 => (kv_heads * head_dim).div_ceil(2),
+        KvFormat::Q8_0 => kv_heads * q8_0_words(head_dim),
+    };
+    cells.saturating_mul(words)
+}
+
 /// Words of the keys, or of the values, of `n_cells` cells.
-pub(super) fn words(heads: &Heads, n_cells: usize) -> Result<usize, GpuError> {
-    if !heads.head_dim.is_multiple_of(2) {
+pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<usize, GpuError> {
+    if format == KvFormat::F16 && !heads.head_dim.is_multiple_of(2) {
         return Err(GpuError::Size {
             what: "width of a head that is to be cached, two numbers to a word,",
             found: heads.head_dim,
             expected: heads.head_dim + 1,
         });
     }
-    let words = n_cells.checked_mul(heads.kv_heads * heads.head_dim / 2);
-    Ok(words.unwrap_or(usize::MAX / 4))
+    let words = kv_words(format, n_cells, heads.kv_heads, heads.head_dim);
+    Ok(words.min(usize::MAX / 4))
 }
 
 /// Writes the keys and values of rows of Q, K and V, which are prepared, to cells: `cells` has a word for each token, and `keys`
-/// and `values` are `[n_cells, kv_heads, head_dim / 2]` words of two f16 each, the first in the low half. A token whose cell is
-/// `n_cells` or more is not written.
+/// and `values` have [`kv_words`]. A token whose cell is `n_cells` or more is not written.
+///
+/// In f16 they are `[n_cells, kv_heads, head_dim / 2]` words of two numbers each, the first in the low half. In 8 bits each head
+/// of a cell has words of four numbers, the first in the low byte, the last filled up, and then for each 32 numbers a scale in
+/// f32; a number is its byte less 128, times the scale.
 ///
 /// # Errors
-/// Where the shapes do not fit, or the width of a head is odd.
+/// Where the shapes do not fit, or the width of a head is odd in f16.
 pub fn kv_write(
     client: &Client,
     qkv: &Floats,
@@ -68,32 +145,49 @@ pub fn kv_write(
     keys: &Handle,
     values: &Handle,
     n_cells: usize,
+    format: KvFormat,
 ) -> Result<(), GpuError> {
     heads::check(heads, qkv)?;
-    let words = words(heads, n_cells)?;
+    let words = words(heads, n_cells, format)?;
     let input = matrix(qkv, "Q, K and V")?;
     let cells = argument(cells, "list of cells", qkv.rows)?;
     let keys = argument(keys, "cached keys", words)?;
     let values = argument(values, "cached values", words)?;
     if qkv.rows > 0 && n_cells > 0 {
         let (query_width, kv_width) = (heads.out_width(), heads.kv_heads * heads.head_dim);
-        let count = cubes(client, (qkv.rows * kv_width / 2).div_ceil(UNITS))?;
+        let count = cubes(client, (qkv.rows * (words / n_cells)).div_ceil(UNITS))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernel reads the tokens of `qkv` and writes cells below `n_cells`, which the buffers were measured to hold.
+        // SAFETY: the kernels read the tokens of `qkv` and write cells below `n_cells`, which the buffers were measured to hold.
         unsafe {
-            write_cells::launch_unchecked(
-                client,
-                count,
-                dim,
-                input,
-                cells,
-                keys,
-                values,
-                qkv.rows,
-                query_width,
-                kv_width,
-                n_cells,
-            );
+            match format {
+                KvFormat::F16 => write_cells::launch_unchecked(
+                    client,
+                    count,
+                    dim,
+                    input,
+                    cells,
+                    keys,
+                    values,
+                    qkv.rows,
+                    query_width,
+                    kv_width,
+                    n_cells,
+                ),
+                KvFormat::Q8_0 => write_cells_in_8_bits::launch_unchecked(
+                    client,
+                    count,
+                    dim,
+                    input,
+                    cells,
+                    keys,
+                    values,
+                    qkv.rows,
+                    query_width,
+                    heads.kv_heads,
+                    n_cells,
+                    heads.head_dim,
+                ),
+            }
         }
     }
     Ok(())

@@ -29,7 +29,7 @@ pub use backward::{
     attend_batch_backward, cross_entropy_in_place, drop_out, glu_backward, linear_backward, prepare_backward,
     rms_norm_backward, weight_backward, weight_backward_within,
 };
-pub use cache::kv_write;
+pub use cache::{kv_words, kv_write};
 pub use dequantize::{dequantize, dequantize_rows, embed, words};
 pub use error::GpuError;
 pub use glu::glu;

@@ -51,6 +51,16 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn load_bytes(self, x: &[i8; WIDTH]) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
+    fn store_bytes(self, x: __m512, out: &mut [i8; WIDTH]) {
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x))) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m512, b: __m512) -> __m512 {
         unsafe { _mm512_add_ps(a, b) }
     }

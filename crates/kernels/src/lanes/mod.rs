@@ -39,6 +39,10 @@ pub(crate) trait Lanes: Copy {
     fn load_half(self, x: &[u16; WIDTH]) -> Self::Floats;
     /// Writes the nearest f16, ties to even.
     fn store_half(self, x: Self::Floats, out: &mut [u16; WIDTH]);
+    /// 16 whole numbers.
+    fn load_bytes(self, x: &[i8; WIDTH]) -> Self::Floats;
+    /// Writes whole numbers from -128 to 127.
+    fn store_bytes(self, x: Self::Floats, out: &mut [i8; WIDTH]);
     /// `a + b`.
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a - b`.

@@ -58,6 +58,16 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
+    fn load_bytes(self, x: &[i8; WIDTH]) -> Floats {
+        x.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn store_bytes(self, x: Floats, out: &mut [i8; WIDTH]) {
+        *out = x.map(|x| x as i8);
+    }
+
+    #[inline(always)]
     fn add(self, a: Floats, b: Floats) -> Floats {
         pairwise(a, b, |a, b| a + b)
     }

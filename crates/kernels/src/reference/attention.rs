@@ -1,8 +1,9 @@
 //! Attention, and what happens to Q and K before it.
 
 use super::{rms_norm, rotated, softmax};
-use crate::attention::Heads;
+use crate::attention::{Heads, KvFormat};
 use crate::rope::Pairing;
+use half::f16;
 
 /// What is done to each head of Q and K: a norm where there is a weight, then the rotation.
 #[derive(Clone, Debug)]
@@ -35,6 +36,30 @@ pub fn prepared(qkv: &[f64], heads: &Heads, positions: &[u32], prepare: &Prepare
         }
     }
     out
+}
+
+/// Rows of Q, K and V with K and V as a cache holds them.
+pub fn cached(qkv: &[f32], shape: &Heads, format: KvFormat) -> Vec<f32> {
+    let mut out = qkv.to_vec();
+    for row in out.chunks_mut(shape.qkv_width()) {
+        for head in row[shape.out_width()..].chunks_mut(shape.head_dim) {
+            match format {
+                KvFormat::F16 => head.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32()),
+                KvFormat::Q8_0 => head.chunks_mut(32).for_each(in_8_bits),
+            }
+        }
+    }
+    out
+}
+
+/// Turns a block into the nearest multiples of its scale.
+fn in_8_bits(block: &mut [f32]) {
+    let most = block.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    let scale = f16::from_f32(most / 127.0).to_f32();
+    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    for x in block {
+        *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * scale;
+    }
 }
 
 /// Attention of rows of Q, K and V: token `t` sees those from `starts[t]` to itself, within the window.

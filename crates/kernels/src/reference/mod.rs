@@ -7,7 +7,7 @@ mod attention;
 mod elementwise;
 mod linear;
 
-pub use attention::{Prepare, attend, prepared};
+pub use attention::{Prepare, attend, cached, prepared};
 pub use elementwise::{activated, cross_entropy, gated, rms_norm, rotated, softmax};
 pub use linear::{Linear, Lora, matmul, transpose};
 

@@ -5,8 +5,8 @@
 //! adapter's place.
 
 use super::{
-    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops,
-    OpsBackward, OptionalNorm, Product,
+    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm,
+    Ops, OpsBackward, OptionalNorm, Product,
 };
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -300,6 +300,11 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             });
             (loss, rule)
         })
+    }
+
+    fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self> {
+        B::memory(like.clone().into_primitive(), found);
+        like
     }
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {

@@ -5,8 +5,8 @@
 
 use super::kept::Kept;
 use super::{
-    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops,
-    OpsBackward, OptionalNorm, Product, Segments,
+    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm,
+    Ops, OpsBackward, OptionalNorm, Product, Segments,
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
@@ -252,6 +252,11 @@ impl Ops for Flex {
         let x = contiguous(x);
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
         loss(&x, norm, &output, &targets, scale, product, None)
+    }
+
+    /// Main memory is the system's to count.
+    fn memory(like: FloatTensor<Self>, _: Arc<MemoryUse>) -> FloatTensor<Self> {
+        like
     }
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {

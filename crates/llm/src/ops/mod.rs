@@ -30,9 +30,19 @@ pub use tensor_api::*;
 use burn::backend::backend_extension;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The target of a row that is not trained.
 pub const NOT_TRAINED: u32 = hearth_kernels::softmax::IGNORED;
+
+/// Bytes that this process holds on a device, as far as the device counts them.
+#[derive(Debug, Default)]
+pub struct MemoryUse {
+    /// What is in use.
+    pub used: AtomicU64,
+    /// What was taken for that, and for what comes.
+    pub reserved: AtomicU64,
+}
 
 /// Half-layers over quantised weights.
 ///
@@ -92,6 +102,9 @@ pub trait Ops: burn::backend::Backend {
         scale: f32,
         product: Product,
     ) -> FloatTensor<Self>;
+
+    /// Notes in `found` what this process holds on the device of `like`, which comes back as it is.
+    fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self>;
 
     /// A weight in f32, `[out, in]`: for tests.
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self>;

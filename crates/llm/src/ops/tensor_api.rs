@@ -1,6 +1,8 @@
 //! The operations as functions on Burn's tensors, for model files.
 
-use super::{Activation, AttentionSpec, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops, OptionalNorm, Product};
+use super::{
+    Activation, AttentionSpec, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm, Product,
+};
 use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
 use std::sync::Arc;
@@ -90,6 +92,11 @@ pub fn cross_entropy(
         scale,
         product,
     ))
+}
+
+/// See [`Ops::memory`].
+pub fn memory(like: Tensor<1>, found: Arc<MemoryUse>) {
+    <Dispatch as Ops>::memory(like.into_dispatch(), found);
 }
 
 /// See [`Ops::dequantize`].

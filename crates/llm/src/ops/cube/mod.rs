@@ -10,14 +10,17 @@ pub(crate) use lists::{BatchLists, RopeTable, SequenceLists};
 
 use super::flex::sound;
 use super::{
-    Activation, Adapter, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, Ops, OptionalNorm, Product,
+    Activation, Adapter, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
+    OptionalNorm, Product,
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::kernel::into_contiguous;
+use cubecl::MemoryScope;
 use hearth_kernels::gpu::{self, Floats};
 use hearth_kernels::{Layout, ShapeError};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 type Tensor = FloatTensor<Cube>;
 
@@ -232,6 +235,7 @@ impl Ops for Cube {
                     keys,
                     values,
                     count,
+                    pool.format(),
                 ));
                 let length = view.spans.len();
                 sound(gpu::attend_cells(
@@ -243,6 +247,7 @@ impl Ops for Cube {
                     count,
                     &lists.cells,
                     length,
+                    pool.format(),
                 ))
             }
         };
@@ -299,6 +304,13 @@ impl Ops for Cube {
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let (loss, _) = losses(&x, &normed, &kernel_linear(output), &targets, scale, false);
         number(&x, loss)
+    }
+
+    fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self> {
+        let usage = like.client.memory_report(MemoryScope::Device).usage();
+        found.used.store(usage.bytes_in_use, Ordering::Relaxed);
+        found.reserved.store(usage.bytes_reserved, Ordering::Relaxed);
+        like
     }
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {

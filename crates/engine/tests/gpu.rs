@@ -1,0 +1,272 @@
+//! The engine with a GPU: placed as planned, within the memory that was planned, and what happens where the GPU refuses or is lost.
+//!
+//! On Linux the driver is one in software, unless the environment names another. The engine asks it in a process of its own, which is
+//! this program again: hence no test harness, but a `main`.
+
+mod common;
+
+use common::{Worker, finished, generate, load, model, raw};
+use hearth_engine::{Engine, hardware, training};
+use hearth_llm::{device, gpus};
+use hearth_protocol::{
+    DataSource, Event, GpuLayers, LoadRequest, PlanRequest, Precision, ProblemCode, Request, TrainRequest,
+    TrainSettings, TrainingEvent,
+};
+use hearth_tests::driver;
+use libtest_mimic::{Arguments, Trial};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("probe") {
+        println!("{}", serde_json::to_string(&hardware::ask()).expect("what was seen"));
+        return;
+    }
+    let mut arguments = Arguments::from_args();
+    // They change the environment, and share the one GPU.
+    arguments.test_threads = Some(1);
+    let tests: &[(&str, fn())] = &[
+        (
+            "a_gpu_in_software_is_listed_and_never_chosen",
+            a_gpu_in_software_is_listed_and_never_chosen,
+        ),
+        (
+            "layers_lie_where_they_were_asked_for",
+            layers_lie_where_they_were_asked_for,
+        ),
+        ("a_gpu_holds_what_was_planned", a_gpu_holds_what_was_planned),
+        (
+            "memory_that_is_refused_costs_layers_and_not_the_model",
+            memory_that_is_refused_costs_layers_and_not_the_model,
+        ),
+        (
+            "a_gpu_that_is_lost_in_an_answer_gives_way_to_the_processor",
+            a_gpu_that_is_lost_in_an_answer_gives_way_to_the_processor,
+        ),
+        (
+            "a_run_on_the_gpu_learns_what_one_on_the_processor_does",
+            a_run_on_the_gpu_learns_what_one_on_the_processor_does,
+        ),
+    ];
+    let tests = match driver::left_out() {
+        true => Vec::new(),
+        false => {
+            driver::choose();
+            let trial = |(name, test): &(&str, fn())| {
+                let test = *test;
+                Trial::test(*name, move || {
+                    test();
+                    Ok(())
+                })
+            };
+            tests.iter().map(trial).collect()
+        }
+    };
+    libtest_mimic::run(&arguments, tests).exit();
+}
+
+/// A load on the GPU.
+fn on_gpu(context: u32, layers: GpuLayers) -> LoadRequest {
+    LoadRequest {
+        device: Some("gpu0".to_owned()),
+        gpu_layers: layers,
+        ..load(model(), context)
+    }
+}
+
+fn loaded(request: &LoadRequest) -> Engine {
+    Engine::load(request, &mut |_, _| ControlFlow::Continue(())).expect("it loads")
+}
+
+/// What an engine answers, as ids.
+fn answer(engine: &mut Engine) -> Vec<u32> {
+    let request = generate(1, raw("Once upon a time"), 8);
+    let summary = engine.generate(&request, std::time::Instant::now(), &|| false, &mut |_| {});
+    summary.expect("an answer").ids
+}
+
+fn a_gpu_in_software_is_listed_and_never_chosen() {
+    let devices = hardware::devices();
+    let gpu = devices
+        .iter()
+        .find(|device| device.id == "gpu0")
+        .expect("a GPU; is there a driver?");
+    assert!(
+        gpu.usable && gpu.memory_total > Some(0) && !gpu.why.is_empty(),
+        "{gpu:?}"
+    );
+    if gpu.kind == "software" {
+        let engine = loaded(&load(model(), 64));
+        assert_eq!((engine.info().gpu_layers, engine.info().device.as_str()), (0, "cpu"));
+    }
+}
+
+fn layers_lie_where_they_were_asked_for() {
+    let expected = answer(&mut loaded(&load(model(), 64)));
+    let layers = loaded(&load(model(), 64)).info().layers_total;
+    for wanted in 0..=layers + 1 {
+        let mut engine = loaded(&on_gpu(64, GpuLayers::Count(wanted)));
+        let info = engine.info();
+        assert_eq!((info.gpu_layers, info.layers_total), (wanted.min(layers), layers));
+        assert_eq!(info.device, if wanted == 0 { "cpu" } else { "gpu0" });
+        let there = &info.placement[1].layers;
+        assert_eq!(there.len() as u32, wanted.min(layers), "{info:?}");
+        assert_eq!(there.last().map(String::as_str), (wanted > 0).then_some("output"));
+        assert_eq!(answer(&mut engine).len(), expected.len());
+    }
+    assert_eq!(loaded(&on_gpu(64, GpuLayers::All)).info().gpu_layers, layers);
+    assert_eq!(loaded(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
+}
+
+/// Planned and held bytes, for contexts from a few tokens to many.
+fn a_gpu_holds_what_was_planned() {
+    for context in [64, 4096, 65_536] {
+        device::forget(0);
+        let mut engine = loaded(&on_gpu(context, GpuLayers::All));
+        let ids: Vec<u32> = (0..context.min(600)).map(|i| i % 200).collect();
+        let session = engine.session_mut();
+        session
+            .prefill(&ids[..ids.len() - 1], &mut |_, _| ControlFlow::Continue(()))
+            .expect("it runs");
+        let (used, reserved) = device::held(0).expect("it is open");
+        let planned = &engine.info().placement[1];
+        let sum = planned.weights + planned.kv + planned.compute;
+        println!("context {context}: planned {sum} ({planned:?}), used {used}, reserved {reserved}");
+    }
+}
+
+/// The GPU refuses whatever is larger than a limit, which goes from nothing fits to everything does.
+fn memory_that_is_refused_costs_layers_and_not_the_model() {
+    let mut seen = Vec::new();
+    for limit in [64_u64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 64 << 20] {
+        device::forget(0);
+        // SAFETY: the tests of this program run one after the other, and read the environment through the standard library.
+        unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", limit.to_string()) };
+        let mut engine = loaded(&on_gpu(2048, GpuLayers::All));
+        let info = engine.info().clone();
+        assert_eq!(answer(&mut engine).len(), 8, "with {limit} bytes");
+        let less = info.gpu_layers < info.layers_total;
+        assert_eq!(
+            info.notices.iter().any(|notice| notice.contains("GPU")),
+            less,
+            "{info:?}"
+        );
+        seen.push(info.gpu_layers);
+    }
+    // SAFETY: as above.
+    unsafe { std::env::remove_var("HEARTH_LARGEST_BUFFER") };
+    device::forget(0);
+    assert!(
+        seen.is_sorted() && seen.first() == Some(&0) && seen.last() > Some(&0),
+        "{seen:?}"
+    );
+}
+
+fn a_gpu_that_is_lost_in_an_answer_gives_way_to_the_processor() {
+    device::forget(0);
+    let mut worker = Worker::start();
+    worker.ask(&Request::Load(on_gpu(256, GpuLayers::All)));
+    assert!(matches!(worker.last_of_load(), Event::Loaded(info) if info.gpu_layers > 0));
+    worker.ask(&Request::Generate(generate(1, raw("Once upon a time"), 200)));
+    while !matches!(worker.next(), Event::Text { .. }) {}
+    gpus::lose(0);
+    let events = worker.rest_of_answer();
+    match events.last() {
+        Some(Event::GenerationFailed { problem, .. }) => {
+            assert_eq!(problem.code, ProblemCode::NoDevice);
+            assert!(problem.message.contains("GPU"), "{problem:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    match worker.last_of_load() {
+        Event::Loaded(info) => {
+            assert_eq!(info.gpu_layers, 0);
+            assert!(info.notices.iter().any(|notice| notice.contains("GPU")), "{info:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        finished(&worker.answer(generate(2, raw("Once upon a time"), 8))).tokens,
+        8
+    );
+    let plan = PlanRequest {
+        path: model(),
+        ..PlanRequest::default()
+    };
+    worker.ask(&Request::Plan { id: 3, plan });
+    assert!(matches!(worker.next(), Event::Planned { id: 3, plan } if plan.fits));
+    worker.ask(&Request::Measure { id: 4 });
+    let measured = loop {
+        match worker.next() {
+            Event::MeasureProgress { id: 4, .. } => {}
+            Event::Measured { id: 4, measured } => break measured,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(
+        measured.tokens_per_second > 0.0 && measured.prompt_tokens_per_second > 0.0,
+        "{measured:?}"
+    );
+    worker.close();
+    device::forget(0);
+}
+
+fn a_run_on_the_gpu_learns_what_one_on_the_processor_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data.jsonl");
+    let line =
+        |i: usize| format!("{{\"text\": \"Tale {i}: once upon a time there was a fox number {i} in the wood.\"}}\n");
+    std::fs::write(&data, (0..12).map(line).collect::<String>()).expect("it is written");
+    let losses = |device: &str, layers: GpuLayers| {
+        let out = folder.path().join(format!("{device}-{layers}"));
+        losses_of(&data, &out, device, layers)
+    };
+    let expected = losses("cpu", GpuLayers::Auto);
+    for layers in [GpuLayers::All, GpuLayers::Count(2)] {
+        let found = losses("gpu0", layers);
+        assert_eq!(found.len(), expected.len());
+        let error = found
+            .iter()
+            .zip(&expected)
+            .map(|(a, b)| (a - b).abs() / b)
+            .fold(0.0, f64::max);
+        assert!(error < 1e-4, "{layers} layers: off by {error}: {found:?}, {expected:?}");
+    }
+}
+
+/// The losses of a few steps.
+fn losses_of(data: &Path, out: &Path, device: &str, layers: GpuLayers) -> Vec<f64> {
+    let request = TrainRequest {
+        id: 1,
+        model: model(),
+        data: DataSource {
+            path: data.to_owned(),
+            mapping: None,
+            skip_broken: false,
+        },
+        out: out.to_owned(),
+        settings: TrainSettings {
+            rank: 4,
+            learning_rate: 1e-2,
+            max_steps: Some(6),
+            epochs: Some(4.0),
+            eval_split: 0.0,
+            dropout: 0.1,
+            precision: Precision::F32,
+            ..TrainSettings::default()
+        },
+        resume: false,
+        threads: Some(2),
+        device: Some(device.to_owned()),
+        gpu_layers: layers,
+        low_priority: false,
+    };
+    let mut losses = Vec::new();
+    let ended = training::train(&request, &training::Wishes::default(), &mut |event| {
+        if let TrainingEvent::Step(step) = event {
+            losses.push(step.loss);
+        }
+    });
+    ended.expect("it learns");
+    losses
+}
