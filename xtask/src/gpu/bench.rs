@@ -1,7 +1,7 @@
 //! How fast a model reads and writes with its layers on the GPU, half of them, and none; beside llama.cpp.
 
 use super::options::Options;
-use super::report::{Part, cell, notes, typed};
+use super::report::{Part, cell, collect_notes, typed};
 use crate::process::{Outcome, Said, hear};
 use crate::{json, place};
 use std::env;
@@ -62,14 +62,11 @@ impl Bench<'_> {
             .find(|found| json::text(found, "id") == Some(self.device));
         let weights = here.and_then(|here| json::number(here, "weights"));
 
-        let (mut rows, mut said) = (Vec::new(), Vec::new());
+        let (mut rows, mut notes) = (Vec::new(), Vec::new());
         let half = (layers / 2.0).floor().to_string();
         for wanted in ["all", &half, "0"] {
-            match self.ours(wanted) {
-                Ok((row, notes)) => {
-                    rows.push((wanted, row));
-                    said.extend(notes);
-                }
+            match self.ours(wanted, &mut notes) {
+                Ok(row) => rows.push((wanted, row)),
                 Err(problem) => self.part.fail(&problem),
             }
         }
@@ -80,14 +77,13 @@ impl Bench<'_> {
             Ok((row, note)) => {
                 rows.push(row.clone());
                 full.push(row);
-                said.push(note);
+                notes.push(note);
             }
-            Err(why) => said.push(format!("Beside llama.cpp: n/a. {why}")),
+            Err(why) => notes.push(format!("Beside llama.cpp: n/a. {why}")),
         }
         self.show_commands();
         self.part.say(&format!("{layers} layers in all.\n\n{}", table(&rows)));
-        said.dedup();
-        said.iter().for_each(|text| self.part.say(text));
+        notes.iter().for_each(|note| self.part.say(note));
         if let [ours, theirs] = full.as_slice() {
             self.part.say(&format!(
                 "Hearth with all layers to llama.cpp: prefill {}, decode {}.",
@@ -109,27 +105,27 @@ impl Bench<'_> {
         Ok(self.hear(&mut command)?.last_line().to_owned())
     }
 
-    /// `hearth bench` with so many layers on the GPU, and what it said on the side.
-    fn ours(&mut self, layers: &str) -> Outcome<(Row, Vec<String>)> {
+    /// `hearth bench` with so many layers on the GPU.
+    fn ours(&mut self, layers: &str, notes: &mut Vec<String>) -> Outcome<Row> {
         let [read, written, runs] = self.options.sizes();
         let mut command = Command::new(self.hearth);
         command.arg("bench").arg(self.model);
         command.args(["--device", self.device, "--gpu-layers", layers]);
         command.args(["-p", read, "-n", written, "-r", runs, "--json"]);
         let said = self.hear(&mut command)?;
+        collect_notes(&said, notes);
         let found = said.last_line();
         let ran_on = json::text(found, "device").unwrap_or("nothing that it names");
         if layers != "0" && ran_on != self.device {
             return Err(format!("`{}` ran on {ran_on}. {}", typed(&command), said.stderr));
         }
-        let row = Row {
+        Ok(Row {
             what: format!("Hearth, {layers} on the GPU"),
             prefill: json::number(found, "prompt_tok_s"),
             decode: json::number(found, "gen_tok_s"),
             load: json::number(found, "load_s"),
             memory: json::number(found, "peak_rss_mb"),
-        };
-        Ok((row, notes(&said).collect()))
+        })
     }
 
     /// `llama-bench` with all layers on the GPUs that it finds, and what it ran on.

@@ -121,13 +121,18 @@ pub fn cell(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
-/// The notices of a `hearth` that has ended. One may say that fewer layers than wanted are on the GPU.
-pub fn notes(said: &Said) -> impl Iterator<Item = String> {
-    let notes = said
+/// Collects the notices of a `hearth` that has ended, each once. One may say that fewer layers than wanted are on the GPU.
+pub fn collect_notes(said: &Said, notes: &mut Vec<String>) {
+    for note in said
         .stderr
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("note: "));
-    notes.map(|note| format!("Hearth says: {note}"))
+        .filter_map(|line| line.trim().strip_prefix("note: "))
+    {
+        let note = format!("Hearth says: {note}");
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
 }
 
 /// Today, as `2026-01-31`.
