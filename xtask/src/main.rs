@@ -23,6 +23,7 @@ cargo xtask package [KIND]...     make installers; KIND: hearth builds beside th
                                   or an installer's kind (deb, rpm, appimage, dmg, app, nsis, msi)
 cargo xtask gpu [OPTIONS] [FILE.gguf]...
                                   test and measure Hearth on this machine's GPU, and write what was seen to docs/gpu/
+                                  (beside llama.cpp, if llama-bench is on the PATH or named by HEARTH_LLAMA_BENCH)
     --out FILE                    write it there
     --device ID                   the GPU, as `hearth devices` calls it (the first one, if none is given)
     --bandwidth GB/S              what its memory can do, by its maker, to say what share of it is reached

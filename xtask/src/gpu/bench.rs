@@ -1,8 +1,8 @@
 //! How fast a model reads and writes with its layers on the GPU, half of them, and none; beside llama.cpp.
 
 use super::options::Options;
-use super::report::{Part, typed};
-use crate::process::{Outcome, hear};
+use super::report::{Part, cell, collect_notes, typed};
+use crate::process::{Outcome, Said, hear};
 use crate::{json, place};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -26,174 +26,165 @@ pub fn part(hearth: &Path, device: &str, model: &Path, options: &Options) -> Par
     if !model.is_file() {
         return Part::left_out("the file is not there (`cargo xtask setup` fetches the default model).");
     }
-    let mut part = Part::default();
-    if let Err(problem) = measure(hearth, device, model, options, &mut part) {
-        part.fail(&problem);
-    }
-    part
-}
-
-fn measure(hearth: &Path, device: &str, model: &Path, options: &Options, part: &mut Part) -> Outcome {
-    let mut plan = Command::new(hearth);
-    plan.arg("plan").arg(model);
-    plan.args(["--device", device, "--gpu-layers", "all", "--json"]);
-    let said = hear("Planning", &mut plan)?;
-    if !said.ok {
-        return Err(format!("`{}`: {}", typed(&plan), said.complaint()));
-    }
-    let planned = said.last_line();
-    part.commands(&[typed(&plan)]);
-    part.block("json", planned);
-    let layers =
-        json::number(planned, "layers_total").ok_or("`hearth plan` does not say how many layers there are.")?;
-    let on_gpu = json::with_ids(planned)
-        .into_iter()
-        .find(|found| json::text(found, "id") == Some(device));
-    let weights = on_gpu.and_then(|found| json::number(found, "weights"));
-
-    let (mut commands, mut rows, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-    let mut all = None;
-    let half = format!("{}", (layers / 2.0).floor());
-    for wanted in ["all", half.as_str(), "0"] {
-        match ours(hearth, device, model, wanted, options, &mut commands) {
-            Ok((row, said)) => {
-                if wanted == "all" {
-                    all = Some(row.clone());
-                }
-                rows.push(row);
-                notes.extend(said);
-            }
-            Err(problem) => part.fail(&problem),
-        }
-    }
-    let theirs = theirs(model, options, &mut commands);
-    if let Ok((row, note)) = &theirs {
-        rows.push(row.clone());
-        notes.push(note.clone());
-    }
-    part.commands(&commands);
-    part.say(&format!("{layers} layers in all.\n\n{}", table(&rows)));
-    notes.dedup();
-    for note in notes {
-        part.say(&note);
-    }
-    match (&theirs, &all) {
-        (Ok((theirs, _)), Some(ours)) => part.say(&format!(
-            "Hearth with all layers to llama.cpp: prefill {}, decode {}.",
-            ratio(ours.prefill, theirs.prefill),
-            ratio(ours.decode, theirs.decode)
-        )),
-        (Err(why), _) => part.say(&format!("Beside llama.cpp: n/a. {why}")),
-        (Ok(_), None) => {}
-    }
-    if let (Some(ours), Some(weights)) = (all, weights) {
-        let theirs = theirs.ok().map(|(row, _)| row);
-        for row in std::iter::once(ours).chain(theirs) {
-            part.say(&bandwidth(&row, weights, options.bandwidth));
-        }
-    }
-    Ok(())
-}
-
-/// `hearth bench` with so many layers on the GPU, and what it said on the side.
-fn ours(
-    hearth: &Path,
-    device: &str,
-    model: &Path,
-    layers: &str,
-    options: &Options,
-    commands: &mut Vec<String>,
-) -> Outcome<(Row, Vec<String>)> {
-    let [read, written, runs] = options.sizes();
-    let mut command = Command::new(hearth);
-    command.arg("bench").arg(model);
-    command.args([
-        "--device",
+    let mut bench = Bench {
+        hearth,
         device,
-        "--gpu-layers",
-        layers,
-        "-p",
-        read,
-        "-n",
-        written,
-        "-r",
-        runs,
-        "--json",
-    ]);
-    let shown = typed(&command);
-    commands.push(shown.clone());
-    let said = hear(&shown, &mut command)?;
-    if !said.ok {
-        return Err(format!("`{shown}`: {}", said.complaint()));
-    }
-    let found = said.last_line();
-    println!("    {found}");
-    let ran_on = json::text(found, "device").unwrap_or("nothing that it names");
-    if layers != "0" && ran_on != device {
-        return Err(format!("`{shown}` ran on {ran_on}. {}", said.stderr));
-    }
-    let row = Row {
-        what: format!("Hearth, {layers} on the GPU"),
-        prefill: json::number(found, "prompt_tok_s"),
-        decode: json::number(found, "gen_tok_s"),
-        load: json::number(found, "load_s"),
-        memory: json::number(found, "peak_rss_mb"),
+        model,
+        options,
+        commands: Vec::new(),
+        part: Part::default(),
     };
-    // A notice may say that fewer layers than wanted are on the GPU.
-    let notes = said.stderr.lines().filter_map(|line| line.strip_prefix("note: "));
-    Ok((row, notes.map(|note| format!("Hearth says: {note}")).collect()))
+    if let Err(problem) = bench.measure() {
+        bench.part.fail(&problem);
+    }
+    bench.part
 }
 
-/// `llama-bench`, and what it ran on.
-fn theirs(model: &Path, options: &Options, commands: &mut Vec<String>) -> Outcome<(Row, String)> {
-    let program = llama_bench().ok_or("There is no `llama-bench`, neither in HEARTH_LLAMA_BENCH nor on the PATH.")?;
-    let [read, written, runs] = options.sizes();
-    let mut command = Command::new(program);
-    command.arg("-m").arg(model);
-    command.args(["-ngl", ALL, "-p", read, "-n", written, "-r", runs, "-o", "jsonl"]);
-    let shown = typed(&command);
-    commands.push(shown.clone());
-    let said = hear(&shown, &mut command)?;
-    if !said.ok {
-        return Err(format!("`{shown}`: {}", said.complaint()));
+struct Bench<'a> {
+    hearth: &'a Path,
+    device: &'a str,
+    model: &'a Path,
+    options: &'a Options,
+    /// What was typed since the page last showed it.
+    commands: Vec<String>,
+    part: Part,
+}
+
+impl Bench<'_> {
+    fn measure(&mut self) -> Outcome {
+        let planned = self.plan()?;
+        self.show_commands();
+        self.part.block("json", &planned);
+        let layers = json::number(&planned, "layers_total");
+        let layers = layers.ok_or("`hearth plan` does not say how many layers there are.")?;
+        let here = json::with_ids(&planned)
+            .into_iter()
+            .find(|found| json::text(found, "id") == Some(self.device));
+        let weights = here.and_then(|here| json::number(here, "weights"));
+
+        let (mut rows, mut notes) = (Vec::new(), Vec::new());
+        let half = (layers / 2.0).floor().to_string();
+        for wanted in ["all", &half, "0"] {
+            match self.ours(wanted, &mut notes) {
+                Ok(row) => rows.push((wanted, row)),
+                Err(problem) => self.part.fail(&problem),
+            }
+        }
+        let all = rows.first().filter(|(wanted, _)| *wanted == "all");
+        let mut full: Vec<Row> = all.map(|(_, row)| row.clone()).into_iter().collect();
+        let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+        match self.theirs() {
+            Ok((row, note)) => {
+                rows.push(row.clone());
+                full.push(row);
+                notes.push(note);
+            }
+            Err(why) => notes.push(format!("Beside llama.cpp: n/a. {why}")),
+        }
+        self.show_commands();
+        self.part.say(&format!("{layers} layers in all.\n\n{}", table(&rows)));
+        notes.iter().for_each(|note| self.part.say(note));
+        if let [ours, theirs] = full.as_slice() {
+            self.part.say(&format!(
+                "Hearth with all layers to llama.cpp: prefill {}, decode {}.",
+                ratio(ours.prefill, theirs.prefill),
+                ratio(ours.decode, theirs.decode)
+            ));
+        }
+        for row in &full {
+            self.part.say(&bandwidth(row, weights, self.options.bandwidth));
+        }
+        Ok(())
     }
-    let line = |what| {
-        let found = said
-            .stdout
-            .lines()
-            .find(|line| json::number(line, what).is_some_and(|n| n > 0.0));
-        found.unwrap_or_default()
-    };
-    let (prefill, decode) = (line("n_prompt"), line("n_gen"));
-    let field = |name| {
-        json::text(decode, name)
-            .filter(|text| !text.is_empty())
-            .unwrap_or("none")
-    };
-    let backends = field("backends");
-    let row = Row {
-        what: format!("llama.cpp ({backends})"),
-        prefill: json::number(prefill, "avg_ts"),
-        decode: json::number(decode, "avg_ts"),
-        load: None,
-        memory: None,
-    };
-    let mut note = format!(
-        "llama.cpp: commit {}, backends {backends}, GPU {}. Its figures are means, Hearth's medians.",
-        field("build_commit"),
-        field("gpu_info")
-    );
-    if backends == "CPU" {
-        note.push_str(
-            " **This build of it knows no GPU, so it ran on the processor**, and the ratios are not between equals.",
+
+    /// What `hearth plan` says of all layers on the GPU.
+    fn plan(&mut self) -> Outcome<String> {
+        let mut command = Command::new(self.hearth);
+        command.arg("plan").arg(self.model);
+        command.args(["--device", self.device, "--gpu-layers", "all", "--json"]);
+        Ok(self.hear(&mut command)?.last_line().to_owned())
+    }
+
+    /// `hearth bench` with so many layers on the GPU.
+    fn ours(&mut self, layers: &str, notes: &mut Vec<String>) -> Outcome<Row> {
+        let [read, written, runs] = self.options.sizes();
+        let mut command = Command::new(self.hearth);
+        command.arg("bench").arg(self.model);
+        command.args(["--device", self.device, "--gpu-layers", layers]);
+        command.args(["-p", read, "-n", written, "-r", runs, "--json"]);
+        let said = self.hear(&mut command)?;
+        collect_notes(&said, notes);
+        let found = said.last_line();
+        let ran_on = json::text(found, "device").unwrap_or("nothing that it names");
+        if layers != "0" && ran_on != self.device {
+            return Err(format!("`{}` ran on {ran_on}. {}", typed(&command), said.stderr));
+        }
+        Ok(Row {
+            what: format!("Hearth, {layers} on the GPU"),
+            prefill: json::number(found, "prompt_tok_s"),
+            decode: json::number(found, "gen_tok_s"),
+            load: json::number(found, "load_s"),
+            memory: json::number(found, "peak_rss_mb"),
+        })
+    }
+
+    /// `llama-bench` with all layers on the GPUs that it finds, and what it ran on.
+    fn theirs(&mut self) -> Outcome<(Row, String)> {
+        let named = env::var_os("HEARTH_LLAMA_BENCH").map(PathBuf::from);
+        let program = named.or_else(|| place::program(&["llama-bench"]));
+        let program = program.ok_or("There is no `llama-bench`, neither in HEARTH_LLAMA_BENCH nor on the PATH.")?;
+        let [read, written, runs] = self.options.sizes();
+        let mut command = Command::new(program);
+        command.arg("-m").arg(self.model);
+        command.args(["-ngl", ALL, "-p", read, "-n", written, "-r", runs, "-o", "jsonl"]);
+        let said = self.hear(&mut command)?;
+        let line = |what| {
+            let mut lines = said.stdout.lines();
+            let found = lines.find(|line| json::number(line, what).is_some_and(|tokens| tokens > 0.0));
+            found.unwrap_or_default()
+        };
+        let (prefill, decode) = (line("n_prompt"), line("n_gen"));
+        let field = |name| {
+            json::text(decode, name)
+                .filter(|text| !text.is_empty())
+                .unwrap_or("none")
+        };
+        let backends = field("backends");
+        let row = Row {
+            what: format!("llama.cpp ({backends})"),
+            prefill: json::number(prefill, "avg_ts"),
+            decode: json::number(decode, "avg_ts"),
+            load: None,
+            memory: None,
+        };
+        let mut note = format!(
+            "llama.cpp: commit {}, backends {backends}, GPU {}. Its figures are means, Hearth's medians.",
+            field("build_commit"),
+            field("gpu_info")
         );
+        if backends == "CPU" {
+            note.push_str(
+                " **This build of it knows no GPU and ran on the processor**, so ratios are not between equals.",
+            );
+        }
+        Ok((row, note))
     }
-    Ok((row, note))
-}
 
-fn llama_bench() -> Option<PathBuf> {
-    let named = env::var_os("HEARTH_LLAMA_BENCH").map(PathBuf::from);
-    named.or_else(|| place::program(&["llama-bench"]))
+    /// Runs a program that has to succeed.
+    fn hear(&mut self, command: &mut Command) -> Outcome<Said> {
+        let shown = typed(command);
+        self.commands.push(shown.clone());
+        let said = hear(&shown, command)?;
+        match said.ok {
+            true => Ok(said),
+            false => Err(format!("`{shown}`: {}", said.complaint())),
+        }
+    }
+
+    fn show_commands(&mut self) {
+        self.part.commands(&self.commands);
+        self.commands.clear();
+    }
 }
 
 fn table(rows: &[Row]) -> String {
@@ -201,16 +192,10 @@ fn table(rows: &[Row]) -> String {
         "| layers | prefill, tokens/s | decode, tokens/s | load, s | resident, MB |".to_owned(),
         "|---|---:|---:|---:|---:|".to_owned(),
     ];
-    let cell = |value: Option<f64>, digits| value.map_or(String::new(), |value| format!("{value:.digits$}"));
     for row in rows {
-        lines.push(format!(
-            "| {} | {} | {} | {} | {} |",
-            row.what,
-            cell(row.prefill, 1),
-            cell(row.decode, 1),
-            cell(row.load, 2),
-            cell(row.memory, 0)
-        ));
+        let (prefill, decode) = (cell(row.prefill, 1), cell(row.decode, 1));
+        let (load, memory) = (cell(row.load, 2), cell(row.memory, 0));
+        lines.push(format!("| {} | {prefill} | {decode} | {load} | {memory} |", row.what));
     }
     lines.join("\n")
 }
@@ -223,8 +208,8 @@ fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
 }
 
 /// How much of the memory's bandwidth decoding takes: each step reads every weight once. The cache, short here, is not counted.
-fn bandwidth(row: &Row, weights: f64, gb_a_second: Option<f64>) -> String {
-    let Some(decode) = row.decode else {
+fn bandwidth(row: &Row, weights: Option<f64>, gb_a_second: Option<f64>) -> String {
+    let (Some(decode), Some(weights)) = (row.decode, weights) else {
         return format!("{}: share of memory bandwidth in decode n/a.", row.what);
     };
     let reached = decode * weights / 1e9;

@@ -1,6 +1,6 @@
 //! The file that says what was seen.
 
-use crate::process::Outcome;
+use crate::process::{Outcome, Said};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -114,6 +114,25 @@ pub fn typed(command: &Command) -> String {
         name.unwrap_or(word).to_string_lossy().into_owned()
     };
     words.map(name).collect::<Vec<_>>().join(" ")
+}
+
+/// A number in a table; nothing where there is none.
+pub fn cell(value: Option<f64>, digits: usize) -> String {
+    value.map_or(String::new(), |value| format!("{value:.digits$}"))
+}
+
+/// Collects the notices of a `hearth` that has ended, each once. One may say that fewer layers than wanted are on the GPU.
+pub fn collect_notes(said: &Said, notes: &mut Vec<String>) {
+    for note in said
+        .stderr
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("note: "))
+    {
+        let note = format!("Hearth says: {note}");
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
 }
 
 /// Today, as `2026-01-31`.

@@ -7,7 +7,7 @@ use crate::process::watch;
 use crate::test::counted;
 use std::process::Command;
 
-/// The test programs of that name: the kernels' in `tests`, the models' in `crates/llm`.
+/// The test programs of that name: the kernels' in `tests`, the models' in `crates/llm`, the worker's in `crates/engine`.
 const SUITE: [&str; 7] = [
     "test",
     "--no-fail-fast",
