@@ -135,7 +135,8 @@ impl Bytes {
             largest = largest.max(F32 * self.widths.logits);
         }
         let pages = match largest > SMALL_SLICE {
-            true => 2 * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
+            // What a block hands on and what it makes of it lie on two pages.
+            true => (1 + u64::from(blocks)) * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
             false => 0,
         };
         SMALL_PAGE + pages + tables

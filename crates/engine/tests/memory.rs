@@ -1,0 +1,77 @@
+//! What a model takes with the processor, against what was planned: the default model, in processes of their own, since a process's
+//! largest memory only ever grows.
+
+use hearth_engine::{Engine, memory};
+use hearth_protocol::{KvType, LoadRequest};
+use libtest_mimic::{Arguments, Trial};
+use std::ops::ControlFlow;
+use std::process::Command;
+
+/// What a vocabulary, a tokenizer and the allocator may take beside what is planned, in bytes.
+const BESIDE: f64 = 16e6;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, hold, context, kv] = &*arguments
+        && hold == "hold"
+    {
+        return hold_model(context.parse().expect("a context"), kv.parse().expect("a type"));
+    }
+    let cases = [
+        (512, KvType::F16),
+        (4096, KvType::F16),
+        (4096, KvType::Q8_0),
+        (8192, KvType::F16),
+    ];
+    let trial = |(context, kv): (u32, KvType)| {
+        Trial::test(
+            format!("a_context_of_{context}_in_{kv}_takes_what_was_planned"),
+            move || {
+                check(context, kv);
+                Ok(())
+            },
+        )
+    };
+    let tests = match memory::peak() {
+        Some(_) => cases.into_iter().map(trial).collect(),
+        None => Vec::new(),
+    };
+    libtest_mimic::run(&Arguments::from_args(), tests).exit();
+}
+
+/// Loads the model, fills its context, and prints what was planned and what was taken.
+fn hold_model(context: u32, kv: KvType) {
+    let before = memory::peak().expect("the system tells");
+    let request = LoadRequest {
+        path: hearth_tests::place::model(),
+        context: Some(context),
+        kv,
+        device: Some("cpu".to_owned()),
+        ..LoadRequest::default()
+    };
+    let mut engine = Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).expect("it loads");
+    let ids: Vec<u32> = (0..context).collect();
+    let read = engine
+        .session_mut()
+        .prefill(&ids, &mut |_, _| ControlFlow::Continue(()));
+    assert!(read.expect("it runs").completed);
+    let taken = memory::peak().expect("the system tells") - before;
+    let cpu = &engine.info().placement[0];
+    println!("planned {} taken {taken}", cpu.weights + cpu.kv + cpu.compute);
+}
+
+fn check(context: u32, kv: KvType) {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program)
+        .args(["hold", &context.to_string(), &kv.to_string()])
+        .output();
+    let output = output.expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let numbers: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [planned, taken] = *numbers else {
+        panic!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    };
+    println!("{context} {kv}: planned {planned} taken {taken}");
+    let off = (taken - planned).abs();
+    assert!(off < 0.05 * planned + BESIDE, "planned {planned} bytes, {taken} taken");
+}
