@@ -160,8 +160,8 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 /// Keys and values of one layer, by cell.
 ///
 /// Sixteen cells are a tile. In it each head has its keys as `[head_dim][16]`, so that a vector holds one element of
-/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. Scales, of keys and of values, are f16 of
-/// `[blocks][16]`: each vector has those of sixteen cells.
+/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors.
+/// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
