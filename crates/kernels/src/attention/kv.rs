@@ -176,8 +176,8 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 /// Keys and values of one layer, by cell.
 ///
 /// Sixteen cells are a tile. In it each head has its keys as `[head_dim][16]`, so that a vector holds one element of
-/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. Scales, of keys and of values, are f16 of
-/// `[blocks][16]`: each vector has those of sixteen cells.
+/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors.
+/// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
@@ -269,40 +269,28 @@ impl<E: KvElement> KvStore<E> {
             let scale_at = |block: usize| (head * blocks::<E>(dim) + block) * WIDTH + lane;
             let column = &mut self.keys[head * dim * WIDTH..][..dim * WIDTH];
             for (block, (keys, columns)) in keys.chunks(BLOCK).zip(column.chunks_mut(BLOCK * WIDTH)).enumerate() {
-                let inverse = put_scale::<E>(isa, keys, &mut self.key_scales, scale_at(block));
-                for (keys, columns) in keys.chunks(WIDTH).zip(columns.chunks_mut(WIDTH * WIDTH)) {
-                    let mut stored = [E::default(); WIDTH];
-                    store_padded::<E>(isa, keys, inverse, &mut stored);
-                    for (element, column) in stored.iter().zip(columns.chunks_exact_mut(WIDTH)) {
-                        column[lane] = *element;
-                    }
+                let mut stored = [E::default(); BLOCK];
+                let scale = store_block::<E>(isa, keys, &mut stored);
+                for (element, column) in stored.iter().zip(columns.chunks_exact_mut(WIDTH)) {
+                    column[lane] = *element;
+                }
+                if E::SCALED {
+                    self.key_scales[scale_at(block)] = scale;
                 }
             }
             let row = &mut self.values[(head * WIDTH + lane) * wide..][..wide];
             for (block, (values, row)) in values.chunks(BLOCK).zip(row.chunks_mut(BLOCK)).enumerate() {
-                let inverse = put_scale::<E>(isa, values, &mut self.value_scales, scale_at(block));
-                for (values, row) in values.chunks(WIDTH).zip(row.as_chunks_mut::<WIDTH>().0) {
-                    store_padded::<E>(isa, values, inverse, row);
+                let scale = store_block::<E>(isa, values, row);
+                if E::SCALED {
+                    self.value_scales[scale_at(block)] = scale;
                 }
             }
         }
     }
 }
 
-/// Puts the scale of a block where elements have one; gives what the block is to be multiplied by before it is stored.
-fn put_scale<E: KvElement>(isa: Isa, block: &[f32], scales: &mut [u16], at: usize) -> f32 {
-    if !E::SCALED {
-        return 1.0;
-    }
-    let scale = f16::from_f32(magnitude(isa, block) / LARGEST);
-    scales[at] = scale.to_bits();
-    match scale == f16::ZERO {
-        true => 0.0,
-        false => 1.0 / scale.to_f32(),
-    }
-}
-
 /// Up to sixteen floats, then zeros.
+#[inline(always)]
 fn padded(x: &[f32]) -> [f32; WIDTH] {
     let mut padded = [0.0; WIDTH];
     padded[..x.len()].copy_from_slice(x);
@@ -310,20 +298,22 @@ fn padded(x: &[f32]) -> [f32; WIDTH] {
 }
 
 on_lanes! {
-    /// The greatest magnitude.
-    fn magnitude<L>(l; x: &[f32]) -> f32 {
-        let most = x.chunks(WIDTH).fold(l.splat(0.0), |most, x| {
-            let x = l.load(&padded(x));
-            l.max(most, l.max(x, l.sub(l.splat(0.0), x)))
-        });
-        l.greatest(most)
-    }
-}
-
-on_lanes! {
-    /// Stores up to sixteen floats times `factor`, then zeros.
-    fn store_padded<L>[E: KvElement][E](l; x: &[f32], factor: f32, out: &mut [E; WIDTH]) {
-        E::store(l, l.mul(l.load(&padded(x)), l.splat(factor)), out);
+    /// Stores a block, and zeros to whole vectors; gives its scale where elements have one.
+    fn store_block<L>[E: KvElement][E](l; x: &[f32], out: &mut [E]) -> u16 {
+        let (mut factor, mut scale) = (1.0, f16::ZERO);
+        if E::SCALED {
+            let mut most = l.splat(0.0);
+            for x in x.chunks(WIDTH) {
+                let x = l.load(&padded(x));
+                most = l.max(most, l.max(x, l.sub(l.splat(0.0), x)));
+            }
+            scale = f16::from_f32(l.greatest(most) / LARGEST);
+            factor = if scale == f16::ZERO { 0.0 } else { 1.0 / scale.to_f32() };
+        }
+        for (x, out) in x.chunks(WIDTH).zip(out.as_chunks_mut().0) {
+            E::store(l, l.mul(l.load(&padded(x)), l.splat(factor)), out);
+        }
+        scale.to_bits()
     }
 }
 

@@ -58,7 +58,7 @@ on_lanes! {
     ) {
         let tiles = span.tiles();
         let mut tile = 0;
-        if L::REGISTERS >= 32 {
+        if R * T + 2 <= L::REGISTERS {
             while tile + T <= tiles {
                 score_tiles::<L, E, R, T>(l, store, head, span.tile + tile, queries, tile, scores);
                 tile += T;
@@ -157,7 +157,7 @@ on_lanes! {
     ) {
         let vectors = store.wide() / WIDTH;
         let mut at = 0;
-        if L::REGISTERS >= 32 {
+        if R * PART + 2 <= L::REGISTERS {
             while at + PART <= vectors {
                 weigh_part::<L, E, R, PART>(l, store, head, span, weights, row, at, sums);
                 at += PART;
@@ -199,11 +199,11 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
             totals[c] = l.load(&row[c]);
         }
     }
+    // Each key's weight takes on the scale of its value, once for all elements of a block.
+    let mut scaled = [[[0.0; WIDTH]; BLOCKS]; R];
     for tile in 0..span.tiles() {
         let values = store.values(span.tile + tile, head);
         let weights: [&[f32; WIDTH]; R] = std::array::from_fn(|r| &weights[r].as_chunks().0[tile]);
-        // Each key's weight takes on the scale of its value, once for all elements of a block.
-        let mut scaled = [[[0.0; WIDTH]; BLOCKS]; R];
         if E::SCALED {
             let scales = &store.value_scales(span.tile + tile, head)[at / VECTORS..];
             for (scales, block) in scales.iter().zip(0..C.div_ceil(VECTORS)) {

@@ -77,19 +77,21 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn load_bytes(self, x: &[i8; WIDTH]) -> Floats {
-        each(halves(x), |x| unsafe {
-            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(x.cast())))
-        })
+        let [a, b] = halves(x);
+        unsafe {
+            let (a, b) = (_mm_loadl_epi64(a.cast()), _mm_loadl_epi64(b.cast()));
+            let (a, b) = (_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(b));
+            [_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)]
+        }
     }
 
     #[inline(always)]
     fn store_bytes(self, x: Floats, out: &mut [i8; WIDTH]) {
         unsafe {
-            let words = each(x, |x| _mm256_cvtps_epi32(x));
-            let shorts = each(words, |x| {
-                _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x))
-            });
-            _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(shorts[0], shorts[1]));
+            let (a, b) = (_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
+            let a = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
+            let b = _mm_packs_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256::<1>(b));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(a, b));
         }
     }
 
