@@ -72,7 +72,9 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         distance: None,
     };
     for device in hardware::devices() {
-        report.note(&device.id, device.usable, format!("{}: {}", device.name, device.why));
+        // A GPU that nothing here can use says why, and is no fault of the installation.
+        let ok = device.usable || device.id != hardware::CPU;
+        report.note(&device.id, ok, format!("{}: {}", device.name, device.why));
     }
     let model = files(&mut report, args.model.as_deref());
     match model.map(|chosen| measure(&mut report, &chosen, &args.how)) {

@@ -1,6 +1,6 @@
 //! Carrying a plan out, and what is done where a GPU refuses.
 
-use super::Planned;
+use super::{Planned, refused};
 use crate::problem::internal;
 use hearth_llm::device;
 use hearth_protocol::{Problem, ProblemCode};
@@ -28,6 +28,15 @@ pub fn carry_out<T>(
         };
         // What has failed is not asked again: the GPU is opened anew.
         next.placement.gpus().for_each(device::forget);
+        for device in next
+            .plan
+            .devices
+            .iter()
+            .skip(1)
+            .filter(|device| !device.layers.is_empty())
+        {
+            refused::note(&device.id, device.weights + device.kv + device.compute);
+        }
         let fewer = if layers == first { layers * 3 / 4 } else { 0 };
         tracing::warn!("{layers} layers on the GPU failed: {problem}");
         notices.push(match fewer {
@@ -66,7 +75,7 @@ mod tests {
     /// What is tried, and what is said, where every attempt with more layers than `most` fails in this way.
     fn tried(most: usize, fail: fn() -> Problem) -> (Vec<usize>, usize, Option<Problem>) {
         let (bytes, config) = fixture("llama.gguf");
-        let devices = [device("cpu", "cpu", 1 << 30), device("gpu0", "discrete", 1 << 30)];
+        let devices = [device("cpu", "cpu", 1 << 30), device("gpu9", "discrete", 1 << 30)];
         let plan = |layers: usize| planned(&bytes, &config, &asked(GpuLayers::Count(layers as u32)), &devices);
         let (mut seen, mut notices) = (Vec::new(), Vec::new());
         let done = carry_out(plan(config.layers()).unwrap(), &mut notices, plan, |planned| {
@@ -91,6 +100,13 @@ mod tests {
         assert_eq!(tried(fewer, refused), (vec![total, fewer], 1, None));
         assert_eq!(tried(0, refused), (vec![total, fewer, 0], 2, None));
         assert_eq!(tried(0, || panic!("lost")), (vec![total, fewer, 0], 2, None));
+        // What was refused is not asked for again.
+        let (bytes, config) = fixture("llama.gguf");
+        let devices = [device("cpu", "cpu", 1 << 30), device("gpu9", "discrete", 1 << 30)];
+        let plan = planned(&bytes, &config, &asked(GpuLayers::Auto), &devices)
+            .unwrap()
+            .plan;
+        assert!(plan.fits && (plan.gpu_layers as usize) < fewer, "{plan:?}");
         let (seen, notices, error) = tried(0, || problem(ProblemCode::FileInvalid, "damaged"));
         assert_eq!(
             (seen, notices, error.unwrap().code),

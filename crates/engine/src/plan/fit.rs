@@ -1,6 +1,6 @@
 //! Filling the memory of devices with layers.
 
-use super::{Bytes, Training};
+use super::{Bytes, Training, refused};
 use crate::hardware;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Place, Placement};
@@ -77,11 +77,18 @@ pub struct Rooms {
 impl Rooms {
     /// Those of these devices.
     pub fn of(cpu: Option<&DeviceInfo>, gpus: &[&DeviceInfo]) -> Self {
-        let room = |device: &DeviceInfo, margin| Room {
+        let room = |device: &DeviceInfo, margin: u64| Room {
             id: device.id.clone(),
             name: device.name.clone(),
             total: device.memory_total,
-            free: device.memory_free,
+            // What was refused once would be refused again, whatever the driver says is free.
+            free: match refused::least(&device.id) {
+                None => device.memory_free,
+                Some(refused) => {
+                    let most = (refused - 1).saturating_add(margin);
+                    Some(device.memory_free.map_or(most, |free| free.min(most)))
+                }
+            },
             margin,
             shared: device.kind != "discrete",
         };

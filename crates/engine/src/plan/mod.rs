@@ -5,6 +5,7 @@
 mod bytes;
 mod carry;
 mod fit;
+mod refused;
 
 use crate::hardware;
 use crate::problem::{from_gguf, from_load, problem};
@@ -201,15 +202,19 @@ fn rooms(asked: &Asked, devices: &[DeviceInfo]) -> Result<Rooms, Problem> {
                     .ok_or_else(|| unknown(id, devices))
             })
             .collect::<Result<_, _>>()?,
-        // A renderer in software is slower than the processor it runs on, and a GPU that shares the processor's memory is no faster
-        // at reading it: those are for a person to choose.
         None => usable
             .iter()
             .copied()
-            .filter(|device| device.kind == "discrete")
+            .filter(|device| chosen_by_itself(device))
             .collect(),
     };
     Ok(Rooms::of(known(hardware::CPU), &gpus))
+}
+
+/// Whether a GPU is used without being asked for. A renderer in software is slower than the processor it runs on, and one that shares
+/// the processor's memory is no faster at reading it, but for Apple's: those are for a person to choose.
+fn chosen_by_itself(device: &DeviceInfo) -> bool {
+    device.kind == "discrete" || (device.kind == "integrated" && device.backend == "metal")
 }
 
 fn unknown(id: &str, devices: &[DeviceInfo]) -> Problem {

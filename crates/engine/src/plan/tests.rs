@@ -92,7 +92,7 @@ fn a_tied_embedding_counts_again_on_a_gpu() {
 fn auto_takes_what_fits_and_no_more() {
     let (bytes, config) = fixture("llama.gguf");
     let (mut seen, total) = (Vec::new(), config.layers() as u32);
-    for free in (0..60).map(|step| step * 8192) {
+    for free in (0..320).map(|step| step * (128 << 10)) {
         let devices = [device("cpu", "cpu", 64 * GIB), device("gpu0", "discrete", free)];
         let auto = planned(&bytes, &config, &asked(GpuLayers::Auto), &devices)
             .expect("a plan")
