@@ -120,7 +120,7 @@ test("the report is copied", async () => {
 
 test.each([
   ["no-gpu", "no-gpu", "No GPU that Hearth can use was found"],
-  ["software-gpu", "devices", "It is never chosen by itself."],
+  ["software-gpu", "devices", "never chosen by itself."],
   ["driver-crashed", "device-problem", "Its driver crashed"],
 ])("a machine with %s is told", async (scene, id, text) => {
   const { page } = await settings(scene);

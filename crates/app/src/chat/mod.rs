@@ -399,8 +399,9 @@ impl Chat {
         }
     }
 
+    /// The settings have changed: what is loaded, or on the way, is loaded again as they say now.
     async fn reconsider(&mut self) {
-        let Loaded::Ready { target, .. } = &self.loaded else {
+        let (Loaded::Ready { target, .. } | Loaded::Loading { target, .. }) = &self.loaded else {
             return;
         };
         let id = target.id.clone();

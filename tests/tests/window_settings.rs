@@ -1,0 +1,110 @@
+//! The Settings page, end to end: the machine, a plan that follows the slider, layers placed anew, a measurement.
+//!
+//! Linux only, as `window.rs` says. The GPU is a driver in software unless the environment names another.
+#![cfg(target_os = "linux")]
+
+use hearth_tests::driver;
+use hearth_tests::window::{Desk, Window, id, worker};
+use std::time::Duration;
+
+const A_WHILE: Duration = Duration::from_secs(60);
+
+/// Moves the slider, as dragging it does.
+fn slide(window: &Window, layers: u32) {
+    let move_it = format!(
+        "const slider = document.querySelector('{}'); slider.value = {layers}; slider.dispatchEvent(new Event('input', {{ bubbles: true }}))",
+        id("layers")
+    );
+    window.session.script(&move_it).expect("the slider moves");
+}
+
+/// Clicks a button on the card of this device.
+fn click_on(window: &Window, device: &str, name: &str) {
+    let css = format!("[data-testid=\"device-row\"][data-id=\"{device}\"] {}", id(name));
+    window.session.click(&window.session.one(&css));
+}
+
+/// What the page says in this place.
+fn said(window: &Window, name: &str) -> String {
+    window.session.text(&window.session.one(&id(name))).unwrap_or_default()
+}
+
+fn until_said(window: &Window, name: &str, text: &str) {
+    window.session.until(A_WHILE, &format!("{name} says {text:?}"), || {
+        said(window, name).contains(text).then_some(())
+    });
+}
+
+/// The button that measures, where there is something to be measured: a model that is loaded.
+const MEASURE: &str = "[data-testid=\"measure\"]:not([disabled])";
+
+fn until_loaded(window: &Window) {
+    window.session.until(A_WHILE, "a model is loaded", || {
+        (!window.session.all(MEASURE).is_empty()).then_some(())
+    });
+}
+
+/// Scrolls to a part of the page.
+fn show(window: &Window, name: &str) {
+    let scroll = format!(
+        "document.querySelector('{}').scrollIntoView({{ block: 'center' }})",
+        id(name)
+    );
+    window.session.script(&scroll).expect("the page scrolls");
+}
+
+fn open_settings(window: &Window) {
+    window.click("view-settings");
+    window.session.one(&id("plan-verdict"));
+}
+
+#[test]
+fn layers_are_planned_placed_and_measured_in_the_window() {
+    if driver::left_out() {
+        return;
+    }
+    driver::choose();
+    let desk = Desk::new();
+    let window = desk.open();
+    window.send("What is the capital of France?");
+    window.until_ended(1);
+    let first = worker(desk.data.path()).expect("a worker answers");
+
+    open_settings(&window);
+    assert!(
+        window.session.all(&id("layers")).is_empty(),
+        "a GPU in software was chosen by itself"
+    );
+    window.screenshot("settings-software");
+    click_on(&window, "gpu0", "use-for-chat");
+    window.session.one(&id("layers"));
+    until_loaded(&window);
+    for layers in [5, 2, 1] {
+        slide(&window, layers);
+        until_said(&window, "layers-say", &format!("{layers} of 31 layers"));
+        window.session.until(A_WHILE, "the plan follows", || {
+            let devices = window.session.all(&id("plan-device"));
+            (devices.len() == 2).then_some(())
+        });
+    }
+    show(&window, "load-plan");
+    window.screenshot("settings-slider");
+    window.click("reload-model");
+    until_loaded(&window);
+    // What is loaded again meanwhile ends a measurement; then it is asked for once more.
+    window.session.until(Duration::from_secs(180), "it is measured", || {
+        if let [measure] = &*window.session.all(MEASURE) {
+            let _ = window.session.try_click(measure);
+        }
+        (!window.session.all(&id("measurements")).is_empty()).then_some(())
+    });
+    show(&window, "measurements");
+    window.screenshot("settings-measured");
+
+    // The conversation is still there, and goes on, in the same worker.
+    window.click("view-chat");
+    assert!(window.answer_text().contains("Paris"), "{}", window.answer_text());
+    window.send("And of Italy?");
+    window.until_ended(2);
+    assert_eq!(worker(desk.data.path()), Some(first));
+}
