@@ -117,6 +117,31 @@ fn figures_are_given_as_json() {
 }
 
 #[test]
+fn a_plan_counts_layers_and_bytes() {
+    let plan = |arguments: &[&str]| on_model("plan", &[arguments, &["--json"]].concat()).json();
+    let all = plan(&["--assume-gpu", "8000000000", "--ctx", "2048"]);
+    assert_eq!(
+        (&all["fits"], &all["gpu_layers"], &all["layers_total"]),
+        (&true.into(), &31.into(), &31.into()),
+        "{all}"
+    );
+    for device in all["devices"].as_array().expect("a list") {
+        for field in ["id", "weights", "kv", "compute", "total", "free"] {
+            assert!(!device[field].is_null(), "no {field}: {device}");
+        }
+    }
+    let some = plan(&["--assume-gpu", "8000000000", "--gpu-layers", "3"]);
+    assert_eq!(
+        some["devices"][1]["layers"],
+        serde_json::json!(["blk.28", "blk.29", "output"])
+    );
+    let bytes = |plan: &serde_json::Value, kind: &str| plan["devices"][0][kind].as_u64().expect("bytes");
+    let [long, half] = ["f16", "q8_0"].map(|kv| bytes(&plan(&["--device", "cpu", "--kv", kv]), "kv"));
+    assert!(half * 3 < long * 2 && half * 2 > long, "{half} of {long}");
+    assert_eq!(plan(&["--assume-gpu", "1000"])["gpu_layers"], 0);
+}
+
+#[test]
 fn wrong_usage_ends_with_2() {
     for arguments in [
         &[][..],

@@ -281,7 +281,7 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 engine = None;
                 memory::give_back();
                 shared.state().loaded.clear();
-                let loaded = guarded(|| load(&request, turn, shared));
+                let loaded = guarded(|| load_somewhere(&request, turn, shared));
                 asked = request;
                 // Before it is said: who hears of it may ask what memory is left.
                 memory::give_back();
@@ -443,6 +443,23 @@ fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Pro
             });
         }
         ControlFlow::Continue(())
+    })
+}
+
+/// Loads a model as it was asked for; where the GPU that was chosen for it is gone, on the processor, which is said.
+fn load_somewhere(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Problem> {
+    load(request, turn, shared).or_else(|problem| {
+        let on_gpu = request.device.as_deref().is_some_and(|device| device != hardware::CPU);
+        if problem.code != ProblemCode::NoDevice || !on_gpu {
+            return Err(problem);
+        }
+        let on_cpu = LoadRequest {
+            device: Some(hardware::CPU.to_owned()),
+            ..request.clone()
+        };
+        let mut loaded = load(&on_cpu, turn, shared)?;
+        loaded.note(&format!("The model runs on the processor. {problem}"));
+        Ok(loaded)
     })
 }
 

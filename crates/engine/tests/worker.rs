@@ -247,13 +247,22 @@ fn what_cannot_be_loaded_is_refused_with_its_kind() {
         },
         ProblemCode::BadRequest,
     );
-    check(
-        LoadRequest {
-            device: Some("gpu99".into()),
-            ..load(model(), 64)
-        },
-        ProblemCode::NoDevice,
-    );
+}
+
+#[test]
+fn a_gpu_that_is_gone_gives_way_to_the_processor_and_that_is_said() {
+    let mut worker = Worker::start();
+    worker.ask(&Request::Load(LoadRequest {
+        device: Some("gpu99".into()),
+        ..load(model(), 64)
+    }));
+    match worker.last_of_load() {
+        Event::Loaded(info) => {
+            assert_eq!((info.device.as_str(), info.gpu_layers), ("cpu", 0));
+            assert!(info.notices.iter().any(|notice| notice.contains("gpu99")), "{info:?}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

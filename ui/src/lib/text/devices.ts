@@ -21,14 +21,14 @@ export function place(info: ModelInfo): string {
   return info.gpuLayers >= info.layersTotal ? gpu : `${gpu}, ${count(info.gpuLayers)} of ${plural(info.layersTotal, "layer")}`;
 }
 
-/** What lies on a device: `token embedding, blocks 0 to 11, output`. */
+/** What lies on a device: `token embedding, blocks 0 to 11, the output layer`. */
 export function lying(layers: readonly string[]): string {
   const blocks = layers.filter((name) => name.startsWith("blk.")).map((name) => Number(name.slice(4)));
   const parts: string[] = [];
   if (layers.includes("token_embd")) parts.push("token embedding");
   const [first, last] = [blocks[0], blocks.at(-1)];
   if (first !== undefined && last !== undefined) parts.push(first === last ? `block ${first}` : `blocks ${first} to ${last}`);
-  if (layers.includes("output")) parts.push("output");
+  if (layers.includes("output")) parts.push("the output layer");
   return parts.length === 0 ? "nothing" : parts.join(", ");
 }
 
