@@ -75,6 +75,8 @@ impl Engine {
             plan::planned(&bytes, &config, &asked, &hardware::devices())
         };
         let (session, planned) = carry_out(planned, &mut notices, with_layers, |planned| {
+            // What a GPU refused is the processor's to hold.
+            check_memory(&planned.plan, &mut Vec::new())?;
             let options = LoadOptions {
                 placement: Some(planned.placement.clone()),
             };

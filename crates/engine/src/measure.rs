@@ -40,7 +40,7 @@ impl Engine {
         let ids: Vec<u32> = (0..prompt).map(|_| token()).collect();
         let mut read = |ids: &[u32], share: f32| {
             let format = self.session.cache_format();
-            let session = Session::with_cache(Arc::clone(self.model()), prompt + answer, format);
+            let session = Session::with_cache(Arc::clone(&self.base), prompt + answer, format);
             let mut session = session.map_err(from_session)?;
             let began = Instant::now();
             let read = session

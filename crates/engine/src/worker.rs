@@ -308,7 +308,10 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                     .err()
                     .and_then(|problem| gpu_problem(engine.as_ref(), problem));
                 if let Some(problem) = broken {
-                    drop(engine.take());
+                    if let Some(engine) = engine.take() {
+                        engine.model().placement().gpus().for_each(hearth_llm::device::forget);
+                    }
+                    shared.state().loaded.clear();
                     shared.state().live.remove(&id);
                     shared.say(&Event::GenerationFailed { id, problem });
                     engine = on_the_processor(&mut asked, shared);
@@ -475,20 +478,27 @@ fn gpu_problem(engine: Option<&Engine>, problem: &Problem) -> Option<Problem> {
     })
 }
 
-/// Loads the model again without the GPU that has failed.
+/// Loads the model again without the GPU that has failed, unless something else was asked for meanwhile, which then has the word.
 fn on_the_processor(asked: &mut LoadRequest, shared: &Shared) -> Option<Engine> {
     memory::give_back();
     asked.device = Some(hardware::CPU.to_owned());
     let turn = shared.state().turn;
-    match guarded(|| load(asked, turn, shared)) {
+    let loaded = guarded(|| load(asked, turn, shared));
+    let mut state = shared.state();
+    if state.turn != turn {
+        return None;
+    }
+    match loaded {
         Ok(mut loaded) => {
             loaded
                 .note("The GPU failed while it answered, so the model runs on the processor until it is loaded again.");
-            shared.state().loaded = loaded.info().placement.clone();
+            state.loaded = loaded.info().placement.clone();
+            drop(state);
             shared.say(&Event::Loaded(loaded.info().clone()));
             Some(loaded)
         }
         Err(problem) => {
+            drop(state);
             shared.say(&Event::LoadFailed(problem));
             None
         }

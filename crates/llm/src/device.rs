@@ -54,6 +54,8 @@ pub fn held(number: usize) -> Option<(u64, u64)> {
 /// Lets a GPU go that has failed: the next time it is asked for it is opened anew.
 pub fn forget(number: usize) {
     opened().retain(|(other, _)| *other != number);
+    #[cfg(feature = "wgpu")]
+    crate::gpus::close(number);
 }
 
 #[cfg(feature = "wgpu")]

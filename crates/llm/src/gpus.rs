@@ -70,7 +70,10 @@ pub fn open(number: usize) -> Result<Device, String> {
     }
     let wanted = wgpu::DeviceDescriptor {
         label: None,
-        required_features: adapter.features() - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS,
+        // A driver that has experimental ones is not opened with them unless they are asked for by name; nothing here needs one.
+        required_features: adapter.features()
+            - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
+            - wgpu::Features::all_experimental_mask(),
         required_limits: limits,
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         trace: wgpu::Trace::Off,
@@ -104,6 +107,12 @@ pub fn lose(number: usize) {
     for (_, device) in opened.extract_if(.., |(other, _)| *other == number) {
         device.destroy();
     }
+}
+
+/// Lets go of what was opened by this number.
+pub(crate) fn close(number: usize) {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    opened.retain(|(other, _)| *other != number);
 }
 
 /// What a future of wgpu gives: outside a browser it is ready at once.

@@ -36,7 +36,12 @@ impl Model {
         let config = Config::from_gguf(gguf)?;
         let placement = match &options.placement {
             None => Placement::cpu(config.layers()),
-            Some(placement) => placement.clone(),
+            Some(placement) if placement.layers() == config.layers() => placement.clone(),
+            Some(placement) => {
+                let (planned, layers) = (placement.layers(), config.layers());
+                let what = format!("it has {layers} layers, and places were chosen for {planned}");
+                return Err(LoadError::unsupported(gguf, &what));
+            }
         };
         let decoder = models::build(&config, &placement, &mut Weights::new(gguf, Device::flex(), progress))?;
         Ok(Self {

@@ -83,7 +83,8 @@ impl Session {
     /// Lets GPUs set the cache aside and translate their kernels now, and not while somebody waits for an answer.
     fn warm_up(&mut self) -> Result<(), SessionError> {
         if self.model.placement().gpu_layers() > 0 {
-            for tokens in [1, 2] {
+            // One token, a few, and more than a few: each goes through kernels of its own.
+            for tokens in [1, 2, 16] {
                 self.run(&vec![0; tokens.min(self.context())], true)?;
                 self.tokens.clear();
             }
@@ -133,7 +134,8 @@ impl Session {
     /// least the last token. `on_progress` gets the tokens done and their number; when it breaks, the rest is not read.
     ///
     /// # Errors
-    /// No tokens, more than the context holds, or one that the vocabulary lacks. The sequence is as it was then.
+    /// No tokens, more than the context holds, or one that the vocabulary lacks: the sequence is as it was then. Or a GPU failed: it has
+    /// the tokens that were read before.
     pub fn prefill(
         &mut self,
         ids: &[u32],
@@ -234,14 +236,20 @@ impl Session {
     /// Tokens through the blocks and into the cache; the last one's logits too if wanted.
     fn run(&mut self, ids: &[u32], want_logits: bool) -> Result<(), SessionError> {
         let _awake = team::enter();
+        let before = self.tokens.len();
         let hidden = self.hidden(ids);
-        if want_logits {
-            self.logits = self.to_logits(hidden.slice_dim(0, ids.len() - 1..ids.len()))?;
-            Ok(())
+        let ran = if want_logits {
+            let last = hidden.slice_dim(0, ids.len() - 1..ids.len());
+            self.to_logits(last).map(|logits| self.logits = logits)
         } else {
             // A GPU works behind our back: without waiting, no chunk would take any time, and none could be cancelled.
             hidden.device().sync().map_err(failed)
-        }
+        };
+        // Where a GPU failed, nobody knows what it wrote.
+        ran.inspect_err(|_| {
+            self.tokens.truncate(before);
+            self.logits.clear();
+        })
     }
 
     fn hidden(&mut self, ids: &[u32]) -> Tensor<2> {

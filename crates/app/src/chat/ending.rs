@@ -68,7 +68,8 @@ impl Chat {
 
     /// What waited for the model fails with it; the next message tries again.
     pub(super) async fn load_failed(&mut self, problem: Problem) {
-        if let Loaded::Loading { target, .. } = &self.loaded {
+        // A worker that lost its GPU loads by itself, and may fail at that.
+        if let Loaded::Loading { target, .. } | Loaded::Ready { target, .. } = &self.loaded {
             let target = target.clone();
             if self.wanted.as_ref() == Some(&target) {
                 self.wanted = None;

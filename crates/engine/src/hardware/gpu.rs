@@ -124,11 +124,6 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Whether Hearth may use it without being told to.
-    pub fn chosen_by_itself(&self) -> bool {
-        self.usable && self.kind != Kind::Software
-    }
-
     /// Sets what its memory is now.
     pub(super) fn set_memory(&mut self, memory: Option<Memory>) {
         self.memory_total = memory.map(|memory| memory.total);

@@ -217,11 +217,7 @@ mod tests {
         assert_eq!((gpu.id.as_str(), gpu.adapter, gpu.live), ("gpu0", Some(0), Live::Nvml));
         assert_eq!(gpu.backends, ["vulkan", "dx12"]);
         assert_eq!((gpu.memory_total, gpu.load), (Some(24 * GIB), Some(0.5)));
-        assert!(
-            gpu.chosen_by_itself() && gpu.why.contains("Vulkan or DirectX 12"),
-            "{}",
-            gpu.why
-        );
+        assert!(gpu.usable && gpu.why.contains("Vulkan or DirectX 12"), "{}", gpu.why);
     }
 
     #[test]
@@ -264,13 +260,13 @@ mod tests {
             panic!("{gpus:#?}")
         };
         assert_eq!((integrated.adapter, integrated.kind), (Some(1), Kind::Integrated));
-        assert!(integrated.chosen_by_itself());
+        assert!(integrated.usable);
         assert_eq!(
             (integrated.memory_total, integrated.memory_free),
             (Some(12 * GIB), Some(9 * GIB))
         );
         assert_eq!((software.kind, software.memory_total), (Kind::Software, Some(16 * GIB)));
-        assert!(!software.chosen_by_itself());
+        assert_eq!(software.kind, Kind::Software);
         assert_eq!(software.usable, !cfg!(feature = "vulkan"));
     }
 

@@ -92,16 +92,24 @@ fn listen(command: &mut Command, limit: Duration) -> Probe {
         thread::spawn(move || said.send(answer(BufReader::new(output.take(LONGEST)))));
     }
     let answer = heard.recv_timeout(limit);
-    // Whole answers count whatever the driver does while its process ends; it is not waited for.
+    // Whole answers count whatever the driver does while its process ends. Its end is waited for elsewhere: one that hangs in the
+    // kernel cannot be killed.
     let _ = child.kill();
-    let status = child.wait();
-    match (answer, status) {
-        (Ok(Some(probe)), _) => probe,
-        (Ok(None), Ok(status)) => failed(reason(status)),
-        _ => failed(format!(
+    let (ended, end) = channel();
+    thread::spawn(move || ended.send(child.wait()));
+    let hung = || {
+        failed(format!(
             "The graphics driver did not say within {} seconds what it can do",
             limit.as_secs()
-        )),
+        ))
+    };
+    match answer {
+        Ok(Some(probe)) => probe,
+        Ok(None) => match end.recv_timeout(limit) {
+            Ok(Ok(status)) => failed(reason(status)),
+            _ => hung(),
+        },
+        Err(_) => hung(),
     }
 }
 

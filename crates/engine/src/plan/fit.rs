@@ -113,7 +113,7 @@ impl Rooms {
         let weights: Vec<_> = self
             .gpus
             .iter()
-            .map(|(number, room)| (*number, room.free.unwrap_or(1)))
+            .map(|(number, room)| (*number, room.free.map_or(1, |free| free.saturating_sub(room.margin))))
             .collect();
         Placement::offload(layers, wanted, &weights)
     }

@@ -35,9 +35,19 @@ pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Pro
         None => hardware::devices(),
         Some(bytes) => with_assumed_gpu(bytes),
     };
+    // Main memory is one, whether the processor uses it or a GPU that has none of its own.
+    let own: Vec<String> = devices
+        .iter()
+        .filter(|device| device.kind == "discrete")
+        .map(|device| device.id.clone())
+        .collect();
     for device in &mut devices {
-        let ours = loaded.iter().find(|loaded| loaded.id == device.id);
-        let ours = ours.map_or(0, |loaded| loaded.weights + loaded.kv + loaded.compute);
+        let same = |loaded: &&PlannedDevice| match own.contains(&device.id) {
+            true => loaded.id == device.id,
+            false => !own.contains(&loaded.id),
+        };
+        let ours = loaded.iter().filter(same);
+        let ours: u64 = ours.map(|loaded| loaded.weights + loaded.kv + loaded.compute).sum();
         let most = device.memory_total.unwrap_or(u64::MAX);
         device.memory_free = device.memory_free.map(|free| free.saturating_add(ours).min(most));
     }

@@ -55,7 +55,8 @@ fn in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32
     for i in block * BLOCK..min((block + 1) * BLOCK, dim) {
         most = max(most, max(x[head + i], -x[head + i]));
     }
-    // Rounded to f16, though it has a word, so that numbers become the same as with the processor.
+    // Rounded to f16, though it has a word, so that it is the processor's; the numbers then differ in ties alone, which go up here and
+    // to the even one there.
     let scale = from_bits(to_bits(most / 127.0f32));
     let mut result = u32::reinterpret(scale);
     if word < bytes {

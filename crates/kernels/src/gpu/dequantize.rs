@@ -78,32 +78,9 @@ pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, col
     Ok(out)
 }
 
-/// Expands rows `ids`, a buffer of `count` words each below `rows`, of a table `[rows, cols]`: returns a buffer of
-/// `count * cols`.
+/// Rows `ids`, a buffer of `count` words each below its rows, of a table, times `scale`: the embeddings `[count, cols]` of tokens.
 ///
 /// An id that is too large reads nothing outside the table, but what it gives is not specified.
-///
-/// # Errors
-/// Where a row is not whole blocks, or a buffer holds less than its shape.
-pub fn dequantize_rows(
-    client: &Client,
-    words: Handle,
-    quant: Quant,
-    rows: usize,
-    cols: usize,
-    ids: Handle,
-    count: usize,
-) -> Result<Handle, GpuError> {
-    let table = Weight {
-        words,
-        quant,
-        rows,
-        cols,
-    };
-    Ok(embed(client, &table, ids, count, 1.0)?.handle)
-}
-
-/// [`dequantize_rows`] of a table, times `scale`: the embeddings `[count, cols]` of tokens.
 ///
 /// # Errors
 /// Where a row is not whole blocks, or a buffer holds less than its shape.

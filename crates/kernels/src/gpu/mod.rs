@@ -30,7 +30,7 @@ pub use backward::{
     rms_norm_backward, weight_backward, weight_backward_within,
 };
 pub use cache::kv_write;
-pub use dequantize::{dequantize, dequantize_rows, embed, words};
+pub use dequantize::{dequantize, embed, words};
 pub use error::GpuError;
 pub use glu::glu;
 pub use linear::{linear, linear_within};

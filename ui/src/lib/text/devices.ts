@@ -21,6 +21,11 @@ export function place(info: ModelInfo): string {
   return info.gpuLayers >= info.layersTotal ? gpu : `${gpu}, ${count(info.gpuLayers)} of ${plural(info.layersTotal, "layer")}`;
 }
 
+/** Whether a GPU is used without being asked for, as the engine decides it: one with memory of its own, or Apple's. */
+export function byItself(device: { kind: string; backend: string; usable: boolean }): boolean {
+  return device.usable && (device.kind === "discrete" || (device.kind === "integrated" && device.backend === "metal"));
+}
+
 /** What lies on a device: `token embedding, blocks 0 to 11, the output layer`. */
 export function lying(layers: readonly string[]): string {
   const blocks = layers.filter((name) => name.startsWith("blk.")).map((name) => Number(name.slice(4)));

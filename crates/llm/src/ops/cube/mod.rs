@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 
 type Tensor = FloatTensor<Cube>;
 
-/// Rows of logits that exist at once: so many that they take no more memory than this, in whole steps that a buffer may be cut at.
+/// Rows of logits that exist at once: so many that they take about this much memory, in whole steps that a buffer may be cut at.
 const LOGIT_BYTES: usize = 64 << 20;
 const LOGIT_ROWS: usize = 64;
 
