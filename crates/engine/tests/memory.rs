@@ -1,5 +1,5 @@
-//! What a model takes with the processor, against what was planned: the default model, in processes of their own, since a process's
-//! largest memory only ever grows.
+//! What a model takes with the processor, against what was planned: the default model with its context filled, in processes of their own,
+//! so that nothing else is in them. Pages of the file that the system has not taken back yet while it loads do not count.
 
 use hearth_engine::{Engine, memory};
 use hearth_protocol::{KvType, LoadRequest};
@@ -32,7 +32,7 @@ fn main() {
             },
         )
     };
-    let tests = match memory::peak() {
+    let tests = match memory::resident() {
         Some(_) => cases.into_iter().map(trial).collect(),
         None => Vec::new(),
     };
@@ -41,7 +41,7 @@ fn main() {
 
 /// Loads the model, fills its context, and prints what was planned and what was taken.
 fn hold_model(context: u32, kv: KvType) {
-    let before = memory::peak().expect("the system tells");
+    let before = memory::resident().expect("the system tells");
     let request = LoadRequest {
         path: hearth_tests::place::model(),
         context: Some(context),
@@ -55,7 +55,7 @@ fn hold_model(context: u32, kv: KvType) {
         .session_mut()
         .prefill(&ids, &mut |_, _| ControlFlow::Continue(()));
     assert!(read.expect("it runs").completed);
-    let taken = memory::peak().expect("the system tells") - before;
+    let taken = memory::resident().expect("the system tells") - before;
     let cpu = &engine.info().placement[0];
     println!("planned {} taken {taken}", cpu.weights + cpu.kv + cpu.compute);
 }

@@ -27,7 +27,7 @@ test("the parts of a bar are the whole memory, and never more of it than there i
 test.each([
   [[], "nothing"],
   [["token_embd", "blk.0", "blk.1", "blk.2"], "token embedding, blocks 0 to 2"],
-  [["blk.29", "output"], "block 29, output"],
+  [["blk.29", "output"], "block 29, the output layer"],
 ])("what lies on a device is said in few words", (layers, said) => {
   expect(lying(layers)).toBe(said);
 });
