@@ -89,8 +89,6 @@ pub struct PlanRequest {
     /// What the KV cache is kept as.
     #[serde(default)]
     pub kv: KvType,
-    /// CPU threads; none: the number of physical cores.
-    pub threads: Option<u32>,
     /// Plan for a GPU of this many bytes instead of those that are there.
     pub assume_gpu: Option<u64>,
 }

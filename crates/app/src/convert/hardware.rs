@@ -83,7 +83,6 @@ impl WhatIf {
             device: self.device,
             gpu_layers: self.gpu_layers.into(),
             kv: self.kv.into(),
-            threads: self.threads,
             assume_gpu: None,
         }
     }

@@ -16,7 +16,6 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         context: args.context.ctx,
         device: args.load.how.device.clone(),
         gpu_layers: args.load.how.gpu_layers,
-        threads: args.load.how.threads,
         assume_gpu: args.assume_gpu,
         kv: args.load.how.kv,
     };

@@ -4,6 +4,7 @@ use crate::hardware;
 use crate::plan::Training;
 use hearth_formats::adapter::LinearName;
 use hearth_llm::Config;
+use hearth_llm::ops::logit_rows;
 use hearth_protocol::{Checkpointing, Precision, Schedule, TrainSettings};
 use hearth_train::{Settings, linear_named};
 
@@ -20,8 +21,6 @@ const EVALUATIONS: usize = 10;
 const CHECKPOINTS: usize = 20;
 /// Steps after which a checkpoint is made at the latest.
 const MOST_STEPS_A_CHECKPOINT: usize = 50;
-/// Bytes of logits that a GPU holds at once, about.
-const LOGIT_BYTES: usize = 64 << 20;
 /// The share of free memory that activations may take.
 const SHARE: f64 = 0.5;
 
@@ -115,7 +114,7 @@ pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
     let numbers: usize = numbers
         .map(|(inputs, outputs)| settings.rank * (inputs + outputs))
         .sum();
-    let logits = tokens.min(LOGIT_BYTES / (F32 * config.vocab).max(1) + 1) * config.vocab * F32;
+    let logits = tokens.min(logit_rows(config.vocab)) * config.vocab * F32;
     Training {
         operations: bytes_a_layer(config, tokens, false) as u64,
         blocks_at_once: settings.layers_on_tape,

@@ -7,7 +7,7 @@ use crate::shape::{self, ShapeError};
 use half::f16;
 
 /// Elements of a head that share a scale, where there are scales; the last of a head may be fewer.
-pub(super) const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 /// The greatest multiple of a scale that is stored.
 const LARGEST: f32 = 127.0;
 

@@ -17,7 +17,7 @@ pub use backward::attend_batch_backward;
 pub use forward::{attend, attend_batch};
 pub use heads::Heads;
 #[cfg(feature = "gpu")]
-pub(crate) use kv::q8_0_gpu_words;
+pub(crate) use kv::{BLOCK, q8_0_gpu_words};
 pub use kv::{KvFormat, KvLayer};
 pub use prepare::{prepare_backward_in_place, prepare_in_place};
 pub use spans::Spans;

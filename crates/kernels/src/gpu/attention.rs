@@ -5,11 +5,11 @@
 //! last tile left it, and each unit sums its elements of the values. Every key and value is read once for all rows. Where there
 //! are too few cubes to fill a device, several share the keys, and their parts are joined. <https://arxiv.org/abs/2205.14135>
 
-use super::cache::{self, BLOCK};
+use super::cache;
 use super::f16::from_bits;
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
-use crate::attention::{Heads, KvFormat, q8_0_gpu_words};
+use crate::attention::{BLOCK, Heads, KvFormat, q8_0_gpu_words};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 

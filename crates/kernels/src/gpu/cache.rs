@@ -3,14 +3,12 @@
 use super::f16::{from_bits, to_bits};
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
-use crate::attention::{Heads, KvFormat, q8_0_gpu_words};
+use crate::attention::{BLOCK, Heads, KvFormat, q8_0_gpu_words};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
 /// Units of a cube.
 const UNITS: usize = 256;
-/// Elements of a head that share a scale.
-pub(super) const BLOCK: usize = 32;
 
 /// A word of two numbers from `at` on.
 #[cube]

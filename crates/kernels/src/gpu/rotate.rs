@@ -118,6 +118,55 @@ fn prepare_heads(
     }
 }
 
+/// What the kernels of both ways are given beside Q, K and V: checked and measured.
+pub(super) struct Turning {
+    /// Pairs of a position in the table.
+    pub pairs: usize,
+    /// Elements of a head that are turned.
+    pub turned: usize,
+    /// The cosines and sines.
+    pub table: BufferArg,
+    /// A position for each token.
+    pub positions: BufferArg,
+    /// The weights of Q's and K's norm; where there is none, something that is not read.
+    pub weights: [BufferArg; 2],
+}
+
+impl Turning {
+    /// For rows of Q, K and V; the rest is as [`prepare`] takes it.
+    pub fn new(
+        qkv: &Floats,
+        heads: &Heads,
+        norms: [Option<&Norm>; 2],
+        dims: usize,
+        table: &Handle,
+        table_positions: usize,
+        positions: &Handle,
+    ) -> Result<Self, GpuError> {
+        let pairs = dims / 2;
+        let turned = (2 * pairs).min(heads.head_dim - heads.head_dim % 2);
+        if turned > 0 && table_positions == 0 {
+            return Err(GpuError::Size {
+                what: "number of positions in a table of rotations",
+                found: 0,
+                expected: 1,
+            });
+        }
+        let angles = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
+        let weight = |norm: Option<&Norm>| match norm {
+            Some(norm) => argument(&norm.weight, "weight of a head's norm", heads.head_dim),
+            None => matrix(qkv, "Q, K and V"),
+        };
+        Ok(Self {
+            pairs,
+            turned,
+            table: argument(table, "table of rotations", angles)?,
+            positions: argument(positions, "list of positions", qkv.rows)?,
+            weights: [weight(norms[0])?, weight(norms[1])?],
+        })
+    }
+}
+
 /// Rows of Q, K and V with each head of Q and K normalised where there is a norm, then turned by its token's position; V is
 /// copied.
 ///
@@ -140,25 +189,9 @@ pub fn prepare(
 ) -> Result<Floats, GpuError> {
     heads::check(heads, qkv)?;
     let out = Floats::empty(client, qkv.rows, qkv.cols);
-    let pairs = dims / 2;
-    let turned = (2 * pairs).min(heads.head_dim - heads.head_dim % 2);
-    let angles = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
-    let table_argument = argument(table, "table of rotations", angles)?;
-    let positions = argument(positions, "list of positions", qkv.rows)?;
-    // What a head has no norm for is not read; the kernel is given something all the same.
-    let weight = |norm: Option<&Norm>| match norm {
-        Some(norm) => argument(&norm.weight, "weight of a head's norm", heads.head_dim),
-        None => matrix(qkv, "Q, K and V"),
-    };
-    let (q_weight, k_weight) = (weight(q_norm)?, weight(k_norm)?);
+    let turning = Turning::new(qkv, heads, [q_norm, k_norm], dims, table, table_positions, positions)?;
+    let [q_weight, k_weight] = turning.weights;
     let (input, result) = (matrix(qkv, "Q, K and V")?, matrix(&out, "prepared Q, K and V")?);
-    if turned > 0 && table_positions == 0 {
-        return Err(GpuError::Size {
-            what: "number of positions in a table of rotations",
-            found: 0,
-            expected: 1,
-        });
-    }
     if qkv.rows > 0 {
         let count = cubes(client, qkv.rows * (heads.heads + 2 * heads.kv_heads))?;
         let dim = CubeDim::new_1d(UNITS as u32);
@@ -175,15 +208,15 @@ pub fn prepare(
                 input,
                 q_weight,
                 k_weight,
-                table_argument,
-                positions,
+                turning.table,
+                turning.positions,
                 result,
                 qkv.rows,
                 heads.heads,
                 heads.kv_heads,
                 heads.head_dim,
-                turned,
-                pairs,
+                turning.turned,
+                turning.pairs,
                 table_positions.max(1),
                 q_norm.map_or(0.0, |norm| norm.eps),
                 k_norm.map_or(0.0, |norm| norm.eps),

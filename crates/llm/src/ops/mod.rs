@@ -35,6 +35,16 @@ use std::sync::atomic::AtomicU64;
 /// The target of a row that is not trained.
 pub const NOT_TRAINED: u32 = hearth_kernels::softmax::IGNORED;
 
+/// Bytes of logits that a GPU holds at once, about.
+const LOGIT_BYTES: usize = 64 << 20;
+/// Buffers are cut at multiples of so many rows.
+const LOGIT_ROWS: usize = 64;
+
+/// Rows of logits that [`Ops::cross_entropy`] has on a GPU at once, of a vocabulary of this size.
+pub fn logit_rows(vocab: usize) -> usize {
+    (LOGIT_BYTES / (size_of::<f32>() * vocab.max(1)) / LOGIT_ROWS).max(1) * LOGIT_ROWS
+}
+
 /// Bytes that this process holds on a device, as far as the device counts them.
 #[derive(Debug, Default)]
 pub struct MemoryUse {

@@ -1,8 +1,9 @@
 //! The gradient of what happens to Q and K before they meet: a cube makes a head of a token.
 
 use crate::attention::Heads;
-use crate::gpu::launch::{argument, cubes, matrix, same};
+use crate::gpu::launch::{cubes, matrix, same};
 use crate::gpu::reduce::sum;
+use crate::gpu::rotate::Turning;
 use crate::gpu::{Floats, GpuError, Norm, heads as shape_of};
 use crate::rope::Pairing;
 use cubecl::prelude::*;
@@ -197,29 +198,9 @@ pub fn prepare_backward(
     shape_of::check(heads, qkv)?;
     same("number of rows of a gradient of Q, K and V", d_ready.rows, tokens)?;
     same("number of columns of a gradient of Q, K and V", d_ready.cols, width)?;
-    let pairs = dims / 2;
-    let turned = (2 * pairs).min(dim - dim % 2);
-    if turned > 0 && table_positions == 0 {
-        return Err(GpuError::Size {
-            what: "number of positions in a table of rotations",
-            found: 0,
-            expected: 1,
-        });
-    }
-    let x = matrix(qkv, "Q, K and V")?;
-    // What a head has no norm for is not read; the kernel is given something all the same.
-    let weight = |norm: Option<&Norm>| match norm {
-        Some(norm) => argument(&norm.weight, "weight of a head's norm", dim),
-        None => matrix(qkv, "Q, K and V"),
-    };
-    let angles = table_positions.checked_mul(2 * pairs).unwrap_or(usize::MAX / 4);
-    let table = argument(table, "table of rotations", angles)?;
-    let (d, q_weight, k_weight, positions) = (
-        matrix(d_ready, "gradient of Q, K and V")?,
-        weight(q_norm)?,
-        weight(k_norm)?,
-        argument(positions, "list of positions", tokens)?,
-    );
+    let turning = Turning::new(qkv, heads, [q_norm, k_norm], dims, table, table_positions, positions)?;
+    let [q_weight, k_weight] = turning.weights;
+    let (d, x) = (matrix(d_ready, "gradient of Q, K and V")?, matrix(qkv, "Q, K and V")?);
     let out = Floats::empty(client, tokens, width);
     if tokens * width > 0 {
         let count = cubes(client, tokens * (query_heads + 2 * kv_heads))?;
@@ -237,15 +218,15 @@ pub fn prepare_backward(
                 x,
                 q_weight,
                 k_weight,
-                table,
-                positions,
+                turning.table,
+                turning.positions,
                 result,
                 tokens,
                 query_heads,
                 kv_heads,
                 dim,
-                turned,
-                pairs,
+                turning.turned,
+                turning.pairs,
                 table_positions.max(1),
                 eps(q_norm),
                 eps(k_norm),

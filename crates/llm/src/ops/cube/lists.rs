@@ -9,6 +9,11 @@ use hearth_kernels::gpu;
 /// Positions that a table of angles grows by.
 const PAGE: usize = 256;
 
+/// Whole numbers on the device of `like`.
+pub(super) fn list(like: &Tensor, numbers: &[u32]) -> Handle {
+    like.client.create_from_slice(bytemuck::cast_slice(numbers))
+}
+
 /// A buffer that is kept as long as its model, which takes no more memory than it says.
 pub(crate) fn lasting(like: &Tensor, bytes: &[u8]) -> Handle {
     let client = &like.client;
@@ -53,10 +58,9 @@ impl Segments {
     }
 
     pub(super) fn lists(&self, like: &Tensor) -> BatchLists {
-        let list = |numbers: &[u32]| like.client.create_from_slice(bytemuck::cast_slice(numbers));
         let make = || BatchLists {
-            positions: list(&self.positions),
-            starts: list(&self.starts),
+            positions: list(like, &self.positions),
+            starts: list(like, &self.starts),
         };
         self.lists.get(&like.device, |_| true, make)
     }
@@ -75,12 +79,11 @@ pub(crate) struct SequenceLists {
 
 impl SequenceView {
     pub(super) fn lists(&self, like: &Tensor, pool: &KvPool) -> SequenceLists {
-        let list = |numbers: &[u32]| like.client.create_from_slice(bytemuck::cast_slice(numbers));
         let make = || SequenceLists {
-            positions: list(&self.positions()),
-            written: list(&self.cells),
+            positions: list(like, &self.positions()),
+            written: list(like, &self.cells),
             cells: match &self.scattered {
-                Some(cells) => list(cells),
+                Some(cells) => list(like, cells),
                 None => pool.in_order(like),
             },
         };

@@ -6,12 +6,13 @@
 mod backward;
 mod lists;
 
+use lists::list;
 pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, lasting};
 
 use super::flex::sound;
 use super::{
     Activation, Adapter, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
-    OptionalNorm, Product,
+    OpsBackward, OptionalNorm, Product, logit_rows,
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
@@ -23,10 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 type Tensor = FloatTensor<Cube>;
-
-/// Rows of logits that exist at once: so many that they take about this much memory, in whole steps that a buffer may be cut at.
-const LOGIT_BYTES: usize = 64 << 20;
-const LOGIT_ROWS: usize = 64;
 
 /// A matrix as the kernels take it.
 fn floats(tensor: &Tensor) -> Floats {
@@ -140,7 +137,7 @@ fn losses(
     gradient: bool,
 ) -> (f64, Option<Floats>) {
     let (client, vocab) = (&like.client, output.weight.rows);
-    let rows = (LOGIT_BYTES / (4 * vocab.max(1)) / LOGIT_ROWS).max(1) * LOGIT_ROWS;
+    let rows = logit_rows(vocab);
     let dx = gradient.then(|| Floats::empty(client, x.rows, x.cols));
     let mut parts = Vec::new();
     for first in (0..x.rows).step_by(rows) {
@@ -148,7 +145,7 @@ fn losses(
         let part = x.rows_from(first, count);
         let logits = Floats::empty(client, count, vocab);
         sound(gpu::linear(client, &part, output, &logits, 0, false));
-        let chosen = client.create_from_slice(bytemuck::cast_slice(&targets[first..first + count]));
+        let chosen = list(like, &targets[first..first + count]);
         parts.push(sound(gpu::cross_entropy_in_place(
             client, &logits, &chosen, scale, gradient,
         )));
@@ -187,16 +184,14 @@ fn number(like: &Tensor, value: f64) -> Tensor {
 
 impl Ops for Cube {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
-        let rows = table.client.create_from_slice(bytemuck::cast_slice(&ids));
         let out = sound(gpu::embed(
             &table.client,
             &weight(&table, &spec),
-            rows,
+            list(&table, &ids),
             ids.len(),
             scale,
         ));
-        let shape = Shape::from([out.rows, out.cols]);
-        Tensor::new_contiguous(table.client, table.device, shape, out.handle, DType::F32)
+        tensor(&table, out)
     }
 
     fn norm_linears(x: FloatTensor<Self>, norm: Norm<Self>, linears: Linears<Self>, _: Product) -> FloatTensor<Self> {
@@ -283,13 +278,9 @@ impl Ops for Cube {
         gate: Linear<Self>,
         up: Linear<Self>,
         activation: Activation,
-        _: Product,
+        product: Product,
     ) -> FloatTensor<Self> {
-        let x = into_contiguous(x);
-        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
-        let both = side_by_side(&x, &normed, &[kernel_linear(gate), kernel_linear(up)]);
-        let h = sound(gpu::glu(&x.client, &both, activation));
-        tensor(&x, h)
+        Self::gated_keeping(x, norm, gate, up, activation, product).0
     }
 
     fn cross_entropy(
@@ -315,13 +306,8 @@ impl Ops for Cube {
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
         let (rows, cols) = (spec.rows, spec.cols);
-        let handle = sound(gpu::dequantize(&weight.client, weight.handle, spec.quant, rows, cols));
-        Tensor::new_contiguous(
-            weight.client,
-            weight.device,
-            Shape::from([rows, cols]),
-            handle,
-            DType::F32,
-        )
+        let words = weight.handle.clone();
+        let handle = sound(gpu::dequantize(&weight.client, words, spec.quant, rows, cols));
+        tensor(&weight, Floats { handle, rows, cols })
     }
 }
