@@ -1,16 +1,20 @@
 //! The thread team: a few threads that are already awake when work comes.
 //!
 //! A decode step hands out work some 150 times in a few milliseconds, so what it costs to start and to end a piece of work
-//! counts as much as the work. Workers spin, then yield, then park; chunks are handed out by one atomic counter; a
-//! [`Awake`] guard held around a forward pass keeps the workers from parking between two pieces of work.
+//! counts as much as the work. Workers spin, then yield, then park; a [`Awake`] guard held around a forward pass keeps them from
+//! parking between two pieces of work.
+//!
+//! Each thread begins with a range of chunks of its own and goes through it in order, so that what it reads from memory is one
+//! stream; who is done takes chunks from the end of another's range.
 //!
 //! How a sum is split is the caller's business: chunks are numbered, and results depend on the numbers, never on which
 //! thread took one or when.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 use std::thread;
 
@@ -25,20 +29,60 @@ const SPINS_A_YIELD: u32 = 512;
 /// What a team works at: called with the number of a chunk.
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// The work at hand.
-struct Job {
-    work: *const Work<'static>,
-    chunks: usize,
+/// The chunks of a thread that nobody has taken: the first in the lower half, the end in the upper one. Alone in its cache
+/// lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct Untaken(AtomicU64);
+
+impl Untaken {
+    fn set(&self, chunks: Range<usize>) {
+        self.0
+            .store(chunks.start as u64 | (chunks.end as u64) << 32, Ordering::SeqCst);
+    }
+
+    /// Takes the chunk that `which` picks of those that are left, which it also shortens.
+    #[inline]
+    fn take(&self, which: fn(&mut Range<u32>) -> u32) -> Option<usize> {
+        let mut now = self.0.load(Ordering::Acquire);
+        loop {
+            let mut left = now as u32..(now >> 32) as u32;
+            if left.is_empty() {
+                return None;
+            }
+            let chunk = which(&mut left);
+            let next = u64::from(left.start) | u64::from(left.end) << 32;
+            match self
+                .0
+                .compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(chunk as usize),
+                Err(other) => now = other,
+            }
+        }
+    }
+}
+
+fn first(left: &mut Range<u32>) -> u32 {
+    left.start += 1;
+    left.start - 1
+}
+
+fn last(left: &mut Range<u32>) -> u32 {
+    left.end -= 1;
+    left.end
 }
 
 /// What the threads of a team share.
 struct Shared {
-    /// Chunks that nobody has taken.
-    untaken: AtomicUsize,
+    /// A range for each thread that there can be.
+    untaken: Box<[Untaken]>,
+    /// Counts runs: a worker that found nothing to take looks again when it has changed.
+    run: AtomicUsize,
     /// Chunks that are not finished.
     unfinished: AtomicUsize,
-    /// Written while no chunk is unfinished, read only by who holds an unfinished one.
-    job: UnsafeCell<Job>,
+    /// The work at hand. Written while no chunk is unfinished, read only by who holds an unfinished one.
+    work: UnsafeCell<*const Work<'static>>,
     /// What the first chunk that panicked had to say.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Threads that take part, the caller included.
@@ -50,9 +94,9 @@ struct Shared {
     bell: Condvar,
 }
 
-// SAFETY: `job` is the only field that is not Sync by itself; the counters order its reads after its write (see `take`).
+// SAFETY: `work` is the only field that is not Sync by itself; taking a chunk orders its reads after its write (see `finish`).
 unsafe impl Sync for Shared {}
-// SAFETY: the pointer in `job` is to something Sync, and is followed only while `Team::run` keeps it alive.
+// SAFETY: the pointer in `work` is to something Sync, and is followed only while `Team::run` keeps it alive.
 unsafe impl Send for Shared {}
 
 thread_local! {
@@ -66,27 +110,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Takes a chunk, if one is left.
+    /// Takes a chunk for thread `index`, if one is left: from the beginning of its own, then from the end of another's.
     #[inline]
-    fn take(&self) -> Option<usize> {
-        let mut untaken = self.untaken.load(Ordering::Acquire);
-        while untaken != 0 {
-            match self
-                .untaken
-                .compare_exchange_weak(untaken, untaken - 1, Ordering::AcqRel, Ordering::Acquire)
-            {
-                // SAFETY: the chunk just taken is unfinished, so the job is not being written.
-                Ok(_) => return Some(unsafe { (*self.job.get()).chunks } - untaken),
-                Err(now) => untaken = now,
-            }
-        }
-        None
+    fn take(&self, index: usize) -> Option<usize> {
+        let all = &self.untaken;
+        all[index]
+            .take(first)
+            .or_else(|| (1..all.len()).find_map(|by| all[(index + by) % all.len()].take(last)))
     }
 
     /// Does the chunk that [`Shared::take`] gave.
     fn finish(&self, chunk: usize) {
-        // SAFETY: as in `take`; and `Team::run` does not return, so the work is alive, before `unfinished` is zero.
-        let work = unsafe { &*(*self.job.get()).work };
+        // SAFETY: the chunk that was taken is unfinished, so the work is not being written; and `Team::run` does not return, so the
+        // work is alive, before `unfinished` is zero.
+        let work = unsafe { &**self.work.get() };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(chunk))) {
             lock(&self.panic).get_or_insert(panic);
         }
@@ -100,17 +137,17 @@ impl Shared {
         }
     }
 
-    /// Whether worker `index` may sleep.
-    fn may_park(&self, index: usize) -> bool {
+    /// Whether worker `index`, which found nothing to take in run `seen`, may sleep.
+    fn may_park(&self, index: usize, seen: usize) -> bool {
         let surplus = index >= self.size.load(Ordering::SeqCst);
-        let idle = self.untaken.load(Ordering::SeqCst) == 0 && self.guards.load(Ordering::SeqCst) == 0;
+        let idle = self.run.load(Ordering::SeqCst) == seen && self.guards.load(Ordering::SeqCst) == 0;
         (surplus || idle) && !self.quit.load(Ordering::SeqCst)
     }
 
-    fn park(&self, index: usize) {
+    fn park(&self, index: usize, seen: usize) {
         self.parked.fetch_add(1, Ordering::SeqCst);
         let mut guard = lock(&self.lock);
-        while self.may_park(index) {
+        while self.may_park(index, seen) {
             guard = self.bell.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         drop(guard);
@@ -120,13 +157,18 @@ impl Shared {
     fn work(&self, index: usize) {
         IN_CHUNK.set(true);
         let mut idle = 0_u32;
+        let mut seen = 0;
         while !self.quit.load(Ordering::Relaxed) {
             if index >= self.size.load(Ordering::Relaxed) {
-                self.park(index);
+                self.park(index, seen);
                 continue;
             }
-            if let Some(chunk) = self.take() {
-                self.finish(chunk);
+            let run = self.run.load(Ordering::Acquire);
+            if run != seen {
+                seen = run;
+                while let Some(chunk) = self.take(index) {
+                    self.finish(chunk);
+                }
                 idle = 0;
                 continue;
             }
@@ -141,7 +183,7 @@ impl Shared {
             } else if idle < SPINS + YIELDS {
                 thread::yield_now();
             } else {
-                self.park(index);
+                self.park(index, seen);
                 idle = 0;
             }
         }
@@ -160,12 +202,10 @@ impl Team {
     /// threads that wait for a core only hold up the others. Workers start when first needed.
     pub fn new(threads: usize) -> Self {
         let shared = Shared {
-            untaken: AtomicUsize::new(0),
+            untaken: (0..cores()).map(|_| Untaken::default()).collect(),
+            run: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
-            job: UnsafeCell::new(Job {
-                work: &|_| (),
-                chunks: 0,
-            }),
+            work: UnsafeCell::new(&|_| ()),
             panic: Mutex::new(None),
             size: AtomicUsize::new(fitting(threads)),
             guards: AtomicUsize::new(0),
@@ -204,7 +244,8 @@ impl Team {
     /// # Panics
     /// Where a chunk panics: the panic is the caller's, after the other chunks are done.
     pub fn run(&self, chunks: usize, work: &Work<'_>) {
-        if chunks <= 1 || self.threads() == 1 || IN_CHUNK.get() {
+        let threads = self.threads();
+        if chunks <= 1 || threads == 1 || IN_CHUNK.get() || u32::try_from(chunks).is_err() {
             (0..chunks).for_each(work);
             return;
         }
@@ -212,19 +253,19 @@ impl Team {
         self.start(&mut workers);
         let shared = &*self.shared;
         let work: *const Work<'_> = work;
-        // SAFETY: no chunk is unfinished, so nobody reads the job. The lifetime is erased only until `unfinished` is zero
+        // SAFETY: no chunk is unfinished, so nobody reads the work. The lifetime is erased only until `unfinished` is zero
         // again, which is awaited below on every path: chunks do not unwind.
         unsafe {
-            *shared.job.get() = Job {
-                work: std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work),
-                chunks,
-            };
+            *shared.work.get() = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
         }
         shared.unfinished.store(chunks, Ordering::Relaxed);
-        shared.untaken.store(chunks, Ordering::SeqCst);
+        for (thread, untaken) in shared.untaken.iter().enumerate().take(threads) {
+            untaken.set(thread * chunks / threads..(thread + 1) * chunks / threads);
+        }
+        shared.run.fetch_add(1, Ordering::SeqCst);
         shared.wake();
         IN_CHUNK.set(true);
-        while let Some(chunk) = shared.take() {
+        while let Some(chunk) = shared.take(0) {
             shared.finish(chunk);
         }
         IN_CHUNK.set(false);
