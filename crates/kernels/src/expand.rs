@@ -69,11 +69,11 @@ impl<'a> Expand<'a> {
         }
     }
 
-    /// Panels that must be expanded at once where columns of a panel are columns of the weight: a block is not cut.
+    /// Panels that must be expanded at once where columns of a panel are columns of the weight: a block that is not packed is not cut.
     pub fn panels(&self) -> usize {
-        match self.matrix.packed_rows() {
-            0 => self.matrix.quant().block_elements().div_ceil(WIDE),
-            _ => 1,
+        match self.matrix.packed_rows() == self.matrix.rows() {
+            true => 1,
+            false => self.matrix.quant().block_elements().div_ceil(WIDE),
         }
     }
 

@@ -1,168 +1,59 @@
 //! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits with `vpmaddwd`.
 
-use super::{ROWS, Shape};
+use super::ROWS;
+use super::shape::{Head, Packable, with_packable};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
 
-/// The format, as numbers known when compiling: see the AVX-512 twin.
-struct Format<const BITS: usize, const MINIMA: bool, const ZERO: u8>;
+/// What the codes of eight rows are worth, in each half of a tile: a step, and what is added for each activation.
+#[derive(Clone, Copy)]
+struct Worth {
+    scale: [__m256; 2],
+    offset: [__m256; 2],
+}
 
-impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA, ZERO> {
-    const SHAPE: Shape = Shape {
-        minima: MINIMA,
-        bits: BITS,
-        zero: ZERO,
-    };
+/// Whether codes get their sign back before they are multiplied, because two products of a byte without sign would not fit 16 bits.
+const fn signed<B: Packable>() -> bool {
+    B::SHAPE.bits == 8
+}
 
-    /// Codes of four columns of eight rows, from vector `v` of the tile; `half` says which eight rows.
-    ///
-    /// # Safety
-    /// `at` is the beginning of a whole tile.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn codes(at: *const u8, v: usize, half: usize) -> __m256i {
-        // SAFETY: all that is read lies within a tile, which the caller vouches for; loads need no alignment.
-        unsafe {
-            let vector = |v: usize| _mm256_loadu_si256(at.add(Self::SHAPE.codes_at() + 64 * v + 32 * half).cast());
-            if BITS == 8 {
-                return vector(v);
-            }
-            let low = _mm256_set1_epi8(0x0f);
-            let both = vector(v % 4);
-            let nibbles = match v < 4 {
-                true => _mm256_and_si256(both, low),
-                false => _mm256_and_si256(_mm256_srli_epi16::<4>(both), low),
-            };
-            if BITS == 4 {
-                return nibbles;
-            }
-            let fifths = at
-                .add(Self::SHAPE.fifth_bits_at() + 8 * v + 4 * half)
-                .cast::<i32>()
-                .read_unaligned();
-            _mm256_or_si256(nibbles, spread(fifths))
+/// Codes of four columns of eight rows, from vector `v` of the tile whose codes begin at `at`; `half` says which eight rows.
+///
+/// # Safety
+/// They do, and `v` is below 8.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
+    // SAFETY: all that is read lies within a tile, which the caller vouches for; loads need no alignment.
+    unsafe {
+        let vector = |at: *const u8, v: usize| _mm256_loadu_si256(at.add(64 * v + 32 * half).cast());
+        let lower = at.add(B::SHAPE.upper_bytes());
+        if B::SHAPE.bits == 8 {
+            return vector(lower, v);
         }
-    }
-
-    /// Products of four columns of eight rows with four activations, in 32 bits. Codes of 8 bits get their sign back here, because two
-    /// products of a byte without sign would not fit 16 bits.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn multiply(codes: __m256i, values: __m256i) -> __m256i {
-        let pairs = if BITS == 8 {
-            let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
-            _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(values, signed))
-        } else {
-            _mm256_maddubs_epi16(codes, values)
+        let low = _mm256_set1_epi8(0x0f);
+        let both = vector(lower, v % 4);
+        let nibbles = match v < 4 {
+            true => _mm256_and_si256(both, low),
+            false => _mm256_and_si256(_mm256_srli_epi16::<4>(both), low),
         };
-        _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
-    }
-
-    /// Eight rows against `N` tokens from `first` on; their results go to `out`, from place `8 half` on.
-    ///
-    /// # Safety
-    /// `tiles` are whole tiles, and every token has `chunks` chunks that cover them.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn tokens<const N: usize>(
-        tiles: &[u8],
-        activations: &[ActivationChunk],
-        chunks: usize,
-        first: usize,
-        half: usize,
-        out: &mut [[f32; ROWS]; N],
-    ) {
-        let mut sums = [_mm256_setzero_ps(); N];
-        let zero = _mm256_set1_ps(f32::from(ZERO));
-        for at in 0..tiles.len() / Self::SHAPE.bytes() {
-            // SAFETY: `at` counts whole tiles, and the chunk of a tile is one of the token's `chunks`.
-            unsafe {
-                let tile = tiles.as_ptr().add(at * Self::SHAPE.bytes());
-                let (chunk, part) = (at * GROUP / CHUNK, at % (CHUNK / GROUP));
-                let mut dots = [_mm256_setzero_si256(); N];
-                for v in 0..8 {
-                    let codes = Self::codes(tile, v, half);
-                    for (token, dot) in dots.iter_mut().enumerate() {
-                        let chunk = activations.get_unchecked((first + token) * chunks + chunk);
-                        let values = chunk
-                            .values
-                            .as_ptr()
-                            .add(GROUP * part)
-                            .cast::<i32>()
-                            .add(v)
-                            .read_unaligned();
-                        *dot = _mm256_add_epi32(*dot, Self::multiply(codes, _mm256_set1_epi32(values)));
-                    }
-                }
-                let scales = _mm256_cvtph_ps(_mm_loadu_si128(tile.add(16 * half).cast()));
-                for (token, sum) in sums.iter_mut().enumerate() {
-                    let chunk = activations.get_unchecked((first + token) * chunks + chunk);
-                    let scale = _mm256_set1_ps(*chunk.scales.get_unchecked(part));
-                    let all = _mm256_set1_ps(*chunk.sums.get_unchecked(part));
-                    let mut dot = _mm256_mul_ps(_mm256_cvtepi32_ps(dots[token]), scale);
-                    if ZERO != 0 && BITS != 8 {
-                        dot = _mm256_fnmadd_ps(zero, all, dot);
-                    }
-                    *sum = _mm256_fmadd_ps(scales, dot, *sum);
-                    if MINIMA {
-                        let minima = tile.add(Self::SHAPE.minima_at() + 16 * half);
-                        *sum = _mm256_fmadd_ps(_mm256_cvtph_ps(_mm_loadu_si128(minima.cast())), all, *sum);
-                    }
-                }
+        match B::SHAPE.bits {
+            5 => {
+                let fifths = at.add(8 * v + 4 * half).cast::<i32>().read_unaligned();
+                _mm256_or_si256(nibbles, spread(fifths))
             }
-        }
-        for (out, sum) in out.iter_mut().zip(&sums) {
-            // SAFETY: eight floats from place 0 or 8 of sixteen are one vector.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr().add(8 * half), *sum) };
-        }
-    }
-
-    /// Sixteen rows against `N` tokens.
-    ///
-    /// # Safety
-    /// As [`Self::tokens`].
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn both_halves<const N: usize>(
-        tiles: &[u8],
-        activations: &[ActivationChunk],
-        chunks: usize,
-        first: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-    ) -> usize {
-        let mut out = [[0.0; ROWS]; N];
-        for half in 0..2 {
-            // SAFETY: the caller's word.
-            unsafe { Self::tokens::<N>(tiles, activations, chunks, first, half, &mut out) };
-        }
-        for (token, out) in out.iter().enumerate() {
-            sink(first + token, out);
-        }
-        N
-    }
-
-    /// Sixteen rows against every token.
-    ///
-    /// # Safety
-    /// As [`Self::tokens`].
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn group(
-        tiles: &[u8],
-        activations: &[ActivationChunk],
-        chunks: usize,
-        tokens: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-    ) {
-        let mut first = 0;
-        while first < tokens {
-            // SAFETY: the caller's word, and never more tokens than are left. Four at once fit sixteen registers.
-            first += unsafe {
-                match tokens - first {
-                    4.. => Self::both_halves::<4>(tiles, activations, chunks, first, sink),
-                    _ => Self::both_halves::<1>(tiles, activations, chunks, first, sink),
-                }
-            };
+            6 => {
+                let upper = vector(at, v / 4);
+                let upper = match v % 4 {
+                    0 => _mm256_slli_epi16::<4>(upper),
+                    1 => _mm256_slli_epi16::<2>(upper),
+                    2 => upper,
+                    _ => _mm256_srli_epi16::<2>(upper),
+                };
+                _mm256_or_si256(nibbles, _mm256_and_si256(upper, _mm256_set1_epi8(0x30)))
+            }
+            _ => nibbles,
         }
     }
 }
@@ -178,28 +69,205 @@ fn spread(bits: i32) -> __m256i {
     _mm256_and_si256(set, _mm256_set1_epi8(16))
 }
 
+/// What eight rows of tile `tile` under a head are worth; of formats without halves only the first is set.
+///
+/// # Safety
+/// `at` is the beginning of a whole head.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn worth<B: Packable>(at: *const u8, tile: usize, half: usize) -> Worth {
+    let none = _mm256_setzero_ps();
+    // SAFETY: all that is read lies within the head.
+    unsafe {
+        let halves = |place: usize| _mm256_cvtph_ps(_mm_loadu_si128(at.add(place + 16 * half).cast()));
+        let d = halves(0);
+        let (scale, minimum) = match B::SHAPE.head {
+            Head::Scale => ([d, none], none),
+            Head::ScaleAndMinimum => ([d, none], halves(2 * ROWS)),
+            Head::SixBits => {
+                let [scale, minimum] = six_bits(at, tile, half);
+                let least = _mm256_mul_ps(halves(2 * ROWS), minimum);
+                ([_mm256_mul_ps(d, scale), none], _mm256_sub_ps(none, least))
+            }
+            Head::Halves => {
+                let scale = |which: usize| {
+                    let bytes = at.add(2 * ROWS + ROWS * (2 * tile + which) + 8 * half);
+                    _mm256_mul_ps(
+                        d,
+                        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.cast()))),
+                    )
+                };
+                ([scale(0), scale(1)], none)
+            }
+        };
+        // What was added to every code comes off again, unless they have their sign.
+        let zero = _mm256_set1_ps(f32::from(B::SHAPE.zero));
+        let offset = match B::SHAPE.zero == 0 || signed::<B>() {
+            true => [minimum, none],
+            false => scale.map(|scale| _mm256_fnmadd_ps(zero, scale, minimum)),
+        };
+        Worth { scale, offset }
+    }
+}
+
+/// The six-bit scales and minima of eight rows of tile `tile` under a head: see [`super::shape::six_bits`].
+///
+/// # Safety
+/// `at` is the beginning of such a head.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn six_bits(at: *const u8, tile: usize, half: usize) -> [__m256; 2] {
+    // SAFETY: three words of sixteen rows follow the two scales.
+    let word = |word: usize| unsafe { _mm256_loadu_si256(at.add(4 * ROWS * (1 + word) + 32 * half).cast()) };
+    let by = |count: usize| _mm_cvtsi32_si128(count as i32);
+    let (shift, bits) = (8 * (tile % 4), |bits: i32| _mm256_set1_epi32(bits));
+    let [scale, minimum] = if tile < 4 {
+        [0, 1].map(|which| _mm256_and_si256(_mm256_srl_epi32(word(which), by(shift)), bits(63)))
+    } else {
+        [0, 1].map(|which| {
+            let low = _mm256_srl_epi32(word(2), by(shift + 4 * which));
+            let high = _mm256_srl_epi32(word(which), by(shift + 2));
+            _mm256_or_si256(_mm256_and_si256(low, bits(15)), _mm256_and_si256(high, bits(48)))
+        })
+    };
+    [_mm256_cvtepi32_ps(scale), _mm256_cvtepi32_ps(minimum)]
+}
+
+/// Products of four columns of eight rows with four activations, in 32 bits.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn multiply<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
+    let pairs = if signed::<B>() {
+        let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+        _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(values, signed))
+    } else {
+        _mm256_maddubs_epi16(codes, values)
+    };
+    _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
+}
+
+/// Eight rows against `N` tokens from `first` on; their results go to `out`, from place `8 half` on.
+///
+/// # Safety
+/// `blocks` are whole packed blocks, and every token has `chunks` chunks that cover them.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn tokens<B: Packable, const N: usize>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    first: usize,
+    half: usize,
+    out: &mut [[f32; ROWS]; N],
+) {
+    let tiles = B::SHAPE.head.tiles();
+    // A tile, or each half of it, is summed in whole numbers.
+    let parts = if B::SHAPE.halves() { 2 } else { 1 };
+    let mut sums = [_mm256_setzero_ps(); N];
+    for (number, block) in blocks.chunks_exact(B::SHAPE.bytes()).enumerate() {
+        for at in 0..tiles {
+            let group = number * tiles + at;
+            let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
+            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
+            unsafe {
+                let chunk_of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
+                let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
+                let worth = worth::<B>(block.as_ptr(), at, half);
+                for which in 0..parts {
+                    let mut dots = [_mm256_setzero_si256(); N];
+                    for v in 8 / parts * which..8 / parts * (which + 1) {
+                        let codes = codes::<B>(codes_at, v, half);
+                        for (token, dot) in dots.iter_mut().enumerate() {
+                            let values = chunk_of(token).values.as_ptr().add(GROUP * part + 4 * v);
+                            let values = _mm256_set1_epi32(values.cast::<i32>().read_unaligned());
+                            *dot = _mm256_add_epi32(*dot, multiply::<B>(codes, values));
+                        }
+                    }
+                    for (token, sum) in sums.iter_mut().enumerate() {
+                        let chunk = chunk_of(token);
+                        let scale = _mm256_set1_ps(*chunk.scales.get_unchecked(part));
+                        let products = _mm256_mul_ps(worth.scale[which], _mm256_cvtepi32_ps(dots[token]));
+                        *sum = _mm256_fmadd_ps(products, scale, *sum);
+                        if B::SHAPE.has_offset() && !signed::<B>() {
+                            let all = match parts {
+                                1 => *chunk.sums.get_unchecked(part),
+                                _ => *chunk.half_sums.get_unchecked(2 * part + which),
+                            };
+                            *sum = _mm256_fmadd_ps(worth.offset[which], _mm256_set1_ps(all), *sum);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for (out, sum) in out.iter_mut().zip(&sums) {
+        // SAFETY: eight floats from place 0 or 8 of sixteen are one vector.
+        unsafe { _mm256_storeu_ps(out.as_mut_ptr().add(8 * half), *sum) };
+    }
+}
+
+/// Sixteen rows against `N` tokens.
+///
+/// # Safety
+/// As [`tokens`].
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn both_halves<B: Packable, const N: usize>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    first: usize,
+    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+) -> usize {
+    let mut out = [[0.0; ROWS]; N];
+    for half in 0..2 {
+        // SAFETY: the caller's word.
+        unsafe { tokens::<B, N>(blocks, activations, chunks, first, half, &mut out) };
+    }
+    for (token, out) in out.iter().enumerate() {
+        sink(first + token, out);
+    }
+    N
+}
+
+/// Sixteen rows against every token.
+///
+/// # Safety
+/// As [`tokens`].
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn all_tokens<B: Packable>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    count: usize,
+    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+) {
+    let mut first = 0;
+    while first < count {
+        // SAFETY: the caller's word, and never more tokens than are left. Four at once fit sixteen registers.
+        first += unsafe {
+            match count - first {
+                4.. => both_halves::<B, 4>(blocks, activations, chunks, first, sink),
+                _ => both_halves::<B, 1>(blocks, activations, chunks, first, sink),
+            }
+        };
+    }
+}
+
 /// Sixteen rows against every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The machine has AVX2, FMA and F16C; `tiles` are whole tiles of `quant`, which can be packed, and every token has `chunks` chunks that
-/// cover them.
+/// The machine has AVX2, FMA and F16C; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
+/// chunks that cover them.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn group(
     quant: Quant,
-    tiles: &[u8],
+    blocks: &[u8],
     activations: &[ActivationChunk],
     chunks: usize,
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
     // SAFETY: the caller's word.
-    unsafe {
-        match quant {
-            Quant::Q4_0 => Format::<4, false, 8>::group(tiles, activations, chunks, tokens, sink),
-            Quant::Q4_1 => Format::<4, true, 0>::group(tiles, activations, chunks, tokens, sink),
-            Quant::Q5_0 => Format::<5, false, 16>::group(tiles, activations, chunks, tokens, sink),
-            Quant::Q5_1 => Format::<5, true, 0>::group(tiles, activations, chunks, tokens, sink),
-            _ => Format::<8, false, 128>::group(tiles, activations, chunks, tokens, sink),
-        }
-    }
+    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
 }

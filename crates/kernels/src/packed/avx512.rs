@@ -1,6 +1,7 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four activations, broadcast.
 
-use super::{ROWS, Shape};
+use super::ROWS;
+use super::shape::{Head, Packable, with_packable};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
@@ -9,203 +10,278 @@ use std::arch::x86_64::*;
 struct Tile {
     /// Four columns of sixteen rows each, without sign.
     codes: [__m512i; 8],
-    scales: __m512,
-    minima: __m512,
+    worth: Worth,
 }
 
-/// The format, as numbers known when compiling: `BITS` of a code, whether there are `MINIMA`, and the code of `ZERO`.
-struct Format<const BITS: usize, const MINIMA: bool, const ZERO: u8>;
+/// What the codes of sixteen rows are worth, in each half of a tile: a step, and what is added for each activation.
+#[derive(Clone, Copy)]
+struct Worth {
+    scale: [__m512; 2],
+    offset: [__m512; 2],
+}
 
-impl<const BITS: usize, const MINIMA: bool, const ZERO: u8> Format<BITS, MINIMA, ZERO> {
-    const SHAPE: Shape = Shape {
-        minima: MINIMA,
-        bits: BITS,
-        zero: ZERO,
+/// Eight-bit numbers of sixteen rows as floats.
+///
+/// # Safety
+/// Sixteen bytes can be read.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn bytes_at(at: *const u8) -> __m512 {
+    // SAFETY: the caller's word.
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(unsafe { _mm_loadu_si128(at.cast()) }))
+}
+
+/// The six-bit scales and minima of tile `tile` under a head: see [`super::shape::six_bits`].
+///
+/// # Safety
+/// `at` is the beginning of such a head.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn six_bits(at: *const u8, tile: usize) -> [__m512; 2] {
+    // SAFETY: three words of sixteen rows follow the two scales.
+    let word = |word: usize| unsafe { _mm512_loadu_si512(at.add(4 * ROWS * (1 + word)).cast()) };
+    let by = |count: usize| _mm_cvtsi32_si128(count as i32);
+    let (shift, bits) = (8 * (tile % 4), |bits: i32| _mm512_set1_epi32(bits));
+    let [scale, minimum] = if tile < 4 {
+        [0, 1].map(|which| _mm512_and_si512(_mm512_srl_epi32(word(which), by(shift)), bits(63)))
+    } else {
+        [0, 1].map(|which| {
+            let low = _mm512_srl_epi32(word(2), by(shift + 4 * which));
+            let high = _mm512_srl_epi32(word(which), by(shift + 2));
+            _mm512_or_si512(_mm512_and_si512(low, bits(15)), _mm512_and_si512(high, bits(48)))
+        })
     };
+    [_mm512_cvtepi32_ps(scale), _mm512_cvtepi32_ps(minimum)]
+}
 
-    /// # Safety
-    /// `at` is the beginning of a whole tile.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn load(at: *const u8) -> Tile {
-        // SAFETY: all that is read lies within a tile, which the caller vouches for; loads need no alignment.
-        unsafe {
-            let scales = _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()));
-            let minima = match MINIMA {
-                true => _mm512_cvtph_ps(_mm256_loadu_si256(at.add(Self::SHAPE.minima_at()).cast())),
-                false => _mm512_setzero_ps(),
-            };
-            let vector = |v: usize| _mm512_loadu_si512(at.add(Self::SHAPE.codes_at() + 64 * v).cast());
-            let mut codes = [_mm512_setzero_si512(); 8];
-            if BITS == 8 {
-                for (v, codes) in codes.iter_mut().enumerate() {
-                    *codes = vector(v);
-                }
-            } else {
-                let low = _mm512_set1_epi8(0x0f);
-                for v in 0..4 {
-                    let both = vector(v);
-                    codes[v] = _mm512_and_si512(both, low);
-                    codes[v + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
-                }
+/// What tile `tile` under a head is worth; of formats without halves only the first is set.
+///
+/// # Safety
+/// `at` is the beginning of a whole head.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn worth<B: Packable>(at: *const u8, tile: usize) -> Worth {
+    let none = _mm512_setzero_ps();
+    // SAFETY: all that is read lies within the head.
+    unsafe {
+        let halves = |at: *const u8| _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()));
+        let d = halves(at);
+        let (scale, minimum) = match B::SHAPE.head {
+            Head::Scale => ([d, none], none),
+            Head::ScaleAndMinimum => ([d, none], halves(at.add(2 * ROWS))),
+            Head::SixBits => {
+                let [scale, minimum] = six_bits(at, tile);
+                let least = _mm512_mul_ps(halves(at.add(2 * ROWS)), minimum);
+                ([_mm512_mul_ps(d, scale), none], _mm512_sub_ps(none, least))
             }
-            if BITS == 5 {
-                let fifths = at.add(Self::SHAPE.fifth_bits_at()).cast::<u64>();
+            Head::Halves => {
+                let scale = |half: usize| _mm512_mul_ps(d, bytes_at(at.add(2 * ROWS + ROWS * (2 * tile + half))));
+                ([scale(0), scale(1)], none)
+            }
+        };
+        // What was added to every code comes off again.
+        let zero = _mm512_set1_ps(f32::from(B::SHAPE.zero));
+        let offset = match B::SHAPE.zero {
+            0 => [minimum, none],
+            _ => scale.map(|scale| _mm512_fnmadd_ps(zero, scale, minimum)),
+        };
+        Worth { scale, offset }
+    }
+}
+
+/// A tile's codes, which begin at `at`.
+///
+/// # Safety
+/// They do.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
+    let mut codes = [_mm512_setzero_si512(); 8];
+    // SAFETY: all that is read lies within the tile, and loads need no alignment.
+    unsafe {
+        let vector = |v: usize| _mm512_loadu_si512(at.add(B::SHAPE.upper_bytes() + 64 * v).cast());
+        if B::SHAPE.bits == 8 {
+            for (v, codes) in codes.iter_mut().enumerate() {
+                *codes = vector(v);
+            }
+            return codes;
+        }
+        let low = _mm512_set1_epi8(0x0f);
+        for v in 0..4 {
+            let both = vector(v);
+            codes[v] = _mm512_and_si512(both, low);
+            codes[v + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
+        }
+        match B::SHAPE.bits {
+            5 => {
                 let sixteen = _mm512_set1_epi8(16);
                 for (v, codes) in codes.iter_mut().enumerate() {
-                    *codes = add_where(*codes, fifths.add(v).read_unaligned(), sixteen);
+                    let fifths = at.cast::<u64>().add(v).read_unaligned();
+                    *codes = _mm512_mask_add_epi8(*codes, fifths, *codes, sixteen);
                 }
             }
-            Tile { codes, scales, minima }
+            6 => {
+                let top = _mm512_set1_epi8(0x30);
+                for h in 0..2 {
+                    let upper = _mm512_loadu_si512(at.add(64 * h).cast());
+                    let places = [
+                        _mm512_slli_epi16::<4>(upper),
+                        _mm512_slli_epi16::<2>(upper),
+                        upper,
+                        _mm512_srli_epi16::<2>(upper),
+                    ];
+                    for (codes, upper) in codes[4 * h..].iter_mut().zip(places) {
+                        *codes = _mm512_or_si512(*codes, _mm512_and_si512(upper, top));
+                    }
+                }
+            }
+            _ => {}
         }
     }
+    codes
+}
 
-    /// A tile's products with one token's activations, of which they meet `part`, added to `sum`.
-    ///
-    /// # Safety
-    /// `part` is below 8.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn add(tile: &Tile, chunk: &ActivationChunk, part: usize, sum: __m512) -> __m512 {
-        // SAFETY: a chunk has eight parts of 32 activations.
-        let (values, scale, all) = unsafe {
-            let values = chunk.values.as_ptr().add(GROUP * part).cast::<i32>();
-            (
-                values,
-                *chunk.scales.get_unchecked(part),
-                *chunk.sums.get_unchecked(part),
-            )
-        };
-        let (scale, all) = (_mm512_set1_ps(scale), _mm512_set1_ps(all));
+/// A tile's products with one token's activations, of which they meet `part`, added to `sum`.
+///
+/// # Safety
+/// `part` is below 8.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn add<B: Packable>(tile: &Tile, chunk: &ActivationChunk, part: usize, sum: __m512) -> __m512 {
+    let dot = |vectors: std::ops::Range<usize>| {
         let mut dot = _mm512_setzero_si512();
-        for (v, codes) in tile.codes.iter().enumerate() {
-            // SAFETY: 32 activations are eight times four.
-            dot = _mm512_dpbusd_epi32(
-                dot,
-                *codes,
-                _mm512_set1_epi32(unsafe { values.add(v).read_unaligned() }),
-            );
+        for v in vectors {
+            // SAFETY: a chunk has eight parts of 32 activations, which are eight times four.
+            let values = unsafe {
+                chunk
+                    .values
+                    .as_ptr()
+                    .add(GROUP * part + 4 * v)
+                    .cast::<i32>()
+                    .read_unaligned()
+            };
+            dot = _mm512_dpbusd_epi32(dot, tile.codes[v], _mm512_set1_epi32(values));
         }
-        let mut dot = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale);
-        if ZERO != 0 {
-            // What was added to every code comes off again.
-            dot = _mm512_fnmadd_ps(_mm512_set1_ps(f32::from(ZERO)), all, dot);
-        }
-        let sum = _mm512_fmadd_ps(tile.scales, dot, sum);
-        match MINIMA {
-            true => _mm512_fmadd_ps(tile.minima, all, sum),
-            false => sum,
+        _mm512_cvtepi32_ps(dot)
+    };
+    let Worth { scale, offset } = tile.worth;
+    let products = match B::SHAPE.halves() {
+        false => _mm512_mul_ps(scale[0], dot(0..8)),
+        true => _mm512_fmadd_ps(scale[1], dot(4..8), _mm512_mul_ps(scale[0], dot(0..4))),
+    };
+    // SAFETY: `part` is one of eight, and twice that one of sixteen.
+    unsafe {
+        let sum = _mm512_fmadd_ps(products, _mm512_set1_ps(*chunk.scales.get_unchecked(part)), sum);
+        match (B::SHAPE.has_offset(), B::SHAPE.halves()) {
+            (false, _) => sum,
+            (true, false) => _mm512_fmadd_ps(offset[0], _mm512_set1_ps(*chunk.sums.get_unchecked(part)), sum),
+            (true, true) => {
+                let all = |half: usize| _mm512_set1_ps(*chunk.half_sums.get_unchecked(2 * part + half));
+                _mm512_fmadd_ps(offset[1], all(1), _mm512_fmadd_ps(offset[0], all(0), sum))
+            }
         }
     }
+}
 
-    /// Sixteen rows against `N` tokens from `first` on; `N` is at most 12.
-    ///
-    /// # Safety
-    /// `tiles` are whole tiles, and every token has `chunks` chunks that cover them.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn tokens<const N: usize>(
-        tiles: &[u8],
-        activations: &[ActivationChunk],
-        chunks: usize,
-        first: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-    ) {
-        let count = tiles.len() / Self::SHAPE.bytes();
-        let mut sums = [_mm512_setzero_ps(); N];
-        for at in 0..count {
-            // SAFETY: `at` counts whole tiles, and the chunk of a tile is one of the token's `chunks`.
+/// Sixteen rows against `N` tokens from `first` on; `N` is at most 12.
+///
+/// # Safety
+/// `blocks` are whole packed blocks, and every token has `chunks` chunks that cover them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn tokens<B: Packable, const N: usize>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    first: usize,
+    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+) {
+    let tiles = B::SHAPE.head.tiles();
+    let mut sums = [_mm512_setzero_ps(); N];
+    for (number, block) in blocks.chunks_exact(B::SHAPE.bytes()).enumerate() {
+        for at in 0..tiles {
+            let group = number * tiles + at;
+            let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
+            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
             unsafe {
-                let tile = Self::load(tiles.as_ptr().add(at * Self::SHAPE.bytes()));
-                let (chunk, part) = (at * GROUP / CHUNK, at % (CHUNK / GROUP));
+                let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
+                let tile = Tile {
+                    codes: codes::<B>(codes_at),
+                    worth: worth::<B>(block.as_ptr(), at),
+                };
                 // Written out, so that the sums stay in registers: a loop this long is not unrolled.
                 macro_rules! each {
                     ($($token:literal)*) => {$(
                         if $token < N {
                             let chunk = activations.get_unchecked((first + $token) * chunks + chunk);
-                            sums[$token] = Self::add(&tile, chunk, part, sums[$token]);
+                            sums[$token] = add::<B>(&tile, chunk, part, sums[$token]);
                         }
                     )*};
                 }
                 each!(0 1 2 3 4 5 6 7 8 9 10 11);
             }
         }
-        for (token, sum) in sums.iter().enumerate() {
-            let mut out = [0.0; ROWS];
-            // SAFETY: sixteen floats are one vector.
-            unsafe { _mm512_storeu_ps(out.as_mut_ptr(), *sum) };
-            sink(first + token, &out);
-        }
     }
-
-    /// Sixteen rows against every token. Twelve at once leave room for the tile in 32 registers.
-    ///
-    /// # Safety
-    /// As [`Self::tokens`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn group(
-        tiles: &[u8],
-        activations: &[ActivationChunk],
-        chunks: usize,
-        tokens: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-    ) {
-        let mut first = 0;
-        while first < tokens {
-            // SAFETY: the caller's word, and never more tokens than are left.
-            unsafe {
-                first += match tokens - first {
-                    12.. => {
-                        Self::tokens::<12>(tiles, activations, chunks, first, sink);
-                        12
-                    }
-                    6.. => {
-                        Self::tokens::<6>(tiles, activations, chunks, first, sink);
-                        6
-                    }
-                    3.. => {
-                        Self::tokens::<3>(tiles, activations, chunks, first, sink);
-                        3
-                    }
-                    _ => {
-                        Self::tokens::<1>(tiles, activations, chunks, first, sink);
-                        1
-                    }
-                };
-            }
-        }
+    for (token, sum) in sums.iter().enumerate() {
+        let mut out = [0.0; ROWS];
+        // SAFETY: sixteen floats are one vector.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), *sum) };
+        sink(first + token, &out);
     }
 }
 
-/// Adds `what` to the bytes whose bit is set.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn add_where(codes: __m512i, bits: u64, what: __m512i) -> __m512i {
-    _mm512_mask_add_epi8(codes, bits, codes, what)
+/// Sixteen rows against every token. Twelve at once leave room for the tile in 32 registers.
+///
+/// # Safety
+/// As [`tokens`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn all_tokens<B: Packable>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    count: usize,
+    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+) {
+    let mut first = 0;
+    while first < count {
+        // SAFETY: the caller's word, and never more tokens than are left.
+        unsafe {
+            first += match count - first {
+                12.. => {
+                    tokens::<B, 12>(blocks, activations, chunks, first, sink);
+                    12
+                }
+                6.. => {
+                    tokens::<B, 6>(blocks, activations, chunks, first, sink);
+                    6
+                }
+                3.. => {
+                    tokens::<B, 3>(blocks, activations, chunks, first, sink);
+                    3
+                }
+                _ => {
+                    tokens::<B, 1>(blocks, activations, chunks, first, sink);
+                    1
+                }
+            };
+        }
+    }
 }
 
 /// Sixteen rows against every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The machine has AVX-512 F, BW, DQ, VL and VNNI; `tiles` are whole tiles of `quant`, which can be packed, and every token has
+/// The machine has AVX-512 F, BW, DQ, VL and VNNI; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has
 /// `chunks` chunks that cover them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn group(
     quant: Quant,
-    tiles: &[u8],
+    blocks: &[u8],
     activations: &[ActivationChunk],
     chunks: usize,
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
     // SAFETY: the caller's word.
-    unsafe {
-        match quant {
-            Quant::Q4_0 => Format::<4, false, 8>::group(tiles, activations, chunks, tokens, sink),
-            Quant::Q4_1 => Format::<4, true, 0>::group(tiles, activations, chunks, tokens, sink),
-            Quant::Q5_0 => Format::<5, false, 16>::group(tiles, activations, chunks, tokens, sink),
-            Quant::Q5_1 => Format::<5, true, 0>::group(tiles, activations, chunks, tokens, sink),
-            _ => Format::<8, false, 128>::group(tiles, activations, chunks, tokens, sink),
-        }
-    }
+    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
 }

@@ -1,0 +1,56 @@
+//! Rows of a file's blocks brought into their packed order.
+
+use super::ROWS;
+use super::shape::{Packable, Shape};
+use crate::blocks::GROUP;
+
+/// Four codes of a row.
+type Four = [u8; 4];
+
+/// Packs sixteen rows of blocks into `packed`, which has as many bytes.
+pub(super) fn group<B: Packable>(rows: &[u8], packed: &mut [u8]) {
+    let row_bytes = rows.len() / ROWS;
+    for (row, blocks) in rows.chunks_exact(row_bytes.max(1)).enumerate() {
+        let blocks = bytemuck::cast_slice::<u8, B>(blocks);
+        for (block, packed) in blocks.iter().zip(packed.chunks_exact_mut(B::SHAPE.bytes())) {
+            let (head, tiles) = packed.split_at_mut(B::SHAPE.head.bytes());
+            block.put_head(row, head);
+            for (g, tile) in tiles.chunks_exact_mut(B::SHAPE.tile_bytes()).enumerate() {
+                put(B::SHAPE, tile, row, &block.codes(&block.group(g)));
+            }
+        }
+    }
+}
+
+/// Writes the codes of row `row` to their places in a tile.
+#[inline(always)]
+fn put(shape: Shape, tile: &mut [u8], row: usize, codes: &[u8; GROUP]) {
+    let (upper, lower) = tile.split_at_mut(shape.upper_bytes());
+    let fours: &[Four; 8] = bytemuck::cast_ref(codes);
+    if shape.bits == 8 {
+        for (v, four) in fours.iter().enumerate() {
+            lower[64 * v + 4 * row..][..4].copy_from_slice(four);
+        }
+        return;
+    }
+    for v in 0..4 {
+        let both: Four = std::array::from_fn(|i| fours[v][i] & 0x0f | fours[v + 4][i] << 4);
+        lower[64 * v + 4 * row..][..4].copy_from_slice(&both);
+    }
+    match shape.bits {
+        5 => {
+            for (v, four) in fours.iter().enumerate() {
+                let bits = (0..4).fold(0, |bits, i| bits | (four[i] >> 4 & 1) << i);
+                upper[8 * v + row / 2] |= bits << (4 * (row % 2));
+            }
+        }
+        6 => {
+            for h in 0..2 {
+                let all: Four =
+                    std::array::from_fn(|i| (0..4).fold(0, |byte, f| byte | (fours[4 * h + f][i] >> 4) << (2 * f)));
+                upper[64 * h + 4 * row..][..4].copy_from_slice(&all);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,261 @@
+//! Where the parts of packed rows lie.
+
+use super::ROWS;
+use crate::blocks::{Block, GROUP, Group, Half, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant};
+
+/// What stands before the codes of sixteen blocks, so that a vector has the same number of all rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Sixteen scales in f16.
+    Scale,
+    /// Sixteen scales and sixteen minima in f16.
+    ScaleAndMinimum,
+    /// Sixteen scales of the scales and sixteen of the minima in f16; then the three words of each row's six-bit numbers (see
+    /// [`SixBits`](crate::blocks::SixBits)), first words first.
+    SixBits,
+    /// Sixteen scales of the scales in f16; then, for each half tile, sixteen scales in eight bits.
+    Halves,
+}
+
+impl Head {
+    pub const fn bytes(self) -> usize {
+        match self {
+            Head::Scale => 2 * ROWS,
+            Head::ScaleAndMinimum => 4 * ROWS,
+            Head::SixBits => 4 * ROWS + 12 * ROWS,
+            Head::Halves => 2 * ROWS + 16 * ROWS,
+        }
+    }
+
+    /// Tiles that share it: groups of 32 weights in a block.
+    pub const fn tiles(self) -> usize {
+        match self {
+            Head::Scale | Head::ScaleAndMinimum => 1,
+            Head::SixBits | Head::Halves => 8,
+        }
+    }
+}
+
+/// What sixteen packed blocks of a format look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub head: Head,
+    /// Bits of a code.
+    pub bits: usize,
+    /// What was added to a code so that it has no sign.
+    pub zero: u8,
+}
+
+impl Shape {
+    pub const fn of(quant: Quant) -> Option<Self> {
+        Some(match quant {
+            Quant::Q4_0 => Q4_0::SHAPE,
+            Quant::Q4_1 => Q4_1::SHAPE,
+            Quant::Q5_0 => Q5_0::SHAPE,
+            Quant::Q5_1 => Q5_1::SHAPE,
+            Quant::Q8_0 => Q8_0::SHAPE,
+            Quant::Q4_K => Q4K::SHAPE,
+            Quant::Q5_K => Q5K::SHAPE,
+            Quant::Q6_K => Q6K::SHAPE,
+            _ => return None,
+        })
+    }
+
+    /// Whether sixteen weights share a scale, instead of 32.
+    pub const fn halves(self) -> bool {
+        matches!(self.head, Head::Halves)
+    }
+
+    /// Whether more than a scale belongs to a weight: a minimum, or what was added to its code.
+    pub const fn has_offset(self) -> bool {
+        self.zero != 0 || matches!(self.head, Head::ScaleAndMinimum | Head::SixBits)
+    }
+
+    /// Bytes of a code's upper bits, which lie before the lower ones.
+    pub const fn upper_bytes(self) -> usize {
+        match self.bits {
+            5 => ROWS * GROUP / 8,
+            6 => ROWS * GROUP / 4,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the codes of a tile.
+    pub const fn tile_bytes(self) -> usize {
+        self.upper_bytes() + if self.bits == 8 { ROWS * GROUP } else { ROWS * GROUP / 2 }
+    }
+
+    /// Where the codes of a tile begin in sixteen blocks.
+    pub const fn tile_at(self, tile: usize) -> usize {
+        self.head.bytes() + tile * self.tile_bytes()
+    }
+
+    /// Bytes of sixteen blocks.
+    pub const fn bytes(self) -> usize {
+        self.tile_at(self.head.tiles())
+    }
+}
+
+/// A format that can be packed.
+pub(super) trait Packable: Block {
+    const SHAPE: Shape;
+
+    /// Writes the scales of the block to their places of row `row` in a head.
+    fn put_head(&self, row: usize, head: &mut [u8]);
+
+    /// The codes of 32 weights, without sign.
+    fn codes(&self, group: &Group) -> [u8; GROUP] {
+        group.codes.map(|code| (code as u8).wrapping_add(Self::SHAPE.zero))
+    }
+}
+
+fn put_half(half: Half, at: usize, row: usize, head: &mut [u8]) {
+    head[at + 2 * row..][..2].copy_from_slice(&half.bits().to_le_bytes());
+}
+
+macro_rules! of_32 {
+    ($($name:ident: $head:ident $(($minimum:ident))?, $bits:literal, $zero:literal;)*) => {$(
+        impl Packable for $name {
+            const SHAPE: Shape = Shape { head: Head::$head, bits: $bits, zero: $zero };
+
+            fn put_head(&self, row: usize, head: &mut [u8]) {
+                put_half(self.d, 0, row, head);
+                $(put_half(self.$minimum, 2 * ROWS, row, head);)?
+            }
+        }
+    )*};
+}
+
+of_32! {
+    Q4_0: Scale, 4, 8;
+    Q4_1: ScaleAndMinimum(m), 4, 0;
+    Q5_0: Scale, 5, 16;
+    Q5_1: ScaleAndMinimum(m), 5, 0;
+    Q8_0: Scale, 8, 128;
+}
+
+macro_rules! six_bits {
+    ($($name:ident: $bits:literal;)*) => {$(
+        impl Packable for $name {
+            const SHAPE: Shape = Shape { head: Head::SixBits, bits: $bits, zero: 0 };
+
+            fn put_head(&self, row: usize, head: &mut [u8]) {
+                put_half(self.d, 0, row, head);
+                put_half(self.dmin, 2 * ROWS, row, head);
+                for (word, bytes) in bytemuck::bytes_of(&self.scales).chunks_exact(4).enumerate() {
+                    head[4 * ROWS * (1 + word) + 4 * row..][..4].copy_from_slice(bytes);
+                }
+            }
+        }
+    )*};
+}
+
+six_bits! {
+    Q4K: 4;
+    Q5K: 5;
+}
+
+impl Packable for Q6K {
+    const SHAPE: Shape = Shape {
+        head: Head::Halves,
+        bits: 6,
+        zero: 32,
+    };
+
+    fn put_head(&self, row: usize, head: &mut [u8]) {
+        put_half(self.d, 0, row, head);
+        for (half, scale) in self.scales.into_iter().enumerate() {
+            head[2 * ROWS + ROWS * half + row] = scale as u8;
+        }
+    }
+}
+
+/// Runs a body with the type that stores a format which can be packed; for others, with Q8_0.
+macro_rules! with_packable {
+    ($quant:expr, $B:ident => $body:expr) => {{
+        use $crate::blocks as b;
+        macro_rules! body {
+            ($T:ty) => {{
+                type $B = $T;
+                $body
+            }};
+        }
+        match $quant {
+            b::Quant::Q4_0 => body!(b::Q4_0),
+            b::Quant::Q4_1 => body!(b::Q4_1),
+            b::Quant::Q5_0 => body!(b::Q5_0),
+            b::Quant::Q5_1 => body!(b::Q5_1),
+            b::Quant::Q4_K => body!(b::Q4K),
+            b::Quant::Q5_K => body!(b::Q5K),
+            b::Quant::Q6_K => body!(b::Q6K),
+            _ => body!(b::Q8_0),
+        }
+    }};
+}
+pub(super) use with_packable;
+
+/// What the codes of a row of a tile are worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Worth {
+    /// Of a step, in each half of the tile.
+    pub scale: [f32; 2],
+    /// Added to each weight.
+    pub offset: f32,
+}
+
+impl Worth {
+    /// Of row `row` of tile `tile` under a head.
+    pub fn of(shape: Shape, head: &[u8], tile: usize, row: usize) -> Self {
+        let half = |at: usize| half::f16::from_le_bytes([head[at + 2 * row], head[at + 2 * row + 1]]).to_f32();
+        let d = half(0);
+        match shape.head {
+            Head::Scale => Self {
+                scale: [d; 2],
+                offset: 0.0,
+            },
+            Head::ScaleAndMinimum => Self {
+                scale: [d; 2],
+                offset: half(2 * ROWS),
+            },
+            Head::SixBits => {
+                let [scale, minimum] = six_bits(head, tile, row);
+                Self {
+                    scale: [d * scale as f32; 2],
+                    offset: -(half(2 * ROWS) * minimum as f32),
+                }
+            }
+            Head::Halves => {
+                let scale = |half: usize| d * half_scale(head, 2 * tile + half, row);
+                Self {
+                    scale: [scale(0), scale(1)],
+                    offset: 0.0,
+                }
+            }
+        }
+    }
+}
+
+/// The scale of a half tile, in steps of the scale of the scales.
+#[inline(always)]
+pub(super) fn half_scale(head: &[u8], half: usize, row: usize) -> f32 {
+    f32::from(head[2 * ROWS + ROWS * half + row] as i8)
+}
+
+/// The six-bit scale and minimum of a tile, in steps of the scales of those.
+#[inline(always)]
+pub(super) fn six_bits(head: &[u8], tile: usize, row: usize) -> [u32; 2] {
+    let word = |word: usize| {
+        let at = 4 * ROWS * (1 + word) + 4 * row;
+        u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+    };
+    let by = 8 * (tile % 4);
+    if tile < 4 {
+        [word(0) >> by & 63, word(1) >> by & 63]
+    } else {
+        let low = word(2) >> by;
+        [
+            low & 15 | word(0) >> by >> 2 & 48,
+            low >> 4 & 15 | word(1) >> by >> 2 & 48,
+        ]
+    }
+}
