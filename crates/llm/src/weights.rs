@@ -202,6 +202,8 @@ fn quant_of(kind: TensorType) -> Option<Quant> {
         TensorType::Q4_K => Quant::Q4_K,
         TensorType::Q5_K => Quant::Q5_K,
         TensorType::Q6_K => Quant::Q6_K,
+        TensorType::IQ4_XS => Quant::IQ4_XS,
+        TensorType::IQ4_NL => Quant::IQ4_NL,
         _ => return None,
     })
 }

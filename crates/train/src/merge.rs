@@ -96,6 +96,8 @@ impl Mix {
                 Quant::Q4_K => 14,
                 Quant::Q5_K => 16,
                 Quant::Q6_K => 18,
+                Quant::IQ4_NL => 25,
+                Quant::IQ4_XS => 30,
                 Quant::BF16 => 32,
             },
         })
@@ -138,6 +140,7 @@ fn fallback(quant: Quant, row_len: u64) -> Quant {
         Quant::Q4_K => Quant::Q5_0,
         Quant::Q5_K => Quant::Q5_1,
         Quant::Q6_K => Quant::Q8_0,
+        Quant::IQ4_XS => Quant::IQ4_NL,
         other => other,
     };
     let nearest = [quant, smaller].into_iter().find(|&quant| fits(quant));

@@ -3,6 +3,9 @@
 mod block;
 mod error;
 mod floats;
+mod iq4_nl;
+mod iq4_xs;
+mod levels;
 mod nibble_pairs;
 mod q2_k;
 mod q3_k;
@@ -21,6 +24,10 @@ mod two_bits;
 pub use block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
 pub use error::BlockError;
 pub use floats::{Bf16, F32, Float, Fp16};
+pub use iq4_nl::Iq4Nl;
+pub use iq4_xs::Iq4Xs;
+#[cfg(feature = "gpu")]
+pub(crate) use levels::LEVELS;
 pub use nibble_pairs::SixBits;
 pub use q2_k::Q2K;
 pub use q3_k::Q3K;

@@ -21,6 +21,8 @@ pub enum Quant {
     Q4_K,
     Q5_K,
     Q6_K,
+    IQ4_XS,
+    IQ4_NL,
 }
 
 /// Runs one of two bodies with the type that stores a [`Quant`]: a [`Float`] or a [`Block`].
@@ -53,6 +55,8 @@ macro_rules! with_format {
             b::Quant::Q4_K => block!(b::Q4K),
             b::Quant::Q5_K => block!(b::Q5K),
             b::Quant::Q6_K => block!(b::Q6K),
+            b::Quant::IQ4_XS => block!(b::Iq4Xs),
+            b::Quant::IQ4_NL => block!(b::Iq4Nl),
         }
     }};
 }
@@ -60,7 +64,7 @@ pub(crate) use with_format;
 
 impl Quant {
     /// Every format, plain ones first, then by size of a weight within a family.
-    pub const ALL: [Quant; 13] = [
+    pub const ALL: [Quant; 15] = [
         Quant::F32,
         Quant::F16,
         Quant::BF16,
@@ -74,6 +78,8 @@ impl Quant {
         Quant::Q4_K,
         Quant::Q5_K,
         Quant::Q6_K,
+        Quant::IQ4_XS,
+        Quant::IQ4_NL,
     ];
 
     /// The format's name as files and people write it, such as `Q4_K`.
@@ -92,6 +98,8 @@ impl Quant {
             Quant::Q4_K => "Q4_K",
             Quant::Q5_K => "Q5_K",
             Quant::Q6_K => "Q6_K",
+            Quant::IQ4_XS => "IQ4_XS",
+            Quant::IQ4_NL => "IQ4_NL",
         }
     }
 

@@ -1,4 +1,4 @@
-//! How the K formats find the scales that lose least: least squares over a few candidate grids.
+//! How the K and IQ formats find the scales that lose least: least squares over a few candidate grids.
 //!
 //! Everything is written on short arrays of f32, which compilers turn into vectors.
 
@@ -47,7 +47,7 @@ fn round(x: f32, low: f32, high: f32) -> f32 {
 
 /// `1 / step`, or zero where there is no step.
 #[inline(always)]
-fn inverse(step: f32) -> f32 {
+pub(super) fn inverse(step: f32) -> f32 {
     if step == 0.0 { 0.0 } else { 1.0 / step }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn signed_code(x: f32, step: f32, limit: u8) -> i8 {
 }
 
 /// How much the error at each of `x` counts: large weights count more, by as much as an average one does anyway.
-fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
+pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
     let rms = (sum(zip(x, x, |a, b| a * b)) / N as f32).sqrt();
     x.map(|x| rms + x.abs())
 }
@@ -152,20 +152,34 @@ fn neighbours(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
 
 /// The scale, of either sign, such that `scale * code` with codes `-limit..limit` is near to `x`.
 pub(super) fn symmetric<const N: usize>(x: &[f32; N], limit: u8) -> f32 {
+    let limit = f32::from(limit);
+    // Negative, since the format reaches farther below zero than above.
+    let grids = (-9_i8..=9).map(|i| -(limit + 0.1 * f32::from(i)));
+    // Squares as weights: what matters is the product with activations, which large weights rule.
+    scale(x, |x| x.map(|x| x * x), grids, |x| round(x, -limit, limit - 1.0))
+}
+
+/// The scale, of either sign, such that it times numbers that `nearest` gives is near to `x`, where errors count by `weigh`.
+///
+/// Each candidate of `grids` says what the farthest of `x` from zero is taken for before all are made the nearest numbers;
+/// these are then fixed, the scale is solved for, and the best is kept.
+#[inline(always)]
+pub(super) fn scale<const N: usize>(
+    x: &[f32; N],
+    weigh: impl Fn(&[f32; N]) -> [f32; N],
+    grids: impl Iterator<Item = f32>,
+    nearest: impl Fn(f32) -> f32,
+) -> f32 {
     let farthest = farthest(x);
     if farthest.abs() < SMALLEST {
         return 0.0;
     }
     // In units of the farthest from zero, squares neither overflow nor vanish.
     let x = x.map(|x| x / farthest);
-    // Squares as weights: what matters is the product with activations, which large weights rule.
-    let weight = x.map(|x| x * x);
-    let limit = f32::from(limit);
+    let weight = weigh(&x);
     let (mut best, mut most) = (0.0, 0.0);
-    for i in -9_i8..=9 {
-        // Negative, since the format reaches farther below zero than above.
-        let intervals = -(limit + 0.1 * f32::from(i));
-        let codes = x.map(|x| round(x * intervals, -limit, limit - 1.0));
+    for intervals in grids {
+        let codes = x.map(|x| nearest(x * intervals));
         let weighted = zip(&codes, &weight, |code, weight| weight * code);
         let yq = sum(zip(&weighted, &x, |a, b| a * b));
         let qq = sum(zip(&weighted, &codes, |a, b| a * b));

@@ -144,6 +144,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], numbers: [__m256i; 2]) -> [__m256i; 2] {
+        let [table, _] = self.each_twice(table, table);
+        both!(i => unsafe { _mm256_shuffle_epi8(table, numbers[i]) })
+    }
+
+    #[inline(always)]
     fn store_bytes(self, bytes: [__m256i; 2]) -> [u8; 64] {
         let mut out = [[0_u8; 32]; 2];
         unsafe {

@@ -118,6 +118,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], numbers: __m512i) -> __m512i {
+        unsafe { _mm512_shuffle_epi8(self.each_twice(table, table), numbers) }
+    }
+
+    #[inline(always)]
     fn store_bytes(self, bytes: __m512i) -> [u8; 64] {
         let mut out = [0; 64];
         unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), bytes) }

@@ -5,7 +5,8 @@ use bytemuck::Pod;
 use super::simd::Simd;
 use crate::blocks::{Bf16, Block, F32, Float, Fp16};
 
-/// A format's fast variant. Codes come as they are stored, not centred: [`Fast::ZERO`] says what to take away.
+/// A format's fast variant. Codes come as they are stored (or as what a table has for them), not centred: [`Fast::ZERO`] says
+/// what to take away.
 ///
 /// All methods are to be marked `#[inline(always)]`; see [`Simd`].
 pub(crate) trait Fast: Block {

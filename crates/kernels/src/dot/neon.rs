@@ -178,6 +178,12 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], numbers: Self::Bytes) -> Self::Bytes {
+        let table = unsafe { vld1q_u8(table.as_ptr()) };
+        from_fn(|q| unsafe { vqtbl1q_u8(table, numbers[q]) })
+    }
+
+    #[inline(always)]
     fn store_bytes(self, bytes: Self::Bytes) -> [u8; 64] {
         let mut out = [[0; 16]; 4];
         for (bytes, out) in bytes.into_iter().zip(&mut out) {

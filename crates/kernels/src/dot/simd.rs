@@ -37,6 +37,8 @@ pub(crate) trait Simd: Copy {
     fn and(self, bytes: Self::Bytes, mask: u8) -> Self::Bytes;
     /// Bits of either.
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Of `table`, the byte that each byte numbers; all are below 16.
+    fn look_up(self, table: &[u8; 16], numbers: Self::Bytes) -> Self::Bytes;
     /// The bytes in order.
     fn store_bytes(self, bytes: Self::Bytes) -> [u8; 64];
 

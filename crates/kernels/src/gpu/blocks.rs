@@ -5,7 +5,7 @@
 //! buffer. Every block has an even size and its halves lie at even places, so none crosses from one word into the next.
 
 use super::f16::from_bits;
-use crate::blocks::Quant;
+use crate::blocks::{LEVELS, Quant};
 use cubecl::prelude::*;
 
 /// The byte at `at`.
@@ -82,6 +82,42 @@ fn q3_scale(words: &[u32], at: usize, j: usize) -> i32 {
     (low | (high << 4u32)) as i32 - 32i32
 }
 
+/// Four of the levels that codes of IQ4_XS and IQ4_NL number, in a word; 128 more than they are, so that none is negative.
+const fn four_levels(first: usize) -> u32 {
+    let mut bytes = [0; 4];
+    let mut i = 0;
+    while i < 4 {
+        bytes[i] = (LEVELS[first + i] as u8) ^ 0x80;
+        i += 1;
+    }
+    u32::from_le_bytes(bytes)
+}
+
+/// The level that a code of four bits numbers.
+#[cube]
+pub(super) fn level(code: u32) -> f32 {
+    let low = select(
+        code < 4u32,
+        comptime!(four_levels(0)).runtime(),
+        comptime!(four_levels(4)).runtime(),
+    );
+    let high = select(
+        code < 12u32,
+        comptime!(four_levels(8)).runtime(),
+        comptime!(four_levels(12)).runtime(),
+    );
+    let four = select(code < 8u32, low, high);
+    f32::cast_from(((four >> (8u32 * (code % 4u32))) & 0xffu32) as i32 - 128i32)
+}
+
+/// The scale of group `g` of a block of IQ4_XS at `at`.
+#[cube]
+pub(super) fn xs_scale(words: &[u32], at: usize, g: usize) -> f32 {
+    let low = (byte(words, at + 4 + g / 2) >> (4u32 * (g % 2) as u32)) & 15u32;
+    let high = (short(words, at + 2) >> (2u32 * g as u32)) & 3u32;
+    half(words, at) * f32::cast_from((low | (high << 4u32)) as i32 - 32i32)
+}
+
 /// Weight `i` of the block whose first byte is `at`.
 #[cube]
 pub(super) fn weight(words: &[u32], at: usize, i: usize, #[comptime] quant: Quant) -> f32 {
@@ -127,5 +163,10 @@ pub(super) fn weight(words: &[u32], at: usize, i: usize, #[comptime] quant: Quan
             let scale = half(words, at + 208) * f32::cast_from(signed(words, at + 192 + i / 16));
             scale * f32::cast_from((low | (high << 4u32)) as i32 - 32i32)
         }
+        Quant::IQ4_XS => {
+            let g = i / 32;
+            xs_scale(words, at, g) * level(nibble(words, at + 8 + 16 * g, i % 32))
+        }
+        Quant::IQ4_NL => half(words, at) * level(nibble(words, at + 2, i)),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Which eight are a piece is the format's matter: see [`place`].
 
-use super::blocks::{half, signed, six_bits, weight};
+use super::blocks::{half, level, signed, six_bits, weight, xs_scale};
 use crate::blocks::Quant;
 use cubecl::prelude::*;
 
@@ -28,6 +28,8 @@ pub(super) fn place(piece: usize, i: usize, #[comptime] quant: Quant) -> usize {
         Quant::Q4_0 | Quant::Q4_1 | Quant::Q5_0 | Quant::Q5_1 => 4 * piece + i % 4 + 16 * (i / 4),
         Quant::Q4_K | Quant::Q5_K => 64 * (piece / 8) + 4 * (piece % 8) + i % 4 + 32 * (i / 4),
         Quant::Q6_K => 128 * (piece / 16) + 32 * (piece / 8 % 2) + 4 * (piece % 8) + i % 4 + 64 * (i / 4),
+        // As the first, for each group of 32.
+        Quant::IQ4_XS | Quant::IQ4_NL => 32 * (piece / 4) + 4 * (piece % 4) + i % 4 + 16 * (i / 4),
         _ => PIECE * piece + i,
     }
 }
@@ -116,6 +118,22 @@ pub(super) fn weights(words: &[u32], at: usize, piece: usize, #[comptime] quant:
                     let code = ((low >> shift) & 15u32) | (((top >> shift) & 3u32) << 4u32);
                     out[4 * high + i] = scale * f32::cast_from(code as i32 - 32i32);
                 }
+            }
+        }
+        Quant::IQ4_XS | Quant::IQ4_NL => {
+            let in_groups = comptime!(quant == Quant::IQ4_XS);
+            let codes = word(
+                words,
+                at + comptime!(if in_groups { 8usize } else { 2usize }) + 4 * piece,
+            );
+            let mut scale = half(words, at);
+            if comptime!(in_groups) {
+                scale = xs_scale(words, at, piece / 4);
+            }
+            #[unroll]
+            for i in 0..PIECE {
+                let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
+                out[i] = scale * level((codes >> shift) & 15u32);
             }
         }
         _ =>

@@ -1,0 +1,98 @@
+//! IQ4_XS: 4 bits, not evenly spaced; a signed scale of 6 bits for 32 weights; a scale for those for 256.
+
+use super::block::{Block, CHUNK, GROUP, Group, Half};
+use super::levels;
+use super::search::{signed_code, symmetric_unit};
+use crate::dot::{Fast, Simd};
+
+/// Weight `i` is `d * (s[i / 32] - 32) * level[q[i]]`.
+///
+/// Each 16 bytes of `qs` hold a group of 32 weights, the first 16 in the low nibbles.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Iq4Xs {
+    /// Scale of the scales.
+    pub d: Half,
+    /// Top two bits of the scales: group `g` in bits `2 g` and `2 g + 1` of a little-endian number.
+    pub scales_h: [u8; 2],
+    /// Low four bits of the scales, an even group in the low nibble, the next in the high one.
+    pub scales_l: [u8; 4],
+    /// Codes.
+    pub qs: [[u8; GROUP / 2]; CHUNK / GROUP],
+}
+
+const _: () = assert!(size_of::<Iq4Xs>() == 136);
+
+/// What is taken from a scale to centre it.
+const ZERO_SCALE: u8 = 32;
+
+impl Iq4Xs {
+    /// The scale of group `g`, not centred.
+    fn scale(&self, g: usize) -> u8 {
+        let low = self.scales_l[g / 2] >> (4 * (g % 2)) & 0x0f;
+        let high = (u16::from_le_bytes(self.scales_h) >> (2 * g)) as u8 & 3;
+        low | high << 4
+    }
+
+    /// All of [`Iq4Xs::scale`], byte `g` for group `g`.
+    #[inline(always)]
+    fn all_scales(&self) -> u64 {
+        // The upper half of what is left goes to its place, then that of each half, then of each quarter.
+        let mut low = u64::from(u32::from_le_bytes(self.scales_l));
+        low = (low | low << 16) & 0x0000_ffff_0000_ffff;
+        low = (low | low << 8) & 0x00ff_00ff_00ff_00ff;
+        low = (low | low << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+        let mut high = u64::from(u16::from_le_bytes(self.scales_h));
+        high = (high | high << 24) & 0x0000_00ff_0000_00ff;
+        high = (high | high << 12) & 0x000f_000f_000f_000f;
+        high = (high | high << 6) & 0x0303_0303_0303_0303;
+        low | high << 4
+    }
+}
+
+impl Block for Iq4Xs {
+    const GROUPS: usize = 8;
+
+    fn group(&self, g: usize) -> Group {
+        let scale = f32::from(self.scale(g) as i8 - ZERO_SCALE as i8);
+        Group::symmetric(self.d.to_f32() * scale, levels::group(&self.qs[g]))
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let parts: [&[f32; GROUP]; 8] = std::array::from_fn(|g| &x.as_chunks().0[g]);
+        let fits = parts.map(levels::fit);
+        let d = Half::from_f32(symmetric_unit(&fits, ZERO_SCALE));
+        let scales = fits.map(|fit| signed_code(fit, d.to_f32(), ZERO_SCALE));
+        let qs = std::array::from_fn(|g| levels::pack(parts[g], d.to_f32() * f32::from(scales[g])));
+        let scales = scales.map(|s| (s + ZERO_SCALE as i8) as u8);
+        let high = (0..8).fold(0, |bits, g| bits | u16::from(scales[g] >> 4) << (2 * g));
+        Self {
+            d,
+            scales_h: high.to_le_bytes(),
+            scales_l: std::array::from_fn(|i| (scales[2 * i] & 0x0f) | scales[2 * i + 1] << 4),
+            qs,
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        !self.d.is_finite()
+    }
+}
+
+impl Fast for Iq4Xs {
+    type Chunk = Self;
+
+    const ZERO: u8 = 0;
+    const SIGNED: bool = true;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
+        let scale = s.add(s.widen_u8_twice(chunk.all_scales()), s.splat(-f32::from(ZERO_SCALE)));
+        (s.mul(s.splat_f16(chunk.d.bits()), scale), None)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
+        levels::codes(s, &chunk.qs[2 * pair], &chunk.qs[2 * pair + 1])
+    }
+}
