@@ -13,8 +13,8 @@ use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Linear, Matrix, Norm, Product, Quant, matrix, team};
 use std::hint::black_box;
 
-/// Formats that have a packed layout, and the K formats that files are made of.
-const QUANTS: [Quant; 8] = [
+/// Formats that have a packed layout.
+const QUANTS: [Quant; 10] = [
     Quant::Q4_0,
     Quant::Q4_1,
     Quant::Q5_0,
@@ -23,6 +23,8 @@ const QUANTS: [Quant; 8] = [
     Quant::Q4_K,
     Quant::Q5_K,
     Quant::Q6_K,
+    Quant::IQ4_NL,
+    Quant::IQ4_XS,
 ];
 
 fn noise(count: usize) -> Vec<f32> {

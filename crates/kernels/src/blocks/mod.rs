@@ -26,7 +26,6 @@ pub use error::BlockError;
 pub use floats::{Bf16, F32, Float, Fp16};
 pub use iq4_nl::Iq4Nl;
 pub use iq4_xs::Iq4Xs;
-#[cfg(feature = "gpu")]
 pub(crate) use levels::LEVELS;
 pub use nibble_pairs::SixBits;
 pub use q2_k::Q2K;

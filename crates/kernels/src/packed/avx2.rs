@@ -1,7 +1,7 @@
 //! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits with `vpmaddwd`.
 
 use super::ROWS;
-use super::shape::{Head, Packable, with_packable};
+use super::shape::{Head, Packable, UNSIGNED_LEVELS, with_packable};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
@@ -15,7 +15,7 @@ struct Worth {
 
 /// Whether codes get their sign back before they are multiplied, because two products of a byte without sign would not fit 16 bits.
 const fn signed<B: Packable>() -> bool {
-    B::SHAPE.bits == 8
+    B::SHAPE.bits == 8 || B::SHAPE.levels
 }
 
 /// Codes of four columns of eight rows, from vector `v` of the tile whose codes begin at `at`; `half` says which eight rows.
@@ -38,6 +38,10 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
             true => _mm256_and_si256(both, low),
             false => _mm256_and_si256(_mm256_srli_epi16::<4>(both), low),
         };
+        if B::SHAPE.levels {
+            let levels = _mm256_broadcastsi128_si256(_mm_loadu_si128(UNSIGNED_LEVELS.as_ptr().cast()));
+            return _mm256_shuffle_epi8(levels, nibbles);
+        }
         match B::SHAPE.bits {
             5 => {
                 let fifths = at.add(8 * v + 4 * half).cast::<i32>().read_unaligned();
@@ -88,6 +92,20 @@ unsafe fn worth<B: Packable>(at: *const u8, tile: usize, half: usize) -> Worth {
                 let [scale, minimum] = six_bits(at, tile, half);
                 let least = _mm256_mul_ps(halves(2 * ROWS), minimum);
                 ([_mm256_mul_ps(d, scale), none], _mm256_sub_ps(none, least))
+            }
+            Head::Nibbles => {
+                let low = _mm256_srl_epi32(
+                    _mm256_loadu_si256(at.add(2 * ROWS + 32 * half).cast()),
+                    _mm_cvtsi32_si128(4 * tile as i32),
+                );
+                let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.add(6 * ROWS + 16 * half).cast()));
+                let high = _mm256_slli_epi32::<4>(_mm256_srl_epi32(high, _mm_cvtsi32_si128(2 * tile as i32)));
+                let bits = _mm256_or_si256(
+                    _mm256_and_si256(low, _mm256_set1_epi32(15)),
+                    _mm256_and_si256(high, _mm256_set1_epi32(48)),
+                );
+                let scale = _mm256_cvtepi32_ps(_mm256_sub_epi32(bits, _mm256_set1_epi32(32)));
+                ([_mm256_mul_ps(d, scale), none], none)
             }
             Head::Halves => {
                 let scale = |which: usize| {

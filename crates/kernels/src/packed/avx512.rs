@@ -1,7 +1,7 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four activations, broadcast.
 
 use super::ROWS;
-use super::shape::{Head, Packable, with_packable};
+use super::shape::{Head, Packable, UNSIGNED_LEVELS, with_packable};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
@@ -74,6 +74,20 @@ unsafe fn worth<B: Packable>(at: *const u8, tile: usize) -> Worth {
                 let least = _mm512_mul_ps(halves(at.add(2 * ROWS)), minimum);
                 ([_mm512_mul_ps(d, scale), none], _mm512_sub_ps(none, least))
             }
+            Head::Nibbles => {
+                let low = _mm512_srl_epi32(
+                    _mm512_loadu_si512(at.add(2 * ROWS).cast()),
+                    _mm_cvtsi32_si128(4 * tile as i32),
+                );
+                let high = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.add(6 * ROWS).cast()));
+                let high = _mm512_slli_epi32::<4>(_mm512_srl_epi32(high, _mm_cvtsi32_si128(2 * tile as i32)));
+                let bits = _mm512_or_si512(
+                    _mm512_and_si512(low, _mm512_set1_epi32(15)),
+                    _mm512_and_si512(high, _mm512_set1_epi32(48)),
+                );
+                let scale = _mm512_cvtepi32_ps(_mm512_sub_epi32(bits, _mm512_set1_epi32(32)));
+                ([_mm512_mul_ps(d, scale), none], none)
+            }
             Head::Halves => {
                 let scale = |half: usize| _mm512_mul_ps(d, bytes_at(at.add(2 * ROWS + ROWS * (2 * tile + half))));
                 ([scale(0), scale(1)], none)
@@ -111,6 +125,10 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
             let both = vector(v);
             codes[v] = _mm512_and_si512(both, low);
             codes[v + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
+        }
+        if B::SHAPE.levels {
+            let levels = _mm512_broadcast_i32x4(_mm_loadu_si128(UNSIGNED_LEVELS.as_ptr().cast()));
+            return codes.map(|codes| _mm512_shuffle_epi8(levels, codes));
         }
         match B::SHAPE.bits {
             5 => {

@@ -3,7 +3,7 @@
 //! A weight is rounded as [`super::scalar`] rounds it: after each step, never fused.
 
 use super::ROWS;
-use super::shape::{Head, Shape, half_scale, six_bits};
+use super::shape::{Head, Shape, half_scale, nibble_scale, six_bits};
 use crate::blocks::{GROUP, HALF_GROUP};
 use crate::dot::Isa;
 use crate::lanes::{Lanes, on_lanes};
@@ -37,6 +37,10 @@ fn worths<L: Lanes>(l: L, tile: &Tile, scale: f32) -> ([[f32; ROWS]; 2], [f32; R
             let scales = times(0, both.map(|[scale, _]| scale as f32));
             ([scales; 2], times(2 * ROWS, both.map(|[_, minimum]| -(minimum as f32))))
         }
+        Head::Nibbles => {
+            let scales = std::array::from_fn(|row| nibble_scale(head, tile.number, row));
+            ([times(0, scales); 2], [0.0; ROWS])
+        }
         Head::Halves => {
             let scales = |half| std::array::from_fn(|row| half_scale(head, 2 * tile.number + half, row));
             ([times(0, scales(0)), times(0, scales(1))], [0.0; ROWS])
@@ -63,7 +67,7 @@ fn word(codes: &[u8], v: usize, row: usize) -> u32 {
 
 on_lanes! {
     fn columns_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
-        let ((scales, offsets), zero) = (worths(l, &tile, scale), i32::from(tile.shape.zero));
+        let (scales, offsets) = worths(l, &tile, scale);
         let (upper, lower) = tile.codes.split_at(tile.shape.upper_bytes());
         for v in 0..vectors(BITS) {
             let lanes: [u32; ROWS] = std::array::from_fn(|row| word(lower, v, row));
@@ -88,7 +92,7 @@ on_lanes! {
                             6 => (rest[row] >> (8 * i) & 3) << 4,
                             _ => 0,
                         };
-                        out[column][row] = scales[column / HALF_GROUP][row] * (code as i32 - zero) as f32 + offsets[row];
+                        out[column][row] = scales[column / HALF_GROUP][row] * tile.shape.centred(code as u8) as f32 + offsets[row];
                     }
                 }
             }
@@ -98,7 +102,7 @@ on_lanes! {
 
 on_lanes! {
     fn rows_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
-        let ((scales, offsets), zero) = (worths(l, &tile, scale), i32::from(tile.shape.zero));
+        let (scales, offsets) = worths(l, &tile, scale);
         let (upper, lower) = tile.codes.split_at(tile.shape.upper_bytes());
         for (row, out) in out.iter_mut().enumerate() {
             let mut bytes = [0; GROUP];
@@ -130,7 +134,7 @@ on_lanes! {
                     6 => (u32::from(pairs[4 * (column / 16) + column % 4]) >> (column / 4 % 4 * 2) & 3) << 4,
                     _ => 0,
                 };
-                out[column] = scales[column / HALF_GROUP][row] * (code as i32 - zero) as f32 + offsets[row];
+                out[column] = scales[column / HALF_GROUP][row] * tile.shape.centred(code as u8) as f32 + offsets[row];
             }
         }
     }

@@ -5,7 +5,7 @@ use super::shape::{Shape, Worth};
 use crate::blocks::{CHUNK, GROUP, HALF_GROUP};
 use crate::dot::ActivationChunk;
 
-/// The code of a weight, with its sign.
+/// What the code of a weight stands for.
 fn code(shape: Shape, tile: &[u8], row: usize, column: usize) -> i32 {
     let (upper, lower) = tile.split_at(shape.upper_bytes());
     let (vector, byte) = (column / 4, 4 * row + column % 4);
@@ -21,7 +21,7 @@ fn code(shape: Shape, tile: &[u8], row: usize, column: usize) -> i32 {
             nibble | rest << 4
         }
     };
-    i32::from(code) - i32::from(shape.zero)
+    shape.centred(code)
 }
 
 /// The weights of one row of sixteen packed blocks.

@@ -1,7 +1,9 @@
 //! Where the parts of packed rows lie.
 
 use super::ROWS;
-use crate::blocks::{Block, GROUP, Group, Half, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant};
+use crate::blocks::{
+    Block, GROUP, Group, Half, Iq4Nl, Iq4Xs, LEVELS, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant,
+};
 
 /// What stands before the codes of sixteen blocks, so that a vector has the same number of all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +15,9 @@ pub(super) enum Head {
     /// Sixteen scales of the scales and sixteen of the minima in f16; then the three words of each row's six-bit numbers (see
     /// [`SixBits`](crate::blocks::SixBits)), first words first.
     SixBits,
+    /// Sixteen scales of the scales in f16; then for each row a word of the scales' lower four bits, the first tile's lowest; then for
+    /// each row sixteen bits of their upper two.
+    Nibbles,
     /// Sixteen scales of the scales in f16; then, for each half tile, sixteen scales in eight bits.
     Halves,
 }
@@ -23,6 +28,7 @@ impl Head {
             Head::Scale => 2 * ROWS,
             Head::ScaleAndMinimum => 4 * ROWS,
             Head::SixBits => 4 * ROWS + 12 * ROWS,
+            Head::Nibbles => 2 * ROWS + 4 * ROWS + 2 * ROWS,
             Head::Halves => 2 * ROWS + 16 * ROWS,
         }
     }
@@ -31,7 +37,7 @@ impl Head {
     pub const fn tiles(self) -> usize {
         match self {
             Head::Scale | Head::ScaleAndMinimum => 1,
-            Head::SixBits | Head::Halves => 8,
+            Head::SixBits | Head::Nibbles | Head::Halves => 8,
         }
     }
 }
@@ -42,8 +48,10 @@ pub(super) struct Shape {
     pub head: Head,
     /// Bits of a code.
     pub bits: usize,
-    /// What was added to a code so that it has no sign.
+    /// What was added to a code, or to the level that it numbers, so that it has no sign.
     pub zero: u8,
+    /// Whether codes number [`LEVELS`].
+    pub levels: bool,
 }
 
 impl Shape {
@@ -57,6 +65,8 @@ impl Shape {
             Quant::Q4_K => Q4K::SHAPE,
             Quant::Q5_K => Q5K::SHAPE,
             Quant::Q6_K => Q6K::SHAPE,
+            Quant::IQ4_NL => Iq4Nl::SHAPE,
+            Quant::IQ4_XS => Iq4Xs::SHAPE,
             _ => return None,
         })
     }
@@ -64,6 +74,15 @@ impl Shape {
     /// Whether sixteen weights share a scale, instead of 32.
     pub const fn halves(self) -> bool {
         matches!(self.head, Head::Halves)
+    }
+
+    /// What a code stands for, its sign regained.
+    #[inline(always)]
+    pub fn centred(self, code: u8) -> i32 {
+        match self.levels {
+            true => i32::from(LEVELS[usize::from(code & 0x0f)]),
+            false => i32::from(code) - i32::from(self.zero),
+        }
     }
 
     /// Whether more than a scale belongs to a weight: a minimum, or what was added to its code.
@@ -105,18 +124,48 @@ pub(super) trait Packable: Block {
 
     /// The codes of 32 weights, without sign.
     fn codes(&self, group: &Group) -> [u8; GROUP] {
-        group.codes.map(|code| (code as u8).wrapping_add(Self::SHAPE.zero))
+        match Self::SHAPE.levels {
+            true => group.codes.map(|level| NUMBERS[usize::from(level as u8)]),
+            false => group.codes.map(|code| (code as u8).wrapping_add(Self::SHAPE.zero)),
+        }
     }
 }
+
+/// The number of each level.
+const NUMBERS: [u8; 256] = {
+    let mut numbers = [0; 256];
+    let mut code = 0;
+    while code < 16 {
+        numbers[LEVELS[code] as u8 as usize] = code as u8;
+        code += 1;
+    }
+    numbers
+};
+
+/// [`LEVELS`] with 128 added.
+pub(super) const UNSIGNED_LEVELS: [u8; 16] = {
+    let mut levels = [0; 16];
+    let mut code = 0;
+    while code < 16 {
+        levels[code] = LEVELS[code] as u8 ^ 0x80;
+        code += 1;
+    }
+    levels
+};
 
 fn put_half(half: Half, at: usize, row: usize, head: &mut [u8]) {
     head[at + 2 * row..][..2].copy_from_slice(&half.bits().to_le_bytes());
 }
 
 macro_rules! of_32 {
-    ($($name:ident: $head:ident $(($minimum:ident))?, $bits:literal, $zero:literal;)*) => {$(
+    ($($name:ident: $head:ident $(($minimum:ident))?, $bits:literal, $zero:literal, $levels:literal;)*) => {$(
         impl Packable for $name {
-            const SHAPE: Shape = Shape { head: Head::$head, bits: $bits, zero: $zero };
+            const SHAPE: Shape = Shape {
+                head: Head::$head,
+                bits: $bits,
+                zero: $zero,
+                levels: $levels,
+            };
 
             fn put_head(&self, row: usize, head: &mut [u8]) {
                 put_half(self.d, 0, row, head);
@@ -127,17 +176,18 @@ macro_rules! of_32 {
 }
 
 of_32! {
-    Q4_0: Scale, 4, 8;
-    Q4_1: ScaleAndMinimum(m), 4, 0;
-    Q5_0: Scale, 5, 16;
-    Q5_1: ScaleAndMinimum(m), 5, 0;
-    Q8_0: Scale, 8, 128;
+    Q4_0: Scale, 4, 8, false;
+    Q4_1: ScaleAndMinimum(m), 4, 0, false;
+    Q5_0: Scale, 5, 16, false;
+    Q5_1: ScaleAndMinimum(m), 5, 0, false;
+    Q8_0: Scale, 8, 128, false;
+    Iq4Nl: Scale, 4, 128, true;
 }
 
 macro_rules! six_bits {
     ($($name:ident: $bits:literal;)*) => {$(
         impl Packable for $name {
-            const SHAPE: Shape = Shape { head: Head::SixBits, bits: $bits, zero: 0 };
+            const SHAPE: Shape = Shape { head: Head::SixBits, bits: $bits, zero: 0, levels: false };
 
             fn put_head(&self, row: usize, head: &mut [u8]) {
                 put_half(self.d, 0, row, head);
@@ -160,6 +210,7 @@ impl Packable for Q6K {
         head: Head::Halves,
         bits: 6,
         zero: 32,
+        levels: false,
     };
 
     fn put_head(&self, row: usize, head: &mut [u8]) {
@@ -167,6 +218,21 @@ impl Packable for Q6K {
         for (half, scale) in self.scales.into_iter().enumerate() {
             head[2 * ROWS + ROWS * half + row] = scale as u8;
         }
+    }
+}
+
+impl Packable for Iq4Xs {
+    const SHAPE: Shape = Shape {
+        head: Head::Nibbles,
+        bits: 4,
+        zero: 128,
+        levels: true,
+    };
+
+    fn put_head(&self, row: usize, head: &mut [u8]) {
+        put_half(self.d, 0, row, head);
+        head[2 * ROWS + 4 * row..][..4].copy_from_slice(&self.scales_l);
+        head[6 * ROWS + 2 * row..][..2].copy_from_slice(&self.scales_h);
     }
 }
 
@@ -188,6 +254,8 @@ macro_rules! with_packable {
             b::Quant::Q4_K => body!(b::Q4K),
             b::Quant::Q5_K => body!(b::Q5K),
             b::Quant::Q6_K => body!(b::Q6K),
+            b::Quant::IQ4_NL => body!(b::Iq4Nl),
+            b::Quant::IQ4_XS => body!(b::Iq4Xs),
             _ => body!(b::Q8_0),
         }
     }};
@@ -224,6 +292,10 @@ impl Worth {
                     offset: -(half(2 * ROWS) * minimum as f32),
                 }
             }
+            Head::Nibbles => Self {
+                scale: [d * nibble_scale(head, tile, row); 2],
+                offset: 0.0,
+            },
             Head::Halves => {
                 let scale = |half: usize| d * half_scale(head, 2 * tile + half, row);
                 Self {
@@ -239,6 +311,14 @@ impl Worth {
 #[inline(always)]
 pub(super) fn half_scale(head: &[u8], half: usize, row: usize) -> f32 {
     f32::from(head[2 * ROWS + ROWS * half + row] as i8)
+}
+
+/// The scale of a tile under [`Head::Nibbles`], in steps of the scale of the scales.
+#[inline(always)]
+pub(super) fn nibble_scale(head: &[u8], tile: usize, row: usize) -> f32 {
+    let low = head[2 * ROWS + 4 * row + tile / 2] >> (4 * (tile % 2)) & 15;
+    let high = head[6 * ROWS + 2 * row + tile / 4] >> (2 * (tile % 4)) & 3;
+    f32::from((low | high << 4) as i8 - 32)
 }
 
 /// The six-bit scale and minimum of a tile, in steps of the scales of those.
