@@ -76,7 +76,9 @@ fn written(path: &Path) -> Option<SystemTime> {
 pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     let path = adapter_path(path);
     match path.is_dir() {
-        true => ["adapter_config.json", "adapter_model.safetensors"].map(|name| path.join(name)).into(),
+        true => ["adapter_config.json", "adapter_model.safetensors"]
+            .map(|name| path.join(name))
+            .into(),
         false => vec![path],
     }
 }

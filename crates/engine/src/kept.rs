@@ -91,13 +91,7 @@ impl Kept {
     }
 
     /// Keeps the session's state for a conversation, unless that is short or `give_up` says so, which is asked between pieces.
-    pub fn keep(
-        &mut self,
-        conversation: ConversationId,
-        session: &Session,
-        worn: &Worn,
-        give_up: &dyn Fn() -> bool,
-    ) {
+    pub fn keep(&mut self, conversation: ConversationId, session: &Session, worn: &Worn, give_up: &dyn Fn() -> bool) {
         let tokens = session.savable();
         if tokens.len() < SHORTEST {
             return;
@@ -248,4 +242,140 @@ fn remove(path: &Path) {
     }
     // It may hold more.
     let _ = path.parent().map(fs::remove_dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+    use hearth_protocol::{AdapterChoice, LoadRequest};
+    use std::ops::ControlFlow;
+    use std::time::Duration;
+    use tempfile::TempDir;
+
+    /// A tiny model that keeps what it reads in a folder.
+    fn engine(folder: &TempDir) -> Engine {
+        let request = LoadRequest {
+            path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
+            context: Some(256),
+            device: Some("cpu".to_owned()),
+            kept: Some(folder.path().to_owned()),
+            ..LoadRequest::default()
+        };
+        Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).unwrap()
+    }
+
+    /// What is said in a conversation, of which no two begin alike.
+    fn ids(conversation: ConversationId) -> Vec<u32> {
+        vec![conversation as u32; 100]
+    }
+
+    fn read(engine: &mut Engine, conversation: ConversationId) {
+        let go = &mut |_: usize, _: usize| ControlFlow::Continue(());
+        engine.session.prefill(&ids(conversation), go).unwrap();
+    }
+
+    fn read_and_keep(engine: &mut Engine, conversation: ConversationId) {
+        read(engine, conversation);
+        engine.keep(conversation, &|| false);
+    }
+
+    /// How many tokens of a conversation are known.
+    fn recalled(engine: &mut Engine, conversation: ConversationId) -> usize {
+        let kept = engine.kept.as_mut().unwrap();
+        kept.recall(&mut engine.session, &engine.worn, &ids(conversation));
+        common_prefix(engine.session.tokens(), &ids(conversation))
+    }
+
+    fn all(folder: &TempDir) -> Vec<PathBuf> {
+        files(folder.path()).map(|(path, _)| path).collect()
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_gives_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = engine(&folder);
+        let now = SystemTime::now();
+        for conversation in [1, 2] {
+            read_and_keep(&mut engine, conversation);
+            let [file] = &all(&folder)[..] else {
+                // The second is used last, but for what follows.
+                continue;
+            };
+            let file = File::options().append(true).open(file).unwrap();
+            file.set_modified(now - Duration::from_secs(60)).unwrap();
+        }
+        let bytes = all(&folder)[0].metadata().unwrap().len();
+        let second = all(&folder)
+            .into_iter()
+            .find(|path| path.parent().unwrap().ends_with("2"))
+            .unwrap();
+        let second = File::options().append(true).open(second).unwrap();
+        second.set_modified(now - Duration::from_secs(30)).unwrap();
+        assert_eq!(recalled(&mut engine, 1), 96, "as many as fill whole tiles");
+        engine.kept.as_mut().unwrap().most = bytes * 5 / 2;
+        read_and_keep(&mut engine, 3);
+        assert_eq!(recalled(&mut engine, 2), 0);
+        assert_eq!((recalled(&mut engine, 1), recalled(&mut engine, 3)), (96, 96));
+        assert_eq!(all(&folder).len(), 2);
+    }
+
+    #[test]
+    fn what_is_short_unwanted_or_damaged_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = engine(&folder);
+        engine
+            .session
+            .prefill(&[1; 63], &mut |_, _| ControlFlow::Continue(()))
+            .unwrap();
+        engine.keep(1, &|| false);
+        read(&mut engine, 1);
+        engine.keep(1, &|| true);
+        assert!(all(&folder).is_empty());
+
+        read_and_keep(&mut engine, 1);
+        read_and_keep(&mut engine, 2);
+        let [damaged, kept] = [1, 2].map(|conversation: u32| folder.path().join(conversation.to_string()));
+        let file = all(&folder)
+            .into_iter()
+            .find(|path| path.starts_with(&damaged))
+            .unwrap();
+        let mut bytes = fs::read(&file).unwrap();
+        let half = bytes.len() / 2;
+        bytes[half] ^= 1;
+        fs::write(&file, &bytes).unwrap();
+        assert_eq!(recalled(&mut engine, 1), 0);
+        assert!(!damaged.exists() && kept.exists());
+
+        fs::write(kept.join("half.new"), "half").unwrap();
+        let mut next = super::tests::engine(&folder);
+        assert_eq!(all(&folder).len(), 1);
+        assert_eq!(recalled(&mut next, 2), 96);
+        next.forget_conversation(2);
+        assert!(!kept.exists());
+        engine
+            .session
+            .prefill(&[9], &mut |_, _| ControlFlow::Continue(()))
+            .unwrap();
+        assert_eq!(recalled(&mut engine, 2), 0, "nor by one who remembers it");
+    }
+
+    #[test]
+    fn adapters_are_told_apart_by_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = engine(&folder);
+        let kept = engine.kept.as_mut().unwrap();
+        let mut key = |text: &str, scale: f32| {
+            let path = folder.path().join("adapter.gguf");
+            fs::write(&path, text).unwrap();
+            // As if each were written at another time.
+            let written = SystemTime::UNIX_EPOCH + Duration::from_secs(text.len() as u64);
+            kept.key(&vec![(AdapterChoice { path, scale }, Some(written))]).unwrap()
+        };
+        let first = key("one", 1.0);
+        assert_eq!(key("one", 1.0), first);
+        let keys = [first, key("one", 0.5), key("three", 1.0)];
+        assert!(keys[1] != keys[0] && keys[2] != keys[0]);
+        assert!(!keys.contains(&kept.key(&Worn::new()).unwrap()));
+    }
 }

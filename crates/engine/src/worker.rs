@@ -7,9 +7,9 @@ use crate::problem::{internal, problem};
 use crate::training::{self, Wish, Wishes};
 use crate::{Engine, hardware, memory};
 use hearth_protocol::{
-    ConversationId, Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest, Message,
-    PROTOCOL_VERSION, PlannedDevice, Problem, ProblemCode, Request, RunId, Summary, TrainRequest, TrainingEvent,
-    TrainingRequest,
+    ConversationId, Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest,
+    Message, PROTOCOL_VERSION, PlannedDevice, Problem, ProblemCode, Request, RunId, Summary, TrainRequest,
+    TrainingEvent, TrainingRequest,
 };
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};

@@ -33,7 +33,11 @@ fn saved(session: &Session) -> Vec<u8> {
 
 #[test]
 fn a_restored_session_goes_on_to_the_same_bits() {
-    for (name, format) in [("llama", KvFormat::F16), ("llama", KvFormat::Q8_0), ("gemma3", KvFormat::F16)] {
+    for (name, format) in [
+        ("llama", KvFormat::F16),
+        ("llama", KvFormat::Q8_0),
+        ("gemma3", KvFormat::F16),
+    ] {
         let (model, ids) = (model(name), ids());
         let mut first = session(&model, 64, format);
         first.extend(&ids[..32]).expect("it runs");
@@ -42,11 +46,18 @@ fn a_restored_session_goes_on_to_the_same_bits() {
         assert_eq!(saved(&first), bytes, "tokens that fill no tile leave nothing behind");
 
         let mut second = session(&model, 48, format);
-        assert_eq!(second.saved_tokens(&KEY, &mut &*bytes).expect("its beginning"), ids[..32]);
+        assert_eq!(
+            second.saved_tokens(&KEY, &mut &*bytes).expect("its beginning"),
+            ids[..32]
+        );
         second.extend(&[1, 2, 3]).expect("it runs");
         second.restore(&KEY, &mut &*bytes).expect("it is restored");
         assert_eq!(second.tokens(), &ids[..32]);
-        assert_eq!(second.extend(&ids[32..]).expect("it runs"), went_on, "{name} {format:?}");
+        assert_eq!(
+            second.extend(&ids[32..]).expect("it runs"),
+            went_on,
+            "{name} {format:?}"
+        );
     }
 }
 
