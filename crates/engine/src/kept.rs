@@ -254,7 +254,7 @@ mod tests {
     use tempfile::TempDir;
 
     /// A tiny model that keeps what it reads in a folder.
-    fn engine(folder: &TempDir) -> Engine {
+    fn loaded(folder: &TempDir) -> Engine {
         let request = LoadRequest {
             path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
             context: Some(256),
@@ -294,36 +294,30 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_gives_way() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = engine(&folder);
-        let now = SystemTime::now();
-        for conversation in [1, 2] {
-            read_and_keep(&mut engine, conversation);
-            let [file] = &all(&folder)[..] else {
-                // The second is used last, but for what follows.
-                continue;
-            };
-            let file = File::options().append(true).open(file).unwrap();
-            file.set_modified(now - Duration::from_secs(60)).unwrap();
+        let mut engine = loaded(&folder);
+        read_and_keep(&mut engine, 1);
+        read_and_keep(&mut engine, 2);
+        for (path, _) in files(folder.path()) {
+            let seconds = if path.parent().unwrap().ends_with("1") { 60 } else { 30 };
+            let file = File::options().append(true).open(path).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds))
+                .unwrap();
         }
-        let bytes = all(&folder)[0].metadata().unwrap().len();
-        let second = all(&folder)
-            .into_iter()
-            .find(|path| path.parent().unwrap().ends_with("2"))
-            .unwrap();
-        let second = File::options().append(true).open(second).unwrap();
-        second.set_modified(now - Duration::from_secs(30)).unwrap();
         assert_eq!(recalled(&mut engine, 1), 96, "as many as fill whole tiles");
-        engine.kept.as_mut().unwrap().most = bytes * 5 / 2;
+        let (_, about) = files(folder.path()).next().unwrap();
+        engine.kept.as_mut().unwrap().most = about.len() * 5 / 2;
         read_and_keep(&mut engine, 3);
-        assert_eq!(recalled(&mut engine, 2), 0);
-        assert_eq!((recalled(&mut engine, 1), recalled(&mut engine, 3)), (96, 96));
+        assert_eq!(
+            [1, 2, 3].map(|conversation| recalled(&mut engine, conversation)),
+            [96, 0, 96]
+        );
         assert_eq!(all(&folder).len(), 2);
     }
 
     #[test]
     fn what_is_short_unwanted_or_damaged_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = engine(&folder);
+        let mut engine = loaded(&folder);
         engine
             .session
             .prefill(&[1; 63], &mut |_, _| ControlFlow::Continue(()))
@@ -348,7 +342,7 @@ mod tests {
         assert!(!damaged.exists() && kept.exists());
 
         fs::write(kept.join("half.new"), "half").unwrap();
-        let mut next = super::tests::engine(&folder);
+        let mut next = loaded(&folder);
         assert_eq!(all(&folder).len(), 1);
         assert_eq!(recalled(&mut next, 2), 96);
         next.forget_conversation(2);
@@ -363,7 +357,7 @@ mod tests {
     #[test]
     fn adapters_are_told_apart_by_what_they_are() {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = engine(&folder);
+        let mut engine = loaded(&folder);
         let kept = engine.kept.as_mut().unwrap();
         let mut key = |text: &str, scale: f32| {
             let path = folder.path().join("adapter.gguf");
