@@ -149,11 +149,10 @@ impl Kept {
         session: &Session,
         give_up: &dyn Fn() -> bool,
     ) -> Result<(), SavedError> {
-        let folder = path.parent().unwrap_or(&self.folder);
-        fs::create_dir_all(folder)?;
-        self.make_room(path, session.savable_bytes())?;
         let new = path.with_extension("new");
         let save = || {
+            fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
+            self.make_room(path, session.savable_bytes())?;
             let file = File::create(&new)?;
             session.save(key, &mut Patient { file, give_up })?;
             Ok(fs::rename(&new, path)?)

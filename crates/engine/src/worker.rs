@@ -356,10 +356,7 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 if let (Event::Finished { .. }, Some(engine)) = (&event, &mut engine)
                     && let Some(conversation) = request.conversation
                 {
-                    let began = Instant::now();
-                    let give_up = || began.elapsed() > KEEPING && shared.wanted(turn);
-                    let kept = guarded(|| Ok(engine.keep(conversation, &give_up)));
-                    kept.unwrap_or_else(|problem| tracing::error!("a conversation's state is not kept: {problem}"));
+                    keep(engine, conversation, turn, shared);
                 }
             }
             Job::Forget { conversation } => {
@@ -553,6 +550,19 @@ fn generate(
             context: 0,
         }),
         None => Err(no_model()),
+    }
+}
+
+/// Keeps what was read of a conversation, now that nobody waits for its answer any more. The answer began in this turn.
+fn keep(engine: &mut Engine, conversation: ConversationId, turn: u64, shared: &Shared) {
+    let began = Instant::now();
+    let give_up = || began.elapsed() > KEEPING && shared.wanted(turn);
+    let kept = guarded(|| {
+        engine.keep(conversation, &give_up);
+        Ok(())
+    });
+    if let Err(problem) = kept {
+        tracing::error!("a conversation's state is not kept: {problem}");
     }
 }
 

@@ -200,7 +200,8 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 ///
 /// Sixteen cells are a tile. In it each head has its keys as `[head_dim][16]`, so that a vector holds one element of
 /// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors.
-/// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells.
+/// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells. Where any of this changes,
+/// [`KvLayer::LAYOUT`] does.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
