@@ -2,7 +2,7 @@
 
 use crate::{
     chat::{self, Command},
-    library,
+    kept, library,
     power::{AlwaysOn, Power},
     shared::Shared,
     store::{Store, conversation},
@@ -71,6 +71,9 @@ impl App {
         let shared = Arc::new(Shared::new(store, options, Box::new(sink))?);
         if let Err(problem) = tune::purge(&shared, i64::MAX) {
             tracing::warn!(%problem, "what was deleted could not be removed");
+        }
+        if let Err(problem) = kept::sweep(&shared) {
+            tracing::warn!(%problem, "what was kept of deleted conversations could not be removed");
         }
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());

@@ -4,6 +4,7 @@ use crate::{
     App, adapters,
     chat::Command,
     convert::{from_json, to_json_unless_empty},
+    kept,
     shared::Shared,
     store::{
         conversation,
@@ -157,7 +158,8 @@ impl App {
         self.change(id, move |t| conversation::rename(t, id, &title)).await
     }
 
-    /// Deletes a conversation, so that it can still be restored. An answer that is being made in it is stopped.
+    /// Deletes a conversation, so that it can still be restored. An answer that is being made in it is stopped; what a worker keeps of
+    /// it goes at once, and is made anew should it come back.
     pub async fn delete_conversation(&self, id: i64) -> Result<(), Problem> {
         self.stop(id).await?;
         self.shared
@@ -165,10 +167,13 @@ impl App {
                 if !shared.store.write(|t| conversation::delete(t, id, now()))? {
                     return Err(no_conversation());
                 }
+                kept::remove(shared, id);
                 shared.emit(Event::ConversationRemoved { id });
                 Ok(())
             })
-            .await
+            .await?;
+        // It may be keeping the answer that was just stopped.
+        self.tell(Command::Forget { conversation: id })
     }
 
     /// Takes a deletion back.

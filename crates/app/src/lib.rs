@@ -10,6 +10,7 @@ mod conversations;
 mod convert;
 mod datasets;
 mod hardware;
+mod kept;
 pub mod library;
 mod models;
 pub mod power;

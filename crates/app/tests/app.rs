@@ -43,6 +43,7 @@ fn main() {
             one_answer_at_a_time_in_a_conversation,
             conversations_wait_for_each_other,
             delete_and_restore,
+            nothing_kept_outlives_its_conversation,
             rename_and_search,
             models_are_added_and_forgotten,
             load_another_model_and_unload,
@@ -385,6 +386,7 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
     assert_eq!(turns, [default, "say one", "one", "show"]);
     assert_eq!(request.sampling.top_p, 0.9);
     assert!(request.max_tokens.is_some());
+    assert_eq!(request.conversation, Some(id));
 
     bench.set_system_prompt(id, Some("Be a pirate.".into())).await.unwrap();
     assert_eq!(
@@ -450,6 +452,26 @@ async fn delete_and_restore() {
     let restored = |event| matches!(event, Event::ConversationChanged { conversation, .. } if conversation.id == id);
     bench.next(|event| restored(event).then_some(())).await;
     assert_eq!(contents(&bench.conversation(id).await)[0], "slow");
+}
+
+async fn nothing_kept_outlives_its_conversation() {
+    let mut bench = Bench::tiny();
+    let stays = bench.answer("say one").await.conversation;
+    let goes = bench.answer("say two").await.conversation;
+    let cache = bench.folder.path().join("data/cache");
+    let kept = |conversation: i64| cache.join(conversation.to_string());
+    // As a worker does; the last is of a conversation that nobody knows.
+    for conversation in [stays, goes, 999] {
+        fs::create_dir_all(kept(conversation)).unwrap();
+        fs::write(kept(conversation).join("model.kv"), "cells").unwrap();
+    }
+    bench.delete_conversation(goes).await.unwrap();
+    assert!(!kept(goes).exists());
+    // One that was just being kept comes back once more.
+    fs::create_dir_all(kept(goes)).unwrap();
+    let _bench = bench.again().await;
+    assert!(kept(stays).join("model.kv").exists());
+    assert!(!kept(goes).exists() && !kept(999).exists());
 }
 
 async fn rename_and_search() {

@@ -49,6 +49,7 @@ pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, 
         device: how.device.clone(),
         gpu_layers: how.gpu_layers,
         kv: how.kv,
+        kept: None,
     };
     let mut progress = Progress::new();
     let engine = Engine::load(&request, &mut |fraction, stage| {

@@ -6,7 +6,7 @@ use crate::training::{adapter_path, open_adapter};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{LoraPart, Session};
 use hearth_protocol::{AdapterChoice, Problem, ProblemCode};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -68,11 +68,17 @@ impl Engine {
 
 /// When an adapter's numbers were last written.
 fn written(path: &Path) -> Option<SystemTime> {
+    let files = files(path);
+    files.last()?.metadata().and_then(|about| about.modified()).ok()
+}
+
+/// The files that make an adapter what it is; the last has its numbers.
+pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     let path = adapter_path(path);
-    let numbers = if path.is_dir() {
-        path.join("adapter_model.safetensors")
-    } else {
-        path
-    };
-    numbers.metadata().and_then(|about| about.modified()).ok()
+    match path.is_dir() {
+        true => ["adapter_config.json", "adapter_model.safetensors"]
+            .map(|name| path.join(name))
+            .into(),
+        false => vec![path],
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::adapters::Worn;
 use crate::hardware;
+use crate::kept::Kept;
 use crate::plan::{self, Asked, Bytes, carry_out, gib};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::turns::count;
@@ -9,7 +10,7 @@ use hearth_formats::chat_template::{self, ChatTemplate, Turn};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::{Config, LoadOptions, Model, Session, threads};
-use hearth_protocol::{GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Role};
+use hearth_protocol::{ConversationId, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Role};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +33,8 @@ pub struct Engine {
     pub(crate) worn: Worn,
     /// Those it had before, with their cache.
     pub(crate) laid_aside: Option<(Worn, Session)>,
+    /// What the disk has of conversations.
+    pub(crate) kept: Option<Kept>,
     info: ModelInfo,
 }
 
@@ -65,6 +68,8 @@ impl Engine {
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         notices.extend(template.notice().map(str::to_owned));
 
+        // Before the weights are read: what it looks at is let go with them.
+        let kept = request.kept.clone().map(|folder| Kept::new(folder, &gguf));
         threads::set(team as usize);
         asked.context = Some(context);
         let with_layers = |layers: usize| {
@@ -128,6 +133,8 @@ impl Engine {
             base,
             worn: Worn::new(),
             laid_aside: None,
+            // Cells on a GPU are not saved.
+            kept: kept.filter(|_| info.gpu_layers == 0),
             info,
         })
     }
@@ -163,6 +170,21 @@ impl Engine {
     /// The template fails.
     pub fn count(&self, messages: &[Message]) -> Result<u32, Problem> {
         Ok(count(self.encode(messages)?.len()))
+    }
+
+    /// Keeps what is read of a conversation for the next worker too, where the load named a folder for that. `give_up` is asked again
+    /// and again whether something else is wanted; then what was kept before stays. Whatever fails is only logged.
+    pub fn keep(&mut self, conversation: ConversationId, give_up: &dyn Fn() -> bool) {
+        if let Some(kept) = &mut self.kept {
+            kept.keep(conversation, &self.session, &self.worn, give_up);
+        }
+    }
+
+    /// Removes what [`Engine::keep`] kept of a conversation.
+    pub fn forget_conversation(&mut self, conversation: ConversationId) {
+        if let Some(kept) = &mut self.kept {
+            kept.forget(conversation);
+        }
     }
 
     /// Empties the cache, whatever state it is in.

@@ -1,6 +1,7 @@
 //! Making an answer: the prompt into the context, then one token after the other.
 
 use crate::Engine;
+use crate::kept::common_prefix;
 use crate::problem::{from_sampling, from_session, problem};
 use crate::turns::{Fitted, Misfit, count, fit};
 use hearth_formats::tokenizer::Special;
@@ -34,6 +35,9 @@ impl Engine {
         self.wear(&request.adapters)?;
         let Fitted { ids, left_out } = self.prompt(request)?;
         answer.prompt_tokens = ids.len();
+        if let (Some(kept), Some(_)) = (&mut self.kept, request.conversation) {
+            kept.recall(&mut self.session, &self.worn, &ids);
+        }
         let cached = common_prefix(self.session.tokens(), &ids).min(ids.len() - 1);
         let id = request.id;
         emit(Event::Started {
@@ -256,9 +260,4 @@ fn rate(n: usize, seconds: f64) -> f64 {
     } else {
         0.0
     }
-}
-
-/// How many tokens two sequences begin with in common.
-fn common_prefix(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

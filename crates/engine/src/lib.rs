@@ -4,9 +4,11 @@
 //! protocol. The commands of `hearth` use the engine directly.
 
 mod adapters;
+mod disk;
 mod engine;
 mod generate;
 pub mod hardware;
+mod kept;
 mod measure;
 pub mod memory;
 pub mod plan;

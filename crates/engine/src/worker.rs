@@ -7,9 +7,9 @@ use crate::problem::{internal, problem};
 use crate::training::{self, Wish, Wishes};
 use crate::{Engine, hardware, memory};
 use hearth_protocol::{
-    Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest, Message,
-    PROTOCOL_VERSION, PlannedDevice, Problem, ProblemCode, Request, RunId, Summary, TrainRequest, TrainingEvent,
-    TrainingRequest,
+    ConversationId, Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest,
+    Message, PROTOCOL_VERSION, PlannedDevice, Problem, ProblemCode, Request, RunId, Summary, TrainRequest,
+    TrainingEvent, TrainingRequest,
 };
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How long the engine may take to notice that its worker ends; then the process ends without it.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long whoever wants something may have to wait until an answer's state is kept.
+const KEEPING: Duration = Duration::from_millis(500);
 
 /// Progress that a person could not see is not said.
 const PROGRESS_STEP: f32 = 0.01;
@@ -78,6 +81,9 @@ enum Job {
     Measure {
         id: GenerationId,
     },
+    Forget {
+        conversation: ConversationId,
+    },
 }
 
 /// What both threads know.
@@ -131,6 +137,12 @@ impl Shared {
         let mut state = self.state();
         state.closing = true;
         state.runs.values().for_each(|wishes| wishes.set(Wish::Stop));
+    }
+
+    /// Whether somebody waits for the engine since this turn.
+    fn wanted(&self, turn: u64) -> bool {
+        let state = self.state();
+        state.turn != turn || !state.live.is_empty()
     }
 
     fn cancelled(&self, id: GenerationId) -> bool {
@@ -192,6 +204,7 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) ->
                 shared.state().live.insert(id, false);
                 Some(Job::Measure { id })
             }
+            Request::Forget { conversation } => Some(Job::Forget { conversation }),
             Request::Training(request) => training_job(request, shared),
             Request::Shutdown => return Ok(()),
         };
@@ -302,6 +315,7 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
             }
             Job::Generate { request, received } => {
                 let id = request.id;
+                let turn = shared.state().turn;
                 let answered = guarded(|| generate(engine.as_mut(), &request, received, shared));
                 let broken = answered
                     .as_ref()
@@ -339,6 +353,16 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 // First, so that whoever hears of the end can ask for the next one.
                 shared.state().live.remove(&id);
                 shared.say(&event);
+                if let (Event::Finished { .. }, Some(engine)) = (&event, &mut engine)
+                    && let Some(conversation) = request.conversation
+                {
+                    keep(engine, conversation, turn, shared);
+                }
+            }
+            Job::Forget { conversation } => {
+                if let Some(engine) = &mut engine {
+                    engine.forget_conversation(conversation);
+                }
             }
             Job::Count { id, messages } => {
                 let counted = guarded(|| engine.as_ref().ok_or_else(no_model)?.count(&messages));
@@ -526,6 +550,19 @@ fn generate(
             context: 0,
         }),
         None => Err(no_model()),
+    }
+}
+
+/// Keeps what was read of a conversation, now that nobody waits for its answer any more. The answer began in this turn.
+fn keep(engine: &mut Engine, conversation: ConversationId, turn: u64, shared: &Shared) {
+    let began = Instant::now();
+    let give_up = || began.elapsed() > KEEPING && shared.wanted(turn);
+    let kept = guarded(|| {
+        engine.keep(conversation, &give_up);
+        Ok(())
+    });
+    if let Err(problem) = kept {
+        tracing::error!("a conversation's state is not kept: {problem}");
     }
 }
 

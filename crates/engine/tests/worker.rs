@@ -4,8 +4,10 @@ mod common;
 
 use common::*;
 use hearth_protocol::{
-    Event, FinishReason, GenerateRequest, LoadRequest, ProblemCode, Prompt, Request, Role, Sampling,
+    ConversationId, Event, FinishReason, GenerateRequest, KvType, LoadRequest, ProblemCode, Prompt, Request, Role,
+    Sampling,
 };
+use std::path::Path;
 
 #[test]
 fn it_loads_answers_and_unloads() {
@@ -275,6 +277,82 @@ fn a_file_that_goes_away_while_it_is_loaded_harms_nothing() {
     assert!(matches!(worker.last_of_load(), Event::Loaded(_)));
     std::fs::File::create(&path).unwrap();
     assert!(finished(&worker.answer(generate(1, raw("Once upon"), 8))).prompt_tokens > 0);
+}
+
+/// A worker that keeps what it reads in a folder.
+fn keeping(folder: &Path, how: LoadRequest) -> Worker {
+    let mut worker = Worker::start();
+    worker.ask(&Request::Load(LoadRequest {
+        kept: Some(folder.to_owned()),
+        device: Some("cpu".to_owned()),
+        ..how
+    }));
+    assert!(matches!(worker.last_of_load(), Event::Loaded(_)));
+    worker
+}
+
+/// Asks in a conversation; how many tokens of the prompt were known, and the answer's, once they are kept.
+fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, Vec<u32>) {
+    let events = worker.answer(GenerateRequest {
+        conversation: Some(conversation),
+        ..generate(1, raw(text), 8)
+    });
+    let Event::Started { cached_tokens, .. } = events[0] else {
+        panic!("{events:?}")
+    };
+    let ids = finished(&events).ids.clone();
+    settled(worker);
+    (cached_tokens, ids)
+}
+
+/// Waits until all that was asked before is done.
+fn settled(worker: &mut Worker) {
+    let messages = vec![message(Role::User, "Hello")];
+    worker.ask(&Request::Count { id: 9, messages });
+    assert!(matches!(
+        worker.next(),
+        Event::Counted { .. } | Event::GenerationFailed { .. }
+    ));
+}
+
+#[test]
+fn a_conversation_goes_on_in_another_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let how = || load(model(), 2048);
+    let (old, other) = ("Once upon a time. ".repeat(20), "Never before. ".repeat(20));
+    let more = format!("{old} And then?");
+    let mut first = keeping(&kept, how());
+    assert_eq!(ask(&mut first, 7, &old).0, 0);
+    let (known, answer) = ask(&mut first, 7, &more);
+    assert!(ask(&mut first, 8, &other).0 < 16);
+    let (back, same) = ask(&mut first, 7, &more);
+    assert!(back >= known, "{back} of {known}");
+    assert_eq!(same, answer);
+    first.close();
+
+    let mut second = keeping(&kept, how());
+    let (again, same) = ask(&mut second, 7, &more);
+    assert!(again >= known, "{again} of {known}");
+    assert_eq!(same, answer);
+
+    // Another model, another kind of cache.
+    let changed = folder.path().join("changed.gguf");
+    let mut bytes = std::fs::read(model()).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half] ^= 1;
+    std::fs::write(&changed, bytes).unwrap();
+    let mut third = keeping(&kept, load(changed, 2048));
+    assert_eq!(ask(&mut third, 9, &more).0, 0);
+    let q8_0 = LoadRequest {
+        kv: KvType::Q8_0,
+        ..how()
+    };
+    assert_eq!(ask(&mut keeping(&kept, q8_0), 9, &more).0, 0);
+
+    second.ask(&Request::Forget { conversation: 7 });
+    settled(&mut second);
+    assert!(!kept.join("7").exists() && kept.join("8").exists());
 }
 
 #[test]

@@ -112,6 +112,34 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
     }
 }
 
+#[test]
+fn tiles_that_are_put_into_another_cache_are_attended_to_as_before() {
+    let (read, tokens) = (2 * KvLayer::TILE, 2 * KvLayer::TILE + 5);
+    let cells: Vec<u32> = (0..tokens as u32).collect();
+    for shape in [shape(9, 3, 64, Some(20)), shape(2, 2, 33, None)] {
+        let qkv = qkv(14, shape, tokens);
+        let (first, last) = qkv.split_at(qkv.len() / tokens * read);
+        for format in [KvFormat::F16, KvFormat::Q8_0] {
+            let [mut from, mut to] =
+                [300, tokens].map(|cells| KvLayer::new(format, cells, shape.kv_heads, shape.head_dim));
+            // What is stored behind the tiles is none of theirs.
+            from.write(&shape, &cells, &noise(15, qkv.len())).unwrap();
+            from.write(&shape, &cells[..read], first).unwrap();
+            for (to, from) in to.tiles_mut(2).unwrap().into_iter().zip(from.tiles(2).unwrap()) {
+                to.copy_from_slice(from);
+            }
+            let [before, after] = [&mut from, &mut to].map(|layer| {
+                layer.write(&shape, &cells[read..], last).unwrap();
+                let mut out = vec![f32::NAN; (tokens - read) * shape.heads * shape.head_dim];
+                attend(last, &shape, layer, &Spans::of(&cells), read, &mut out).unwrap();
+                out
+            });
+            assert_eq!(before, after, "{format:?} {shape:?}");
+            assert!(matches!(to.tiles(4), Err(ShapeError::Index { .. })) && to.tiles_mut(usize::MAX).is_err());
+        }
+    }
+}
+
 /// Blocks of zeros, of numbers too small for a scale, and with one number among far smaller ones.
 #[test]
 fn blocks_in_8_bits_keep_what_their_scale_allows() {

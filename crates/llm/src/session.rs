@@ -32,10 +32,10 @@ pub struct Prefilled {
 
 /// One sequence of tokens in a model.
 pub struct Session {
-    model: Arc<Model>,
-    pool: Arc<KvPool>,
-    tokens: Vec<u32>,
-    logits: Vec<f32>,
+    pub(crate) model: Arc<Model>,
+    pub(crate) pool: Arc<KvPool>,
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) logits: Vec<f32>,
     chunk: usize,
     product: Product,
 }
@@ -222,7 +222,7 @@ impl Session {
         self.to_logits(hidden)
     }
 
-    fn check(&self, ids: &[u32], needed: usize) -> Result<(), SessionError> {
+    pub(crate) fn check(&self, ids: &[u32], needed: usize) -> Result<(), SessionError> {
         let (vocab, context) = (self.model.config().vocab, self.context());
         if needed > context {
             return Err(SessionError::ContextFull { context, needed });

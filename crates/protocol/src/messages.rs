@@ -13,6 +13,9 @@ pub const PROTOCOL_VERSION: u32 = 3;
 /// Names one generation, plan or measurement; chosen by whoever asks, unique in the life of the worker.
 pub type GenerationId = u64;
 
+/// Names one conversation, for as long as whoever asks keeps it.
+pub type ConversationId = i64;
+
 /// What a worker can be asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -54,6 +57,11 @@ pub enum Request {
         /// Comes back in the answer; [`Request::Cancel`] ends it.
         id: GenerationId,
     },
+    /// Removes what [`LoadRequest::kept`] holds of a conversation, once what was asked before is done. Not answered.
+    Forget {
+        /// Which.
+        conversation: ConversationId,
+    },
     /// Something about fine-tuning. Answered by [`Event::Training`].
     Training(TrainingRequest),
     /// Ends the worker. Closing its standard input does the same.
@@ -77,6 +85,10 @@ pub struct LoadRequest {
     /// What the KV cache is kept as.
     #[serde(default)]
     pub kv: KvType,
+    /// A folder where the worker keeps what it read of conversations, so that they go on without being read again; none: nothing
+    /// is kept. Each conversation has a folder in it, named by its id, which whoever deletes the conversation has to remove.
+    #[serde(default)]
+    pub kept: Option<PathBuf>,
 }
 
 impl LoadRequest {
@@ -161,6 +173,9 @@ pub struct GenerateRequest {
     /// Adapters that the answer is made with, over the model that is loaded.
     #[serde(default)]
     pub adapters: Vec<AdapterChoice>,
+    /// The conversation it belongs to; none: nothing is kept of it.
+    #[serde(default)]
+    pub conversation: Option<ConversationId>,
 }
 
 /// What is to be answered.

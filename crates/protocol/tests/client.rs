@@ -51,6 +51,7 @@ fn chat(id: u64, text: &str) -> Request {
         max_tokens: None,
         stop: Vec::new(),
         adapters: Vec::new(),
+        conversation: None,
     })
 }
 

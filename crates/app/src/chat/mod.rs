@@ -14,7 +14,7 @@ mod target;
 pub(crate) use target::Target;
 
 use crate::{
-    adapters, models,
+    adapters, kept, models,
     shared::Shared,
     store::{conversation, message as rows},
     task::{Connected, Started, at, heard, joined},
@@ -47,6 +47,8 @@ pub(crate) enum Command {
         conversation: i64,
         done: oneshot::Sender<()>,
     },
+    /// Have the worker remove what it keeps of a conversation.
+    Forget { conversation: i64 },
     /// Load a model; an answer that is under way is stopped.
     Load(Box<Target>),
     /// Let the model go; an answer that is under way is stopped.
@@ -139,6 +141,12 @@ impl Chat {
                 self.stop(conversation).await;
                 // Whoever asked may have gone.
                 let _ = done.send(());
+            }
+            Command::Forget { conversation } => {
+                if let Some((worker, _)) = &self.worker {
+                    // A worker that is gone keeps no more.
+                    let _ = worker.send(Request::Forget { conversation });
+                }
             }
             Command::Load(target) => {
                 self.stop_current();
@@ -337,7 +345,9 @@ impl Chat {
         } = &mut self.loaded
         {
             *asked = worker
-                .send(Request::Load(target.how.clone().load(target.path.clone())))
+                .send(Request::Load(
+                    target.how.clone().load(target.path.clone(), kept::folder(&self.shared)),
+                ))
                 .is_ok();
         }
     }
@@ -382,6 +392,7 @@ impl Chat {
             max_tokens: Some(LONGEST_ANSWER),
             stop: Vec::new(),
             adapters,
+            conversation: Some(conversation),
         };
         if let Some((worker, _)) = &self.worker {
             // A worker that is gone says so by itself, and the answer fails then.

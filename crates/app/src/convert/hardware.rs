@@ -87,8 +87,8 @@ impl WhatIf {
         }
     }
 
-    /// The same for the worker, to load a file.
-    pub(crate) fn load(self, path: PathBuf) -> protocol::LoadRequest {
+    /// The same for the worker, to load a file and to keep in a folder what it reads.
+    pub(crate) fn load(self, path: PathBuf, kept: PathBuf) -> protocol::LoadRequest {
         protocol::LoadRequest {
             path,
             context: self.context,
@@ -96,6 +96,7 @@ impl WhatIf {
             device: self.device,
             gpu_layers: self.gpu_layers.into(),
             kv: self.kv.into(),
+            kept: Some(kept),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
 }
 
 /// Removes a file or a folder; whether it is gone.
-fn removed(path: &Path) -> bool {
+pub(crate) fn removed(path: &Path) -> bool {
     let removed = match fs::symlink_metadata(path) {
         Ok(about) if about.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),

@@ -178,6 +178,7 @@ impl Talk {
             max_tokens: None,
             stop: Vec::new(),
             adapters: self.adapters.clone(),
+            conversation: None,
         };
         let mut out = io::stdout();
         let (mut answer, mut cached, mut written) = (String::new(), 0, Ok(()));

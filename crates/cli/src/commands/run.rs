@@ -47,6 +47,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         max_tokens: args.tokens,
         stop: Vec::new(),
         adapters: args.adapters.adapters.clone(),
+        conversation: None,
     };
     let mut out = std::io::stdout().lock();
     let (mut text, mut written) = (String::new(), Ok(()));

@@ -121,6 +121,7 @@ pub fn generate(id: u64, prompt: Prompt, max_tokens: u32) -> GenerateRequest {
         max_tokens: Some(max_tokens),
         stop: Vec::new(),
         adapters: Vec::new(),
+        conversation: None,
     }
 }
 

@@ -4,6 +4,7 @@ use super::heads::Heads;
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use half::f16;
 
 /// Elements of a head that share a scale, where there are scales; the last of a head may be fewer.
@@ -133,6 +134,28 @@ impl KvLayer {
         }
     }
 
+    /// Cells that lie together: what [`KvLayer::tiles`] counts.
+    pub const TILE: usize = WIDTH;
+    /// Goes up whenever cells come to lie otherwise, so that bytes of before are not taken for something else.
+    pub const LAYOUT: u32 = 1;
+
+    /// All that is stored of the first `tiles` tiles, as it lies in memory: keys, values, the scales of either. No cell behind them
+    /// has a byte in it.
+    ///
+    /// # Errors
+    /// There are fewer tiles.
+    pub fn tiles(&self, tiles: usize) -> Result<[&[u8]; 4], ShapeError> {
+        with_store!(&self.0, store => store.tiles(tiles))
+    }
+
+    /// The same to be written to. Any bytes are numbers; whether they are the right ones is for the caller to know.
+    ///
+    /// # Errors
+    /// As [`KvLayer::tiles`].
+    pub fn tiles_mut(&mut self, tiles: usize) -> Result<[&mut [u8]; 4], ShapeError> {
+        with_store!(&mut self.0, store => store.tiles_mut(tiles))
+    }
+
     /// Writes the keys and values of rows of Q, K and V, one row a cell.
     ///
     /// # Errors
@@ -177,7 +200,8 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 ///
 /// Sixteen cells are a tile. In it each head has its keys as `[head_dim][16]`, so that a vector holds one element of
 /// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors.
-/// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells.
+/// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells. Where any of this changes,
+/// [`KvLayer::LAYOUT`] does.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
@@ -201,6 +225,44 @@ impl<E: KvElement> KvStore<E> {
             kv_heads,
             head_dim,
         }
+    }
+
+    /// How much of the store the first tiles take.
+    fn lengths(&self, tiles: usize) -> Result<Lengths, ShapeError> {
+        match self.cells.div_ceil(WIDTH) {
+            count if tiles > count => Err(ShapeError::Index {
+                what: "the last tile",
+                index: tiles,
+                count,
+            }),
+            _ => Ok(Lengths::of::<E>(tiles * WIDTH, self.kv_heads, self.head_dim)),
+        }
+    }
+
+    fn tiles(&self, tiles: usize) -> Result<[&[u8]; 4], ShapeError>
+    where
+        E: Pod,
+    {
+        let lengths = self.lengths(tiles)?;
+        Ok([
+            cast_slice(&self.keys[..lengths.keys]),
+            cast_slice(&self.values[..lengths.values]),
+            cast_slice(&self.key_scales[..lengths.scales]),
+            cast_slice(&self.value_scales[..lengths.scales]),
+        ])
+    }
+
+    fn tiles_mut(&mut self, tiles: usize) -> Result<[&mut [u8]; 4], ShapeError>
+    where
+        E: Pod,
+    {
+        let lengths = self.lengths(tiles)?;
+        Ok([
+            cast_slice_mut(&mut self.keys[..lengths.keys]),
+            cast_slice_mut(&mut self.values[..lengths.values]),
+            cast_slice_mut(&mut self.key_scales[..lengths.scales]),
+            cast_slice_mut(&mut self.value_scales[..lengths.scales]),
+        ])
     }
 
     /// The width of a value, filled up to whole vectors.
