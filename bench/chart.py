@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-WIDTH, LEFT, RIGHT, BAR, GAP = 760, 150, 120, 15, 16
+WIDTH, LEFT, RIGHT, BAR, GAP = 820, 160, 150, 15, 16
 STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f }
 .small { font-size: 11px; fill: #57606a } .title { font-size: 15px; font-weight: 600 } .end { text-anchor: end } .middle { text-anchor: middle }
@@ -58,7 +58,7 @@ def draw(panel: Panel, top: int) -> tuple[list[str], int]:
     step = next(step for step in [0.5, 1, 2, 5, 10, 50, 1e9] if most / step <= 8)
     scale = (WIDTH - LEFT - RIGHT) / max(most, 1.25)
     parts = [text(8, top + 14, panel.title, "title")]
-    x = LEFT
+    x = float(LEFT)
     for kind in kinds if len(kinds) > 1 else []:
         parts += [rect(x, top + 26, 11, 11, kinds.index(kind)), text(x + 16, top + 36, kind, "small")]
         x += 34 + 6.6 * len(kind)

@@ -24,6 +24,7 @@ from results import Results
 
 HERE = Path(__file__).parent
 CACHE = HERE / "cache"
+TRAIN = "train"
 
 
 def main() -> None:
@@ -50,7 +51,9 @@ def arguments() -> argparse.Namespace:
     cores = machine.cores()
     parser = argparse.ArgumentParser(description="Hearth beside llama.cpp, PEFT and PyTorch.", epilog=f"Models: {'; '.join(NAMES)}; or a GGUF file.")
     parser.add_argument("hearth", type=Path, help="a release build of hearth")
-    parser.add_argument("--only", nargs="+", choices=GROUPS, default=GROUPS, metavar="GROUP", help=f"what to measure, of {', '.join(GROUPS)}")
+    parser.add_argument(
+        "--only", nargs="+", choices=[*GROUPS, TRAIN], default=GROUPS, metavar="GROUP", help=f"what to measure, of {', '.join([*GROUPS, TRAIN])}"
+    )
     parser.add_argument("--models", nargs="+", default=USUAL, metavar="NAME", help=f"by default {'; '.join(USUAL)}")
     parser.add_argument("--threads", type=lambda text: [int(part) for part in text.split(",")], default=sorted({1, cores}), metavar="N,N")
     parser.add_argument("--rounds", type=int, default=3)
@@ -69,26 +72,27 @@ def arguments() -> argparse.Namespace:
             parser.error(f"{path} is not a file")
     if args.quick:
         args.models, args.rounds, args.long_rounds = [DEFAULT], 1, 0
+    args.train |= TRAIN in args.only
     return args
 
 
 def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | LlamaCpp]) -> Iterator[str]:
     """Adds to the results, and says after each step what was done."""
+    tests = [test for test in TESTS if test.group in args.only]
     # In a process of its own, since what this one holds would count as its children's memory.
     made = subprocess.run([sys.executable, HERE / "models.py", *args.models], stdout=subprocess.PIPE, text=True)
     if made.returncode:
         sys.exit(made.returncode)
     chosen = [json.loads(line) for line in made.stdout.splitlines()]
     results.models |= {facts["name"]: {key: value for key, value in facts.items() if key != "path"} for facts in chosen}
-    for turn in range(max(args.rounds, args.long_rounds)):
+    for turn in range(max(args.rounds, args.long_rounds) if tests else 0):
         for threads in args.threads:
             results.raise_ceilings(threads, machine.ceilings(CACHE, threads))
             yield f"ceilings with {threads} threads"
         for facts in chosen:
-            for test in TESTS:
-                if test.group not in args.only or turn >= (args.long_rounds if test.long else args.rounds):
-                    continue
-                if test.group == "kv" and facts["name"] != chosen[0]["name"]:
+            for test in tests:
+                # Quantised keys and values are shown on one model alone.
+                if turn >= (args.long_rounds if test.long else args.rounds) or (test.group == "kv" and facts is not chosen[0]):
                     continue
                 for threads in groups(test, args.threads):
                     for program in programs[:: -1 if turn % 2 else 1]:

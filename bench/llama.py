@@ -13,7 +13,7 @@ PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
 # Of llama.cpp, that the package carries.
 COMMIT = "0c1e570"
 # Only what runs on the processor, and nothing that would fetch something.
-OPTIONS = """CMAKE_BUILD_TYPE=Release GGML_NATIVE=ON GGML_CCACHE=OFF BUILD_SHARED_LIBS=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_EXAMPLES=OFF
+OPTIONS = """CMAKE_BUILD_TYPE=Release GGML_NATIVE=ON GGML_METAL=OFF GGML_CCACHE=OFF BUILD_SHARED_LIBS=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_EXAMPLES=OFF
 LLAMA_BUILD_SERVER=OFF LLAMA_BUILD_APP=OFF LLAMA_BUILD_UI=OFF LLAMA_USE_PREBUILT_UI=OFF LLAMA_OPENSSL=OFF""".split()
 
 
@@ -47,8 +47,8 @@ def compile_into(build: Path, source: Path) -> Path:
     generator = [] if sys.platform == "win32" else ninja()
     run([program, "-S", source, "-B", build, *generator, *(f"-D{option}" for option in OPTIONS)])
     run([program, "--build", build, "--config", "Release", "--target", "llama-bench"])
-    if program := built(build):
-        return program
+    if found := built(build):
+        return found
     sys.exit(f"llama.cpp was built in {build}, but there is no llama-bench in it. Name one with --llama-bench.")
 
 

@@ -72,7 +72,7 @@ def ceilings(cache: Path, threads: int) -> dict[str, float | None]:
     cache.mkdir(exist_ok=True)
     program, source = cache / f"ceilings{'.exe' if sys.platform == 'win32' else ''}", HERE / "examples" / "ceilings.rs"
     if not program.is_file() or program.stat().st_mtime < source.stat().st_mtime:
-        command = ["rustc", "--edition", "2024", "-O", "-C", "target-cpu=native", "-o", program, source]
+        command: list[str | Path] = ["rustc", "--edition", "2024", "-O", "-C", "target-cpu=native", "-o", program, source]
         if subprocess.run(command).returncode:
             sys.exit("rustc could not build ceilings.rs.")
     return json.loads(output(program, str(threads)))

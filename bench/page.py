@@ -89,10 +89,10 @@ def starts(results: Results) -> str:
 
 def training_text(results: Results) -> str:
     steps = next((runs[0]["steps"] for runs in results.train.values()), 0)
-    rounds = len(next(iter(results.train.values()), []))
+    rounds = plural(len(next(iter(results.train.values()), [])), "round")
     return (
         f"LoRA of rank {train.RANK} on the seven linears of each block of SmolLM2-135M, {train.BATCH} times {train.SEQ} tokens a step, {rounds} "
-        f"rounds of {steps} steps. [bench/README.md](../bench/README.md) says what is compared with what."
+        f"of {steps} steps. [bench/README.md](../bench/README.md) says what is compared with what."
     )
 
 

@@ -14,7 +14,8 @@ from train import WORDS
 
 DEPTH = 4096
 WARM_UP = 32
-# As many tokens for the one as words for the other.
+# As many tokens for the one as words for the other, in a context no larger than the smallest that llama-bench makes.
+CONTEXT = 256
 START_PROMPT, START_WORDS = 32, " ".join(WORDS[:32])
 
 
@@ -69,7 +70,7 @@ class Hearth:
     def one(self, test: Test, model: str, threads: int) -> list[Sample]:
         where = ["--device", "cpu", "--threads", threads]
         if test is START:
-            return started(run([self.program, "run", model, START_WORDS, "-n", 1, "--raw", *where], self.environment), threads)
+            return started(run([self.program, "run", model, START_WORDS, "-n", 1, "--raw", "--ctx", CONTEXT, *where], self.environment), threads)
         done = run([
             self.program, "bench", model, *where, "-p", test.read, "-n", test.write, "--depth", test.depth, "--kv", test.kv,
             "-r", 3 if test.write and not test.depth else 1, "--json",

@@ -51,7 +51,7 @@ class Compare(unittest.TestCase):
     def test_the_chart_is_well_formed_whatever_it_shows(self) -> None:
         panels = [Panel("A & B <c>", "one", [("x", [Bar("k", 0.5, "f"), Bar("l", 90.0, "g")])]), Panel("Nothing", "", [])]
         root = ElementTree.fromstring(chart(panels))
-        self.assertEqual(root.find("{*}title").text, "A & B <c>; Nothing")
+        self.assertEqual(root.findtext("{*}title"), "A & B <c>; Nothing")
         self.assertTrue(ElementTree.fromstring(page.drawing(self.results)).findall("{*}rect"))
 
     def test_random_blocks_are_about_as_large_as_a_trained_model_s(self) -> None:
