@@ -88,7 +88,7 @@ def write(path: Path, shape_name: str, recipe_name: str) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for name, kind, rows, cols in tensors:
+    for _, kind, rows, cols in tensors:
         writer.write_tensor_data(np.ones(cols, np.float32) if kind == "F32" else random_rows(rng, kind, rows, cols))
     writer.close()
     half_written.rename(path)
