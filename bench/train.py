@@ -62,19 +62,20 @@ def run_peft(args, dtype):
     ])  # fmt: skip
 
 
+def median(results, name, field):
+    return statistics.median(result[field] for result in results[name])
+
+
 def table(results):
     """Rows of Markdown: the medians, their spread, and how they stand to PEFT in f32."""
-    def median(name, field):
-        return statistics.median(result[field] for result in results[name])
-
     lines = ["| | tokens/s | from - to | to f32 | peak MB | to f32 | MB before the model |", "|---|---:|---:|---:|---:|---:|---:|"]
     for name, runs in results.items():
         speeds = [result["tok_s"] for result in runs]
-        before = f"{median(name, 'baseline_mb'):.0f}" if "baseline_mb" in runs[0] else ""
+        before = f"{median(results, name, 'baseline_mb'):.0f}" if "baseline_mb" in runs[0] else ""
         lines.append(
-            f"| {name} | {median(name, 'tok_s'):.1f} | {min(speeds):.1f} - {max(speeds):.1f} "
-            f"| {median(name, 'tok_s') / median(BASELINE, 'tok_s'):.2f} | {median(name, 'peak_rss_mb'):.0f} "
-            f"| {median(name, 'peak_rss_mb') / median(BASELINE, 'peak_rss_mb'):.2f} | {before} |"
+            f"| {name} | {median(results, name, 'tok_s'):.1f} | {min(speeds):.1f} - {max(speeds):.1f} "
+            f"| {median(results, name, 'tok_s') / median(results, BASELINE, 'tok_s'):.2f} | {median(results, name, 'peak_rss_mb'):.0f} "
+            f"| {median(results, name, 'peak_rss_mb') / median(results, BASELINE, 'peak_rss_mb'):.2f} | {before} |"
         )
     return "\n".join(lines)
 

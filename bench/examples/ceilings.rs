@@ -1,0 +1,160 @@
+//! What this machine can do at most, for `compare.py` to hold programs against: bytes read from memory and products made, a second.
+//!
+//! `ceilings THREADS` prints one JSON object; a kind of product that the processor has no instruction for is null. Every figure is
+//! the best of several, since a ceiling is what nothing gets above. The file needs no crate, so `rustc` alone builds it in seconds.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+/// What all threads together read in a pass: many times what caches hold.
+const BYTES: usize = 512 << 20;
+/// How often every sum is added to in a measurement, which takes about a tenth of a second.
+const PASSES: usize = 20_000_000;
+/// Sums that do not wait for each other: more than an instruction's delay in cycles, times the instructions begun in each.
+const SUMS: usize = 12;
+/// Measurements, of which the best counts.
+const TRIES: usize = 5;
+
+/// A function that makes `SUMS * PASSES` vectors of products, and how many products there are in a vector.
+type Products = (fn(), usize);
+
+fn main() {
+    let threads = std::env::args().nth(1).and_then(|count| count.parse().ok());
+    let Some(threads) = threads.filter(|count| *count > 0) else {
+        eprintln!("How many threads? Give a number from 1 on: ceilings THREADS");
+        std::process::exit(2);
+    };
+    let products = |products: Option<Products>| match products {
+        Some((make, each)) => format!("{:.2}", best(threads, |_| make(), SUMS * PASSES * each * threads)),
+        None => "null".to_owned(),
+    };
+    println!(
+        r#"{{"read_gb_s": {:.2}, "int8_gmac_s": {}, "bf16_gmac_s": {}, "f32_gmac_s": {}}}"#,
+        read(threads),
+        products(chip::int8()),
+        products(chip::bf16()),
+        products(chip::f32()),
+    );
+}
+
+/// Gigabytes a second: every thread adds up its own part of the memory.
+fn read(threads: usize) -> f64 {
+    let words = vec![1_u64; BYTES / 8];
+    let parts: Vec<&[u64]> = words.chunks(words.len().div_ceil(threads)).collect();
+    let add_up = |thread: usize| {
+        black_box(parts[thread].iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)));
+    };
+    best(threads, add_up, BYTES)
+}
+
+/// Billions a second, where all threads together do `amount` at a time; each is told its number.
+fn best(threads: usize, work: impl Fn(usize) + Sync, amount: usize) -> f64 {
+    let work = &work;
+    let measure = || {
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                scope.spawn(move || work(thread));
+            }
+        });
+        amount as f64 / began.elapsed().as_secs_f64() / 1e9
+    };
+    (0..TRIES).map(|_| measure()).fold(0.0, f64::max)
+}
+
+/// [`Products`] of one instruction, or of a few, where the processor has the features. What is made has to depend on the sum, or it
+/// would be made once before the loop.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! products {
+    ($detected:ident: $($feature:tt),+; $each:literal in $zero:expr; |$sum:ident| $product:expr) => {{
+        $(#[target_feature(enable = $feature)])+
+        fn make() {
+            let mut sums: [_; SUMS] = std::array::from_fn(|_| black_box($zero));
+            for _ in 0..PASSES {
+                for sum in &mut sums {
+                    let $sum = *sum;
+                    *sum = $product;
+                }
+            }
+            black_box(sums);
+        }
+        // SAFETY: the features were found.
+        let made: Products = (|| unsafe { make() }, $each);
+        ($(std::arch::$detected!($feature))&&+).then_some(made)
+    }};
+}
+
+#[cfg(target_arch = "x86_64")]
+mod chip {
+    use super::{PASSES, Products, SUMS, black_box};
+    use std::arch::x86_64::*;
+
+    pub fn int8() -> Option<Products> {
+        let vnni = products!(is_x86_feature_detected: "avx512f", "avx512vnni"; 64 in _mm512_setzero_si512();
+            |sum| _mm512_dpbusd_epi32(sum, sum, sum));
+        let avx2 = products!(is_x86_feature_detected: "avx2"; 32 in _mm256_setzero_si256();
+            |sum| _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(sum, sum), _mm256_set1_epi16(1))));
+        vnni.or(avx2)
+    }
+
+    pub fn bf16() -> Option<Products> {
+        products!(is_x86_feature_detected: "avx512f", "avx512bf16"; 32 in _mm512_setzero_ps();
+        |sum| {
+            // SAFETY: both are 512 bits of any value.
+            let pairs = unsafe { std::mem::transmute::<__m512, __m512bh>(sum) };
+            _mm512_dpbf16_ps(sum, pairs, pairs)
+        })
+    }
+
+    pub fn f32() -> Option<Products> {
+        let avx512 = products!(is_x86_feature_detected: "avx512f"; 16 in _mm512_setzero_ps();
+            |sum| _mm512_fmadd_ps(sum, sum, sum));
+        let avx2 = products!(is_x86_feature_detected: "avx2", "fma"; 8 in _mm256_setzero_ps();
+            |sum| _mm256_fmadd_ps(sum, sum, sum));
+        avx512.or(avx2)
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod chip {
+    use super::{PASSES, Products, SUMS, black_box};
+    use std::arch::aarch64::*;
+
+    pub fn int8() -> Option<Products> {
+        products!(is_aarch64_feature_detected: "neon", "dotprod"; 16 in vdupq_n_s32(0); |sum| {
+            let mut sum = sum;
+            // SAFETY: only registers are used. The intrinsic is not stable yet.
+            unsafe {
+                std::arch::asm!(".arch_extension dotprod", "sdot {sum:v}.4s, {sum:v}.16b, {sum:v}.16b", sum = inout(vreg) sum,
+                    options(pure, nomem, nostack, preserves_flags));
+            }
+            sum
+        })
+    }
+
+    /// Its intrinsics are not stable yet.
+    pub fn bf16() -> Option<Products> {
+        None
+    }
+
+    pub fn f32() -> Option<Products> {
+        products!(is_aarch64_feature_detected: "neon"; 4 in vdupq_n_f32(0.0); |sum| vfmaq_f32(sum, sum, sum))
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod chip {
+    use super::Products;
+
+    pub fn int8() -> Option<Products> {
+        None
+    }
+
+    pub fn bf16() -> Option<Products> {
+        None
+    }
+
+    pub fn f32() -> Option<Products> {
+        None
+    }
+}

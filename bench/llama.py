@@ -1,0 +1,68 @@
+"""llama.cpp's `llama-bench`, built once for the very processor it runs on.
+
+PyPI's source package llama-cpp-python carries the whole source of llama.cpp; a wheel would carry a build for any processor, and no
+tools. CMake and Ninja come from PyPI too, the C++ compiler is the machine's own.
+"""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
+# Of llama.cpp, that the package carries.
+COMMIT = "0c1e570"
+# Only what runs on the processor, and nothing that would fetch something.
+OPTIONS = """CMAKE_BUILD_TYPE=Release GGML_NATIVE=ON GGML_METAL=OFF GGML_CCACHE=OFF BUILD_SHARED_LIBS=OFF LLAMA_BUILD_TESTS=OFF
+LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_SERVER=OFF LLAMA_BUILD_APP=OFF LLAMA_BUILD_UI=OFF LLAMA_USE_PREBUILT_UI=OFF LLAMA_OPENSSL=OFF""".split()
+
+
+def find(cache: Path) -> Path:
+    """The program, built if it is not there yet, which takes some minutes."""
+    build = cache / f"llama.cpp-{VERSION}"
+    return built(build) or compile_into(build, source(cache))
+
+
+def built(build: Path) -> Path | None:
+    """Where the compiler's kind puts programs: Visual Studio in a folder for each configuration."""
+    names = [build / "bin" / folder / f"llama-bench{end}" for folder in ["", "Release"] for end in ["", ".exe"]]
+    return next((name for name in names if name.is_file()), None)
+
+
+def source(cache: Path) -> Path:
+    """The source of llama.cpp, fetched with `pip`."""
+    folder = f"{PACKAGE.replace('-', '_')}-{VERSION}"
+    unpacked = cache / folder / "vendor" / "llama.cpp"
+    if not unpacked.is_dir():
+        run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", PACKAGE, "--dest", cache, f"{PACKAGE}=={VERSION}"])
+        with tarfile.open(cache / f"{folder}.tar.gz") as archive:
+            archive.extractall(cache, filter="data")
+    return unpacked
+
+
+def compile_into(build: Path, source: Path) -> Path:
+    import cmake
+
+    program = Path(cmake.CMAKE_BIN_DIR) / "cmake"
+    generator = [] if sys.platform == "win32" else ninja()
+    run([program, "-S", source, "-B", build, *generator, *(f"-D{option}" for option in OPTIONS)])
+    run([program, "--build", build, "--config", "Release", "--target", "llama-bench"])
+    if found := built(build):
+        return found
+    sys.exit(f"llama.cpp was built in {build}, but there is no llama-bench in it. Name one with --llama-bench.")
+
+
+def ninja() -> list[str]:
+    import ninja
+
+    return ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={Path(ninja.BIN_DIR) / 'ninja'}"]
+
+
+def run(command: list[str | Path]) -> None:
+    """Runs a step of the build, whose output goes where errors go."""
+    if code := subprocess.run(command, stdout=sys.stderr).returncode:
+        sys.exit(f"{Path(command[0]).name} failed with exit code {code}. Without a C++ compiler, name a llama-bench with --llama-bench.")
+
+
+if __name__ == "__main__":
+    print(find(Path(__file__).parent / "cache"))

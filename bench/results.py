@@ -1,0 +1,97 @@
+"""All figures that were measured, kept in a file, so that runs can be joined and the page written again without measuring."""
+
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from programs import Sample
+
+
+class Results:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # What has to be the same for figures to be joined: the machine, and the programs.
+        self.about: dict[str, Any] = {}
+        # By number of threads.
+        self.ceilings: dict[str, dict[str, float | None]] = {}
+        # What `models.Facts` says, by name.
+        self.models: dict[str, dict[str, Any]] = {}
+        self.samples: list[dict[str, Any]] = []
+        # What train.py measured, by contender.
+        self.train: dict[str, list[dict[str, Any]]] = {}
+        self.seconds = 0.0
+        if path.is_file():
+            vars(self).update(json.loads(path.read_text()))
+
+    def save(self) -> None:
+        kept = {key: value for key, value in vars(self).items() if key != "path"}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(kept, indent=1) + "\n")
+
+    def join(self, about: dict[str, Any]) -> None:
+        """Goes on with what is there already, if it was measured on the same machine with the same programs."""
+        for key in ["processor", "cores", "hearth", "hearth_sha256", "llama"]:
+            if self.about and self.about.get(key) != about[key]:
+                sys.exit(
+                    f"{self.path.name} has figures of another {key} ({self.about.get(key)}, now {about[key]}). "
+                    "Begin anew with --fresh, or keep these in another file with --json."
+                )
+        self.about = about
+
+    def add(self, program: str, model: str, samples: list[Sample]) -> None:
+        self.samples += [{"program": program, "model": model, **vars(sample)} for sample in samples]
+
+    def raise_ceilings(self, threads: int, measured: dict[str, float | None]) -> None:
+        """Of several measurements the best is the ceiling."""
+        known = self.ceilings.setdefault(str(threads), {})
+        for kind, figure in measured.items():
+            known[kind] = max(filter(None, [known.get(kind), figure]), default=None)
+
+    def values(self, program: str, model: str, test: str, threads: int) -> list[float]:
+        wanted = {"program": program, "model": model, "test": test, "threads": threads}
+        return [sample["value"] for sample in self.samples if wanted.items() <= sample.items()]
+
+    def median(self, program: str, model: str, test: str, threads: int) -> float | None:
+        values = self.values(program, model, test, threads)
+        return statistics.median(values) if values else None
+
+    def ratio(self, model: str, test: str, threads: int) -> float | None:
+        """Hearth's figure as a multiple of llama.cpp's."""
+        return quotient(self.median("Hearth", model, test, threads), self.median("llama.cpp", model, test, threads))
+
+    def threads(self) -> list[int]:
+        return sorted({sample["threads"] for sample in self.samples})
+
+    def tests(self) -> list[str]:
+        return list(dict.fromkeys(sample["test"] for sample in self.samples))
+
+    def rounds(self) -> tuple[int, int]:
+        """The fewest and the most figures that a median is made of."""
+        counts = [len(self.values(*cell)) for cell in self.cells()]
+        return min(counts, default=0), max(counts, default=0)
+
+    def cells(self) -> Iterator[tuple[str, str, str, int]]:
+        yield from dict.fromkeys((s["program"], s["model"], s["test"], s["threads"]) for s in self.samples)
+
+    def ceiling(self, model: str, test: str, threads: int) -> float | None:
+        """The tokens a second beyond which the machine cannot go: reading takes products, writing takes bytes from memory."""
+        facts, ceilings = self.models[model], self.ceilings.get(str(threads))
+        if not ceilings:
+            return None
+        if test.startswith("read"):
+            kinds = ["bf16_gmac_s", "f32_gmac_s"] if facts["floats"] else ["int8_gmac_s"]
+            best = max((ceilings[kind] or 0.0 for kind in kinds), default=0.0)
+            return best * 1e9 / facts["macs"] if best else None
+        _, _, depth = test.partition(" at ")
+        cells, _, kv = depth.partition(" ")
+        # q8_0 keeps 32 values in 34 bytes, f16 in 64.
+        cached = int(cells or 0) * facts["kv_bytes"] * (34 / 64 if kv == "q8_0" else 1)
+        bandwidth = ceilings["read_gb_s"]
+        return bandwidth * 1e9 / (facts["weight_bytes"] + cached) if bandwidth else None
+
+
+def quotient(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None

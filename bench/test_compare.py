@@ -1,0 +1,67 @@
+"""What can go wrong without being seen: `python -m unittest discover bench`."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import page
+from blocks import FILL, random_rows
+from chart import Bar, Panel, chart
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize
+from programs import Sample
+from results import Results
+
+
+def measured(folder: str) -> Results:
+    """A model of 1 GB and a billion products, on a machine of 10 GB and 100 billion products a second."""
+    results = Results(Path(folder) / "results.json")
+    results.about = dict(processor="P", cores=2, memory_gb=8, system="S", instructions=["avx2"], hearth="h", commit="c", llama="l", date="d", load=0)
+    results.ceilings = {"2": {"read_gb_s": 10.0, "int8_gmac_s": 100.0, "bf16_gmac_s": None, "f32_gmac_s": 50.0}}
+    results.models = {"M": {"name": "M", "file_bytes": 1e9, "weight_bytes": 1e9, "kv_bytes": 250e6 / 4096, "macs": 1e9, "floats": False}}
+    for values, program in [([9.0, 6.0, 1.0], "Hearth"), ([4.0], "llama.cpp")]:
+        results.add(program, "M", [Sample("write", 2, value) for value in values])
+    return results
+
+
+class Compare(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.results = measured(folder.name)
+
+    def test_a_table_has_medians_shares_and_the_ratio(self) -> None:
+        self.assertIn("| M | 0 | 6.0 | 60 % | 4.0 | 40 % | 1.50 |", page.page(self.results))
+
+    def test_ceilings_count_products_for_reading_and_bytes_for_writing(self) -> None:
+        for test, expected in [("read 512", 100.0), ("write", 10.0), ("write at 4096", 8.0), ("write at 4096 q8_0", 10 / (1 + 0.25 * 34 / 64))]:
+            self.assertAlmostEqual(self.results.ceiling("M", test, 2) or 0, expected)
+
+    def test_figures_are_joined_only_with_their_like(self) -> None:
+        self.results.about |= {"hearth_sha256": "1"}
+        self.results.save()
+        again = Results(self.results.path)
+        self.assertEqual(again.values("Hearth", "M", "write", 2), [9.0, 6.0, 1.0])
+        again.join(self.results.about)
+        with self.assertRaises(SystemExit):
+            again.join(self.results.about | {"hearth_sha256": "2"})
+
+    def test_the_chart_is_well_formed_whatever_it_shows(self) -> None:
+        panels = [Panel("A & B <c>", "one", [("x", [Bar("k", 0.5, "f"), Bar("l", 90.0, "g")])]), Panel("Nothing", "", [])]
+        root = ElementTree.fromstring(chart(panels))
+        self.assertEqual(root.findtext("{*}title"), "A & B <c>; Nothing")
+        self.assertTrue(ElementTree.fromstring(page.drawing(self.results)).findall("{*}rect"))
+
+    def test_random_blocks_are_about_as_large_as_a_trained_model_s(self) -> None:
+        for name in FILL:
+            rows = random_rows(np.random.default_rng(1), name, 16, 1024)
+            weights = dequantize(rows, GGMLQuantizationType[name])
+            self.assertTrue(np.isfinite(weights).all(), name)
+            # 1 / sqrt(1024) is 0.03; where the scale would be too small for f16, they are larger.
+            self.assertTrue(0.02 < weights.std() < 0.2 and abs(weights.mean()) < 0.02, f"{name}: {weights.mean()}, {weights.std()}")
+
+
+if __name__ == "__main__":
+    unittest.main()
