@@ -97,18 +97,22 @@ fn compiler() -> Option<PathBuf> {
         })
 }
 
+/// What a person is told who lacks some of it.
 fn missing(compiler: bool, emulator: bool, linker: bool) -> String {
     let mut said = "ARM64 cannot be emulated here yet.".to_owned();
-    if emulator || linker {
-        said += "\nMissing: QEMU for programs, or a C compiler for ARM64 to link with. On Debian and Ubuntu: \
-                 sudo apt-get install qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross";
-    }
     if compiler {
         said += &format!(
             "\nMissing: Rust's standard library for ARM64. Where Rust comes from rustup: rustup target add {TARGET}. \
              From Debian: sudo dpkg --add-architecture arm64, sudo apt-get update, \
              sudo apt-get install rustc-web libstd-rust-web-dev:arm64"
         );
+    }
+    if linker {
+        said += "\nMissing: a C compiler for ARM64, to link with. On Debian and Ubuntu: \
+                 sudo apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross";
+    }
+    if emulator {
+        said += "\nMissing: QEMU for programs. On Debian and Ubuntu: sudo apt-get install qemu-user-static";
     }
     said
 }
