@@ -4,6 +4,7 @@ mod cargo;
 mod gpu;
 mod json;
 mod model;
+mod neon;
 mod package;
 mod place;
 mod process;
@@ -30,6 +31,7 @@ cargo xtask gpu [OPTIONS] [FILE.gguf]...
     --quick                       a tiny model and few tokens, to try this command
     --hearth PROGRAM              take this build, and build nothing
     --tests PROGRAM               with it, a test program that is already built; may be given several times
+cargo xtask neon                  run the kernels' tests on ARM64, emulated where this machine is another
 ";
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         ("test", []) => test::test(),
         ("package", kinds) => package::package(kinds),
         ("gpu", options) => gpu::gpu(options),
+        ("neon", []) => neon::neon(),
         ("help" | "--help" | "-h", []) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

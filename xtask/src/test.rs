@@ -66,8 +66,9 @@ fn driver() -> Outcome {
     )
 }
 
+/// What passed and what did not, over several commands.
 #[derive(Default)]
-struct Totals {
+pub struct Totals {
     passed: usize,
     failed: usize,
     broken: Vec<String>,
@@ -75,7 +76,7 @@ struct Totals {
 
 impl Totals {
     /// A check that passes or fails as a whole.
-    fn check(&mut self, what: &str, command: &mut Command) {
+    pub fn check(&mut self, what: &str, command: &mut Command) {
         match run(what, command) {
             Ok(()) => self.passed += 1,
             Err(problem) => {
@@ -87,7 +88,7 @@ impl Totals {
     }
 
     /// Tests that say themselves how many passed.
-    fn tests(&mut self, what: &str, command: &mut Command) {
+    pub fn tests(&mut self, what: &str, command: &mut Command) {
         let failed_before = self.failed;
         let ended = watch(what, command, |line| {
             if let Some((passed, failed)) = counted(line) {
@@ -105,7 +106,11 @@ impl Totals {
         }
     }
 
-    fn verdict(&self) -> Outcome {
+    /// Says the totals.
+    ///
+    /// # Errors
+    /// Names what failed.
+    pub fn verdict(&self) -> Outcome {
         announce(&format!("{} passed, {} failed", self.passed, self.failed));
         if self.broken.is_empty() {
             Ok(())

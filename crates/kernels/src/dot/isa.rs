@@ -146,3 +146,19 @@ impl Isa {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever runs the tests for a level gets that one or hears of it, and on ARM is never left without NEON.
+    #[test]
+    fn tests_run_on_the_level_that_they_are_run_for() {
+        let (best, asked) = (Isa::best().level(), std::env::var("HEARTH_ISA").unwrap_or_default());
+        if asked.is_empty() {
+            assert!(best >= Level::Neon || !cfg!(target_arch = "aarch64"));
+        } else {
+            assert_eq!(best.name(), asked, "this machine offers {:?}", Isa::available());
+        }
+    }
+}
