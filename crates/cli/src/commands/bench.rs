@@ -38,9 +38,11 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     };
 
     let (mut prompt, mut generation) = (Vec::new(), Vec::new());
+    // The same in every run, so that where nothing else is read it is read once.
+    let before = tokens.fresh(args.depth.max(1), &mut engine);
     for run in 0..=args.runs {
         let read = read(&mut engine, args.prompt, &mut tokens).map_err(Failure::new)?;
-        let written = write(&mut engine, args.depth, args.tokens, &mut tokens).map_err(Failure::new)?;
+        let written = write(&mut engine, &before, args.depth > 0, args.tokens).map_err(Failure::new)?;
         if run > 0 {
             prompt.push(read);
             generation.push(written);
@@ -88,17 +90,16 @@ fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, S
     Ok(f64::from(n) / began.elapsed().as_secs_f64())
 }
 
-/// Writes `n` tokens after `depth` random ones, and gives the tokens a second.
-fn write(engine: &mut Engine, depth: u32, n: u32, tokens: &mut RandomTokens) -> Result<f64, SessionError> {
-    let before = tokens.fresh(depth.max(1), engine);
+/// Writes `n` tokens after those of `before`, and gives the tokens a second. Without `depth`, reading what is before counts as the
+/// first of them: it is the step that empties the context.
+fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64, SessionError> {
     let session = engine.session_mut();
     let mut began = Instant::now();
-    // From an empty context, the first step is the one that empties it.
-    session.prefill(&before, &mut |_, _| ControlFlow::Continue(()))?;
-    if depth > 0 {
+    session.prefill(before, &mut |_, _| ControlFlow::Continue(()))?;
+    if depth {
         began = Instant::now();
     }
-    for _ in u32::from(depth == 0)..n {
+    for _ in u32::from(!depth)..n {
         let token = greedy(session.logits()).unwrap_or_default();
         session.push(token)?;
     }

@@ -10,6 +10,9 @@ pub(super) const KEYS: usize = 128;
 /// Query rows of the largest block.
 pub(super) const ROWS: usize = 12;
 
+/// Rows of a block for which there is code: one token brings as many as query heads share a key head.
+const SIZES: [usize; 7] = [1, 2, 3, 4, 6, 8, ROWS];
+
 /// Vectors of a value that are met at once where there are registers for them: whole blocks.
 const PART: usize = 4;
 
@@ -18,11 +21,7 @@ pub(super) type Scores = [[f32; KEYS]; ROWS];
 
 /// How many rows a block has, where `rows` are left: all that are, in the least of the sizes for which there is code.
 pub(super) fn block_rows(rows: usize) -> usize {
-    match rows {
-        0..=1 => 1,
-        2..=4 => 4,
-        _ => ROWS,
-    }
+    SIZES.into_iter().find(|size| rows <= *size).unwrap_or(ROWS)
 }
 
 /// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.
@@ -47,7 +46,11 @@ pub(super) fn scores<E: KvElement>(
 ) {
     match block {
         1 => scores_of::<E, 1, 4>(isa, store, head, span, queries, scores),
+        2 => scores_of::<E, 2, 4>(isa, store, head, span, queries, scores),
+        3 => scores_of::<E, 3, 4>(isa, store, head, span, queries, scores),
         4 => scores_of::<E, 4, 4>(isa, store, head, span, queries, scores),
+        6 => scores_of::<E, 6, 4>(isa, store, head, span, queries, scores),
+        8 => scores_of::<E, 8, 2>(isa, store, head, span, queries, scores),
         _ => scores_of::<E, ROWS, 2>(isa, store, head, span, queries, scores),
     }
 }
@@ -143,7 +146,14 @@ pub(super) fn weigh<E: KvElement>(
 ) {
     match block {
         1 => weigh_rows::<E, 1>(isa, store, head, span, weights, 0, sums),
+        2 => weigh_rows::<E, 2>(isa, store, head, span, weights, 0, sums),
+        3 => weigh_rows::<E, 3>(isa, store, head, span, weights, 0, sums),
         4 => weigh_rows::<E, 4>(isa, store, head, span, weights, 0, sums),
+        6 => weigh_rows::<E, 6>(isa, store, head, span, weights, 0, sums),
+        8 => {
+            weigh_rows::<E, 4>(isa, store, head, span, weights, 0, sums);
+            weigh_rows::<E, 4>(isa, store, head, span, weights, 4, sums);
+        }
         _ => {
             weigh_rows::<E, { ROWS / 2 }>(isa, store, head, span, weights, 0, sums);
             weigh_rows::<E, { ROWS / 2 }>(isa, store, head, span, weights, ROWS / 2, sums);
@@ -240,7 +250,11 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
 pub(super) fn scatter(isa: crate::dot::Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
     match block {
         1 => scatter_of::<1>(isa, weights, rows, sums),
+        2 => scatter_of::<2>(isa, weights, rows, sums),
+        3 => scatter_of::<3>(isa, weights, rows, sums),
         4 => scatter_of::<4>(isa, weights, rows, sums),
+        6 => scatter_of::<6>(isa, weights, rows, sums),
+        8 => scatter_of::<8>(isa, weights, rows, sums),
         _ => scatter_of::<ROWS>(isa, weights, rows, sums),
     }
 }
