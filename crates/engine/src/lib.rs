@@ -9,6 +9,7 @@ mod generate;
 pub mod hardware;
 mod measure;
 pub mod memory;
+pub mod packed;
 pub mod plan;
 mod problem;
 pub mod training;

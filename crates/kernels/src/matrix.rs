@@ -20,6 +20,26 @@ pub enum Layout {
 /// Bytes that a chunk of packing or checking should have.
 const BYTES_A_CHUNK: usize = 64 * 1024;
 
+/// Goes up with every change in what [`pack`] makes of the same bytes, so that what was packed before is not taken for it.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// What packing depends on beside the matrix: this machine's instructions, and [`LAYOUT_VERSION`].
+pub fn packing() -> String {
+    format!("{}-{LAYOUT_VERSION}", Isa::best().level().name())
+}
+
+/// The order into which [`pack`] brings such a matrix on this machine.
+pub fn layout(quant: Quant, rows: usize, cols: usize) -> Layout {
+    layout_on(Isa::best(), quant, rows, cols)
+}
+
+fn layout_on(isa: Isa, quant: Quant, rows: usize, cols: usize) -> Layout {
+    match packed::pays(quant, isa) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
+        true => Layout::Rows16,
+        false => Layout::Plain,
+    }
+}
+
 /// Brings the rows of a file into the order that suits this machine.
 ///
 /// # Errors
@@ -39,14 +59,40 @@ pub fn pack_on(
     cols: usize,
     bytes: &[u8],
 ) -> Result<(Layout, Vec<u8>), ShapeError> {
-    let matrix = Matrix::new(quant, Layout::Plain, rows, cols, bytes)?;
-    if !packed::pays(quant, isa) || !packed::can_pack(quant, cols) || rows < ROWS || cols == 0 {
-        return Ok((Layout::Plain, bytes.to_vec()));
-    }
-    let group = matrix.row_bytes * ROWS;
+    let layout = layout_on(isa, quant, rows, cols);
     let mut out = vec![0; bytes.len()];
-    let whole = matrix.groups() * group;
+    pack_as(layout, quant, rows, cols, bytes, &mut out)?;
+    Ok((layout, out))
+}
+
+/// [`pack`] into `out`, which has as many bytes and holds zeros, in the order that [`layout`] says. A matrix may be packed piece by
+/// piece: pieces of [`ROWS`] rows, or a multiple of them, and last the rest.
+///
+/// # Errors
+/// As [`pack`], or where `out` has another length.
+pub fn pack_into(quant: Quant, rows: usize, cols: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), ShapeError> {
+    pack_as(layout(quant, rows, cols), quant, rows, cols, bytes, out)
+}
+
+fn pack_as(
+    layout: Layout,
+    quant: Quant,
+    rows: usize,
+    cols: usize,
+    bytes: &[u8],
+    out: &mut [u8],
+) -> Result<(), ShapeError> {
+    let matrix = Matrix::new(quant, Layout::Plain, rows, cols, bytes)?;
+    shape::length("a packed matrix", out.len(), Some(bytes.len()))?;
+    let group = matrix.row_bytes * ROWS;
+    let whole = match layout {
+        Layout::Plain => 0,
+        Layout::Rows16 => matrix.groups() * group,
+    };
     out[whole..].copy_from_slice(&bytes[whole..]);
+    if whole == 0 {
+        return Ok(());
+    }
     let groups_a_chunk = (BYTES_A_CHUNK / group).max(1);
     let outcome = Outcome::default();
     team::run_over(&mut out[..whole], groups_a_chunk * group, &|chunk, out| {
@@ -55,8 +101,7 @@ pub fn pack_on(
             outcome.note(packed::pack_group(quant, cols, from, to));
         }
     });
-    outcome.into_result()?;
-    Ok((Layout::Rows16, out))
+    outcome.into_result()
 }
 
 /// Whether no scale among rows of `cols` weights is NaN or infinite. Rows that are not whole are not looked at.
