@@ -243,7 +243,7 @@ impl<'a> Weights<'a> {
 }
 
 /// The block format of a tensor type, where there are kernels for it.
-fn quant_of(kind: TensorType) -> Option<Quant> {
+pub(crate) fn quant_of(kind: TensorType) -> Option<Quant> {
     Some(match kind {
         TensorType::F32 => Quant::F32,
         TensorType::F16 => Quant::F16,

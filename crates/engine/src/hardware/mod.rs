@@ -47,7 +47,8 @@ pub fn devices_for(device: Option<&str>) -> Vec<DeviceInfo> {
 /// Begins to ask the graphics drivers, if [`devices_for`] will, so that it has less to wait for.
 pub fn ask_ahead(device: Option<&str>) {
     if drivers_matter(device) {
-        std::thread::spawn(probed);
+        // Without a thread to spare it is asked later.
+        let _ = std::thread::Builder::new().spawn(probed);
     }
 }
 

@@ -11,10 +11,11 @@ mod free;
 mod sum;
 mod writer;
 
+use crate::weights::quant_of;
 use bytes::Bytes;
 use file::PackedFile;
-use hearth_formats::gguf::Gguf;
-use hearth_kernels::{Quant, ShapeError, matrix};
+use hearth_formats::gguf::{Gguf, TensorInfo};
+use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use memmap2::MmapMut;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,9 +47,11 @@ pub(crate) enum PackedWeights {
 }
 
 impl PackedWeights {
-    /// Those of this model, kept in `folder`; without one, and for a model that is no file, nothing is kept.
+    /// Those of this model, kept in `folder`; without one, and for a model of which nothing is packed or that is no file, nothing is kept.
     pub fn of(gguf: &Gguf, folder: Option<&Path>) -> Self {
-        let Some((folder, identity)) = folder.zip(gguf.identity()) else {
+        let packed = gguf.tensors().filter(|tensor| is_packed(tensor));
+        let size = packed.map(|tensor| tensor.byte_len as u64).sum();
+        let Some((folder, identity)) = folder.filter(|_| size > 0).zip(gguf.identity()) else {
             return Self::InMemory;
         };
         let key = format!("{} {}", identity.hex(), matrix::packing());
@@ -59,7 +62,7 @@ impl PackedWeights {
                 path,
                 sound: true,
             },
-            None => match Writer::new(path, key, gguf.file_size()) {
+            None => match Writer::new(path, key, size) {
                 Ok(writer) => Self::Written(writer),
                 Err(error) => {
                     tracing::info!("packed weights cannot be kept in {}: {error}", folder.display());
@@ -114,6 +117,13 @@ impl PackedWeights {
             Self::Kept { .. } | Self::InMemory => {}
         }
     }
+}
+
+/// Whether a processor takes this tensor packed.
+fn is_packed(tensor: &TensorInfo) -> bool {
+    let [rows, cols] = [tensor.rows(), tensor.row_len()].map(|n| n as usize);
+    let is_matrix = tensor.shape.len() == 2;
+    is_matrix && quant_of(tensor.kind).is_some_and(|quant| matrix::layout(quant, rows, cols) != Layout::Plain)
 }
 
 /// Packs into memory that begins with a page, as that of a file does, since kernels are quicker where tiles begin with a cache line.
