@@ -16,7 +16,8 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Calls `hearth` and waits for its end. It sees the folder of models, and data of its own.
+/// Calls `hearth` and waits for its end. It sees the folder of models, and data of its own; it keeps no packed weights, which nobody would
+/// use again.
 ///
 /// # Panics
 /// When it cannot be started.
@@ -25,6 +26,7 @@ pub fn hearth<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended 
     let Output { status, stdout, stderr } = Command::new(place::executable("hearth"))
         .args(arguments)
         .env("HEARTH_DATA", data.path())
+        .env("HEARTH_CACHE", "off")
         .env("HEARTH_MODELS", place::models())
         .output()
         .expect("hearth starts");

@@ -1,10 +1,11 @@
 //! `hearth` in a terminal, with the real model: answers, JSON, exit codes, bad input.
 
 use hearth_tests::hearth::{Ended, hearth};
-use hearth_tests::place::{model, root};
+use hearth_tests::place::{executable, model, root};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Calls `hearth COMMAND MODEL ARGUMENTS...` on the default model.
 fn on_model(command: &str, arguments: &[&str]) -> Ended {
@@ -77,6 +78,28 @@ fn the_answer_does_not_depend_on_the_number_of_threads() {
         on_model("run", &arguments).json()["ids"].take()
     };
     assert_eq!(ask("1"), ask("2"));
+}
+
+#[test]
+fn what_one_run_packed_the_next_one_uses() {
+    let data = tempfile::tempdir().expect("a folder");
+    let packed = || -> Vec<Vec<u8>> {
+        let files = fs::read_dir(data.path().join("cache/packed")).into_iter().flatten();
+        let bytes = |file: fs::DirEntry| fs::read(file.path()).expect("a file");
+        files.flatten().map(bytes).collect()
+    };
+    let run = || {
+        let mut command = Command::new(executable("hearth"));
+        command.arg("run").arg(model()).args(["Hi", "-n", "4", "--temp", "0"]);
+        command.env("HEARTH_DATA", data.path()).env_remove("HEARTH_CACHE");
+        command.output().expect("hearth starts").stdout
+    };
+    let answer = run();
+    let first = packed();
+    // Elsewhere nothing is packed.
+    assert_eq!(first.len(), usize::from(cfg!(target_arch = "x86_64")));
+    assert_eq!(run(), answer);
+    assert!(packed() == first);
 }
 
 #[test]

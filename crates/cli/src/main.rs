@@ -25,7 +25,9 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    hearth_engine::packed::keep_in(hearth_app::library::cache_folder().map(|folder| folder.join("packed")));
+    let done = match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Bench(args) => commands::bench::run(&args),

@@ -1,11 +1,11 @@
 //! A model that is loaded and ready to answer.
 
 use crate::adapters::Worn;
-use crate::hardware;
 use crate::kept::Kept;
 use crate::plan::{self, Asked, Bytes, carry_out, gib};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::turns::count;
+use crate::{hardware, packed};
 use hearth_formats::chat_template::{self, ChatTemplate, Turn};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
@@ -57,16 +57,18 @@ impl Engine {
         let team = team_size(request.threads)?;
         let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
         let config = Config::from_gguf(&gguf).map_err(from_load)?;
-        let bytes = Bytes::of(&gguf, &config);
-        let mut asked = Asked::from(request);
-        let planned = plan::planned(&bytes, &config, &asked, &hardware::devices())?;
-        let context = planned.plan.context;
-        let mut notices = Vec::new();
-        check_memory(&planned.plan, &mut notices)?;
+        let device = request.device.as_deref();
+        // Graphics drivers take their time.
+        hardware::ask_ahead(device);
         step(OPENED / 2.0, "reading the vocabulary")?;
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
-        notices.extend(template.notice().map(str::to_owned));
+        let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
+        let bytes = Bytes::of(&gguf, &config);
+        let mut asked = Asked::from(request);
+        let planned = plan::planned(&bytes, &config, &asked, &hardware::devices_for(device))?;
+        let context = planned.plan.context;
+        check_memory(&planned.plan, &mut notices)?;
 
         // Before the weights are read: what it looks at is let go with them.
         let kept = request.kept.clone().map(|folder| Kept::new(folder, &gguf));
@@ -77,13 +79,14 @@ impl Engine {
                 gpu_layers: GpuLayers::Count(count(layers)),
                 ..asked.clone()
             };
-            plan::planned(&bytes, &config, &asked, &hardware::devices())
+            plan::planned(&bytes, &config, &asked, &hardware::devices_for(device))
         };
         let (session, planned) = carry_out(planned, &mut notices, with_layers, |planned| {
             // What a GPU refused is the processor's to hold.
             check_memory(&planned.plan, &mut Vec::new())?;
             let options = LoadOptions {
                 placement: Some(planned.placement.clone()),
+                packed_in: packed::folder(),
             };
             let model = Model::load(&gguf, &options, &mut |fraction, stage| {
                 progress(OPENED + fraction * (WEIGHED - OPENED), stage)
@@ -104,7 +107,7 @@ impl Engine {
         let plan = planned.plan;
         tracing::info!("{} of {} layers are on GPUs", plan.gpu_layers, plan.layers_total);
         // That which answers are written on: the last layer's.
-        let device = plan.devices.iter().rfind(|device| !device.layers.is_empty());
+        let answers_on = plan.devices.iter().rfind(|device| !device.layers.is_empty());
         let mut info = ModelInfo {
             path: request.path.clone(),
             name: config.name,
@@ -115,7 +118,7 @@ impl Engine {
             layers: count(config.n_layers),
             context,
             context_trained: trained,
-            device: device.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
+            device: answers_on.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
             threads: team,
             load_seconds: 0.0,
             notices,

@@ -11,6 +11,7 @@ pub mod hardware;
 mod kept;
 mod measure;
 pub mod memory;
+pub mod packed;
 pub mod plan;
 mod problem;
 pub mod training;

@@ -1,10 +1,12 @@
 //! What a model takes with the processor, against what was planned: the default model with its context filled, in processes of their own,
-//! so that nothing else is in them. Pages of the file that the system has not taken back yet while it loads do not count.
+//! so that nothing else is in them. Pages of the file that the system has not taken back yet while it loads do not count; those of packed
+//! weights that an earlier load has kept do, since the model's weights are nowhere else.
 
-use hearth_engine::{Engine, memory};
+use hearth_engine::{Engine, memory, packed};
 use hearth_protocol::{KvType, LoadRequest};
 use libtest_mimic::{Arguments, Trial};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::Command;
 
 /// How far a plan may be off.
@@ -12,22 +14,30 @@ const SHARE: f64 = 0.05;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, hold, context, kv] = &*arguments
+    if let [_, hold, context, kv, folder @ ..] = &*arguments
         && hold == "hold"
     {
+        packed::keep_in(folder.first().map(Into::into));
         return hold_model(context.parse().expect("a context"), kv.parse().expect("a type"));
     }
     let cases = [
-        (512, KvType::F16),
-        (4096, KvType::F16),
-        (4096, KvType::Q8_0),
-        (8192, KvType::F16),
+        (512, KvType::F16, false),
+        (512, KvType::F16, true),
+        (4096, KvType::F16, false),
+        (4096, KvType::Q8_0, true),
+        (8192, KvType::F16, false),
     ];
-    let trial = |(context, kv): (u32, KvType)| {
+    let trial = |(context, kv, kept): (u32, KvType, bool)| {
+        let weights = if kept { "kept" } else { "new" };
         Trial::test(
-            format!("a_context_of_{context}_in_{kv}_takes_what_was_planned"),
+            format!("a_context_of_{context}_in_{kv}_takes_what_was_planned_with_{weights}_weights"),
             move || {
-                check(context, kv);
+                let folder = tempfile::tempdir().expect("a folder");
+                if kept {
+                    // The load that packs takes no more than that which finds it done.
+                    check(context, kv, Some(folder.path()));
+                }
+                check(context, kv, kept.then_some(folder.path()));
                 Ok(())
             },
         )
@@ -60,10 +70,11 @@ fn hold_model(context: u32, kv: KvType) {
     println!("planned {} taken {taken}", cpu.weights + cpu.kv + cpu.compute);
 }
 
-fn check(context: u32, kv: KvType) {
+fn check(context: u32, kv: KvType, packed_in: Option<&Path>) {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program)
         .args(["hold", &context.to_string(), &kv.to_string()])
+        .args(packed_in)
         .output();
     let output = output.expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -20,6 +20,26 @@ pub enum Layout {
 /// Bytes that a chunk of packing or checking should have.
 const BYTES_A_CHUNK: usize = 64 * 1024;
 
+/// Goes up with every change in what [`pack`] makes of the same bytes, so that what was packed before is not taken for it.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// What packing depends on beside the matrix: this machine's instructions, and [`LAYOUT_VERSION`].
+pub fn packing() -> String {
+    format!("{}-{LAYOUT_VERSION}", Isa::best().level().name())
+}
+
+/// The order into which [`pack`] brings such a matrix on this machine.
+pub fn layout(quant: Quant, rows: usize, cols: usize) -> Layout {
+    layout_on(Isa::best(), quant, rows, cols)
+}
+
+fn layout_on(isa: Isa, quant: Quant, rows: usize, cols: usize) -> Layout {
+    match packed::pays(quant, isa) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
+        true => Layout::Rows16,
+        false => Layout::Plain,
+    }
+}
+
 /// Brings the rows of a file into the order that suits this machine.
 ///
 /// # Errors
@@ -39,14 +59,40 @@ pub fn pack_on(
     cols: usize,
     bytes: &[u8],
 ) -> Result<(Layout, Vec<u8>), ShapeError> {
-    let matrix = Matrix::new(quant, Layout::Plain, rows, cols, bytes)?;
-    if !packed::pays(quant, isa) || !packed::can_pack(quant, cols) || rows < ROWS || cols == 0 {
-        return Ok((Layout::Plain, bytes.to_vec()));
-    }
-    let group = matrix.row_bytes * ROWS;
+    let layout = layout_on(isa, quant, rows, cols);
     let mut out = vec![0; bytes.len()];
-    let whole = matrix.groups() * group;
+    pack_as(layout, quant, rows, cols, bytes, &mut out)?;
+    Ok((layout, out))
+}
+
+/// [`pack`] into `out`, which has as many bytes and holds zeros, in the order that [`layout`] says. A matrix may be packed piece by
+/// piece: pieces of [`ROWS`] rows, or a multiple of them, and last the rest.
+///
+/// # Errors
+/// As [`pack`], or where `out` has another length.
+pub fn pack_into(quant: Quant, rows: usize, cols: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), ShapeError> {
+    pack_as(layout(quant, rows, cols), quant, rows, cols, bytes, out)
+}
+
+fn pack_as(
+    layout: Layout,
+    quant: Quant,
+    rows: usize,
+    cols: usize,
+    bytes: &[u8],
+    out: &mut [u8],
+) -> Result<(), ShapeError> {
+    let matrix = Matrix::new(quant, Layout::Plain, rows, cols, bytes)?;
+    shape::length("a packed matrix", out.len(), Some(bytes.len()))?;
+    let group = matrix.row_bytes * ROWS;
+    let whole = match layout {
+        Layout::Plain => 0,
+        Layout::Rows16 => matrix.groups() * group,
+    };
     out[whole..].copy_from_slice(&bytes[whole..]);
+    if whole == 0 {
+        return Ok(());
+    }
     let groups_a_chunk = (BYTES_A_CHUNK / group).max(1);
     let outcome = Outcome::default();
     team::run_over(&mut out[..whole], groups_a_chunk * group, &|chunk, out| {
@@ -55,8 +101,7 @@ pub fn pack_on(
             outcome.note(packed::pack_group(quant, cols, from, to));
         }
     });
-    outcome.into_result()?;
-    Ok((Layout::Rows16, out))
+    outcome.into_result()
 }
 
 /// Whether no scale among rows of `cols` weights is NaN or infinite. Rows that are not whole are not looked at.
@@ -68,11 +113,38 @@ pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
     let finite = AtomicBool::new(true);
     team::run(bytes.len().div_ceil(size), &|chunk| {
         let rows = &bytes[chunk * size..];
-        if quant.has_bad_scale(&rows[..size.min(rows.len())]) {
+        if has_bad(quant, &rows[..size.min(rows.len())]) {
             finite.store(false, Ordering::Relaxed);
         }
     });
     finite.into_inner()
+}
+
+/// [`Quant::has_bad_scale`], quicker where every number is one: a number is not finite if all bits of its exponent are set, and a loop
+/// without a way out in its middle goes by vectors.
+fn has_bad(quant: Quant, bytes: &[u8]) -> bool {
+    let of_two = |exponent: u16| {
+        let is_bad = |bytes: &[u8; 2]| u16::from_le_bytes(*bytes) & exponent == exponent;
+        bytes
+            .as_chunks()
+            .0
+            .iter()
+            .fold(false, |bad, number| bad | is_bad(number))
+    };
+    let of_four = |exponent: u32| {
+        let is_bad = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) & exponent == exponent;
+        bytes
+            .as_chunks()
+            .0
+            .iter()
+            .fold(false, |bad, number| bad | is_bad(number))
+    };
+    match quant {
+        Quant::F32 => of_four(0x7f80_0000),
+        Quant::F16 => of_two(0x7c00),
+        Quant::BF16 => of_two(0x7f80),
+        _ => quant.has_bad_scale(bytes),
+    }
 }
 
 /// A weight `[rows, cols]`: rows are outputs, columns inputs.
@@ -230,5 +302,33 @@ impl<'a> Matrix<'a> {
             }
         });
         outcome.into_result()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_that_is_not_finite_is_found() {
+        for quant in [Quant::F32, Quant::F16, Quant::BF16] {
+            let size = quant.block_bytes();
+            let numbers: Vec<u8> = (0..=u16::MAX)
+                .flat_map(|upper| [vec![0; size - 2], upper.to_le_bytes().to_vec()].concat())
+                .collect();
+            for number in numbers.chunks_exact(size) {
+                assert_eq!(
+                    has_bad(quant, number),
+                    quant.has_bad_scale(number),
+                    "{quant} {number:?}"
+                );
+            }
+            // Among others, in the last row.
+            let mut rows = vec![0; 64 * 1024 * size];
+            assert!(is_finite(quant, 32, &rows));
+            let end = rows.len();
+            rows[end - 2..].fill(0xff);
+            assert!(!is_finite(quant, 32, &rows));
+        }
     }
 }

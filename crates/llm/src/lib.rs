@@ -15,6 +15,7 @@ mod kv;
 mod model;
 pub mod models;
 pub mod ops;
+mod packed;
 mod placement;
 mod sampling;
 mod saved;

@@ -3,17 +3,21 @@
 use crate::config::Config;
 use crate::error::LoadError;
 use crate::models::{self, Decoder};
+use crate::packed::PackedWeights;
 use crate::placement::Placement;
 use crate::weights::Weights;
 use burn::tensor::Device;
 use hearth_formats::gguf::Gguf;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 /// How a model is to be loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Where its layers are to lie; none: with the processor.
     pub placement: Option<Placement>,
+    /// The folder in which weights that were packed for this machine are kept for the next load; none: they are packed each time.
+    pub packed_in: Option<PathBuf>,
 }
 
 /// A model ready to run.
@@ -43,7 +47,10 @@ impl Model {
                 return Err(LoadError::unsupported(gguf, &what));
             }
         };
-        let decoder = models::build(&config, &placement, &mut Weights::new(gguf, Device::flex(), progress))?;
+        let packed = PackedWeights::of(gguf, options.packed_in.as_deref());
+        let mut weights = Weights::new(gguf, packed, Device::flex(), progress);
+        let decoder = models::build(&config, &placement, &mut weights)?;
+        weights.finish();
         Ok(Self {
             config,
             placement,

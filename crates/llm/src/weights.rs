@@ -2,7 +2,8 @@
 
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
-use burn::backend::Dispatch;
+use crate::packed::{PackedWeights, Unpacked};
+use burn::backend::{AllocationProperty, Bytes, Dispatch};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_kernels::rope::{Pairing, Rope};
@@ -12,6 +13,7 @@ use std::ops::ControlFlow;
 /// Reads weights one after the other, and says how far it is.
 pub(crate) struct Weights<'a> {
     gguf: &'a Gguf,
+    packed: PackedWeights,
     /// Where what is read next goes.
     device: Device,
     progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
@@ -22,10 +24,16 @@ pub(crate) struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    pub fn new(gguf: &'a Gguf, device: Device, progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>) -> Self {
+    pub fn new(
+        gguf: &'a Gguf,
+        packed: PackedWeights,
+        device: Device,
+        progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
+    ) -> Self {
         let bytes_total = gguf.tensors().map(|tensor| tensor.byte_len as u64).sum::<u64>().max(1);
         Self {
             gguf,
+            packed,
             device,
             progress,
             bytes_done: 0,
@@ -38,6 +46,11 @@ impl<'a> Weights<'a> {
         self.gguf
     }
 
+    /// After the last weight.
+    pub fn finish(self) {
+        self.packed.finish();
+    }
+
     /// Puts what is read from now on on this device.
     pub fn go_to(&mut self, device: &Device) {
         self.device = device.clone();
@@ -48,28 +61,33 @@ impl<'a> Weights<'a> {
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
         let tensor_name = format!("{name}.weight");
         let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
-        if !matrix::is_finite(quant, cols, bytes) {
-            return Err(self.not_finite(&tensor_name));
-        }
+        let matrix = Unpacked {
+            name: &tensor_name,
+            quant,
+            rows,
+            cols,
+            bytes,
+        };
         let (layout, bytes, kind) = match self.device == Device::flex() {
             true => {
-                let (layout, packed) = matrix::pack(quant, rows, cols, bytes).map_err(|error| {
-                    LoadError::unsupported(self.gguf, &format!("the tensor '{tensor_name}': {error}"))
-                })?;
-                (layout, packed, DType::U8)
+                let layout = matrix::layout(quant, rows, cols);
+                let bytes = match layout {
+                    Layout::Plain => self.as_it_lies(&matrix)?,
+                    Layout::Rows16 => self.packed(&matrix)?,
+                };
+                (layout, Bytes::from_shared(bytes, AllocationProperty::File), DType::U8)
             }
             // A GPU reads words.
             false => {
+                self.check(&matrix)?;
                 let mut words = bytes.to_vec();
                 words.resize(bytes.len().next_multiple_of(size_of::<u32>()), 0);
-                (Layout::Plain, words, DType::U32)
+                self.release(&tensor_name);
+                (Layout::Plain, Bytes::from_bytes_vec(words), DType::U32)
             }
         };
-        if let Some(tensor) = self.gguf.tensor(&tensor_name) {
-            self.gguf.release(tensor.info);
-        }
         let length = bytes.len() / kind.size();
-        let data = TensorData::from_bytes_vec(bytes, [length], kind);
+        let data = TensorData::from_bytes(bytes, [length], kind);
         let on_device = |data| Tensor::<1, Int>::from_data(data, (&self.device, kind));
         let weight = self
             .device
@@ -92,6 +110,44 @@ impl<'a> Weights<'a> {
             adapter: Adapter::None,
             bias,
         })
+    }
+
+    /// A matrix in the map of the model's file, which stays as long as the tensor.
+    fn as_it_lies(&self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
+        self.check(matrix)?;
+        let tensor = self.gguf.tensor(matrix.name);
+        let tensor = tensor.ok_or_else(|| LoadError::missing(self.gguf, matrix.name))?;
+        Ok(self.gguf.shared(tensor.info))
+    }
+
+    /// A matrix packed for this machine, now or by an earlier load.
+    fn packed(&mut self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
+        // That one has checked it.
+        if let Some(kept) = self.packed.kept(matrix.name, matrix.bytes.len()) {
+            return Ok(kept);
+        }
+        self.check(matrix)?;
+        let packed = self.packed.pack(matrix).map_err(|error| {
+            let name = matrix.name;
+            LoadError::unsupported(self.gguf, &format!("the tensor '{name}': {error}"))
+        })?;
+        self.release(matrix.name);
+        Ok(packed)
+    }
+
+    /// Refuses a matrix with numbers that are not finite.
+    fn check(&self, matrix: &Unpacked) -> Result<(), LoadError> {
+        match matrix::is_finite(matrix.quant, matrix.cols, matrix.bytes) {
+            true => Ok(()),
+            false => Err(self.not_finite(matrix.name)),
+        }
+    }
+
+    /// Lets the pages of a tensor go that was copied.
+    fn release(&self, name: &str) {
+        if let Some(tensor) = self.gguf.tensor(name) {
+            self.gguf.release(tensor.info);
+        }
     }
 
     /// The weight of a norm, `[width]`.
@@ -187,7 +243,7 @@ impl<'a> Weights<'a> {
 }
 
 /// The block format of a tensor type, where there are kernels for it.
-fn quant_of(kind: TensorType) -> Option<Quant> {
+pub(crate) fn quant_of(kind: TensorType) -> Option<Quant> {
     Some(match kind {
         TensorType::F32 => Quant::F32,
         TensorType::F16 => Quant::F16,

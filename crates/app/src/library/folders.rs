@@ -15,6 +15,18 @@ pub fn data_folder() -> Option<PathBuf> {
     }
 }
 
+/// The folder for what can be made again, which may be emptied at any time: `HEARTH_CACHE`, or `cache` in `HEARTH_DATA`, or where the system
+/// keeps such things of apps. None where a system has no such place, and where `HEARTH_CACHE` is `off`.
+pub fn cache_folder() -> Option<PathBuf> {
+    let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
+    match (named("HEARTH_CACHE"), named("HEARTH_DATA")) {
+        (Some(off), _) if off == "off" => None,
+        (Some(folder), _) => Some(folder.into()),
+        (None, Some(data)) => Some(Path::new(&data).join("cache")),
+        (None, None) => ProjectDirs::from("", "", "Hearth").map(|dirs| dirs.cache_dir().to_owned()),
+    }
+}
+
 /// Folders that may hold models which came with the app, the first one first: `HEARTH_MODELS`, the app's resources, and
 /// the places where packages and builds put them beside the executable. Some may not be there.
 pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {

@@ -30,9 +30,34 @@ pub const CPU: &str = "cpu";
 /// may take up to [`LIMIT`].
 pub fn devices() -> Vec<DeviceInfo> {
     let gpus = gpus();
-    let mut devices = vec![processor()];
+    let mut devices = vec![processor(problem())];
     devices.extend(gpus.iter().map(Gpu::info));
     devices
+}
+
+/// The devices among which those for a model are chosen, where a person asked for `device` or for none: [`devices`], without the
+/// graphics drivers being asked where their answer would change nothing.
+pub fn devices_for(device: Option<&str>) -> Vec<DeviceInfo> {
+    match drivers_matter(device) {
+        true => devices(),
+        false => vec![processor(None)],
+    }
+}
+
+/// Begins to ask the graphics drivers, if [`devices_for`] will, so that it has less to wait for.
+pub fn ask_ahead(device: Option<&str>) {
+    if drivers_matter(device) {
+        // Without a thread to spare it is asked later.
+        let _ = std::thread::Builder::new().spawn(probed);
+    }
+}
+
+/// Whether a model may come to lie on a GPU. One in software has to be named.
+fn drivers_matter(device: Option<&str>) -> bool {
+    match device {
+        Some(device) => device != CPU,
+        None => probe::is_named() || sysfs::may_have_gpu(),
+    }
 }
 
 /// Every GPU once, `gpu0` first, as it is now. The first call asks the graphics drivers, which may take up to [`LIMIT`].
@@ -89,7 +114,7 @@ fn probed() -> &'static Probe {
 }
 
 /// The processor, which says too why there is no GPU where the drivers failed.
-fn processor() -> DeviceInfo {
+fn processor(problem: Option<&str>) -> DeviceInfo {
     let memory = memory();
     let cores = physical_cores();
     let plural = if cores == 1 { "" } else { "s" };
@@ -97,7 +122,7 @@ fn processor() -> DeviceInfo {
         "{cores} core{plural}; its vector instructions in use: {}.",
         instructions()
     );
-    if let Some(problem) = problem() {
+    if let Some(problem) = problem {
         why = format!("{why} {problem}");
     }
     DeviceInfo {

@@ -51,10 +51,17 @@ pub fn ask() -> Probe {
 
 /// The program that is asked: this one, unless the environment variable `HEARTH_PROBE` names another.
 pub fn this_program() -> Option<PathBuf> {
-    std::env::var_os(PROGRAM)
-        .filter(|program| !program.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| std::env::current_exe().ok())
+    named().or_else(|| std::env::current_exe().ok())
+}
+
+fn named() -> Option<PathBuf> {
+    let program = std::env::var_os(PROGRAM).filter(|program| !program.is_empty());
+    program.map(PathBuf::from)
+}
+
+/// Whether another program than this one is asked.
+pub(super) fn is_named() -> bool {
+    named().is_some()
 }
 
 /// Asks the graphics drivers by `program probe`, which is ended when the limit is over. Where it crashes, hangs or makes

@@ -14,6 +14,20 @@ const AMD: u32 = 0x1002;
 const NVIDIA: u32 = 0x10de;
 const INTEL: u32 = 0x8086;
 
+/// Whether there is anything that a graphics driver could drive, software apart: the kernel, or Windows around it, offers a door.
+/// Elsewhere than on Linux that is not known.
+pub fn may_have_gpu() -> bool {
+    const DOORS: [&str; 3] = ["renderD", "nvidia", "dxg"];
+    if !cfg!(target_os = "linux") {
+        return true;
+    }
+    let is_door = |name: &str| DOORS.iter().any(|door| name.starts_with(door));
+    ["/dev", "/dev/dri"].iter().any(|folder| {
+        let mut entries = read_dir(folder).into_iter().flatten().flatten();
+        entries.any(|entry| entry.file_name().to_str().is_some_and(is_door))
+    })
+}
+
 /// What the kernel sees.
 pub fn seen() -> Vec<Seen> {
     seen_in(Path::new(DEVICES))

@@ -7,7 +7,7 @@ use super::{plan, probe};
 use crate::plan::{Asked, Bytes, carry_out, planned};
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, problem};
 use crate::turns::count;
-use crate::{hardware, memory};
+use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{BaseId, BaseShape, DataId, Passport};
 use hearth_llm::{LoadOptions, LoraPart, Model, threads};
 use hearth_protocol::{
@@ -81,10 +81,11 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     };
     notices.append(&mut material.notices);
     let weights = Bytes::of(&reader.gguf, &reader.config);
+    let device = request.device.as_deref();
     let place = |layers: GpuLayers| {
         let wanted = Asked {
             context: Some(material.sequence),
-            device: request.device.clone(),
+            device: device.map(str::to_owned),
             gpu_layers: layers,
             training: Some(plan::needs(
                 &settings,
@@ -93,12 +94,13 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
             )),
             ..Asked::default()
         };
-        planned(&weights, &reader.config, &wanted, &hardware::devices())
+        planned(&weights, &reader.config, &wanted, &hardware::devices_for(device))
     };
     let with_layers = |layers: usize| place(GpuLayers::Count(count(layers)));
     let ready = carry_out(place(request.gpu_layers)?, &mut notices, with_layers, |planned| {
         let options = LoadOptions {
             placement: Some(planned.placement.clone()),
+            packed_in: packed::folder(),
         };
         let model = Model::load(&reader.gguf, &options, &mut |fraction, stage| match preparing(
             say,

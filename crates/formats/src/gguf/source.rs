@@ -1,13 +1,18 @@
 //! The bytes of a file: a memory map, or a copy in memory with the alignment of one.
 
+use bytes::Bytes;
 use memmap2::{Mmap, MmapMut};
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The bytes of one file.
 #[derive(Debug)]
 pub(super) struct Source {
-    bytes: Mmap,
+    bytes: Arc<Mmap>,
+    /// When the file was last written to; none for a copy in memory, and where the system does not say.
+    modified: Option<SystemTime>,
     /// Whether pages that are let go come back from a file.
     #[cfg_attr(not(unix), allow(dead_code))]
     file_backed: bool,
@@ -18,7 +23,8 @@ impl Source {
     pub fn map(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
         // Mapping a directory fails with a text that would puzzle a person.
-        if file.metadata()?.is_dir() {
+        let about = file.metadata()?;
+        if about.is_dir() {
             return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is a folder"));
         }
         // SAFETY: the map is read-only and private to us. That nobody else shortens or rewrites the file while it is mapped
@@ -26,7 +32,8 @@ impl Source {
         // which only reads what was copied out of the header.
         let bytes = unsafe { Mmap::map(&file)? };
         Ok(Self {
-            bytes,
+            bytes: Arc::new(bytes),
+            modified: about.modified().ok(),
             file_backed: true,
         })
     }
@@ -37,13 +44,24 @@ impl Source {
         let mut map = MmapMut::map_anon(bytes.len().max(1))?;
         map[..bytes.len()].copy_from_slice(bytes);
         Ok(Self {
-            bytes: map.make_read_only()?,
+            bytes: Arc::new(map.make_read_only()?),
+            modified: None,
             file_backed: false,
         })
     }
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// All the bytes, for whoever needs them longer than this.
+    pub fn shared(&self) -> Bytes {
+        Bytes::from_owner(Shared(Arc::clone(&self.bytes)))
+    }
+
+    /// When the file was last written to; none for a copy in memory, and where the system does not say.
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.modified
     }
 
     /// Lets the pages of a range go; they are read from the file again when touched. Does nothing where that cannot be.
@@ -63,4 +81,13 @@ impl Source {
     /// Does nothing on this system.
     #[cfg(not(unix))]
     pub fn release(&self, _start: usize, _len: usize) {}
+}
+
+/// A map that several hold.
+struct Shared(Arc<Mmap>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }

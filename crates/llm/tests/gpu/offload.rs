@@ -20,7 +20,10 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn load(gguf: &Gguf, placement: Option<Placement>) -> Arc<Model> {
-    let options = LoadOptions { placement };
+    let options = LoadOptions {
+        placement,
+        ..LoadOptions::default()
+    };
     Arc::new(Model::load(gguf, &options, &mut |_, _| ControlFlow::Continue(())).expect("it loads"))
 }
 
