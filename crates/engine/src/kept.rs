@@ -4,7 +4,6 @@
 //! [`Session::save`]. Losing one costs time alone, so whatever fails is logged, and the text is read again.
 
 use crate::adapters::{self, Worn};
-use crate::disk;
 use hearth_formats::adapter::Fingerprint;
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{SavedError, SavedKey, Session};
@@ -165,7 +164,7 @@ impl Kept {
         if bytes > self.most {
             return Err(io::Error::other("it is larger than all that may be kept"));
         }
-        if disk::free(&self.folder).is_some_and(|free| free < bytes.saturating_add(SPARED)) {
+        if hearth_llm::free_space(&self.folder).is_some_and(|free| free < bytes.saturating_add(SPARED)) {
             return Err(io::Error::other("the disk is nearly full"));
         }
         let others = files(&self.folder).filter(|(other, _)| other != path);

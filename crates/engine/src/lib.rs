@@ -4,7 +4,6 @@
 //! protocol. The commands of `hearth` use the engine directly.
 
 mod adapters;
-mod disk;
 mod engine;
 mod generate;
 pub mod hardware;

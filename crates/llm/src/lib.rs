@@ -9,6 +9,7 @@ mod detokenize;
 pub mod device;
 mod divergence;
 mod error;
+mod free_space;
 #[cfg(feature = "wgpu")]
 pub mod gpus;
 mod kv;
@@ -29,6 +30,7 @@ pub use config::Config;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;
 pub use error::{LoadError, SessionError};
+pub use free_space::free_space;
 pub use kv::KvPool;
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};

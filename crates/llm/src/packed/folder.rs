@@ -1,6 +1,6 @@
 //! The folder of packed weights: what files are called, and how much it may hold.
 
-use super::free;
+use crate::free_space;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
@@ -49,7 +49,7 @@ pub fn make_room(path: &Path, size: u64) -> io::Result<PathBuf> {
     whole.sort_by_key(|(used, _, found)| (found != path, *used));
     let mut held: u64 = whole.iter().map(|(_, length, _)| length).sum();
     let mut count = whole.len();
-    let room = free::bytes(folder).map(|free| free.saturating_add(held));
+    let room = free_space(folder).map(|free| free.saturating_add(held));
     let most = MOST_BYTES.min(room.map_or(u64::MAX, |room| room / 3));
     let full = || io::Error::new(io::ErrorKind::StorageFull, "the disk has not enough room for them");
     if size > most || room.is_some_and(|room| size.saturating_add(LEFT_FREE) > room) {
@@ -63,7 +63,7 @@ pub fn make_room(path: &Path, size: u64) -> io::Result<PathBuf> {
             (count, held) = (count - 1, held - length);
         }
     }
-    if free::bytes(folder).is_some_and(|free| size.saturating_add(LEFT_FREE) > free) {
+    if free_space(folder).is_some_and(|free| size.saturating_add(LEFT_FREE) > free) {
         return Err(full());
     }
     static PARTS: AtomicU32 = AtomicU32::new(0);

@@ -7,7 +7,6 @@
 
 mod file;
 mod folder;
-mod free;
 mod sum;
 mod writer;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 /// Bytes that this user may still write to the disk of a folder; none where the system does not tell.
 #[cfg(unix)]
 #[allow(clippy::unnecessary_cast)] // How wide the numbers are depends on the system.
-pub fn bytes(folder: &Path) -> Option<u64> {
+pub fn free_space(folder: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let folder = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
     let mut about = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
@@ -21,7 +21,7 @@ pub fn bytes(folder: &Path) -> Option<u64> {
 
 /// Bytes that this user may still write to the disk of a folder; none where the system does not tell.
 #[cfg(windows)]
-pub fn bytes(folder: &Path) -> Option<u64> {
+pub fn free_space(folder: &Path) -> Option<u64> {
     use std::os::windows::ffi::OsStrExt;
     use windows_sys::Win32::Storage::FileSystem::GetDiskFreeSpaceExW;
     let folder: Vec<u16> = folder.as_os_str().encode_wide().chain([0]).collect();
@@ -33,6 +33,6 @@ pub fn bytes(folder: &Path) -> Option<u64> {
 
 /// Bytes that this user may still write to the disk of a folder; none where the system does not tell.
 #[cfg(not(any(unix, windows)))]
-pub fn bytes(_folder: &Path) -> Option<u64> {
+pub fn free_space(_folder: &Path) -> Option<u64> {
     None
 }
