@@ -10,7 +10,7 @@ use hearth_kernels::attention::{
 use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::rope::{Pairing, Rope};
-use hearth_kernels::{Layout, Linear, Matrix, Norm, Product, Quant, matrix, team};
+use hearth_kernels::{Layout, Linear, Matrix, Norm, Product, Quant, ShapeError, matrix, team};
 use std::hint::black_box;
 
 /// Formats that have a packed layout.
@@ -113,6 +113,33 @@ fn attention(c: &mut Criterion) {
         let mut out = vec![0.0; tokens * HEADS.out_width()];
         group.bench_function(format!("{tokens} of {depth}"), |b| {
             b.iter(|| attend(black_box(qkv), &HEADS, &layer, &spans, depth - tokens, &mut out));
+        });
+    }
+    // As a model of thirty layers meets them: each from memory.
+    let (depth, cells) = (4096, (0..4096).collect::<Vec<u32>>());
+    let (spans, all) = (Spans::of(&cells), noise(depth * HEADS.qkv_width()));
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        let mut layers = vec![KvLayer::new(format, depth, HEADS.kv_heads, HEADS.head_dim); 30];
+        for layer in &mut layers {
+            layer.write(&HEADS, &cells, &all).expect("all cells");
+        }
+        let mut out = vec![0.0; HEADS.out_width()];
+        let bytes = 30 * KvLayer::bytes_for(format, depth, HEADS.kv_heads, HEADS.head_dim);
+        group.throughput(Throughput::Bytes(bytes as u64));
+        group.bench_function(format!("1 of {depth}, 30 layers, {format:?}"), |b| {
+            b.iter(|| {
+                for layer in &layers {
+                    attend(
+                        black_box(&all[..HEADS.qkv_width()]),
+                        &HEADS,
+                        layer,
+                        &spans,
+                        depth - 1,
+                        &mut out,
+                    )?;
+                }
+                Ok::<_, ShapeError>(())
+            });
         });
     }
     let (qkv, starts) = (noise(512 * HEADS.qkv_width()), vec![0; 512]);

@@ -147,7 +147,7 @@ fn a_damaged_file_is_made_again() {
     // Among the weights: what is sound is taken, the rest packed, and the next load makes it anew.
     flip(&file, 1000);
     kept.check();
-    assert_eq!(kept.files(), [PathBuf::new(); 0]);
+    assert!(kept.files().is_empty());
     kept.check();
     assert!(fs::read(kept.file()).expect("the file") == whole);
 }
@@ -200,5 +200,5 @@ fn a_load_that_is_given_up_leaves_nothing() {
         }
     });
     assert!(given_up.is_err());
-    assert_eq!(kept.files(), [PathBuf::new(); 0]);
+    assert!(kept.files().is_empty());
 }

@@ -138,7 +138,7 @@ fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Sp
 
 /// Joins what a block has come to over all keys: writes each row's output, and gives the logarithms of the sums of
 /// exponentials. A row that sees nothing gives zeros.
-fn join(parts: &[&Partial], rows: usize, wide: usize, mut write: impl FnMut(usize, &[f32], f32)) {
+fn join(parts: &[Partial], rows: usize, wide: usize, mut write: impl FnMut(usize, &[f32], f32)) {
     let mut total = vec![0.0; wide];
     for r in 0..rows {
         let greatest = parts
@@ -170,7 +170,7 @@ fn join(parts: &[&Partial], rows: usize, wide: usize, mut write: impl FnMut(usiz
 pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&mut [f32]>) {
     let (isa, blocks, dim) = (Isa::best(), pass.blocks(), pass.heads.head_dim);
     let (out, logs) = (team::Scattered::new(out), logs.map(team::Scattered::new));
-    let finish = |block: &Block, parts: &[&Partial]| {
+    let finish = |block: &Block, parts: &[Partial]| {
         join(parts, block.rows.len(), pass.store.wide(), |r, values, log| {
             let (token, head) = pass.of_row(block.kv_head, block.rows.start + r);
             // SAFETY: each row is finished once.
@@ -186,21 +186,19 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&m
         // The last tokens see the most keys: they go first, so that threads end together.
         team::run(blocks.len(), &|chunk| {
             let block = &blocks[blocks.len() - 1 - chunk];
-            finish(block, &[&over_spans(isa, pass, block, pass.spans)]);
+            finish(block, &[over_spans(isa, pass, block, pass.spans)]);
         });
         return;
     }
-    // Heads lie beside each other in a tile, so all of them go through a split before the next one.
     let splits: Vec<&[Span]> = pass.spans.chunks(SPANS_A_SPLIT).collect();
     let mut parts: Vec<Option<Partial>> = (0..blocks.len() * splits.len()).map(|_| None).collect();
     team::run_over(&mut parts, 1, &|chunk, part| {
-        let block = &blocks[chunk % blocks.len()];
-        part[0] = Some(over_spans(isa, pass, block, splits[chunk / blocks.len()]));
+        let (block, spans) = (&blocks[chunk / splits.len()], splits[chunk % splits.len()]);
+        part[0] = Some(over_spans(isa, pass, block, spans));
     });
     let parts: Vec<Partial> = parts.into_iter().flatten().collect();
-    for (number, block) in blocks.iter().enumerate() {
-        let of_block: Vec<&Partial> = parts.iter().skip(number).step_by(blocks.len()).collect();
-        finish(block, &of_block);
+    for (block, parts) in blocks.iter().zip(parts.chunks(splits.len())) {
+        finish(block, parts);
     }
 }
 

@@ -137,14 +137,14 @@ impl KvLayer {
     /// Cells that lie together: what [`KvLayer::tiles`] counts.
     pub const TILE: usize = WIDTH;
     /// Goes up whenever cells come to lie otherwise, so that bytes of before are not taken for something else.
-    pub const LAYOUT: u32 = 1;
+    pub const LAYOUT: u32 = 2;
 
-    /// All that is stored of the first `tiles` tiles, as it lies in memory: keys, values, the scales of either. No cell behind them
-    /// has a byte in it.
+    /// All that is stored of the first `tiles` tiles, piece by piece as it lies in memory: keys, values, the scales of either, of each
+    /// one head after the other. No cell behind them has a byte in it.
     ///
     /// # Errors
     /// There are fewer tiles.
-    pub fn tiles(&self, tiles: usize) -> Result<[&[u8]; 4], ShapeError> {
+    pub fn tiles(&self, tiles: usize) -> Result<Vec<&[u8]>, ShapeError> {
         with_store!(&self.0, store => store.tiles(tiles))
     }
 
@@ -152,7 +152,7 @@ impl KvLayer {
     ///
     /// # Errors
     /// As [`KvLayer::tiles`].
-    pub fn tiles_mut(&mut self, tiles: usize) -> Result<[&mut [u8]; 4], ShapeError> {
+    pub fn tiles_mut(&mut self, tiles: usize) -> Result<Vec<&mut [u8]>, ShapeError> {
         with_store!(&mut self.0, store => store.tiles_mut(tiles))
     }
 
@@ -198,8 +198,9 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 
 /// Keys and values of one layer, by cell.
 ///
-/// Sixteen cells are a tile. In it each head has its keys as `[head_dim][16]`, so that a vector holds one element of
-/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors.
+/// Sixteen cells are a tile. In it a head has its keys as `[head_dim][16]`, so that a vector holds one element of
+/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. All tiles of a head lie one
+/// behind the other, and heads one behind the other, so that attention reads long streams.
 /// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells. Where any of this changes,
 /// [`KvLayer::LAYOUT`] does.
 #[derive(Clone, Debug)]
@@ -227,42 +228,62 @@ impl<E: KvElement> KvStore<E> {
         }
     }
 
-    /// How much of the store the first tiles take.
-    fn lengths(&self, tiles: usize) -> Result<Lengths, ShapeError> {
-        match self.cells.div_ceil(WIDTH) {
+    /// What a head takes of the store, and what its first tiles do.
+    fn lengths(&self, tiles: usize) -> Result<[Lengths; 2], ShapeError> {
+        match self.tile_count() {
             count if tiles > count => Err(ShapeError::Index {
                 what: "the last tile",
                 index: tiles,
                 count,
             }),
-            _ => Ok(Lengths::of::<E>(tiles * WIDTH, self.kv_heads, self.head_dim)),
+            count => Ok([count, tiles].map(|tiles| Lengths::of::<E>(tiles * WIDTH, 1, self.head_dim))),
         }
     }
 
-    fn tiles(&self, tiles: usize) -> Result<[&[u8]; 4], ShapeError>
+    fn tiles(&self, tiles: usize) -> Result<Vec<&[u8]>, ShapeError>
     where
         E: Pod,
     {
-        let lengths = self.lengths(tiles)?;
-        Ok([
-            cast_slice(&self.keys[..lengths.keys]),
-            cast_slice(&self.values[..lengths.values]),
-            cast_slice(&self.key_scales[..lengths.scales]),
-            cast_slice(&self.value_scales[..lengths.scales]),
-        ])
+        fn of_heads<T: Pod>(all: &[T], head: usize, part: usize) -> impl Iterator<Item = &[u8]> {
+            all.chunks_exact(head.max(1)).map(move |head| cast_slice(&head[..part]))
+        }
+        let [head, part] = self.lengths(tiles)?;
+        let elements =
+            of_heads(&self.keys, head.keys, part.keys).chain(of_heads(&self.values, head.values, part.values));
+        let scales = [&self.key_scales, &self.value_scales];
+        let scales = scales
+            .into_iter()
+            .flat_map(|scales| of_heads(scales, head.scales, part.scales));
+        Ok(elements.chain(scales).collect())
     }
 
-    fn tiles_mut(&mut self, tiles: usize) -> Result<[&mut [u8]; 4], ShapeError>
+    fn tiles_mut(&mut self, tiles: usize) -> Result<Vec<&mut [u8]>, ShapeError>
     where
         E: Pod,
     {
-        let lengths = self.lengths(tiles)?;
-        Ok([
-            cast_slice_mut(&mut self.keys[..lengths.keys]),
-            cast_slice_mut(&mut self.values[..lengths.values]),
-            cast_slice_mut(&mut self.key_scales[..lengths.scales]),
-            cast_slice_mut(&mut self.value_scales[..lengths.scales]),
-        ])
+        fn of_heads<T: Pod>(all: &mut [T], head: usize, part: usize) -> impl Iterator<Item = &mut [u8]> {
+            all.chunks_exact_mut(head.max(1))
+                .map(move |head| cast_slice_mut(&mut head[..part]))
+        }
+        let [head, part] = self.lengths(tiles)?;
+        let keys = of_heads(&mut self.keys, head.keys, part.keys);
+        let elements = keys.chain(of_heads(&mut self.values, head.values, part.values));
+        let scales = [&mut self.key_scales, &mut self.value_scales];
+        let scales = scales
+            .into_iter()
+            .flat_map(|scales| of_heads(scales, head.scales, part.scales));
+        Ok(elements.chain(scales).collect())
+    }
+
+    /// How many tiles a head has.
+    fn tile_count(&self) -> usize {
+        self.cells.div_ceil(WIDTH)
+    }
+
+    /// The number of a head's tile among all.
+    #[inline(always)]
+    fn number(&self, tile: usize, head: usize) -> usize {
+        head * self.tile_count() + tile
     }
 
     /// The width of a value, filled up to whole vectors.
@@ -274,28 +295,28 @@ impl<E: KvElement> KvStore<E> {
     #[inline(always)]
     pub(super) fn keys(&self, tile: usize, head: usize) -> &[E] {
         let size = self.head_dim * WIDTH;
-        &self.keys[(tile * self.kv_heads + head) * size..][..size]
+        &self.keys[self.number(tile, head) * size..][..size]
     }
 
     /// The values of a head in a tile, `[16][wide]`.
     #[inline(always)]
     pub(super) fn values(&self, tile: usize, head: usize) -> &[E] {
         let size = self.wide() * WIDTH;
-        &self.values[(tile * self.kv_heads + head) * size..][..size]
+        &self.values[self.number(tile, head) * size..][..size]
     }
 
     /// The scales of a head's keys in a tile, a vector for each block.
     #[inline(always)]
     pub(super) fn key_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
         let blocks = blocks::<E>(self.head_dim);
-        &self.key_scales.as_chunks().0[(tile * self.kv_heads + head) * blocks..][..blocks]
+        &self.key_scales.as_chunks().0[self.number(tile, head) * blocks..][..blocks]
     }
 
     /// The scales of a head's values in a tile, a vector for each block.
     #[inline(always)]
     pub(super) fn value_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
         let blocks = blocks::<E>(self.head_dim);
-        &self.value_scales.as_chunks().0[(tile * self.kv_heads + head) * blocks..][..blocks]
+        &self.value_scales.as_chunks().0[self.number(tile, head) * blocks..][..blocks]
     }
 
     /// Checks that a layer of this shape can use the store.
@@ -327,7 +348,7 @@ impl<E: KvElement> KvStore<E> {
         let (dim, wide, isa) = (self.head_dim, self.wide(), Isa::best());
         let (tile, lane) = (cell / WIDTH, cell % WIDTH);
         for (head, (keys, values)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
-            let head = tile * self.kv_heads + head;
+            let head = self.number(tile, head);
             let scale_at = |block: usize| (head * blocks::<E>(dim) + block) * WIDTH + lane;
             let column = &mut self.keys[head * dim * WIDTH..][..dim * WIDTH];
             for (block, (keys, columns)) in keys.chunks(BLOCK).zip(column.chunks_mut(BLOCK * WIDTH)).enumerate() {

@@ -277,6 +277,10 @@ unsafe fn all_tokens<B: Packable>(
 /// # Safety
 /// The machine has AVX2, FMA and F16C; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
 /// chunks that cover them.
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the comment is lost in the macro: the caller's word"
+)]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn group(
     quant: Quant,
@@ -286,6 +290,5 @@ pub(super) unsafe fn group(
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    // SAFETY: the caller's word.
     with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
 }
