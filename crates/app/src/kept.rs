@@ -5,7 +5,7 @@ use std::{collections::HashSet, fs, path::PathBuf};
 
 /// The folder of those folders, as workers are told it.
 pub(crate) fn folder(shared: &Shared) -> PathBuf {
-    shared.data.join("cache")
+    shared.data.join("kept")
 }
 
 /// Removes what is kept of a conversation.

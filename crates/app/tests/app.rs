@@ -458,8 +458,8 @@ async fn nothing_kept_outlives_its_conversation() {
     let mut bench = Bench::tiny();
     let stays = bench.answer("say one").await.conversation;
     let goes = bench.answer("say two").await.conversation;
-    let cache = bench.folder.path().join("data/cache");
-    let kept = |conversation: i64| cache.join(conversation.to_string());
+    let folder = bench.folder.path().join("data/kept");
+    let kept = |conversation: i64| folder.join(conversation.to_string());
     // As a worker does; the last is of a conversation that nobody knows.
     for conversation in [stays, goes, 999] {
         fs::create_dir_all(kept(conversation)).unwrap();

@@ -26,19 +26,20 @@ pub(super) fn block_rows(rows: usize) -> usize {
 
 /// Rows up to which reading keys and values takes longer than multiplying with them.
 const FEW: usize = 4;
-/// Tiles of values that are fetched ahead of the one at hand.
-const AHEAD: usize = 4;
+/// Tiles that are fetched ahead of the one at hand; of keys with scales as many blocks.
+const AHEAD: usize = 8;
 
-/// Has the vector that lies `vectors` behind this one brought near, where there is an instruction for that: with this much arithmetic
-/// between two reads, the processor itself does not look as far ahead as memory takes.
+/// Has the vector that lies `vectors` behind this one brought to the second cache, where there is an instruction for that: with this much
+/// arithmetic between two reads, the processor itself does not look as far ahead as memory takes. The first cache can wait for fewer
+/// lines at a time.
 #[inline(always)]
 fn fetch_ahead<E>(vector: &[E; WIDTH], vectors: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         let there = std::ptr::from_ref(vector).wrapping_add(vectors);
         // SAFETY: every x86-64 has the instruction; it reads nothing that a program could see, and any address will do.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(there.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(there.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (vector, vectors);
@@ -144,7 +145,8 @@ fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
     let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][..queries.len()]);
     for (i, query) in queries.iter().enumerate() {
         if R <= FEW {
-            keys.iter().for_each(|keys| fetch_ahead(&keys[i], T * queries.len()));
+            keys.iter()
+                .for_each(|keys| fetch_ahead(&keys[i], AHEAD * queries.len()));
         }
         let keys: [L::Floats; T] = std::array::from_fn(|t| E::load(l, &keys[t][i]));
         for r in 0..R {
