@@ -12,6 +12,8 @@ use std::time::Instant;
 
 /// Tokens of the context that are kept for the answer, where the context is not small.
 const ANSWER: usize = 256;
+/// How often at most it is said how much of a prompt has been read.
+const PREFILL_STEPS: usize = 100;
 
 impl Engine {
     /// Answers `request`, which came at `received`; `emit` gets every event but the last, whose summary is returned.
@@ -48,15 +50,19 @@ impl Engine {
         });
 
         let reading = Instant::now();
+        let mut said = None;
         let read = self.session.prefill(&ids, &mut |done, total| {
             if cancelled() {
                 return ControlFlow::Break(());
             }
-            emit(Event::Prefill {
-                id,
-                done: count(done),
-                total: count(total),
-            });
+            if said.is_none_or(|said| done >= said + total / PREFILL_STEPS + 1) {
+                said = Some(done);
+                emit(Event::Prefill {
+                    id,
+                    done: count(done),
+                    total: count(total),
+                });
+            }
             ControlFlow::Continue(())
         });
         let read = read.map_err(from_session)?;

@@ -8,14 +8,17 @@ use crate::ops::{Product, SequenceView};
 use burn::tensor::Tensor;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::team;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The tokens of the first chunk of a prompt, while nobody knows how long they take.
+const FIRST_CHUNK: usize = 128;
 /// The fewest: below, a chunk's overhead shows.
 const SMALLEST_CHUNK: usize = 16;
-/// A chunk should take no longer than this, so that a cancelled prompt ends at once.
-const CHUNK_TIME: Duration = Duration::from_millis(60);
+/// Between two moments at which a prompt can be cancelled should lie no more than this.
+const STEP_TIME: Duration = Duration::from_millis(60);
 /// The largest context, in tokens, that can be set aside.
 const LARGEST_CONTEXT: usize = 1 << 24;
 
@@ -73,7 +76,7 @@ impl Session {
             pool,
             tokens: Vec::new(),
             logits: Vec::new(),
-            chunk: 64,
+            chunk: FIRST_CHUNK,
             product: Product::Fast,
         };
         session.warm_up()?;
@@ -85,7 +88,8 @@ impl Session {
         if self.model.placement().gpu_layers() > 0 {
             // One token, a few, and more than a few: each goes through kernels of its own.
             for tokens in [1, 2, 16] {
-                self.run(&vec![0; tokens.min(self.context())], true)?;
+                let ids = vec![0; tokens.min(self.context())];
+                let _ = self.run(&ids, true, &mut going_on)?;
                 self.tokens.clear();
             }
             self.logits.clear();
@@ -131,7 +135,8 @@ impl Session {
     }
 
     /// Makes the sequence equal to `ids`, going through the model only with what differs from what is in the cache, and at
-    /// least the last token. `on_progress` gets the tokens done and their number; when it breaks, the rest is not read.
+    /// least the last token. `on_progress` gets the tokens done, those of a chunk layer by layer, and their number; when it breaks, the
+    /// rest is not read.
     ///
     /// # Errors
     /// No tokens, more than the context holds, or one that the vocabulary lacks: the sequence is as it was then. Or a GPU failed: it has
@@ -150,17 +155,18 @@ impl Session {
         self.tokens.truncate(cached);
         self.logits.clear();
         let mut done = cached;
+        let layers = self.model.config().n_layers.max(1);
         while done < ids.len() {
-            if on_progress(done, ids.len()).is_break() {
+            let chunk = &ids[done..ids.len().min(done + self.chunk)];
+            let begin = Instant::now();
+            let on_layer = &mut |layer| on_progress(done + chunk.len() * layer / layers, ids.len());
+            if self.run(chunk, done + chunk.len() == ids.len(), on_layer)?.is_break() {
                 return Ok(Prefilled {
                     cached,
                     evaluated: done - cached,
                     completed: false,
                 });
             }
-            let chunk = &ids[done..ids.len().min(done + self.chunk)];
-            let begin = Instant::now();
-            self.run(chunk, done + chunk.len() == ids.len())?;
             self.choose_chunk(chunk.len(), begin.elapsed());
             done += chunk.len();
         }
@@ -177,7 +183,7 @@ impl Session {
     /// The context is full, or the vocabulary has no such token.
     pub fn push(&mut self, token: u32) -> Result<(), SessionError> {
         self.check(&[token], self.tokens.len() + 1)?;
-        self.run(&[token], true)
+        self.run(&[token], true, &mut going_on).map(drop)
     }
 
     /// The natural logarithms of the probabilities of `ids[from..]`, each given all before it, from an empty cache. `from` is at least 1.
@@ -194,7 +200,7 @@ impl Session {
         let mut scores = Vec::with_capacity(ids.len() - from);
         for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
             let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
-            let hidden = self.hidden(chunk);
+            let hidden = self.all_hidden(chunk);
             // The logits at a position are those of the token after it; the last token of all predicts nothing that is scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
@@ -218,7 +224,7 @@ impl Session {
             return Err(SessionError::Empty);
         }
         self.check(ids, self.tokens.len() + ids.len())?;
-        let hidden = self.hidden(ids);
+        let hidden = self.all_hidden(ids);
         self.to_logits(hidden)
     }
 
@@ -233,11 +239,20 @@ impl Session {
         }
     }
 
-    /// Tokens through the blocks and into the cache; the last one's logits too if wanted.
-    fn run(&mut self, ids: &[u32], want_logits: bool) -> Result<(), SessionError> {
+    /// Tokens through the blocks and into the cache; the last one's logits too if wanted. Where `on_layer` breaks, which is asked before
+    /// each block, it is as if nothing had been.
+    fn run(
+        &mut self,
+        ids: &[u32],
+        want_logits: bool,
+        on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, SessionError> {
         let _awake = team::enter();
         let before = self.tokens.len();
-        let hidden = self.hidden(ids);
+        let ControlFlow::Continue(hidden) = self.hidden(ids, on_layer) else {
+            self.tokens.truncate(before);
+            return Ok(ControlFlow::Break(()));
+        };
         let ran = if want_logits {
             let last = hidden.slice_dim(0, ids.len() - 1..ids.len());
             self.to_logits(last).map(|logits| self.logits = logits)
@@ -246,13 +261,26 @@ impl Session {
             hidden.device().sync().map_err(failed)
         };
         // Where a GPU failed, nobody knows what it wrote.
-        ran.inspect_err(|_| {
+        ran.map(ControlFlow::Continue).inspect_err(|_| {
             self.tokens.truncate(before);
             self.logits.clear();
         })
     }
 
-    fn hidden(&mut self, ids: &[u32]) -> Tensor<2> {
+    /// [`Session::hidden`], to the end.
+    fn all_hidden(&mut self, ids: &[u32]) -> Tensor<2> {
+        match self.hidden(ids, &mut |_| ControlFlow::<Infallible>::Continue(())) {
+            ControlFlow::Continue(hidden) => hidden,
+            ControlFlow::Break(never) => match never {},
+        }
+    }
+
+    /// Hidden states of tokens that continue the sequence; `on_layer` is asked before each block.
+    fn hidden<B>(
+        &mut self,
+        ids: &[u32],
+        on_layer: &mut dyn FnMut(usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B, Tensor<2>> {
         let _awake = team::enter();
         self.tokens.extend_from_slice(ids);
         // One sequence owns its pool, so the cell of a position is the position.
@@ -261,7 +289,11 @@ impl Session {
             product: self.product,
             memory: Memory::Pool(self.pool.clone(), Arc::new(view)),
         };
-        self.model.decoder().hidden(ids.into(), &pass)
+        let decoder = self.model.decoder();
+        (0..decoder.blocks().len()).try_fold(decoder.embed(ids.into()), |x, layer| {
+            on_layer(layer)?;
+            ControlFlow::Continue(decoder.block(x, layer, &pass))
+        })
     }
 
     fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {
@@ -271,17 +303,27 @@ impl Session {
         data.try_into_vec::<f32>().map_err(failed)
     }
 
-    /// Steers the size of a chunk towards [`CHUNK_TIME`].
+    /// Steers the size of a chunk so that a step of it takes about [`STEP_TIME`]: a layer, or where a GPU works behind our back the whole.
     fn choose_chunk(&mut self, tokens: usize, took: Duration) {
         if tokens < self.chunk {
             return;
         }
-        if took > CHUNK_TIME {
+        let steps = match self.model.placement().gpu_layers() {
+            0 => self.model.config().n_layers.max(1) as u32,
+            _ => 1,
+        };
+        let step = took / steps;
+        if step > STEP_TIME {
             self.chunk = (self.chunk / 2).max(SMALLEST_CHUNK);
-        } else if took < CHUNK_TIME / 2 {
+        } else if step < STEP_TIME / 2 {
             self.chunk = (self.chunk * 2).min(Self::LARGEST_CHUNK);
         }
     }
+}
+
+/// Nobody cancels.
+fn going_on(_layer: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }
 
 fn failed(error: impl std::fmt::Debug) -> SessionError {

@@ -12,7 +12,7 @@ pub use backward::{gated_backward, gated_backward_kept, linear_add_backward, nor
 pub use gated::{gated, gated_keeping};
 
 use crate::dense::{Factor, Into, Pair, Target};
-use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, apply_linear_tail, fast, in_tiles};
+use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, apply_linear_tail, fast, in_pairs, in_tiles};
 use crate::norm::rms_norm_in_place;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
@@ -49,10 +49,11 @@ pub(crate) fn forward(
         Some((*linear, at))
     });
     let (tiled, int8): (Vec<_>, Vec<_>) = places.partition(|(linear, _)| in_tiles(&linear.weight, product, tokens));
-    match product {
-        Product::Bf16 => in_tiles_of::<Pair>(input, &tiled, width, y, into)?,
-        Product::Exact | Product::Fast => in_tiles_of::<f32>(input, &tiled, width, y, into)?,
-    }
+    let (pairs, floats): (Vec<_>, Vec<_>) = tiled
+        .into_iter()
+        .partition(|(linear, _)| in_pairs(&linear.weight, product));
+    in_tiles_of::<Pair>(input, &pairs, width, y, into)?;
+    in_tiles_of::<f32>(input, &floats, width, y, into)?;
     in_int8(input, &int8, width, y, into)
 }
 

@@ -15,6 +15,8 @@ pub(crate) use int8::{Strips, fast};
 pub(crate) use tail::apply_linear_tail;
 pub(crate) use tiled::{Talls, forward};
 
+use crate::bf16s::bf16_is_fast;
+use crate::blocks::Quant;
 use crate::dropout::Dropout;
 use crate::matrix::Matrix;
 use crate::packed;
@@ -26,7 +28,7 @@ const FEW: usize = 4;
 /// How a product with a quantised weight is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// Activations quantised to int8 in blocks of 32: chat.
+    /// Activations quantised to int8 in blocks of 32, and where weights have 16 bits many tokens' rounded to bf16: chat.
     Fast,
     /// The weight expanded in tiles, all sums in f32: training, references, gradients.
     Exact,
@@ -116,6 +118,16 @@ pub struct LoraGradient {
     pub a: Vec<f32>,
     /// `[out, rank]`.
     pub b: Vec<f32>,
+}
+
+/// Whether a product that is made tile by tile has its factors rounded to bf16. A fast one with weights of 16 bits may: that is finer than
+/// what int8 makes of activations otherwise.
+pub(crate) fn in_pairs(matrix: &Matrix, product: Product) -> bool {
+    match product {
+        Product::Bf16 => true,
+        Product::Exact => false,
+        Product::Fast => matches!(matrix.quant(), Quant::F16 | Quant::BF16) && bf16_is_fast(),
+    }
 }
 
 /// Whether the product of this many tokens is made tile by tile. Plain weights meet the activations in f32 anyway; and

@@ -290,5 +290,5 @@ pub(super) unsafe fn group(
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
+    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }, else ());
 }

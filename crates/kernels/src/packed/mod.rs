@@ -54,8 +54,7 @@ pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> 
     let (_, row_bytes) = checked(quant, cols)?;
     crate::shape::length("sixteen rows of weights", rows.len(), row_bytes.checked_mul(ROWS))?;
     crate::shape::length("sixteen packed rows", packed.len(), row_bytes.checked_mul(ROWS))?;
-    with_packable!(quant, B => pack::group::<B>(rows, packed));
-    Ok(())
+    with_packable!(quant, B => Ok(pack::group::<B>(rows, packed)), else Err(ShapeError::Layout { quant }))
 }
 
 fn checked(quant: Quant, cols: usize) -> Result<(Shape, usize), ShapeError> {

@@ -5,6 +5,33 @@ use crate::blocks::{
     Block, GROUP, Group, Half, Iq4Nl, Iq4Xs, LEVELS, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant,
 };
 
+/// Runs a body with the type that stores a format which can be packed, or another for those that cannot.
+macro_rules! with_packable {
+    ($quant:expr, $B:ident => $body:expr, else $other:expr) => {{
+        use $crate::blocks as b;
+        macro_rules! body {
+            ($T:ty) => {{
+                type $B = $T;
+                $body
+            }};
+        }
+        match $quant {
+            b::Quant::Q4_0 => body!(b::Q4_0),
+            b::Quant::Q4_1 => body!(b::Q4_1),
+            b::Quant::Q5_0 => body!(b::Q5_0),
+            b::Quant::Q5_1 => body!(b::Q5_1),
+            b::Quant::Q8_0 => body!(b::Q8_0),
+            b::Quant::Q4_K => body!(b::Q4K),
+            b::Quant::Q5_K => body!(b::Q5K),
+            b::Quant::Q6_K => body!(b::Q6K),
+            b::Quant::IQ4_NL => body!(b::Iq4Nl),
+            b::Quant::IQ4_XS => body!(b::Iq4Xs),
+            _ => $other,
+        }
+    }};
+}
+pub(super) use with_packable;
+
 /// What stands before the codes of sixteen blocks, so that a vector has the same number of all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
@@ -55,20 +82,9 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// That of a format; none where it cannot be packed.
     pub const fn of(quant: Quant) -> Option<Self> {
-        Some(match quant {
-            Quant::Q4_0 => Q4_0::SHAPE,
-            Quant::Q4_1 => Q4_1::SHAPE,
-            Quant::Q5_0 => Q5_0::SHAPE,
-            Quant::Q5_1 => Q5_1::SHAPE,
-            Quant::Q8_0 => Q8_0::SHAPE,
-            Quant::Q4_K => Q4K::SHAPE,
-            Quant::Q5_K => Q5K::SHAPE,
-            Quant::Q6_K => Q6K::SHAPE,
-            Quant::IQ4_NL => Iq4Nl::SHAPE,
-            Quant::IQ4_XS => Iq4Xs::SHAPE,
-            _ => return None,
-        })
+        with_packable!(quant, B => Some(B::SHAPE), else None)
     }
 
     /// Whether sixteen weights share a scale, instead of 32.
@@ -235,32 +251,6 @@ impl Packable for Iq4Xs {
         head[6 * ROWS + 2 * row..][..2].copy_from_slice(&self.scales_h);
     }
 }
-
-/// Runs a body with the type that stores a format which can be packed; for others, with Q8_0.
-macro_rules! with_packable {
-    ($quant:expr, $B:ident => $body:expr) => {{
-        use $crate::blocks as b;
-        macro_rules! body {
-            ($T:ty) => {{
-                type $B = $T;
-                $body
-            }};
-        }
-        match $quant {
-            b::Quant::Q4_0 => body!(b::Q4_0),
-            b::Quant::Q4_1 => body!(b::Q4_1),
-            b::Quant::Q5_0 => body!(b::Q5_0),
-            b::Quant::Q5_1 => body!(b::Q5_1),
-            b::Quant::Q4_K => body!(b::Q4K),
-            b::Quant::Q5_K => body!(b::Q5K),
-            b::Quant::Q6_K => body!(b::Q6K),
-            b::Quant::IQ4_NL => body!(b::Iq4Nl),
-            b::Quant::IQ4_XS => body!(b::Iq4Xs),
-            _ => body!(b::Q8_0),
-        }
-    }};
-}
-pub(super) use with_packable;
 
 /// What the codes of a row of a tile are worth.
 #[derive(Debug, Clone, Copy, PartialEq)]
