@@ -55,7 +55,7 @@ impl Engine {
             if cancelled() {
                 return ControlFlow::Break(());
             }
-            if said.is_none_or(|said| done >= said + total / PREFILL_STEPS + 1) {
+            if said.is_none_or(|said| done > said + total / PREFILL_STEPS) {
                 said = Some(done);
                 emit(Event::Prefill {
                     id,
