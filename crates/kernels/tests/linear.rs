@@ -67,12 +67,15 @@ impl Weight {
 
 /// What int8 activations may cost: half a step of 127 at worst for each, less where they are many.
 const FAST: f64 = 8e-3;
+/// What rounding both factors to bf16 may cost: half a step of 256 at worst for each.
+const BF16: f64 = 4e-3;
 const EXACT: f64 = 1e-6;
 
 fn tolerance(product: Product, quant: Quant) -> f64 {
-    match product {
-        Product::Fast if !quant.is_float() => FAST,
-        _ => EXACT,
+    match (product, quant) {
+        (Product::Fast, Quant::F32) | (Product::Exact | Product::Bf16, _) => EXACT,
+        (Product::Fast, Quant::F16 | Quant::BF16) => BF16,
+        (Product::Fast, _) => FAST,
     }
 }
 
@@ -172,6 +175,12 @@ impl Layer {
         ]
     }
 
+    /// Of all its linears together.
+    fn tolerance(&self, product: Product) -> f64 {
+        let each = self.weights.iter().map(|weight| tolerance(product, weight.quant));
+        each.fold(2e-6, f64::max)
+    }
+
     fn norm(&self) -> Norm<'_> {
         Norm {
             weight: &self.norm,
@@ -225,8 +234,12 @@ fn linears_share_a_normalised_input_and_keep_the_order_of_what_follows() {
             for product in [Product::Exact, Product::Fast] {
                 let mut y = vec![f32::NAN; expected.len()];
                 norm_linears(&x, Some(layer.norm()), &layer.linears(), product, &mut y).unwrap();
-                let tolerance = tolerance(product, layer.weights[0].quant).max(2e-6);
-                assert_near(&format!("{product:?} x {tokens}"), &y, &expected, tolerance);
+                assert_near(
+                    &format!("{product:?} x {tokens}"),
+                    &y,
+                    &expected,
+                    layer.tolerance(product),
+                );
             }
         }
     }
@@ -318,7 +331,7 @@ fn gate_and_up_meet() {
                         &mut h,
                     )
                     .unwrap();
-                    let tolerance = 2.0 * tolerance(product, layer.weights[gate].quant).max(2e-6);
+                    let tolerance = 2.0 * layer.tolerance(product);
                     assert_near(&format!("{product:?} {gate} {up} x {tokens}"), &h, &expected, tolerance);
                 }
             }

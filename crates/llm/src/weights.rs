@@ -2,12 +2,12 @@
 
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
-use crate::packed::{PackedWeights, Unpacked};
+use crate::packed::{self, PackedWeights, Unpacked};
 use burn::backend::{AllocationProperty, Bytes, Dispatch};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_kernels::rope::{Pairing, Rope};
-use hearth_kernels::{Layout, Quant, matrix};
+use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use std::ops::ControlFlow;
 
 /// Reads weights one after the other, and says how far it is.
@@ -72,7 +72,7 @@ impl<'a> Weights<'a> {
             true => {
                 let layout = matrix::layout(quant, rows, cols);
                 let bytes = match layout {
-                    Layout::Plain => self.as_it_lies(&matrix)?,
+                    Layout::Plain => self.copied(&matrix)?,
                     Layout::Rows16 => self.packed(&matrix)?,
                 };
                 (layout, Bytes::from_shared(bytes, AllocationProperty::File), DType::U8)
@@ -112,12 +112,12 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// A matrix in the map of the model's file, which stays as long as the tensor.
-    fn as_it_lies(&self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
+    /// A copy of a matrix: whoever writes over the model's file while it is loaded does not change, or end, what answers.
+    fn copied(&self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
         self.check(matrix)?;
-        let tensor = self.gguf.tensor(matrix.name);
-        let tensor = tensor.ok_or_else(|| LoadError::missing(self.gguf, matrix.name))?;
-        Ok(self.gguf.shared(tensor.info))
+        let copy = packed::in_memory(matrix).map_err(|error| self.unfit(matrix, &error))?;
+        self.release(matrix.name);
+        Ok(copy)
     }
 
     /// A matrix packed for this machine, now or by an earlier load.
@@ -127,12 +127,14 @@ impl<'a> Weights<'a> {
             return Ok(kept);
         }
         self.check(matrix)?;
-        let packed = self.packed.pack(matrix).map_err(|error| {
-            let name = matrix.name;
-            LoadError::unsupported(self.gguf, &format!("the tensor '{name}': {error}"))
-        })?;
+        let packed = self.packed.pack(matrix);
+        let packed = packed.map_err(|error| self.unfit(matrix, &error))?;
         self.release(matrix.name);
         Ok(packed)
+    }
+
+    fn unfit(&self, matrix: &Unpacked, error: &ShapeError) -> LoadError {
+        LoadError::unsupported(self.gguf, &format!("the tensor '{}': {error}", matrix.name))
     }
 
     /// Refuses a matrix with numbers that are not finite.

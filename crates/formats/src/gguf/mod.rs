@@ -20,7 +20,6 @@ pub use tensor_type::TensorType;
 pub use value::{Array, Strings, Value};
 pub use write::{GgufWriter, TensorHeader};
 
-use bytes::Bytes;
 use parse::Header;
 use source::Source;
 use split::Part;
@@ -232,14 +231,6 @@ impl Gguf {
             info,
             bytes: &self.parts[info.part].bytes()[info.start..info.start + info.byte_len],
         })
-    }
-
-    /// A tensor's data where they lie, for whoever needs them longer than this: the map stays as long as they do. An info from
-    /// another file may give others, or none.
-    pub fn shared(&self, tensor: &TensorInfo) -> Bytes {
-        let bytes = self.parts.get(tensor.part).map(Source::shared).unwrap_or_default();
-        let end = tensor.start.saturating_add(tensor.byte_len).min(bytes.len());
-        bytes.slice(tensor.start.min(end)..end)
     }
 
     /// Tells this file from others by what can be read of it at once; none for a file in memory.

@@ -1,16 +1,14 @@
 //! The bytes of a file: a memory map, or a copy in memory with the alignment of one.
 
-use bytes::Bytes;
 use memmap2::{Mmap, MmapMut};
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The bytes of one file.
 #[derive(Debug)]
 pub(super) struct Source {
-    bytes: Arc<Mmap>,
+    bytes: Mmap,
     /// When the file was last written to; none for a copy in memory, and where the system does not say.
     modified: Option<SystemTime>,
     /// Whether pages that are let go come back from a file.
@@ -32,7 +30,7 @@ impl Source {
         // which only reads what was copied out of the header.
         let bytes = unsafe { Mmap::map(&file)? };
         Ok(Self {
-            bytes: Arc::new(bytes),
+            bytes,
             modified: about.modified().ok(),
             file_backed: true,
         })
@@ -44,7 +42,7 @@ impl Source {
         let mut map = MmapMut::map_anon(bytes.len().max(1))?;
         map[..bytes.len()].copy_from_slice(bytes);
         Ok(Self {
-            bytes: Arc::new(map.make_read_only()?),
+            bytes: map.make_read_only()?,
             modified: None,
             file_backed: false,
         })
@@ -52,11 +50,6 @@ impl Source {
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
-    }
-
-    /// All the bytes, for whoever needs them longer than this.
-    pub fn shared(&self) -> Bytes {
-        Bytes::from_owner(Shared(Arc::clone(&self.bytes)))
     }
 
     /// When the file was last written to; none for a copy in memory, and where the system does not say.
@@ -81,13 +74,4 @@ impl Source {
     /// Does nothing on this system.
     #[cfg(not(unix))]
     pub fn release(&self, _start: usize, _len: usize) {}
-}
-
-/// A map that several hold.
-struct Shared(Arc<Mmap>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
 }

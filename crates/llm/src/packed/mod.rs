@@ -125,8 +125,8 @@ fn is_packed(tensor: &TensorInfo) -> bool {
     is_matrix && quant_of(tensor.kind).is_some_and(|quant| matrix::layout(quant, rows, cols) != Layout::Plain)
 }
 
-/// Packs into memory that begins with a page, as that of a file does, since kernels are quicker where tiles begin with a cache line.
-fn in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
+/// Packs, or copies what is not packed, into memory that begins with a page, as that of a file does, since kernels are quicker where tiles begin with a cache line.
+pub(crate) fn in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
     let Unpacked {
         quant,
         rows,
