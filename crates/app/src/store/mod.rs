@@ -25,7 +25,8 @@ use std::{
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// The file of conversations, in the data folder.
@@ -211,6 +212,9 @@ fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) 
     Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
 }
 
+/// How long the lock of one that has just ended may linger: a process that it was starting holds it, too, until it runs its own program.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 fn lock(folder: &Path) -> Result<File, StoreError> {
     let failed = |source| StoreError::Folder {
         folder: folder.to_owned(),
@@ -223,10 +227,14 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(folder.join(LOCK))
         .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(folder.to_owned())),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PATIENCE / 20),
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(folder.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
     }
 }
 
