@@ -113,38 +113,11 @@ pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
     let finite = AtomicBool::new(true);
     team::run(bytes.len().div_ceil(size), &|chunk| {
         let rows = &bytes[chunk * size..];
-        if has_bad(quant, &rows[..size.min(rows.len())]) {
+        if quant.has_bad_scale(&rows[..size.min(rows.len())]) {
             finite.store(false, Ordering::Relaxed);
         }
     });
     finite.into_inner()
-}
-
-/// [`Quant::has_bad_scale`], quicker where every number is one: a number is not finite if all bits of its exponent are set, and a loop
-/// without a way out in its middle goes by vectors.
-fn has_bad(quant: Quant, bytes: &[u8]) -> bool {
-    let of_two = |exponent: u16| {
-        let is_bad = |bytes: &[u8; 2]| u16::from_le_bytes(*bytes) & exponent == exponent;
-        bytes
-            .as_chunks()
-            .0
-            .iter()
-            .fold(false, |bad, number| bad | is_bad(number))
-    };
-    let of_four = |exponent: u32| {
-        let is_bad = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) & exponent == exponent;
-        bytes
-            .as_chunks()
-            .0
-            .iter()
-            .fold(false, |bad, number| bad | is_bad(number))
-    };
-    match quant {
-        Quant::F32 => of_four(0x7f80_0000),
-        Quant::F16 => of_two(0x7c00),
-        Quant::BF16 => of_two(0x7f80),
-        _ => quant.has_bad_scale(bytes),
-    }
 }
 
 /// A weight `[rows, cols]`: rows are outputs, columns inputs.
@@ -317,9 +290,11 @@ mod tests {
                 .flat_map(|upper| [vec![0; size - 2], upper.to_le_bytes().to_vec()].concat())
                 .collect();
             for number in numbers.chunks_exact(size) {
+                let mut expanded = [0.0];
+                quant.dequantize_row(number, &mut expanded).unwrap();
                 assert_eq!(
-                    has_bad(quant, number),
-                    quant.has_bad_scale(number),
+                    is_finite(quant, 1, number),
+                    expanded[0].is_finite(),
                     "{quant} {number:?}"
                 );
             }

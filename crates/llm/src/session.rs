@@ -8,7 +8,6 @@ use crate::ops::{Product, SequenceView};
 use burn::tensor::Tensor;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::team;
-use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -200,7 +199,7 @@ impl Session {
         let mut scores = Vec::with_capacity(ids.len() - from);
         for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
             let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
-            let hidden = self.all_hidden(chunk);
+            let hidden = self.hidden(chunk);
             // The logits at a position are those of the token after it; the last token of all predicts nothing that is scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
@@ -224,7 +223,7 @@ impl Session {
             return Err(SessionError::Empty);
         }
         self.check(ids, self.tokens.len() + ids.len())?;
-        let hidden = self.all_hidden(ids);
+        let hidden = self.hidden(ids);
         self.to_logits(hidden)
     }
 
@@ -249,7 +248,8 @@ impl Session {
     ) -> Result<ControlFlow<()>, SessionError> {
         let _awake = team::enter();
         let before = self.tokens.len();
-        let ControlFlow::Continue(hidden) = self.hidden(ids, on_layer) else {
+        let pass = self.take_up(ids);
+        let ControlFlow::Continue(hidden) = self.model.decoder().hidden_while(ids.into(), &pass, on_layer) else {
             self.tokens.truncate(before);
             return Ok(ControlFlow::Break(()));
         };
@@ -267,33 +267,22 @@ impl Session {
         })
     }
 
-    /// [`Session::hidden`], to the end.
-    fn all_hidden(&mut self, ids: &[u32]) -> Tensor<2> {
-        match self.hidden(ids, &mut |_| ControlFlow::<Infallible>::Continue(())) {
-            ControlFlow::Continue(hidden) => hidden,
-            ControlFlow::Break(never) => match never {},
-        }
-    }
-
-    /// Hidden states of tokens that continue the sequence; `on_layer` is asked before each block.
-    fn hidden<B>(
-        &mut self,
-        ids: &[u32],
-        on_layer: &mut dyn FnMut(usize) -> ControlFlow<B>,
-    ) -> ControlFlow<B, Tensor<2>> {
-        let _awake = team::enter();
+    /// Takes tokens up that continue the sequence, and gives the pass that they go through the model in.
+    fn take_up(&mut self, ids: &[u32]) -> Pass {
         self.tokens.extend_from_slice(ids);
         // One sequence owns its pool, so the cell of a position is the position.
         let view = SequenceView::in_order(self.tokens.len(), ids.len());
-        let pass = Pass {
+        Pass {
             product: self.product,
             memory: Memory::Pool(self.pool.clone(), Arc::new(view)),
-        };
-        let decoder = self.model.decoder();
-        (0..decoder.blocks().len()).try_fold(decoder.embed(ids.into()), |x, layer| {
-            on_layer(layer)?;
-            ControlFlow::Continue(decoder.block(x, layer, &pass))
-        })
+        }
+    }
+
+    /// Hidden states of tokens that continue the sequence.
+    fn hidden(&mut self, ids: &[u32]) -> Tensor<2> {
+        let _awake = team::enter();
+        let pass = self.take_up(ids);
+        self.model.decoder().hidden(ids.into(), &pass)
     }
 
     fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {

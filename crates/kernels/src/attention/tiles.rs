@@ -10,8 +10,29 @@ pub(super) const KEYS: usize = 128;
 /// Query rows of the largest block.
 pub(super) const ROWS: usize = 12;
 
-/// Rows of a block for which there is code: one token brings as many as query heads share a key head.
-const SIZES: [usize; 7] = [1, 2, 3, 4, 6, 8, ROWS];
+/// Runs a body with the rows of a block as a constant, for each of the [`SIZES`].
+macro_rules! of_rows {
+    ($($size:literal)*) => {
+        /// Rows of a block for which there is code: one token brings as many as query heads share a key head.
+        const SIZES: [usize; [$($size),*].len() + 1] = [$($size,)* ROWS];
+
+        macro_rules! with_rows {
+            ($rows:expr, $R:ident => $body:expr) => {
+                match $rows {
+                    $($size => {
+                        const $R: usize = $size;
+                        $body
+                    })*
+                    _ => {
+                        const $R: usize = ROWS;
+                        $body
+                    }
+                }
+            };
+        }
+    };
+}
+of_rows!(1 2 3 4 6 8);
 
 /// Vectors of a value that are met at once where there are registers for them: whole blocks.
 const PART: usize = 4;
@@ -65,15 +86,11 @@ pub(super) fn scores<E: KvElement>(
     block: usize,
     scores: &mut Scores,
 ) {
-    match block {
-        1 => scores_of::<E, 1, 4>(isa, store, head, span, queries, scores),
-        2 => scores_of::<E, 2, 4>(isa, store, head, span, queries, scores),
-        3 => scores_of::<E, 3, 4>(isa, store, head, span, queries, scores),
-        4 => scores_of::<E, 4, 4>(isa, store, head, span, queries, scores),
-        6 => scores_of::<E, 6, 4>(isa, store, head, span, queries, scores),
-        8 => scores_of::<E, 8, 2>(isa, store, head, span, queries, scores),
-        _ => scores_of::<E, ROWS, 2>(isa, store, head, span, queries, scores),
-    }
+    with_rows!(block, R => {
+        // As many as there are registers for.
+        const TILES: usize = if R > 6 { 2 } else { 4 };
+        scores_of::<E, R, TILES>(isa, store, head, span, queries, scores)
+    })
 }
 
 on_lanes! {
@@ -169,21 +186,12 @@ pub(super) fn weigh<E: KvElement>(
     block: usize,
     sums: &mut [f32],
 ) {
-    match block {
-        1 => weigh_rows::<E, 1>(isa, store, head, span, weights, 0, sums),
-        2 => weigh_rows::<E, 2>(isa, store, head, span, weights, 0, sums),
-        3 => weigh_rows::<E, 3>(isa, store, head, span, weights, 0, sums),
-        4 => weigh_rows::<E, 4>(isa, store, head, span, weights, 0, sums),
-        6 => weigh_rows::<E, 6>(isa, store, head, span, weights, 0, sums),
-        8 => {
-            weigh_rows::<E, 4>(isa, store, head, span, weights, 0, sums);
-            weigh_rows::<E, 4>(isa, store, head, span, weights, 4, sums);
+    with_rows!(block, R => {
+        const PARTS: usize = if R > 6 { 2 } else { 1 };
+        for part in 0..PARTS {
+            weigh_rows::<E, { R / PARTS }>(isa, store, head, span, weights, part * R / PARTS, sums);
         }
-        _ => {
-            weigh_rows::<E, { ROWS / 2 }>(isa, store, head, span, weights, 0, sums);
-            weigh_rows::<E, { ROWS / 2 }>(isa, store, head, span, weights, ROWS / 2, sums);
-        }
-    }
+    })
 }
 
 on_lanes! {
@@ -276,15 +284,7 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
 /// `sums`, tiles of `[head_dim][16]` one behind the other, grow by `rows`, transposed, `block` of them, each times
 /// `weights[r][lane]`: what many rows give back to the keys of a span.
 pub(super) fn scatter(isa: crate::dot::Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
-    match block {
-        1 => scatter_of::<1>(isa, weights, rows, sums),
-        2 => scatter_of::<2>(isa, weights, rows, sums),
-        3 => scatter_of::<3>(isa, weights, rows, sums),
-        4 => scatter_of::<4>(isa, weights, rows, sums),
-        6 => scatter_of::<6>(isa, weights, rows, sums),
-        8 => scatter_of::<8>(isa, weights, rows, sums),
-        _ => scatter_of::<ROWS>(isa, weights, rows, sums),
-    }
+    with_rows!(block, R => scatter_of::<R>(isa, weights, rows, sums))
 }
 
 on_lanes! {

@@ -35,6 +35,7 @@ impl Half {
     }
 
     /// Whether the number is neither infinite nor NaN.
+    #[inline]
     pub fn is_finite(self) -> bool {
         f16::from_bits(self.bits()).is_finite()
     }

@@ -12,6 +12,12 @@ pub trait Float: Pod {
 
     /// The stored number nearest to `value`, ties to even.
     fn from_f32(value: f32) -> Self;
+
+    /// Whether it is neither infinite nor NaN.
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        self.to_f32().is_finite()
+    }
 }
 
 /// A weight in 32 bits.
@@ -48,6 +54,11 @@ impl Float for Fp16 {
 
     fn from_f32(value: f32) -> Self {
         Half::from_f32(value)
+    }
+
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        Half::is_finite(self)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::placement::{Place, Placement};
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// One pass of some tokens through a model.
@@ -94,6 +95,19 @@ impl Decoder {
     /// Hidden states `[T, D]` of these tokens, before the output norm.
     pub fn hidden(&self, ids: Arc<[u32]>, pass: &Pass) -> Tensor<2> {
         (0..self.blocks.len()).fold(self.embed(ids), |x, layer| self.block(x, layer, pass))
+    }
+
+    /// [`Decoder::hidden`], which ends where `on_layer` breaks; it is asked before each block.
+    pub fn hidden_while<B>(
+        &self,
+        ids: Arc<[u32]>,
+        pass: &Pass,
+        on_layer: &mut dyn FnMut(usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B, Tensor<2>> {
+        (0..self.blocks.len()).try_fold(self.embed(ids), |x, layer| {
+            on_layer(layer)?;
+            ControlFlow::Continue(self.block(x, layer, pass))
+        })
     }
 
     /// The residual stream `[T, D]` after one block, from that before it.
