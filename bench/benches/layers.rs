@@ -13,8 +13,10 @@ use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Linear, Matrix, Norm, Product, Quant, ShapeError, matrix, team};
 use std::hint::black_box;
 
-/// Formats that have a packed layout.
-const QUANTS: [Quant; 10] = [
+/// Formats that have a packed layout, and those of 16 bits.
+const QUANTS: [Quant; 12] = [
+    Quant::F16,
+    Quant::BF16,
     Quant::Q4_0,
     Quant::Q4_1,
     Quant::Q5_0,
@@ -76,17 +78,22 @@ fn one_token(c: &mut Criterion) {
     }
 }
 
-/// 512 tokens: bound by arithmetic. Elements are multiplications.
+/// 32 and 512 tokens: bound by arithmetic. Elements are multiplications.
 fn many_tokens(c: &mut Criterion) {
     let mut group = c.benchmark_group("gemm");
-    let (rows, cols, tokens) = (1536, 768, 512);
-    let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
+    let (rows, cols) = (1536, 768);
     let _awake = team::enter();
-    group.throughput(Throughput::Elements((rows * cols * tokens) as u64));
     for quant in QUANTS {
         let weight = Weight::new(quant, rows, cols);
-        for product in [Product::Fast, Product::Exact, Product::Bf16] {
-            group.bench_function(BenchmarkId::new(format!("{product:?}"), quant), |b| {
+        for (tokens, product) in [
+            (32, Product::Fast),
+            (512, Product::Fast),
+            (512, Product::Exact),
+            (512, Product::Bf16),
+        ] {
+            let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
+            group.throughput(Throughput::Elements((rows * cols * tokens) as u64));
+            group.bench_function(BenchmarkId::new(format!("{product:?} {tokens}"), quant), |b| {
                 b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], product, &mut y));
             });
         }

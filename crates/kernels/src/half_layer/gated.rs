@@ -38,7 +38,7 @@ pub fn gated(
         forward(&input, &[up], product, h, Into::Replace)?;
         return glu::glu_in_place(activation, &gates, h);
     }
-    let (gate, up) = (Strips::new(gate.weight)?, Strips::new(up.weight)?);
+    let (gate, up) = (Strips::new(gate.weight, &input)?, Strips::new(up.weight, &input)?);
     let total = gate.bytes() + up.bytes();
     let step = gate.a_chunk(total).div_ceil(2);
     let across = gate.count().div_ceil(step);

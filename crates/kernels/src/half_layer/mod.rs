@@ -12,7 +12,7 @@ pub use backward::{gated_backward, gated_backward_kept, linear_add_backward, nor
 pub use gated::{gated, gated_keeping};
 
 use crate::dense::{Factor, Into, Pair, Target};
-use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, apply_linear_tail, fast, in_pairs, in_tiles};
+use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, apply_linear_tail, fast, in_tiles};
 use crate::norm::rms_norm_in_place;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
@@ -48,13 +48,12 @@ pub(crate) fn forward(
         *next += linear.weight.rows();
         Some((*linear, at))
     });
-    let (tiled, int8): (Vec<_>, Vec<_>) = places.partition(|(linear, _)| in_tiles(&linear.weight, product, tokens));
-    let (pairs, floats): (Vec<_>, Vec<_>) = tiled
-        .into_iter()
-        .partition(|(linear, _)| in_pairs(&linear.weight, product));
-    in_tiles_of::<Pair>(input, &pairs, width, y, into)?;
-    in_tiles_of::<f32>(input, &floats, width, y, into)?;
-    in_int8(input, &int8, width, y, into)
+    let (tiled, by_rows): (Vec<_>, Vec<_>) = places.partition(|(linear, _)| in_tiles(&linear.weight, product, tokens));
+    match product {
+        Product::Bf16 => in_tiles_of::<Pair>(input, &tiled, width, y, into)?,
+        Product::Exact | Product::Fast => in_tiles_of::<f32>(input, &tiled, width, y, into)?,
+    }
+    in_strips(input, &by_rows, width, y, into)
 }
 
 /// The linears that are made tile by tile, each at its column of `y`.
@@ -76,8 +75,8 @@ fn in_tiles_of<E: Factor>(
     Ok(())
 }
 
-/// The linears whose activations are int8, each at its column of `y`.
-fn in_int8(
+/// The linears that are made a strip of rows at a time, each at its column of `y`.
+fn in_strips(
     input: &Input,
     linears: &[(&Linear, usize)],
     width: usize,
@@ -86,7 +85,7 @@ fn in_int8(
 ) -> Result<(), ShapeError> {
     let strips = linears
         .iter()
-        .map(|(linear, _)| Strips::new(linear.weight))
+        .map(|(linear, _)| Strips::new(linear.weight, input))
         .collect::<Result<Vec<_>, _>>()?;
     {
         let y = team::Scattered::new(y);

@@ -1,5 +1,6 @@
 //! The input of linears, made ready once for all of them.
 
+use super::pairs::Rows;
 use super::{FEW, Norm, Product};
 use crate::dot::{ActivationChunk, Activations, Isa};
 use crate::norm;
@@ -7,6 +8,7 @@ use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 use std::ops::Deref;
+use std::sync::OnceLock;
 
 /// Rows of activations, as they came or normalised.
 pub(crate) enum Floats<'a> {
@@ -29,6 +31,8 @@ impl Deref for Floats<'_> {
 pub(crate) struct Input<'a> {
     pub floats: Floats<'a>,
     pub(super) chunks: Vec<ActivationChunk>,
+    /// Made for the first weight that asks.
+    pairs: OnceLock<Rows>,
     pub tokens: usize,
     pub cols: usize,
 }
@@ -85,9 +89,15 @@ impl<'a> Input<'a> {
         Ok(Self {
             floats,
             chunks,
+            pairs: OnceLock::new(),
             tokens,
             cols,
         })
+    }
+
+    /// All rows in bf16.
+    pub(super) fn pairs(&self) -> &Rows {
+        self.pairs.get_or_init(|| Rows::of(&self.floats, self.cols))
     }
 
     pub(super) fn row(&self, token: usize) -> Result<Activations<'_>, ShapeError> {

@@ -5,18 +5,17 @@
 
 mod backward;
 mod input;
-mod int8;
+mod pairs;
+mod strips;
 mod tail;
 mod tiled;
 
 pub(crate) use backward::{add, backward};
 pub(crate) use input::Input;
-pub(crate) use int8::{Strips, fast};
+pub(crate) use strips::{Strips, fast};
 pub(crate) use tail::apply_linear_tail;
 pub(crate) use tiled::{Talls, forward};
 
-use crate::bf16s::bf16_is_fast;
-use crate::blocks::Quant;
 use crate::dropout::Dropout;
 use crate::matrix::Matrix;
 use crate::packed;
@@ -120,18 +119,9 @@ pub struct LoraGradient {
     pub b: Vec<f32>,
 }
 
-/// Whether a product that is made tile by tile has its factors rounded to bf16. A fast one with weights of 16 bits may: that is finer than
-/// what int8 makes of activations otherwise.
-pub(crate) fn in_pairs(matrix: &Matrix, product: Product) -> bool {
-    match product {
-        Product::Bf16 => true,
-        Product::Exact => false,
-        Product::Fast => matches!(matrix.quant(), Quant::F16 | Quant::BF16) && bf16_is_fast(),
-    }
-}
-
-/// Whether the product of this many tokens is made tile by tile. Plain weights meet the activations in f32 anyway; and
-/// formats that cannot be packed are several times faster expanded than row by row, once many tokens share the expanding.
+/// Whether the product of this many tokens is made tile by tile. Formats that are neither packed nor met in bf16 are several times
+/// faster expanded than row by row, once many tokens share the expanding.
 pub(crate) fn in_tiles(matrix: &Matrix, product: Product, tokens: usize) -> bool {
-    product != Product::Fast || (tokens > FEW && !packed::can_pack(matrix.quant(), matrix.cols()))
+    let by_rows = packed::can_pack(matrix.quant(), matrix.cols()) || pairs::meets_pairs(matrix.quant(), tokens);
+    product != Product::Fast || (tokens > FEW && !by_rows)
 }

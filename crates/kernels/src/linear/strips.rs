@@ -1,6 +1,7 @@
-//! Products with activations in int8, a strip of sixteen rows at a time.
+//! Products with activations in int8, or in bf16 where weights have 16 bits, a strip of sixteen rows at a time.
 
 use super::Input;
+use super::pairs::{self, meets_pairs};
 use crate::blocks::Quant;
 use crate::dot::{Activations, Isa};
 use crate::matrix::Matrix;
@@ -20,14 +21,18 @@ const CHUNKS: usize = 48;
 pub(crate) struct Strips<'a> {
     matrix: Matrix<'a>,
     packed: Packed<'a>,
+    /// The input in bf16, where it meets the weight so.
+    pairs: Option<&'a pairs::Rows>,
     isa: Isa,
 }
 
 impl<'a> Strips<'a> {
-    pub fn new(matrix: Matrix<'a>) -> Result<Self, ShapeError> {
+    /// A weight for the product with this input.
+    pub fn new(matrix: Matrix<'a>, input: &'a Input) -> Result<Self, ShapeError> {
         Ok(Self {
             matrix,
             packed: packed_of(&matrix)?,
+            pairs: meets_pairs(matrix.quant(), input.tokens).then(|| input.pairs()),
             isa: Isa::best(),
         })
     }
@@ -62,6 +67,10 @@ impl<'a> Strips<'a> {
             .product(self.isa, packed, chunks, tokens.len(), |token, row, results| {
                 sink(tokens.start + token, row, results);
             })?;
+        if let Some(x) = self.pairs {
+            let rows = strips.start * ROWS..(strips.end * ROWS).min(self.matrix.rows());
+            return pairs::product(self.isa, &self.matrix, rows, x, tokens, sink);
+        }
         for strip in first.max(strips.start)..strips.end {
             let rows = strip * ROWS..((strip + 1) * ROWS).min(self.matrix.rows());
             let mut results = [0.0; ROWS];

@@ -1,0 +1,201 @@
+//! Products of 16-bit weights with several tokens, where the chip multiplies pairs of bf16.
+//!
+//! Both factors are rows of pairs: neighbours of a weight's row meet the same columns of a token, and a vector's lanes are summed
+//! at the end. Nothing is turned round, which is most of what expanding a weight in tiles costs a few tokens.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512_bf16;
+
+use crate::bf16s::{narrow, widen};
+use crate::blocks::Quant;
+use crate::dot::Isa;
+use crate::lanes::WIDTH;
+use crate::matrix::Matrix;
+use crate::packed::ROWS;
+use crate::scratch::Scratch;
+use crate::shape::ShapeError;
+use crate::team;
+use std::ops::Range;
+
+/// A row takes whole vectors of this many numbers; what is past its end is zero.
+const STEP: usize = 2 * WIDTH;
+
+/// Whether the product with this many tokens is made so.
+pub(crate) fn meets_pairs(quant: Quant, tokens: usize) -> bool {
+    tokens > super::FEW && matches!(quant, Quant::F16 | Quant::BF16) && crate::bf16_is_fast()
+}
+
+/// Numbers rounded to bf16, in rows of whole vectors.
+pub(crate) struct Rows {
+    /// Two neighbours each, the first in the lower half.
+    pairs: Scratch<u32>,
+    /// Pairs of a row.
+    length: usize,
+    /// Pairs from one row to the next: a cache line more, because rows a power of two apart would push each other out of the cache.
+    stride: usize,
+}
+
+impl Rows {
+    /// `count` rows of `cols` numbers that hold anything.
+    fn new(count: usize, cols: usize) -> Self {
+        let length = cols.div_ceil(STEP) * WIDTH;
+        let stride = length + WIDTH;
+        Self {
+            pairs: Scratch::new(count * stride),
+            length,
+            stride,
+        }
+    }
+
+    /// Rows of `x`.
+    pub fn of(x: &[f32], cols: usize) -> Self {
+        let mut rows = Self::new(x.len() / cols.max(1), cols);
+        let a_chunk = crate::norm::rows_a_chunk(cols);
+        let stride = rows.stride;
+        team::run_over(&mut rows.pairs, (a_chunk * stride).max(1), &|chunk, out| {
+            let x = x[chunk * a_chunk * cols..].chunks_exact(cols);
+            for (x, out) in x.zip(out.chunks_exact_mut(stride)) {
+                round(Isa::best(), x, bytemuck::cast_slice_mut(out));
+            }
+        });
+        rows
+    }
+
+    fn row(&self, row: usize) -> &[u32] {
+        &self.pairs[row * self.stride..][..self.length]
+    }
+}
+
+crate::lanes::on_lanes! {
+    /// A row in bf16, and zeros.
+    fn round<L>(_l; x: &[f32], out: &mut [u16]) {
+        let (row, rest) = out.split_at_mut(x.len());
+        x.iter().zip(row).for_each(|(x, out)| *out = narrow(*x));
+        rest.fill(0);
+    }
+}
+
+/// The products of rows of a 16-bit weight, which are not packed, with tokens: `sink(token, row, up to sixteen results)`.
+pub(super) fn product(
+    isa: Isa,
+    matrix: &Matrix,
+    rows: Range<usize>,
+    x: &Rows,
+    tokens: Range<usize>,
+    mut sink: impl FnMut(usize, usize, &[f32]),
+) -> Result<(), ShapeError> {
+    let mut weights = Rows::new(ROWS, matrix.cols());
+    let stride = weights.stride;
+    for first in rows.clone().step_by(ROWS) {
+        let count = ROWS.min(rows.end - first);
+        for (row, out) in weights.pairs.chunks_exact_mut(stride).enumerate().take(count) {
+            let bytes = matrix.plain_rows(first + row..first + row + 1);
+            expand(
+                isa,
+                matrix.quant(),
+                bytes,
+                bytemuck::cast_slice_mut(&mut out[..x.length]),
+            )?;
+        }
+        let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
+        match isa.multiplies_bf16() {
+            // SAFETY: an `Isa` says so only of instructions that were found on this machine.
+            #[cfg(target_arch = "x86_64")]
+            true => unsafe { avx512_bf16::strip(&weights, count, x, tokens.clone(), &mut sink) },
+            _ => strip(&weights, count, x, tokens.clone(), &mut sink),
+        }
+    }
+    Ok(())
+}
+
+/// A row of a file in bf16, and zeros up to whole vectors.
+fn expand(isa: Isa, quant: Quant, bytes: &[u8], out: &mut [u16]) -> Result<(), ShapeError> {
+    #[cfg(target_arch = "x86_64")]
+    if quant == Quant::F16 && isa.multiplies_bf16() {
+        // SAFETY: an `Isa` says so only of instructions that were found on this machine.
+        unsafe { avx512_bf16::round_halves(bytes, out) };
+        return Ok(());
+    }
+    let (row, rest) = out.split_at_mut(bytes.len() / size_of::<u16>());
+    rest.fill(0);
+    if quant == Quant::BF16 {
+        bytemuck::cast_slice_mut(row).copy_from_slice(bytes);
+        return Ok(());
+    }
+    let mut floats = vec![0.0; row.len()];
+    quant.dequantize_row_on(isa, bytes, &mut floats)?;
+    round(isa, &floats, row);
+    Ok(())
+}
+
+/// The products of `count` rows with tokens, one after the other: the specification.
+fn strip(weights: &Rows, count: usize, x: &Rows, tokens: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])) {
+    for token in tokens {
+        let mut results = [0.0; ROWS];
+        for (row, result) in results.iter_mut().enumerate().take(count) {
+            let numbers = |pairs| bytemuck::cast_slice::<u32, u16>(pairs).iter().copied().map(widen);
+            *result = numbers(weights.row(row))
+                .zip(numbers(x.row(token)))
+                .map(|(w, x)| w * x)
+                .sum();
+        }
+        sink(token, &results[..count]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Layout;
+
+    #[test]
+    fn every_f16_is_rounded_alike_on_all_instructions() {
+        let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        // A row that ends within a vector, too.
+        for bytes in [&all[..], &all[2 * 0x3c00..][..2 * 45]] {
+            let rounded = |isa| {
+                let mut out = vec![1; (bytes.len() / 2).next_multiple_of(STEP)];
+                expand(isa, Quant::F16, bytes, &mut out).unwrap();
+                // What NaN looks like is the chip's business.
+                out.into_iter()
+                    .map(|x| if widen(x).is_nan() { u16::MAX } else { x })
+                    .collect::<Vec<_>>()
+            };
+            for isa in Isa::available() {
+                assert!(rounded(isa) == rounded(Isa::available()[0]), "{isa:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn products_are_alike_on_all_instructions() {
+        let noise = |count: usize| {
+            (0..count)
+                .map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0)
+                .collect::<Vec<f32>>()
+        };
+        for (rows, cols, tokens) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (35, 96, 13)] {
+            let mut bytes = vec![0; rows * cols * 2];
+            Quant::F16.quantize_row(&noise(rows * cols), &mut bytes).unwrap();
+            let matrix = Matrix::new(Quant::F16, Layout::Plain, rows, cols, &bytes).unwrap();
+            let x = Rows::of(&noise(tokens * cols), cols);
+            let results = |isa| {
+                let mut y = vec![f32::NAN; tokens * rows];
+                product(isa, &matrix, 0..rows, &x, 0..tokens, |token, row, results| {
+                    y[token * rows + row..][..results.len()].copy_from_slice(results);
+                })
+                .unwrap();
+                y
+            };
+            let expected = results(Isa::available()[0]);
+            for isa in Isa::available() {
+                let alike = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+                let found = results(isa);
+                assert!(
+                    found.iter().zip(&expected).all(alike),
+                    "{isa:?}, {rows} x {cols}, {tokens} tokens"
+                );
+            }
+        }
+    }
+}
