@@ -86,10 +86,11 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | 
     chosen = [json.loads(line) for line in made.stdout.splitlines()]
     results.models |= {facts["name"]: {key: value for key, value in facts.items() if key != "path"} for facts in chosen}
     for turn in range(max(args.rounds, args.long_rounds) if tests else 0):
-        for threads in args.threads:
-            results.raise_ceilings(threads, machine.ceilings(CACHE, threads))
-            yield f"ceilings with {threads} threads"
         for facts in chosen:
+            for threads in args.threads:
+                could = machine.ceilings(CACHE, threads)
+                results.ceilings.append({"model": facts["name"], "threads": threads, **could})
+                yield f"round {turn + 1}, {facts['name']}, ceilings, threads {threads}: {could}"
             for test in tests:
                 # Quantised keys and values are shown on one model alone.
                 if turn >= (args.long_rounds if test.long else args.rounds) or (test.group == "kv" and facts is not chosen[0]):

@@ -100,7 +100,7 @@ def circumstances(results: Results) -> str:
     about, (fewest, most) = results.about, results.rounds()
     lines = [
         f"- {about['processor']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}; {', '.join(about['instructions'])}.",
-        *(f"- {ceilings(count, figures)}" for count, figures in sorted(results.ceilings.items(), key=lambda item: int(item[0]))),
+        *(f"- {ceilings(results, threads)}" for threads in results.threads()),
         f"- {about['hearth']} (the tree was at {about['commit'] or 'an unknown commit'}), {about['llama']}.",
         f"- Measured on {about['date']} in {results.seconds / 60:.0f} minutes; the load of the machine was {about['load']} before. Every figure "
         f"is the median of {plural(most, 'round') if fewest == most else f'{fewest} to {most} rounds'}.",
@@ -109,10 +109,14 @@ def circumstances(results: Results) -> str:
     return "## Circumstances\n\n" + "\n".join(lines)
 
 
-def ceilings(threads: str, figures: dict[str, float | None]) -> str:
+def ceilings(results: Results, threads: int) -> str:
+    def between(kind: str) -> str:
+        found = results.could(kind, threads)
+        return f"{min(found):.0f} to {max(found):.0f}" if found else "not measured"
+
     names = {"int8_gmac_s": "int8", "bf16_gmac_s": "bf16", "f32_gmac_s": "f32"}
-    products = ", ".join(f"{figures[key]:.0f} in {name}" for key, name in names.items() if figures[key])
-    return f"Ceilings with {plural(int(threads), 'thread')}: {figures['read_gb_s']:.1f} GB/s read, and billions of products a second {products}."
+    products = ", ".join(f"{between(kind)} in {name}" for kind, name in names.items() if results.could(kind, threads))
+    return f"Ceilings with {plural(threads, 'thread')}: {between('read_gb_s')} GB/s read, and billions of products a second {products}."
 
 
 HOW = f"""## How it is measured
@@ -127,7 +131,7 @@ HOW = f"""## How it is measured
 - The ceiling of writing is the bandwidth of memory, over the bytes of all weights as the file has them and of the keys and values in the
   context. That of reading is the products that the processor can make with int8 (with bf16 or f32 for files of plain numbers), over
   the model's products with weights; attention and the output layer are left out, so nothing reaches 100 %. Both ceilings are measured by
-  [a loop of nothing else](../bench/examples/ceilings.rs)."""
+  [a loop of nothing else](../bench/examples/ceilings.rs) before each model's turn, because the machine's speed drifts; shares are of the median."""
 
 
 def drawing(results: Results) -> str:

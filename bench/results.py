@@ -15,8 +15,8 @@ class Results:
         self.path = path
         # What has to be the same for figures to be joined: the machine, and the programs.
         self.about: dict[str, Any] = {}
-        # By number of threads.
-        self.ceilings: dict[str, dict[str, float | None]] = {}
+        # What the machine could do just before a model's turn, which drifts: the model, the number of threads, and machine.ceilings.
+        self.ceilings: list[dict[str, Any]] = []
         # What `models.Facts` says, by name.
         self.models: dict[str, dict[str, Any]] = {}
         self.samples: list[dict[str, Any]] = []
@@ -44,11 +44,10 @@ class Results:
     def add(self, program: str, model: str, samples: list[Sample]) -> None:
         self.samples += [{"program": program, "model": model, **vars(sample)} for sample in samples]
 
-    def raise_ceilings(self, threads: int, measured: dict[str, float | None]) -> None:
-        """Of several measurements the best is the ceiling."""
-        known = self.ceilings.setdefault(str(threads), {})
-        for kind, figure in measured.items():
-            known[kind] = max(filter(None, [known.get(kind), figure]), default=None)
+    def could(self, kind: str, threads: int, model: str | None = None) -> list[float]:
+        """All measurements of one ceiling, of one model's turns or of all."""
+        wanted = {"threads": threads} | ({"model": model} if model else {})
+        return [found[kind] for found in self.ceilings if wanted.items() <= found.items() and found[kind]]
 
     def values(self, program: str, model: str, test: str, threads: int) -> list[float]:
         wanted = {"program": program, "model": model, "test": test, "threads": threads}
@@ -78,18 +77,20 @@ class Results:
 
     def ceiling(self, model: str, test: str, threads: int) -> float | None:
         """The tokens a second beyond which the machine cannot go: reading takes products, writing takes bytes from memory."""
-        facts, ceilings = self.models[model], self.ceilings.get(str(threads))
-        if not ceilings:
-            return None
+        facts = self.models[model]
+
+        def median(kind: str) -> float:
+            return statistics.median(self.could(kind, threads, model) or [0.0])
+
         if test.startswith("read"):
             kinds = ["bf16_gmac_s", "f32_gmac_s"] if facts["floats"] else ["int8_gmac_s"]
-            best = max((ceilings[kind] or 0.0 for kind in kinds), default=0.0)
+            best = max(map(median, kinds))
             return best * 1e9 / facts["macs"] if best else None
         _, _, depth = test.partition(" at ")
         cells, _, kv = depth.partition(" ")
         # q8_0 keeps 32 values in 34 bytes, f16 in 64.
         cached = int(cells or 0) * facts["kv_bytes"] * (34 / 64 if kv == "q8_0" else 1)
-        bandwidth = ceilings["read_gb_s"]
+        bandwidth = median("read_gb_s")
         return bandwidth * 1e9 / (facts["weight_bytes"] + cached) if bandwidth else None
 
 

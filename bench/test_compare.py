@@ -19,7 +19,9 @@ def measured(folder: str) -> Results:
     """A model of 1 GB and a billion products, on a machine of 10 GB and 100 billion products a second."""
     results = Results(Path(folder) / "results.json")
     results.about = dict(processor="P", cores=2, memory_gb=8, system="S", instructions=["avx2"], hearth="h", commit="c", llama="l", date="d", load=0)
-    results.ceilings = {"2": {"read_gb_s": 10.0, "int8_gmac_s": 100.0, "bf16_gmac_s": None, "f32_gmac_s": 50.0}}
+    of_model = {"model": "M", "threads": 2, "int8_gmac_s": 100.0, "bf16_gmac_s": None, "f32_gmac_s": 50.0}
+    results.ceilings = [of_model | {"read_gb_s": speed} for speed in [2.0, 10.0, 11.0]]
+    results.ceilings.append(of_model | {"model": "another", "read_gb_s": 1.0})
     results.models = {"M": {"name": "M", "file_bytes": 1e9, "weight_bytes": 1e9, "kv_bytes": 250e6 / 4096, "macs": 1e9, "floats": False}}
     for values, program in [([9.0, 6.0, 1.0], "Hearth"), ([4.0], "llama.cpp")]:
         results.add(program, "M", [Sample("write", 2, value) for value in values])
