@@ -6,6 +6,9 @@ use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
 
+/// Tokens whose products are made in turns.
+const AT_ONCE: usize = 4;
+
 /// A tile in registers.
 struct Tile {
     /// Four columns of sixteen rows each, without sign.
@@ -159,44 +162,57 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
     codes
 }
 
-/// A tile's products with one token's activations, of which they meet `part`, added to `sum`.
+/// A tile's products with the activations of `K` tokens, of which they meet `part`, added to `sums`. The tokens' products are made in turns,
+/// because each addition to a sum waits for the one before.
 ///
 /// # Safety
 /// `part` is below 8.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn add<B: Packable>(tile: &Tile, chunk: &ActivationChunk, part: usize, sum: __m512) -> __m512 {
-    let dot = |vectors: std::ops::Range<usize>| {
-        let mut dot = _mm512_setzero_si512();
+unsafe fn add<B: Packable, const K: usize>(
+    tile: &Tile,
+    chunks: [&ActivationChunk; K],
+    part: usize,
+    sums: &mut [__m512; K],
+) {
+    let dots = |vectors: std::ops::Range<usize>| {
+        let mut dots = [_mm512_setzero_si512(); K];
         for v in vectors {
-            // SAFETY: a chunk has eight parts of 32 activations, which are eight times four.
-            let values = unsafe {
-                chunk
-                    .values
-                    .as_ptr()
-                    .add(GROUP * part + 4 * v)
-                    .cast::<i32>()
-                    .read_unaligned()
-            };
-            dot = _mm512_dpbusd_epi32(dot, tile.codes[v], _mm512_set1_epi32(values));
+            for (dot, chunk) in dots.iter_mut().zip(chunks) {
+                // SAFETY: a chunk has eight parts of 32 activations, which are eight times four.
+                let values = unsafe {
+                    chunk
+                        .values
+                        .as_ptr()
+                        .add(GROUP * part + 4 * v)
+                        .cast::<i32>()
+                        .read_unaligned()
+                };
+                *dot = _mm512_dpbusd_epi32(*dot, tile.codes[v], _mm512_set1_epi32(values));
+            }
         }
-        _mm512_cvtepi32_ps(dot)
+        dots.map(|dot| _mm512_cvtepi32_ps(dot))
     };
     let Worth { scale, offset } = tile.worth;
     let products = match B::SHAPE.halves() {
-        false => _mm512_mul_ps(scale[0], dot(0..8)),
-        true => _mm512_fmadd_ps(scale[1], dot(4..8), _mm512_mul_ps(scale[0], dot(0..4))),
+        false => dots(0..8).map(|dot| _mm512_mul_ps(scale[0], dot)),
+        true => {
+            let (low, high) = (dots(0..4), dots(4..8));
+            std::array::from_fn(|k| _mm512_fmadd_ps(scale[1], high[k], _mm512_mul_ps(scale[0], low[k])))
+        }
     };
-    // SAFETY: `part` is one of eight, and twice that one of sixteen.
-    unsafe {
-        let sum = _mm512_fmadd_ps(products, _mm512_set1_ps(*chunk.scales.get_unchecked(part)), sum);
-        match (B::SHAPE.has_offset(), B::SHAPE.halves()) {
-            (false, _) => sum,
-            (true, false) => _mm512_fmadd_ps(offset[0], _mm512_set1_ps(*chunk.sums.get_unchecked(part)), sum),
-            (true, true) => {
-                let all = |half: usize| _mm512_set1_ps(*chunk.half_sums.get_unchecked(2 * part + half));
-                _mm512_fmadd_ps(offset[1], all(1), _mm512_fmadd_ps(offset[0], all(0), sum))
-            }
+    for ((sum, products), chunk) in sums.iter_mut().zip(products).zip(chunks) {
+        // SAFETY: `part` is one of eight, and twice that one of sixteen.
+        unsafe {
+            *sum = _mm512_fmadd_ps(products, _mm512_set1_ps(*chunk.scales.get_unchecked(part)), *sum);
+            *sum = match (B::SHAPE.has_offset(), B::SHAPE.halves()) {
+                (false, _) => *sum,
+                (true, false) => _mm512_fmadd_ps(offset[0], _mm512_set1_ps(*chunk.sums.get_unchecked(part)), *sum),
+                (true, true) => {
+                    let all = |half: usize| _mm512_set1_ps(*chunk.half_sums.get_unchecked(2 * part + half));
+                    _mm512_fmadd_ps(offset[1], all(1), _mm512_fmadd_ps(offset[0], all(0), *sum))
+                }
+            };
         }
     }
 }
@@ -227,16 +243,20 @@ unsafe fn tokens<B: Packable, const N: usize>(
                     codes: codes::<B>(codes_at),
                     worth: worth::<B>(block.as_ptr(), at),
                 };
+                let of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
                 // Written out, so that the sums stay in registers: a loop this long is not unrolled.
+                let (fours, rest) = sums.as_chunks_mut::<AT_ONCE>();
                 macro_rules! each {
-                    ($($token:literal)*) => {$(
-                        if $token < N {
-                            let chunk = activations.get_unchecked((first + $token) * chunks + chunk);
-                            sums[$token] = add::<B>(&tile, chunk, part, sums[$token]);
+                    ($($four:literal)*) => {$(
+                        if let Some(sums) = fours.get_mut($four) {
+                            add::<B, AT_ONCE>(&tile, std::array::from_fn(|token| of(AT_ONCE * $four + token)), part, sums);
                         }
                     )*};
                 }
-                each!(0 1 2 3 4 5 6 7 8 9 10 11);
+                each!(0 1 2);
+                if let [sum] = rest {
+                    add::<B, 1>(&tile, [of(0)], part, std::array::from_mut(sum));
+                }
             }
         }
     }
@@ -269,13 +289,13 @@ unsafe fn all_tokens<B: Packable>(
                     tokens::<B, 12>(blocks, activations, chunks, first, sink);
                     12
                 }
-                6.. => {
-                    tokens::<B, 6>(blocks, activations, chunks, first, sink);
-                    6
+                8.. => {
+                    tokens::<B, 8>(blocks, activations, chunks, first, sink);
+                    8
                 }
-                3.. => {
-                    tokens::<B, 3>(blocks, activations, chunks, first, sink);
-                    3
+                4.. => {
+                    tokens::<B, 4>(blocks, activations, chunks, first, sink);
+                    4
                 }
                 _ => {
                     tokens::<B, 1>(blocks, activations, chunks, first, sink);
