@@ -13,6 +13,7 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from programs import Sample
 from results import Results
+from shares import rows
 
 
 def measured(folder: str) -> Results:
@@ -40,6 +41,19 @@ class Compare(unittest.TestCase):
     def test_ceilings_count_products_for_reading_and_bytes_for_writing(self) -> None:
         for test, expected in [("read 512", 100.0), ("write", 10.0), ("write at 4096", 8.0), ("write at 4096 q8_0", 10 / (1 + 0.25 * 34 / 64))]:
             self.assertAlmostEqual(self.results.ceiling("M", test, 2) or 0, expected)
+
+    def test_a_bench_is_held_against_the_ceiling_of_what_it_does(self) -> None:
+        ceilings = {"read_gb_s": 10.0, "int8_gmac_s": 100.0, "bf16_gmac_s": 50.0, "f32_gmac_s": 20.0}
+
+        def share(group: str, function: str | None, value: str | None, kind: str) -> str | None:
+            about = {"full_id": "", "group_id": group, "function_id": function, "value_str": value, "throughput": {kind: 5000}}
+            return next((row[-1] for row in rows([(about, {"median": {"point_estimate": 1000.0}})], ceilings)), None)
+
+        self.assertEqual(share("gemv", None, "Q4_1", "Bytes"), "50 %")
+        self.assertEqual(share("gemm", "Fast 512", "Q4_1", "Elements"), "5 %")
+        self.assertEqual(share("gemm", "Fast 512", "F16", "Elements"), "10 %")
+        self.assertEqual(share("gemm", "Exact 512", "Q4_1", "Elements"), "25 %")
+        self.assertIsNone(share("135M", "decode", None, "Elements"))
 
     def test_figures_are_joined_only_with_their_like(self) -> None:
         self.results.about |= {"hearth_sha256": "1"}
