@@ -111,7 +111,7 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
         }
         vreinterpretq_s8_u8(match B::SHAPE.bits {
             5 => {
-                let fifths = vld1q_dup_u16(at.add(8 * v + 2 * rows).cast());
+                let fifths = vdupq_n_u16(at.add(8 * v + 2 * rows).cast::<u16>().read_unaligned());
                 vorrq_u8(nibbles, spread(vreinterpretq_u8_u16(fifths)))
             }
             6 => {
