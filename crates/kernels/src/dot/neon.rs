@@ -55,7 +55,7 @@ fn dot_four<const DOT: bool>(codes: int8x16_t, activations: int8x16_t) -> int32x
 
 /// Four f16 as floats.
 #[inline(always)]
-fn widen_f16(halves: uint16x4_t) -> float32x4_t {
+pub(crate) fn widen_f16(halves: uint16x4_t) -> float32x4_t {
     let floats: float32x4_t;
     // The intrinsic's type is not stable yet.
     unsafe {

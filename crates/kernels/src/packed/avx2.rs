@@ -1,21 +1,83 @@
 //! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits with `vpmaddwd`.
 
 use super::ROWS;
-use super::shape::{Head, Packable, UNSIGNED_LEVELS, with_packable};
+use super::shape::{Packable, UNSIGNED_LEVELS, with_packable};
+use super::worth::{RowLanes, has_offset, signed, worths};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
 
-/// What the codes of eight rows are worth, in each half of a tile: a step, and what is added for each activation.
-#[derive(Clone, Copy)]
-struct Worth {
-    scale: [__m256; 2],
-    offset: [__m256; 2],
-}
+/// Eight rows.
+struct Eight;
 
-/// Whether codes get their sign back before they are multiplied, because two products of a byte without sign would not fit 16 bits.
-const fn signed<B: Packable>() -> bool {
-    B::SHAPE.bits == 8 || B::SHAPE.levels
+#[expect(clippy::undocumented_unsafe_blocks, reason = "the caller's word, for all")]
+impl RowLanes for Eight {
+    type Floats = __m256;
+    type Words = __m256i;
+
+    const COUNT: usize = 8;
+    /// Two products of a byte without sign would not fit 16 bits.
+    const SIGNS: bool = true;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        unsafe { _mm256_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn halves(at: *const u8) -> __m256 {
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn words(at: *const u8) -> __m256i {
+        unsafe { _mm256_loadu_si256(at.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn sixteen_shorts(at: *const u8) -> __m256i {
+        unsafe { _mm256_slli_epi32::<4>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(at: *const u8) -> __m256i {
+        unsafe { _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn bits(words: __m256i, shift: usize, mask: i32) -> __m256i {
+        unsafe {
+            _mm256_and_si256(
+                _mm256_srl_epi32(words, _mm_cvtsi32_si128(shift as i32)),
+                _mm256_set1_epi32(mask),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_or_si256(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn floats(words: __m256i) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(words) }
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
 }
 
 /// Codes of four columns of eight rows, from vector `v` of the tile whose codes begin at `at`; `half` says which eight rows.
@@ -73,89 +135,11 @@ fn spread(bits: i32) -> __m256i {
     _mm256_and_si256(set, _mm256_set1_epi8(16))
 }
 
-/// What eight rows of tile `tile` under a head are worth; of formats without halves only the first is set.
-///
-/// # Safety
-/// `at` is the beginning of a whole head.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn worth<B: Packable>(at: *const u8, tile: usize, half: usize) -> Worth {
-    let none = _mm256_setzero_ps();
-    // SAFETY: all that is read lies within the head.
-    unsafe {
-        let halves = |place: usize| _mm256_cvtph_ps(_mm_loadu_si128(at.add(place + 16 * half).cast()));
-        let d = halves(0);
-        let (scale, minimum) = match B::SHAPE.head {
-            Head::Scale => ([d, none], none),
-            Head::ScaleAndMinimum => ([d, none], halves(2 * ROWS)),
-            Head::SixBits => {
-                let [scale, minimum] = six_bits(at, tile, half);
-                let least = _mm256_mul_ps(halves(2 * ROWS), minimum);
-                ([_mm256_mul_ps(d, scale), none], _mm256_sub_ps(none, least))
-            }
-            Head::Nibbles => {
-                let low = _mm256_srl_epi32(
-                    _mm256_loadu_si256(at.add(2 * ROWS + 32 * half).cast()),
-                    _mm_cvtsi32_si128(4 * tile as i32),
-                );
-                let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.add(6 * ROWS + 16 * half).cast()));
-                let high = _mm256_slli_epi32::<4>(_mm256_srl_epi32(high, _mm_cvtsi32_si128(2 * tile as i32)));
-                let bits = _mm256_or_si256(
-                    _mm256_and_si256(low, _mm256_set1_epi32(15)),
-                    _mm256_and_si256(high, _mm256_set1_epi32(48)),
-                );
-                let scale = _mm256_cvtepi32_ps(_mm256_sub_epi32(bits, _mm256_set1_epi32(32)));
-                ([_mm256_mul_ps(d, scale), none], none)
-            }
-            Head::Halves => {
-                let scale = |which: usize| {
-                    let bytes = at.add(2 * ROWS + ROWS * (2 * tile + which) + 8 * half);
-                    _mm256_mul_ps(
-                        d,
-                        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.cast()))),
-                    )
-                };
-                ([scale(0), scale(1)], none)
-            }
-        };
-        // What was added to every code comes off again, unless they have their sign.
-        let zero = _mm256_set1_ps(f32::from(B::SHAPE.zero));
-        let offset = match B::SHAPE.zero == 0 || signed::<B>() {
-            true => [minimum, none],
-            false => scale.map(|scale| _mm256_fnmadd_ps(zero, scale, minimum)),
-        };
-        Worth { scale, offset }
-    }
-}
-
-/// The six-bit scales and minima of eight rows of tile `tile` under a head: see [`super::shape::six_bits`].
-///
-/// # Safety
-/// `at` is the beginning of such a head.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn six_bits(at: *const u8, tile: usize, half: usize) -> [__m256; 2] {
-    // SAFETY: three words of sixteen rows follow the two scales.
-    let word = |word: usize| unsafe { _mm256_loadu_si256(at.add(4 * ROWS * (1 + word) + 32 * half).cast()) };
-    let by = |count: usize| _mm_cvtsi32_si128(count as i32);
-    let (shift, bits) = (8 * (tile % 4), |bits: i32| _mm256_set1_epi32(bits));
-    let [scale, minimum] = if tile < 4 {
-        [0, 1].map(|which| _mm256_and_si256(_mm256_srl_epi32(word(which), by(shift)), bits(63)))
-    } else {
-        [0, 1].map(|which| {
-            let low = _mm256_srl_epi32(word(2), by(shift + 4 * which));
-            let high = _mm256_srl_epi32(word(which), by(shift + 2));
-            _mm256_or_si256(_mm256_and_si256(low, bits(15)), _mm256_and_si256(high, bits(48)))
-        })
-    };
-    [_mm256_cvtepi32_ps(scale), _mm256_cvtepi32_ps(minimum)]
-}
-
 /// Products of four columns of eight rows with four activations, in 32 bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn multiply<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
-    let pairs = if signed::<B>() {
+    let pairs = if signed::<Eight, B>() {
         let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
         _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(values, signed))
     } else {
@@ -190,7 +174,7 @@ unsafe fn tokens<B: Packable, const N: usize>(
             unsafe {
                 let chunk_of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
                 let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
-                let worth = worth::<B>(block.as_ptr(), at, half);
+                let worth = worths::<Eight, B>(block.as_ptr(), at, half);
                 for which in 0..parts {
                     let mut dots = [_mm256_setzero_si256(); N];
                     for v in 8 / parts * which..8 / parts * (which + 1) {
@@ -206,7 +190,7 @@ unsafe fn tokens<B: Packable, const N: usize>(
                         let scale = _mm256_set1_ps(*chunk.scales.get_unchecked(part));
                         let products = _mm256_mul_ps(worth.scale[which], _mm256_cvtepi32_ps(dots[token]));
                         *sum = _mm256_fmadd_ps(products, scale, *sum);
-                        if B::SHAPE.has_offset() && !signed::<B>() {
+                        if has_offset::<Eight, B>() {
                             let all = match parts {
                                 1 => *chunk.sums.get_unchecked(part),
                                 _ => *chunk.half_sums.get_unchecked(2 * part + which),

@@ -1,7 +1,8 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four activations, broadcast.
 
 use super::ROWS;
-use super::shape::{Head, Packable, UNSIGNED_LEVELS, with_packable};
+use super::shape::{Packable, UNSIGNED_LEVELS, with_packable};
+use super::worth::{RowLanes, Worths, worths};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
@@ -13,96 +14,78 @@ const AT_ONCE: usize = 4;
 struct Tile {
     /// Four columns of sixteen rows each, without sign.
     codes: [__m512i; 8],
-    worth: Worth,
+    worth: Worths<__m512>,
 }
 
-/// What the codes of sixteen rows are worth, in each half of a tile: a step, and what is added for each activation.
-#[derive(Clone, Copy)]
-struct Worth {
-    scale: [__m512; 2],
-    offset: [__m512; 2],
-}
+/// Sixteen rows.
+struct Sixteen;
 
-/// Eight-bit numbers of sixteen rows as floats.
-///
-/// # Safety
-/// Sixteen bytes can be read.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn bytes_at(at: *const u8) -> __m512 {
-    // SAFETY: the caller's word.
-    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(unsafe { _mm_loadu_si128(at.cast()) }))
-}
+#[expect(clippy::undocumented_unsafe_blocks, reason = "the caller's word, for all")]
+impl RowLanes for Sixteen {
+    type Floats = __m512;
+    type Words = __m512i;
 
-/// The six-bit scales and minima of tile `tile` under a head: see [`super::shape::six_bits`].
-///
-/// # Safety
-/// `at` is the beginning of such a head.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn six_bits(at: *const u8, tile: usize) -> [__m512; 2] {
-    // SAFETY: three words of sixteen rows follow the two scales.
-    let word = |word: usize| unsafe { _mm512_loadu_si512(at.add(4 * ROWS * (1 + word)).cast()) };
-    let by = |count: usize| _mm_cvtsi32_si128(count as i32);
-    let (shift, bits) = (8 * (tile % 4), |bits: i32| _mm512_set1_epi32(bits));
-    let [scale, minimum] = if tile < 4 {
-        [0, 1].map(|which| _mm512_and_si512(_mm512_srl_epi32(word(which), by(shift)), bits(63)))
-    } else {
-        [0, 1].map(|which| {
-            let low = _mm512_srl_epi32(word(2), by(shift + 4 * which));
-            let high = _mm512_srl_epi32(word(which), by(shift + 2));
-            _mm512_or_si512(_mm512_and_si512(low, bits(15)), _mm512_and_si512(high, bits(48)))
-        })
-    };
-    [_mm512_cvtepi32_ps(scale), _mm512_cvtepi32_ps(minimum)]
-}
+    const COUNT: usize = ROWS;
+    const SIGNS: bool = false;
 
-/// What tile `tile` under a head is worth; of formats without halves only the first is set.
-///
-/// # Safety
-/// `at` is the beginning of a whole head.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn worth<B: Packable>(at: *const u8, tile: usize) -> Worth {
-    let none = _mm512_setzero_ps();
-    // SAFETY: all that is read lies within the head.
-    unsafe {
-        let halves = |at: *const u8| _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()));
-        let d = halves(at);
-        let (scale, minimum) = match B::SHAPE.head {
-            Head::Scale => ([d, none], none),
-            Head::ScaleAndMinimum => ([d, none], halves(at.add(2 * ROWS))),
-            Head::SixBits => {
-                let [scale, minimum] = six_bits(at, tile);
-                let least = _mm512_mul_ps(halves(at.add(2 * ROWS)), minimum);
-                ([_mm512_mul_ps(d, scale), none], _mm512_sub_ps(none, least))
-            }
-            Head::Nibbles => {
-                let low = _mm512_srl_epi32(
-                    _mm512_loadu_si512(at.add(2 * ROWS).cast()),
-                    _mm_cvtsi32_si128(4 * tile as i32),
-                );
-                let high = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.add(6 * ROWS).cast()));
-                let high = _mm512_slli_epi32::<4>(_mm512_srl_epi32(high, _mm_cvtsi32_si128(2 * tile as i32)));
-                let bits = _mm512_or_si512(
-                    _mm512_and_si512(low, _mm512_set1_epi32(15)),
-                    _mm512_and_si512(high, _mm512_set1_epi32(48)),
-                );
-                let scale = _mm512_cvtepi32_ps(_mm512_sub_epi32(bits, _mm512_set1_epi32(32)));
-                ([_mm512_mul_ps(d, scale), none], none)
-            }
-            Head::Halves => {
-                let scale = |half: usize| _mm512_mul_ps(d, bytes_at(at.add(2 * ROWS + ROWS * (2 * tile + half))));
-                ([scale(0), scale(1)], none)
-            }
-        };
-        // What was added to every code comes off again.
-        let zero = _mm512_set1_ps(f32::from(B::SHAPE.zero));
-        let offset = match B::SHAPE.zero {
-            0 => [minimum, none],
-            _ => scale.map(|scale| _mm512_fnmadd_ps(zero, scale, minimum)),
-        };
-        Worth { scale, offset }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m512 {
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn halves(at: *const u8) -> __m512 {
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn words(at: *const u8) -> __m512i {
+        unsafe { _mm512_loadu_si512(at.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn sixteen_shorts(at: *const u8) -> __m512i {
+        unsafe { _mm512_slli_epi32::<4>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(at: *const u8) -> __m512i {
+        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn bits(words: __m512i, shift: usize, mask: i32) -> __m512i {
+        unsafe {
+            _mm512_and_si512(
+                _mm512_srl_epi32(words, _mm_cvtsi32_si128(shift as i32)),
+                _mm512_set1_epi32(mask),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_or_si512(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn floats(words: __m512i) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(words) }
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+        unsafe { _mm512_fmadd_ps(a, b, c) }
     }
 }
 
@@ -193,7 +176,7 @@ unsafe fn add<B: Packable, const K: usize>(
         }
         dots.map(|dot| _mm512_cvtepi32_ps(dot))
     };
-    let Worth { scale, offset } = tile.worth;
+    let Worths { scale, offset } = tile.worth;
     let products = match B::SHAPE.halves() {
         false => dots(0..8).map(|dot| _mm512_mul_ps(scale[0], dot)),
         true => {
@@ -241,7 +224,7 @@ unsafe fn tokens<B: Packable, const N: usize>(
                 let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
                 let tile = Tile {
                     codes: codes::<B>(codes_at),
-                    worth: worth::<B>(block.as_ptr(), at),
+                    worth: worths::<Sixteen, B>(block.as_ptr(), at, 0),
                 };
                 let of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
                 // Written out, so that the sums stay in registers: a loop this long is not unrolled.

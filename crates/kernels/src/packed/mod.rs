@@ -1,6 +1,6 @@
 //! Weights packed for this machine: sixteen rows interleaved, so that one vector holds the same columns of all of them.
 //!
-//! A row of results then needs no sum across a vector, and one layout serves a single token (decoding, bound by memory)
+//! (On AVX2 that is two vectors, on NEON four.) A row of results then needs no sum across a vector, and one layout serves a single token (decoding, bound by memory)
 //! and many (prefill, bound by arithmetic). It takes exactly the bytes of the file's blocks.
 //!
 //! Sixteen rows times 32 columns are one *tile*. The blocks of sixteen rows, one beside the other, become a *head* with their scales (see
@@ -22,9 +22,13 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod expand;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod pack;
 mod scalar;
 mod shape;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+mod worth;
 
 use crate::blocks::{GROUP, Quant};
 use crate::dot::{ActivationChunk, Activations, Isa, Level};
@@ -38,7 +42,7 @@ pub const ROWS: usize = 16;
 
 /// Whether packing a matrix of this format helps on these instructions. Elsewhere the rows' own products are used.
 pub fn pays(quant: Quant, isa: Isa) -> bool {
-    Shape::of(quant).is_some() && matches!(isa.level(), Level::Avx2 | Level::Avx512)
+    Shape::of(quant).is_some() && matches!(isa.level(), Level::Avx2 | Level::Avx512 | Level::NeonDot)
 }
 
 /// Whether a matrix can be packed at all.
@@ -66,8 +70,8 @@ fn checked(quant: Quant, cols: usize) -> Result<(Shape, usize), ShapeError> {
 /// Whole groups of sixteen packed rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'a> {
-    /// Which code there is for a format is a question on x86 only.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    /// The format for which there may be code: on some machines there is none.
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     quant: Quant,
     shape: Shape,
     cols: usize,
@@ -176,6 +180,9 @@ impl<'a> Packed<'a> {
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => unsafe { avx2::group(self.quant, tiles, activations, chunks, tokens, &mut sink) },
+                // SAFETY: as above.
+                #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+                Level::NeonDot => unsafe { neon::group(self.quant, tiles, activations, chunks, tokens, &mut sink) },
                 _ => scalar::group(self.shape, tiles, activations, chunks, tokens, &mut sink),
             }
         }

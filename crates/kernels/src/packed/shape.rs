@@ -106,6 +106,11 @@ impl Shape {
         self.zero != 0 || matches!(self.head, Head::ScaleAndMinimum | Head::SixBits)
     }
 
+    /// Whether codes, or the levels that they number, take all eight bits of a byte.
+    pub const fn fills_bytes(self) -> bool {
+        self.bits == 8 || self.levels
+    }
+
     /// Bytes of a code's upper bits, which lie before the lower ones.
     pub const fn upper_bytes(self) -> usize {
         match self.bits {
@@ -158,7 +163,8 @@ const NUMBERS: [u8; 256] = {
     numbers
 };
 
-/// [`LEVELS`] with 128 added.
+/// [`LEVELS`] with 128 added, where bytes are multiplied without sign.
+#[cfg(target_arch = "x86_64")]
 pub(super) const UNSIGNED_LEVELS: [u8; 16] = {
     let mut levels = [0; 16];
     let mut code = 0;

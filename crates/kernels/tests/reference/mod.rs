@@ -23,6 +23,11 @@ pub fn on_lower_levels() {
     }
 }
 
+/// Whether the processor is emulated, as `cargo xtask neon` says: there a test of a second may take minutes, and does a part of its work.
+pub fn emulated() -> bool {
+    std::env::var_os("HEARTH_EMULATED").is_some()
+}
+
 pub fn narrow(x: &[f64]) -> Vec<f32> {
     x.iter().map(|x| *x as f32).collect()
 }

@@ -1,0 +1,348 @@
+//! NEON with dot products: `sdot` multiplies four columns of four rows with four activations, one of the four words of a register.
+
+use super::ROWS;
+use super::shape::{Packable, with_packable};
+use super::worth::{RowLanes, Worths, has_offset, worths};
+use crate::blocks::{CHUNK, GROUP, HALF_GROUP, LEVELS, Quant};
+use crate::dot::{ActivationChunk, widen_f16};
+use std::arch::aarch64::*;
+use std::arch::asm;
+use std::array::from_fn;
+
+/// Vectors of all rows.
+const VECTORS: usize = ROWS / Four::COUNT;
+
+/// Four rows.
+struct Four;
+
+#[expect(clippy::undocumented_unsafe_blocks, reason = "the caller's word, for all")]
+impl RowLanes for Four {
+    type Floats = float32x4_t;
+    type Words = int32x4_t;
+
+    const COUNT: usize = 4;
+    /// Both factors have signs.
+    const SIGNS: bool = true;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> float32x4_t {
+        unsafe { vdupq_n_f32(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn halves(at: *const u8) -> float32x4_t {
+        widen_f16(unsafe { vreinterpret_u16_u8(vld1_u8(at)) })
+    }
+
+    #[inline(always)]
+    unsafe fn words(at: *const u8) -> int32x4_t {
+        unsafe { vreinterpretq_s32_u8(vld1q_u8(at)) }
+    }
+
+    #[inline(always)]
+    unsafe fn sixteen_shorts(at: *const u8) -> int32x4_t {
+        unsafe { vreinterpretq_s32_u32(vshll_n_u16::<4>(vreinterpret_u16_u8(vld1_u8(at)))) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(at: *const u8) -> int32x4_t {
+        unsafe {
+            let four = vreinterpret_s8_u32(vdup_n_u32(at.cast::<u32>().read_unaligned()));
+            vmovl_s16(vget_low_s16(vmovl_s8(four)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bits(words: int32x4_t, shift: usize, mask: i32) -> int32x4_t {
+        unsafe {
+            let shifted = vshlq_u32(vreinterpretq_u32_s32(words), vdupq_n_s32(-(shift as i32)));
+            vandq_s32(vreinterpretq_s32_u32(shifted), vdupq_n_s32(mask))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: int32x4_t, b: int32x4_t) -> int32x4_t {
+        unsafe { vorrq_s32(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn floats(words: int32x4_t) -> float32x4_t {
+        unsafe { vcvtq_f32_s32(words) }
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        unsafe { vsubq_f32(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        unsafe { vmulq_f32(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        unsafe { vfmaq_f32(c, a, b) }
+    }
+}
+
+/// Codes of four columns of four rows, from vector `v` of the tile whose codes begin at `at`; `rows` says which four rows. Those that take all
+/// of a byte have their sign.
+///
+/// # Safety
+/// They do, `v` is below 8, and `rows` below 4.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t {
+    // SAFETY: all that is read lies within a tile, which the caller vouches for; loads need no alignment.
+    unsafe {
+        let vector = |at: *const u8, v: usize| vld1q_u8(at.add(64 * v + 16 * rows));
+        let lower = at.add(B::SHAPE.upper_bytes());
+        if B::SHAPE.bits == 8 {
+            return vreinterpretq_s8_u8(veorq_u8(vector(lower, v), vdupq_n_u8(0x80)));
+        }
+        let both = vector(lower, v % 4);
+        let nibbles = match v < 4 {
+            true => vandq_u8(both, vdupq_n_u8(0x0f)),
+            false => vshrq_n_u8::<4>(both),
+        };
+        if B::SHAPE.levels {
+            return vqtbl1q_s8(vld1q_s8(LEVELS.as_ptr()), nibbles);
+        }
+        vreinterpretq_s8_u8(match B::SHAPE.bits {
+            5 => {
+                let fifths = vdupq_n_u16(at.add(8 * v + 2 * rows).cast::<u16>().read_unaligned());
+                vorrq_u8(nibbles, spread(vreinterpretq_u8_u16(fifths)))
+            }
+            6 => {
+                let upper = vector(at, v / 4);
+                let upper = match v % 4 {
+                    0 => vshlq_n_u8::<4>(upper),
+                    1 => vshlq_n_u8::<2>(upper),
+                    2 => upper,
+                    _ => vshrq_n_u8::<2>(upper),
+                };
+                vorrq_u8(nibbles, vandq_u8(upper, vdupq_n_u8(0x30)))
+            }
+            _ => nibbles,
+        })
+    }
+}
+
+/// Sixteen in every byte whose bit, of the first two bytes', is set.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+fn spread(bits: uint8x16_t) -> uint8x16_t {
+    // Bytes are shifted until the fifth bit is theirs: a comparison takes more.
+    const SHIFTS: [i8; 16] = [4, 3, 2, 1, 0, -1, -2, -3, 4, 3, 2, 1, 0, -1, -2, -3];
+    let byte_of_bit = vcombine_u8(vdup_n_u8(0), vdup_n_u8(1));
+    // SAFETY: a reference is valid to read.
+    let shifts = unsafe { vld1q_s8(SHIFTS.as_ptr()) };
+    vandq_u8(vshlq_u8(vqtbl1q_u8(bits, byte_of_bit), shifts), vdupq_n_u8(16))
+}
+
+/// `sums` and the products of four columns of four rows with word `WORD` of the activations.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+fn multiply<const WORD: usize>(mut sums: int32x4_t, codes: int8x16_t, values: int8x16_t) -> int32x4_t {
+    // SAFETY: the instruction is enabled, and touches its operands only. The intrinsic is not stable yet.
+    unsafe {
+        asm!(
+            "sdot {sums:v}.4s, {codes:v}.16b, {values:v}.4b[{word}]",
+            sums = inout(vreg) sums,
+            codes = in(vreg) codes,
+            values = in(vreg) values,
+            word = const WORD,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
+/// A number for each of `4 V` rows and `N` tokens.
+type Sums<T, const N: usize, const V: usize> = [[T; V]; N];
+
+/// `dots` and the products of half `HALF` of the tile whose codes begin at `at`, in the vectors of rows from `first` on, with the
+/// activations of that tile, which begin at `values`.
+///
+/// # Safety
+/// They do, and `first + V` is at most four.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn add_half<B: Packable, const HALF: usize, const N: usize, const V: usize>(
+    mut dots: Sums<int32x4_t, N, V>,
+    at: *const u8,
+    first: usize,
+    values: [*const i8; N],
+) -> Sums<int32x4_t, N, V> {
+    // SAFETY: the caller's word.
+    let values = values.map(|values| unsafe { vld1q_s8(values.add(HALF_GROUP * HALF)) });
+    macro_rules! each {
+        ($($word:literal)*) => {$(
+            for r in 0..V {
+                // SAFETY: the caller's word.
+                let codes = unsafe { codes::<B>(at, 4 * HALF + $word, first + r) };
+                for n in 0..N {
+                    dots[n][r] = multiply::<$word>(dots[n][r], codes, values[n]);
+                }
+            }
+        )*};
+    }
+    each!(0 1 2 3);
+    dots
+}
+
+/// Vectors `first` to `first + V` of the rows against `N` tokens from `token` on; their results go to these rows' places of `out`.
+///
+/// # Safety
+/// `blocks` are whole packed blocks, every token has `chunks` chunks that cover them, and `first + V` is at most four.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn rows<B: Packable, const N: usize, const V: usize>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    token: usize,
+    first: usize,
+    out: &mut [[f32; ROWS]; N],
+) {
+    let tiles = B::SHAPE.head.tiles();
+    let mut sums: Sums<_, N, V> = [[vdupq_n_f32(0.0); V]; N];
+    for (number, block) in blocks.chunks_exact(B::SHAPE.bytes()).enumerate() {
+        for at in 0..tiles {
+            let group = number * tiles + at;
+            let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
+            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
+            unsafe {
+                let chunk_of: [_; N] = from_fn(|n| activations.get_unchecked((token + n) * chunks + chunk));
+                let values = chunk_of.map(|chunk| chunk.values.as_ptr().add(GROUP * part));
+                let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
+                let mut worth = [worths::<Four, B>(block.as_ptr(), at, first); V];
+                for r in 1..V {
+                    worth[r] = worths::<Four, B>(block.as_ptr(), at, first + r);
+                }
+                // A tile, or each half of it, is summed in whole numbers.
+                let none = [[vdupq_n_s32(0); V]; N];
+                let mut dots = add_half::<B, 0, N, V>(none, codes_at, first, values);
+                if B::SHAPE.halves() {
+                    sums = add_worth::<B, 0, N, V>(sums, dots, &worth, chunk_of, part);
+                    dots = none;
+                }
+                dots = add_half::<B, 1, N, V>(dots, codes_at, first, values);
+                sums = match B::SHAPE.halves() {
+                    true => add_worth::<B, 1, N, V>(sums, dots, &worth, chunk_of, part),
+                    false => add_worth::<B, 0, N, V>(sums, dots, &worth, chunk_of, part),
+                };
+            }
+        }
+    }
+    for (out, sums) in out.iter_mut().zip(&sums) {
+        for (out, sum) in out.as_chunks_mut::<4>().0[first..].iter_mut().zip(sums) {
+            // SAFETY: four floats are one vector.
+            unsafe { vst1q_f32(out.as_mut_ptr(), *sum) };
+        }
+    }
+}
+
+/// `sums` and what the products of a tile, or of half `HALF` of one where its halves have scales, with part `part` of activations are worth.
+///
+/// # Safety
+/// `part` is below 8.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn add_worth<B: Packable, const HALF: usize, const N: usize, const V: usize>(
+    mut sums: Sums<float32x4_t, N, V>,
+    dots: Sums<int32x4_t, N, V>,
+    worth: &[Worths<float32x4_t>; V],
+    chunks: [&ActivationChunk; N],
+    part: usize,
+) -> Sums<float32x4_t, N, V> {
+    for n in 0..N {
+        // SAFETY: `part` is one of eight, and twice that one of sixteen.
+        let (scale, all) = unsafe {
+            let all = match B::SHAPE.halves() {
+                true => chunks[n].half_sums.get_unchecked(2 * part + HALF),
+                false => chunks[n].sums.get_unchecked(part),
+            };
+            (*chunks[n].scales.get_unchecked(part), *all)
+        };
+        for r in 0..V {
+            let products = vmulq_f32(worth[r].scale[HALF], vcvtq_f32_s32(dots[n][r]));
+            sums[n][r] = vfmaq_n_f32(sums[n][r], products, scale);
+            if has_offset::<Four, B>() {
+                sums[n][r] = vfmaq_n_f32(sums[n][r], worth[r].offset[HALF], all);
+            }
+        }
+    }
+    sums
+}
+
+/// Sixteen rows against `N` tokens, `V` vectors of them at a time.
+///
+/// # Safety
+/// As [`rows`].
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn tokens<B: Packable, const N: usize, const V: usize>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    token: usize,
+    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+) -> usize {
+    let mut out = [[0.0; ROWS]; N];
+    for first in (0..VECTORS).step_by(V) {
+        // SAFETY: the caller's word.
+        unsafe { rows::<B, N, V>(blocks, activations, chunks, token, first, &mut out) };
+    }
+    for (n, out) in out.iter().enumerate() {
+        sink(token + n, out);
+    }
+    N
+}
+
+/// Sixteen rows against every token.
+///
+/// # Safety
+/// As [`rows`].
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn all_tokens<B: Packable>(
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    count: usize,
+    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+) {
+    let mut first = 0;
+    while first < count {
+        // SAFETY: the caller's word, and never more tokens than are left. Eight rows against four tokens, or sixteen against one, fit 32
+        // registers.
+        first += unsafe {
+            match count - first {
+                4.. => tokens::<B, 4, 2>(blocks, activations, chunks, first, sink),
+                _ => tokens::<B, 1, 4>(blocks, activations, chunks, first, sink),
+            }
+        };
+    }
+}
+
+/// Sixteen rows against every token: `sink(token, results)`.
+///
+/// # Safety
+/// The machine has NEON with dot products; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
+/// chunks that cover them.
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the comment is lost in the macro: the caller's word"
+)]
+#[target_feature(enable = "neon,dotprod")]
+pub(super) unsafe fn group(
+    quant: Quant,
+    blocks: &[u8],
+    activations: &[ActivationChunk],
+    chunks: usize,
+    tokens: usize,
+    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+) {
+    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }, else ());
+}
