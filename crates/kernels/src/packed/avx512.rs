@@ -7,9 +7,6 @@ use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
 
-/// Tokens whose products are made in turns.
-const AT_ONCE: usize = 4;
-
 /// A tile in registers.
 struct Tile {
     /// Four columns of sixteen rows each, without sign.
@@ -146,7 +143,7 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
 }
 
 /// A tile's products with the activations of `K` tokens, of which they meet `part`, added to `sums`. The tokens' products are made in turns,
-/// because each addition to a sum waits for the one before.
+/// because each addition to a sum waits for the one before: of four at once, or of two where each has two sums, as registers allow.
 ///
 /// # Safety
 /// `part` is below 8.
@@ -228,17 +225,20 @@ unsafe fn tokens<B: Packable, const N: usize>(
                 };
                 let of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
                 // Written out, so that the sums stay in registers: a loop this long is not unrolled.
-                let (fours, rest) = sums.as_chunks_mut::<AT_ONCE>();
                 macro_rules! each {
-                    ($($four:literal)*) => {$(
-                        if let Some(sums) = fours.get_mut($four) {
-                            add::<B, AT_ONCE>(&tile, std::array::from_fn(|token| of(AT_ONCE * $four + token)), part, sums);
+                    ($at_once:literal: $($turn:literal)*) => {{
+                        let (turns, rest) = sums.as_chunks_mut::<$at_once>();
+                        $(if let Some(sums) = turns.get_mut($turn) {
+                            add::<B, $at_once>(&tile, std::array::from_fn(|token| of($at_once * $turn + token)), part, sums);
+                        })*
+                        if let [sum] = rest {
+                            add::<B, 1>(&tile, [of(0)], part, std::array::from_mut(sum));
                         }
-                    )*};
+                    }};
                 }
-                each!(0 1 2);
-                if let [sum] = rest {
-                    add::<B, 1>(&tile, [of(0)], part, std::array::from_mut(sum));
+                match B::SHAPE.halves() {
+                    true => each!(2: 0 1 2 3 4 5),
+                    false => each!(4: 0 1 2),
                 }
             }
         }
