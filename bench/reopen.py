@@ -24,7 +24,7 @@ class Worker:
         self.process = subprocess.Popen([args.hearth, "worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.hear("ready")
         how = {"context": 8192, "threads": args.threads, "device": "cpu"}
-        self.say({"type": "load", "path": str(args.model.resolve()), "kept": kept and str(kept), **how})
+        self.say({"type": "load", "path": str(args.model.resolve()), "kept": kept and {"path": str(kept), "most_bytes": 2**40}, **how})
         self.hear("loaded")
 
     def say(self, request):

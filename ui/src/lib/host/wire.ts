@@ -42,7 +42,27 @@ kv: KvType,
 /**
  * Id of the model that was loaded last; it is loaded again when a message is sent.
  */
-lastModel: string | null, };
+lastModel: string | null,
+/**
+ * Bytes that what was read of chats may take on the disk; 0 keeps nothing.
+ */
+keptBytes: number, };
+
+export type Cache = "chats" | "weights";
+
+export type Cached = {
+/**
+ * Which.
+ */
+cache: Cache,
+/**
+ * Its folder, which may not be there yet.
+ */
+path: string,
+/**
+ * Bytes of its files.
+ */
+bytes: number, };
 
 export type Sampling = {
 /**
