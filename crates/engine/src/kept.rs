@@ -21,8 +21,6 @@ const SHORTEST: usize = 64;
 const FASTER: usize = 16;
 /// Bytes of the disk that are left alone.
 const SPARED: u64 = 1 << 30;
-/// Bytes that are read at once where a file has them in smaller pieces.
-const READ_AT_ONCE: usize = 1 << 18;
 
 /// The folder, as the loaded model sees it.
 pub(crate) struct Kept {
@@ -227,7 +225,7 @@ impl Write for Patient<'_> {
 /// Makes the session begin with the first `wanted` tokens of a file. A file of which less can be used is cut there.
 fn restore(session: &mut Session, key: &SavedKey, path: &Path, wanted: usize) -> Result<(), SavedError> {
     let file = File::options().read(true).write(true).open(path)?;
-    let saved = session.restore(key, &mut BufReader::with_capacity(READ_AT_ONCE, &file), wanted)?;
+    let saved = session.restore(key, &mut BufReader::new(&file), wanted)?;
     if saved.tokens().len() < wanted {
         leave(&file, path, &saved)?;
         let good = format!("of {wanted} tokens only {} are undamaged", saved.tokens().len());

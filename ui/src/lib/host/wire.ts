@@ -1430,7 +1430,7 @@ correction: string | null, };
 
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
- * The type of its weights (`Q4_K`, `Q8_0`, `F16`); none: each as it is in the base model.
+ * The type of its weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`); none: each as it is in the base model.
  */
 kind: string | null, };
 
