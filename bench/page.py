@@ -102,7 +102,7 @@ def circumstances(results: Results) -> str:
         f"- {about['processor']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}; {', '.join(about['instructions'])}.",
         *(f"- {ceilings(results, threads)}" for threads in results.threads()),
         f"- {about['hearth']} (the tree was at {about['commit'] or 'an unknown commit'}), {about['llama']}.",
-        f"- Measured on {about['date']} in {results.seconds / 60:.0f} minutes; the load of the machine was {about['load']} before. Every figure "
+        f"- Measured on {about['date']} in {plural(round(results.seconds / 60), 'minute')}; the load of the machine was {about['load']} before. Every figure "
         f"is the median of {plural(most, 'round') if fewest == most else f'{fewest} to {most} rounds'}.",
         f"- Made by `{COMMAND}`.",
     ]

@@ -4,7 +4,7 @@
 
 HEARTH is a release build of `hearth`. A worker reads a chat and keeps it; then workers are started in turns that know of it and that do
 not, and each is asked the next question. Printed are tokens known, seconds to the first token, and the ratio; that the answers are the
-same is checked.
+same is checked. On Linux, also the bytes that a worker writes for a chat, turn by turn.
 """
 
 import argparse
@@ -24,7 +24,7 @@ class Worker:
         self.process = subprocess.Popen([args.hearth, "worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.hear("ready")
         how = {"context": 8192, "threads": args.threads, "device": "cpu"}
-        self.say({"type": "load", "path": str(args.model.resolve()), "kept": kept and str(kept), **how})
+        self.say({"type": "load", "path": str(args.model.resolve()), "kept": kept and {"path": str(kept), "most_bytes": 2**40}, **how})
         self.hear("loaded")
 
     def say(self, request):
@@ -50,6 +50,14 @@ class Worker:
         self.hear("counted")
         return known, summary["first_token_seconds"], summary["ids"]
 
+    def written(self):
+        """Bytes that it has written so far; none where the system does not tell."""
+        try:
+            lines = Path(f"/proc/{self.process.pid}/io").read_text().splitlines()
+        except OSError:
+            return None
+        return int(next(line for line in lines if line.startswith("wchar")).split()[1])
+
     def end(self):
         self.process.stdin.close()
         self.process.wait()
@@ -60,6 +68,22 @@ def asked(args, kept, messages):
     answer = worker.ask(messages)
     worker.end()
     return answer
+
+
+def turns(args, kept, chat):
+    """Prints what is written after each answer in a chat that grows, and after one to another last question."""
+    chats = [chat]
+    for question in ["When did it rise most?", "And when least?", "Which years had no boats lost?"]:
+        chats.append(chats[-1] + [{"role": "assistant", "content": "I do not know."}, {"role": "user", "content": question}])
+    chats.append(chats[-1][:-1] + [{"role": "user", "content": "How many boats were lost in all?"}])
+    worker, figures = Worker(args, kept), []
+    for messages in chats:
+        before = worker.written()
+        worker.ask(messages)
+        figures.append(before is not None and f"{(worker.written() - before) / 1e6:.1f} MB")
+    worker.end()
+    if all(figures):
+        print("written after each turn, the last with another question:", ", ".join(figures))
 
 
 def main():
@@ -79,6 +103,7 @@ def main():
         asked(args, kept, chat)
         size = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
         print(f"kept: {size / 1e6:.1f} MB")
+        turns(args, Path(folder, "turns"), chat)
         ratios = []
         for number in range(args.rounds):
             # A copy, for an answer replaces what was kept.

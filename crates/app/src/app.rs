@@ -25,6 +25,8 @@ pub struct Options {
     pub bundled: Vec<PathBuf>,
     /// Folders that may hold datasets which came with the app.
     pub samples: Vec<PathBuf>,
+    /// Where workers keep packed weights, if they do.
+    pub packed: Option<PathBuf>,
     /// How a worker is started.
     pub worker: WorkerCommand,
     /// The machine's power, which a run saves.
@@ -49,6 +51,7 @@ impl Options {
             data,
             bundled: library::bundled_folders(resources),
             samples: library::sample_folders(resources),
+            packed: library::packed_folder(),
             worker: WorkerCommand::new(worker),
             power: Arc::new(AlwaysOn),
         })
@@ -110,7 +113,11 @@ impl App {
             });
         }
         self.shared
-            .blocking(move |shared| Ok(shared.set_settings(settings)?))
+            .blocking(move |shared| {
+                shared.set_settings(settings)?;
+                kept::trim(shared);
+                Ok(())
+            })
             .await?;
         self.tell(Command::Reconsider)
     }

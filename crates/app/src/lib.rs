@@ -5,6 +5,7 @@
 
 mod adapters;
 mod app;
+mod caches;
 mod chat;
 mod conversations;
 mod convert;

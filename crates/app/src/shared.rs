@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) data: PathBuf,
     /// Folders of datasets that came with the app.
     pub(crate) samples: Vec<PathBuf>,
+    /// Where workers keep packed weights, if they do.
+    pub(crate) packed: Option<PathBuf>,
     /// How a worker is started.
     pub(crate) worker: WorkerCommand,
     pub(crate) power: Arc<dyn Power>,
@@ -54,6 +56,7 @@ impl Shared {
             library: Library::new(options.bundled, &options.data),
             data: options.data,
             samples: options.samples,
+            packed: options.packed,
             worker: options.worker,
             power: options.power,
             sink,

@@ -12,12 +12,16 @@ use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Code, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, Message, MessageState, ModelState, Problem,
-        Role, Settings, Theme, Verdict, WhatIf,
+        Cache, Cached, Code, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, Message, MessageState,
+        ModelState, Problem, Role, Settings, Theme, Verdict, WhatIf,
     },
 };
 use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 use tokio::sync::mpsc;
 
 fn main() {
@@ -44,6 +48,8 @@ fn main() {
             conversations_wait_for_each_other,
             delete_and_restore,
             nothing_kept_outlives_its_conversation,
+            a_cache_is_counted_and_cleared_and_nothing_else_is,
+            less_is_kept_of_chats_once_less_is_wanted,
             rename_and_search,
             models_are_added_and_forgotten,
             load_another_model_and_unload,
@@ -454,6 +460,63 @@ async fn delete_and_restore() {
     assert_eq!(contents(&bench.conversation(id).await)[0], "slow");
 }
 
+async fn a_cache_is_counted_and_cleared_and_nothing_else_is() {
+    let mut bench = Bench::tiny();
+    let talk = bench.answer("say one").await.conversation;
+    let [data, packed] = ["data", "cache/packed"].map(|folder| bench.folder.path().join(folder));
+    let kept = data.join("kept").join(talk.to_string());
+    for folder in [&kept, &packed] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(kept.join("model.kv"), [0; 1000]).unwrap();
+    fs::write(packed.join("model.packed"), [0; 300]).unwrap();
+    fs::write(packed.join("model.1-0.part"), [0; 20]).unwrap();
+    fs::write(packed.join("mine.gguf"), "not Hearth's").unwrap();
+    let sizes = |caches: Vec<Cached>| {
+        let about = |cached: &Cached| (cached.cache, PathBuf::from(&cached.path), cached.bytes);
+        caches.iter().map(about).collect::<Vec<_>>()
+    };
+    let [chats, weights] = [(Cache::Chats, data.join("kept")), (Cache::Weights, packed.clone())]
+        .map(|(cache, path)| move |bytes: u64| (cache, path.clone(), bytes));
+    assert_eq!(sizes(bench.caches().await.unwrap()), [chats(1000), weights(320)]);
+    let cleared = bench.clear_cache(Cache::Weights).await.unwrap();
+    assert_eq!(sizes(cleared), [chats(1000), weights(0)]);
+    let cleared = bench.clear_cache(Cache::Chats).await.unwrap();
+    assert_eq!(sizes(cleared), [chats(0), weights(0)]);
+    assert!(!kept.exists() && packed.join("mine.gguf").exists());
+    assert_eq!(bench.conversation(talk).await.messages.len(), 2);
+    assert_eq!(
+        sizes(bench.clear_cache(Cache::Chats).await.unwrap()).len(),
+        2,
+        "nothing is there"
+    );
+}
+
+async fn less_is_kept_of_chats_once_less_is_wanted() {
+    let bench = Bench::tiny();
+    let file = |name: &str| bench.folder.path().join("data/kept").join(name).join("model.kv");
+    for (name, seconds) in [("1", 20), ("2", 30), ("3", 10)] {
+        fs::create_dir_all(file(name).parent().unwrap()).unwrap();
+        fs::write(file(name), [0; 1000]).unwrap();
+        let opened = fs::File::options().append(true).open(file(name)).unwrap();
+        let used = SystemTime::now() - Duration::from_secs(seconds);
+        opened.set_modified(used).unwrap();
+    }
+    let keep = |kept_bytes| {
+        bench.set_settings(Settings {
+            kept_bytes,
+            ..Settings::default()
+        })
+    };
+    let there = || ["1", "2", "3"].map(|name| file(name).exists());
+    keep(3000).await.unwrap();
+    assert_eq!(there(), [true; 3]);
+    keep(2999).await.unwrap();
+    assert_eq!(there(), [true, false, true]);
+    keep(0).await.unwrap();
+    assert_eq!(there(), [false; 3]);
+}
+
 async fn nothing_kept_outlives_its_conversation() {
     let mut bench = Bench::tiny();
     let stays = bench.answer("say one").await.conversation;
@@ -579,6 +642,7 @@ async fn settings_last_and_reload() {
         gpu_layers: GpuLayers::Count { count: 7 },
         kv: KvType::Q8_0,
         last_model: None,
+        kept_bytes: 7_000_000_000,
     };
     bench.set_settings(settings.clone()).await.unwrap();
     let state = bench

@@ -334,7 +334,7 @@ pub struct Export {
     /// What to write
     #[arg(long, value_enum, value_name = "gguf-lora|peft|gguf", hide_possible_values = true)]
     pub to: ExportAs,
-    /// With --to gguf, the type of the weights: Q4_K_M, F16 and so on, or `same`: as the model has them [default: Q8_0]
+    /// With --to gguf, the type of the weights, such as F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS or Q4_0, or `same`: as the model has them [default: Q8_0]
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
     /// The file or folder to write

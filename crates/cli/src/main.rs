@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     let command = Cli::parse().command;
-    hearth_engine::packed::keep_in(hearth_app::library::cache_folder().map(|folder| folder.join("packed")));
+    hearth_engine::packed::keep_in(hearth_app::library::packed_folder());
     let done = match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),

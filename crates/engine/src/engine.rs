@@ -71,7 +71,7 @@ impl Engine {
         check_memory(&planned.plan, &mut notices)?;
 
         // Before the weights are read: what it looks at is let go with them.
-        let kept = request.kept.clone().map(|folder| Kept::new(folder, &gguf));
+        let kept = request.kept.as_ref().and_then(|folder| Kept::new(folder, &gguf));
         threads::set(team as usize);
         asked.context = Some(context);
         let with_layers = |layers: usize| {
@@ -176,10 +176,17 @@ impl Engine {
     }
 
     /// Keeps what is read of a conversation for the next worker too, where the load named a folder for that. `give_up` is asked again
-    /// and again whether something else is wanted; then what was kept before stays. Whatever fails is only logged.
+    /// and again whether something else is wanted; then what is kept so far stays. Whatever fails is only logged.
     pub fn keep(&mut self, conversation: ConversationId, give_up: &dyn Fn() -> bool) {
         if let Some(kept) = &mut self.kept {
             kept.keep(conversation, &self.session, &self.worn, give_up);
+        }
+    }
+
+    /// How many bytes [`Engine::keep`] may keep of all conversations together from now on; what is too much goes.
+    pub fn keep_at_most(&mut self, bytes: u64) {
+        if let Some(kept) = &mut self.kept {
+            kept.at_most(bytes);
         }
     }
 

@@ -84,6 +84,9 @@ enum Job {
     Forget {
         conversation: ConversationId,
     },
+    Keep {
+        most_bytes: u64,
+    },
 }
 
 /// What both threads know.
@@ -205,6 +208,7 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) ->
                 Some(Job::Measure { id })
             }
             Request::Forget { conversation } => Some(Job::Forget { conversation }),
+            Request::Keep { most_bytes } => Some(Job::Keep { most_bytes }),
             Request::Training(request) => training_job(request, shared),
             Request::Shutdown => return Ok(()),
         };
@@ -362,6 +366,11 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
             Job::Forget { conversation } => {
                 if let Some(engine) = &mut engine {
                     engine.forget_conversation(conversation);
+                }
+            }
+            Job::Keep { most_bytes } => {
+                if let Some(engine) = &mut engine {
+                    engine.keep_at_most(most_bytes);
                 }
             }
             Job::Count { id, messages } => {

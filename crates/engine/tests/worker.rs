@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use hearth_protocol::{
-    ConversationId, Event, FinishReason, GenerateRequest, KvType, LoadRequest, ProblemCode, Prompt, Request, Role,
-    Sampling,
+    ConversationId, Event, FinishReason, GenerateRequest, KeptFolder, KvType, LoadRequest, ProblemCode, Prompt,
+    Request, Role, Sampling,
 };
 use std::path::Path;
 
@@ -283,7 +283,10 @@ fn a_file_that_goes_away_while_it_is_loaded_harms_nothing() {
 fn keeping(folder: &Path, how: LoadRequest) -> Worker {
     let mut worker = Worker::start();
     worker.ask(&Request::Load(LoadRequest {
-        kept: Some(folder.to_owned()),
+        kept: Some(KeptFolder {
+            path: folder.to_owned(),
+            most_bytes: 1 << 30,
+        }),
         device: Some("cpu".to_owned()),
         ..how
     }));
@@ -353,6 +356,9 @@ fn a_conversation_goes_on_in_another_worker() {
     second.ask(&Request::Forget { conversation: 7 });
     settled(&mut second);
     assert!(!kept.join("7").exists() && kept.join("8").exists());
+    second.ask(&Request::Keep { most_bytes: 0 });
+    ask(&mut second, 7, &more);
+    assert!(!kept.join("7").exists() && !kept.join("8").exists());
 }
 
 #[test]

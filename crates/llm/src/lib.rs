@@ -35,6 +35,6 @@ pub use kv::KvPool;
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};
 pub use sampling::{Sampler, Sampling, SamplingError, greedy};
-pub use saved::{SavedError, SavedKey};
+pub use saved::{Saved, SavedError, SavedKey};
 pub use session::{Prefilled, Session};
 pub use stop::{Passed, StopTexts};

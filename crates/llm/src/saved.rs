@@ -1,12 +1,14 @@
 //! A session's state as bytes, from which a session of another process goes on as this one would have.
 //!
-//! A head that says what the cells belong to, the tokens, the cells layer by layer, and a checksum of it all, in the machine's own order
-//! of bytes: what a machine saves is for itself.
+//! A head that says what the cells belong to, then segments of up to [`SEGMENT`] tokens: how many, the tokens, their cells layer by layer,
+//! and a checksum of everything so far, of this segment and of all before it. So more can be appended at any time, and what ends somewhere or is
+//! damaged somewhere is good up to there: a segment only counts behind the very ones it was written behind. All in the machine's
+//! own order of bytes: what a machine saves is for itself.
 
-use crate::error::SessionError;
 use crate::session::Session;
 use hearth_kernels::attention::{KvFormat, KvLayer};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 /// Names the model, with its adapters, that made the cells: any hash of what goes into them.
 pub type SavedKey = [u8; 32];
@@ -14,7 +16,10 @@ pub type SavedKey = [u8; 32];
 /// How the bytes begin.
 const MAGIC: [u8; 8] = *b"HearthKV";
 /// Goes up when the bytes change their form; [`KvLayer::LAYOUT`] is that of the cells.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// Tokens of a segment at most. Where a conversation is edited, up to so many are written again that were as they should be.
+const SEGMENT: usize = 16 * KvLayer::TILE;
 
 /// A session's state was not saved or restored. A person need not hear of it: the text is there, and can be read again.
 #[derive(Debug, thiserror::Error)]
@@ -22,18 +27,56 @@ pub enum SavedError {
     /// The bytes cannot be read or written, or end early.
     #[error("its bytes cannot be read or written ({0})")]
     Io(#[from] io::Error),
-    /// The cells are another model's, in another format, or of another version of Hearth.
+    /// The cells are another model's, in another format, or of another version of Hearth; or they are other tokens'.
     #[error("it was saved with another model, another kind of cache or another version of Hearth")]
     Other,
-    /// The bytes are not those that were saved.
-    #[error("it is damaged")]
-    Damaged,
     /// Layers lie on a GPU, whose cells are not saved.
     #[error("the model is not all with the processor")]
     OnGpu,
-    /// The tokens do not fit the session.
-    #[error(transparent)]
-    Session(#[from] SessionError),
+}
+
+/// What there is of a session in bytes that were saved: the tokens, segment by segment. The default is of bytes that hold nothing yet.
+#[derive(Debug, Default)]
+pub struct Saved {
+    tokens: Vec<u32>,
+    segments: Vec<Segment>,
+}
+
+/// Where a segment ends: after so many tokens and bytes of all, which have this checksum.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    tokens: usize,
+    bytes: u64,
+    sum: u32,
+}
+
+impl Saved {
+    /// The tokens.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// How many bytes they take, from the beginning; what follows is of no use.
+    pub fn bytes(&self) -> u64 {
+        self.segments.last().map_or(0, |last| last.bytes)
+    }
+
+    /// Adds a segment that was read or written behind the others.
+    fn add(&mut self, ids: &[u32], bytes: u64, sum: u32) {
+        self.tokens.extend_from_slice(ids);
+        self.segments.push(Segment {
+            tokens: self.tokens.len(),
+            bytes: self.bytes().max(HEAD as u64) + bytes,
+            sum,
+        });
+    }
+
+    /// Leaves the segments that `tokens` begin with.
+    pub fn cut(&mut self, tokens: &[u32]) {
+        let same = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        self.segments.retain(|segment| segment.tokens <= same);
+        self.tokens.truncate(self.segments.last().map_or(0, |last| last.tokens));
+    }
 }
 
 impl Session {
@@ -42,79 +85,134 @@ impl Session {
         &self.tokens[..self.tokens.len() / KvLayer::TILE * KvLayer::TILE]
     }
 
-    /// Bytes that [`Session::save`] would write, but for a hundred.
-    pub fn savable_bytes(&self) -> u64 {
-        let (config, tokens) = (self.model.config(), self.savable());
-        let layer = KvLayer::bytes_for(self.cache_format(), tokens.len(), config.kv_heads, config.head_dim);
-        (size_of_val(tokens) + config.n_layers * layer) as u64
+    /// Bytes that [`Session::save`] would write behind what is `saved`.
+    pub fn bytes_to_save(&self, saved: &Saved) -> u64 {
+        let head = if saved.segments.is_empty() { HEAD } else { 0 };
+        let rest = self.savable().get(saved.tokens.len()..).unwrap_or_default();
+        head as u64
+            + rest
+                .chunks(SEGMENT)
+                .map(|ids| self.segment_bytes(ids.len()))
+                .sum::<u64>()
     }
 
-    /// Writes the state, in pieces of up to some megabytes. `key` names the model with its adapters.
+    /// Writes the state in pieces of up to a megabyte, without what is `saved` already, behind which `to` has to stand: at
+    /// [`Saved::bytes`]. `saved` grows with each segment that is whole, and says where bytes of use end should `to` fail. `key` names
+    /// the model with its adapters.
     ///
     /// # Errors
-    /// Layers are on a GPU, or `to` refuses a piece; what it has then is of no use.
-    pub fn save(&self, key: &SavedKey, to: &mut impl Write) -> Result<(), SavedError> {
+    /// What is saved is not what this session begins with, layers are on a GPU, or `to` refuses a piece.
+    pub fn save(&self, key: &SavedKey, saved: &mut Saved, to: &mut impl Write) -> Result<(), SavedError> {
         self.on_cpu()?;
-        let tokens = self.savable();
-        let mut to = Summed::new(to);
-        to.write_all(&self.head(key))?;
-        to.write_all(&(tokens.len() as u64).to_ne_bytes())?;
-        to.write_all(bytemuck::cast_slice(tokens))?;
-        for layer in 0..self.model.config().n_layers {
-            let layer = self.pool.layer(layer);
-            for part in layer.tiles(tokens.len() / KvLayer::TILE).map_err(refused)? {
-                to.write_all(part)?;
+        let rest = self.savable().strip_prefix(saved.tokens());
+        let rest = rest.ok_or(SavedError::Other)?;
+        if saved.segments.is_empty() {
+            to.write_all(&self.head(key))?;
+        }
+        for ids in rest.chunks(SEGMENT) {
+            let mut to = self.summed(key, saved, &mut *to);
+            to.write_all(&(ids.len() as u32).to_ne_bytes())?;
+            to.write_all(bytemuck::cast_slice(ids))?;
+            for layer in 0..self.model.config().n_layers {
+                let layer = self.pool.layer(layer);
+                for part in layer.tiles(tiles(saved, ids)).map_err(refused)? {
+                    to.write_all(part)?;
+                }
             }
+            let sum = to.sum();
+            to.write_all(&sum.to_ne_bytes())?;
+            saved.add(ids, self.segment_bytes(ids.len()), sum);
         }
-        let sum = to.sum();
-        Ok(to.write_all(&sum)?)
+        Ok(())
     }
 
-    /// The tokens that [`Session::restore`] would restore if nothing is damaged; reads the beginning alone.
+    /// What [`Session::restore`] would find if nothing is damaged, as far as the context reaches. Reads little, and trusts it.
     ///
     /// # Errors
-    /// What was saved is another model's or of another form, has more tokens than the context holds, or cannot be read.
-    pub fn saved_tokens(&self, key: &SavedKey, from: &mut impl Read) -> Result<Vec<u32>, SavedError> {
-        let head = self.head(key);
-        if read::<{ HEAD }>(from)? != head {
-            return Err(SavedError::Other);
+    /// What was saved is another model's or of another form, or cannot be read.
+    pub fn saved(&self, key: &SavedKey, from: &mut (impl Read + Seek)) -> Result<Saved, SavedError> {
+        self.check_head(key, from)?;
+        let mut saved = Saved::default();
+        while let Some(ids) = self.next_ids(&saved, from) {
+            let segment = self.segment_bytes(ids.len());
+            let end = saved.bytes().max(HEAD as u64) + segment;
+            let sum = from.seek(SeekFrom::Start(end - SUM as u64)).and_then(|_| read(from));
+            let Ok(sum) = sum else { break };
+            saved.add(&ids, segment, u32::from_ne_bytes(sum));
         }
-        let tokens = usize::try_from(u64::from_ne_bytes(read(from)?)).unwrap_or(usize::MAX);
-        self.check(&[], tokens)?;
-        let mut ids = vec![0_u32; tokens];
-        from.read_exact(bytemuck::cast_slice_mut(&mut ids))?;
-        self.check(&ids, tokens)?;
-        Ok(ids)
+        Ok(saved)
     }
 
-    /// Becomes what [`Session::save`] saved, without logits.
+    /// Becomes what [`Session::save`] saved, without logits: the segments that hold the first `wanted` tokens, up to the first that is not
+    /// whole, is damaged or does not fit the context. Gives what was restored.
     ///
     /// # Errors
-    /// As [`Session::saved_tokens`], or layers are on a GPU; the session is as it was then. Or the bytes are damaged: it is empty.
-    pub fn restore(&mut self, key: &SavedKey, from: &mut impl Read) -> Result<(), SavedError> {
+    /// As [`Session::saved`], or layers are on a GPU; the session is as it was then.
+    pub fn restore(&mut self, key: &SavedKey, from: &mut impl Read, wanted: usize) -> Result<Saved, SavedError> {
         self.on_cpu()?;
-        let mut from = Summed::new(from);
-        let tokens = self.saved_tokens(key, &mut from)?;
+        self.check_head(key, from)?;
         self.tokens.clear();
         self.logits.clear();
+        let mut saved = Saved::default();
+        while saved.tokens.len() < wanted {
+            let mut from = self.summed(key, &saved, &mut *from);
+            let Some(ids) = self.next_ids(&saved, &mut from) else {
+                break;
+            };
+            if self.read_cells(tiles(&saved, &ids), &mut from).is_err() {
+                break;
+            }
+            let sum = from.sum();
+            if read(&mut from).map_or(true, |there| u32::from_ne_bytes(there) != sum) {
+                break;
+            }
+            saved.add(&ids, self.segment_bytes(ids.len()), sum);
+        }
+        self.tokens.extend_from_slice(&saved.tokens);
+        Ok(saved)
+    }
+
+    /// The tokens that the next segment begins with; none where that cannot be one.
+    fn next_ids(&self, saved: &Saved, from: &mut impl Read) -> Option<Vec<u32>> {
+        let count = u32::from_ne_bytes(read(from).ok()?) as usize;
+        if count == 0 || count > SEGMENT || !count.is_multiple_of(KvLayer::TILE) {
+            return None;
+        }
+        let mut ids = vec![0_u32; count];
+        from.read_exact(bytemuck::cast_slice_mut(&mut ids)).ok()?;
+        self.check(&ids, saved.tokens.len() + count).ok()?;
+        Some(ids)
+    }
+
+    /// Fills cells of all layers.
+    fn read_cells(&mut self, tiles: Range<usize>, from: &mut impl Read) -> Result<(), SavedError> {
         for layer in 0..self.model.config().n_layers {
             let mut layer = self.pool.layer(layer);
-            for part in layer.tiles_mut(tokens.len() / KvLayer::TILE).map_err(refused)? {
+            for part in layer.tiles_mut(tiles.clone()).map_err(refused)? {
                 from.read_exact(part)?;
             }
         }
-        let sum = from.sum();
-        if read(&mut from)? != sum {
-            return Err(SavedError::Damaged);
-        }
-        self.tokens = tokens;
         Ok(())
+    }
+
+    /// Bytes of a segment.
+    fn segment_bytes(&self, tokens: usize) -> u64 {
+        let config = self.model.config();
+        let layer = KvLayer::bytes_for(self.cache_format(), tokens, config.kv_heads, config.head_dim);
+        (size_of::<u32>() * (1 + tokens) + config.n_layers * layer + SUM) as u64
     }
 
     fn on_cpu(&self) -> Result<(), SavedError> {
         match self.model.placement().gpu_layers() {
             0 => Ok(()),
             _ => Err(SavedError::OnGpu),
+        }
+    }
+
+    fn check_head(&self, key: &SavedKey, from: &mut impl Read) -> Result<(), SavedError> {
+        match read(from)? == self.head(key) {
+            true => Ok(()),
+            false => Err(SavedError::Other),
         }
     }
 
@@ -132,10 +230,28 @@ impl Session {
         head.copy_from_slice(&parts.concat());
         head
     }
+
+    /// What goes through it is summed up behind what is saved.
+    fn summed<T>(&self, key: &SavedKey, saved: &Saved, inner: T) -> Summed<T> {
+        let before = match saved.segments.last() {
+            Some(last) => last.sum,
+            None => crc32fast::hash(&self.head(key)),
+        };
+        let sum = crc32fast::Hasher::new_with_initial(before);
+        Summed { inner, sum }
+    }
 }
 
 /// Bytes of [`Session::head`].
 const HEAD: usize = size_of_val(&MAGIC) + size_of::<SavedKey>() + 6 * size_of::<u32>();
+/// Bytes of a checksum.
+const SUM: usize = size_of::<u32>();
+
+/// Where the cells of the tokens behind those that are saved lie.
+fn tiles(saved: &Saved, ids: &[u32]) -> Range<usize> {
+    let first = saved.tokens.len() / KvLayer::TILE;
+    first..first + ids.len() / KvLayer::TILE
+}
 
 fn read<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -155,14 +271,9 @@ struct Summed<T> {
 }
 
 impl<T> Summed<T> {
-    fn new(inner: T) -> Self {
-        let sum = crc32fast::Hasher::new();
-        Self { inner, sum }
-    }
-
     /// The checksum so far.
-    fn sum(&self) -> [u8; 4] {
-        self.sum.clone().finalize().to_ne_bytes()
+    fn sum(&self) -> u32 {
+        self.sum.clone().finalize()
     }
 }
 

@@ -62,6 +62,11 @@ pub enum Request {
         /// Which.
         conversation: ConversationId,
     },
+    /// How much [`LoadRequest::kept`] may hold from now on; what is too much goes. Not answered.
+    Keep {
+        /// As [`KeptFolder::most_bytes`].
+        most_bytes: u64,
+    },
     /// Something about fine-tuning. Answered by [`Event::Training`].
     Training(TrainingRequest),
     /// Ends the worker. Closing its standard input does the same.
@@ -85,10 +90,19 @@ pub struct LoadRequest {
     /// What the KV cache is kept as.
     #[serde(default)]
     pub kv: KvType,
-    /// A folder where the worker keeps what it read of conversations, so that they go on without being read again; none: nothing
-    /// is kept. Each conversation has a folder in it, named by its id, which whoever deletes the conversation has to remove.
+    /// Where the worker keeps what it read of conversations, so that they go on without being read again; none: nothing is kept.
     #[serde(default)]
-    pub kept: Option<PathBuf>,
+    pub kept: Option<KeptFolder>,
+}
+
+/// A folder for what was read of conversations. Each conversation has a folder in it, named by its id, which whoever deletes the
+/// conversation has to remove. Anybody may remove any of it at any time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptFolder {
+    /// The folder, which is made when it is needed.
+    pub path: PathBuf,
+    /// Bytes that all of it may take: what was not used for longest gives way. 0 keeps nothing.
+    pub most_bytes: u64,
 }
 
 impl LoadRequest {

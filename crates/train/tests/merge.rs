@@ -229,6 +229,16 @@ fn types_are_those_of_the_mix_and_fall_back_where_rows_are_short() {
         };
         assert_eq!(kind, expected, "{name}");
     }
+    for (name, kind) in kinds("IQ4_XS") {
+        let expected = match name.split('.').rev().nth(1).unwrap() {
+            "output" => "Q6_K",
+            "output_norm" => "F32",
+            "ffn_up" | "ffn_down" => "IQ4_NL",
+            "ffn_gate" => "F16",
+            _ => "IQ4_XS",
+        };
+        assert_eq!(kind, expected, "{name}");
+    }
     let q4 = merged(&base, &even(0.25), Mix::from_name("Q4_K_M").unwrap()).unwrap();
     assert_eq!(
         (q4.quantization().as_str(), q4.u32("general.file_type").unwrap()),

@@ -2,7 +2,7 @@
 
 use super::Answer;
 use hearth_app::App;
-use hearth_app::wire::{Device, Measurement, Plan, WhatIf};
+use hearth_app::wire::{Cache, Cached, Device, Measurement, Plan, WhatIf};
 use tauri::{State, command};
 
 #[command]
@@ -33,4 +33,14 @@ pub async fn measurements(app: State<'_, App>) -> Answer<Vec<Measurement>> {
 #[command]
 pub async fn report(app: State<'_, App>) -> Answer<String> {
     app.report().await
+}
+
+#[command]
+pub async fn caches(app: State<'_, App>) -> Answer<Vec<Cached>> {
+    app.caches().await
+}
+
+#[command]
+pub async fn clear_cache(app: State<'_, App>, cache: Cache) -> Answer<Vec<Cached>> {
+    app.clear_cache(cache).await
 }

@@ -45,6 +45,8 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         hardware::stop_measuring,
         hardware::measurements,
         hardware::report,
+        hardware::caches,
+        hardware::clear_cache,
         dialogs::choose_model_file,
         dialogs::choose_data_file,
         dialogs::choose_adapter,

@@ -111,6 +111,31 @@ test("a measurement shows how far it is, is kept, and can be stopped", async () 
   expect(await page.getByTestId("measurements").locator("tbody tr").allTextContents()).toEqual([expect.stringMatching(/SmolLM2.*RTX 4070.*f16.*4,630 tokens\/s.*352 tokens\/s.*Today/)]);
 });
 
+test("caches are cleared once that is confirmed, and chats take no more than they may", async () => {
+  const { page, errors } = await settings("two-gpus");
+  const cache = (id: string) => page.locator(`[data-testid=cache][data-cache=${id}]`);
+  const size = (id: string) => cache(id).getByTestId("cache-size").textContent();
+  await expect.poll(() => size("chats")).toBe("1.3 GB now.");
+  await page.getByTestId("kept-bytes").selectOption("1000000000");
+  await expect.poll(() => size("chats")).toBe("1 GB now.");
+  await cache("chats").getByTestId("clear-cache").click();
+  expect(await page.getByTestId("clear-dialog").textContent()).toContain("frees 1 GB. No conversation is deleted.");
+  await page.keyboard.press("Escape");
+  expect(await size("chats")).toBe("1 GB now.");
+  await cache("chats").getByTestId("clear-cache").click();
+  await page.getByTestId("clear-sure").click();
+  await expect.poll(() => size("chats")).toBe("Nothing is kept now.");
+  expect(await size("weights")).toBe("92 MB now.");
+  await cache("weights").getByTestId("clear-cache").click();
+  await page.getByTestId("clear-sure").click();
+  await expect.poll(() => cache("weights").getByTestId("clear-cache").isDisabled()).toBe(true);
+  await page.getByTestId("kept-bytes").selectOption("0");
+  await page.getByTestId("view-chat").click();
+  await page.getByTestId("view-settings").click();
+  expect(await page.getByTestId("kept-bytes").inputValue()).toBe("0");
+  expect(errors).toEqual([]);
+});
+
 test("the report is copied", async () => {
   const { page } = await settings("software-gpu");
   await page.getByTestId("copy-report").click();

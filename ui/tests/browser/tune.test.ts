@@ -243,6 +243,8 @@ test("what was learnt is exported, and the proof is told", async () => {
   await page.getByTestId("export-write").click();
   await expect.poll(() => page.getByTestId("verification").getAttribute("data-passed")).toBe("true");
   await page.getByTestId("format-gguf").check();
+  await page.getByTestId("export-kind").selectOption("IQ4_XS");
+  expect(await page.getByTestId("export-kind-says").textContent()).toContain("become IQ4_NL");
   await page.getByTestId("export-kind").selectOption("Q4_0");
   await page.getByTestId("export-write").click();
   await expect.poll(() => page.getByTestId("verification").getAttribute("data-passed")).toBe("false");

@@ -346,7 +346,10 @@ impl Chat {
         {
             *asked = worker
                 .send(Request::Load(
-                    target.how.clone().load(target.path.clone(), kept::folder(&self.shared)),
+                    target
+                        .how
+                        .clone()
+                        .load(target.path.clone(), kept::for_worker(&self.shared)),
                 ))
                 .is_ok();
         }
@@ -412,6 +415,11 @@ impl Chat {
 
     /// The settings have changed: what is loaded, or on the way, is loaded again as they say now.
     async fn reconsider(&mut self) {
+        if let Some((worker, _)) = &self.worker {
+            // Not worth loading again for. A worker that is gone keeps no more.
+            let most_bytes = self.shared.settings().kept_bytes;
+            let _ = worker.send(Request::Keep { most_bytes });
+        }
         let (Loaded::Ready { target, .. } | Loaded::Loading { target, .. }) = &self.loaded else {
             return;
         };

@@ -88,7 +88,7 @@ impl WhatIf {
     }
 
     /// The same for the worker, to load a file and to keep in a folder what it reads.
-    pub(crate) fn load(self, path: PathBuf, kept: PathBuf) -> protocol::LoadRequest {
+    pub(crate) fn load(self, path: PathBuf, kept: protocol::KeptFolder) -> protocol::LoadRequest {
         protocol::LoadRequest {
             path,
             context: self.context,

@@ -27,6 +27,11 @@ pub fn cache_folder() -> Option<PathBuf> {
     }
 }
 
+/// The folder for weights that were packed for this machine, in [`cache_folder`].
+pub fn packed_folder() -> Option<PathBuf> {
+    cache_folder().map(|folder| folder.join("packed"))
+}
+
 /// Folders that may hold models which came with the app, the first one first: `HEARTH_MODELS`, the app's resources, and
 /// the places where packages and builds put them beside the executable. Some may not be there.
 pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {

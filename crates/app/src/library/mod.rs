@@ -9,7 +9,7 @@ mod folders;
 pub use download::{Hub, Progress, download};
 pub use error::LibraryError;
 pub use facts::Facts;
-pub use folders::{bundled_folders, cache_folder, data_folder, sample_folders};
+pub use folders::{bundled_folders, cache_folder, data_folder, packed_folder, sample_folders};
 
 use crate::{store, wire::Source};
 use catalog::Entry;

@@ -27,7 +27,7 @@ pub enum Theme {
 }
 
 /// What a person chose for the whole app.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     /// Light or dark.
@@ -46,6 +46,46 @@ pub struct Settings {
     pub kv: KvType,
     /// Id of the model that was loaded last; it is loaded again when a message is sent.
     pub last_model: Option<String>,
+    /// Bytes that what was read of chats may take on the disk; 0 keeps nothing.
+    pub kept_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            theme: Theme::default(),
+            threads: None,
+            context: None,
+            device: None,
+            training_device: None,
+            gpu_layers: GpuLayers::default(),
+            kv: KvType::default(),
+            last_model: None,
+            kept_bytes: 2_000_000_000,
+        }
+    }
+}
+
+/// What Hearth keeps on the disk to be quick. All of it can be made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum Cache {
+    /// What models have read of chats, so that one that is opened again answers at once.
+    Chats,
+    /// Weights that were packed for this machine, so that a model loads at once.
+    Weights,
+}
+
+/// What a cache takes now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Cached {
+    /// Which.
+    pub cache: Cache,
+    /// Its folder, which may not be there yet.
+    pub path: String,
+    /// Bytes of its files.
+    pub bytes: u64,
 }
 
 /// How the next token is chosen.
@@ -604,6 +644,8 @@ pub fn typescript() -> String {
         GpuLayers,
         KvType,
         Settings,
+        Cache,
+        Cached,
         Sampling,
         Source,
         Model,

@@ -554,7 +554,7 @@ pub enum ExportFormat {
     Peft,
     /// The whole model with the adapter in its weights: a file.
     Gguf {
-        /// The type of its weights (`Q4_K`, `Q8_0`, `F16`); none: each as it is in the base model.
+        /// The type of its weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`); none: each as it is in the base model.
         kind: Option<String>,
     },
 }

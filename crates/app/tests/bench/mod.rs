@@ -36,6 +36,7 @@ pub fn options(folder: &TempDir) -> Options {
         data: folder.path().join("data"),
         bundled: vec![folder.path().join("bundled")],
         samples: vec![folder.path().join("samples")],
+        packed: Some(folder.path().join("cache/packed")),
         worker: fake_worker::command(""),
         power: Arc::new(AlwaysOn),
     }

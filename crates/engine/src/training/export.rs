@@ -81,7 +81,9 @@ pub fn export(
 fn mix(kind: Option<&str>) -> Result<Mix, Problem> {
     let Some(name) = kind else { return Ok(Mix::Same) };
     Mix::from_name(name).ok_or_else(|| {
-        let message = format!("There is no type '{name}'. Choose one such as F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M or Q4_0.");
+        let message = format!(
+            "There is no type '{name}'. Choose one such as F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS or Q4_0."
+        );
         problem(ProblemCode::BadRequest, message)
     })
 }

@@ -6,6 +6,7 @@ use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use half::f16;
+use std::ops::Range;
 
 /// Elements of a head that share a scale, where there are scales; the last of a head may be fewer.
 pub(crate) const BLOCK: usize = 32;
@@ -139,12 +140,12 @@ impl KvLayer {
     /// Goes up whenever cells come to lie otherwise, so that bytes of before are not taken for something else.
     pub const LAYOUT: u32 = 2;
 
-    /// All that is stored of the first `tiles` tiles, piece by piece as it lies in memory: keys, values, the scales of either, of each
-    /// one head after the other. No cell behind them has a byte in it.
+    /// All that is stored of these tiles, piece by piece as it lies in memory: keys, values, the scales of either, of each one head after
+    /// the other. No other cell has a byte in it.
     ///
     /// # Errors
-    /// There are fewer tiles.
-    pub fn tiles(&self, tiles: usize) -> Result<Vec<&[u8]>, ShapeError> {
+    /// They are not all there.
+    pub fn tiles(&self, tiles: Range<usize>) -> Result<Vec<&[u8]>, ShapeError> {
         with_store!(&self.0, store => store.tiles(tiles))
     }
 
@@ -152,7 +153,7 @@ impl KvLayer {
     ///
     /// # Errors
     /// As [`KvLayer::tiles`].
-    pub fn tiles_mut(&mut self, tiles: usize) -> Result<Vec<&mut [u8]>, ShapeError> {
+    pub fn tiles_mut(&mut self, tiles: Range<usize>) -> Result<Vec<&mut [u8]>, ShapeError> {
         with_store!(&mut self.0, store => store.tiles_mut(tiles))
     }
 
@@ -228,50 +229,51 @@ impl<E: KvElement> KvStore<E> {
         }
     }
 
-    /// What a head takes of the store, and what its first tiles do.
-    fn lengths(&self, tiles: usize) -> Result<[Lengths; 2], ShapeError> {
+    /// What a head takes of the store, and what the tiles before the first one and before the end take of it.
+    fn lengths(&self, tiles: Range<usize>) -> Result<[Lengths; 3], ShapeError> {
         match self.tile_count() {
-            count if tiles > count => Err(ShapeError::Index {
+            count if tiles.start > tiles.end || tiles.end > count => Err(ShapeError::Index {
                 what: "the last tile",
-                index: tiles,
+                index: tiles.end,
                 count,
             }),
-            count => Ok([count, tiles].map(|tiles| Lengths::of::<E>(tiles * WIDTH, 1, self.head_dim))),
+            count => Ok([count, tiles.start, tiles.end].map(|tiles| Lengths::of::<E>(tiles * WIDTH, 1, self.head_dim))),
         }
     }
 
-    fn tiles(&self, tiles: usize) -> Result<Vec<&[u8]>, ShapeError>
+    fn tiles(&self, tiles: Range<usize>) -> Result<Vec<&[u8]>, ShapeError>
     where
         E: Pod,
     {
-        fn of_heads<T: Pod>(all: &[T], head: usize, part: usize) -> impl Iterator<Item = &[u8]> {
-            all.chunks_exact(head.max(1)).map(move |head| cast_slice(&head[..part]))
+        fn of_heads<T: Pod>(all: &[T], head: usize, part: Range<usize>) -> impl Iterator<Item = &[u8]> {
+            all.chunks_exact(head.max(1))
+                .map(move |head| cast_slice(&head[part.clone()]))
         }
-        let [head, part] = self.lengths(tiles)?;
-        let elements =
-            of_heads(&self.keys, head.keys, part.keys).chain(of_heads(&self.values, head.values, part.values));
+        let [head, start, end] = self.lengths(tiles)?;
+        let keys = of_heads(&self.keys, head.keys, start.keys..end.keys);
+        let elements = keys.chain(of_heads(&self.values, head.values, start.values..end.values));
         let scales = [&self.key_scales, &self.value_scales];
         let scales = scales
             .into_iter()
-            .flat_map(|scales| of_heads(scales, head.scales, part.scales));
+            .flat_map(|scales| of_heads(scales, head.scales, start.scales..end.scales));
         Ok(elements.chain(scales).collect())
     }
 
-    fn tiles_mut(&mut self, tiles: usize) -> Result<Vec<&mut [u8]>, ShapeError>
+    fn tiles_mut(&mut self, tiles: Range<usize>) -> Result<Vec<&mut [u8]>, ShapeError>
     where
         E: Pod,
     {
-        fn of_heads<T: Pod>(all: &mut [T], head: usize, part: usize) -> impl Iterator<Item = &mut [u8]> {
+        fn of_heads<T: Pod>(all: &mut [T], head: usize, part: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
             all.chunks_exact_mut(head.max(1))
-                .map(move |head| cast_slice_mut(&mut head[..part]))
+                .map(move |head| cast_slice_mut(&mut head[part.clone()]))
         }
-        let [head, part] = self.lengths(tiles)?;
-        let keys = of_heads(&mut self.keys, head.keys, part.keys);
-        let elements = keys.chain(of_heads(&mut self.values, head.values, part.values));
+        let [head, start, end] = self.lengths(tiles)?;
+        let keys = of_heads(&mut self.keys, head.keys, start.keys..end.keys);
+        let elements = keys.chain(of_heads(&mut self.values, head.values, start.values..end.values));
         let scales = [&mut self.key_scales, &mut self.value_scales];
         let scales = scales
             .into_iter()
-            .flat_map(|scales| of_heads(scales, head.scales, part.scales));
+            .flat_map(|scales| of_heads(scales, head.scales, start.scales..end.scales));
         Ok(elements.chain(scales).collect())
     }
 

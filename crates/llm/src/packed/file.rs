@@ -3,7 +3,6 @@
 //! It begins with a [`Head`]; then come the matrices, each at a multiple of [`ALIGN`] bytes, and last the table, which is text: the key,
 //! then a line for each matrix with its place, its length, the sums of its chunks, and its name.
 
-use super::sum::{CHUNK, sum};
 use bytes::Bytes;
 use hearth_kernels::team;
 use memmap2::Mmap;
@@ -17,8 +16,11 @@ use std::time::SystemTime;
 /// Where matrices begin: with a cache line, and so with a vector.
 pub const ALIGN: u64 = 64;
 
+/// Bytes that have a sum of their own.
+const CHUNK: usize = 1 << 20;
+
 /// What the file begins with. The last sign goes up with every change of what follows.
-const MAGIC: &[u8; 8] = b"hearth:1";
+const MAGIC: &[u8; 8] = b"hearth:2";
 
 /// What lies where; little-endian.
 #[derive(Clone, Copy)]
@@ -26,7 +28,7 @@ pub struct Head {
     /// Where the table begins; it goes to the end of the file.
     pub table_at: u64,
     /// The sum of its bytes.
-    pub table_sum: u64,
+    pub table_sum: u32,
 }
 
 impl Head {
@@ -37,16 +39,17 @@ impl Head {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..16].copy_from_slice(&self.table_at.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.table_sum.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.table_sum.to_le_bytes());
         bytes
     }
 
     fn read(file: &[u8]) -> Option<Self> {
-        let (magic, numbers) = file.get(..24)?.split_first_chunk()?;
-        let (numbers, _) = numbers.as_chunks();
+        let (magic, rest) = file.split_first_chunk()?;
+        let (table_at, rest) = rest.split_first_chunk()?;
+        let (table_sum, _) = rest.split_first_chunk()?;
         (magic == MAGIC).then(|| Self {
-            table_at: u64::from_le_bytes(numbers[0]),
-            table_sum: u64::from_le_bytes(numbers[1]),
+            table_at: u64::from_le_bytes(*table_at),
+            table_sum: u32::from_le_bytes(*table_sum),
         })
     }
 }
@@ -56,7 +59,7 @@ impl Head {
 pub struct Entry {
     pub start: u64,
     pub length: u64,
-    pub sums: Vec<u64>,
+    pub sums: Vec<u32>,
 }
 
 impl Entry {
@@ -71,17 +74,17 @@ impl Entry {
         let mut words = line.splitn(4, ' ');
         let start = words.next()?.parse().ok()?;
         let length = words.next()?.parse().ok()?;
-        let sums = words.next()?.split(',').map(|sum| u64::from_str_radix(sum, 16).ok());
+        let sums = words.next()?.split(',').map(|sum| u32::from_str_radix(sum, 16).ok());
         let sums = sums.collect::<Option<_>>()?;
         Some((words.next()?.to_owned(), Self { start, length, sums }))
     }
 }
 
 /// The sums of a matrix, made by all threads.
-pub fn sums(bytes: &[u8]) -> Vec<u64> {
+pub fn sums(bytes: &[u8]) -> Vec<u32> {
     let mut sums = vec![0; bytes.len().div_ceil(CHUNK)];
     team::run_over(&mut sums, 1, &|chunk, out| {
-        out[0] = sum(&bytes[chunk * CHUNK..][..CHUNK.min(bytes.len() - chunk * CHUNK)]);
+        out[0] = crc32fast::hash(&bytes[chunk * CHUNK..][..CHUNK.min(bytes.len() - chunk * CHUNK)]);
     });
     sums
 }
@@ -104,7 +107,7 @@ impl PackedFile {
         let bytes = Bytes::from_owner(map);
         let head = Head::read(&bytes)?;
         let table = bytes.get(usize::try_from(head.table_at).ok()?..)?;
-        if sum(table) != head.table_sum {
+        if crc32fast::hash(table) != head.table_sum {
             return None;
         }
         let mut lines = std::str::from_utf8(table).ok()?.lines();
@@ -133,7 +136,7 @@ impl PackedFile {
         let sound = AtomicBool::new(true);
         team::run(entry.sums.len(), &|chunk| {
             let at = chunk * CHUNK;
-            if sum(&bytes[at..length.min(at + CHUNK)]) != entry.sums[chunk] {
+            if crc32fast::hash(&bytes[at..length.min(at + CHUNK)]) != entry.sums[chunk] {
                 sound.store(false, Ordering::Relaxed);
             }
         });

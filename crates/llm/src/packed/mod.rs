@@ -7,7 +7,6 @@
 
 mod file;
 mod folder;
-mod sum;
 mod writer;
 
 use crate::weights::quant_of;

@@ -92,7 +92,7 @@ impl Writer {
         }
         let head = Head {
             table_at: self.end,
-            table_sum: super::sum::sum(self.table.as_bytes()),
+            table_sum: crc32fast::hash(self.table.as_bytes()),
         };
         self.file.seek(SeekFrom::Start(self.end))?;
         self.file.write_all(self.table.as_bytes())?;

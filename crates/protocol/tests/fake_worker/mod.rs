@@ -97,7 +97,7 @@ fn main() -> ! {
             }
             Request::Unload => say(&Event::Unloaded),
             Request::Generate(generate) => self::generate(&generate, &requests),
-            Request::Cancel { .. } | Request::Forget { .. } => {}
+            Request::Cancel { .. } | Request::Forget { .. } | Request::Keep { .. } => {}
             Request::Count { id, .. } => say(&Event::Counted { id, tokens: 1 }),
             Request::Devices => say(&Event::Devices { devices: vec![cpu()] }),
             Request::Plan { id, plan } => answer_plan(id, &plan),

@@ -7,7 +7,7 @@ import { planFor, stir } from "./fake/devices";
 import { addedModel, readyState } from "./fake/models";
 import { startingWith, type World } from "./fake/scenes";
 import { FakeTuning } from "./fake/tuning";
-import type { AdapterChoice, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WhatIf } from "./host";
+import type { AdapterChoice, Cache, Cached, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WhatIf } from "./host";
 
 /** What a worker's death is told as. */
 const DEATH: Problem = {
@@ -159,6 +159,7 @@ export class FakeHost extends FakeTuning implements Host {
 
   async setSettings(settings: Settings): Promise<void> {
     this.world.settings = settings;
+    this.fill("chats", Math.min(settings.keptBytes, this.world.caches.find((c) => c.cache === "chats")?.bytes ?? 0));
     const state = this.world.modelState;
     const model = this.world.models.find((m) => state.type === "ready" && m.id === state.model);
     // As the desktop does: what would be loaded otherwise now is loaded again.
@@ -201,6 +202,19 @@ export class FakeHost extends FakeTuning implements Host {
 
   async measurements(): Promise<Measurement[]> {
     return this.world.measurements;
+  }
+
+  async caches(): Promise<Cached[]> {
+    return this.world.caches;
+  }
+
+  async clearCache(cache: Cache): Promise<Cached[]> {
+    this.fill(cache, 0);
+    return this.world.caches;
+  }
+
+  private fill(cache: Cache, bytes: number): void {
+    this.world.caches = this.world.caches.map((c) => (c.cache === cache ? { ...c, bytes } : c));
   }
 
   async report(): Promise<string> {

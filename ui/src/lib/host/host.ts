@@ -3,6 +3,8 @@
 import type {
   Adapter,
   AdapterChoice,
+  Cache,
+  Cached,
   ColumnMapping,
   Compared,
   Conversation,
@@ -72,6 +74,10 @@ export interface Host {
   stopMeasuring(): Promise<void>;
   /** Newest first. */
   measurements(): Promise<Measurement[]>;
+  /** What is kept on the disk to be quick. */
+  caches(): Promise<Cached[]>;
+  /** Empties a cache; what each takes then. Nothing else is deleted. */
+  clearCache(cache: Cache): Promise<Cached[]>;
   /** Describes the machine and what Hearth does with it, for a bug report. */
   report(): Promise<string>;
   /** A native dialog; none when it is cancelled. */

@@ -42,7 +42,27 @@ kv: KvType,
 /**
  * Id of the model that was loaded last; it is loaded again when a message is sent.
  */
-lastModel: string | null, };
+lastModel: string | null,
+/**
+ * Bytes that what was read of chats may take on the disk; 0 keeps nothing.
+ */
+keptBytes: number, };
+
+export type Cache = "chats" | "weights";
+
+export type Cached = {
+/**
+ * Which.
+ */
+cache: Cache,
+/**
+ * Its folder, which may not be there yet.
+ */
+path: string,
+/**
+ * Bytes of its files.
+ */
+bytes: number, };
 
 export type Sampling = {
 /**
@@ -1410,7 +1430,7 @@ correction: string | null, };
 
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
- * The type of its weights (`Q4_K`, `Q8_0`, `F16`); none: each as it is in the base model.
+ * The type of its weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`); none: each as it is in the base model.
  */
 kind: string | null, };
 

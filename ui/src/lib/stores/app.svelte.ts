@@ -4,6 +4,7 @@ import { getContext, setContext } from "svelte";
 import { asProblem, type Host, type HostEvent, type Problem } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
+import { Caches } from "./caches.svelte";
 import { Compare } from "./compare.svelte";
 import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
@@ -33,6 +34,7 @@ export class App {
   readonly models: Models;
   readonly settings: SettingsStore;
   readonly machine: Machine;
+  readonly caches: Caches;
   readonly planning: Planning;
   readonly search: Search;
   readonly drafts: Drafts;
@@ -54,6 +56,7 @@ export class App {
     this.models = new Models(host);
     this.settings = new SettingsStore(host);
     this.machine = new Machine(host);
+    this.caches = new Caches(host);
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
     this.drafts = new Drafts(parts.shelf ?? null);

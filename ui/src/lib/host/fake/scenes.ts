@@ -1,6 +1,6 @@
 // What the scripted host starts with, by name: the states that pictures, tests and measurements need.
 
-import type { Conversation, Device, Measurement, Message, Model, ModelState, Settings } from "../wire";
+import type { Cached, Conversation, Device, Measurement, Message, Model, ModelState, Settings } from "../wire";
 import { hostile, tour } from "./answers";
 import { devicesOf } from "./devices";
 import { huge, lost, qwen, readyState, smol } from "./models";
@@ -10,6 +10,7 @@ export interface World {
   models: Model[];
   devices: Device[];
   measurements: Measurement[];
+  caches: Cached[];
   modelState: ModelState;
   conversations: Map<number, Conversation>;
   deleted: Set<number>;
@@ -17,7 +18,12 @@ export interface World {
 }
 
 const HOUR = 3_600_000;
-const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id };
+const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id, keptBytes: 2e9 };
+
+const fullCaches: Cached[] = [
+  { cache: "chats", path: "/home/you/.local/share/hearth/kept", bytes: 1_284_000_000 },
+  { cache: "weights", path: "/home/you/.cache/hearth/packed", bytes: 91_600_000 },
+];
 
 const samples: [title: string, hoursAgo: number, question: string, answer: string][] = [
   ["Borrow checker, gently", 0.2, "Why can't I push to a Vec while iterating over it?", "Because the iterator holds a **shared borrow** of the vector, and pushing needs an *exclusive* one. If pushing were allowed, the vector could move its elements and the iterator would point at freed memory.\n\n```rust\nlet more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);\n```\n\nCollect first, then extend: the borrow ends before the change begins."],
@@ -89,7 +95,7 @@ function many(): Map<number, Conversation> {
 
 export function startingWith(scene: string | null): World {
   const devices = devicesOf(scene);
-  const world: World = { settings, models: [smol, qwen, lost], devices, measurements: [], modelState: readyState(smol, settings, devices), conversations: library(), deleted: new Set() };
+  const world: World = { settings, models: [smol, qwen, lost], devices, measurements: [], caches: fullCaches, modelState: readyState(smol, settings, devices), conversations: library(), deleted: new Set() };
   switch (scene) {
     case "fresh":
       return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map() };
