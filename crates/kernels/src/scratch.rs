@@ -14,7 +14,9 @@ static KEPT: Mutex<Vec<Vec<u32>>> = Mutex::new(Vec::new());
 
 /// Elements of 32 bits that hold anything at first, in a buffer that is given back when dropped.
 pub(crate) struct Scratch<E> {
+    /// All that the buffer has, which may be more than was asked for.
     words: Vec<u32>,
+    length: usize,
     elements: PhantomData<E>,
 }
 
@@ -22,17 +24,18 @@ impl<E> Scratch<E> {
     /// Room for so many elements: the smallest buffer that will do, or a new one.
     pub fn new(length: usize) -> Self {
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = kept.iter().enumerate().filter(|(_, words)| words.capacity() >= length);
-        let best = fitting.min_by_key(|(_, words)| words.capacity()).map(|(at, _)| at);
-        let mut words = best.map_or_else(Vec::new, |at| kept.swap_remove(at));
+        let fitting = kept.iter().enumerate().filter(|(_, words)| words.len() >= length);
+        let best = fitting.min_by_key(|(_, words)| words.len()).map(|(at, _)| at);
+        let best = best.map(|at| kept.swap_remove(at));
         drop(kept);
-        words.resize(length, 0);
+        let mut words = best.unwrap_or_else(|| vec![0; length]);
         if cfg!(debug_assertions) {
             // Not a number, in f32 and bf16: who reads what it did not write shall see it.
             words.fill(u32::MAX);
         }
         Self {
             words,
+            length,
             elements: PhantomData,
         }
     }
@@ -42,7 +45,7 @@ impl<E> Drop for Scratch<E> {
     fn drop(&mut self) {
         let words = std::mem::take(&mut self.words);
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = |words: &Vec<u32>| size_of::<u32>() * words.capacity();
+        let bytes = |words: &Vec<u32>| size_of_val(&words[..]);
         if kept.iter().map(bytes).sum::<usize>() + bytes(&words) <= MOST {
             kept.push(words);
         }
@@ -53,13 +56,13 @@ impl<E: AnyBitPattern> Deref for Scratch<E> {
     type Target = [E];
 
     fn deref(&self) -> &[E] {
-        bytemuck::cast_slice(&self.words)
+        bytemuck::cast_slice(&self.words[..self.length])
     }
 }
 
 impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
     fn deref_mut(&mut self) -> &mut [E] {
-        bytemuck::cast_slice_mut(&mut self.words)
+        bytemuck::cast_slice_mut(&mut self.words[..self.length])
     }
 }
 
