@@ -2,7 +2,9 @@
 
 use super::tiled::{Talls, times_a};
 use super::{Linear, LoraGradient};
-use crate::dense::{Factor, Finish, Into, Segment, Side, Target, View, Wide, matmul, pack_tall, pack_wide, product, thin};
+use crate::dense::{
+    Factor, Finish, Into, Segment, Side, Target, View, Wide, matmul, pack_tall, pack_wide, product, thin,
+};
 use crate::expand::Expand;
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};

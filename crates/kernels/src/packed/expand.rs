@@ -38,7 +38,10 @@ fn worths<L: Lanes>(l: L, tile: &Tile, scale: f32) -> ([[f32; ROWS]; 2], [f32; R
     let head = tile.head;
     match tile.shape.head {
         Head::Scale => ([halves(l, head, 0, scale, &[1.0; ROWS]); 2], [0.0; ROWS]),
-        Head::ScaleAndMinimum => ([halves(l, head, 0, scale, &[1.0; ROWS]); 2], halves(l, head, 2 * ROWS, scale, &[1.0; ROWS])),
+        Head::ScaleAndMinimum => (
+            [halves(l, head, 0, scale, &[1.0; ROWS]); 2],
+            halves(l, head, 2 * ROWS, scale, &[1.0; ROWS]),
+        ),
         Head::SixBits => {
             let both: [[u32; 2]; ROWS] = std::array::from_fn(|row| six_bits(head, tile.number, row));
             let scales = halves(l, head, 0, scale, &both.map(|[scale, _]| scale as f32));

@@ -3,7 +3,7 @@
 //! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours: it ends the operation with a
 //! panic that the engine catches and reports.
 
-use super::kept::Kept;
+use super::kept::{Kept, KeptAttention};
 use super::{
     Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm,
     Ops, OpsBackward, OptionalNorm, Product, Segments,
@@ -113,6 +113,13 @@ fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> Ad
     };
     let (rows, cols) = (linear.spec.rows, linear.spec.cols);
     gradient.map(|gradient| (tensor(gradient.a, [rank, cols]), tensor(gradient.b, [rows, rank])))
+}
+
+/// Whether the way back needs heads as they came: a rotation alone can be undone without them.
+fn is_normed(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
+    [q_norm, k_norm]
+        .into_iter()
+        .any(|norm| matches!(norm, OptionalNorm::Norm(..)))
 }
 
 /// Q, K and V as attention reads them: heads normalised where the model does, and turned.
@@ -268,6 +275,7 @@ impl Ops for Flex {
 
 impl OpsBackward for Flex {
     type Kept = Kept;
+    type KeptAttention = KeptAttention;
     type KeptGated = [Kept; 2];
 
     fn keep(x: &FloatTensor<Self>, product: Product) -> Kept {
@@ -305,23 +313,55 @@ impl OpsBackward for Flex {
         (tensor(dx, size(&x)), adapters.collect())
     }
 
-    fn attend_backward(
+    fn attend_keeping(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+    ) -> (FloatTensor<Self>, KeptAttention) {
+        let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
+        let as_they_came = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
+        let ready = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
+        let (mut out, mut logs) = (vec![0.0; tokens * heads.out_width()], vec![0.0; tokens * heads.heads]);
+        let starts = &segments.starts;
+        sound(attention::attend_batch_keeping(
+            floats(&ready),
+            heads,
+            starts,
+            &mut out,
+            &mut logs,
+        ));
+        let out = tensor(out, [tokens, heads.out_width()]);
+        let kept = KeptAttention {
+            qkv: as_they_came.unwrap_or(ready),
+            out: out.clone(),
+            logs: Arc::new(logs),
+        };
+        (out, kept)
+    }
+
+    fn attend_backward(
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        segments: Arc<Segments>,
+        kept: &KeptAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let (qkv, gradient) = (contiguous(qkv), contiguous(gradient));
+        let (qkv, gradient) = (contiguous(kept.qkv.clone()), contiguous(gradient));
         let positions = &segments.positions;
-        let ready = prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm);
+        let ready = match is_normed(&q_norm, &k_norm) {
+            true => prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm),
+            false => qkv.clone(),
+        };
         let mut d_qkv = vec![0.0; floats(&qkv).len()];
         let (heads, starts) = (&spec.heads, &segments.starts);
         sound(attention::attend_batch_backward(
             floats(&ready),
             heads,
             starts,
+            [floats(&kept.out), &kept.logs],
             floats(&gradient),
             &mut d_qkv,
         ));

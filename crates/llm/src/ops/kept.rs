@@ -16,6 +16,17 @@ pub enum Kept {
     Half(Arc<Vec<bf16>>, [usize; 2]),
 }
 
+/// What is kept of attention.
+#[derive(Clone)]
+pub struct KeptAttention {
+    /// Q, K and V as they came where heads are normalised, else as they were made ready, which can be undone.
+    pub(super) qkv: FlexTensor,
+    /// The output.
+    pub(super) out: FlexTensor,
+    /// The logarithm of each row's sum of exponentials, `[T, heads]`.
+    pub(super) logs: Arc<Vec<f32>>,
+}
+
 impl Kept {
     pub(super) fn new(x: &FlexTensor, product: Product) -> Self {
         match product {
