@@ -4,15 +4,65 @@
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are kept at most.
-const MOST: usize = 1 << 30;
 /// Words of a buffer that is worth keeping: less is the allocator's to keep.
 const LEAST: usize = 16 * 1024;
+/// What is kept and what is in use may be this part more than what was ever in use at once: one step asks for the lengths of the step
+/// before it, only in another order.
+const SPARE: usize = 8;
 
-/// Buffers that nobody uses.
-static KEPT: Mutex<Vec<Vec<u32>>> = Mutex::new(Vec::new());
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    kept: Vec::new(),
+    in_use: 0,
+    most: 0,
+});
+
+/// Buffers that nobody uses, and how much is used.
+struct Pool {
+    /// Those that have lain the longest first.
+    kept: Vec<Vec<u32>>,
+    /// Words.
+    in_use: usize,
+    /// Words that were in use at once.
+    most: usize,
+}
+
+impl Pool {
+    /// A buffer of `count` words or a few more, where there is one. Else what has lain the longest goes, should there be too much.
+    fn take(&mut self, count: usize) -> Option<Vec<u32>> {
+        let fitting = self.kept.iter().enumerate();
+        let fitting = fitting.filter(|(_, words)| (count..=count + count / 4).contains(&words.len()));
+        let found = fitting.min_by_key(|(_, words)| words.len()).map(|(at, _)| at);
+        let found = found.map(|at| self.kept.remove(at));
+        self.in_use += found.as_ref().map_or(count, Vec::len);
+        self.most = self.most.max(self.in_use);
+        if found.is_none() {
+            self.shorten();
+        }
+        found
+    }
+
+    fn give_back(&mut self, words: Vec<u32>) {
+        self.in_use -= words.len();
+        self.kept.push(words);
+    }
+
+    fn shorten(&mut self) {
+        let all = self.in_use + self.kept.iter().map(Vec::len).sum::<usize>();
+        let mut surplus = all.saturating_sub(self.most + self.most / SPARE);
+        let mut gone = 0;
+        while surplus > 0 && gone < self.kept.len() {
+            surplus = surplus.saturating_sub(self.kept[gone].len());
+            gone += 1;
+        }
+        self.kept.drain(..gone);
+    }
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Elements of 16 or 32 bits that hold anything at first, in a buffer that is given back when dropped.
 pub struct Scratch<E> {
@@ -26,7 +76,8 @@ impl<E> Scratch<E> {
     /// Room for so many elements: the smallest buffer that will do and is not much larger, or a new one.
     pub fn new(length: usize) -> Self {
         let count = (length * size_of::<E>()).div_ceil(size_of::<u32>());
-        let mut words = kept(count).unwrap_or_else(|| vec![0; count]);
+        let kept = if count < LEAST { None } else { pool().take(count) };
+        let mut words = kept.unwrap_or_else(|| vec![0; count]);
         if cfg!(debug_assertions) {
             // Not a number, in f32 and bf16: who reads what it did not write shall see it.
             words.fill(u32::MAX);
@@ -39,37 +90,11 @@ impl<E> Scratch<E> {
     }
 }
 
-/// A buffer of `count` words or a few more. Where there is none, others are let go in its place, so that what is kept does not grow by
-/// what nobody asks for any more.
-fn kept(count: usize) -> Option<Vec<u32>> {
-    if count < LEAST {
-        return None;
-    }
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let fitting = kept.iter().enumerate();
-    let fitting = fitting.filter(|(_, words)| (count..=count + count / 4).contains(&words.len()));
-    if let Some((at, _)) = fitting.min_by_key(|(_, words)| words.len()) {
-        return Some(kept.swap_remove(at));
-    }
-    let mut freed = 0;
-    while freed < count
-        && let Some(words) = kept.pop()
-    {
-        freed += words.len();
-    }
-    None
-}
-
 impl<E> Drop for Scratch<E> {
     fn drop(&mut self) {
         let words = std::mem::take(&mut self.words);
-        if words.len() < LEAST {
-            return;
-        }
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = |words: &Vec<u32>| size_of_val(&words[..]);
-        if kept.iter().map(bytes).sum::<usize>() + bytes(&words) <= MOST {
-            kept.push(words);
+        if words.len() >= LEAST {
+            pool().give_back(words);
         }
     }
 }
@@ -90,7 +115,9 @@ impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
 
 /// Gives all kept room back to the system: what training and long prompts needed is of no use to a chat that waits.
 pub fn release() {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let mut pool = pool();
+    pool.kept = Vec::new();
+    pool.most = pool.in_use;
 }
 
 #[cfg(test)]

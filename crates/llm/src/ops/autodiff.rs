@@ -182,8 +182,8 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let (qkv, node) = qkv.into_parts();
         let (q_norm, k_norm) = (inner_optional_norm(q_norm), inner_optional_norm(k_norm));
-        let segments = match &key_values {
-            KeyValues::Batch(segments) => segments.clone(),
+        let (segments, product) = match &key_values {
+            KeyValues::Batch(segments, product) => (segments.clone(), *product),
             // A cache holds keys and values without their tape: what comes from one is a constant.
             KeyValues::Pool { .. } => return Self::from_inner(B::attend(qkv, q_norm, k_norm, spec, key_values)),
         };
@@ -191,12 +191,19 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, key_values), None);
             }
-            let (out, kept) = B::attend_keeping(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
+            let (out, kept) = B::attend_keeping(
+                qkv,
+                q_norm.clone(),
+                k_norm.clone(),
+                spec.clone(),
+                segments.clone(),
+                product,
+            );
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, segments) = (spec.clone(), segments.clone());
                 [Some(B::attend_backward(
-                    q_norm, k_norm, spec, segments, &kept, gradient,
+                    q_norm, k_norm, spec, segments, product, &kept, gradient,
                 ))]
             });
             (out, rule)

@@ -1,9 +1,11 @@
 //! What an operation on the CPU keeps of its forward for its backward.
 
 use super::Product;
-use super::flex::{floats, sound, tensor};
+use super::flex::{floats, sound};
+use super::room::tensor;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
+use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{bf16, bf16s};
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ pub enum Kept {
     /// In f32.
     Whole(FlexTensor),
     /// In half the memory, with its rows and columns.
-    Half(Arc<Vec<bf16>>, [usize; 2]),
+    Half(Arc<Scratch<bf16>>, [usize; 2]),
 }
 
 /// What is kept of attention.
@@ -31,7 +33,7 @@ impl Kept {
     pub(super) fn new(x: &FlexTensor, product: Product) -> Self {
         match product {
             Product::Bf16 if x.is_contiguous() => {
-                let mut half = vec![bf16::ZERO; floats(x).len()];
+                let mut half = Scratch::new(floats(x).len());
                 sound(bf16s::to_bf16(floats(x), &mut half));
                 let shape = x.shape();
                 Self::Half(Arc::new(half), [shape[0], shape[1]])
@@ -44,7 +46,7 @@ impl Kept {
         match self {
             Self::Whole(x) => x.clone(),
             Self::Half(half, shape) => {
-                let mut x = vec![0.0; half.len()];
+                let mut x = Scratch::new(half.len());
                 sound(bf16s::to_f32(half, &mut x));
                 tensor(x, *shape)
             }

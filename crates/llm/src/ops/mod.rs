@@ -21,6 +21,7 @@ mod linear;
 mod per_device;
 #[cfg(feature = "gpu")]
 pub(crate) use per_device::PerDevice;
+mod room;
 mod tensor_api;
 
 pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView, SharedRope};
@@ -157,6 +158,7 @@ pub trait OpsBackward: Ops {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+        product: Product,
     ) -> (FloatTensor<Self>, Self::KeptAttention);
 
     /// Backward of [`Ops::attend`] from what [`OpsBackward::attend_keeping`] kept: the gradient of `qkv`.
@@ -165,6 +167,7 @@ pub trait OpsBackward: Ops {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+        product: Product,
         kept: &Self::KeptAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;

@@ -71,10 +71,11 @@ impl OpsBackward for Cube {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+        product: Product,
     ) -> (FloatTensor<Self>, Tensor) {
         let kept = qkv.clone();
         (
-            Self::attend(qkv, q_norm, k_norm, spec, KeyValues::Batch(segments)),
+            Self::attend(qkv, q_norm, k_norm, spec, KeyValues::Batch(segments, product)),
             kept,
         )
     }
@@ -84,6 +85,7 @@ impl OpsBackward for Cube {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+        _: Product,
         qkv: &Tensor,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
