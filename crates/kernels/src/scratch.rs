@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const LEAST: usize = 16 * 1024;
 /// What is kept and what is in use may be this part more than what was ever in use at once: one step asks for the lengths of the step
 /// before it, only in another order.
-const SPARE: usize = 8;
+const SPARE: usize = 16;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     kept: Vec::new(),

@@ -134,8 +134,8 @@ impl<E: Weights> Backward<'_, E> {
             let ([queries, d_out], size) = (rows.stacked, rows.size);
             let mut part = None;
             for span in spans.iter().filter_map(|span| self.pass.seen(block, span)) {
-                // SAFETY: each group has a part of its own for each block, and its heads have different blocks.
                 let part = part.get_or_insert_with(|| {
+                    // SAFETY: each group has a part of its own for each block, and its heads have different blocks.
                     let part = unsafe { parts.of(number) };
                     part.fill(0.0);
                     part
@@ -208,6 +208,7 @@ impl Parts<'_> {
     ///
     /// # Safety
     /// Nobody else has it.
+    #[allow(clippy::mut_from_ref)] // As of `Scattered`.
     unsafe fn of(&self, block: usize) -> &mut [f32] {
         // SAFETY: the caller's word.
         unsafe { self.all.slice(self.first + block * self.apart, self.apart) }
@@ -267,8 +268,11 @@ fn of_itself<E: Weights>(
     let mut means = vec![0.0; tokens * heads.heads];
     team::run_over(&mut means, MEANS, &|chunk, means| {
         let [out, d_out] = [out, d_out].map(|x| x[chunk * MEANS * dim..].chunks_exact(dim));
+        let mut rounded = vec![0.0; dim];
         for ((out, d_out), mean) in out.zip(d_out).zip(means) {
-            *mean = softmax::product(isa, out, d_out);
+            // Of the gradient as it is multiplied with the values, or slopes would not cancel where they should.
+            rounded.iter_mut().zip(d_out).for_each(|(to, x)| *to = E::rounded(*x));
+            *mean = softmax::product(isa, out, &rounded);
         }
     });
     let blocks = pass.blocks();

@@ -2,6 +2,7 @@
 
 use super::kv::{BLOCK, KvElement, KvStore};
 use super::spans::Span;
+use crate::bf16s::{narrow, widen};
 use crate::dense::{Factor, Pair};
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_factor_lanes, on_lanes};
@@ -46,6 +47,8 @@ pub(super) type Factors<E> = [[E; KEYS]; ROWS];
 
 /// How scores become factors of a product.
 pub(super) trait Weights: Factor {
+    /// A number as it is multiplied.
+    fn rounded(x: f32) -> f32;
     /// Neighbours of a row together; `used` of them.
     fn along<'a>(isa: Isa, scores: &'a Scores, used: usize, room: &'a mut Factors<Self>) -> &'a Factors<Self>;
     /// Neighbours of a column together; `used` columns.
@@ -53,6 +56,10 @@ pub(super) trait Weights: Factor {
 }
 
 impl Weights for f32 {
+    fn rounded(x: f32) -> f32 {
+        x
+    }
+
     fn along<'a>(_: Isa, scores: &'a Scores, _: usize, _: &'a mut Scores) -> &'a Scores {
         scores
     }
@@ -63,6 +70,10 @@ impl Weights for f32 {
 }
 
 impl Weights for Pair {
+    fn rounded(x: f32) -> f32 {
+        widen(narrow(x))
+    }
+
     fn along<'a>(isa: Isa, scores: &'a Scores, used: usize, room: &'a mut Factors<Pair>) -> &'a Factors<Pair> {
         join_along(isa, scores, used, room);
         room
