@@ -5,7 +5,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::attention::{
-    Heads, KvFormat, KvLayer, Spans, attend, attend_batch_backward, attend_batch_keeping, prepare_in_place,
+    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_keeping, prepare_in_place,
 };
 use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
@@ -144,16 +144,17 @@ fn attention(c: &mut Criterion) {
     }
     let (qkv, starts) = (noise(512 * HEADS.qkv_width()), vec![0; 512]);
     let mut out = vec![0.0; 512 * HEADS.out_width()];
-    let (mut logs, mut gradient) = (vec![0.0; 512 * HEADS.heads], vec![0.0; qkv.len()]);
-    for product in [Product::Exact, Product::Bf16] {
-        group.bench_function(format!("batch of 512, {product:?}"), |b| {
-            b.iter(|| attend_batch_keeping(black_box(&qkv), &HEADS, &starts, product, &mut out, &mut logs))
-        });
-        group.bench_function(format!("batch of 512, backward, {product:?}"), |b| {
-            let kept = [&out[..], &logs];
-            b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, product, kept, &out, &mut gradient));
-        });
-    }
+    group.bench_function("batch of 512", |b| {
+        b.iter(|| attend_batch(black_box(&qkv), &HEADS, &starts, &mut out))
+    });
+    let mut logs = vec![0.0; 512 * HEADS.heads];
+    group.bench_function("batch of 512, keeping", |b| {
+        b.iter(|| attend_batch_keeping(black_box(&qkv), &HEADS, &starts, &mut out, &mut logs))
+    });
+    let mut gradient = vec![0.0; qkv.len()];
+    group.bench_function("batch of 512, backward", |b| {
+        b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, [&out, &logs], &out, &mut gradient));
+    });
 }
 
 fn dispatch(c: &mut Criterion) {

@@ -4,7 +4,7 @@ mod reference;
 
 use hearth_kernels::attention::*;
 use hearth_kernels::rope::{Pairing, Rope};
-use hearth_kernels::{Norm, Product, ShapeError};
+use hearth_kernels::{Norm, ShapeError};
 use reference::{assert_near, differences, noise, wide};
 
 fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
@@ -51,17 +51,14 @@ fn a_batch_attends_to_itself() {
         for lengths in [&[1][..], &[3, 1, 7], &[150, 20], &[300]] {
             let starts = starts(lengths);
             let qkv = qkv(1, shape, starts.len());
-            let expected = reference::attend(&wide(&qkv), &shape, &starts);
-            for (product, tolerance) in [(Product::Exact, 2e-6), (Product::Bf16, BF16)] {
-                let mut out = vec![f32::NAN; expected.len()];
-                attend_batch(&qkv, &shape, &starts, product, &mut out).unwrap();
-                assert_near(
-                    &format!("{shape:?} {lengths:?} {product:?}"),
-                    &out,
-                    &expected,
-                    tolerance,
-                );
-            }
+            let mut out = vec![f32::NAN; starts.len() * shape.heads * shape.head_dim];
+            attend_batch(&qkv, &shape, &starts, &mut out).unwrap();
+            assert_near(
+                &format!("{shape:?} {lengths:?}"),
+                &out,
+                &reference::attend(&wide(&qkv), &shape, &starts),
+                2e-6,
+            );
         }
     }
 }
@@ -174,7 +171,7 @@ fn large_scores_do_not_overflow() {
     };
     let qkv: Vec<f32> = qkv(3, shape, 40).iter().map(|x| 20.0 * x).collect();
     let mut out = vec![f32::NAN; 40 * 32];
-    attend_batch(&qkv, &shape, &[0; 40], Product::Exact, &mut out).unwrap();
+    attend_batch(&qkv, &shape, &[0; 40], &mut out).unwrap();
     assert_near(
         "large scores",
         &out,
@@ -183,17 +180,14 @@ fn large_scores_do_not_overflow() {
     );
 }
 
-/// What rounding factors to bf16, which have eight bits, may be off by.
-const BF16: f64 = 1e-2;
-
 /// The gradient of attention, after its forward.
-fn backward(product: Product, qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32> {
+fn backward(qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32> {
     let [mut out, mut plain] = [(); 2].map(|()| vec![f32::NAN; d_out.len()]);
     let (mut logs, mut found) = (vec![f32::NAN; starts.len() * shape.heads], vec![f32::NAN; qkv.len()]);
-    attend_batch_keeping(qkv, &shape, starts, product, &mut out, &mut logs).unwrap();
-    attend_batch(qkv, &shape, starts, product, &mut plain).unwrap();
+    attend_batch_keeping(qkv, &shape, starts, &mut out, &mut logs).unwrap();
+    attend_batch(qkv, &shape, starts, &mut plain).unwrap();
     assert_eq!(out, plain, "to keep something changes nothing");
-    attend_batch_backward(qkv, &shape, starts, product, [&out, &logs], d_out, &mut found).unwrap();
+    attend_batch_backward(qkv, &shape, starts, [&out, &logs], d_out, &mut found).unwrap();
     found
 }
 
@@ -207,15 +201,8 @@ fn the_gradient_is_that_of_differences() {
             let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| {
                 reference::attend(qkv, &shape, &starts)
             });
-            for (product, tolerance) in [(Product::Exact, 5e-6), (Product::Bf16, BF16)] {
-                let found = backward(product, &qkv, shape, &starts, &d_out);
-                assert_near(
-                    &format!("{shape:?} {lengths:?} {product:?}"),
-                    &found,
-                    &expected,
-                    tolerance,
-                );
-            }
+            let found = backward(&qkv, shape, &starts, &d_out);
+            assert_near(&format!("{shape:?} {lengths:?}"), &found, &expected, 5e-6);
         }
     }
 }
@@ -268,11 +255,13 @@ fn the_gradient_of_long_sequences_is_that_of_the_formulas() {
         let starts = starts(lengths);
         let qkv = qkv(6, shape, starts.len());
         let d_out = noise(7, starts.len() * shape.heads * shape.head_dim);
-        let expected = gradient(&wide(&qkv), shape, &starts, &wide(&d_out));
-        for (product, tolerance) in [(Product::Exact, 5e-6), (Product::Bf16, BF16)] {
-            let found = backward(product, &qkv, shape, &starts, &d_out);
-            assert_near(&format!("{shape:?} {product:?}"), &found, &expected, tolerance);
-        }
+        let found = backward(&qkv, shape, &starts, &d_out);
+        assert_near(
+            &format!("{shape:?}"),
+            &found,
+            &gradient(&wide(&qkv), shape, &starts, &wide(&d_out)),
+            5e-6,
+        );
     }
 }
 
@@ -322,27 +311,9 @@ fn sizes_that_do_not_fit_are_errors() {
     let mut out = vec![0.0; 3 * 32];
     assert!(attend(&qkv, &heads, &layer, &Spans::of(&[0, 1, 9]), 0, &mut out).is_err());
     assert!(attend(&qkv, &heads, &layer, &Spans::of(&[0, 1]), 0, &mut out).is_err());
-    assert!(attend_batch(&qkv, &heads, &[0, 1, 3], Product::Exact, &mut out).is_err());
-    assert!(
-        attend_batch(
-            &qkv,
-            &Heads { kv_heads: 0, ..heads },
-            &[0, 0, 0],
-            Product::Exact,
-            &mut out
-        )
-        .is_err()
-    );
-    assert!(
-        attend_batch(
-            &qkv,
-            &Heads { kv_heads: 3, ..heads },
-            &[0, 0, 0],
-            Product::Exact,
-            &mut out
-        )
-        .is_err()
-    );
+    assert!(attend_batch(&qkv, &heads, &[0, 1, 3], &mut out).is_err());
+    assert!(attend_batch(&qkv, &Heads { kv_heads: 0, ..heads }, &[0, 0, 0], &mut out).is_err());
+    assert!(attend_batch(&qkv, &Heads { kv_heads: 3, ..heads }, &[0, 0, 0], &mut out).is_err());
 }
 
 #[test]

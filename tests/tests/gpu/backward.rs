@@ -9,7 +9,7 @@ use hearth_kernels::norm;
 use hearth_kernels::reference::{matmul, noise, transpose, wide};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::softmax::{IGNORED, cross_entropy_backward_in_place};
-use hearth_kernels::{Dropout, Product, Quant};
+use hearth_kernels::{Dropout, Quant};
 
 /// What a gradient may be off by, as a share of its length.
 const ERROR: f64 = 1e-4;
@@ -204,9 +204,9 @@ fn the_gradient_of_attention_is_the_cpus() {
         starts.resize(tokens, starts.len() as u32);
         let mut expected = vec![0.0; x.len()];
         let (mut out, mut logs) = (vec![0.0; d_out.len()], vec![0.0; tokens * heads.heads]);
-        attention::attend_batch_keeping(&x, &heads, &starts, Product::Exact, &mut out, &mut logs).expect("sizes that fit");
+        attention::attend_batch_keeping(&x, &heads, &starts, &mut out, &mut logs).expect("sizes that fit");
         let kept = [&out[..], &logs];
-        attention::attend_batch_backward(&x, &heads, &starts, Product::Exact, kept, &d_out, &mut expected).expect("sizes that fit");
+        attention::attend_batch_backward(&x, &heads, &starts, kept, &d_out, &mut expected).expect("sizes that fit");
         let found = gpu::attend_batch_backward(
             &client,
             &floats(&client, &x, tokens, heads.qkv_width()),

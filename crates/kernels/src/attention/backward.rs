@@ -8,11 +8,9 @@ use super::forward::{Block, Pass, check_logs, check_starts};
 use super::heads::Heads;
 use super::kv::KvStore;
 use super::spans::{Span, Spans};
-use super::tiles::{self, Factors, KEYS, ROWS, Scores, Weights, block_rows};
-use crate::dense::{Factor, Pair};
+use super::tiles::{self, KEYS, ROWS, Scores, block_rows};
 use crate::dot::Isa;
 use crate::lanes::{WIDTH, exp, on_lanes};
-use crate::linear::Product;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 use crate::softmax;
@@ -24,13 +22,13 @@ const MEANS: usize = 256;
 const GROUPS: usize = 8;
 
 /// What both halves of the backward read.
-struct Backward<'a, E> {
-    pass: Pass<'a, E>,
+struct Backward<'a> {
+    pass: Pass<'a, f32>,
     /// Values where the pass has keys, keys where it has values.
-    exchanged: &'a KvStore<E>,
+    exchanged: &'a KvStore<f32>,
     blocks: Vec<Block>,
-    /// Of each block [`Rows`], one behind the other: made once for all spans.
-    rows: Scratch<E>,
+    /// Of each block, the queries, scaled, and then the gradient of its output, both transposed: made once for all spans.
+    rows: Scratch<f32>,
     /// How far apart the rows of blocks begin.
     apart: usize,
     /// The logarithm of each row's sum of exponentials, `[T, heads]`.
@@ -52,55 +50,32 @@ on_lanes! {
 }
 
 /// What a block has come to over a span.
-struct Room<E> {
+struct Room {
     probabilities: Scores,
     slopes: Scores,
-    /// Either of them as factors.
-    factors: Factors<E>,
 }
 
-impl<E: Factor> Room<E> {
+impl Room {
     fn new() -> Self {
         Self {
             probabilities: [[0.0; KEYS]; ROWS],
             slopes: [[0.0; KEYS]; ROWS],
-            factors: [[E::zeroed(); KEYS]; ROWS],
         }
     }
 }
 
-/// A block's scaled queries and the gradient of its output, `size` rows of each.
-struct Rows<'a, E> {
-    size: usize,
-    /// See [`tiles::transpose`].
-    transposed: [&'a [E]; 2],
-    /// See [`tiles::stack`].
-    stacked: [&'a [E]; 2],
-}
-
-/// Elements of a block's rows, transposed and stacked.
-fn lengths<E: Factor>(dim: usize, size: usize) -> [usize; 2] {
-    [dim.div_ceil(E::DEPTH) * size, dim * size.div_ceil(E::DEPTH)]
-}
-
-impl<E: Weights> Backward<'_, E> {
-    fn rows(&self, number: usize) -> Rows<'_, E> {
+impl Backward<'_> {
+    /// A block's scaled queries and the gradient of its output, transposed, `[head_dim, size]`, and their size.
+    fn rows(&self, number: usize) -> (&[f32], &[f32], usize) {
         let size = block_rows(self.blocks[number].rows.len());
-        let [transposed, stacked] = lengths::<E>(self.pass.heads.head_dim, size);
-        let (queries, d_out) =
-            self.rows[number * self.apart..][..2 * (transposed + stacked)].split_at(transposed + stacked);
-        let (queries, d_out) = (queries.split_at(transposed), d_out.split_at(transposed));
-        Rows {
-            size,
-            transposed: [queries.0, d_out.0],
-            stacked: [queries.1, d_out.1],
-        }
+        let length = self.pass.heads.head_dim * size;
+        let (queries, d_out) = self.rows[number * self.apart..][..2 * length].split_at(length);
+        (queries, d_out, size)
     }
 
     /// Probabilities of a block over a span of which it sees something, and the gradient of its scores.
-    fn slopes(&self, isa: Isa, number: usize, span: &Span, room: &mut Room<E>) {
-        let (block, rows) = (&self.blocks[number], self.rows(number));
-        let ([queries, d_out], size) = (rows.transposed, rows.size);
+    fn slopes(&self, isa: Isa, number: usize, span: &Span, room: &mut Room) {
+        let (block, (queries, d_out, size)) = (&self.blocks[number], self.rows(number));
         let (head, used) = (block.kv_head, span.tiles() * WIDTH);
         tiles::scores(isa, self.pass.store, head, span, queries, size, &mut room.probabilities);
         tiles::scores(isa, self.exchanged, head, span, d_out, size, &mut room.slopes);
@@ -130,8 +105,7 @@ impl<E: Weights> Backward<'_, E> {
             .enumerate()
             .filter(|(_, block)| block.kv_head == kv_head)
         {
-            let rows = self.rows(number);
-            let ([queries, d_out], size) = (rows.stacked, rows.size);
+            let (queries, d_out, size) = self.rows(number);
             let mut part = None;
             for span in spans.iter().filter_map(|span| self.pass.seen(block, span)) {
                 let part = part.get_or_insert_with(|| {
@@ -141,22 +115,18 @@ impl<E: Weights> Backward<'_, E> {
                     part
                 });
                 self.slopes(isa, number, &span, &mut room);
-                let used = span.tiles() * WIDTH;
-                let along = E::along(isa, &room.slopes, used, &mut room.factors);
                 tiles::weigh(
                     isa,
                     self.exchanged,
                     kv_head,
                     &span,
-                    along,
+                    &room.slopes,
                     size,
                     &mut part[..size * wide],
                 );
                 let at = (span.tile - spans[0].tile) * tile..(span.tile - spans[0].tile + span.tiles()) * tile;
-                let turned = E::turned(isa, &room.slopes, used, &mut room.factors);
-                tiles::scatter(isa, turned, queries, size, &mut keys[at.clone()]);
-                let turned = E::turned(isa, &room.probabilities, used, &mut room.factors);
-                tiles::scatter(isa, turned, d_out, size, &mut values[at]);
+                tiles::scatter(isa, &room.slopes, queries, size, &mut keys[at.clone()]);
+                tiles::scatter(isa, &room.probabilities, d_out, size, &mut values[at]);
             }
         }
         for span in spans {
@@ -224,7 +194,6 @@ pub fn attend_batch_backward(
     qkv: &[f32],
     heads: &Heads,
     starts: &[u32],
-    product: Product,
     [out, logs]: [&[f32]; 2],
     d_out: &[f32],
     d_qkv: &mut [f32],
@@ -236,24 +205,8 @@ pub fn attend_batch_backward(
     shape::length("the gradient of attention", d_out.len(), width)?;
     check_logs(heads, tokens, logs)?;
     shape::length("the gradient of Q, K and V", d_qkv.len(), Some(qkv.len()))?;
-    match product {
-        Product::Bf16 => of_itself::<Pair>(qkv, heads, starts, [out, logs], d_out, d_qkv),
-        Product::Exact | Product::Fast => of_itself::<f32>(qkv, heads, starts, [out, logs], d_out, d_qkv),
-    }
-    Ok(())
-}
-
-/// The gradient of attention of a batch over itself, whose sizes fit.
-fn of_itself<E: Weights>(
-    qkv: &[f32],
-    heads: &Heads,
-    starts: &[u32],
-    [out, logs]: [&[f32]; 2],
-    d_out: &[f32],
-    d_qkv: &mut [f32],
-) {
-    let (isa, dim, tokens) = (Isa::best(), heads.head_dim, starts.len());
-    let store = KvStore::<E>::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
+    let (isa, dim) = (Isa::best(), heads.head_dim);
+    let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
     let exchanged = KvStore::of_batch(heads, qkv, [heads.values_at(), heads.keys_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
@@ -268,34 +221,24 @@ fn of_itself<E: Weights>(
     let mut means = vec![0.0; tokens * heads.heads];
     team::run_over(&mut means, MEANS, &|chunk, means| {
         let [out, d_out] = [out, d_out].map(|x| x[chunk * MEANS * dim..].chunks_exact(dim));
-        let mut rounded = vec![0.0; dim];
         for ((out, d_out), mean) in out.zip(d_out).zip(means) {
-            // Of the gradient as it is multiplied with the values, or slopes would not cancel where they should.
-            rounded.iter_mut().zip(d_out).for_each(|(to, x)| *to = E::rounded(*x));
-            *mean = softmax::product(isa, out, &rounded);
+            *mean = softmax::product(isa, out, d_out);
         }
     });
     let blocks = pass.blocks();
-    let apart = 2 * lengths::<E>(dim, block_rows(tokens * heads.group()))
-        .iter()
-        .sum::<usize>();
+    let apart = 2 * dim * block_rows(tokens * heads.group());
     let mut rows = Scratch::new(blocks.len() * apart);
     team::run_over(&mut rows, apart, &|number, out| {
         let Block { kv_head, rows } = &blocks[number];
         let size = block_rows(rows.len());
-        let queries: Vec<&[f32]> = rows.clone().map(|row| pass.query(*kv_head, row)).collect();
+        let (queries, to) = out[..2 * dim * size].split_at_mut(dim * size);
+        let of_rows = rows.clone().map(|row| pass.query(*kv_head, row));
+        tiles::transpose(of_rows, size, heads.scale, queries);
         let d_out_of = |row| {
             let (token, head) = pass.of_row(*kv_head, row);
             &d_out[(token * heads.heads + head) * dim..][..dim]
         };
-        let d_out: Vec<&[f32]> = rows.clone().map(d_out_of).collect();
-        let [transposed, stacked] = lengths::<E>(dim, size);
-        let parts = out[..2 * (transposed + stacked)].chunks_exact_mut(transposed + stacked);
-        for ((rows, scale), part) in [(queries, heads.scale), (d_out, 1.0)].into_iter().zip(parts) {
-            let (transposed, stacked) = part.split_at_mut(transposed);
-            tiles::transpose(rows.iter().copied(), size, scale, transposed);
-            tiles::stack(&rows, size, scale, stacked);
-        }
+        tiles::transpose(rows.clone().map(d_out_of), size, 1.0, to);
     });
     let backward = Backward {
         pass,
@@ -326,4 +269,5 @@ fn of_itself<E: Weights>(
     team::run(backward.blocks.len(), &|number| {
         backward.queries(number, &groups, &parts, &out)
     });
+    Ok(())
 }

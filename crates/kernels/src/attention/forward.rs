@@ -3,14 +3,11 @@
 use super::heads::Heads;
 use super::kv::{KvElement, KvLayer, KvStore, with_store};
 use super::spans::{Span, Spans};
-use super::tiles::{self, KEYS, ROWS, Scores, Weights, block_rows};
-use crate::dense::{Factor, Pair};
+use super::tiles::{self, KEYS, ROWS, Scores, block_rows};
 use crate::dot::Isa;
-use crate::linear::Product;
 use crate::shape::{self, ShapeError};
 use crate::softmax;
 use crate::team;
-use bytemuck::Zeroable;
 use std::ops::Range;
 
 /// Blocks of rows below which keys are split among threads, too.
@@ -92,7 +89,7 @@ struct Partial {
 }
 
 /// A block over some spans.
-fn over_spans<E: KvElement<Factor: Weights>>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Span]) -> Partial {
+fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Span]) -> Partial {
     let (dim, wide) = (pass.heads.head_dim, pass.store.wide());
     let size = block_rows(block.rows.len());
     let mut partial = Partial {
@@ -100,10 +97,10 @@ fn over_spans<E: KvElement<Factor: Weights>>(isa: Isa, pass: &Pass<E>, block: &B
         sums: [0.0; ROWS],
         values: vec![0.0; size * wide],
     };
-    let mut queries = vec![E::Factor::zeroed(); dim.div_ceil(E::Factor::DEPTH) * size];
+    let mut queries = vec![0.0; dim * size];
     let rows = block.rows.clone().map(|row| pass.query(block.kv_head, row));
     tiles::transpose(rows, size, pass.heads.scale, &mut queries);
-    let (mut scores, mut room): (Scores, _) = ([[0.0; KEYS]; ROWS], [[E::Factor::zeroed(); KEYS]; ROWS]);
+    let mut scores: Scores = [[0.0; KEYS]; ROWS];
     for span in spans.iter().filter_map(|span| pass.seen(block, span)) {
         let lanes = |row: usize| pass.lanes(block.kv_head, row, &span);
         tiles::scores(isa, pass.store, block.kv_head, &span, &queries, size, &mut scores);
@@ -131,7 +128,7 @@ fn over_spans<E: KvElement<Factor: Weights>>(isa: Isa, pass: &Pass<E>, block: &B
             pass.store,
             block.kv_head,
             &span,
-            E::Factor::along(isa, &scores, used, &mut room),
+            &scores,
             size,
             &mut partial.values,
         );
@@ -170,7 +167,7 @@ fn join(parts: &[Partial], rows: usize, wide: usize, mut write: impl FnMut(usize
 
 /// Runs all blocks: `out [T, heads * head_dim]`, and where asked the logarithm of each row's sum of exponentials,
 /// `[T, heads]`.
-pub(super) fn run<E: KvElement<Factor: Weights>>(pass: &Pass<E>, out: &mut [f32], logs: Option<&mut [f32]>) {
+pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&mut [f32]>) {
     let (isa, blocks, dim) = (Isa::best(), pass.blocks(), pass.heads.head_dim);
     let (out, logs) = (team::Scattered::new(out), logs.map(team::Scattered::new));
     let finish = |block: &Block, parts: &[Partial]| {
@@ -266,20 +263,13 @@ pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeErr
     }
 }
 
-/// Attention of a batch over itself: prepared `qkv` to `out [T, heads * head_dim]`. The batch is made of sequences
-/// one behind the other; `starts` names for each token the first of its own, and it sees those from there to itself. Products are of
-/// f32, or where `product` says so of numbers rounded to bf16; sums and exponentials are f32 in any case.
+/// Attention of a batch over itself, in f32: prepared `qkv` to `out [T, heads * head_dim]`. The batch is made of sequences
+/// one behind the other; `starts` names for each token the first of its own, and it sees those from there to itself.
 ///
 /// # Errors
 /// Where the sizes do not fit.
-pub fn attend_batch(
-    qkv: &[f32],
-    heads: &Heads,
-    starts: &[u32],
-    product: Product,
-    out: &mut [f32],
-) -> Result<(), ShapeError> {
-    batch(qkv, heads, starts, product, out, None)
+pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32]) -> Result<(), ShapeError> {
+    batch(qkv, heads, starts, out, None)
 }
 
 /// [`attend_batch`], which also hands out the logarithm of each row's sum of exponentials, `logs [T, heads]`: with its output what
@@ -291,18 +281,16 @@ pub fn attend_batch_keeping(
     qkv: &[f32],
     heads: &Heads,
     starts: &[u32],
-    product: Product,
     out: &mut [f32],
     logs: &mut [f32],
 ) -> Result<(), ShapeError> {
-    batch(qkv, heads, starts, product, out, Some(logs))
+    batch(qkv, heads, starts, out, Some(logs))
 }
 
 fn batch(
     qkv: &[f32],
     heads: &Heads,
     starts: &[u32],
-    product: Product,
     out: &mut [f32],
     logs: Option<&mut [f32]>,
 ) -> Result<(), ShapeError> {
@@ -316,17 +304,7 @@ fn batch(
     if let Some(logs) = &logs {
         check_logs(heads, tokens, logs)?;
     }
-    match product {
-        Product::Bf16 => over_itself::<Pair>(qkv, heads, starts, out, logs),
-        Product::Exact | Product::Fast => over_itself::<f32>(qkv, heads, starts, out, logs),
-    }
-    Ok(())
-}
-
-/// Attention of a batch whose sizes fit.
-fn over_itself<E: Weights>(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32], logs: Option<&mut [f32]>) {
-    let tokens = starts.len();
-    let store = KvStore::<E>::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
+    let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
     run(
@@ -341,6 +319,7 @@ fn over_itself<E: Weights>(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut
         out,
         logs,
     );
+    Ok(())
 }
 
 /// Checks the logarithms of a batch.

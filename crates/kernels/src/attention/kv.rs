@@ -1,12 +1,11 @@
 //! Keys and values in tiles of sixteen cells.
 
 use super::heads::Heads;
-use crate::dense::Factor;
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
 use crate::team;
-use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use half::f16;
 
 /// Elements of a head that share a scale, where there are scales; the last of a head may be fewer.
@@ -14,58 +13,49 @@ pub(crate) const BLOCK: usize = 32;
 /// The greatest multiple of a scale that is stored.
 const LARGEST: f32 = 127.0;
 
-/// How a key or a value is stored: as the bits of an f16 or as a multiple of a scale in a cache, as a [`Factor`] in a batch.
-pub(super) trait KvElement: Zeroable + Copy + Send + Sync {
-    /// What queries and weights are, so that a product can be made.
-    type Factor: Factor;
+/// How a key or a value is stored: as the bits of an f16 or as a multiple of a scale in a cache, as f32 where gradients are
+/// taken.
+pub(super) trait KvElement: Copy + Default + Send + Sync {
     /// Whether elements are multiples of a scale.
     const SCALED: bool = false;
-    /// Sixteen, ready to be multiplied.
-    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> <Self::Factor as Factor>::Vector<L>;
-}
-
-/// What a cache stores.
-pub(super) trait Cached: KvElement + Default {
+    /// Sixteen numbers.
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
     /// Stores the nearest sixteen numbers.
     fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [Self; WIDTH]);
 }
 
 impl KvElement for u16 {
-    type Factor = f32;
-
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[u16; WIDTH]) -> L::Floats {
         l.load_half(x)
     }
-}
 
-impl Cached for u16 {
     #[inline(always)]
     fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [u16; WIDTH]) {
         l.store_half(x, out);
     }
 }
 
-impl<E: Factor> KvElement for E {
-    type Factor = E;
+impl KvElement for f32 {
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[f32; WIDTH]) -> L::Floats {
+        l.load(x)
+    }
 
     #[inline(always)]
-    fn load<L: Lanes>(l: L, x: &[E; WIDTH]) -> E::Vector<L> {
-        <E as Factor>::load(l, x)
+    fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [f32; WIDTH]) {
+        l.store(x, out);
     }
 }
 
 impl KvElement for i8 {
-    type Factor = f32;
     const SCALED: bool = true;
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[i8; WIDTH]) -> L::Floats {
         l.load_bytes(x)
     }
-}
 
-impl Cached for i8 {
     #[inline(always)]
     fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [i8; WIDTH]) {
         // A scale below the least normal f16 may be much rounded.
@@ -188,8 +178,8 @@ impl Lengths {
     fn of<E: KvElement>(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         let heads = cells.next_multiple_of(WIDTH) * kv_heads;
         Self {
-            keys: heads * steps::<E>(head_dim),
-            values: heads / WIDTH * steps::<E>(WIDTH) * head_dim.next_multiple_of(WIDTH),
+            keys: heads * head_dim,
+            values: heads * head_dim.next_multiple_of(WIDTH),
             scales: heads * blocks::<E>(head_dim),
         }
     }
@@ -197,11 +187,6 @@ impl Lengths {
     fn bytes<E>(&self) -> usize {
         (self.keys + self.values) * size_of::<E>() + 2 * self.scales * size_of::<u16>()
     }
-}
-
-/// Elements that so many numbers side by side are stored in.
-const fn steps<E: KvElement>(numbers: usize) -> usize {
-    numbers.div_ceil(<E::Factor as Factor>::DEPTH)
 }
 
 /// Blocks of a head that have a scale.
@@ -215,8 +200,7 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 /// Keys and values of one layer, by cell.
 ///
 /// Sixteen cells are a tile. In it a head has its keys as `[head_dim][16]`, so that a vector holds one element of
-/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. Where elements are pairs, these
-/// are of two neighbours in a head of keys, and of two tokens' values. All tiles of a head lie one
+/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. All tiles of a head lie one
 /// behind the other, and heads one behind the other, so that attention reads long streams.
 /// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells. Where any of this changes,
 /// [`KvLayer::LAYOUT`] does.
@@ -235,8 +219,8 @@ impl<E: KvElement> KvStore<E> {
     pub fn new(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         let lengths = Lengths::of::<E>(cells, kv_heads, head_dim);
         Self {
-            keys: vec![E::zeroed(); lengths.keys],
-            values: vec![E::zeroed(); lengths.values],
+            keys: vec![E::default(); lengths.keys],
+            values: vec![E::default(); lengths.values],
             key_scales: vec![0; lengths.scales],
             value_scales: vec![0; lengths.scales],
             cells,
@@ -308,17 +292,17 @@ impl<E: KvElement> KvStore<E> {
         self.head_dim.next_multiple_of(WIDTH)
     }
 
-    /// The keys of a head in a tile, `[head_dim][16]`, or half as many pairs.
+    /// The keys of a head in a tile, `[head_dim][16]`.
     #[inline(always)]
     pub(super) fn keys(&self, tile: usize, head: usize) -> &[E] {
-        let size = steps::<E>(self.head_dim) * WIDTH;
+        let size = self.head_dim * WIDTH;
         &self.keys[self.number(tile, head) * size..][..size]
     }
 
-    /// The values of a head in a tile, `[16][wide]`, or half as many pairs.
+    /// The values of a head in a tile, `[16][wide]`.
     #[inline(always)]
     pub(super) fn values(&self, tile: usize, head: usize) -> &[E] {
-        let size = steps::<E>(WIDTH) * self.wide();
+        let size = self.wide() * WIDTH;
         &self.values[self.number(tile, head) * size..][..size]
     }
 
@@ -341,9 +325,7 @@ impl<E: KvElement> KvStore<E> {
         shape::length("a head in the cache", self.head_dim, Some(heads.head_dim))?;
         shape::length("a row of heads in the cache", self.kv_heads, Some(heads.kv_heads))
     }
-}
 
-impl<E: Cached> KvStore<E> {
     fn write(&mut self, heads: &Heads, cells: &[u32], qkv: &[f32]) -> Result<(), ShapeError> {
         let tokens = heads.tokens(qkv)?;
         self.check(heads)?;
@@ -391,34 +373,24 @@ impl<E: Cached> KvStore<E> {
     }
 }
 
-impl<E: Factor> KvStore<E> {
+impl KvStore<f32> {
     /// Keys and values of a batch; which parts of a row of Q, K and V they are is up to `parts`.
     pub(super) fn of_batch(heads: &Heads, qkv: &[f32], parts: [usize; 2]) -> Self {
         let (width, dim) = (heads.qkv_width(), heads.head_dim);
         let tokens = qkv.len() / width;
         let mut store = Self::new(tokens, heads.kv_heads, dim);
         let (wide, tiles) = (store.wide(), store.tile_count());
-        let (key_size, value_size) = (steps::<E>(dim) * WIDTH, steps::<E>(WIDTH) * wide);
         let values = team::Scattered::new(&mut store.values);
-        team::run_over(&mut store.keys, key_size, &|number, keys| {
+        team::run_over(&mut store.keys, dim * WIDTH, &|number, keys| {
             let (head, tile) = (number / tiles, number % tiles);
-            let row = |lane: usize, part: usize| match tile * WIDTH + lane {
-                token if token < tokens => &qkv[token * width + parts[part] + head * dim..][..dim],
-                _ => &[],
-            };
-            let at = |row: &[f32], i: usize| row.get(i).copied().unwrap_or(0.0);
-            for lane in 0..WIDTH {
-                let key = row(lane, 0);
-                for (key, column) in key.chunks(E::DEPTH).zip(keys.chunks_exact_mut(WIDTH)) {
-                    column[lane] = E::of(key[0], at(key, 1));
-                }
-            }
             // SAFETY: each tile is given out once.
-            let values = unsafe { values.slice(number * value_size, value_size) };
-            for (step, values) in values.chunks_exact_mut(wide).enumerate() {
-                let [first, second] = [0, E::DEPTH - 1].map(|by| row(E::DEPTH * step + by, 1));
-                for (i, value) in values[..dim].iter_mut().enumerate() {
-                    *value = E::of(at(first, i), at(second, i));
+            let values = unsafe { values.slice(number * wide * WIDTH, wide * WIDTH) };
+            let rows = qkv[tile * WIDTH * width..].chunks_exact(width).take(WIDTH);
+            for (lane, (row, value)) in rows.zip(values.chunks_exact_mut(wide)).enumerate() {
+                let [row_keys, row_values] = parts.map(|at| &row[at + head * dim..][..dim]);
+                value[..dim].copy_from_slice(row_values);
+                for (key, column) in row_keys.iter().zip(keys.chunks_exact_mut(WIDTH)) {
+                    column[lane] = *key;
                 }
             }
         });
@@ -436,7 +408,7 @@ fn padded(x: &[f32]) -> [f32; WIDTH] {
 
 on_lanes! {
     /// Stores a block, and zeros to whole vectors; gives its scale where elements have one.
-    fn store_block<L>[E: Cached][E](l; x: &[f32], out: &mut [E]) -> u16 {
+    fn store_block<L>[E: KvElement][E](l; x: &[f32], out: &mut [E]) -> u16 {
         let (mut factor, mut scale) = (1.0, f16::ZERO);
         if E::SCALED {
             let mut most = l.splat(0.0);

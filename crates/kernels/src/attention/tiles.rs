@@ -2,10 +2,7 @@
 
 use super::kv::{BLOCK, KvElement, KvStore};
 use super::spans::Span;
-use crate::bf16s::{narrow, widen};
-use crate::dense::{Factor, Pair};
-use crate::dot::Isa;
-use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_factor_lanes, on_lanes};
+use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
 
 /// Keys that are met at once: few enough for the scores of a block of rows to stay near, enough to spread thin what the
 /// running maximum costs.
@@ -42,68 +39,6 @@ const PART: usize = 4;
 
 /// Scores, or probabilities, of a block of rows.
 pub(super) type Scores = [[f32; KEYS]; ROWS];
-/// The same as factors: `[row][key]` or `[row][pair of keys]`, and [`turned`](Weights::turned) `[pair of rows][key]`.
-pub(super) type Factors<E> = [[E; KEYS]; ROWS];
-
-/// How scores become factors of a product.
-pub(super) trait Weights: Factor {
-    /// A number as it is multiplied.
-    fn rounded(x: f32) -> f32;
-    /// Neighbours of a row together; `used` of them.
-    fn along<'a>(isa: Isa, scores: &'a Scores, used: usize, room: &'a mut Factors<Self>) -> &'a Factors<Self>;
-    /// Neighbours of a column together; `used` columns.
-    fn turned<'a>(isa: Isa, scores: &'a Scores, used: usize, room: &'a mut Factors<Self>) -> &'a Factors<Self>;
-}
-
-impl Weights for f32 {
-    fn rounded(x: f32) -> f32 {
-        x
-    }
-
-    fn along<'a>(_: Isa, scores: &'a Scores, _: usize, _: &'a mut Scores) -> &'a Scores {
-        scores
-    }
-
-    fn turned<'a>(_: Isa, scores: &'a Scores, _: usize, _: &'a mut Scores) -> &'a Scores {
-        scores
-    }
-}
-
-impl Weights for Pair {
-    fn rounded(x: f32) -> f32 {
-        widen(narrow(x))
-    }
-
-    fn along<'a>(isa: Isa, scores: &'a Scores, used: usize, room: &'a mut Factors<Pair>) -> &'a Factors<Pair> {
-        join_along(isa, scores, used, room);
-        room
-    }
-
-    fn turned<'a>(isa: Isa, scores: &'a Scores, used: usize, room: &'a mut Factors<Pair>) -> &'a Factors<Pair> {
-        join_turned(isa, scores, used, room);
-        room
-    }
-}
-
-on_lanes! {
-    fn join_along<L>(_l; scores: &Scores, used: usize, out: &mut Factors<Pair>) {
-        for (scores, out) in scores.iter().zip(out) {
-            for (pair, out) in scores[..used].as_chunks::<2>().0.iter().zip(out) {
-                *out = Pair::of(pair[0], pair[1]);
-            }
-        }
-    }
-}
-
-on_lanes! {
-    fn join_turned<L>(_l; scores: &Scores, used: usize, out: &mut Factors<Pair>) {
-        for (rows, out) in scores.as_chunks::<2>().0.iter().zip(out) {
-            for ((first, second), out) in rows[0][..used].iter().zip(&rows[1]).zip(out) {
-                *out = Pair::of(*first, *second);
-            }
-        }
-    }
-}
 
 /// How many rows a block has, where `rows` are left: all that are, in the least of the sizes for which there is code.
 pub(super) fn block_rows(rows: usize) -> usize {
@@ -115,33 +50,23 @@ const FEW: usize = 4;
 /// Tiles that are fetched ahead of the one at hand; of keys with scales as many blocks.
 const AHEAD: usize = 8;
 
-/// Rows transposed, `[head_dim][block]`, times `scale`, neighbours of a row together; rows that are missing are zeros.
-pub(super) fn transpose<'a, E: Factor>(rows: impl Iterator<Item = &'a [f32]>, block: usize, scale: f32, out: &mut [E]) {
-    out.fill(E::zeroed());
+/// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.
+pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize, scale: f32, out: &mut [f32]) {
+    out.fill(0.0);
     for (r, row) in rows.enumerate() {
-        for (x, out) in row.chunks(E::DEPTH).zip(out.chunks_exact_mut(block)) {
-            out[r] = E::of(scale * x[0], x.get(1).map_or(0.0, |x| scale * x));
-        }
-    }
-}
-
-/// As [`transpose`], but neighbours of a column together: `[head_dim][block]`, or half as many pairs.
-pub(super) fn stack<E: Factor>(rows: &[&[f32]], block: usize, scale: f32, out: &mut [E]) {
-    out.fill(E::zeroed());
-    for (r, rows) in rows.chunks(E::DEPTH).enumerate() {
-        for (i, out) in out.chunks_exact_mut(block.div_ceil(E::DEPTH)).enumerate() {
-            out[r] = E::of(scale * rows[0][i], rows.get(1).map_or(0.0, |row| scale * row[i]));
+        for (x, out) in row.iter().zip(out.chunks_exact_mut(block)) {
+            out[r] = scale * x;
         }
     }
 }
 
 /// `scores[r][lane]` for every lane of the span's tiles: `queries`, transposed, `block` rows of them, times the keys of a head.
 pub(super) fn scores<E: KvElement>(
-    isa: Isa,
+    isa: crate::dot::Isa,
     store: &KvStore<E>,
     head: usize,
     span: &Span,
-    queries: &[E::Factor],
+    queries: &[f32],
     block: usize,
     scores: &mut Scores,
 ) {
@@ -152,9 +77,9 @@ pub(super) fn scores<E: KvElement>(
     })
 }
 
-on_factor_lanes! {
-    fn scores_of<L, E::Factor>[E: KvElement, const R: usize, const T: usize][E, R, T](
-        l; store: &KvStore<E>, head: usize, span: &Span, queries: &[E::Factor], scores: &mut Scores
+on_lanes! {
+    fn scores_of<L>[E: KvElement, const R: usize, const T: usize][E, R, T](
+        l; store: &KvStore<E>, head: usize, span: &Span, queries: &[f32], scores: &mut Scores
     ) {
         let tiles = span.tiles();
         let mut tile = 0;
@@ -178,7 +103,7 @@ fn score_tiles<L: Lanes, E: KvElement, const R: usize, const T: usize>(
     store: &KvStore<E>,
     head: usize,
     first: usize,
-    queries: &[E::Factor],
+    queries: &[f32],
     at: usize,
     scores: &mut Scores,
 ) {
@@ -215,7 +140,7 @@ fn score_tiles<L: Lanes, E: KvElement, const R: usize, const T: usize>(
 fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
     l: L,
     keys: [&[[E; WIDTH]]; T],
-    queries: &[[E::Factor; R]],
+    queries: &[[f32; R]],
 ) -> [[L::Floats; T]; R] {
     let mut sums = [[l.splat(0.0); T]; R];
     let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][..queries.len()]);
@@ -224,11 +149,11 @@ fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
             keys.iter()
                 .for_each(|keys| fetch_ahead(&keys[i], AHEAD * WIDTH * queries.len()));
         }
-        let keys: [_; T] = std::array::from_fn(|t| <E as KvElement>::load(l, &keys[t][i]));
+        let keys: [L::Floats; T] = std::array::from_fn(|t| E::load(l, &keys[t][i]));
         for r in 0..R {
-            let query = E::Factor::splat(l, query[r]);
+            let query = l.splat(query[r]);
             for t in 0..T {
-                sums[r][t] = E::Factor::mul_add(l, query, keys[t], sums[r][t]);
+                sums[r][t] = l.mul_add(query, keys[t], sums[r][t]);
             }
         }
     }
@@ -237,11 +162,11 @@ fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
 
 /// `sums[r]`, rows of `wide`, grow by the values of a head weighted with `weights[r]`, over every lane of the span's tiles.
 pub(super) fn weigh<E: KvElement>(
-    isa: Isa,
+    isa: crate::dot::Isa,
     store: &KvStore<E>,
     head: usize,
     span: &Span,
-    weights: &Factors<E::Factor>,
+    weights: &Scores,
     block: usize,
     sums: &mut [f32],
 ) {
@@ -253,9 +178,9 @@ pub(super) fn weigh<E: KvElement>(
     })
 }
 
-on_factor_lanes! {
-    fn weigh_rows<L, E::Factor>[E: KvElement, const R: usize][E, R](
-        l; store: &KvStore<E>, head: usize, span: &Span, weights: &Factors<E::Factor>, row: usize, sums: &mut [f32]
+on_lanes! {
+    fn weigh_rows<L>[E: KvElement, const R: usize][E, R](
+        l; store: &KvStore<E>, head: usize, span: &Span, weights: &Scores, row: usize, sums: &mut [f32]
     ) {
         let vectors = store.wide() / WIDTH;
         let mut at = 0;
@@ -284,14 +209,13 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
     store: &KvStore<E>,
     head: usize,
     span: &Span,
-    weights: &Factors<E::Factor>,
+    weights: &Scores,
     row: usize,
     at: usize,
     sums: &mut [f32],
 ) {
     let wide = store.wide();
-    let steps = WIDTH / E::Factor::DEPTH;
-    let weights: &[[E::Factor; KEYS]; R] = match weights[row..].first_chunk() {
+    let weights: &[[f32; KEYS]; R] = match weights[row..].first_chunk() {
         Some(weights) => weights,
         None => return,
     };
@@ -306,31 +230,29 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
     let mut scaled = [[[0.0; WIDTH]; BLOCKS]; R];
     for tile in 0..span.tiles() {
         let values = store.values(span.tile + tile, head);
-        let weights: [&[E::Factor]; R] = std::array::from_fn(|r| &weights[r][tile * steps..][..steps]);
+        let weights: [&[f32; WIDTH]; R] = std::array::from_fn(|r| &weights[r].as_chunks().0[tile]);
         if E::SCALED {
             let scales = &store.value_scales(span.tile + tile, head)[at / VECTORS..];
             for (scales, block) in scales.iter().zip(0..C.div_ceil(VECTORS)) {
                 let scales = l.load_half(scales);
                 for r in 0..R {
-                    // What is multiplied with scaled elements is numbers.
-                    let weights: &[f32] = bytemuck::cast_slice(weights[r]);
-                    l.store(l.mul(l.load(&weights.as_chunks().0[0]), scales), &mut scaled[r][block]);
+                    l.store(l.mul(l.load(weights[r]), scales), &mut scaled[r][block]);
                 }
             }
         }
-        for step in 0..steps {
-            let values = &values[step * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
+        for lane in 0..WIDTH {
+            let values = &values[lane * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
             if R <= FEW {
                 values.iter().for_each(|value| fetch_ahead(value, AHEAD * WIDTH * wide));
             }
-            let values: [_; C] = std::array::from_fn(|c| <E as KvElement>::load(l, &values[c]));
+            let values: [L::Floats; C] = std::array::from_fn(|c| E::load(l, &values[c]));
             for r in 0..R {
                 for c in 0..C {
-                    let weight = match E::SCALED {
-                        false => weights[r][step],
-                        true => E::Factor::of(scaled[r][c / VECTORS][step], 0.0),
-                    };
-                    totals[r][c] = E::Factor::mul_add(l, E::Factor::splat(l, weight), values[c], totals[r][c]);
+                    let weight = l.splat(match E::SCALED {
+                        false => weights[r][lane],
+                        true => scaled[r][c / VECTORS][lane],
+                    });
+                    totals[r][c] = l.mul_add(weight, values[c], totals[r][c]);
                 }
             }
         }
@@ -343,17 +265,14 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
     }
 }
 
-/// `sums`, tiles of `[head_dim][16]` one behind the other, grow by `rows`, stacked, `block` of them, each times
-/// `weights`, turned: what many rows give back to the keys of a span.
-pub(super) fn scatter<E: Factor>(isa: Isa, weights: &Factors<E>, rows: &[E], block: usize, sums: &mut [f32]) {
-    with_rows!(block, R => match E::DEPTH {
-        1 => scatter_of::<E, R>(isa, weights, rows, sums),
-        _ => scatter_of::<E, { R.div_ceil(2) }>(isa, weights, rows, sums),
-    })
+/// `sums`, tiles of `[head_dim][16]` one behind the other, grow by `rows`, transposed, `block` of them, each times
+/// `weights[r][lane]`: what many rows give back to the keys of a span.
+pub(super) fn scatter(isa: crate::dot::Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
+    with_rows!(block, R => scatter_of::<R>(isa, weights, rows, sums))
 }
 
-on_factor_lanes! {
-    fn scatter_of<L, E>[E: Factor, const R: usize][E, R](l; weights: &Factors<E>, rows: &[E], sums: &mut [f32]) {
+on_lanes! {
+    fn scatter_of<L>[const R: usize][R](l; weights: &Scores, rows: &[f32], sums: &mut [f32]) {
         let (rows, sums) = (rows.as_chunks::<R>().0, sums.as_chunks_mut::<WIDTH>().0);
         let (mut tile, mut rest) = (0, sums);
         while !rest.is_empty() {
@@ -363,8 +282,8 @@ on_factor_lanes! {
             };
             let (sums, further) = rest.split_at_mut(here * rows.len());
             match here {
-                2 => scatter_tiles::<L, E, R, 2>(l, weights, tile, rows, sums),
-                _ => scatter_tiles::<L, E, R, 1>(l, weights, tile, rows, sums),
+                2 => scatter_tiles::<L, R, 2>(l, weights, tile, rows, sums),
+                _ => scatter_tiles::<L, R, 1>(l, weights, tile, rows, sums),
             }
             (tile, rest) = (tile + here, further);
         }
@@ -373,23 +292,23 @@ on_factor_lanes! {
 
 /// `T` tiles at once: their weights stay in registers, and each sum is fetched and put back once for all rows.
 #[inline(always)]
-fn scatter_tiles<L: Lanes, E: Factor, const R: usize, const T: usize>(
+fn scatter_tiles<L: Lanes, const R: usize, const T: usize>(
     l: L,
-    weights: &Factors<E>,
+    weights: &Scores,
     tile: usize,
-    rows: &[[E; R]],
+    rows: &[[f32; R]],
     sums: &mut [[f32; WIDTH]],
 ) {
-    let weights: [[E::Vector<L>; T]; R] =
-        std::array::from_fn(|r| std::array::from_fn(|t| E::load(l, &weights[r].as_chunks().0[tile + t])));
+    let weights: [[L::Floats; T]; R] =
+        std::array::from_fn(|r| std::array::from_fn(|t| l.load(&weights[r].as_chunks().0[tile + t])));
     let mut parts = sums.chunks_exact_mut(rows.len());
     let sums: [&mut [[f32; WIDTH]]; T] = std::array::from_fn(|_| parts.next().unwrap_or_default());
     for (i, row) in rows.iter().enumerate() {
         let mut totals: [L::Floats; T] = std::array::from_fn(|t| l.load(&sums[t][i]));
         for r in 0..R {
-            let x = E::splat(l, row[r]);
+            let x = l.splat(row[r]);
             for t in 0..T {
-                totals[t] = E::mul_add(l, x, weights[r][t], totals[t]);
+                totals[t] = l.mul_add(x, weights[r][t], totals[t]);
             }
         }
         for t in 0..T {

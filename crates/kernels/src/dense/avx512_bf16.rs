@@ -52,7 +52,7 @@ unsafe fn part<E: Factor, const C: usize>(parts: &Parts<E>, place: &Place) {
     for (r, sums) in sums.iter().enumerate() {
         for (c, sum) in sums.iter().enumerate() {
             // SAFETY: the caller's word.
-            unsafe { place.write(Avx512::<true>::new(), r, c, *sum) };
+            unsafe { place.write(Avx512::new(), r, c, *sum) };
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What lies in tiles.
 
-use crate::bf16s::narrow;
+use crate::bf16s::{narrow, widen};
 use crate::lanes::{Lanes, WIDTH};
 use bytemuck::{Pod, Zeroable};
 
@@ -50,15 +50,28 @@ impl Factor for f32 {
     }
 }
 
-/// Two numbers rounded to bf16, the first in the low half.
+/// Two numbers rounded to bf16, the first in the low half. Multiplied here by widening them again: the specification of what
+/// chips do at once.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(transparent)]
 pub(crate) struct Pair(u32);
 
+impl Pair {
+    #[inline(always)]
+    fn first(self) -> f32 {
+        widen(self.0 as u16)
+    }
+
+    #[inline(always)]
+    fn second(self) -> f32 {
+        f32::from_bits(self.0 & 0xffff_0000)
+    }
+}
+
 impl Factor for Pair {
     const DEPTH: usize = 2;
     const PAIRS: bool = true;
-    type Vector<L: Lanes> = L::Pairs;
+    type Vector<L: Lanes> = [L::Floats; 2];
 
     #[inline(always)]
     fn of(first: f32, second: f32) -> Self {
@@ -66,17 +79,17 @@ impl Factor for Pair {
     }
 
     #[inline(always)]
-    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Pairs {
-        l.load_pairs(bytemuck::cast_ref(x))
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> [L::Floats; 2] {
+        [l.load(&x.map(Self::first)), l.load(&x.map(Self::second))]
     }
 
     #[inline(always)]
-    fn splat<L: Lanes>(l: L, x: Self) -> L::Pairs {
-        l.splat_pair(x.0)
+    fn splat<L: Lanes>(l: L, x: Self) -> [L::Floats; 2] {
+        [l.splat(x.first()), l.splat(x.second())]
     }
 
     #[inline(always)]
-    fn mul_add<L: Lanes>(l: L, a: L::Pairs, b: L::Pairs, sum: L::Floats) -> L::Floats {
-        l.mul_add_pairs(a, b, sum)
+    fn mul_add<L: Lanes>(l: L, a: [L::Floats; 2], b: [L::Floats; 2], sum: L::Floats) -> L::Floats {
+        l.mul_add(a[1], b[1], l.mul_add(a[0], b[0], sum))
     }
 }

@@ -1,8 +1,8 @@
 //! Attention over a batch, and what happens to Q and K before it.
 
-use super::{BF16, F32, Report, many_rows};
+use super::{F32, Report, many_rows};
 use crate::attention::{Heads, attend_batch_backward, attend_batch_keeping, prepare_backward_in_place};
-use crate::linear::{Norm, Product};
+use crate::linear::Norm;
 use crate::reference::{self, Prepare, differences, noise, wide};
 use crate::rope::{Pairing, Rope};
 
@@ -50,19 +50,17 @@ fn attend(report: &mut Report, what: &str, heads: &Heads, lengths: &[usize]) {
     let qkv = noise(1, starts.len() * heads.qkv_width());
     let d_out = noise(2, starts.len() * heads.out_width());
     let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| reference::attend(qkv, heads, &starts));
-    for (product, tolerance, name) in [(Product::Exact, F32, "f32"), (Product::Bf16, BF16, "bf16")] {
-        let mut found = vec![f32::NAN; qkv.len()];
-        let (mut out, mut logs) = (vec![f32::NAN; d_out.len()], vec![f32::NAN; starts.len() * heads.heads]);
-        let done = attend_batch_keeping(&qkv, heads, &starts, product, &mut out, &mut logs)
-            .and_then(|()| attend_batch_backward(&qkv, heads, &starts, product, [&out, &logs], &d_out, &mut found));
-        report.compare(
-            "attention",
-            format!("{name}, separate output, {what}"),
-            done.map(|()| found),
-            &expected,
-            tolerance,
-        );
-    }
+    let mut found = vec![f32::NAN; qkv.len()];
+    let (mut out, mut logs) = (vec![f32::NAN; d_out.len()], vec![f32::NAN; starts.len() * heads.heads]);
+    let done = attend_batch_keeping(&qkv, heads, &starts, &mut out, &mut logs)
+        .and_then(|()| attend_batch_backward(&qkv, heads, &starts, [&out, &logs], &d_out, &mut found));
+    report.compare(
+        "attention",
+        format!("separate output, {what}"),
+        done.map(|()| found),
+        &expected,
+        F32,
+    );
 }
 
 fn prepare(report: &mut Report, size: &str, tokens: usize, pairing: Pairing, normed: bool) {

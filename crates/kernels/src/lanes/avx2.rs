@@ -4,7 +4,7 @@
     reason = "one reason for all: `Avx2` exists only where the instructions do, and references are valid to read and write"
 )]
 
-use super::{Lanes, WIDTH, mul_add_widened, widened};
+use super::{Lanes, WIDTH};
 use std::arch::x86_64::*;
 
 /// Proof that the machine has AVX2, FMA and F16C.
@@ -40,7 +40,6 @@ fn halves<T>(x: &[T; WIDTH]) -> [*const T; 2] {
 
 impl Lanes for Avx2 {
     type Floats = Floats;
-    type Pairs = [Floats; 2];
 
     const REGISTERS: usize = 8;
 
@@ -60,24 +59,6 @@ impl Lanes for Avx2 {
             _mm256_storeu_ps(out.as_mut_ptr(), x[0]);
             _mm256_storeu_ps(out[8..].as_mut_ptr(), x[1]);
         }
-    }
-
-    #[inline(always)]
-    fn splat_pair(self, x: u32) -> [Floats; 2] {
-        [
-            self.splat(f32::from_bits(x << 16)),
-            self.splat(f32::from_bits(x & 0xffff_0000)),
-        ]
-    }
-
-    #[inline(always)]
-    fn load_pairs(self, x: &[u32; WIDTH]) -> [Floats; 2] {
-        widened(self, x)
-    }
-
-    #[inline(always)]
-    fn mul_add_pairs(self, a: [Floats; 2], b: [Floats; 2], sum: Floats) -> Floats {
-        mul_add_widened(self, a, b, sum)
     }
 
     #[inline(always)]

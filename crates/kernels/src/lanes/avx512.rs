@@ -4,23 +4,14 @@
     reason = "one reason for all: `Avx512` exists only where the instructions do, and references are valid to read and write"
 )]
 
-use super::{Lanes, WIDTH, mul_add_widened, widened};
+use super::{Lanes, WIDTH};
 use std::arch::x86_64::*;
 
-/// Proof that the machine has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C, and with `PAIRS` AVX512_BF16.
+/// Proof that the machine has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512<const PAIRS: bool>(());
+pub(crate) struct Avx512(());
 
-impl Avx512<true> {
-    /// Called where the instructions are enabled.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-    pub(crate) fn new() -> Self {
-        Self(())
-    }
-}
-
-impl Avx512<false> {
+impl Avx512 {
     /// Called where the instructions are enabled.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
@@ -29,10 +20,8 @@ impl Avx512<false> {
     }
 }
 
-impl<const PAIRS: bool> Lanes for Avx512<PAIRS> {
+impl Lanes for Avx512 {
     type Floats = __m512;
-    /// Pairs as they are in the first of two, or the first numbers and the second ones.
-    type Pairs = [__m512; 2];
 
     const REGISTERS: usize = 32;
 
@@ -49,39 +38,6 @@ impl<const PAIRS: bool> Lanes for Avx512<PAIRS> {
     #[inline(always)]
     fn store(self, x: __m512, out: &mut [f32; WIDTH]) {
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), x) }
-    }
-
-    #[inline(always)]
-    fn splat_pair(self, x: u32) -> [__m512; 2] {
-        match PAIRS {
-            true => [unsafe { _mm512_castsi512_ps(_mm512_set1_epi32(x as i32)) }; 2],
-            false => [
-                self.splat(f32::from_bits(x << 16)),
-                self.splat(f32::from_bits(x & 0xffff_0000)),
-            ],
-        }
-    }
-
-    #[inline(always)]
-    fn load_pairs(self, x: &[u32; WIDTH]) -> [__m512; 2] {
-        match PAIRS {
-            true => [unsafe { _mm512_castsi512_ps(_mm512_loadu_si512(x.as_ptr().cast())) }; 2],
-            false => widened(self, x),
-        }
-    }
-
-    #[inline(always)]
-    fn mul_add_pairs(self, a: [__m512; 2], b: [__m512; 2], sum: __m512) -> __m512 {
-        match PAIRS {
-            true => unsafe {
-                _mm512_dpbf16_ps(
-                    sum,
-                    std::mem::transmute::<__m512, __m512bh>(a[0]),
-                    std::mem::transmute::<__m512, __m512bh>(b[0]),
-                )
-            },
-            false => mul_add_widened(self, a, b, sum),
-        }
     }
 
     #[inline(always)]

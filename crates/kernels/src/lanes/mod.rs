@@ -26,9 +26,6 @@ pub(crate) trait Lanes: Copy {
     /// 16 floats.
     type Floats: Copy;
 
-    /// 16 pairs of bf16, each in 32 bits, the first in the lower half.
-    type Pairs: Copy;
-
     /// Vectors that fit in the machine's registers.
     const REGISTERS: usize;
 
@@ -38,12 +35,6 @@ pub(crate) trait Lanes: Copy {
     fn load(self, x: &[f32; WIDTH]) -> Self::Floats;
     /// Writes the floats in order.
     fn store(self, x: Self::Floats, out: &mut [f32; WIDTH]);
-    /// The same pair in every lane.
-    fn splat_pair(self, x: u32) -> Self::Pairs;
-    /// 16 pairs in order.
-    fn load_pairs(self, x: &[u32; WIDTH]) -> Self::Pairs;
-    /// `sum` with both products of each lane added, in f32.
-    fn mul_add_pairs(self, a: Self::Pairs, b: Self::Pairs, sum: Self::Floats) -> Self::Floats;
     /// 16 f16, exactly.
     fn load_half(self, x: &[u16; WIDTH]) -> Self::Floats;
     /// Writes the nearest f16, ties to even.
@@ -107,7 +98,7 @@ macro_rules! on_lanes {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
             fn avx512 $(<$($generics)*>)? ($($arg: $ty),*) $(-> $out)? {
-                body::<_ $(, $($names)*)?>($crate::lanes::Avx512::<false>::new(), $($arg),*)
+                body::<_ $(, $($names)*)?>($crate::lanes::Avx512::new(), $($arg),*)
             }
 
             #[cfg(target_arch = "x86_64")]
@@ -130,53 +121,3 @@ macro_rules! on_lanes {
     };
 }
 pub(crate) use on_lanes;
-
-/// The first and the second numbers of pairs: [`Lanes::Pairs`] where no instruction takes pairs.
-#[inline(always)]
-fn widened<L: Lanes>(l: L, x: &[u32; WIDTH]) -> [L::Floats; 2] {
-    let (mut first, mut second) = ([0.0; WIDTH], [0.0; WIDTH]);
-    for (i, x) in x.iter().enumerate() {
-        first[i] = f32::from_bits(x << 16);
-        second[i] = f32::from_bits(x & 0xffff_0000);
-    }
-    [l.load(&first), l.load(&second)]
-}
-
-/// As [`Lanes::mul_add_pairs`], of what [`widened`] gives: the specification of what chips do at once.
-#[inline(always)]
-fn mul_add_widened<L: Lanes>(l: L, a: [L::Floats; 2], b: [L::Floats; 2], sum: L::Floats) -> L::Floats {
-    l.mul_add(a[1], b[1], l.mul_add(a[0], b[0], sum))
-}
-
-/// Makes a function as [`on_lanes!`] does, of one that multiplies factors of type `E`: where those are pairs and the machine has
-/// AVX512_BF16, that is enabled, too.
-macro_rules! on_factor_lanes {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident<$L:ident, $F:ty>[$($generics:tt)*][$($names:tt)*]
-     ($lanes:ident; $($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
-        $(#[$meta])*
-        $vis fn $name<$($generics)*>(isa: $crate::dot::Isa, $($arg: $ty),*) $(-> $out)? {
-            #[inline(always)]
-            fn whole<$L: $crate::lanes::Lanes, $($generics)*>($lanes: $L, $($arg: $ty),*) $(-> $out)? $body
-
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-            fn pairs<$($generics)*>($($arg: $ty),*) $(-> $out)? {
-                whole::<_, $($names)*>($crate::lanes::Avx512::<true>::new(), $($arg),*)
-            }
-
-            $crate::lanes::on_lanes! {
-                fn others<$L>[$($generics)*][$($names)*]($lanes; $($arg: $ty),*) $(-> $out)? {
-                    whole::<$L, $($names)*>($lanes, $($arg),*)
-                }
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            if <$F as $crate::dense::Factor>::PAIRS && isa.multiplies_bf16() {
-                // SAFETY: an `Isa` says so only of instructions that were found on this machine.
-                return unsafe { pairs::<$($names)*>($($arg),*) };
-            }
-            others::<$($names)*>(isa, $($arg),*)
-        }
-    };
-}
-pub(crate) use on_factor_lanes;

@@ -1,6 +1,6 @@
 //! [`Lanes`] in plain code: the specification, and what a compiler makes of it on machines without code of their own.
 
-use super::{Lanes, WIDTH, mul_add_widened, widened};
+use super::{Lanes, WIDTH};
 use half::f16;
 
 /// Any machine.
@@ -29,7 +29,6 @@ fn fold(mut x: Floats, f: impl Fn(f32, f32) -> f32) -> f32 {
 
 impl Lanes for Plain {
     type Floats = Floats;
-    type Pairs = [Floats; 2];
 
     const REGISTERS: usize = 8;
 
@@ -46,24 +45,6 @@ impl Lanes for Plain {
     #[inline(always)]
     fn store(self, x: Floats, out: &mut [f32; WIDTH]) {
         *out = x;
-    }
-
-    #[inline(always)]
-    fn splat_pair(self, x: u32) -> [Floats; 2] {
-        [
-            self.splat(f32::from_bits(x << 16)),
-            self.splat(f32::from_bits(x & 0xffff_0000)),
-        ]
-    }
-
-    #[inline(always)]
-    fn load_pairs(self, x: &[u32; WIDTH]) -> [Floats; 2] {
-        widened(self, x)
-    }
-
-    #[inline(always)]
-    fn mul_add_pairs(self, a: [Floats; 2], b: [Floats; 2], sum: Floats) -> Floats {
-        mul_add_widened(self, a, b, sum)
     }
 
     #[inline(always)]

@@ -41,7 +41,7 @@ impl Pass {
     /// What attention in this layer sees.
     pub fn key_values(&self, layer: usize) -> KeyValues {
         match &self.memory {
-            Memory::Batch(segments) => KeyValues::Batch(segments.clone(), self.product),
+            Memory::Batch(segments) => KeyValues::Batch(segments.clone()),
             Memory::Pool(pool, view) => KeyValues::Pool {
                 pool: pool.clone(),
                 layer,

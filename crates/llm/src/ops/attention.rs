@@ -1,7 +1,6 @@
 //! What attention is told: its shape, its rotation, and which keys and values a token sees.
 
 use crate::kv::KvPool;
-use crate::ops::Product;
 #[cfg(feature = "gpu")]
 use crate::ops::{
     cube::{BatchLists, RopeTable, SequenceLists},
@@ -49,8 +48,8 @@ impl std::ops::Deref for SharedRope {
 /// Which keys and values the tokens of a batch see.
 #[derive(Debug, Clone)]
 pub enum KeyValues {
-    /// Only those of the batch itself: training and references. Products are those of linears, of bf16 or not.
-    Batch(Arc<Segments>, Product),
+    /// Only those of the batch itself: training and references.
+    Batch(Arc<Segments>),
     /// Those of a sequence in a pool, which the batch is written to.
     Pool {
         /// The cells.

@@ -182,8 +182,8 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let (qkv, node) = qkv.into_parts();
         let (q_norm, k_norm) = (inner_optional_norm(q_norm), inner_optional_norm(k_norm));
-        let (segments, product) = match &key_values {
-            KeyValues::Batch(segments, product) => (segments.clone(), *product),
+        let segments = match &key_values {
+            KeyValues::Batch(segments) => segments.clone(),
             // A cache holds keys and values without their tape: what comes from one is a constant.
             KeyValues::Pool { .. } => return Self::from_inner(B::attend(qkv, q_norm, k_norm, spec, key_values)),
         };
@@ -191,19 +191,12 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, key_values), None);
             }
-            let (out, kept) = B::attend_keeping(
-                qkv,
-                q_norm.clone(),
-                k_norm.clone(),
-                spec.clone(),
-                segments.clone(),
-                product,
-            );
+            let (out, kept) = B::attend_keeping(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, segments) = (spec.clone(), segments.clone());
                 [Some(B::attend_backward(
-                    q_norm, k_norm, spec, segments, product, &kept, gradient,
+                    q_norm, k_norm, spec, segments, &kept, gradient,
                 ))]
             });
             (out, rule)

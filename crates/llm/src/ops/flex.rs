@@ -184,15 +184,9 @@ impl Ops for Flex {
         let heads = &spec.heads;
         let mut out = Scratch::new(size(&qkv)[0] * heads.out_width());
         match &key_values {
-            KeyValues::Batch(segments, product) => {
+            KeyValues::Batch(segments) => {
                 let qkv = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
-                sound(attention::attend_batch(
-                    floats(&qkv),
-                    heads,
-                    &segments.starts,
-                    *product,
-                    &mut out,
-                ));
+                sound(attention::attend_batch(floats(&qkv), heads, &segments.starts, &mut out));
             }
             KeyValues::Pool { pool, layer, view } => {
                 let qkv = prepared(qkv, &spec, &view.positions(), &q_norm, &k_norm);
@@ -328,7 +322,6 @@ impl OpsBackward for Flex {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        product: Product,
     ) -> (FloatTensor<Self>, KeptAttention) {
         let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
         let as_they_came = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
@@ -342,7 +335,6 @@ impl OpsBackward for Flex {
             floats(&ready),
             heads,
             starts,
-            product,
             &mut out,
             &mut logs,
         ));
@@ -360,7 +352,6 @@ impl OpsBackward for Flex {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        product: Product,
         kept: &KeptAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
@@ -376,7 +367,6 @@ impl OpsBackward for Flex {
             floats(&ready),
             heads,
             starts,
-            product,
             [floats(&kept.out), &kept.logs],
             floats(&gradient),
             &mut d_qkv,

@@ -158,7 +158,6 @@ pub trait OpsBackward: Ops {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        product: Product,
     ) -> (FloatTensor<Self>, Self::KeptAttention);
 
     /// Backward of [`Ops::attend`] from what [`OpsBackward::attend_keeping`] kept: the gradient of `qkv`.
@@ -167,7 +166,6 @@ pub trait OpsBackward: Ops {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        product: Product,
         kept: &Self::KeptAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;

@@ -190,7 +190,7 @@ impl Layer {
             q_norm,
             k_norm,
             &self.attention,
-            KeyValues::Batch(self.segments.clone(), Product::Exact),
+            KeyValues::Batch(self.segments.clone()),
         );
         let x = linear_add(x, context, &self.linear("attn_output"), &self.post_norms[0], product);
         let (gate, up) = (self.linear("ffn_gate"), self.linear("ffn_up"));

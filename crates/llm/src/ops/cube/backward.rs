@@ -71,11 +71,10 @@ impl OpsBackward for Cube {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        product: Product,
     ) -> (FloatTensor<Self>, Tensor) {
         let kept = qkv.clone();
         (
-            Self::attend(qkv, q_norm, k_norm, spec, KeyValues::Batch(segments, product)),
+            Self::attend(qkv, q_norm, k_norm, spec, KeyValues::Batch(segments)),
             kept,
         )
     }
@@ -85,7 +84,6 @@ impl OpsBackward for Cube {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        _: Product,
         qkv: &Tensor,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {

@@ -212,7 +212,7 @@ impl Ops for Cube {
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
         let (client, heads) = (&qkv.client, &spec.heads);
         let context = match &key_values {
-            KeyValues::Batch(segments, _) => {
+            KeyValues::Batch(segments) => {
                 let (table, lists) = (spec.rope.table(&qkv, segments.longest()), segments.lists(&qkv));
                 let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
                 sound(gpu::attend_batch(client, &ready, heads, &lists.starts))
