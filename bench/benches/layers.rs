@@ -5,7 +5,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::attention::{
-    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, prepare_in_place,
+    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_keeping, prepare_in_place,
 };
 use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
@@ -162,6 +162,10 @@ fn attention(c: &mut Criterion) {
     group.bench_function("batch of 512", |b| {
         b.iter(|| attend_batch(black_box(&qkv), &HEADS, &starts, &mut out))
     });
+    let mut logs = vec![0.0; 512 * HEADS.heads];
+    group.bench_function("batch of 512, keeping", |b| {
+        b.iter(|| attend_batch_keeping(black_box(&qkv), &HEADS, &starts, &mut out, &mut logs))
+    });
     // What it takes at least: the scores again, and the gradients of both factors of both products.
     group.throughput(match products(512, 512) {
         Throughput::Elements(count) => Throughput::Elements(count / 2 * 5),
@@ -169,7 +173,7 @@ fn attention(c: &mut Criterion) {
     });
     let mut gradient = vec![0.0; qkv.len()];
     group.bench_function("batch of 512, backward", |b| {
-        b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, &out, &mut gradient));
+        b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, [&out, &logs], &out, &mut gradient));
     });
 }
 

@@ -6,6 +6,7 @@ use crate::dot::Isa;
 use crate::lanes::on_lanes;
 use crate::shape::{self, ShapeError};
 use crate::team;
+use bytemuck::Pod;
 use half::bf16;
 
 /// Elements of a chunk of work.
@@ -55,7 +56,7 @@ mod sealed {
 }
 
 /// What gate and up are kept as between a forward and its backward: `f32` or `bf16`.
-pub trait Kept: sealed::Sealed + Copy + Send + Sync {
+pub trait Kept: sealed::Sealed + Pod + Send + Sync {
     /// Writes numbers as they are kept.
     #[doc(hidden)]
     fn keep(isa: Isa, x: &[f32], out: &mut [Self]);

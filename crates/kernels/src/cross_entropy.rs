@@ -14,7 +14,7 @@ use crate::softmax::{self, IGNORED};
 use crate::team;
 
 /// Bytes of logits that exist at once, where that allows for [`LEAST_ROWS`].
-const LOGITS: usize = 16 * 1024 * 1024;
+const LOGITS: usize = 32 * 1024 * 1024;
 /// Rows of a chunk are a multiple of this: whole tiles of a product.
 const TILE: usize = 12;
 /// Rows that a chunk has at least: below, expanding the weight would cost more than multiplying with it. A vocabulary of 262144

@@ -1,38 +1,90 @@
-//! Room for what lives as long as one call: kept for the next call, because the pages of a fresh buffer of some
-//! megabytes take the system as long to find as a tenth of the product that fills it.
+//! Room for results: kept for the next one when dropped, because the pages of a fresh buffer of some megabytes take the system as
+//! long to find, and as long to fill with zeros, as a tenth of the product that fills it.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are kept at most.
-const MOST: usize = 128 * 1024 * 1024;
+/// Words of a buffer that is worth keeping: less is the allocator's to keep.
+const LEAST: usize = 16 * 1024;
+/// What is kept and what is in use may be this part more than what was ever in use at once: one step asks for the lengths of the step
+/// before it, only in another order.
+const SPARE: usize = 16;
 
-/// Buffers that nobody uses.
-static KEPT: Mutex<Vec<Vec<u32>>> = Mutex::new(Vec::new());
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    kept: Vec::new(),
+    in_use: 0,
+    most: 0,
+});
 
-/// Elements of 32 bits that hold anything at first, in a buffer that is given back when dropped.
-pub(crate) struct Scratch<E> {
+/// Buffers that nobody uses, and how much is used.
+struct Pool {
+    /// Those that have lain the longest first.
+    kept: Vec<Vec<u32>>,
+    /// Words.
+    in_use: usize,
+    /// Words that were in use at once.
+    most: usize,
+}
+
+impl Pool {
+    /// A buffer of `count` words or a few more, where there is one. Else what has lain the longest goes, should there be too much.
+    fn take(&mut self, count: usize) -> Option<Vec<u32>> {
+        let fitting = self.kept.iter().enumerate();
+        let fitting = fitting.filter(|(_, words)| (count..=count + count / 4).contains(&words.len()));
+        let found = fitting.min_by_key(|(_, words)| words.len()).map(|(at, _)| at);
+        let found = found.map(|at| self.kept.remove(at));
+        self.in_use += found.as_ref().map_or(count, Vec::len);
+        self.most = self.most.max(self.in_use);
+        if found.is_none() {
+            self.shorten();
+        }
+        found
+    }
+
+    fn give_back(&mut self, words: Vec<u32>) {
+        self.in_use -= words.len();
+        self.kept.push(words);
+    }
+
+    fn shorten(&mut self) {
+        let all = self.in_use + self.kept.iter().map(Vec::len).sum::<usize>();
+        let mut surplus = all.saturating_sub(self.most + self.most / SPARE);
+        let mut gone = 0;
+        while surplus > 0 && gone < self.kept.len() {
+            surplus = surplus.saturating_sub(self.kept[gone].len());
+            gone += 1;
+        }
+        self.kept.drain(..gone);
+    }
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Elements of 16 or 32 bits that hold anything at first, in a buffer that is given back when dropped.
+pub struct Scratch<E> {
+    /// All that the buffer has, which may be more than was asked for.
     words: Vec<u32>,
+    length: usize,
     elements: PhantomData<E>,
 }
 
 impl<E> Scratch<E> {
-    /// Room for so many elements: the smallest buffer that will do, or a new one.
+    /// Room for so many elements: the smallest buffer that will do and is not much larger, or a new one.
     pub fn new(length: usize) -> Self {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = kept.iter().enumerate().filter(|(_, words)| words.capacity() >= length);
-        let best = fitting.min_by_key(|(_, words)| words.capacity()).map(|(at, _)| at);
-        let mut words = best.map_or_else(Vec::new, |at| kept.swap_remove(at));
-        drop(kept);
-        words.resize(length, 0);
+        let count = (length * size_of::<E>()).div_ceil(size_of::<u32>());
+        let kept = if count < LEAST { None } else { pool().take(count) };
+        let mut words = kept.unwrap_or_else(|| vec![0; count]);
         if cfg!(debug_assertions) {
             // Not a number, in f32 and bf16: who reads what it did not write shall see it.
             words.fill(u32::MAX);
         }
         Self {
             words,
+            length,
             elements: PhantomData,
         }
     }
@@ -41,10 +93,8 @@ impl<E> Scratch<E> {
 impl<E> Drop for Scratch<E> {
     fn drop(&mut self) {
         let words = std::mem::take(&mut self.words);
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = |words: &Vec<u32>| size_of::<u32>() * words.capacity();
-        if kept.iter().map(bytes).sum::<usize>() + bytes(&words) <= MOST {
-            kept.push(words);
+        if words.len() >= LEAST {
+            pool().give_back(words);
         }
     }
 }
@@ -53,19 +103,21 @@ impl<E: AnyBitPattern> Deref for Scratch<E> {
     type Target = [E];
 
     fn deref(&self) -> &[E] {
-        bytemuck::cast_slice(&self.words)
+        &bytemuck::cast_slice(&self.words)[..self.length]
     }
 }
 
 impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
     fn deref_mut(&mut self) -> &mut [E] {
-        bytemuck::cast_slice_mut(&mut self.words)
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
     }
 }
 
 /// Gives all kept room back to the system: what training and long prompts needed is of no use to a chat that waits.
 pub fn release() {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let mut pool = pool();
+    pool.kept = Vec::new();
+    pool.most = pool.in_use;
 }
 
 #[cfg(test)]
@@ -83,5 +135,8 @@ mod tests {
         drop(first);
         let again = Scratch::<f32>::new(length - 1);
         assert_eq!((again.as_ptr(), again.len()), (at, length - 1));
+        drop(again);
+        let halves = Scratch::<half::bf16>::new(2 * length - 1);
+        assert_eq!((halves.as_ptr().cast(), halves.len()), (at, 2 * length - 1));
     }
 }

@@ -184,6 +184,17 @@ fn large_scores_do_not_overflow() {
     );
 }
 
+/// The gradient of attention, after its forward.
+fn backward(qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32> {
+    let [mut out, mut plain] = [(); 2].map(|()| vec![f32::NAN; d_out.len()]);
+    let (mut logs, mut found) = (vec![f32::NAN; starts.len() * shape.heads], vec![f32::NAN; qkv.len()]);
+    attend_batch_keeping(qkv, &shape, starts, &mut out, &mut logs).unwrap();
+    attend_batch(qkv, &shape, starts, &mut plain).unwrap();
+    assert_eq!(out, plain, "to keep something changes nothing");
+    attend_batch_backward(qkv, &shape, starts, [&out, &logs], d_out, &mut found).unwrap();
+    found
+}
+
 #[test]
 fn the_gradient_is_that_of_differences() {
     for shape in [shape(1, 1, 4, None), shape(6, 2, 8, None), shape(3, 1, 18, Some(3))] {
@@ -194,8 +205,7 @@ fn the_gradient_is_that_of_differences() {
             let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| {
                 reference::attend(qkv, &shape, &starts)
             });
-            let mut found = vec![f32::NAN; qkv.len()];
-            attend_batch_backward(&qkv, &shape, &starts, &d_out, &mut found).unwrap();
+            let found = backward(&qkv, shape, &starts, &d_out);
             assert_near(&format!("{shape:?} {lengths:?}"), &found, &expected, 5e-6);
         }
     }
@@ -240,12 +250,16 @@ fn gradient(qkv: &[f64], shape: Heads, starts: &[u32], d_out: &[f64]) -> Vec<f64
 
 #[test]
 fn the_gradient_of_long_sequences_is_that_of_the_formulas() {
-    for shape in [shape(9, 3, 64, None), shape(14, 2, 24, Some(100))] {
-        let starts = starts(&[200, 70]);
+    for (shape, lengths) in [
+        (shape(9, 3, 64, None), &[200, 70][..]),
+        (shape(14, 2, 24, Some(100)), &[200, 70]),
+        // Several spans in a group of keys.
+        (shape(2, 1, 4, None), &[900, 500]),
+    ] {
+        let starts = starts(lengths);
         let qkv = qkv(6, shape, starts.len());
         let d_out = noise(7, starts.len() * shape.heads * shape.head_dim);
-        let mut found = vec![f32::NAN; qkv.len()];
-        attend_batch_backward(&qkv, &shape, &starts, &d_out, &mut found).unwrap();
+        let found = backward(&qkv, shape, &starts, &d_out);
         assert_near(
             &format!("{shape:?}"),
             &found,

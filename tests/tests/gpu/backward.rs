@@ -203,7 +203,10 @@ fn the_gradient_of_attention_is_the_cpus() {
         }
         starts.resize(tokens, starts.len() as u32);
         let mut expected = vec![0.0; x.len()];
-        attention::attend_batch_backward(&x, &heads, &starts, &d_out, &mut expected).expect("sizes that fit");
+        let (mut out, mut logs) = (vec![0.0; d_out.len()], vec![0.0; tokens * heads.heads]);
+        attention::attend_batch_keeping(&x, &heads, &starts, &mut out, &mut logs).expect("sizes that fit");
+        let kept = [&out[..], &logs];
+        attention::attend_batch_backward(&x, &heads, &starts, kept, &d_out, &mut expected).expect("sizes that fit");
         let found = gpu::attend_batch_backward(
             &client,
             &floats(&client, &x, tokens, heads.qkv_width()),

@@ -1,10 +1,10 @@
 //! The gradient of attention over a batch.
 //!
 //! Probabilities are made again from the scores and the logarithms `L` of the forward's sums: `P = e^(S - L)`. With
-//! `dP = dO V^T` and `D = sum(dO * O)`: `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Query blocks own their part
-//! of `dQ`, blocks of keys theirs of `dK` and `dV`, so no two threads add to one number.
+//! `dP = dO V^T` and `D = sum(dO * O)`: `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Groups of keys own their part
+//! of `dK` and `dV` and have a part of `dQ` each; these are added up in the order of the groups, so no two threads add to one number.
 
-use super::forward::{self, Block, Pass, check_starts, store_batch};
+use super::forward::{Block, Pass, check_logs, check_starts};
 use super::heads::Heads;
 use super::kv::KvStore;
 use super::spans::{Span, Spans};
@@ -18,6 +18,8 @@ use crate::team;
 
 /// Means that a chunk makes.
 const MEANS: usize = 256;
+/// Groups of keys at most. The gradient of queries has a part for each that is seen: of long sequences half as many as there are groups.
+const GROUPS: usize = 8;
 
 /// What both halves of the backward read.
 struct Backward<'a> {
@@ -90,56 +92,101 @@ impl Backward<'_> {
         }
     }
 
-    /// Writes the gradient of a block's queries.
-    fn queries(&self, isa: Isa, number: usize, out: &team::Scattered<f32>) {
-        let (heads, wide, block) = (self.pass.heads, self.exchanged.wide(), &self.blocks[number]);
-        let size = block_rows(block.rows.len());
-        let (mut room, mut sums) = (Room::new(), vec![0.0; size * wide]);
-        for span in self.pass.spans.iter().filter_map(|span| self.pass.seen(block, span)) {
-            self.slopes(isa, number, &span, &mut room);
-            tiles::weigh(isa, self.exchanged, block.kv_head, &span, &room.slopes, size, &mut sums);
+    /// Writes the gradients of keys and values of a group of spans, and what its keys give to the gradient of queries, scaled: for each
+    /// block that sees any of them a part, block after block.
+    fn group(&self, isa: Isa, kv_head: usize, spans: &[Span], parts: &Parts, out: &team::Scattered<f32>) {
+        let (heads, dim, wide) = (self.pass.heads, self.pass.heads.head_dim, self.exchanged.wide());
+        let (tile, tiles) = (dim * WIDTH, spans.iter().map(Span::tiles).sum::<usize>());
+        let [mut keys, mut values] = [(); 2].map(|()| vec![0.0; tiles * tile]);
+        let mut room = Room::new();
+        for (number, block) in self
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| block.kv_head == kv_head)
+        {
+            let (queries, d_out, size) = self.rows(number);
+            let mut part = None;
+            for span in spans.iter().filter_map(|span| self.pass.seen(block, span)) {
+                let part = part.get_or_insert_with(|| {
+                    // SAFETY: each group has a part of its own for each block, and its heads have different blocks.
+                    let part = unsafe { parts.of(number) };
+                    part.fill(0.0);
+                    part
+                });
+                self.slopes(isa, number, &span, &mut room);
+                tiles::weigh(
+                    isa,
+                    self.exchanged,
+                    kv_head,
+                    &span,
+                    &room.slopes,
+                    size,
+                    &mut part[..size * wide],
+                );
+                let at = (span.tile - spans[0].tile) * tile..(span.tile - spans[0].tile + span.tiles()) * tile;
+                tiles::scatter(isa, &room.slopes, queries, size, &mut keys[at.clone()]);
+                tiles::scatter(isa, &room.probabilities, d_out, size, &mut values[at]);
+            }
         }
-        for (row, sums) in block.rows.clone().zip(sums.chunks_exact(wide)) {
-            let (token, head) = self.pass.of_row(block.kv_head, row);
-            // SAFETY: each query's row is of one block.
-            let out = unsafe { out.slice(token * heads.qkv_width() + head * heads.head_dim, heads.head_dim) };
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = heads.scale * sum);
+        for span in spans {
+            for key in 0..span.count {
+                let row = (span.first + key) * heads.qkv_width() + kv_head * dim;
+                let lane = (span.tile - spans[0].tile) * WIDTH + span.skip + key;
+                for (at, sums) in [(heads.keys_at(), &keys), (heads.values_at(), &values)] {
+                    // SAFETY: each key is of one span.
+                    let out = unsafe { out.slice(row + at, dim) };
+                    let sums = sums[lane / WIDTH * tile..].iter().skip(lane % WIDTH).step_by(WIDTH);
+                    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
+                }
+            }
         }
     }
 
-    /// Writes the gradients of a span's keys and values.
-    fn keys_and_values(&self, isa: Isa, kv_head: usize, whole: &Span, out: &team::Scattered<f32>) {
-        let (heads, dim) = (self.pass.heads, self.pass.heads.head_dim);
-        let (tile, used) = (dim * WIDTH, whole.tiles() * dim * WIDTH);
-        let (mut room, mut keys, mut values) = (Room::new(), vec![0.0; used], vec![0.0; used]);
-        for (number, block) in self.blocks.iter().enumerate() {
-            if block.kv_head != kv_head {
-                continue;
+    /// Writes the gradient of a block's queries: the sum of its parts.
+    fn queries(&self, number: usize, groups: &[&[Span]], parts: &[Parts], out: &team::Scattered<f32>) {
+        let (heads, wide, block) = (self.pass.heads, self.exchanged.wide(), &self.blocks[number]);
+        let of_block = groups.iter().zip(parts).filter(|(spans, _)| {
+            let mut seen = spans.iter().filter_map(|span| self.pass.seen(block, span));
+            seen.next().is_some()
+        });
+        // SAFETY: all parts have been written, and each block reads its own.
+        let parts: Vec<&[f32]> = of_block.map(|(_, parts)| &*unsafe { parts.of(number) }).collect();
+        for (r, row) in block.rows.clone().enumerate() {
+            let (token, head) = self.pass.of_row(block.kv_head, row);
+            // SAFETY: each query's row is of one block.
+            let out = unsafe { out.slice(token * heads.qkv_width() + head * heads.head_dim, heads.head_dim) };
+            out.fill(0.0);
+            for part in &parts {
+                let part = &part[r * wide..][..heads.head_dim];
+                out.iter_mut().zip(part).for_each(|(out, sum)| *out += sum);
             }
-            let Some(span) = self.pass.seen(block, whole) else {
-                continue;
-            };
-            self.slopes(isa, number, &span, &mut room);
-            let (queries, d_out, size) = self.rows(number);
-            let (first, seen) = ((span.tile - whole.tile) * tile, span.tiles() * tile);
-            tiles::scatter(isa, &room.slopes, queries, size, &mut keys[first..][..seen]);
-            tiles::scatter(isa, &room.probabilities, d_out, size, &mut values[first..][..seen]);
-        }
-        for key in 0..whole.count {
-            let row = (whole.first + key) * heads.qkv_width() + kv_head * dim;
-            let lane = whole.skip + key;
-            for (at, sums) in [(heads.keys_at(), &keys), (heads.values_at(), &values)] {
-                // SAFETY: each key is of one span.
-                let out = unsafe { out.slice(row + at, dim) };
-                let sums = sums[lane / WIDTH * tile..].iter().skip(lane % WIDTH).step_by(WIDTH);
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
-            }
+            out.iter_mut().for_each(|out| *out *= heads.scale);
         }
     }
 }
 
-/// The gradient of [`super::attend_batch`]: of prepared `qkv`, from that of the output, `d_out [T, heads * head_dim]`. Every
-/// element of `d_qkv` is written.
+/// A group's parts of the gradient of queries: `apart` numbers for each block.
+struct Parts<'a> {
+    all: &'a team::Scattered<'a, f32>,
+    first: usize,
+    apart: usize,
+}
+
+impl Parts<'_> {
+    /// That of a block.
+    ///
+    /// # Safety
+    /// Nobody else has it.
+    #[allow(clippy::mut_from_ref)] // As of `Scattered`.
+    unsafe fn of(&self, block: usize) -> &mut [f32] {
+        // SAFETY: the caller's word.
+        unsafe { self.all.slice(self.first + block * self.apart, self.apart) }
+    }
+}
+
+/// The gradient of [`super::attend_batch`]: of prepared `qkv`, from what [`super::attend_batch_keeping`] gave, `out` and `logs`, and the
+/// gradient of the output, `d_out [T, heads * head_dim]`. Every element of `d_qkv` is written.
 ///
 /// # Errors
 /// Where the sizes do not fit.
@@ -147,20 +194,20 @@ pub fn attend_batch_backward(
     qkv: &[f32],
     heads: &Heads,
     starts: &[u32],
+    [out, logs]: [&[f32]; 2],
     d_out: &[f32],
     d_qkv: &mut [f32],
 ) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
     check_starts(starts, tokens)?;
-    shape::length(
-        "the gradient of attention",
-        d_out.len(),
-        tokens.checked_mul(heads.out_width()),
-    )?;
+    let width = tokens.checked_mul(heads.out_width());
+    shape::length("the output of attention", out.len(), width)?;
+    shape::length("the gradient of attention", d_out.len(), width)?;
+    check_logs(heads, tokens, logs)?;
     shape::length("the gradient of Q, K and V", d_qkv.len(), Some(qkv.len()))?;
     let (isa, dim) = (Isa::best(), heads.head_dim);
-    let store = store_batch(heads, qkv, tokens, [heads.keys_at(), heads.values_at()]);
-    let exchanged = store_batch(heads, qkv, tokens, [heads.values_at(), heads.keys_at()]);
+    let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
+    let exchanged = KvStore::of_batch(heads, qkv, [heads.values_at(), heads.keys_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
     let pass = Pass {
@@ -171,11 +218,9 @@ pub fn attend_batch_backward(
         spans: &spans.spans,
         sees: &sees,
     };
-    let mut out = Scratch::new(d_out.len());
-    let (mut logs, mut means) = (vec![0.0; tokens * heads.heads], vec![0.0; tokens * heads.heads]);
-    forward::run(&pass, &mut out, Some(&mut logs));
+    let mut means = vec![0.0; tokens * heads.heads];
     team::run_over(&mut means, MEANS, &|chunk, means| {
-        let [out, d_out] = [&out, d_out].map(|x| x[chunk * MEANS * dim..].chunks_exact(dim));
+        let [out, d_out] = [out, d_out].map(|x| x[chunk * MEANS * dim..].chunks_exact(dim));
         for ((out, d_out), mean) in out.zip(d_out).zip(means) {
             *mean = softmax::product(isa, out, d_out);
         }
@@ -201,19 +246,28 @@ pub fn attend_batch_backward(
         blocks,
         rows,
         apart,
-        logs: &logs,
+        logs,
         means: &means,
     };
-    let (blocks, of_keys) = (backward.blocks.len(), heads.kv_heads * spans.spans.len());
+    let groups: Vec<&[Span]> = spans.spans.chunks(spans.spans.len().div_ceil(GROUPS).max(1)).collect();
+    let apart = block_rows(tokens * heads.group()) * exchanged.wide();
+    let mut all = Scratch::new(groups.len() * backward.blocks.len() * apart);
+    let all = team::Scattered::new(&mut all);
+    let first = |group: usize| group * backward.blocks.len() * apart;
+    let parts = (0..groups.len()).map(|group| Parts {
+        all: &all,
+        first: first(group),
+        apart,
+    });
+    let parts: Vec<Parts> = parts.collect();
     let out = team::Scattered::new(d_qkv);
-    // The first keys are seen by most rows, and the last rows see the most keys: what takes longest goes first, so that
-    // threads end together.
-    team::run(of_keys + blocks, &|chunk| match chunk.checked_sub(of_keys) {
-        None => {
-            let span = &spans.spans[chunk / heads.kv_heads];
-            backward.keys_and_values(isa, chunk % heads.kv_heads, span, &out);
-        }
-        Some(chunk) => backward.queries(isa, blocks - 1 - chunk, &out),
+    // The first keys are seen by most rows: what takes longest goes first, so that threads end together.
+    team::run(groups.len() * heads.kv_heads, &|chunk| {
+        let (group, kv_head) = (chunk / heads.kv_heads, chunk % heads.kv_heads);
+        backward.group(isa, kv_head, groups[group], &parts[group], &out);
+    });
+    team::run(backward.blocks.len(), &|number| {
+        backward.queries(number, &groups, &parts, &out)
     });
     Ok(())
 }

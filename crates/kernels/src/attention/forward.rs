@@ -263,23 +263,37 @@ pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeErr
     }
 }
 
-/// Keys and values of a batch in a store of their own; which parts of a row they are is up to `parts`.
-pub(super) fn store_batch(heads: &Heads, qkv: &[f32], tokens: usize, parts: [usize; 2]) -> KvStore<f32> {
-    let mut store = KvStore::new(tokens, heads.kv_heads, heads.head_dim);
-    let width = heads.kv_heads * heads.head_dim;
-    for (cell, row) in qkv.chunks_exact(heads.qkv_width()).enumerate() {
-        let [keys, values] = parts.map(|at| &row[at..][..width]);
-        store.put(cell, keys, values);
-    }
-    store
-}
-
 /// Attention of a batch over itself, in f32: prepared `qkv` to `out [T, heads * head_dim]`. The batch is made of sequences
 /// one behind the other; `starts` names for each token the first of its own, and it sees those from there to itself.
 ///
 /// # Errors
 /// Where the sizes do not fit.
 pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32]) -> Result<(), ShapeError> {
+    batch(qkv, heads, starts, out, None)
+}
+
+/// [`attend_batch`], which also hands out the logarithm of each row's sum of exponentials, `logs [T, heads]`: with its output what
+/// [`super::attend_batch_backward`] takes.
+///
+/// # Errors
+/// Where the sizes do not fit.
+pub fn attend_batch_keeping(
+    qkv: &[f32],
+    heads: &Heads,
+    starts: &[u32],
+    out: &mut [f32],
+    logs: &mut [f32],
+) -> Result<(), ShapeError> {
+    batch(qkv, heads, starts, out, Some(logs))
+}
+
+fn batch(
+    qkv: &[f32],
+    heads: &Heads,
+    starts: &[u32],
+    out: &mut [f32],
+    logs: Option<&mut [f32]>,
+) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
     check_starts(starts, tokens)?;
     shape::length(
@@ -287,7 +301,10 @@ pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32])
         out.len(),
         tokens.checked_mul(heads.out_width()),
     )?;
-    let store = store_batch(heads, qkv, tokens, [heads.keys_at(), heads.values_at()]);
+    if let Some(logs) = &logs {
+        check_logs(heads, tokens, logs)?;
+    }
+    let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
     run(
@@ -300,7 +317,16 @@ pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32])
             sees: &sees,
         },
         out,
-        None,
+        logs,
     );
     Ok(())
+}
+
+/// Checks the logarithms of a batch.
+pub(super) fn check_logs(heads: &Heads, tokens: usize, logs: &[f32]) -> Result<(), ShapeError> {
+    shape::length(
+        "the logarithms of attention's sums",
+        logs.len(),
+        tokens.checked_mul(heads.heads),
+    )
 }

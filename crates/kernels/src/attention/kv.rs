@@ -4,6 +4,7 @@ use super::heads::Heads;
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
+use crate::team;
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use half::f16;
 use std::ops::Range;
@@ -371,6 +372,31 @@ impl<E: KvElement> KvStore<E> {
                 }
             }
         }
+    }
+}
+
+impl KvStore<f32> {
+    /// Keys and values of a batch; which parts of a row of Q, K and V they are is up to `parts`.
+    pub(super) fn of_batch(heads: &Heads, qkv: &[f32], parts: [usize; 2]) -> Self {
+        let (width, dim) = (heads.qkv_width(), heads.head_dim);
+        let tokens = qkv.len() / width;
+        let mut store = Self::new(tokens, heads.kv_heads, dim);
+        let (wide, tiles) = (store.wide(), store.tile_count());
+        let values = team::Scattered::new(&mut store.values);
+        team::run_over(&mut store.keys, dim * WIDTH, &|number, keys| {
+            let (head, tile) = (number / tiles, number % tiles);
+            // SAFETY: each tile is given out once.
+            let values = unsafe { values.slice(number * wide * WIDTH, wide * WIDTH) };
+            let rows = qkv[tile * WIDTH * width..].chunks_exact(width).take(WIDTH);
+            for (lane, (row, value)) in rows.zip(values.chunks_exact_mut(wide)).enumerate() {
+                let [row_keys, row_values] = parts.map(|at| &row[at + head * dim..][..dim]);
+                value[..dim].copy_from_slice(row_values);
+                for (key, column) in row_keys.iter().zip(keys.chunks_exact_mut(WIDTH)) {
+                    column[lane] = *key;
+                }
+            }
+        });
+        store
     }
 }
 

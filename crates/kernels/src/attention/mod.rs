@@ -14,7 +14,7 @@ mod spans;
 mod tiles;
 
 pub use backward::attend_batch_backward;
-pub use forward::{attend, attend_batch};
+pub use forward::{attend, attend_batch, attend_batch_keeping};
 pub use heads::Heads;
 #[cfg(feature = "gpu")]
 pub(crate) use kv::{BLOCK, q8_0_gpu_words};

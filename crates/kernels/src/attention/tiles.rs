@@ -2,7 +2,7 @@
 
 use super::kv::{BLOCK, KvElement, KvStore};
 use super::spans::Span;
-use crate::lanes::{Lanes, WIDTH, on_lanes};
+use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
 
 /// Keys that are met at once: few enough for the scores of a block of rows to stay near, enough to spread thin what the
 /// running maximum costs.
@@ -49,22 +49,6 @@ pub(super) fn block_rows(rows: usize) -> usize {
 const FEW: usize = 4;
 /// Tiles that are fetched ahead of the one at hand; of keys with scales as many blocks.
 const AHEAD: usize = 8;
-
-/// Has the vector that lies `vectors` behind this one brought to the second cache, where there is an instruction for that: with this much
-/// arithmetic between two reads, the processor itself does not look as far ahead as memory takes. The first cache can wait for fewer
-/// lines at a time.
-#[inline(always)]
-fn fetch_ahead<E>(vector: &[E; WIDTH], vectors: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        let there = std::ptr::from_ref(vector).wrapping_add(vectors);
-        // SAFETY: every x86-64 has the instruction; it reads nothing that a program could see, and any address will do.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(there.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (vector, vectors);
-}
 
 /// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.
 pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize, scale: f32, out: &mut [f32]) {
@@ -163,7 +147,7 @@ fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
     for (i, query) in queries.iter().enumerate() {
         if R <= FEW {
             keys.iter()
-                .for_each(|keys| fetch_ahead(&keys[i], AHEAD * queries.len()));
+                .for_each(|keys| fetch_ahead(&keys[i], AHEAD * WIDTH * queries.len()));
         }
         let keys: [L::Floats; T] = std::array::from_fn(|t| E::load(l, &keys[t][i]));
         for r in 0..R {
@@ -259,7 +243,7 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
         for lane in 0..WIDTH {
             let values = &values[lane * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
             if R <= FEW {
-                values.iter().for_each(|value| fetch_ahead(value, AHEAD * wide));
+                values.iter().for_each(|value| fetch_ahead(value, AHEAD * WIDTH * wide));
             }
             let values: [L::Floats; C] = std::array::from_fn(|c| E::load(l, &values[c]));
             for r in 0..R {

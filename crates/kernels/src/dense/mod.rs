@@ -17,7 +17,7 @@ pub(crate) use factor::{Factor, Pair};
 pub(crate) use product::{Segment, Wide, product};
 pub(crate) use target::Finish;
 pub use target::{Into, Target};
-pub(crate) use thin::thin;
+pub(crate) use thin::{Side, thin};
 pub use view::View;
 pub(crate) use view::{pack_tall, pack_wide};
 

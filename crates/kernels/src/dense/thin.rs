@@ -5,24 +5,43 @@
 
 use super::View;
 use crate::dot::Isa;
-use crate::lanes::{WIDTH, on_lanes};
+use crate::lanes::{WIDTH, fetch_ahead, on_lanes};
 use crate::team;
 
 /// Rows of a strip: 8 * 2 sums stay in registers.
 const ROWS: usize = 8;
 /// Columns of a chunk.
 const COLUMNS: usize = 2 * WIDTH;
+/// Tokens that all strips go through before the next ones: few enough for their columns to stay in the first cache.
+const TOKENS: usize = 64;
+
+/// Eight numbers of a token, and the sums of as many rows.
+type Eight = [f32; ROWS];
+type Sums = [[f32; COLUMNS]; ROWS];
+
+/// How the gradient of an adapter's matrix lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// `[rank, cols]`: that of `a`.
+    Rows,
+    /// `[cols, rank]`: that of `b`.
+    Columns,
+}
 
 on_lanes! {
-    /// `sums[r][c]` becomes the sum over `k` of `left[k][r] * right[k * stride + c]`, of `C` vectors of columns.
-    fn strip<L>[const C: usize][C](l; left: &[[f32; ROWS]], right: &[f32], stride: usize, out: &mut [[f32; COLUMNS]; ROWS]) {
-        let mut sums = [[l.splat(0.0); C]; ROWS];
+    /// `sums[r][c]` grows by the sum over `k` of `left[k][r] * right[k * stride + c]`.
+    fn strip<L>(l; left: &[Eight], right: &[f32], stride: usize, out: &mut Sums) {
+        const VECTORS: usize = COLUMNS / WIDTH;
+        let mut sums: [[L::Floats; VECTORS]; ROWS] =
+            std::array::from_fn(|r| std::array::from_fn(|c| l.load(&out[r].as_chunks().0[c])));
         for (k, left) in left.iter().enumerate() {
-            let vectors = right[k * stride..][..C * WIDTH].as_chunks::<WIDTH>().0;
-            let vectors: [_; C] = std::array::from_fn(|c| l.load(&vectors[c]));
+            let vectors = right[k * stride..][..COLUMNS].as_chunks::<WIDTH>().0;
+            // They lie too far apart for the processor to see them coming.
+            vectors.iter().for_each(|vector| fetch_ahead(vector, TOKENS * stride));
+            let vectors: [_; VECTORS] = std::array::from_fn(|c| l.load(&vectors[c]));
             for r in 0..ROWS {
                 let left = l.splat(left[r]);
-                for c in 0..C {
+                for c in 0..VECTORS {
                     sums[r][c] = l.mul_add(left, vectors[c], sums[r][c]);
                 }
             }
@@ -35,20 +54,18 @@ on_lanes! {
     }
 }
 
-/// `scale * left^T right`, `[rank, cols]`, of `left [T, rank]` and `right [T, cols]`.
-pub(crate) fn thin(left: View, right: View, scale: f32) -> Vec<f32> {
+/// `scale * left^T right` of `left [T, rank]` and `right [T, cols]`.
+pub(crate) fn thin(left: View, right: View, scale: f32, side: Side) -> Vec<f32> {
     let (rank, cols, tokens) = (left.cols(), right.cols(), left.rows().min(right.rows()));
-    let strips: Vec<Vec<[f32; ROWS]>> = (0..rank.div_ceil(ROWS))
-        .map(|strip| {
-            let number = |token: usize, r: usize| match strip * ROWS + r {
-                row if row < rank => scale * left.at(token, row),
-                _ => 0.0,
-            };
-            (0..tokens)
-                .map(|token| std::array::from_fn(|r| number(token, r)))
-                .collect()
-        })
-        .collect();
+    let mut strips: Vec<Vec<Eight>> = vec![vec![[0.0; ROWS]; tokens]; rank.div_ceil(ROWS)];
+    for (number, strip) in strips.iter_mut().enumerate() {
+        let rows = number * ROWS..rank.min((number + 1) * ROWS);
+        for (token, eight) in strip.iter_mut().enumerate() {
+            for (row, x) in rows.clone().zip(eight) {
+                *x = scale * left.at(token, row);
+            }
+        }
+    }
     let mut out = vec![0.0; rank * cols];
     let isa = Isa::best();
     let to = team::Scattered::new(&mut out);
@@ -67,12 +84,25 @@ pub(crate) fn thin(left: View, right: View, scale: f32) -> Vec<f32> {
                 (&copied[..], COLUMNS)
             }
         };
-        for (strip, left) in strips.iter().enumerate() {
-            let mut sums = [[0.0; COLUMNS]; ROWS];
-            self::strip::<2>(isa, left, data, stride, &mut sums);
-            for (row, sums) in (strip * ROWS..rank).zip(&sums) {
+        let mut sums = vec![[[0.0; COLUMNS]; ROWS]; strips.len()];
+        for start in (0..tokens).step_by(TOKENS) {
+            for (strip, sums) in strips.iter().zip(&mut sums) {
+                let left = &strip[start..tokens.min(start + TOKENS)];
+                self::strip(isa, left, &data[start * stride..], stride, sums);
+            }
+        }
+        let row = |row: usize| &sums[row / ROWS][row % ROWS][..count];
+        match side {
+            Side::Rows => (0..rank).for_each(|r| {
                 // SAFETY: each column is of one chunk.
-                unsafe { to.slice(row * cols + first, count) }.copy_from_slice(&sums[..count]);
+                unsafe { to.slice(r * cols + first, count) }.copy_from_slice(row(r));
+            }),
+            Side::Columns => {
+                // SAFETY: as above.
+                let columns = unsafe { to.slice(first * rank, count * rank) };
+                for (c, column) in columns.chunks_exact_mut(rank).enumerate() {
+                    column.iter_mut().enumerate().for_each(|(r, x)| *x = row(r)[c]);
+                }
             }
         }
     });

@@ -1,7 +1,7 @@
 //! Attention over a batch, and what happens to Q and K before it.
 
 use super::{F32, Report, many_rows};
-use crate::attention::{Heads, attend_batch_backward, prepare_backward_in_place};
+use crate::attention::{Heads, attend_batch_backward, attend_batch_keeping, prepare_backward_in_place};
 use crate::linear::Norm;
 use crate::reference::{self, Prepare, differences, noise, wide};
 use crate::rope::{Pairing, Rope};
@@ -51,7 +51,9 @@ fn attend(report: &mut Report, what: &str, heads: &Heads, lengths: &[usize]) {
     let d_out = noise(2, starts.len() * heads.out_width());
     let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| reference::attend(qkv, heads, &starts));
     let mut found = vec![f32::NAN; qkv.len()];
-    let done = attend_batch_backward(&qkv, heads, &starts, &d_out, &mut found);
+    let (mut out, mut logs) = (vec![f32::NAN; d_out.len()], vec![f32::NAN; starts.len() * heads.heads]);
+    let done = attend_batch_keeping(&qkv, heads, &starts, &mut out, &mut logs)
+        .and_then(|()| attend_batch_backward(&qkv, heads, &starts, [&out, &logs], &d_out, &mut found));
     report.compare(
         "attention",
         format!("separate output, {what}"),

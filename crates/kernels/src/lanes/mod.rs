@@ -67,6 +67,22 @@ pub(crate) trait Lanes: Copy {
     fn greatest(self, x: Self::Floats) -> f32;
 }
 
+/// Has the vector that lies `elements` behind this one brought to the second cache, where there is an instruction for that: with this much
+/// arithmetic between two reads, the processor itself does not look as far ahead as memory takes. The first cache can wait for fewer
+/// lines at a time.
+#[inline(always)]
+pub(crate) fn fetch_ahead<E>(vector: &[E; WIDTH], elements: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        let there = vector.as_ptr().wrapping_add(elements);
+        // SAFETY: every x86-64 has the instruction; it reads nothing that a program could see, and any address will do.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(there.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (vector, elements);
+}
+
 /// Makes a function that takes an [`Isa`](crate::Isa) first out of one that is generic over its lanes.
 ///
 /// `fn name<L>(lanes; arguments)`; further generics stand in brackets, once with bounds and once by name. The body is inlined

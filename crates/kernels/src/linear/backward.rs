@@ -2,7 +2,9 @@
 
 use super::tiled::{Talls, times_a};
 use super::{Linear, LoraGradient};
-use crate::dense::{Factor, Finish, Into, Segment, Target, View, Wide, matmul, pack_tall, pack_wide, product, thin};
+use crate::dense::{
+    Factor, Finish, Into, Segment, Side, Target, View, Wide, matmul, pack_tall, pack_wide, product, thin,
+};
 use crate::expand::Expand;
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
@@ -130,10 +132,9 @@ pub(crate) fn backward<E: Factor>(
                 (None, none) => times_a(lora, none.insert(Talls::new(x, tokens, cols)?))?,
             };
             let seen = dropped_x.as_deref().unwrap_or(x);
-            let b = thin(View::all(&low, tokens, lora.rank)?, *dy, lora.scale);
             gradients.push(Some(LoraGradient {
-                a: thin(d_low_view, View::all(seen, tokens, cols)?, 1.0),
-                b: turned(&b, linear.weight.rows()),
+                a: thin(d_low_view, View::all(seen, tokens, cols)?, 1.0, Side::Rows),
+                b: thin(View::all(&low, tokens, lora.rank)?, *dy, lora.scale, Side::Columns),
             }));
             match lora.dropout {
                 None => sum.hold(Held {
@@ -189,15 +190,6 @@ fn weight<'a, E: Factor>(linear: &Linear<'a>, dy: View, sum: &mut Sum<'a, '_, E>
         })?;
     }
     Ok(d_low)
-}
-
-/// `[n, cols]` from `[cols, n]`: rows become columns.
-fn turned(x: &[f32], n: usize) -> Vec<f32> {
-    let mut out = Vec::with_capacity(x.len());
-    for column in 0..n {
-        out.extend(x.chunks_exact(n).map(|row| row[column]));
-    }
-    out
 }
 
 /// Elements that a chunk of an addition has.

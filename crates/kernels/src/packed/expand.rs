@@ -4,7 +4,7 @@
 
 use super::ROWS;
 use super::shape::{Head, Shape, half_scale, nibble_scale, six_bits};
-use crate::blocks::{GROUP, HALF_GROUP};
+use crate::blocks::{GROUP, HALF_GROUP, LEVELS};
 use crate::dot::Isa;
 use crate::lanes::{Lanes, on_lanes};
 
@@ -18,83 +18,113 @@ pub(super) struct Tile<'a> {
     pub codes: &'a [u8],
 }
 
+/// Words of a column's codes, four columns at a time.
+const VECTORS: usize = GROUP / 4;
+
+/// Sixteen f16 of a head times `scale`, times `factors`.
+#[inline(always)]
+fn halves<L: Lanes>(l: L, head: &[u8], at: usize, scale: f32, factors: &[f32; ROWS]) -> [f32; ROWS] {
+    let mut bits = [0; ROWS];
+    bytemuck::cast_slice_mut(&mut bits).copy_from_slice(&head[at..][..2 * ROWS]);
+    let mut out = [0.0; ROWS];
+    let halves = l.mul(l.load_half(&bits.map(u16::from_le)), l.splat(scale));
+    l.store(l.mul(halves, l.load(factors)), &mut out);
+    out
+}
+
 /// What the codes of sixteen rows of a tile are worth, times `scale`: a step in each half of the tile, and what is added.
 #[inline(always)]
 fn worths<L: Lanes>(l: L, tile: &Tile, scale: f32) -> ([[f32; ROWS]; 2], [f32; ROWS]) {
     let head = tile.head;
-    let times = |at: usize, factors: [f32; ROWS]| {
-        let bits = std::array::from_fn(|row| u16::from_le_bytes([head[at + 2 * row], head[at + 2 * row + 1]]));
-        let mut out = [0.0; ROWS];
-        let halves = l.mul(l.load_half(&bits), l.splat(scale));
-        l.store(l.mul(halves, l.load(&factors)), &mut out);
-        out
-    };
     match tile.shape.head {
-        Head::Scale => ([times(0, [1.0; ROWS]); 2], [0.0; ROWS]),
-        Head::ScaleAndMinimum => ([times(0, [1.0; ROWS]); 2], times(2 * ROWS, [1.0; ROWS])),
+        Head::Scale => ([halves(l, head, 0, scale, &[1.0; ROWS]); 2], [0.0; ROWS]),
+        Head::ScaleAndMinimum => (
+            [halves(l, head, 0, scale, &[1.0; ROWS]); 2],
+            halves(l, head, 2 * ROWS, scale, &[1.0; ROWS]),
+        ),
         Head::SixBits => {
             let both: [[u32; 2]; ROWS] = std::array::from_fn(|row| six_bits(head, tile.number, row));
-            let scales = times(0, both.map(|[scale, _]| scale as f32));
-            ([scales; 2], times(2 * ROWS, both.map(|[_, minimum]| -(minimum as f32))))
+            let scales = halves(l, head, 0, scale, &both.map(|[scale, _]| scale as f32));
+            let minima = both.map(|[_, minimum]| -(minimum as f32));
+            ([scales; 2], halves(l, head, 2 * ROWS, scale, &minima))
         }
         Head::Nibbles => {
             let scales = std::array::from_fn(|row| nibble_scale(head, tile.number, row));
-            ([times(0, scales); 2], [0.0; ROWS])
+            ([halves(l, head, 0, scale, &scales); 2], [0.0; ROWS])
         }
         Head::Halves => {
-            let scales = |half| std::array::from_fn(|row| half_scale(head, 2 * tile.number + half, row));
-            ([times(0, scales(0)), times(0, scales(1))], [0.0; ROWS])
+            let scales = [0, 1].map(|half| std::array::from_fn(|row| half_scale(head, 2 * tile.number + half, row)));
+            (scales.map(|scales| halves(l, head, 0, scale, &scales)), [0.0; ROWS])
         }
     }
 }
 
-/// Vectors of 64 bytes that the codes, or their lower four bits, lie in.
-const fn vectors(bits: usize) -> usize {
-    if bits == 8 { 8 } else { 4 }
+/// Sixteen words of 64 bytes from `at` on.
+#[inline(always)]
+fn words(bytes: &[u8], at: usize) -> [u32; ROWS] {
+    let mut words = [0; ROWS];
+    bytemuck::cast_slice_mut(&mut words).copy_from_slice(&bytes[at..][..4 * ROWS]);
+    for word in &mut words {
+        *word = u32::from_le(*word);
+    }
+    words
 }
 
-/// The word of four columns' fifth bits; see [`super`].
-#[inline(always)]
-fn fifths(upper: &[u8], word: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| upper[8 * word + i]))
+/// The same byte four times.
+const fn four(byte: u8) -> u32 {
+    u32::from_ne_bytes([byte; 4])
 }
 
-/// Four codes of a row, from vector `v` of a tile.
+/// What the codes of a tile stand for, signed bytes: word `row` of vector `v` has columns `4 v..4 v + 4` of a row, the first lowest.
 #[inline(always)]
-fn word(codes: &[u8], v: usize, row: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| codes[64 * v + 4 * row + i]))
+fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
+    let (upper, lower) = tile.codes.split_at(tile.shape.upper_bytes());
+    let mut codes = [[0; ROWS]; VECTORS];
+    for (v, codes) in codes.iter_mut().enumerate() {
+        if BITS == 8 {
+            *codes = words(lower, 64 * v);
+        } else {
+            let nibbles = words(lower, 64 * (v % 4));
+            for (code, nibbles) in codes.iter_mut().zip(nibbles) {
+                *code = nibbles >> (v / 4 * 4) & four(0x0f);
+            }
+        }
+        if BITS == 5 {
+            let fifths = u64::from_le_bytes(std::array::from_fn(|i| upper[8 * v + i]));
+            for (row, code) in codes.iter_mut().enumerate() {
+                // Four bits become the lowest of a byte each: none of the four copies meets another there.
+                let bits = (fifths >> (4 * row)) as u32 & 0x0f;
+                *code |= (bits.wrapping_mul(0x0020_4081) & four(1)) << 4;
+            }
+        }
+        if BITS == 6 {
+            let pairs = words(upper, 64 * (v / 4));
+            for (code, pairs) in codes.iter_mut().zip(pairs) {
+                *code |= (pairs >> (v % 4 * 2) & four(3)) << 4;
+            }
+        }
+        for code in codes {
+            *code = match tile.shape.levels {
+                true => u32::from_le_bytes(code.to_le_bytes().map(|code| LEVELS[usize::from(code & 0x0f)] as u8)),
+                // With what makes the zero 128 no byte runs over, and 128 less is the upper bit turned.
+                false => code.wrapping_add(four(128 - tile.shape.zero)) ^ four(0x80),
+            };
+        }
+    }
+    codes
 }
 
 on_lanes! {
     fn columns_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
         let (scales, offsets) = worths(l, &tile, scale);
-        let (upper, lower) = tile.codes.split_at(tile.shape.upper_bytes());
-        for v in 0..vectors(BITS) {
-            let lanes: [u32; ROWS] = std::array::from_fn(|row| word(lower, v, row));
-            for (nibble, vector) in [(0, v), (4, 4 + v)] {
-                if BITS == 8 && nibble == 4 {
-                    continue;
+        let (scales, offsets) = (scales.map(|scales| l.load(&scales)), l.load(&offsets));
+        for (v, (codes, out)) in codes::<BITS>(&tile).iter().zip(out.as_chunks_mut::<4>().0).enumerate() {
+            for (i, out) in out.iter_mut().enumerate() {
+                let mut numbers = [0.0; ROWS];
+                for (number, word) in numbers.iter_mut().zip(codes) {
+                    *number = ((word << (24 - 8 * i)) as i32 >> 24) as f32;
                 }
-                let rest: [u32; ROWS] = match BITS {
-                    5 => {
-                        let word = fifths(upper, vector);
-                        std::array::from_fn(|row| (word >> (4 * row)) as u32)
-                    }
-                    6 => std::array::from_fn(|row| word(upper, vector / 4, row) >> (2 * (vector % 4))),
-                    _ => [0; ROWS],
-                };
-                for i in 0..4 {
-                    let column = 4 * vector + i;
-                    for row in 0..ROWS {
-                        let mut code = lanes[row] >> (8 * i + nibble) & if BITS == 8 { 0xff } else { 0x0f };
-                        code |= match BITS {
-                            5 => (rest[row] >> i & 1) << 4,
-                            6 => (rest[row] >> (8 * i) & 3) << 4,
-                            _ => 0,
-                        };
-                        out[column][row] = scales[column / HALF_GROUP][row] * tile.shape.centred(code as u8) as f32 + offsets[row];
-                    }
-                }
+                l.store(l.add(l.mul(scales[v / 4], l.load(&numbers)), offsets), out);
             }
         }
     }
@@ -103,38 +133,17 @@ on_lanes! {
 on_lanes! {
     fn rows_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
         let (scales, offsets) = worths(l, &tile, scale);
-        let (upper, lower) = tile.codes.split_at(tile.shape.upper_bytes());
-        for (row, out) in out.iter_mut().enumerate() {
-            let mut bytes = [0; GROUP];
-            for v in 0..vectors(BITS) {
-                bytes[4 * v..][..4].copy_from_slice(&word(lower, v, row).to_le_bytes());
+        let codes = codes::<BITS>(&tile);
+        let mut turned = [[0; VECTORS]; ROWS];
+        for (row, turned) in turned.iter_mut().enumerate() {
+            for (turned, codes) in turned.iter_mut().zip(&codes) {
+                *turned = codes[row].to_le();
             }
-            let mut fifth_bits = 0_u32;
-            let mut pairs = [0; HALF_GROUP / 2];
-            match BITS {
-                5 => {
-                    for word in 0..8 {
-                        fifth_bits |= ((fifths(upper, word) >> (4 * row) & 0x0f) << (4 * word)) as u32;
-                    }
-                }
-                6 => {
-                    for h in 0..2 {
-                        pairs[4 * h..][..4].copy_from_slice(&word(upper, h, row).to_le_bytes());
-                    }
-                }
-                _ => {}
-            }
-            for column in 0..GROUP {
-                let mut code = match BITS {
-                    8 => u32::from(bytes[column]),
-                    _ => u32::from(bytes[column % 16]) >> (column / 16 * 4) & 0x0f,
-                };
-                code |= match BITS {
-                    5 => (fifth_bits >> column & 1) << 4,
-                    6 => (u32::from(pairs[4 * (column / 16) + column % 4]) >> (column / 4 % 4 * 2) & 3) << 4,
-                    _ => 0,
-                };
-                out[column] = scales[column / HALF_GROUP][row] * tile.shape.centred(code as u8) as f32 + offsets[row];
+        }
+        for (row, (codes, out)) in turned.iter().zip(out).enumerate() {
+            let codes: &[[i8; HALF_GROUP]; 2] = bytemuck::cast_ref(codes);
+            for (half, (codes, out)) in codes.iter().zip(out.as_chunks_mut().0).enumerate() {
+                l.store(l.add(l.mul(l.splat(scales[half][row]), l.load_bytes(codes)), l.splat(offsets[row])), out);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The backward of every operation, registered with Burn's tape.
 //!
-//! A forward keeps its inputs, and of a gated layer both products (see [`OpsBackward`]); the backward runs again
-//! what else it needs. Burn wants a fixed number of parents for a step, so a linear without an adapter gives two constants in the
+//! A forward keeps its inputs, and of attention and of a gated layer what is dear (see [`OpsBackward`]); the backward runs again what else
+//! it needs. Burn wants a fixed number of parents for a step, so a linear without an adapter gives two constants in the
 //! adapter's place.
 
 use super::{
@@ -191,18 +191,12 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, key_values), None);
             }
-            let kept = qkv.clone();
-            let out = B::attend(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), key_values);
+            let (out, kept) = B::attend_keeping(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, segments) = (spec.clone(), segments.clone());
                 [Some(B::attend_backward(
-                    kept.clone(),
-                    q_norm,
-                    k_norm,
-                    spec,
-                    segments,
-                    gradient,
+                    q_norm, k_norm, spec, segments, &kept, gradient,
                 ))]
             });
             (out, rule)

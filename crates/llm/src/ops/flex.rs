@@ -3,7 +3,8 @@
 //! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours: it ends the operation with a
 //! panic that the engine catches and reports.
 
-use super::kept::Kept;
+use super::kept::{Kept, KeptAttention};
+use super::room::tensor;
 use super::{
     Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm,
     Ops, OpsBackward, OptionalNorm, Product, Segments,
@@ -15,6 +16,7 @@ use burn_flex::FlexTensor;
 use hearth_kernels::attention;
 use hearth_kernels::cross_entropy::{Targets, cross_entropy_through};
 use hearth_kernels::linear::{self, Lora, LoraGradient};
+use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{Matrix, ShapeError, bf16, half_layer};
 use std::sync::Arc;
 
@@ -32,7 +34,8 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-pub(super) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
+/// What is small, and lives long.
+fn small<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
@@ -112,7 +115,14 @@ fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> Ad
         Adapter::Lora { a, .. } => size(a)[0],
     };
     let (rows, cols) = (linear.spec.rows, linear.spec.cols);
-    gradient.map(|gradient| (tensor(gradient.a, [rank, cols]), tensor(gradient.b, [rows, rank])))
+    gradient.map(|gradient| (small(gradient.a, [rank, cols]), small(gradient.b, [rows, rank])))
+}
+
+/// Whether the way back needs heads as they came: a rotation alone can be undone without them.
+fn is_normed(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
+    [q_norm, k_norm]
+        .into_iter()
+        .any(|norm| matches!(norm, OptionalNorm::Norm(..)))
 }
 
 /// Q, K and V as attention reads them: heads normalised where the model does, and turned.
@@ -139,7 +149,7 @@ fn prepared(
 
 impl Ops for Flex {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
-        let mut out = vec![0.0; ids.len() * spec.cols];
+        let mut out = Scratch::new(ids.len() * spec.cols);
         sound(matrix(&table, &spec).and_then(|table| table.gather(&ids, scale, &mut out)));
         tensor(out, [ids.len(), spec.cols])
     }
@@ -153,7 +163,7 @@ impl Ops for Flex {
         let (x, width) = (contiguous(x), linears.out_features());
         let linears = settled_all(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
-        let mut out = vec![0.0; size(&x)[0] * width];
+        let mut out = Scratch::new(size(&x)[0] * width);
         sound(half_layer::norm_linears(
             floats(&x),
             Some(kernel_norm(&norm)),
@@ -172,7 +182,7 @@ impl Ops for Flex {
         key_values: KeyValues,
     ) -> FloatTensor<Self> {
         let heads = &spec.heads;
-        let mut out = vec![0.0; size(&qkv)[0] * heads.out_width()];
+        let mut out = Scratch::new(size(&qkv)[0] * heads.out_width());
         match &key_values {
             KeyValues::Batch(segments) => {
                 let qkv = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
@@ -227,7 +237,7 @@ impl Ops for Flex {
     ) -> FloatTensor<Self> {
         let (x, gate, up) = (contiguous(x), settled(gate), settled(up));
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
-        let mut out = vec![0.0; tokens * width];
+        let mut out = Scratch::new(tokens * width);
         let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
         sound(half_layer::gated(
             floats(&x),
@@ -260,7 +270,7 @@ impl Ops for Flex {
     }
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
-        let mut out = vec![0.0; spec.rows * spec.cols];
+        let mut out = Scratch::new(spec.rows * spec.cols);
         sound(matrix(&weight, &spec).and_then(|weight| weight.dequantize_rows(0..spec.rows, &mut out)));
         tensor(out, [spec.rows, spec.cols])
     }
@@ -268,6 +278,7 @@ impl Ops for Flex {
 
 impl OpsBackward for Flex {
     type Kept = Kept;
+    type KeptAttention = KeptAttention;
     type KeptGated = [Kept; 2];
 
     fn keep(x: &FloatTensor<Self>, product: Product) -> Kept {
@@ -288,7 +299,7 @@ impl OpsBackward for Flex {
         let (x, gradient) = (contiguous(x), contiguous(gradient));
         let linears = settled_all(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
-        let mut dx = vec![0.0; floats(&x).len()];
+        let mut dx = Scratch::new(floats(&x).len());
         let norm = Some(kernel_norm(&norm));
         let adapters = sound(half_layer::norm_linears_backward(
             floats(&x),
@@ -305,23 +316,58 @@ impl OpsBackward for Flex {
         (tensor(dx, size(&x)), adapters.collect())
     }
 
-    fn attend_backward(
+    fn attend_keeping(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+    ) -> (FloatTensor<Self>, KeptAttention) {
+        let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
+        let as_they_came = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
+        let ready = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
+        let (mut out, mut logs) = (
+            Scratch::new(tokens * heads.out_width()),
+            vec![0.0; tokens * heads.heads],
+        );
+        let starts = &segments.starts;
+        sound(attention::attend_batch_keeping(
+            floats(&ready),
+            heads,
+            starts,
+            &mut out,
+            &mut logs,
+        ));
+        let out = tensor(out, [tokens, heads.out_width()]);
+        let kept = KeptAttention {
+            qkv: as_they_came.unwrap_or(ready),
+            out: out.clone(),
+            logs: Arc::new(logs),
+        };
+        (out, kept)
+    }
+
+    fn attend_backward(
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        segments: Arc<Segments>,
+        kept: &KeptAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let (qkv, gradient) = (contiguous(qkv), contiguous(gradient));
+        let (qkv, gradient) = (contiguous(kept.qkv.clone()), contiguous(gradient));
         let positions = &segments.positions;
-        let ready = prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm);
-        let mut d_qkv = vec![0.0; floats(&qkv).len()];
+        let ready = match is_normed(&q_norm, &k_norm) {
+            true => prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm),
+            false => qkv.clone(),
+        };
+        let mut d_qkv = Scratch::new(floats(&qkv).len());
         let (heads, starts) = (&spec.heads, &segments.starts);
         sound(attention::attend_batch_backward(
             floats(&ready),
             heads,
             starts,
+            [floats(&kept.out), &kept.logs],
             floats(&gradient),
             &mut d_qkv,
         ));
@@ -346,7 +392,7 @@ impl OpsBackward for Flex {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
         let (h, linear, gradient) = (contiguous(h), settled(linear), contiguous(gradient));
-        let mut dh = vec![0.0; floats(&h).len()];
+        let mut dh = Scratch::new(floats(&h).len());
         let adapter = sound(half_layer::linear_add_backward(
             floats(&h),
             &kernel_linear(&linear),
@@ -368,13 +414,13 @@ impl OpsBackward for Flex {
     ) -> (FloatTensor<Self>, Self::KeptGated) {
         let (x, gate, up) = (contiguous(x), settled(gate), settled(up));
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
-        let mut h = vec![0.0; tokens * width];
+        let mut h = Scratch::new(tokens * width);
         let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
         let x = floats(&x);
         let kept = match product {
-            Product::Bf16 => gated_halves(bf16::ZERO, x, norm, &gate, &up, activation, product, &mut h)
+            Product::Bf16 => gated_halves::<bf16>(x, norm, &gate, &up, activation, product, &mut h)
                 .map(|half| Kept::Half(Arc::new(half), [tokens, width])),
-            Product::Exact | Product::Fast => gated_halves(0.0, x, norm, &gate, &up, activation, product, &mut h)
+            Product::Exact | Product::Fast => gated_halves::<f32>(x, norm, &gate, &up, activation, product, &mut h)
                 .map(|whole| Kept::Whole(tensor(whole, [tokens, width]))),
         };
         (tensor(h, [tokens, width]), kept)
@@ -391,7 +437,7 @@ impl OpsBackward for Flex {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]) {
         let (x, gate, up, gradient) = (contiguous(x), settled(gate), settled(up), contiguous(gradient));
-        let mut dx = vec![0.0; floats(&x).len()];
+        let mut dx = Scratch::new(floats(&x).len());
         let (kernel_norm, kernel_gate, kernel_up) =
             (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
         let (x_values, dh) = (floats(&x), floats(&gradient));
@@ -438,7 +484,7 @@ impl OpsBackward for Flex {
         product: Product,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let x = contiguous(x);
-        let mut dx = vec![0.0; floats(&x).len()];
+        let mut dx = Scratch::new(floats(&x).len());
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
         let loss = loss(&x, norm, &output, &targets, scale, product, Some(&mut dx));
         (loss, tensor(dx, size(&x)))
@@ -447,7 +493,6 @@ impl OpsBackward for Flex {
 
 /// A gated layer, written to `h`, and what it keeps of gate and up.
 fn gated_halves<K: half_layer::Kept>(
-    zero: K,
     x: &[f32],
     norm: Option<linear::Norm>,
     gate: &linear::Linear,
@@ -455,9 +500,9 @@ fn gated_halves<K: half_layer::Kept>(
     activation: Activation,
     product: Product,
     h: &mut [f32],
-) -> [Vec<K>; 2] {
-    let mut kept = [(); 2].map(|()| vec![zero; h.len()]);
-    let places = kept.each_mut().map(Vec::as_mut_slice);
+) -> [Scratch<K>; 2] {
+    let mut kept = [(); 2].map(|()| Scratch::new(h.len()));
+    let places = kept.each_mut().map(|kept| &mut kept[..]);
     sound(half_layer::gated_keeping(
         x, norm, gate, up, activation, product, places, h,
     ));
@@ -489,5 +534,5 @@ fn loss(
         &mut losses,
         dx,
     ));
-    tensor(vec![(f64::from(scale) * loss.sum) as f32], [1])
+    small(vec![(f64::from(scale) * loss.sum) as f32], [1])
 }

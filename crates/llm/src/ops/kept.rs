@@ -1,9 +1,11 @@
 //! What an operation on the CPU keeps of its forward for its backward.
 
 use super::Product;
-use super::flex::{floats, sound, tensor};
+use super::flex::{floats, sound};
+use super::room::tensor;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
+use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{bf16, bf16s};
 use std::sync::Arc;
 
@@ -13,14 +15,25 @@ pub enum Kept {
     /// In f32.
     Whole(FlexTensor),
     /// In half the memory, with its rows and columns.
-    Half(Arc<Vec<bf16>>, [usize; 2]),
+    Half(Arc<Scratch<bf16>>, [usize; 2]),
+}
+
+/// What is kept of attention.
+#[derive(Clone)]
+pub struct KeptAttention {
+    /// Q, K and V as they came where heads are normalised, else as they were made ready, which can be undone.
+    pub(super) qkv: FlexTensor,
+    /// The output.
+    pub(super) out: FlexTensor,
+    /// The logarithm of each row's sum of exponentials, `[T, heads]`.
+    pub(super) logs: Arc<Vec<f32>>,
 }
 
 impl Kept {
     pub(super) fn new(x: &FlexTensor, product: Product) -> Self {
         match product {
             Product::Bf16 if x.is_contiguous() => {
-                let mut half = vec![bf16::ZERO; floats(x).len()];
+                let mut half = Scratch::new(floats(x).len());
                 sound(bf16s::to_bf16(floats(x), &mut half));
                 let shape = x.shape();
                 Self::Half(Arc::new(half), [shape[0], shape[1]])
@@ -33,7 +46,7 @@ impl Kept {
         match self {
             Self::Whole(x) => x.clone(),
             Self::Half(half, shape) => {
-                let mut x = vec![0.0; half.len()];
+                let mut x = Scratch::new(half.len());
                 sound(bf16s::to_f32(half, &mut x));
                 tensor(x, *shape)
             }

@@ -21,6 +21,7 @@ mod linear;
 mod per_device;
 #[cfg(feature = "gpu")]
 pub(crate) use per_device::PerDevice;
+mod room;
 mod tensor_api;
 
 pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView, SharedRope};
@@ -130,6 +131,8 @@ pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
 pub trait OpsBackward: Ops {
     /// What is kept of a forward: a matrix, perhaps in half the memory.
     type Kept: Clone + Send + Sync + 'static;
+    /// What is kept of attention: its input, and what its backward would have to make again.
+    type KeptAttention: Clone + Send + Sync + 'static;
     /// What is kept of a gated layer: `gate(norm(x))` and `up(norm(x))`.
     type KeptGated: Clone + Send + Sync + 'static;
 
@@ -148,13 +151,22 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>);
 
-    /// Backward of [`Ops::attend`] over [`KeyValues::Batch`]: the gradient of `qkv`.
-    fn attend_backward(
+    /// [`Ops::attend`] over [`KeyValues::Batch`], and what its backward needs.
+    fn attend_keeping(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+    ) -> (FloatTensor<Self>, Self::KeptAttention);
+
+    /// Backward of [`Ops::attend`] from what [`OpsBackward::attend_keeping`] kept: the gradient of `qkv`.
+    fn attend_backward(
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        segments: Arc<Segments>,
+        kept: &Self::KeptAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 

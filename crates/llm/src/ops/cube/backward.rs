@@ -4,7 +4,8 @@ use super::{
     floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, number, prepared, side_by_side, sound, tensor,
 };
 use crate::ops::{
-    Activation, AdapterGradient, AttentionSpec, Linear, Linears, Norm, OpsBackward, OptionalNorm, Product, Segments,
+    Activation, AdapterGradient, AttentionSpec, KeyValues, Linear, Linears, Norm, Ops, OpsBackward, OptionalNorm,
+    Product, Segments,
 };
 use burn::backend::Cube;
 use burn::backend::tensor::FloatTensor;
@@ -38,6 +39,7 @@ fn linears_backward(
 
 impl OpsBackward for Cube {
     type Kept = Tensor;
+    type KeptAttention = Tensor;
     type KeptGated = Tensor;
 
     fn keep(x: &FloatTensor<Self>, _: Product) -> Tensor {
@@ -63,15 +65,29 @@ impl OpsBackward for Cube {
         (tensor(&x, dx), adapters)
     }
 
-    fn attend_backward(
+    fn attend_keeping(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
+    ) -> (FloatTensor<Self>, Tensor) {
+        let kept = qkv.clone();
+        (
+            Self::attend(qkv, q_norm, k_norm, spec, KeyValues::Batch(segments)),
+            kept,
+        )
+    }
+
+    fn attend_backward(
+        q_norm: OptionalNorm<Self>,
+        k_norm: OptionalNorm<Self>,
+        spec: Arc<AttentionSpec>,
+        segments: Arc<Segments>,
+        qkv: &Tensor,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let (qkv, gradient) = (into_contiguous(qkv), into_contiguous(gradient));
+        let (qkv, gradient) = (into_contiguous(qkv.clone()), into_contiguous(gradient));
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
         let (table, lists) = (spec.rope.table(&qkv, segments.longest()), segments.lists(&qkv));
         let (client, heads) = (&qkv.client, &spec.heads);

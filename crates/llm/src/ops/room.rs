@@ -1,0 +1,41 @@
+//! Outputs in memory that is used again: a step makes the same tensors as the one before it, and fresh memory is dear.
+
+use burn::backend::{AllocationProperty, Bytes};
+use burn::tensor::{DType, TensorData};
+use burn_flex::FlexTensor;
+use burn_std::{AccessError, AccessPolicy, AllocationController};
+use hearth_kernels::scratch::Scratch;
+use std::mem::MaybeUninit;
+
+/// The memory of a tensor, given back when the tensor is dropped.
+struct Room(Scratch<f32>);
+
+impl AllocationController for Room {
+    fn alloc_align(&self) -> usize {
+        align_of::<f32>()
+    }
+
+    fn property(&self) -> AllocationProperty {
+        AllocationProperty::Native
+    }
+
+    unsafe fn memory_mut(&mut self, _: AccessPolicy) -> Result<&mut [MaybeUninit<u8>], AccessError> {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.0);
+        // SAFETY: both have one layout, and the caller writes nothing but bytes.
+        Ok(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) })
+    }
+
+    fn memory(&self, _: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
+        let bytes: &[u8] = bytemuck::cast_slice(&self.0);
+        // SAFETY: both have one layout.
+        Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) })
+    }
+}
+
+/// A tensor of numbers that lie in scratch.
+pub(super) fn tensor<const D: usize>(values: Scratch<f32>, shape: [usize; D]) -> FlexTensor {
+    let length = size_of_val(&values[..]);
+    // SAFETY: all bytes of scratch are initialised, and there are so many.
+    let bytes = unsafe { Bytes::from_controller(Box::new(Room(values)), length) };
+    FlexTensor::from_data(TensorData::from_bytes(bytes, shape, DType::F32))
+}
