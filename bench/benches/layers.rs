@@ -5,7 +5,8 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::attention::{
-    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_keeping, prepare_in_place,
+    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_keeping,
+    prepare_in_place,
 };
 use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
