@@ -45,7 +45,8 @@ fn chunks(cols: usize) -> Vec<ActivationChunk> {
 fn magnitude(quant: Quant, row: &[u8], x: &[f32]) -> f32 {
     let mut weights = vec![0.0; x.len()];
     quant.dequantize_row(row, &mut weights).unwrap();
-    weights.iter().zip(x).map(|(w, x)| (w * x).abs()).sum()
+    // Steps of f32 do not shrink any more below its smallest normal number.
+    weights.iter().zip(x).map(|(w, x)| (w * x).abs()).sum::<f32>() + f32::MIN_POSITIVE
 }
 
 fn products_agree(seed: u64) {

@@ -218,8 +218,8 @@ unsafe fn rows<B: Packable, const N: usize, const V: usize>(
                 let values = chunk_of.map(|chunk| chunk.values.as_ptr().add(GROUP * part));
                 let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
                 let mut worth = [worths::<Four, B>(block.as_ptr(), at, first); V];
-                for r in 1..V {
-                    worth[r] = worths::<Four, B>(block.as_ptr(), at, first + r);
+                for (r, worth) in worth.iter_mut().enumerate().skip(1) {
+                    *worth = worths::<Four, B>(block.as_ptr(), at, first + r);
                 }
                 // A tile, or each half of it, is summed in whole numbers.
                 let none = [[vdupq_n_s32(0); V]; N];
