@@ -98,12 +98,13 @@ pub(super) fn product(
             )?;
         }
         let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
-        match isa.multiplies_bf16() {
+        #[cfg(target_arch = "x86_64")]
+        if isa.multiplies_bf16() {
             // SAFETY: an `Isa` says so only of instructions that were found on this machine.
-            #[cfg(target_arch = "x86_64")]
-            true => unsafe { avx512_bf16::strip(&weights, count, x, tokens.clone(), &mut sink) },
-            _ => strip(&weights, count, x, tokens.clone(), &mut sink),
+            unsafe { avx512_bf16::strip(&weights, count, x, tokens.clone(), &mut sink) };
+            continue;
         }
+        strip(&weights, count, x, tokens.clone(), &mut sink);
     }
     Ok(())
 }
@@ -112,7 +113,7 @@ pub(super) fn product(
 fn expand(isa: Isa, quant: Quant, bytes: &[u8], out: &mut [u16]) -> Result<(), ShapeError> {
     #[cfg(target_arch = "x86_64")]
     if quant == Quant::F16 && isa.multiplies_bf16() {
-        // SAFETY: an `Isa` says so only of instructions that were found on this machine.
+        // SAFETY: as above.
         unsafe { avx512_bf16::round_halves(bytes, out) };
         return Ok(());
     }
