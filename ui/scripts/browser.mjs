@@ -85,6 +85,8 @@ export async function openPage(browser, address, options = {}) {
     reducedMotion: motion,
     permissions: ["clipboard-read", "clipboard-write"],
   });
+  // A page is there in a second, but not where others want the machine.
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   /** @type {string[]} */
   const errors = [];

@@ -21,7 +21,6 @@ export function useBrowser(): void {
 /** The page on a scene; whatever it complains of fails the test when it is asked. */
 export async function open(options: Parameters<typeof openPage>[2] = {}): Promise<{ page: Page; errors: string[] }> {
   const { page, errors, close } = await openPage(browser, inject("address"), options);
-  page.setDefaultTimeout(60_000);
   closing.push(close);
   return { page, errors };
 }
