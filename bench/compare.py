@@ -87,6 +87,7 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | 
     results.models |= {facts["name"]: {key: value for key, value in facts.items() if key != "path"} for facts in chosen}
     for turn in range(max(args.rounds, args.long_rounds) if tests else 0):
         for facts in chosen:
+            read_once(facts["path"])
             for threads in args.threads:
                 could = machine.ceilings(CACHE, threads)
                 results.ceilings.append({"model": facts["name"], "threads": threads, **could})
@@ -104,6 +105,13 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | 
     if args.train:
         trained(args, results)
         yield "fine-tuning"
+
+
+def read_once(path: str) -> None:
+    """Brings a file into the system's cache, so that whoever comes first does not wait for the disk alone."""
+    with open(path, "rb") as file:
+        while file.read(1 << 24):
+            pass
 
 
 def groups(test: Test, threads: list[int]) -> list[list[int]]:
