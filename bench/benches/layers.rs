@@ -110,16 +110,16 @@ const HEADS: Heads = Heads {
 };
 
 /// The multiplications of attention's scores and sums: of `tokens` that end a context of `depth`, each with those before it and itself.
-fn products(tokens: usize, depth: usize) -> Throughput {
+fn products(tokens: usize, depth: usize) -> u64 {
     let seen: usize = (depth - tokens + 1..=depth).sum();
-    Throughput::Elements((2 * HEADS.heads * HEADS.head_dim * seen) as u64)
+    (2 * HEADS.heads * HEADS.head_dim * seen) as u64
 }
 
 fn attention(c: &mut Criterion) {
     let mut group = c.benchmark_group("attention");
     let _awake = team::enter();
     for (tokens, depth) in [(512, 512), (1, 512), (1, 8192)] {
-        group.throughput(products(tokens, depth));
+        group.throughput(Throughput::Elements(products(tokens, depth)));
         let cells: Vec<u32> = (0..depth as u32).collect();
         let mut layer = KvLayer::new(KvFormat::F16, depth, HEADS.kv_heads, HEADS.head_dim);
         let all = noise(depth * HEADS.qkv_width());
@@ -158,7 +158,7 @@ fn attention(c: &mut Criterion) {
         });
     }
     let (qkv, starts) = (noise(512 * HEADS.qkv_width()), vec![0; 512]);
-    group.throughput(products(512, 512));
+    group.throughput(Throughput::Elements(products(512, 512)));
     let mut out = vec![0.0; 512 * HEADS.out_width()];
     group.bench_function("batch of 512", |b| {
         b.iter(|| attend_batch(black_box(&qkv), &HEADS, &starts, &mut out))
@@ -168,10 +168,7 @@ fn attention(c: &mut Criterion) {
         b.iter(|| attend_batch_keeping(black_box(&qkv), &HEADS, &starts, &mut out, &mut logs))
     });
     // What it takes at least: the scores again, and the gradients of both factors of both products.
-    group.throughput(match products(512, 512) {
-        Throughput::Elements(count) => Throughput::Elements(count / 2 * 5),
-        other => other,
-    });
+    group.throughput(Throughput::Elements(products(512, 512) / 2 * 5));
     let mut gradient = vec![0.0; qkv.len()];
     group.bench_function("batch of 512, backward", |b| {
         b.iter(|| attend_batch_backward(black_box(&qkv), &HEADS, &starts, [&out, &logs], &out, &mut gradient));

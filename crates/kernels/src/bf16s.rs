@@ -34,7 +34,8 @@ pub(crate) fn widen(x: u16) -> f32 {
 }
 
 on_lanes! {
-    fn narrow_all<L>(_l; x: &[f32], out: &mut [u16]) {
+    /// Each number rounded.
+    pub(crate) fn narrow_all<L>(_l; x: &[f32], out: &mut [u16]) {
         for (x, out) in x.iter().zip(out) {
             *out = narrow(*x);
         }

@@ -92,8 +92,8 @@ impl Backward<'_> {
         }
     }
 
-    /// Writes the gradients of keys and values of a group of spans, and what its keys give to the gradient of queries, scaled: for each
-    /// block that sees any of them a part, block after block.
+    /// Writes the gradients of keys and values of a group of spans, and what its keys give to the gradient of queries, not scaled
+    /// yet: for each block that sees any of them a part, block after block.
     fn group(&self, isa: Isa, kv_head: usize, spans: &[Span], parts: &Parts, out: &team::Scattered<f32>) {
         let (heads, dim, wide) = (self.pass.heads, self.pass.heads.head_dim, self.exchanged.wide());
         let (tile, tiles) = (dim * WIDTH, spans.iter().map(Span::tiles).sum::<usize>());
@@ -253,10 +253,9 @@ pub fn attend_batch_backward(
     let apart = block_rows(tokens * heads.group()) * exchanged.wide();
     let mut all = Scratch::new(groups.len() * backward.blocks.len() * apart);
     let all = team::Scattered::new(&mut all);
-    let first = |group: usize| group * backward.blocks.len() * apart;
     let parts = (0..groups.len()).map(|group| Parts {
         all: &all,
-        first: first(group),
+        first: group * backward.blocks.len() * apart,
         apart,
     });
     let parts: Vec<Parts> = parts.collect();

@@ -6,14 +6,14 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 
-use crate::bf16s::{narrow, widen};
+use crate::bf16s::{narrow_all, widen};
 use crate::blocks::Quant;
 use crate::dot::Isa;
 use crate::lanes::WIDTH;
 use crate::matrix::Matrix;
 use crate::packed::ROWS;
 use crate::scratch::Scratch;
-use crate::shape::ShapeError;
+use crate::shape::{self, ShapeError};
 use crate::team;
 use std::ops::Range;
 
@@ -66,13 +66,11 @@ impl Rows {
     }
 }
 
-crate::lanes::on_lanes! {
-    /// A row in bf16, and zeros.
-    fn round<L>(_l; x: &[f32], out: &mut [u16]) {
-        let (row, rest) = out.split_at_mut(x.len());
-        x.iter().zip(row).for_each(|(x, out)| *out = narrow(*x));
-        rest.fill(0);
-    }
+/// A row in bf16, and zeros.
+fn round(isa: Isa, x: &[f32], out: &mut [u16]) {
+    let (row, rest) = out.split_at_mut(x.len());
+    narrow_all(isa, x, row);
+    rest.fill(0);
 }
 
 /// The products of rows of a 16-bit weight, which are not packed, with tokens: `sink(token, row, up to sixteen results)`.
@@ -85,17 +83,13 @@ pub(super) fn product(
     mut sink: impl FnMut(usize, usize, &[f32]),
 ) -> Result<(), ShapeError> {
     let mut weights = Rows::new(ROWS, matrix.cols());
-    let stride = weights.stride;
+    let (length, stride) = (weights.length, weights.stride);
+    shape::length("a row of activations in bf16", x.length, Some(length))?;
     for first in rows.clone().step_by(ROWS) {
         let count = ROWS.min(rows.end - first);
         for (row, out) in weights.pairs.chunks_exact_mut(stride).enumerate().take(count) {
             let bytes = matrix.plain_rows(first + row..first + row + 1);
-            expand(
-                isa,
-                matrix.quant(),
-                bytes,
-                bytemuck::cast_slice_mut(&mut out[..x.length]),
-            )?;
+            expand(isa, matrix.quant(), bytes, bytemuck::cast_slice_mut(&mut out[..length]))?;
         }
         let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
         #[cfg(target_arch = "x86_64")]
@@ -117,15 +111,15 @@ fn expand(isa: Isa, quant: Quant, bytes: &[u8], out: &mut [u16]) -> Result<(), S
         unsafe { avx512_bf16::round_halves(bytes, out) };
         return Ok(());
     }
-    let (row, rest) = out.split_at_mut(bytes.len() / size_of::<u16>());
-    rest.fill(0);
     if quant == Quant::BF16 {
-        bytemuck::cast_slice_mut(row).copy_from_slice(bytes);
+        let (row, rest) = bytemuck::cast_slice_mut(out).split_at_mut(bytes.len());
+        row.copy_from_slice(bytes);
+        rest.fill(0);
         return Ok(());
     }
-    let mut floats = vec![0.0; row.len()];
+    let mut floats = vec![0.0; bytes.len() / size_of::<u16>()];
     quant.dequantize_row_on(isa, bytes, &mut floats)?;
-    round(isa, &floats, row);
+    round(isa, &floats, out);
     Ok(())
 }
 

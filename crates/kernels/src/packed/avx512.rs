@@ -2,7 +2,7 @@
 
 use super::ROWS;
 use super::shape::{Packable, UNSIGNED_LEVELS, with_packable};
-use super::worth::{RowLanes, Worths, worths};
+use super::worth::{RowLanes, Worths, has_offset, worths};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
@@ -185,7 +185,7 @@ unsafe fn add<B: Packable, const K: usize>(
         // SAFETY: `part` is one of eight, and twice that one of sixteen.
         unsafe {
             *sum = _mm512_fmadd_ps(products, _mm512_set1_ps(*chunk.scales.get_unchecked(part)), *sum);
-            *sum = match (B::SHAPE.has_offset(), B::SHAPE.halves()) {
+            *sum = match (has_offset::<Sixteen, B>(), B::SHAPE.halves()) {
                 (false, _) => *sum,
                 (true, false) => _mm512_fmadd_ps(offset[0], _mm512_set1_ps(*chunk.sums.get_unchecked(part)), *sum),
                 (true, true) => {

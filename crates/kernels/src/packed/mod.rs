@@ -1,6 +1,7 @@
-//! Weights packed for this machine: sixteen rows interleaved, so that one vector holds the same columns of all of them.
+//! Weights packed for this machine: sixteen rows interleaved, so that one vector (two on AVX2, four on NEON) holds the same columns of
+//! all of them.
 //!
-//! (On AVX2 that is two vectors, on NEON four.) A row of results then needs no sum across a vector, and one layout serves a single token (decoding, bound by memory)
+//! A row of results then needs no sum across a vector, and one layout serves a single token (decoding, bound by memory)
 //! and many (prefill, bound by arithmetic). It takes exactly the bytes of the file's blocks.
 //!
 //! Sixteen rows times 32 columns are one *tile*. The blocks of sixteen rows, one beside the other, become a *head* with their scales (see

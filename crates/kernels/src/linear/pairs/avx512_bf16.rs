@@ -12,7 +12,7 @@ const AT_ONCE: usize = 4;
 /// As [`super::strip`].
 ///
 /// # Safety
-/// The machine has AVX-512 F, BW, DQ, VL and BF16; `count` is at most sixteen, and rows and tokens are there.
+/// The machine has AVX-512 F, BW, DQ, VL and BF16; `count` is at most sixteen, rows and tokens are there, and both have one length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 pub(super) unsafe fn strip(
     weights: &Rows,
@@ -34,7 +34,7 @@ pub(super) unsafe fn strip(
     }
 }
 
-/// `count` rows against `N` tokens, of which there are at most eight; gives `N`.
+/// `count` rows against `N` tokens from `first` on; gives `N`.
 ///
 /// # Safety
 /// As [`strip`].
