@@ -119,17 +119,19 @@ fn products(tokens: usize, depth: usize) -> u64 {
 fn attention(c: &mut Criterion) {
     let mut group = c.benchmark_group("attention");
     let _awake = team::enter();
-    for (tokens, depth) in [(512, 512), (1, 512), (1, 8192)] {
+    for (tokens, depth) in [(512, 512), (512, 4096), (1, 512), (1, 8192)] {
         group.throughput(Throughput::Elements(products(tokens, depth)));
         let cells: Vec<u32> = (0..depth as u32).collect();
-        let mut layer = KvLayer::new(KvFormat::F16, depth, HEADS.kv_heads, HEADS.head_dim);
         let all = noise(depth * HEADS.qkv_width());
-        layer.write(&HEADS, &cells, &all).expect("all cells");
         let (spans, qkv) = (Spans::of(&cells), &all[..tokens * HEADS.qkv_width()]);
         let mut out = vec![0.0; tokens * HEADS.out_width()];
-        group.bench_function(format!("{tokens} of {depth}"), |b| {
-            b.iter(|| attend(black_box(qkv), &HEADS, &layer, &spans, depth - tokens, &mut out));
-        });
+        for format in [KvFormat::F16, KvFormat::Q8_0] {
+            let mut layer = KvLayer::new(format, depth, HEADS.kv_heads, HEADS.head_dim);
+            layer.write(&HEADS, &cells, &all).expect("all cells");
+            group.bench_function(format!("{tokens} of {depth}, {format:?}"), |b| {
+                b.iter(|| attend(black_box(qkv), &HEADS, &layer, &spans, depth - tokens, &mut out));
+            });
+        }
     }
     // As a model of thirty layers meets them: each from memory.
     let (depth, cells) = (4096, (0..4096).collect::<Vec<u32>>());
