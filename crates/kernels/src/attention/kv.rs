@@ -368,11 +368,8 @@ impl<E: KvElement> KvStore<E> {
             }
             let rows = &mut self.values[(head * WIDTH + lane / E::TOGETHER * E::TOGETHER) * wide..];
             let rows = &mut rows[..E::TOGETHER * wide];
-            for (block, (values, rows)) in values
-                .chunks(BLOCK)
-                .zip(rows.chunks_mut(E::TOGETHER * BLOCK))
-                .enumerate()
-            {
+            let parts = rows.chunks_mut(E::TOGETHER * BLOCK);
+            for (block, (values, rows)) in values.chunks(BLOCK).zip(parts).enumerate() {
                 let mut stored = [E::default(); BLOCK];
                 let scale = store_block::<E>(isa, values, &mut stored);
                 let row = rows.iter_mut().skip(lane % E::TOGETHER).step_by(E::TOGETHER);

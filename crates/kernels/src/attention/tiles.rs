@@ -58,23 +58,16 @@ pub(super) trait KvFloat: KvElement {
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
 }
 
-impl KvFloat for u16 {
-    #[inline(always)]
-    fn load<L: Lanes>(l: L, x: &[u16; WIDTH]) -> L::Floats {
-        l.load_half(x)
-    }
-}
-
-impl KvFloat for f32 {
-    #[inline(always)]
-    fn load<L: Lanes>(l: L, x: &[f32; WIDTH]) -> L::Floats {
-        l.load(x)
-    }
-}
-
-/// What all floats have in common as elements of a cache.
+/// Floats as elements of a cache, by the names of their loads and stores.
 macro_rules! float_elements {
-    ($($float:ty: $store:ident)*) => {$(
+    ($($float:ty: $load:ident $store:ident,)*) => {$(
+        impl KvFloat for $float {
+            #[inline(always)]
+            fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
+                l.$load(x)
+            }
+        }
+
         impl KvElement for $float {
             /// Transposed, `[head_dim][block]`.
             type Queries = Vec<f32>;
@@ -122,7 +115,10 @@ macro_rules! float_elements {
         }
     )*};
 }
-float_elements!(u16: store_half f32: store);
+float_elements! {
+    u16: load_half store_half,
+    f32: load store,
+}
 
 /// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.
 pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize, scale: f32, out: &mut [f32]) {
