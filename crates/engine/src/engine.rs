@@ -162,6 +162,15 @@ impl Engine {
         self.session.model()
     }
 
+    /// An empty sequence beside that of the conversation, whose cache is of the same type.
+    ///
+    /// # Errors
+    /// Its cache cannot be set aside.
+    pub fn new_session(&self, context: usize) -> Result<Session, Problem> {
+        let format = self.session.cache_format();
+        Session::with_cache(Arc::clone(self.model()), context, format).map_err(from_session)
+    }
+
     /// The one conversation's cache, for measuring.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
@@ -202,9 +211,7 @@ impl Engine {
     /// # Errors
     /// No new one can be set aside.
     pub fn forget(&mut self) -> Result<(), Problem> {
-        let (model, context) = (Arc::clone(self.session.model()), self.session.context());
-        let format = self.session.cache_format();
-        self.session = Session::with_cache(model, context, format).map_err(from_session)?;
+        self.session = self.new_session(self.session.context())?;
         Ok(())
     }
 

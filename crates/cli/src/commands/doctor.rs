@@ -9,12 +9,11 @@ use hearth_engine::{Engine, hardware};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::ops::Product;
-use hearth_llm::{Session, divergence, greedy, threads};
+use hearth_llm::{divergence, greedy, threads};
 use hearth_protocol::PROTOCOL_VERSION;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
-use std::sync::Arc;
 
 /// What the two products are compared on.
 const TEXT: &str = "The ship left the harbour in the morning, when the wind had turned to the west. By noon the coast was a \
@@ -219,7 +218,7 @@ fn measure(report: &mut Report, chosen: &Chosen, how: &How) -> Result<(), Failur
 
 /// The logits after every token, from an empty context.
 fn logits(engine: &Engine, ids: &[u32], product: Product) -> Result<Vec<f32>, Failure> {
-    let session = Session::new(Arc::clone(engine.model()), ids.len()).map_err(Failure::new)?;
+    let session = engine.new_session(ids.len())?;
     session.with_product(product).extend(ids).map_err(Failure::new)
 }
 

@@ -7,11 +7,9 @@ use crate::failure::Failure;
 use crate::model::{Chosen, load, wear};
 use crate::progress::Progress;
 use hearth_formats::tokenizer::Special;
-use hearth_llm::Session;
 use hearth_llm::ops::Product;
 use serde::Serialize;
 use std::io::Write;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// What scripts read.
@@ -42,9 +40,7 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
         return Err(Failure::new(message));
     }
     let product = if args.exact { Product::Exact } else { Product::Fast };
-    let mut session = Session::new(Arc::clone(engine.model()), context)
-        .map_err(Failure::new)?
-        .with_product(product);
+    let mut session = engine.new_session(context)?.with_product(product);
     let mut progress = Progress::new();
     let mut scores = Scores::default();
     let began = Instant::now();
