@@ -1,5 +1,5 @@
 //! What a forward pass is made of: products of each format for one token (bytes a second) and for many (multiplications a
-//! second), attention, the cost of a dispatch, and whole passes of a model of 135 million parameters, as the default one is.
+//! second), attention, the cost of a dispatch, and whole passes of models, the default one's shape among them.
 //!
 //! `cargo bench -p hearth-bench --bench layers -- decode`. Figures are in docs/tried.md.
 
@@ -12,6 +12,7 @@ use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Linear, Matrix, Norm, Product, Quant, ShapeError, matrix, team};
+use std::cell::LazyCell;
 use std::hint::black_box;
 
 /// Formats that have a packed layout, and those of 16 bits.
@@ -118,17 +119,19 @@ fn products(tokens: usize, depth: usize) -> u64 {
 fn attention(c: &mut Criterion) {
     let mut group = c.benchmark_group("attention");
     let _awake = team::enter();
-    for (tokens, depth) in [(512, 512), (1, 512), (1, 8192)] {
+    for (tokens, depth) in [(512, 512), (512, 4096), (1, 512), (1, 8192)] {
         group.throughput(Throughput::Elements(products(tokens, depth)));
         let cells: Vec<u32> = (0..depth as u32).collect();
-        let mut layer = KvLayer::new(KvFormat::F16, depth, HEADS.kv_heads, HEADS.head_dim);
         let all = noise(depth * HEADS.qkv_width());
-        layer.write(&HEADS, &cells, &all).expect("all cells");
         let (spans, qkv) = (Spans::of(&cells), &all[..tokens * HEADS.qkv_width()]);
         let mut out = vec![0.0; tokens * HEADS.out_width()];
-        group.bench_function(format!("{tokens} of {depth}"), |b| {
-            b.iter(|| attend(black_box(qkv), &HEADS, &layer, &spans, depth - tokens, &mut out));
-        });
+        for format in [KvFormat::F16, KvFormat::Q8_0] {
+            let mut layer = KvLayer::new(format, depth, HEADS.kv_heads, HEADS.head_dim);
+            layer.write(&HEADS, &cells, &all).expect("all cells");
+            group.bench_function(format!("{tokens} of {depth}, {format:?}"), |b| {
+                b.iter(|| attend(black_box(qkv), &HEADS, &layer, &spans, depth - tokens, &mut out));
+            });
+        }
     }
     // As a model of thirty layers meets them: each from memory.
     let (depth, cells) = (4096, (0..4096).collect::<Vec<u32>>());
@@ -186,8 +189,42 @@ fn dispatch(c: &mut Criterion) {
     });
 }
 
-/// The weights of the default model's shape: 30 blocks, width 576, and an output layer of 49152 tokens.
+/// What a model's blocks look like.
+#[derive(Clone, Copy)]
+struct Shape {
+    name: &'static str,
+    blocks: usize,
+    heads: Heads,
+    feed_forward: usize,
+    vocab: usize,
+}
+
+/// The default model's.
+const SMALL: Shape = Shape {
+    name: "135M",
+    blocks: 30,
+    heads: HEADS,
+    feed_forward: 1536,
+    vocab: 49152,
+};
+
+/// That of the random 0.5B of compare.py: wide enough for weights to come from memory.
+const LARGE: Shape = Shape {
+    name: "0.5B",
+    blocks: 28,
+    heads: Heads {
+        heads: 16,
+        kv_heads: 8,
+        head_dim: 64,
+        scale: 0.125,
+        window: None,
+    },
+    feed_forward: 4096,
+    vocab: 32768,
+};
+
 struct Model {
+    shape: Shape,
     blocks: Vec<[Weight; 7]>,
     output: Weight,
     norm: Vec<f32>,
@@ -195,24 +232,27 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Self {
-        let q4 = |rows, cols| Weight::new(Quant::Q4_1, rows, cols);
+    fn new(shape: Shape, quant: Quant) -> Self {
+        let width = shape.heads.out_width();
+        let narrow = shape.heads.kv_heads * shape.heads.head_dim;
+        let weight = |rows, cols| Weight::new(quant, rows, cols);
         let block = |_| {
             [
-                q4(576, 576),
-                q4(192, 576),
-                q4(192, 576),
-                q4(576, 576),
-                q4(1536, 576),
-                q4(1536, 576),
-                q4(576, 1536),
+                weight(width, width),
+                weight(narrow, width),
+                weight(narrow, width),
+                weight(width, width),
+                weight(shape.feed_forward, width),
+                weight(shape.feed_forward, width),
+                weight(width, shape.feed_forward),
             ]
         };
         Self {
-            blocks: (0..30).map(block).collect(),
-            output: Weight::new(Quant::Q8_0, 49152, 576),
-            norm: vec![1.0; 576],
-            rope: Rope::new(Pairing::Interleaved, 64, 10_000.0, 1.0, None),
+            shape,
+            blocks: (0..shape.blocks).map(block).collect(),
+            output: Weight::new(Quant::Q8_0, shape.vocab, width),
+            norm: vec![1.0; width],
+            rope: Rope::new(Pairing::Interleaved, shape.heads.head_dim, 10_000.0, 1.0, None),
         }
     }
 
@@ -223,25 +263,29 @@ impl Model {
             weight: &self.norm,
             eps: 1e-5,
         });
-        let mut x = noise(tokens * 576);
+        let Shape {
+            heads, feed_forward, ..
+        } = &self.shape;
+        let width = heads.out_width();
+        let mut x = noise(tokens * width);
         let positions: Vec<u32> = (first as u32..(first + tokens) as u32).collect();
         let spans = Spans::of(&(0..(first + tokens) as u32).collect::<Vec<_>>());
-        let (mut qkv, mut out) = (vec![0.0; tokens * HEADS.qkv_width()], vec![0.0; tokens * 576]);
-        let mut h = vec![0.0; tokens * 1536];
+        let (mut qkv, mut out) = (vec![0.0; tokens * heads.qkv_width()], vec![0.0; tokens * width]);
+        let mut h = vec![0.0; tokens * feed_forward];
         let fit = "the model's own sizes";
         for ([q, k, v, o, gate, up, down], layer) in self.blocks.iter().zip(layers) {
             let qkv_linears = [q.linear(), k.linear(), v.linear()];
             norm_linears(&x, norm, &qkv_linears, Product::Fast, &mut qkv).expect(fit);
-            prepare_in_place(&mut qkv, &HEADS, &positions, None, None, &self.rope).expect(fit);
-            layer.write(&HEADS, &positions, &qkv).expect(fit);
-            attend(&qkv, &HEADS, layer, &spans, first, &mut out).expect(fit);
+            prepare_in_place(&mut qkv, heads, &positions, None, None, &self.rope).expect(fit);
+            layer.write(heads, &positions, &qkv).expect(fit);
+            attend(&qkv, heads, layer, &spans, first, &mut out).expect(fit);
             linear_add_in_place(&out, &o.linear(), None, Product::Fast, &mut x).expect(fit);
             let (gate, up) = (gate.linear(), up.linear());
             gated(&x, norm, &gate, &up, Activation::Silu, Product::Fast, &mut h).expect(fit);
             linear_add_in_place(&h, &down.linear(), None, Product::Fast, &mut x).expect(fit);
         }
-        let mut logits = vec![0.0; 49152];
-        let last = &x[(tokens - 1) * 576..];
+        let mut logits = vec![0.0; self.shape.vocab];
+        let last = &x[(tokens - 1) * width..];
         norm_linears(last, norm, &[self.output.linear()], Product::Fast, &mut logits).expect(fit);
         logits
     }
@@ -249,15 +293,26 @@ impl Model {
 
 /// Elements are tokens.
 fn model(c: &mut Criterion) {
-    let model = Model::new();
-    let mut layers: Vec<KvLayer> = (0..30)
-        .map(|_| KvLayer::new(KvFormat::F16, 1024, HEADS.kv_heads, HEADS.head_dim))
-        .collect();
-    let mut group = c.benchmark_group("135M");
-    group.sample_size(20);
-    for (name, tokens, first) in [("decode", 1, 64), ("prefill of 512", 512, 0)] {
-        group.throughput(Throughput::Elements(tokens as u64));
-        group.bench_function(name, |b| b.iter(|| model.pass(&mut layers, tokens, first)));
+    for (shape, quant) in [
+        (SMALL, Quant::Q4_1),
+        (LARGE, Quant::Q4_K),
+        (LARGE, Quant::Q5_0),
+        (LARGE, Quant::Q8_0),
+    ] {
+        let model = LazyCell::new(|| Model::new(shape, quant));
+        let Heads { kv_heads, head_dim, .. } = shape.heads;
+        let layer = |_| KvLayer::new(KvFormat::F16, 1024, kv_heads, head_dim);
+        let mut layers: Vec<KvLayer> = (0..shape.blocks).map(layer).collect();
+        let mut group = c.benchmark_group(shape.name);
+        group.sample_size(10);
+        for (name, tokens, first) in [("decode", 1, 64), ("prefill of 512", 512, 0)] {
+            group.throughput(Throughput::Elements(tokens as u64));
+            group.bench_function(BenchmarkId::new(name, quant), |b| {
+                // Made only where it is asked for.
+                LazyCell::force(&model);
+                b.iter(|| model.pass(&mut layers, tokens, first));
+            });
+        }
     }
 }
 

@@ -25,11 +25,13 @@ on_lanes! {
             sum = l.add(sum, e);
             l.store(e, x);
         }
-        let mut padded = [0.0; WIDTH];
-        padded[..rest.len()].copy_from_slice(rest);
-        let e = exp(l, l.sub(l.load(&padded), most));
-        l.store(e, &mut padded);
-        rest.copy_from_slice(&padded[..rest.len()]);
+        if !rest.is_empty() {
+            let mut padded = [0.0; WIDTH];
+            padded[..rest.len()].copy_from_slice(rest);
+            let e = exp(l, l.sub(l.load(&padded), most));
+            l.store(e, &mut padded);
+            rest.copy_from_slice(&padded[..rest.len()]);
+        }
         l.sum(sum) + rest.iter().sum::<f32>()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
-use crate::packed::{self, PackedWeights, Unpacked};
+use crate::packed::{PackedWeights, Unpacked};
 use burn::backend::{AllocationProperty, Bytes, Dispatch};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
@@ -70,12 +70,8 @@ impl<'a> Weights<'a> {
         };
         let (layout, bytes, kind) = match self.device == Device::flex() {
             true => {
-                let layout = matrix::layout(quant, rows, cols);
-                let bytes = match layout {
-                    Layout::Plain => self.copied(&matrix)?,
-                    Layout::Rows16 => self.packed(&matrix)?,
-                };
-                (layout, Bytes::from_shared(bytes, AllocationProperty::File), DType::U8)
+                let bytes = Bytes::from_shared(self.packed(&matrix)?, AllocationProperty::File);
+                (matrix::layout(quant, rows, cols), bytes, DType::U8)
             }
             // A GPU reads words.
             false => {
@@ -112,15 +108,8 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// A copy of a matrix: whoever writes over the model's file while it is loaded does not change, or end, what answers.
-    fn copied(&self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
-        self.check(matrix)?;
-        let copy = packed::in_memory(matrix).map_err(|error| self.unfit(matrix, &error))?;
-        self.release(matrix.name);
-        Ok(copy)
-    }
-
-    /// A matrix packed for this machine, now or by an earlier load.
+    /// A matrix packed for this machine, now or by an earlier load. Never the model's own file, not even where the order is its own: whoever
+    /// writes over that does not change, or end, what answers.
     fn packed(&mut self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
         // That one has checked it.
         if let Some(kept) = self.packed.kept(matrix.name, matrix.bytes.len()) {

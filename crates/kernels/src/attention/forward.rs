@@ -3,7 +3,7 @@
 use super::heads::Heads;
 use super::kv::{KvElement, KvLayer, KvStore, with_store};
 use super::spans::{Span, Spans};
-use super::tiles::{self, KEYS, ROWS, Scores, block_rows};
+use super::tiles::{KEYS, ROWS, Scores, block_rows};
 use crate::dot::Isa;
 use crate::shape::{self, ShapeError};
 use crate::softmax;
@@ -59,6 +59,16 @@ impl<E> Pass<'_, E> {
         &self.qkv[token * self.heads.qkv_width() + head * self.heads.head_dim..][..self.heads.head_dim]
     }
 
+    /// The queries of a block.
+    pub fn queries(&self, isa: Isa, block: &Block) -> E::Queries
+    where
+        E: KvElement,
+    {
+        let rows = block.rows.clone().map(|row| self.query(block.kv_head, row));
+        let size = block_rows(block.rows.len());
+        E::queries(isa, rows, self.heads.head_dim, size, self.heads.scale)
+    }
+
     /// The part of a span that rows of a block see, where they see any of it: nobody meets keys that all of them are blind to.
     pub fn seen(&self, block: &Block, span: &Span) -> Option<Span> {
         let token = |row| self.of_row(block.kv_head, row).0;
@@ -88,22 +98,19 @@ struct Partial {
     values: Vec<f32>,
 }
 
-/// A block over some spans.
-fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Span]) -> Partial {
-    let (dim, wide) = (pass.heads.head_dim, pass.store.wide());
+/// A block, and its queries, over some spans.
+fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, queries: &E::Queries, spans: &[Span]) -> Partial {
+    let wide = pass.store.wide();
     let size = block_rows(block.rows.len());
     let mut partial = Partial {
         greatest: [f32::NEG_INFINITY; ROWS],
         sums: [0.0; ROWS],
         values: vec![0.0; size * wide],
     };
-    let mut queries = vec![0.0; dim * size];
-    let rows = block.rows.clone().map(|row| pass.query(block.kv_head, row));
-    tiles::transpose(rows, size, pass.heads.scale, &mut queries);
     let mut scores: Scores = [[0.0; KEYS]; ROWS];
     for span in spans.iter().filter_map(|span| pass.seen(block, span)) {
         let lanes = |row: usize| pass.lanes(block.kv_head, row, &span);
-        tiles::scores(isa, pass.store, block.kv_head, &span, &queries, size, &mut scores);
+        E::scores(isa, pass.store, block.kv_head, &span, queries, size, &mut scores);
         let used = span.tiles() * crate::lanes::WIDTH;
         for (r, row) in block.rows.clone().enumerate() {
             let (lanes, scores) = (lanes(row), &mut scores[r][..used]);
@@ -123,7 +130,7 @@ fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, spans: &[Sp
             }
             partial.sums[r] += softmax::exp_in_place(isa, seen, greatest);
         }
-        tiles::weigh(
+        E::weigh(
             isa,
             pass.store,
             block.kv_head,
@@ -186,15 +193,17 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&m
         // The last tokens see the most keys: they go first, so that threads end together.
         team::run(blocks.len(), &|chunk| {
             let block = &blocks[blocks.len() - 1 - chunk];
-            finish(block, &[over_spans(isa, pass, block, pass.spans)]);
+            let queries = pass.queries(isa, block);
+            finish(block, &[over_spans(isa, pass, block, &queries, pass.spans)]);
         });
         return;
     }
+    let queries: Vec<E::Queries> = blocks.iter().map(|block| pass.queries(isa, block)).collect();
     let splits: Vec<&[Span]> = pass.spans.chunks(SPANS_A_SPLIT).collect();
     let mut parts: Vec<Option<Partial>> = (0..blocks.len() * splits.len()).map(|_| None).collect();
     team::run_over(&mut parts, 1, &|chunk, part| {
-        let (block, spans) = (&blocks[chunk / splits.len()], splits[chunk % splits.len()]);
-        part[0] = Some(over_spans(isa, pass, block, spans));
+        let (number, spans) = (chunk / splits.len(), splits[chunk % splits.len()]);
+        part[0] = Some(over_spans(isa, pass, &blocks[number], &queries[number], spans));
     });
     let parts: Vec<Partial> = parts.into_iter().flatten().collect();
     for (block, parts) in blocks.iter().zip(parts.chunks(splits.len())) {

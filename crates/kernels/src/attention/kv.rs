@@ -1,6 +1,8 @@
 //! Keys and values in tiles of sixteen cells.
 
 use super::heads::Heads;
+use super::spans::Span;
+use super::tiles::Scores;
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
@@ -12,57 +14,49 @@ use std::ops::Range;
 /// Elements of a head that share a scale, where there are scales; the last of a head may be fewer.
 pub(crate) const BLOCK: usize = 32;
 /// The greatest multiple of a scale that is stored.
-const LARGEST: f32 = 127.0;
+pub(super) const LARGEST: f32 = 127.0;
 
 /// How a key or a value is stored: as the bits of an f16 or as a multiple of a scale in a cache, as f32 where gradients are
 /// taken.
 pub(super) trait KvElement: Copy + Default + Send + Sync {
     /// Whether elements are multiples of a scale.
     const SCALED: bool = false;
-    /// Sixteen numbers.
-    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
+    /// Neighbours in a sum that lie beside each other: elements of a key, and values of as many cells.
+    const TOGETHER: usize = 1;
+    /// Rows of queries as they meet keys.
+    type Queries: Sync;
+
     /// Stores the nearest sixteen numbers.
     fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [Self; WIDTH]);
-}
-
-impl KvElement for u16 {
-    #[inline(always)]
-    fn load<L: Lanes>(l: L, x: &[u16; WIDTH]) -> L::Floats {
-        l.load_half(x)
-    }
-
-    #[inline(always)]
-    fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [u16; WIDTH]) {
-        l.store_half(x, out);
-    }
-}
-
-impl KvElement for f32 {
-    #[inline(always)]
-    fn load<L: Lanes>(l: L, x: &[f32; WIDTH]) -> L::Floats {
-        l.load(x)
-    }
-
-    #[inline(always)]
-    fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [f32; WIDTH]) {
-        l.store(x, out);
-    }
-}
-
-impl KvElement for i8 {
-    const SCALED: bool = true;
-
-    #[inline(always)]
-    fn load<L: Lanes>(l: L, x: &[i8; WIDTH]) -> L::Floats {
-        l.load_bytes(x)
-    }
-
-    #[inline(always)]
-    fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [i8; WIDTH]) {
-        // A scale below the least normal f16 may be much rounded.
-        let within = l.min(l.max(x, l.splat(-LARGEST)), l.splat(LARGEST));
-        l.store_bytes(l.round(within), out);
-    }
+    /// Rows of width `dim` times `scale`, for a block of `block` rows.
+    fn queries<'a>(
+        isa: Isa,
+        rows: impl Iterator<Item = &'a [f32]>,
+        dim: usize,
+        block: usize,
+        scale: f32,
+    ) -> Self::Queries;
+    /// `scores[r][lane]` for every lane of the span's tiles: a block of queries times the keys of a head.
+    fn scores(
+        isa: Isa,
+        store: &KvStore<Self>,
+        head: usize,
+        span: &Span,
+        queries: &Self::Queries,
+        block: usize,
+        scores: &mut Scores,
+    );
+    /// `sums[r]`, rows of [`KvStore::wide`], grow by the values of a head weighted with `weights[r]`, over every lane of the
+    /// span's tiles. Weights are not negative.
+    fn weigh(
+        isa: Isa,
+        store: &KvStore<Self>,
+        head: usize,
+        span: &Span,
+        weights: &Scores,
+        block: usize,
+        sums: &mut [f32],
+    );
 }
 
 /// How a cache holds keys and values.
@@ -139,7 +133,7 @@ impl KvLayer {
     /// Cells that lie together: what [`KvLayer::tiles`] counts.
     pub const TILE: usize = WIDTH;
     /// Goes up whenever cells come to lie otherwise, so that bytes of before are not taken for something else.
-    pub const LAYOUT: u32 = 2;
+    pub const LAYOUT: u32 = 3;
 
     /// All that is stored of these tiles, piece by piece as it lies in memory: keys, values, the scales of either, of each one head after
     /// the other. No other cell has a byte in it.
@@ -179,7 +173,7 @@ impl Lengths {
     fn of<E: KvElement>(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         let heads = cells.next_multiple_of(WIDTH) * kv_heads;
         Self {
-            keys: heads * head_dim,
+            keys: heads * key_width::<E>(head_dim),
             values: heads * head_dim.next_multiple_of(WIDTH),
             scales: heads * blocks::<E>(head_dim),
         }
@@ -188,6 +182,11 @@ impl Lengths {
     fn bytes<E>(&self) -> usize {
         (self.keys + self.values) * size_of::<E>() + 2 * self.scales * size_of::<u16>()
     }
+}
+
+/// The width of a key, filled up with zeros to whole groups of elements that lie together.
+fn key_width<E: KvElement>(head_dim: usize) -> usize {
+    head_dim.next_multiple_of(E::TOGETHER)
 }
 
 /// Blocks of a head that have a scale.
@@ -201,8 +200,9 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 /// Keys and values of one layer, by cell.
 ///
 /// Sixteen cells are a tile. In it a head has its keys as `[head_dim][16]`, so that a vector holds one element of
-/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. All tiles of a head lie one
-/// behind the other, and heads one behind the other, so that attention reads long streams.
+/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. Bytes lie in pairs, keys as
+/// `[head_dim / 2][16][2]` and values as `[8][head_dim][2]`: neighbours in a sum, which are multiplied and added at once. All tiles of a
+/// head lie one behind the other, and heads one behind the other, so that attention reads long streams.
 /// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells. Where any of this changes,
 /// [`KvLayer::LAYOUT`] does.
 #[derive(Clone, Debug)]
@@ -294,14 +294,14 @@ impl<E: KvElement> KvStore<E> {
         self.head_dim.next_multiple_of(WIDTH)
     }
 
-    /// The keys of a head in a tile, `[head_dim][16]`.
+    /// The keys of a head in a tile, `[head_dim / together][16][together]`.
     #[inline(always)]
     pub(super) fn keys(&self, tile: usize, head: usize) -> &[E] {
-        let size = self.head_dim * WIDTH;
+        let size = key_width::<E>(self.head_dim) * WIDTH;
         &self.keys[self.number(tile, head) * size..][..size]
     }
 
-    /// The values of a head in a tile, `[16][wide]`.
+    /// The values of a head in a tile, `[16 / together][wide][together]`.
     #[inline(always)]
     pub(super) fn values(&self, tile: usize, head: usize) -> &[E] {
         let size = self.wide() * WIDTH;
@@ -353,20 +353,27 @@ impl<E: KvElement> KvStore<E> {
         for (head, (keys, values)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
             let head = self.number(tile, head);
             let scale_at = |block: usize| (head * blocks::<E>(dim) + block) * WIDTH + lane;
-            let column = &mut self.keys[head * dim * WIDTH..][..dim * WIDTH];
+            let size = key_width::<E>(dim) * WIDTH;
+            let column = &mut self.keys[head * size..][..size];
             for (block, (keys, columns)) in keys.chunks(BLOCK).zip(column.chunks_mut(BLOCK * WIDTH)).enumerate() {
                 let mut stored = [E::default(); BLOCK];
                 let scale = store_block::<E>(isa, keys, &mut stored);
-                for (element, column) in stored.iter().zip(columns.chunks_exact_mut(WIDTH)) {
-                    column[lane] = *element;
+                let groups = columns.chunks_exact_mut(E::TOGETHER * WIDTH);
+                for (elements, group) in stored.chunks_exact(E::TOGETHER).zip(groups) {
+                    group[lane * E::TOGETHER..][..E::TOGETHER].copy_from_slice(elements);
                 }
                 if E::SCALED {
                     self.key_scales[scale_at(block)] = scale;
                 }
             }
-            let row = &mut self.values[(head * WIDTH + lane) * wide..][..wide];
-            for (block, (values, row)) in values.chunks(BLOCK).zip(row.chunks_mut(BLOCK)).enumerate() {
-                let scale = store_block::<E>(isa, values, row);
+            let rows = &mut self.values[(head * WIDTH + lane / E::TOGETHER * E::TOGETHER) * wide..];
+            let rows = &mut rows[..E::TOGETHER * wide];
+            let parts = rows.chunks_mut(E::TOGETHER * BLOCK);
+            for (block, (values, rows)) in values.chunks(BLOCK).zip(parts).enumerate() {
+                let mut stored = [E::default(); BLOCK];
+                let scale = store_block::<E>(isa, values, &mut stored);
+                let row = rows.iter_mut().skip(lane % E::TOGETHER).step_by(E::TOGETHER);
+                row.zip(stored).for_each(|(to, element)| *to = element);
                 if E::SCALED {
                     self.value_scales[scale_at(block)] = scale;
                 }

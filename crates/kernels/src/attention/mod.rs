@@ -6,6 +6,7 @@
 //! at once. A block holds all query heads that share a key head, so each key and value is read once for them.
 
 mod backward;
+mod bytes;
 mod forward;
 mod heads;
 mod kv;

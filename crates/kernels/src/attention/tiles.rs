@@ -1,7 +1,8 @@
-//! The loops of attention over a few tiles: scores, and sums of rows by weights.
+//! The loops of attention over a few tiles of floats: scores, and sums of rows by weights.
 
-use super::kv::{BLOCK, KvElement, KvStore};
+use super::kv::{KvElement, KvStore};
 use super::spans::Span;
+use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
 
 /// Keys that are met at once: few enough for the scores of a block of rows to stay near, enough to spread thin what the
@@ -33,9 +34,10 @@ macro_rules! of_rows {
     };
 }
 of_rows!(1 2 3 4 6 8);
+pub(super) use with_rows;
 
-/// Vectors of a value that are met at once where there are registers for them: whole blocks.
-const PART: usize = 4;
+/// Vectors of a value that are met at once where there are registers for them.
+pub(super) const PART: usize = 4;
 
 /// Scores, or probabilities, of a block of rows.
 pub(super) type Scores = [[f32; KEYS]; ROWS];
@@ -46,9 +48,77 @@ pub(super) fn block_rows(rows: usize) -> usize {
 }
 
 /// Rows up to which reading keys and values takes longer than multiplying with them.
-const FEW: usize = 4;
-/// Tiles that are fetched ahead of the one at hand; of keys with scales as many blocks.
-const AHEAD: usize = 8;
+pub(super) const FEW: usize = 4;
+/// Tiles that are fetched ahead of the one at hand.
+pub(super) const AHEAD: usize = 8;
+
+/// Elements that are floats.
+pub(super) trait KvFloat: KvElement {
+    /// Sixteen numbers.
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
+}
+
+/// Floats as elements of a cache, by the names of their loads and stores.
+macro_rules! float_elements {
+    ($($float:ty: $load:ident $store:ident,)*) => {$(
+        impl KvFloat for $float {
+            #[inline(always)]
+            fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
+                l.$load(x)
+            }
+        }
+
+        impl KvElement for $float {
+            /// Transposed, `[head_dim][block]`.
+            type Queries = Vec<f32>;
+
+            #[inline(always)]
+            fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [Self; WIDTH]) {
+                l.$store(x, out);
+            }
+
+            fn queries<'a>(
+                _isa: Isa,
+                rows: impl Iterator<Item = &'a [f32]>,
+                dim: usize,
+                block: usize,
+                scale: f32,
+            ) -> Vec<f32> {
+                let mut queries = vec![0.0; dim * block];
+                transpose(rows, block, scale, &mut queries);
+                queries
+            }
+
+            fn scores(
+                isa: Isa,
+                store: &KvStore<Self>,
+                head: usize,
+                span: &Span,
+                queries: &Vec<f32>,
+                block: usize,
+                out: &mut Scores,
+            ) {
+                scores(isa, store, head, span, queries, block, out);
+            }
+
+            fn weigh(
+                isa: Isa,
+                store: &KvStore<Self>,
+                head: usize,
+                span: &Span,
+                weights: &Scores,
+                block: usize,
+                sums: &mut [f32],
+            ) {
+                weigh(isa, store, head, span, weights, block, sums);
+            }
+        }
+    )*};
+}
+float_elements! {
+    u16: load_half store_half,
+    f32: load store,
+}
 
 /// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.
 pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize, scale: f32, out: &mut [f32]) {
@@ -61,8 +131,8 @@ pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize,
 }
 
 /// `scores[r][lane]` for every lane of the span's tiles: `queries`, transposed, `block` rows of them, times the keys of a head.
-pub(super) fn scores<E: KvElement>(
-    isa: crate::dot::Isa,
+pub(super) fn scores<E: KvFloat>(
+    isa: Isa,
     store: &KvStore<E>,
     head: usize,
     span: &Span,
@@ -78,7 +148,7 @@ pub(super) fn scores<E: KvElement>(
 }
 
 on_lanes! {
-    fn scores_of<L>[E: KvElement, const R: usize, const T: usize][E, R, T](
+    fn scores_of<L>[E: KvFloat, const R: usize, const T: usize][E, R, T](
         l; store: &KvStore<E>, head: usize, span: &Span, queries: &[f32], scores: &mut Scores
     ) {
         let tiles = span.tiles();
@@ -98,7 +168,7 @@ on_lanes! {
 
 /// Scores of `T` tiles at once, so that a broadcast query element meets several vectors of keys.
 #[inline(always)]
-fn score_tiles<L: Lanes, E: KvElement, const R: usize, const T: usize>(
+fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     l: L,
     store: &KvStore<E>,
     head: usize,
@@ -109,39 +179,6 @@ fn score_tiles<L: Lanes, E: KvElement, const R: usize, const T: usize>(
 ) {
     let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| store.keys(first + t, head).as_chunks().0);
     let queries = &queries.as_chunks::<R>().0[..keys[0].len()];
-    let sums = match E::SCALED {
-        false => multiply::<L, E, R, T>(l, keys, queries),
-        true => {
-            let mut sums = [[l.splat(0.0); T]; R];
-            for (block, queries) in queries.chunks(BLOCK).enumerate() {
-                let keys = std::array::from_fn(|t| &keys[t][block * BLOCK..]);
-                let products = multiply::<L, E, R, T>(l, keys, queries);
-                let scales: [L::Floats; T] =
-                    std::array::from_fn(|t| l.load_half(&store.key_scales(first + t, head)[block]));
-                for r in 0..R {
-                    for t in 0..T {
-                        sums[r][t] = l.mul_add(products[r][t], scales[t], sums[r][t]);
-                    }
-                }
-            }
-            sums
-        }
-    };
-    for r in 0..R {
-        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[at..];
-        for t in 0..T {
-            l.store(sums[r][t], &mut out[t]);
-        }
-    }
-}
-
-/// The first elements of keys times those of queries, as stored.
-#[inline(always)]
-fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
-    l: L,
-    keys: [&[[E; WIDTH]]; T],
-    queries: &[[f32; R]],
-) -> [[L::Floats; T]; R] {
     let mut sums = [[l.splat(0.0); T]; R];
     let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][..queries.len()]);
     for (i, query) in queries.iter().enumerate() {
@@ -157,12 +194,17 @@ fn multiply<L: Lanes, E: KvElement, const R: usize, const T: usize>(
             }
         }
     }
-    sums
+    for r in 0..R {
+        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[at..];
+        for t in 0..T {
+            l.store(sums[r][t], &mut out[t]);
+        }
+    }
 }
 
 /// `sums[r]`, rows of `wide`, grow by the values of a head weighted with `weights[r]`, over every lane of the span's tiles.
-pub(super) fn weigh<E: KvElement>(
-    isa: crate::dot::Isa,
+pub(super) fn weigh<E: KvFloat>(
+    isa: Isa,
     store: &KvStore<E>,
     head: usize,
     span: &Span,
@@ -179,7 +221,7 @@ pub(super) fn weigh<E: KvElement>(
 }
 
 on_lanes! {
-    fn weigh_rows<L>[E: KvElement, const R: usize][E, R](
+    fn weigh_rows<L>[E: KvFloat, const R: usize][E, R](
         l; store: &KvStore<E>, head: usize, span: &Span, weights: &Scores, row: usize, sums: &mut [f32]
     ) {
         let vectors = store.wide() / WIDTH;
@@ -197,14 +239,9 @@ on_lanes! {
     }
 }
 
-/// Vectors of a block.
-const VECTORS: usize = BLOCK / WIDTH;
-/// Blocks in as many vectors of values as are met at once.
-const BLOCKS: usize = PART / VECTORS;
-
 /// Vectors `at..at + C`, at most [`PART`], of rows `row..row + R`.
 #[inline(always)]
-fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
+fn weigh_part<L: Lanes, E: KvFloat, const R: usize, const C: usize>(
     l: L,
     store: &KvStore<E>,
     head: usize,
@@ -226,20 +263,9 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
             totals[c] = l.load(&row[c]);
         }
     }
-    // Each key's weight takes on the scale of its value, once for all elements of a block.
-    let mut scaled = [[[0.0; WIDTH]; BLOCKS]; R];
     for tile in 0..span.tiles() {
         let values = store.values(span.tile + tile, head);
         let weights: [&[f32; WIDTH]; R] = std::array::from_fn(|r| &weights[r].as_chunks().0[tile]);
-        if E::SCALED {
-            let scales = &store.value_scales(span.tile + tile, head)[at / VECTORS..];
-            for (scales, block) in scales.iter().zip(0..C.div_ceil(VECTORS)) {
-                let scales = l.load_half(scales);
-                for r in 0..R {
-                    l.store(l.mul(l.load(weights[r]), scales), &mut scaled[r][block]);
-                }
-            }
-        }
         for lane in 0..WIDTH {
             let values = &values[lane * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
             if R <= FEW {
@@ -247,11 +273,8 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
             }
             let values: [L::Floats; C] = std::array::from_fn(|c| E::load(l, &values[c]));
             for r in 0..R {
+                let weight = l.splat(weights[r][lane]);
                 for c in 0..C {
-                    let weight = l.splat(match E::SCALED {
-                        false => weights[r][lane],
-                        true => scaled[r][c / VECTORS][lane],
-                    });
                     totals[r][c] = l.mul_add(weight, values[c], totals[r][c]);
                 }
             }
@@ -267,7 +290,7 @@ fn weigh_part<L: Lanes, E: KvElement, const R: usize, const C: usize>(
 
 /// `sums`, tiles of `[head_dim][16]` one behind the other, grow by `rows`, transposed, `block` of them, each times
 /// `weights[r][lane]`: what many rows give back to the keys of a span.
-pub(super) fn scatter(isa: crate::dot::Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
+pub(super) fn scatter(isa: Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
     with_rows!(block, R => scatter_of::<R>(isa, weights, rows, sums))
 }
 

@@ -11,7 +11,7 @@ const TOP: f32 = 127.0;
 
 /// 256 activations: number `i` is near to `scales[i / 32] * values[i]`.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
+#[repr(C, align(32))]
 pub struct ActivationChunk {
     /// Codes, -127 to 127.
     pub values: [i8; CHUNK],
@@ -21,9 +21,13 @@ pub struct ActivationChunk {
     pub sums: [f32; CHUNK / GROUP],
     /// For each 16: their sum, as quantised.
     pub half_sums: [f32; CHUNK / HALF_GROUP],
+    /// For each 32: the sum of their codes, negative. Times what was added to the codes of weights it is what comes off their products.
+    pub minus_sums: [i32; CHUNK / GROUP],
+    /// For each 16: the same.
+    pub minus_half_sums: [i32; CHUNK / HALF_GROUP],
 }
 
-const _: () = assert!(size_of::<ActivationChunk>() == 384);
+const _: () = assert!(size_of::<ActivationChunk>() == 480);
 
 impl ActivationChunk {
     /// Activations that are all zero.
@@ -32,6 +36,8 @@ impl ActivationChunk {
         scales: [0.0; 8],
         sums: [0.0; 8],
         half_sums: [0.0; 16],
+        minus_sums: [0; 8],
+        minus_half_sums: [0; 16],
     };
 }
 
@@ -93,6 +99,8 @@ pub(super) fn quantize_scalar(floats: &[f32], chunks: &mut [ActivationChunk]) {
                 let sum: i32 = values.iter().map(|value| i32::from(*value)).sum();
                 chunk.half_sums[2 * g + h] = scale * sum as f32;
                 chunk.sums[g] += chunk.half_sums[2 * g + h];
+                chunk.minus_half_sums[2 * g + h] = -sum;
+                chunk.minus_sums[g] -= sum;
             }
         }
     }

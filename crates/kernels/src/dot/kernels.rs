@@ -67,6 +67,8 @@ impl<'a> Row<'a> {
             rest.scales.rotate_right(8 - groups);
             rest.sums.rotate_right(8 - groups);
             rest.half_sums.rotate_right(2 * (8 - groups));
+            rest.minus_sums.rotate_right(8 - groups);
+            rest.minus_half_sums.rotate_right(2 * (8 - groups));
         }
         Self { whole, rest, groups }
     }
@@ -311,11 +313,13 @@ fn quantize_chunk<S: Simd>(s: S, x: &[f32; CHUNK], chunk: &mut ActivationChunk) 
         let (low, high) = (s.floats(&x[0]), s.floats(&x[1]));
         let (scale, inverse) = activations::scale_of(s.magnitude(low, high));
         let inverse = s.splat(inverse);
-        let low = scale * s.round(s.mul(low, inverse), &mut values[0]) as f32;
-        let high = scale * s.round(s.mul(high, inverse), &mut values[1]) as f32;
+        let low = s.round(s.mul(low, inverse), &mut values[0]);
+        let high = s.round(s.mul(high, inverse), &mut values[1]);
+        let half_sums = [scale * low as f32, scale * high as f32];
         chunk.scales[g] = scale;
-        chunk.sums[g] = low + high;
-        chunk.half_sums[2 * g] = low;
-        chunk.half_sums[2 * g + 1] = high;
+        chunk.sums[g] = half_sums[0] + half_sums[1];
+        chunk.half_sums[2 * g..][..2].copy_from_slice(&half_sums);
+        chunk.minus_sums[g] = -(low + high);
+        chunk.minus_half_sums[2 * g..][..2].copy_from_slice(&[-low, -high]);
     }
 }

@@ -5,14 +5,14 @@ use crate::bf16s::Kept;
 use crate::dense::Into;
 use crate::dot::Isa;
 use crate::glu::{self, Activation};
-use crate::linear::{Input, Linear, Norm, Product, Strips, in_tiles};
-use crate::packed::ROWS;
+use crate::linear::{Cut, Input, Linear, Norm, Product, Strips, in_tiles};
+use crate::packed::{ROWS, TOGETHER};
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 
-/// Tokens that a chunk of [`gated`] holds gate and up of.
-const TOKENS_A_CHUNK: usize = 48;
+/// Tokens that a chunk of [`gated`] holds gate and up of at a time.
+const AT_A_TIME: usize = 4 * TOGETHER;
 
 /// `activation(gate(norm(x))) * up(norm(x))`: `x [T, in]` to `h [T, out]`.
 ///
@@ -38,32 +38,38 @@ pub fn gated(
         forward(&input, &[up], product, h, Into::Replace)?;
         return glu::glu_in_place(activation, &gates, h);
     }
-    let (gate, up) = (Strips::new(gate.weight, &input)?, Strips::new(up.weight, &input)?);
-    let total = gate.bytes() + up.bytes();
-    let step = gate.a_chunk(total).div_ceil(2);
+    let weights = [Strips::new(gate.weight, &input)?, Strips::new(up.weight, &input)?];
+    let cut = Cut::of(&weights, tokens);
+    let [gate, up] = weights;
+    let step = cut.strips(gate.row_bytes() + up.row_bytes());
     let across = gate.count().div_ceil(step);
     let (h, outcome, isa) = (team::Scattered::new(h), Outcome::default(), Isa::best());
-    team::run(across * tokens.div_ceil(TOKENS_A_CHUNK), &|chunk| {
+    team::run(across * tokens.div_ceil(cut.tokens), &|chunk| {
         let strips = chunk % across * step..((chunk % across + 1) * step).min(gate.count());
-        let first = chunk / across * TOKENS_A_CHUNK;
-        let tokens = first..(first + TOKENS_A_CHUNK).min(tokens);
         let columns = strips.start * ROWS..(strips.end * ROWS).min(rows);
-        let mut gates = vec![0.0; tokens.len() * columns.len()];
-        let at = |token: usize| (token - tokens.start) * columns.len();
-        outcome.note(
-            gate.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
-                gates[at(token) + row - columns.start..][..results.len()].copy_from_slice(results);
-            }),
-        );
-        outcome.note(up.product(strips, &input, tokens.clone(), |token, row, results| {
-            // SAFETY: each row is computed once for a token.
-            let h = unsafe { h.slice(token * rows + row, results.len()) };
-            h.copy_from_slice(results);
-        }));
-        for token in tokens.clone() {
-            // SAFETY: these are the rows that this chunk wrote, no longer in use.
-            let h = unsafe { h.slice(token * rows + columns.start, columns.len()) };
-            glu::piece_in_place(isa, activation, &gates[at(token)..][..columns.len()], h);
+        let mut gates = vec![0.0; AT_A_TIME.min(tokens) * columns.len()];
+        let first = chunk / across * cut.tokens;
+        let end = (first + cut.tokens).min(tokens);
+        for first in (first..end).step_by(AT_A_TIME) {
+            let tokens = first..(first + AT_A_TIME).min(end);
+            let at = |token: usize| (token - first) * columns.len();
+            outcome.note(
+                gate.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
+                    gates[at(token) + row - columns.start..][..results.len()].copy_from_slice(results);
+                }),
+            );
+            outcome.note(
+                up.product(strips.clone(), &input, tokens.clone(), |token, row, results| {
+                    // SAFETY: each row is computed once for a token.
+                    let h = unsafe { h.slice(token * rows + row, results.len()) };
+                    h.copy_from_slice(results);
+                }),
+            );
+            for token in tokens {
+                // SAFETY: these are the rows that this chunk wrote, no longer in use.
+                let h = unsafe { h.slice(token * rows + columns.start, columns.len()) };
+                glu::piece_in_place(isa, activation, &gates[at(token)..][..columns.len()], h);
+            }
         }
     });
     outcome.into_result()

@@ -40,6 +40,8 @@ fn halves<T>(x: &[T; WIDTH]) -> [*const T; 2] {
 
 impl Lanes for Avx2 {
     type Floats = Floats;
+    type Sums = [__m256i; 2];
+    type Pairs = [__m256i; 2];
 
     const REGISTERS: usize = 8;
 
@@ -93,6 +95,44 @@ impl Lanes for Avx2 {
             let b = _mm_packs_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256::<1>(b));
             _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(a, b));
         }
+    }
+
+    #[inline(always)]
+    fn store_shorts(self, x: Floats, out: &mut [i16; WIDTH]) {
+        unsafe {
+            let [a, b] = each(x, |x| _mm256_cvtps_epi32(x));
+            // Packing leaves the quarters in turns.
+            let shorts = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b));
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), shorts);
+        }
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> [__m256i; 2] {
+        each(halves(x), |x| unsafe {
+            _mm256_cvtepi8_epi16(_mm_loadu_si128(x.cast()))
+        })
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, x: [i16; 2]) -> [__m256i; 2] {
+        unsafe { [_mm256_set1_epi32(bytemuck::cast(x)); 2] }
+    }
+
+    #[inline(always)]
+    fn no_sums(self) -> [__m256i; 2] {
+        unsafe { [_mm256_setzero_si256(); 2] }
+    }
+
+    #[inline(always)]
+    fn mul_pairs_add(self, a: [__m256i; 2], b: [__m256i; 2], c: [__m256i; 2]) -> [__m256i; 2] {
+        let products = pairs(a, b, |a, b| unsafe { _mm256_madd_epi16(a, b) });
+        pairs(products, c, |products, c| unsafe { _mm256_add_epi32(products, c) })
+    }
+
+    #[inline(always)]
+    fn floats(self, x: [__m256i; 2]) -> Floats {
+        each(x, |x| unsafe { _mm256_cvtepi32_ps(x) })
     }
 
     #[inline(always)]

@@ -22,6 +22,8 @@ impl Avx512 {
 
 impl Lanes for Avx512 {
     type Floats = __m512;
+    type Sums = __m512i;
+    type Pairs = __m512i;
 
     const REGISTERS: usize = 32;
 
@@ -58,6 +60,36 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn store_bytes(self, x: __m512, out: &mut [i8; WIDTH]) {
         unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x))) }
+    }
+
+    #[inline(always)]
+    fn store_shorts(self, x: __m512, out: &mut [i16; WIDTH]) {
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x))) }
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> __m512i {
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(x.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, x: [i16; 2]) -> __m512i {
+        unsafe { _mm512_set1_epi32(bytemuck::cast(x)) }
+    }
+
+    #[inline(always)]
+    fn no_sums(self) -> __m512i {
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    fn mul_pairs_add(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+        unsafe { _mm512_dpwssd_epi32(c, a, b) }
+    }
+
+    #[inline(always)]
+    fn floats(self, x: __m512i) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(x) }
     }
 
     #[inline(always)]

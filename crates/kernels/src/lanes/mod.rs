@@ -25,6 +25,10 @@ pub(crate) const WIDTH: usize = 16;
 pub(crate) trait Lanes: Copy {
     /// 16 floats.
     type Floats: Copy;
+    /// 16 whole numbers of 32 bits.
+    type Sums: Copy;
+    /// 16 pairs of whole numbers of 16 bits.
+    type Pairs: Copy;
 
     /// Vectors that fit in the machine's registers.
     const REGISTERS: usize;
@@ -43,6 +47,18 @@ pub(crate) trait Lanes: Copy {
     fn load_bytes(self, x: &[i8; WIDTH]) -> Self::Floats;
     /// Writes whole numbers from -128 to 127.
     fn store_bytes(self, x: Self::Floats, out: &mut [i8; WIDTH]);
+    /// Writes the nearest whole numbers, ties to even, of lanes from -32768 to 32767.
+    fn store_shorts(self, x: Self::Floats, out: &mut [i16; WIDTH]);
+    /// 16 pairs in order.
+    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> Self::Pairs;
+    /// A pair in every lane.
+    fn splat_pair(self, x: [i16; 2]) -> Self::Pairs;
+    /// Sixteen zeros.
+    fn no_sums(self) -> Self::Sums;
+    /// The products of both numbers of each pair, and `c`. What does not fit in 32 bits is cut off.
+    fn mul_pairs_add(self, a: Self::Pairs, b: Self::Pairs, c: Self::Sums) -> Self::Sums;
+    /// The nearest floats.
+    fn floats(self, x: Self::Sums) -> Self::Floats;
     /// `a + b`.
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a - b`.

@@ -29,6 +29,8 @@ fn fold(mut x: Floats, f: impl Fn(f32, f32) -> f32) -> f32 {
 
 impl Lanes for Plain {
     type Floats = Floats;
+    type Sums = [i32; WIDTH];
+    type Pairs = [[i16; 2]; WIDTH];
 
     const REGISTERS: usize = 8;
 
@@ -65,6 +67,40 @@ impl Lanes for Plain {
     #[inline(always)]
     fn store_bytes(self, x: Floats, out: &mut [i8; WIDTH]) {
         *out = x.map(|x| x as i8);
+    }
+
+    #[inline(always)]
+    fn store_shorts(self, x: Floats, out: &mut [i16; WIDTH]) {
+        *out = self.round(x).map(|x| x as i16);
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> [[i16; 2]; WIDTH] {
+        x.map(|pair| pair.map(i16::from))
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, x: [i16; 2]) -> [[i16; 2]; WIDTH] {
+        [x; WIDTH]
+    }
+
+    #[inline(always)]
+    fn no_sums(self) -> [i32; WIDTH] {
+        [0; WIDTH]
+    }
+
+    #[inline(always)]
+    fn mul_pairs_add(self, a: [[i16; 2]; WIDTH], b: [[i16; 2]; WIDTH], c: [i32; WIDTH]) -> [i32; WIDTH] {
+        let product = |a: i16, b: i16| i32::from(a) * i32::from(b);
+        std::array::from_fn(|i| {
+            let products = product(a[i][0], b[i][0]).wrapping_add(product(a[i][1], b[i][1]));
+            products.wrapping_add(c[i])
+        })
+    }
+
+    #[inline(always)]
+    fn floats(self, x: [i32; WIDTH]) -> Floats {
+        x.map(|x| x as f32)
     }
 
     #[inline(always)]

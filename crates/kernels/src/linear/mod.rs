@@ -12,7 +12,7 @@ mod tiled;
 
 pub(crate) use backward::{add, backward};
 pub(crate) use input::Input;
-pub(crate) use strips::{Strips, fast};
+pub(crate) use strips::{Cut, Strips, fast};
 pub(crate) use tail::apply_linear_tail;
 pub(crate) use tiled::{Talls, forward};
 

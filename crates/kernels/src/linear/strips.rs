@@ -5,17 +5,21 @@ use super::pairs::{self, meets_pairs};
 use crate::blocks::Quant;
 use crate::dot::{Activations, Isa};
 use crate::matrix::Matrix;
-use crate::packed::{Packed, ROWS};
+use crate::packed::{Packed, ROWS, TOGETHER};
 use crate::shape::{Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
 
-/// Tokens that meet a strip of weights while it is near: their activations, quantised, stay in a core's own cache.
-const TOKENS_A_CHUNK: usize = 96;
-/// Bytes of weights that a chunk reads at least: about a microsecond's worth.
-const BYTES_A_CHUNK: usize = 12 * 1024;
-/// Chunks that the largest products are cut into for a block of tokens: enough for the threads to end together.
+/// Bytes of weights that a chunk of work reads at least: about a microsecond's worth.
+const LEAST_BYTES: usize = 12 * 1024;
+/// And at most, where many tokens meet them one panel after the other: what stays in a core's own cache.
+const MOST_BYTES: usize = 128 * 1024;
+/// Chunks that the weights are cut into for few tokens: enough for the threads to end together.
 const CHUNKS: usize = 48;
+/// Tokens of 16-bit weights that meet them while they are near.
+const TOKENS_A_CHUNK: usize = 96;
+/// Chunks of work for each thread, where many tokens are cut, too.
+const CHUNKS_A_THREAD: usize = 16;
 
 /// A weight cut into strips of sixteen rows, with what its product needs at hand.
 pub(crate) struct Strips<'a> {
@@ -38,17 +42,16 @@ impl<'a> Strips<'a> {
     }
 
     /// Bytes of all strips.
-    pub fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.matrix.rows() * self.matrix.row_bytes()
+    }
+
+    pub fn row_bytes(&self) -> usize {
+        self.matrix.row_bytes()
     }
 
     pub fn count(&self) -> usize {
         self.matrix.rows().div_ceil(ROWS)
-    }
-
-    /// Strips of a chunk of work, where the strips of all weights have `total` bytes.
-    pub fn a_chunk(&self, total: usize) -> usize {
-        (BYTES_A_CHUNK.max(total / CHUNKS) / (ROWS * self.matrix.row_bytes()).max(1)).max(1)
     }
 
     /// The products of strips with tokens: `sink(token, row, up to sixteen results)`.
@@ -98,12 +101,44 @@ fn packed_of<'a>(matrix: &Matrix<'a>) -> Result<Packed<'a>, ShapeError> {
 /// Takes results: the weight's number, the token, the first row, up to sixteen results.
 pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
 
+/// How the products of weights with tokens are cut into chunks of work.
+pub(crate) struct Cut {
+    /// Bytes of weights in a chunk.
+    bytes: usize,
+    /// Tokens in a chunk.
+    pub tokens: usize,
+}
+
+impl Cut {
+    /// That of the products of all these with so many tokens.
+    pub fn of(weights: &[Strips], tokens: usize) -> Self {
+        let total: usize = weights.iter().map(Strips::bytes).sum();
+        // Rows of 16-bit weights are expanded for all tokens of a chunk.
+        if tokens <= TOGETHER || weights.iter().any(|strips| strips.pairs.is_some()) {
+            return Self {
+                bytes: (total / CHUNKS).max(LEAST_BYTES),
+                tokens: TOKENS_A_CHUNK,
+            };
+        }
+        let blocks = (CHUNKS_A_THREAD * team::threads()).div_ceil(total.div_ceil(MOST_BYTES).max(1));
+        Self {
+            bytes: MOST_BYTES,
+            tokens: tokens.div_ceil(blocks).next_multiple_of(TOGETHER),
+        }
+    }
+
+    /// Strips of a chunk, of rows that have so many bytes together with those of other weights that the chunk takes as well.
+    pub fn strips(&self, row_bytes: usize) -> usize {
+        (self.bytes / (ROWS * row_bytes).max(1)).max(1)
+    }
+}
+
 /// The products of an input with weights, one dispatch for all: `write(weight, token, row, results)`.
 pub(crate) fn fast(weights: &[Strips], input: &Input, write: &Write<'_>) -> Result<(), ShapeError> {
-    let total = weights.iter().map(Strips::bytes).sum();
+    let cut = Cut::of(weights, input.tokens);
     let mut chunks = Vec::new();
     for (which, strips) in weights.iter().enumerate() {
-        let step = strips.a_chunk(total);
+        let step = cut.strips(strips.row_bytes());
         chunks.extend(
             (0..strips.count())
                 .step_by(step)
@@ -111,10 +146,10 @@ pub(crate) fn fast(weights: &[Strips], input: &Input, write: &Write<'_>) -> Resu
         );
     }
     let outcome = Outcome::default();
-    team::run(chunks.len() * input.tokens.div_ceil(TOKENS_A_CHUNK), &|chunk| {
+    team::run(chunks.len() * input.tokens.div_ceil(cut.tokens), &|chunk| {
         let (which, strips) = chunks[chunk % chunks.len()].clone();
-        let first = chunk / chunks.len() * TOKENS_A_CHUNK;
-        let tokens = first..(first + TOKENS_A_CHUNK).min(input.tokens);
+        let first = chunk / chunks.len() * cut.tokens;
+        let tokens = first..(first + cut.tokens).min(input.tokens);
         let sink = |token: usize, row: usize, results: &[f32]| write(which, token, row, results);
         outcome.note(weights[which].product(strips, input, tokens, sink));
     });

@@ -2,7 +2,7 @@
 
 use super::ROWS;
 use super::shape::{Packable, UNSIGNED_LEVELS, with_packable};
-use super::worth::{RowLanes, has_offset, signed, worths};
+use super::worth::{RowLanes, excess, signed, worths};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
@@ -72,11 +72,6 @@ impl RowLanes for Eight {
     #[inline(always)]
     unsafe fn mul(a: __m256, b: __m256) -> __m256 {
         unsafe { _mm256_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
-        unsafe { _mm256_fmadd_ps(a, b, c) }
     }
 }
 
@@ -176,7 +171,16 @@ unsafe fn tokens<B: Packable, const N: usize>(
                 let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
                 let worth = worths::<Eight, B>(block.as_ptr(), at, half);
                 for which in 0..parts {
-                    let mut dots = [_mm256_setzero_si256(); N];
+                    let mut dots = std::array::from_fn::<_, N, _>(|token| {
+                        let Some(excess) = excess::<Eight, B>() else {
+                            return _mm256_setzero_si256();
+                        };
+                        let minus = match parts {
+                            1 => *chunk_of(token).minus_sums.get_unchecked(part),
+                            _ => *chunk_of(token).minus_half_sums.get_unchecked(2 * part + which),
+                        };
+                        _mm256_set1_epi32(minus << excess)
+                    });
                     for v in 8 / parts * which..8 / parts * (which + 1) {
                         let codes = codes::<B>(codes_at, v, half);
                         for (token, dot) in dots.iter_mut().enumerate() {
@@ -190,12 +194,9 @@ unsafe fn tokens<B: Packable, const N: usize>(
                         let scale = _mm256_set1_ps(*chunk.scales.get_unchecked(part));
                         let products = _mm256_mul_ps(worth.scale[which], _mm256_cvtepi32_ps(dots[token]));
                         *sum = _mm256_fmadd_ps(products, scale, *sum);
-                        if has_offset::<Eight, B>() {
-                            let all = match parts {
-                                1 => *chunk.sums.get_unchecked(part),
-                                _ => *chunk.half_sums.get_unchecked(2 * part + which),
-                            };
-                            *sum = _mm256_fmadd_ps(worth.offset[which], _mm256_set1_ps(all), *sum);
+                        if B::SHAPE.has_minimum() {
+                            let all = _mm256_set1_ps(*chunk.sums.get_unchecked(part));
+                            *sum = _mm256_fmadd_ps(worth.minimum, all, *sum);
                         }
                     }
                 }

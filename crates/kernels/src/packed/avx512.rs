@@ -2,7 +2,7 @@
 
 use super::ROWS;
 use super::shape::{Packable, UNSIGNED_LEVELS, with_packable};
-use super::worth::{RowLanes, Worths, has_offset, worths};
+use super::worth::{RowLanes, Worths, excess, worths};
 use crate::blocks::{CHUNK, GROUP, Quant};
 use crate::dot::ActivationChunk;
 use std::arch::x86_64::*;
@@ -79,11 +79,6 @@ impl RowLanes for Sixteen {
     unsafe fn mul(a: __m512, b: __m512) -> __m512 {
         unsafe { _mm512_mul_ps(a, b) }
     }
-
-    #[inline(always)]
-    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
 }
 
 /// A tile's codes, which begin at `at`.
@@ -155,8 +150,20 @@ unsafe fn add<B: Packable, const K: usize>(
     part: usize,
     sums: &mut [__m512; K],
 ) {
-    let dots = |vectors: std::ops::Range<usize>| {
-        let mut dots = [_mm512_setzero_si512(); K];
+    // SAFETY: `part` is one of eight, and twice that one of sixteen.
+    let first = |half: Option<usize>| unsafe {
+        chunks.map(|chunk| {
+            let Some(excess) = excess::<Sixteen, B>() else {
+                return _mm512_setzero_si512();
+            };
+            let minus = match half {
+                None => *chunk.minus_sums.get_unchecked(part),
+                Some(half) => *chunk.minus_half_sums.get_unchecked(2 * part + half),
+            };
+            _mm512_sll_epi32(_mm512_set1_epi32(minus), _mm_cvtsi32_si128(excess as i32))
+        })
+    };
+    let dots = |mut dots: [__m512i; K], vectors: std::ops::Range<usize>| {
         for v in vectors {
             for (dot, chunk) in dots.iter_mut().zip(chunks) {
                 // SAFETY: a chunk has eight parts of 32 activations, which are eight times four.
@@ -173,26 +180,21 @@ unsafe fn add<B: Packable, const K: usize>(
         }
         dots.map(|dot| _mm512_cvtepi32_ps(dot))
     };
-    let Worths { scale, offset } = tile.worth;
+    let Worths { scale, minimum } = tile.worth;
     let products = match B::SHAPE.halves() {
-        false => dots(0..8).map(|dot| _mm512_mul_ps(scale[0], dot)),
+        false => dots(first(None), 0..8).map(|dot| _mm512_mul_ps(scale[0], dot)),
         true => {
-            let (low, high) = (dots(0..4), dots(4..8));
+            let (low, high) = (dots(first(Some(0)), 0..4), dots(first(Some(1)), 4..8));
             std::array::from_fn(|k| _mm512_fmadd_ps(scale[1], high[k], _mm512_mul_ps(scale[0], low[k])))
         }
     };
     for ((sum, products), chunk) in sums.iter_mut().zip(products).zip(chunks) {
-        // SAFETY: `part` is one of eight, and twice that one of sixteen.
+        // SAFETY: as above.
         unsafe {
             *sum = _mm512_fmadd_ps(products, _mm512_set1_ps(*chunk.scales.get_unchecked(part)), *sum);
-            *sum = match (has_offset::<Sixteen, B>(), B::SHAPE.halves()) {
-                (false, _) => *sum,
-                (true, false) => _mm512_fmadd_ps(offset[0], _mm512_set1_ps(*chunk.sums.get_unchecked(part)), *sum),
-                (true, true) => {
-                    let all = |half: usize| _mm512_set1_ps(*chunk.half_sums.get_unchecked(2 * part + half));
-                    _mm512_fmadd_ps(offset[1], all(1), _mm512_fmadd_ps(offset[0], all(0), *sum))
-                }
-            };
+            if B::SHAPE.has_minimum() {
+                *sum = _mm512_fmadd_ps(minimum, _mm512_set1_ps(*chunk.sums.get_unchecked(part)), *sum);
+            }
         }
     }
 }

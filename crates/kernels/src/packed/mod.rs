@@ -41,6 +41,10 @@ use std::ops::Range;
 /// Rows that are interleaved.
 pub const ROWS: usize = 16;
 
+/// Tokens that meet one group after the other: their activations stay in the nearest cache, and what is written of a token lies
+/// side by side.
+pub const TOGETHER: usize = 12;
+
 /// Whether packing a matrix of this format helps on these instructions. Elsewhere the rows' own products are used.
 pub fn pays(quant: Quant, isa: Isa) -> bool {
     Shape::of(quant).is_some() && matches!(isa.level(), Level::Avx2 | Level::Avx512 | Level::NeonDot)
@@ -171,23 +175,40 @@ impl<'a> Packed<'a> {
                 count: self.groups(),
             });
         }
-        for group in groups {
-            let tiles = &self.bytes[group * self.group_bytes..][..self.group_bytes];
-            let mut sink = |token: usize, sums: &[f32; ROWS]| sink(token, group * ROWS, sums);
-            match isa.level() {
-                // SAFETY: an `Isa` exists only for instructions that this machine has.
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => unsafe { avx512::group(self.quant, tiles, activations, chunks, tokens, &mut sink) },
-                // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => unsafe { avx2::group(self.quant, tiles, activations, chunks, tokens, &mut sink) },
-                // SAFETY: as above.
-                #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-                Level::NeonDot => unsafe { neon::group(self.quant, tiles, activations, chunks, tokens, &mut sink) },
-                _ => scalar::group(self.shape, tiles, activations, chunks, tokens, &mut sink),
+        for first in (0..tokens).step_by(TOGETHER) {
+            let together = TOGETHER.min(tokens - first);
+            let activations = &activations[first * chunks..(first + together) * chunks];
+            for group in groups.clone() {
+                let tiles = &self.bytes[group * self.group_bytes..][..self.group_bytes];
+                let mut sink = |token: usize, sums: &[f32; ROWS]| sink(first + token, group * ROWS, sums);
+                self.group(isa, tiles, activations, chunks, together, &mut sink);
             }
         }
         Ok(())
+    }
+
+    /// The tiles of one group against every token, whose activations are `chunks` chunks each.
+    fn group(
+        &self,
+        isa: Isa,
+        tiles: &[u8],
+        activations: &[ActivationChunk],
+        chunks: usize,
+        tokens: usize,
+        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+    ) {
+        match isa.level() {
+            // SAFETY: an `Isa` exists only for instructions that this machine has.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { avx512::group(self.quant, tiles, activations, chunks, tokens, sink) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { avx2::group(self.quant, tiles, activations, chunks, tokens, sink) },
+            // SAFETY: as above.
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Level::NeonDot => unsafe { neon::group(self.quant, tiles, activations, chunks, tokens, sink) },
+            _ => scalar::group(self.shape, tiles, activations, chunks, tokens, sink),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::ROWS;
 use super::shape::{Packable, with_packable};
-use super::worth::{RowLanes, Worths, has_offset, worths};
+use super::worth::{RowLanes, Worths, excess, worths};
 use crate::blocks::{CHUNK, GROUP, HALF_GROUP, LEVELS, Quant};
 use crate::dot::{ActivationChunk, widen_f16};
 use std::arch::aarch64::*;
@@ -78,11 +78,6 @@ impl RowLanes for Four {
     #[inline(always)]
     unsafe fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t {
         unsafe { vmulq_f32(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
-        unsafe { vfmaq_f32(c, a, b) }
     }
 }
 
@@ -222,11 +217,19 @@ unsafe fn rows<B: Packable, const N: usize, const V: usize>(
                     *worth = worths::<Four, B>(block.as_ptr(), at, first + r);
                 }
                 // A tile, or each half of it, is summed in whole numbers.
-                let none = [[vdupq_n_s32(0); V]; N];
-                let mut dots = add_half::<B, 0, N, V>(none, codes_at, first, values);
+                let begun = |minus: &dyn Fn(&ActivationChunk) -> i32| {
+                    let excess = excess::<Four, B>();
+                    chunk_of.map(|chunk| [vdupq_n_s32(excess.map_or(0, |excess| minus(chunk) << excess)); V])
+                };
+                let half = |half: usize| begun(&|chunk| *chunk.minus_half_sums.get_unchecked(2 * part + half));
+                let mut dots = match B::SHAPE.halves() {
+                    true => half(0),
+                    false => begun(&|chunk| *chunk.minus_sums.get_unchecked(part)),
+                };
+                dots = add_half::<B, 0, N, V>(dots, codes_at, first, values);
                 if B::SHAPE.halves() {
                     sums = add_worth::<B, 0, N, V>(sums, dots, &worth, chunk_of, part);
-                    dots = none;
+                    dots = half(1);
                 }
                 dots = add_half::<B, 1, N, V>(dots, codes_at, first, values);
                 sums = match B::SHAPE.halves() {
@@ -258,19 +261,18 @@ unsafe fn add_worth<B: Packable, const HALF: usize, const N: usize, const V: usi
     part: usize,
 ) -> Sums<float32x4_t, N, V> {
     for n in 0..N {
-        // SAFETY: `part` is one of eight, and twice that one of sixteen.
+        // SAFETY: `part` is one of eight.
         let (scale, all) = unsafe {
-            let all = match B::SHAPE.halves() {
-                true => chunks[n].half_sums.get_unchecked(2 * part + HALF),
-                false => chunks[n].sums.get_unchecked(part),
-            };
-            (*chunks[n].scales.get_unchecked(part), *all)
+            (
+                *chunks[n].scales.get_unchecked(part),
+                *chunks[n].sums.get_unchecked(part),
+            )
         };
         for r in 0..V {
             let products = vmulq_f32(worth[r].scale[HALF], vcvtq_f32_s32(dots[n][r]));
             sums[n][r] = vfmaq_n_f32(sums[n][r], products, scale);
-            if has_offset::<Four, B>() {
-                sums[n][r] = vfmaq_n_f32(sums[n][r], worth[r].offset[HALF], all);
+            if B::SHAPE.has_minimum() {
+                sums[n][r] = vfmaq_n_f32(sums[n][r], worth[r].minimum, all);
             }
         }
     }

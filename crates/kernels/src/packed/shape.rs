@@ -75,7 +75,7 @@ pub(super) struct Shape {
     pub head: Head,
     /// Bits of a code.
     pub bits: usize,
-    /// What was added to a code, or to the level that it numbers, so that it has no sign.
+    /// What was added to a code, or to the level that it numbers, so that it has no sign: a power of two, or nothing.
     pub zero: u8,
     /// Whether codes number [`LEVELS`].
     pub levels: bool,
@@ -101,9 +101,9 @@ impl Shape {
         }
     }
 
-    /// Whether more than a scale belongs to a weight: a minimum, or what was added to its code.
-    pub const fn has_offset(self) -> bool {
-        self.zero != 0 || matches!(self.head, Head::ScaleAndMinimum | Head::SixBits)
+    /// Whether more than a scale belongs to a weight.
+    pub const fn has_minimum(self) -> bool {
+        matches!(self.head, Head::ScaleAndMinimum | Head::SixBits)
     }
 
     /// Whether codes, or the levels that they number, take all eight bits of a byte.

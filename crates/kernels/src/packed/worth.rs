@@ -40,16 +40,15 @@ pub(super) trait RowLanes {
     unsafe fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b`.
     unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b + c`, rounded once.
-    unsafe fn mul_add(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 }
 
-/// What the codes of some rows are worth, in each half of a tile: a step, and what is added for each activation. Of formats without
-/// halves only the first is set.
+/// What the codes of some rows are worth.
 #[derive(Clone, Copy)]
 pub(super) struct Worths<F> {
+    /// A step, in each half of a tile. Of formats without halves only the first is set.
     pub scale: [F; 2],
-    pub offset: [F; 2],
+    /// Added for each activation, where [`Shape::has_minimum`](super::shape::Shape::has_minimum).
+    pub minimum: F,
 }
 
 /// Whether the codes of a format get their sign back on these vectors.
@@ -57,9 +56,13 @@ pub(super) const fn signed<L: RowLanes, B: Packable>() -> bool {
     L::SIGNS && B::SHAPE.fills_bytes()
 }
 
-/// Whether the sum of the activations counts, too.
-pub(super) const fn has_offset<L: RowLanes, B: Packable>() -> bool {
-    B::SHAPE.has_offset() && !signed::<L, B>()
+/// What was added to every code, as a power of two; none where nothing was. Products begin with that times the negative sum of the
+/// activations' codes, so that it comes off in whole numbers.
+pub(super) const fn excess<L: RowLanes, B: Packable>() -> Option<u32> {
+    match B::SHAPE.zero == 0 || signed::<L, B>() {
+        true => None,
+        false => Some(B::SHAPE.zero.trailing_zeros()),
+    }
 }
 
 /// Those of vector `vector` of the sixteen rows, in tile `tile` under a head.
@@ -99,15 +102,7 @@ pub(super) unsafe fn worths<L: RowLanes, B: Packable>(
                 ([L::mul(d, bytes(0)), L::mul(d, bytes(1))], none)
             }
         };
-        // What was added to every code comes off again.
-        let offset = match B::SHAPE.zero == 0 || signed::<L, B>() {
-            true => [minimum, none],
-            false => {
-                let zero = L::splat(-f32::from(B::SHAPE.zero));
-                [L::mul_add(scale[0], zero, minimum), L::mul_add(scale[1], zero, minimum)]
-            }
-        };
-        Worths { scale, offset }
+        Worths { scale, minimum }
     }
 }
 

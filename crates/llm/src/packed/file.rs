@@ -20,7 +20,7 @@ pub const ALIGN: u64 = 64;
 const CHUNK: usize = 1 << 20;
 
 /// What the file begins with. The last sign goes up with every change of what follows.
-const MAGIC: &[u8; 8] = b"hearth:2";
+const MAGIC: &[u8; 8] = b"hearth:3";
 
 /// What lies where; little-endian.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Weights packed for this machine, kept from one load to the next.
 //!
-//! Packing a model costs as much as everything else at a load together. So what was packed goes to a file, one a model and kind of
-//! packing, which the next load maps: its tensors then lie in the system's cache of that file, read-only, shared by all
+//! Packing a model, or copying what keeps its order, costs as much as everything else at a load together. So it goes to a file, one a
+//! model and kind of packing, which the next load maps: its tensors then lie in the system's cache of that file, read-only, shared by all
 //! processes that run the model, and the system may take the pages back without writing them anywhere. The first load maps what it
 //! writes, too. Whatever goes wrong with such a file costs time and nothing else: what it cannot give is packed in memory.
 
@@ -9,17 +9,16 @@ mod file;
 mod folder;
 mod writer;
 
-use crate::weights::quant_of;
 use bytes::Bytes;
 use file::PackedFile;
-use hearth_formats::gguf::{Gguf, TensorInfo};
-use hearth_kernels::{Layout, Quant, ShapeError, matrix};
+use hearth_formats::gguf::Gguf;
+use hearth_kernels::{Quant, ShapeError, matrix};
 use memmap2::MmapMut;
 use std::fs;
 use std::path::{Path, PathBuf};
 use writer::Writer;
 
-/// A quantised matrix as a model's file has it.
+/// A matrix as a model's file has it.
 #[derive(Clone, Copy)]
 pub(crate) struct Unpacked<'a> {
     pub name: &'a str,
@@ -45,11 +44,11 @@ pub(crate) enum PackedWeights {
 }
 
 impl PackedWeights {
-    /// Those of this model, kept in `folder`; without one, and for a model of which nothing is packed or that is no file, nothing is kept.
+    /// Those of this model, kept in `folder`; without one, and for a model that is no file, nothing is kept.
     pub fn of(gguf: &Gguf, folder: Option<&Path>) -> Self {
-        let packed = gguf.tensors().filter(|tensor| is_packed(tensor));
-        let size = packed.map(|tensor| tensor.byte_len as u64).sum();
-        let Some((folder, identity)) = folder.filter(|_| size > 0).zip(gguf.identity()) else {
+        let matrices = gguf.tensors().filter(|tensor| tensor.shape.len() == 2);
+        let size = matrices.map(|tensor| tensor.byte_len as u64).sum();
+        let Some((folder, identity)) = folder.zip(gguf.identity()) else {
             return Self::InMemory;
         };
         let key = format!("{} {}", identity.hex(), matrix::packing());
@@ -117,15 +116,8 @@ impl PackedWeights {
     }
 }
 
-/// Whether a processor takes this tensor packed.
-fn is_packed(tensor: &TensorInfo) -> bool {
-    let [rows, cols] = [tensor.rows(), tensor.row_len()].map(|n| n as usize);
-    let is_matrix = tensor.shape.len() == 2;
-    is_matrix && quant_of(tensor.kind).is_some_and(|quant| matrix::layout(quant, rows, cols) != Layout::Plain)
-}
-
-/// Packs, or copies what is not packed, into memory that begins with a page, as that of a file does, since kernels are quicker where tiles begin with a cache line.
-pub(crate) fn in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
+/// Packs into memory that begins with a page, as that of a file does, since kernels are quicker where tiles begin with a cache line.
+fn in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
     let Unpacked {
         quant,
         rows,

@@ -3,7 +3,7 @@
 use super::file::{ALIGN, Entry, Head, sums};
 use super::{Unpacked, folder};
 use bytes::Bytes;
-use hearth_kernels::{matrix, packed};
+use hearth_kernels::{Layout, matrix, packed};
 use memmap2::MmapOptions;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -65,6 +65,10 @@ impl Writer {
         let row = row.ok_or_else(|| io::Error::other("a matrix has not the bytes it should"))?;
         let rows_a_piece = (PIECE / (row * packed::ROWS)).max(1) * packed::ROWS;
         for bytes in bytes.chunks(rows_a_piece * row) {
+            if matrix::layout(quant, rows, cols) == Layout::Plain {
+                self.file.write_all(bytes)?;
+                continue;
+            }
             self.piece.clear();
             self.piece.resize(bytes.len(), 0);
             matrix::pack_into(quant, bytes.len() / row, cols, bytes, &mut self.piece).map_err(io::Error::other)?;

@@ -1,0 +1,292 @@
+//! The loops of attention over a few tiles of bytes, in whole numbers.
+//!
+//! Bytes become 16 bits, which takes half of what floats do, and are multiplied in pairs, twice as many at a time as floats. So
+//! what they meet, queries and weights, is rounded to 16 bits as well: to multiples of 1/32767 of the greatest, far finer
+//! than what is stored. Scales are multiplied with sums, not with what is summed.
+
+use super::kv::{BLOCK, KvElement, KvStore, LARGEST};
+use super::spans::Span;
+use super::tiles::{AHEAD, FEW, KEYS, PART, ROWS, Scores, with_rows};
+use crate::dot::Isa;
+use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
+
+/// The greatest multiple to which queries and weights are rounded.
+const FINEST: f32 = 32767.0;
+/// Tiles that are met at once.
+const TILES: usize = KEYS / WIDTH;
+/// Vectors of a block.
+const VECTORS: usize = BLOCK / WIDTH;
+/// Blocks in as many vectors of values as are met at once.
+const BLOCKS: usize = PART / VECTORS;
+
+/// A block of rows in 16 bits, in pairs of elements.
+pub(super) struct Queries {
+    /// `[head_dim / 2][block]`; rows that are missing are zeros.
+    pairs: Vec<[i16; 2]>,
+    /// What each row is a multiple of.
+    scales: [f32; ROWS],
+}
+
+impl KvElement for i8 {
+    const SCALED: bool = true;
+    const TOGETHER: usize = 2;
+    type Queries = Queries;
+
+    #[inline(always)]
+    fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [i8; WIDTH]) {
+        // A scale below the least normal f16 may be much rounded.
+        let within = l.min(l.max(x, l.splat(-LARGEST)), l.splat(LARGEST));
+        l.store_bytes(l.round(within), out);
+    }
+
+    fn queries<'a>(isa: Isa, rows: impl Iterator<Item = &'a [f32]>, dim: usize, block: usize, scale: f32) -> Queries {
+        let (mut pairs, mut scales) = (vec![[0; 2]; dim.div_ceil(2) * block], [0.0; ROWS]);
+        let mut padded = vec![[0.0; WIDTH]; dim.div_ceil(WIDTH)];
+        let mut shorts = vec![[0; WIDTH]; padded.len()];
+        for (r, row) in rows.enumerate() {
+            padded.as_flattened_mut()[..dim].copy_from_slice(row);
+            scales[r] = scale * row_in_shorts(isa, &padded, &mut shorts);
+            let row = shorts.as_flattened().as_chunks().0;
+            for (pair, out) in row.iter().zip(pairs.chunks_exact_mut(block)) {
+                out[r] = *pair;
+            }
+        }
+        Queries { pairs, scales }
+    }
+
+    fn scores(
+        isa: Isa,
+        store: &KvStore<i8>,
+        head: usize,
+        span: &Span,
+        queries: &Queries,
+        block: usize,
+        scores: &mut Scores,
+    ) {
+        with_rows!(block, R => {
+            // As many as there are registers for.
+            const AT_ONCE: usize = if R > 6 { 2 } else { 4 };
+            scores_of::<R, AT_ONCE>(isa, store, head, span, queries, scores)
+        })
+    }
+
+    fn weigh(
+        isa: Isa,
+        store: &KvStore<i8>,
+        head: usize,
+        span: &Span,
+        weights: &Scores,
+        block: usize,
+        sums: &mut [f32],
+    ) {
+        with_rows!(block, R => {
+            const PARTS: usize = if R > 6 { 2 } else { 1 };
+            for part in 0..PARTS {
+                weigh_rows::<{ R / PARTS }>(isa, store, head, span, weights, part * R / PARTS, sums);
+            }
+        })
+    }
+}
+
+/// What turns numbers of up to `most` into multiples of what is next: the least by which 16 bits reach them.
+fn into_shorts(most: f32) -> (f32, f32) {
+    let factor = FINEST / most;
+    // Nothing, or next to it.
+    (if factor.is_finite() { factor } else { 0.0 }, most / FINEST)
+}
+
+on_lanes! {
+    /// Whole vectors in 16 bits; gives what they are multiples of.
+    fn row_in_shorts<L>(l; row: &[[f32; WIDTH]], out: &mut [[i16; WIDTH]]) -> f32 {
+        let most = row.iter().fold(l.splat(0.0), |most, x| {
+            let x = l.load(x);
+            l.max(most, l.max(x, l.sub(l.splat(0.0), x)))
+        });
+        let (factor, scale) = into_shorts(l.greatest(most));
+        for (x, out) in row.iter().zip(out) {
+            l.store_shorts(l.mul(l.load(x), l.splat(factor)), out);
+        }
+        scale
+    }
+}
+
+on_lanes! {
+    fn scores_of<L>[const R: usize, const T: usize][R, T](
+        l; store: &KvStore<i8>, head: usize, span: &Span, queries: &Queries, scores: &mut Scores
+    ) {
+        let tiles = span.tiles();
+        let mut tile = 0;
+        if R * T + 2 <= L::REGISTERS {
+            while tile + T <= tiles {
+                score_tiles::<L, R, T>(l, store, head, span.tile + tile, queries, tile, scores);
+                tile += T;
+            }
+        }
+        while tile < tiles {
+            score_tiles::<L, R, 1>(l, store, head, span.tile + tile, queries, tile, scores);
+            tile += 1;
+        }
+    }
+}
+
+/// Scores of `T` tiles at once, so that a broadcast pair of a query meets several vectors of keys.
+#[inline(always)]
+fn score_tiles<L: Lanes, const R: usize, const T: usize>(
+    l: L,
+    store: &KvStore<i8>,
+    head: usize,
+    first: usize,
+    queries: &Queries,
+    at: usize,
+    scores: &mut Scores,
+) {
+    let pairs = queries.pairs.as_chunks::<R>().0;
+    let keys: [&[[[i8; 2]; WIDTH]]; T] =
+        std::array::from_fn(|t| &store.keys(first + t, head).as_chunks().0.as_chunks().0[..pairs.len()]);
+    let mut sums = [[l.splat(0.0); T]; R];
+    for (block, pairs) in pairs.chunks(BLOCK / 2).enumerate() {
+        let keys: [&[[[i8; 2]; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][block * BLOCK / 2..][..pairs.len()]);
+        let mut products = [[l.no_sums(); T]; R];
+        for (i, query) in pairs.iter().enumerate() {
+            if R <= FEW {
+                keys.iter()
+                    .for_each(|keys| fetch_ahead(&keys[i], AHEAD * WIDTH * queries.pairs.len() / R));
+            }
+            let keys: [L::Pairs; T] = std::array::from_fn(|t| l.load_pairs(&keys[t][i]));
+            for r in 0..R {
+                let query = l.splat_pair(query[r]);
+                for t in 0..T {
+                    products[r][t] = l.mul_pairs_add(query, keys[t], products[r][t]);
+                }
+            }
+        }
+        let scales: [L::Floats; T] = std::array::from_fn(|t| l.load_half(&store.key_scales(first + t, head)[block]));
+        for r in 0..R {
+            for t in 0..T {
+                sums[r][t] = l.mul_add(l.floats(products[r][t]), scales[t], sums[r][t]);
+            }
+        }
+    }
+    for r in 0..R {
+        let out = &mut scores[r].as_chunks_mut::<WIDTH>().0[at..];
+        for t in 0..T {
+            l.store(l.mul(sums[r][t], l.splat(queries.scales[r])), &mut out[t]);
+        }
+    }
+}
+
+/// Weights of `R` rows for values of some blocks, in 16 bits, in pairs of lanes.
+struct Weights<const R: usize> {
+    pairs: [[[[i16; 2]; KEYS / 2]; R]; BLOCKS],
+    /// What each row is a multiple of.
+    scales: [[f32; R]; BLOCKS],
+}
+
+on_lanes! {
+    fn weigh_rows<L>[const R: usize][R](
+        l; store: &KvStore<i8>, head: usize, span: &Span, weights: &Scores, row: usize, sums: &mut [f32]
+    ) {
+        let vectors = store.wide() / WIDTH;
+        let mut scaled = Weights::<R> {
+            pairs: [[[[0; 2]; KEYS / 2]; R]; BLOCKS],
+            scales: [[0.0; R]; BLOCKS],
+        };
+        for first in (0..vectors).step_by(PART) {
+            let here = PART.min(vectors - first);
+            for block in 0..here.div_ceil(VECTORS) {
+                scale_weights(l, store, head, span, &weights[row..], first / VECTORS + block, block, &mut scaled);
+            }
+            let mut at = 0;
+            while at < here {
+                let sums = &mut sums[row * store.wide()..];
+                let fits = |vectors| here - at >= vectors && R * vectors + 2 <= L::REGISTERS;
+                if fits(PART) {
+                    weigh_part::<L, R, PART>(l, store, head, span, &scaled, [first, at], sums);
+                    at += PART;
+                } else if fits(VECTORS) {
+                    weigh_part::<L, R, VECTORS>(l, store, head, span, &scaled, [first, at], sums);
+                    at += VECTORS;
+                } else {
+                    weigh_part::<L, R, 1>(l, store, head, span, &scaled, [first, at], sums);
+                    at += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Each key's weight takes on the scale of its value, once for all elements of block `of`, and becomes one of 16 bits.
+#[inline(always)]
+fn scale_weights<L: Lanes, const R: usize>(
+    l: L,
+    store: &KvStore<i8>,
+    head: usize,
+    span: &Span,
+    weights: &[[f32; KEYS]],
+    of: usize,
+    to: usize,
+    scaled: &mut Weights<R>,
+) {
+    let tiles = span.tiles();
+    let mut scales = [[0.0; WIDTH]; TILES];
+    for (tile, out) in scales[..tiles].iter_mut().enumerate() {
+        l.store(l.load_half(&store.value_scales(span.tile + tile, head)[of]), out);
+    }
+    for r in 0..R {
+        let weights = weights[r].as_chunks::<WIDTH>().0;
+        let products: [L::Floats; TILES] = std::array::from_fn(|tile| match tile < tiles {
+            true => l.mul(l.load(&weights[tile]), l.load(&scales[tile])),
+            false => l.splat(0.0),
+        });
+        let most = products.into_iter().fold(l.splat(0.0), |most, x| l.max(most, x));
+        let (factor, scale) = into_shorts(l.greatest(most));
+        let out = scaled.pairs[to][r].as_flattened_mut().as_chunks_mut().0;
+        for (x, out) in products.into_iter().zip(out) {
+            l.store_shorts(l.mul(x, l.splat(factor)), out);
+        }
+        scaled.scales[to][r] = scale;
+    }
+}
+
+/// Vectors `first + at..first + at + C` of `R` rows of sums, with weights for those from `first` on.
+#[inline(always)]
+fn weigh_part<L: Lanes, const R: usize, const C: usize>(
+    l: L,
+    store: &KvStore<i8>,
+    head: usize,
+    span: &Span,
+    weights: &Weights<R>,
+    [first, at]: [usize; 2],
+    sums: &mut [f32],
+) {
+    let wide = store.wide();
+    let (pairs, scales) = (&weights.pairs[at / VECTORS..], &weights.scales[at / VECTORS..]);
+    let (pairs, scales) = (&pairs[..C.div_ceil(VECTORS)], &scales[..C.div_ceil(VECTORS)]);
+    let mut products = [[l.no_sums(); C]; R];
+    for tile in 0..span.tiles() {
+        let values = store.values(span.tile + tile, head).as_chunks::<2>().0;
+        for (i, values) in values.chunks_exact(wide).enumerate() {
+            let values = &values.as_chunks::<WIDTH>().0[first + at..][..C];
+            if R <= FEW {
+                values
+                    .iter()
+                    .for_each(|value| fetch_ahead(value, AHEAD * WIDTH / 2 * wide));
+            }
+            let values: [L::Pairs; C] = std::array::from_fn(|c| l.load_pairs(&values[c]));
+            for r in 0..R {
+                for c in 0..C {
+                    let weight = l.splat_pair(pairs[c / VECTORS][r][tile * WIDTH / 2 + i]);
+                    products[r][c] = l.mul_pairs_add(weight, values[c], products[r][c]);
+                }
+            }
+        }
+    }
+    for r in 0..R {
+        let row = &mut sums[r * wide..][..wide].as_chunks_mut::<WIDTH>().0[first + at..][..C];
+        for c in 0..C {
+            let scale = l.splat(scales[c / VECTORS][r]);
+            let sum = l.mul_add(l.floats(products[r][c]), scale, l.load(&row[c]));
+            l.store(sum, &mut row[c]);
+        }
+    }
+}
