@@ -19,16 +19,17 @@ import torch
 import transformers
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+MB = 1 << 20  # As `hearth train` counts them.
 
 
 def peak_mb():
     """The most memory that this process has held."""
     if sys.platform == "win32":
-        return psutil.Process().memory_info().peak_wset / 1e6
+        return psutil.Process().memory_info().peak_wset / MB
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+    return peak / MB if sys.platform == "darwin" else peak * 1024 / MB
 
 
 def build(dtype, rank):
@@ -49,7 +50,7 @@ def main():
         parser.add_argument(f"--{name}", type=int, required=True)
     args = parser.parse_args()
 
-    baseline = psutil.Process().memory_info().rss / 1e6
+    baseline = psutil.Process().memory_info().rss / MB
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     model = build({"f32": torch.float32, "bf16": torch.bfloat16}[args.dtype], args.rank)

@@ -4,7 +4,7 @@
 //! the weight as it is stored and write a panel in the order in which it is used, so nothing expanded outlives its chunk.
 
 use crate::blocks::GROUP;
-use crate::dense::{Factor, WIDE};
+use crate::dense::{Factor, WIDE, join};
 use crate::dot::Isa;
 use crate::lanes::on_lanes;
 use crate::linear::Linear;
@@ -17,19 +17,6 @@ use std::ops::Range;
 const PART: usize = 256;
 /// [`PART`] and a cache line: rows a power of two apart would push each other out of the cache.
 const APART: usize = PART + 16;
-
-on_lanes! {
-    /// Sixteen columns from `column` of a panel on: `numbers(k, c)`.
-    fn join_columns<L>[E: Factor, const COUNT: usize][E, COUNT](_l; numbers: &[[f32; ROWS]; COUNT], column: usize, out: &mut [E]) {
-        let steps = numbers.chunks(E::DEPTH).zip(out.as_chunks_mut::<WIDE>().0);
-        for (numbers, out) in steps {
-            let (first, second) = (&numbers[0], &numbers[E::DEPTH - 1]);
-            for (c, out) in out[column..column + ROWS].iter_mut().enumerate() {
-                *out = E::of(first[c], second[c]);
-            }
-        }
-    }
-}
 
 on_lanes! {
     /// A step of a panel from one row, or from two.
@@ -103,7 +90,7 @@ impl<'a> Expand<'a> {
         let mut columns = [[0.0; ROWS]; GROUP];
         for (tile, out) in out.chunks_exact_mut(GROUP / E::DEPTH * WIDE).enumerate() {
             packed.tile_columns(isa, [group, first + tile], self.scale, &mut columns);
-            join_columns::<E, GROUP>(isa, &columns, column, out);
+            join(isa, &columns, column, out);
         }
         Ok(())
     }
@@ -151,9 +138,7 @@ impl<'a> Expand<'a> {
         let mut expanded = [[0.0; GROUP]; ROWS];
         for (group, out) in groups.zip(out.chunks_exact_mut(ROWS / E::DEPTH * WIDE)) {
             packed.tile_rows(isa, [group, tile], self.scale, &mut expanded);
-            for (rows, out) in expanded.chunks_exact(E::DEPTH).zip(out.chunks_exact_mut(WIDE)) {
-                join_rows(isa, &rows[0], &rows[E::DEPTH - 1], out);
-            }
+            join(isa, &expanded, 0, out);
         }
         Ok(())
     }

@@ -125,6 +125,25 @@ pub fn glu_backward_in_place(
     Ok(())
 }
 
+/// [`glu_in_place`] of gate and up as they were kept, written to `h`.
+///
+/// # Errors
+/// Where the three are not of one length.
+pub fn glu_of_kept<K: Kept>(activation: Activation, [gate, up]: [&[K]; 2], h: &mut [f32]) -> Result<(), ShapeError> {
+    for (what, found) in [("the gate", gate.len()), ("up", up.len())] {
+        shape::length(what, found, Some(h.len()))?;
+    }
+    let isa = Isa::best();
+    team::run_over(h, CHUNK, &|chunk, h| {
+        let (at, mut gates) = (chunk * CHUNK, [0.0; CHUNK]);
+        let gates = &mut gates[..h.len()];
+        K::give_back(isa, &gate[at..][..h.len()], gates);
+        K::give_back(isa, &up[at..][..h.len()], h);
+        forward(isa, activation, gates, h);
+    });
+    Ok(())
+}
+
 /// The gradient of [`glu_in_place`] from gate and up as they were kept: from `dh`, that of the product, those of gate and up.
 ///
 /// # Errors

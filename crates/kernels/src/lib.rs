@@ -1,5 +1,6 @@
 //! Quantised blocks and the hot loops over slices: no tensors, no files, only numbers.
 
+pub mod adamw;
 pub mod attention;
 pub mod bf16s;
 pub mod blocks;

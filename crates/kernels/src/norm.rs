@@ -18,7 +18,7 @@ pub(crate) fn rows_a_chunk(width: usize) -> usize {
 
 on_lanes! {
     /// The sum of squares.
-    fn squares<L>(l; x: &[f32]) -> f32 {
+    pub(crate) fn squares<L>(l; x: &[f32]) -> f32 {
         let (whole, rest) = x.as_chunks::<WIDTH>();
         let sum = whole.iter().fold(l.splat(0.0), |sum, x| {
             let x = l.load(x);

@@ -6,6 +6,10 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Bytes of a line of the cache. What begins with one has no vector that lies in two.
+const LINE: usize = 64;
+/// Words more than are used, so that some line begins among them.
+pub(crate) const SLACK: usize = LINE / size_of::<u32>() - 1;
 /// Words of a buffer that is worth keeping: less is the allocator's to keep.
 const LEAST: usize = 16 * 1024;
 /// What is kept and what is in use may be this part more than what was ever in use at once: one step asks for the lengths of the step
@@ -60,6 +64,11 @@ impl Pool {
     }
 }
 
+/// Words before the first that begins a line; at most [`SLACK`].
+pub(crate) fn before_line(words: &[u32]) -> usize {
+    words.as_ptr().align_offset(LINE).min(SLACK)
+}
+
 fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -75,7 +84,7 @@ pub struct Scratch<E> {
 impl<E> Scratch<E> {
     /// Room for so many elements: the smallest buffer that will do and is not much larger, or a new one.
     pub fn new(length: usize) -> Self {
-        let count = (length * size_of::<E>()).div_ceil(size_of::<u32>());
+        let count = (length * size_of::<E>()).div_ceil(size_of::<u32>()) + SLACK;
         let kept = if count < LEAST { None } else { pool().take(count) };
         let mut words = kept.unwrap_or_else(|| vec![0; count]);
         if cfg!(debug_assertions) {
@@ -103,13 +112,14 @@ impl<E: AnyBitPattern> Deref for Scratch<E> {
     type Target = [E];
 
     fn deref(&self) -> &[E] {
-        &bytemuck::cast_slice(&self.words)[..self.length]
+        &bytemuck::cast_slice(&self.words[before_line(&self.words)..])[..self.length]
     }
 }
 
 impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
     fn deref_mut(&mut self) -> &mut [E] {
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
+        let first = before_line(&self.words);
+        &mut bytemuck::cast_slice_mut(&mut self.words[first..])[..self.length]
     }
 }
 

@@ -1,7 +1,8 @@
 //! AdamW: Adam with decoupled weight decay. <https://arxiv.org/abs/1711.05101>
 
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, tensor as tensor_of, values};
 use burn::tensor::{Device, Tensor};
+use hearth_kernels::{adamw, team};
 
 /// How much of the mean of gradients is carried from step to step.
 const BETA_1: f64 = 0.9;
@@ -54,33 +55,98 @@ impl AdamW {
         let exponent = self.steps as i32;
         let rate = learning_rate / (1.0 - BETA_1.powi(exponent));
         let root = (1.0 - BETA_2.powi(exponent)).sqrt();
-        let pairs = parameters.pairs.iter_mut().zip(&mut self.means).zip(gradients);
-        for ((pair, means), gradients) in pairs {
-            for ((weight, means), gradient) in [&mut pair.a, &mut pair.b].into_iter().zip(means).zip(gradients) {
-                let gradient = gradient * factor;
-                let first = means.first.clone() * BETA_1 + gradient.clone() * (1.0 - BETA_1);
-                let second = means.second.clone() * BETA_2 + gradient.clone() * gradient * (1.0 - BETA_2);
-                let step = first.clone() / (second.clone().sqrt() / root + EPSILON) * rate;
-                *weight = weight.clone() * (1.0 - learning_rate * weight_decay) - step;
-                *means = Means { first, second };
+        let kept = 1.0 - learning_rate * weight_decay;
+        let weights = parameters.pairs.iter_mut().flat_map(|pair| [&mut pair.a, &mut pair.b]);
+        let all = weights
+            .zip(self.means.iter_mut().flatten())
+            .zip(gradients.into_iter().flatten());
+        let (mut in_memory, nothing) = (Vec::new(), tensor_of(Vec::new(), [0, 0], &Device::flex()));
+        for ((weight, means), gradient) in all {
+            if weight.device() == Device::flex() {
+                in_memory.push(OnCpu::taken(weight, means, gradient, &nothing));
+                continue;
             }
+            let gradient = gradient * factor;
+            let first = means.first.clone() * BETA_1 + gradient.clone() * (1.0 - BETA_1);
+            let second = means.second.clone() * BETA_2 + gradient.clone() * gradient * (1.0 - BETA_2);
+            let step = first.clone() / (second.clone().sqrt() / root + EPSILON) * rate;
+            *weight = weight.clone() * kept - step;
+            *means = Means { first, second };
+        }
+        let step = adamw::Step {
+            factor: factor as f32,
+            beta_1: BETA_1 as f32,
+            beta_2: BETA_2 as f32,
+            rate: rate as f32,
+            root: root as f32,
+            epsilon: EPSILON as f32,
+            kept: kept as f32,
+        };
+        team::run_over(&mut in_memory, 1, &|_, tensor| tensor[0].step(step));
+        in_memory.into_iter().for_each(OnCpu::put_back);
+    }
+}
+
+/// The numbers of a tensor in main memory, its means and its gradient, taken out of it as long as a step lasts.
+struct OnCpu<'a> {
+    tensors: [&'a mut Tensor<2>; 3],
+    numbers: [Vec<f32>; 3],
+    gradient: Vec<f32>,
+    shape: [usize; 2],
+}
+
+impl<'a> OnCpu<'a> {
+    fn taken(weight: &'a mut Tensor<2>, means: &'a mut Means, gradient: Tensor<2>, nothing: &Tensor<2>) -> Self {
+        let shape = gradient.dims();
+        let mut tensors = [weight, &mut means.first, &mut means.second];
+        // What nobody else holds is moved, not copied.
+        let numbers = |tensor: Tensor<2>| tensor.into_data().try_into_vec().unwrap_or_default();
+        Self {
+            numbers: tensors
+                .each_mut()
+                .map(|tensor| numbers(std::mem::replace(tensor, nothing.clone()))),
+            tensors,
+            gradient: numbers(gradient),
+            shape,
+        }
+    }
+
+    fn step(&mut self, step: adamw::Step) {
+        let [weight, first, second] = &mut self.numbers;
+        let done = adamw::step(step, &self.gradient, [first, second], weight);
+        // All four were made of one shape.
+        debug_assert_eq!(done, Ok(()));
+    }
+
+    fn put_back(self) {
+        for (tensor, numbers) in self.tensors.into_iter().zip(self.numbers) {
+            *tensor = tensor_of(numbers, self.shape, &Device::flex());
         }
     }
 }
 
 /// The norm of all gradients together.
 pub(crate) fn norm(gradients: &[[Tensor<2>; 2]]) -> f64 {
+    let gradients: Vec<&Tensor<2>> = gradients.iter().flatten().collect();
+    let mut sums = vec![0.0; gradients.len()];
+    team::run_over(&mut sums, 1, &|at, sum| {
+        if gradients[at].device() == Device::flex() {
+            sum[0] = f64::from(adamw::sum_of_squares(&values(gradients[at])));
+        }
+    });
     // What lies on a GPU is summed there, so that it is asked once and not for every tensor.
-    let (mut sum, mut on_gpus) = (0.0, Vec::<Tensor<1>>::new());
-    for gradient in gradients.iter().flatten() {
+    let mut on_gpus = Vec::<Tensor<1>>::new();
+    for gradient in gradients {
+        let device = gradient.device();
+        if device == Device::flex() {
+            continue;
+        }
         let square = (gradient.clone() * gradient.clone()).sum();
-        let device = square.device();
         match on_gpus.iter_mut().find(|sum| sum.device() == device) {
-            _ if device == Device::flex() => sum += f64::from(square.into_scalar::<f32>()),
             Some(sum) => *sum = sum.clone() + square,
             None => on_gpus.push(square),
         }
     }
     let of_gpus = on_gpus.into_iter().map(|sum| f64::from(sum.into_scalar::<f32>()));
-    (sum + of_gpus.sum::<f64>()).sqrt()
+    (sums.into_iter().sum::<f64>() + of_gpus.sum::<f64>()).sqrt()
 }

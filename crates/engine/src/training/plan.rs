@@ -151,13 +151,12 @@ fn layers_that_fit(config: &Config, tokens: usize, bf16: bool) -> usize {
     fit.clamp(1, config.n_layers)
 }
 
-/// Bytes that a layer's operations keep for their backward: in half width the residual stream twice, the context and the three
-/// matrices of the gated layer; in f32 queries, keys and values, the logarithms of attention and, where it is not that already, the
+/// Bytes that a layer's operations keep for their backward: in half width the residual stream twice, the context, gate and up; in f32 queries, keys and values, the logarithms of attention and, where it is not that already, the
 /// context again.
 pub fn bytes_a_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
     let width = if bf16 { 2 } else { 4 };
     let context = config.heads * config.head_dim;
     let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
     let again = if bf16 { context } else { 0 };
-    tokens * ((2 * config.width + context + 3 * config.ffn_width) * width + 4 * (qkv + config.heads + again))
+    tokens * ((2 * config.width + context + 2 * config.ffn_width) * width + 4 * (qkv + config.heads + again))
 }

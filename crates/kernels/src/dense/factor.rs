@@ -1,7 +1,9 @@
 //! What lies in tiles.
 
+use super::WIDE;
 use crate::bf16s::{narrow, widen};
-use crate::lanes::{Lanes, WIDTH};
+use crate::dot::Isa;
+use crate::lanes::{Lanes, WIDTH, on_lanes};
 use bytemuck::{Pod, Zeroable};
 
 /// One or two neighbours of the common dimension, as a product takes them.
@@ -91,5 +93,26 @@ impl Factor for Pair {
     #[inline(always)]
     fn mul_add<L: Lanes>(l: L, a: [L::Floats; 2], b: [L::Floats; 2], sum: L::Floats) -> L::Floats {
         l.mul_add(a[1], b[1], l.mul_add(a[0], b[0], sum))
+    }
+}
+
+/// Steps of a panel, `[steps][WIDE]`, from column `column` on, of `[DEPTH * steps][N]` numbers.
+pub(crate) fn join<E: Factor, const N: usize>(isa: Isa, rows: &[[f32; N]], column: usize, out: &mut [E]) {
+    #[cfg(target_arch = "x86_64")]
+    if E::PAIRS && isa.multiplies_bf16() {
+        // SAFETY: an `Isa` says so only of instructions that were found on this machine.
+        return unsafe { super::avx512_bf16::join(rows, column, bytemuck::cast_slice_mut(out)) };
+    }
+    join_on_any(isa, rows, column, out);
+}
+
+on_lanes! {
+    fn join_on_any<L>[E: Factor, const N: usize][E, N](_l; rows: &[[f32; N]], column: usize, out: &mut [E]) {
+        for (rows, out) in rows.chunks_exact(E::DEPTH).zip(out.as_chunks_mut::<WIDE>().0) {
+            let (first, second) = (&rows[0], &rows[E::DEPTH - 1]);
+            for (c, out) in out[column..column + N].iter_mut().enumerate() {
+                *out = E::of(first[c], second[c]);
+            }
+        }
     }
 }

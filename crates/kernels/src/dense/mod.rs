@@ -13,7 +13,7 @@ mod thin;
 mod tile;
 mod view;
 
-pub(crate) use factor::{Factor, Pair};
+pub(crate) use factor::{Factor, Pair, join};
 pub(crate) use product::{Segment, Wide, product};
 pub(crate) use target::Finish;
 pub use target::{Into, Target};

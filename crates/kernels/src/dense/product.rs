@@ -5,6 +5,7 @@ use super::target::{Finish, Place, Target};
 use super::tile::{Parts, tile};
 use super::{TALL, WIDE};
 use crate::dot::Isa;
+use crate::scratch::{SLACK, before_line};
 use crate::team;
 use std::cell::Cell;
 use std::ops::Range;
@@ -127,11 +128,12 @@ impl<E: Factor> Chunk<'_, E> {
             Wide::Ready(_) => 0,
             Wide::Expand(_) => self.panels * piece.steps::<E>().len() * WIDE,
         };
-        let total = pieces.iter().map(size).sum();
-        if room.len() < total {
-            room.resize(total, 0);
+        let total: usize = pieces.iter().map(size).sum();
+        if room.len() < total + SLACK {
+            room.resize(total + SLACK, 0);
         }
-        let room: &mut [E] = bytemuck::cast_slice_mut(&mut room[..total]);
+        let first = before_line(room);
+        let room: &mut [E] = bytemuck::cast_slice_mut(&mut room[first..][..total]);
         let (mut rest, mut expanded) = (room, Vec::with_capacity(pieces.len()));
         for piece in pieces {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(size(piece));

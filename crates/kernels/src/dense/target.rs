@@ -1,7 +1,7 @@
 //! Where a product goes, and what is done to it on the way.
 
-use super::{View, WIDE};
-use crate::lanes::{Lanes, WIDTH};
+use super::{TALL, View, WIDE};
+use crate::lanes::{Lanes, WIDTH, fetch_near};
 use crate::shape::{self, ShapeError};
 use crate::team;
 
@@ -123,6 +123,16 @@ impl Place<'_> {
     /// Columns of the tile that the target has.
     pub fn width(&self) -> usize {
         WIDE.min(self.target.cols - self.col)
+    }
+
+    /// Has the place brought near, for it lies in lines that nobody sees coming.
+    #[inline(always)]
+    pub fn fetch(&self) {
+        for row in (self.row..self.target.rows).take(TALL) {
+            // SAFETY: nothing is read or written.
+            let out = unsafe { self.target.part(row, self.col, self.width()) };
+            out.chunks(WIDTH).for_each(|vector| fetch_near(vector.as_ptr()));
+        }
     }
 
     /// Writes sixteen sums of the tile's row `r`, from vector `c` on, as far as the target goes.

@@ -117,7 +117,7 @@ impl<'a> View<'a> {
                 true => &self.data[(first + r) * self.row_stride..][..self.cols],
                 false => &[],
             };
-            turn(Isa::best(), &std::array::from_fn(row), out);
+            turn(&std::array::from_fn(row), out);
             return;
         }
         for (step, out) in out.as_chunks_mut::<TALL>().0.iter_mut().enumerate() {
@@ -152,9 +152,19 @@ impl<'a> View<'a> {
 /// Steps that are turned at a time.
 const STEPS: usize = 64;
 
+/// Rows of a tall tile, turned to `[steps][TALL]`; a row without numbers gives zeros.
+fn turn<E: Factor>(rows: &[&[f32]; TALL], out: &mut [E]) {
+    let isa = Isa::best();
+    #[cfg(target_arch = "x86_64")]
+    if E::PAIRS && isa.multiplies_bf16() {
+        // SAFETY: an `Isa` says so only of instructions that were found on this machine.
+        return unsafe { super::avx512_bf16::turn(rows, bytemuck::cast_slice_mut(out)) };
+    }
+    turn_on_any(isa, rows, out);
+}
+
 on_lanes! {
-    /// Rows of a tall tile, turned to `[steps][TALL]`; a row without numbers gives zeros.
-    fn turn<L>[E: Factor][E](_l; rows: &[&[f32]; TALL], out: &mut [E]) {
+    fn turn_on_any<L>[E: Factor][E](_l; rows: &[&[f32]; TALL], out: &mut [E]) {
         let mut turned = [[E::zeroed(); STEPS]; TALL];
         let mut woven = [[[E::zeroed(); 4]; STEPS]; TALL / 4];
         for (at, out) in out.chunks_mut(STEPS * TALL).enumerate() {

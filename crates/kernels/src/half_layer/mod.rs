@@ -18,6 +18,16 @@ use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 use crate::team;
 
+/// `x` grows by `y`.
+///
+/// # Errors
+/// Where the two are not of one length.
+pub fn add_in_place(x: &mut [f32], y: &[f32]) -> Result<(), ShapeError> {
+    shape::length("what is added", y.len(), Some(x.len()))?;
+    linear::add(x, y);
+    Ok(())
+}
+
 /// The inputs that all linears share.
 fn inputs(linears: &[&Linear]) -> Result<usize, ShapeError> {
     let cols = linears.first().map_or(0, |linear| linear.weight.cols());

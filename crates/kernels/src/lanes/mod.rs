@@ -99,6 +99,19 @@ pub(crate) fn fetch_ahead<E>(vector: &[E; WIDTH], elements: usize) {
     let _ = (vector, elements);
 }
 
+/// Has the line of an address brought to the first cache, where there is an instruction for that.
+#[inline(always)]
+pub(crate) fn fetch_near<E>(there: *const E) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: as in `fetch_ahead`.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(there.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = there;
+}
+
 /// Makes a function that takes an [`Isa`](crate::Isa) first out of one that is generic over its lanes.
 ///
 /// `fn name<L>(lanes; arguments)`; further generics stand in brackets, once with bounds and once by name. The body is inlined

@@ -7,7 +7,8 @@ use super::{Block, Pass, head_norm};
 use crate::config::Config;
 use crate::error::LoadError;
 use crate::ops::{
-    Activation, AttentionSpec, Linear, Linears, Norm, OptionalNorm, attend, gated, linear_add, norm_linears,
+    Activation, AttentionSpec, Gated, Linear, Linears, Norm, OptionalNorm, attend, feed_forward, linear_add,
+    norm_linears,
 };
 use crate::weights::Weights;
 use burn::backend::Dispatch;
@@ -36,9 +37,7 @@ struct GemmaBlock {
     k_norm: OptionalNorm<Dispatch>,
     attention_output: Linear<Dispatch>,
     after_attention_norm: OptionalNorm<Dispatch>,
-    ffn_norm: Norm<Dispatch>,
-    gate: Linear<Dispatch>,
-    up: Linear<Dispatch>,
+    gated: Gated<Dispatch>,
     down: Linear<Dispatch>,
     after_ffn_norm: OptionalNorm<Dispatch>,
 }
@@ -54,24 +53,15 @@ impl Block for GemmaBlock {
             &self.after_attention_norm,
             pass.product,
         );
-
-        let h = gated(
-            x.clone(),
-            &self.ffn_norm,
-            &self.gate,
-            &self.up,
-            Activation::GeluTanh,
-            pass.product,
-        );
-        linear_add(x, h, &self.down, &self.after_ffn_norm, pass.product)
+        feed_forward(x, &self.gated, &self.down, &self.after_ffn_norm, pass.product)
     }
 
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)> {
         let mut linears = super::qkv_mut(&mut self.qkv);
         linears.extend([
             ("attn_output", &mut self.attention_output),
-            ("ffn_gate", &mut self.gate),
-            ("ffn_up", &mut self.up),
+            ("ffn_gate", &mut self.gated.gate),
+            ("ffn_up", &mut self.gated.up),
             ("ffn_down", &mut self.down),
         ]);
         linears
@@ -116,9 +106,12 @@ pub(super) fn block(config: &Config, weights: &mut Weights, layer: usize) -> Res
         k_norm: head_norm(config, weights, layer, "attn_k_norm")?,
         attention_output: weights.linear(&name("attn_output"), width, config.heads * config.head_dim)?,
         after_attention_norm: after(weights.norm(&name("post_attention_norm"), width, eps)?),
-        ffn_norm: weights.norm(&name("ffn_norm"), width, eps)?,
-        gate: weights.linear(&name("ffn_gate"), config.ffn_width, width)?,
-        up: weights.linear(&name("ffn_up"), config.ffn_width, width)?,
+        gated: Gated {
+            norm: weights.norm(&name("ffn_norm"), width, eps)?,
+            gate: weights.linear(&name("ffn_gate"), config.ffn_width, width)?,
+            up: weights.linear(&name("ffn_up"), config.ffn_width, width)?,
+            activation: Activation::GeluTanh,
+        },
         down: weights.linear(&name("ffn_down"), width, config.ffn_width)?,
         after_ffn_norm: after(weights.norm(&name("post_ffw_norm"), width, eps)?),
         attention,

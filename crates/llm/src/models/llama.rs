@@ -6,7 +6,8 @@ use super::{Block, Pass};
 use crate::config::Config;
 use crate::error::LoadError;
 use crate::ops::{
-    Activation, AttentionSpec, Linear, Linears, Norm, OptionalNorm, attend, gated, linear_add, norm_linears,
+    Activation, AttentionSpec, Gated, Linear, Linears, Norm, OptionalNorm, attend, feed_forward, linear_add,
+    norm_linears,
 };
 use crate::weights::Weights;
 use burn::backend::Dispatch;
@@ -24,9 +25,7 @@ pub(super) struct LlamaBlock {
     pub q_norm: OptionalNorm<Dispatch>,
     pub k_norm: OptionalNorm<Dispatch>,
     pub attention_output: Linear<Dispatch>,
-    pub ffn_norm: Norm<Dispatch>,
-    pub gate: Linear<Dispatch>,
-    pub up: Linear<Dispatch>,
+    pub gated: Gated<Dispatch>,
     pub down: Linear<Dispatch>,
 }
 
@@ -35,24 +34,15 @@ impl Block for LlamaBlock {
         let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, pass.product);
         let context = attend(qkv, &self.q_norm, &self.k_norm, &self.attention, pass.key_values(layer));
         let x = linear_add(x, context, &self.attention_output, &OptionalNorm::None, pass.product);
-
-        let h = gated(
-            x.clone(),
-            &self.ffn_norm,
-            &self.gate,
-            &self.up,
-            Activation::Silu,
-            pass.product,
-        );
-        linear_add(x, h, &self.down, &OptionalNorm::None, pass.product)
+        feed_forward(x, &self.gated, &self.down, &OptionalNorm::None, pass.product)
     }
 
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)> {
         let mut linears = super::qkv_mut(&mut self.qkv);
         linears.extend([
             ("attn_output", &mut self.attention_output),
-            ("ffn_gate", &mut self.gate),
-            ("ffn_up", &mut self.up),
+            ("ffn_gate", &mut self.gated.gate),
+            ("ffn_up", &mut self.gated.up),
             ("ffn_down", &mut self.down),
         ]);
         linears
@@ -92,9 +82,12 @@ pub(super) fn load(
         q_norm: OptionalNorm::None,
         k_norm: OptionalNorm::None,
         attention_output: weights.linear(&name("attn_output"), width, config.heads * config.head_dim)?,
-        ffn_norm: weights.norm(&name("ffn_norm"), width, eps)?,
-        gate: weights.linear(&name("ffn_gate"), config.ffn_width, width)?,
-        up: weights.linear(&name("ffn_up"), config.ffn_width, width)?,
+        gated: Gated {
+            norm: weights.norm(&name("ffn_norm"), width, eps)?,
+            gate: weights.linear(&name("ffn_gate"), config.ffn_width, width)?,
+            up: weights.linear(&name("ffn_up"), config.ffn_width, width)?,
+            activation: Activation::Silu,
+        },
         down: weights.linear(&name("ffn_down"), width, config.ffn_width)?,
         attention,
     })

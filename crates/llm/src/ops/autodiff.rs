@@ -1,12 +1,12 @@
 //! The backward of every operation, registered with Burn's tape.
 //!
-//! A forward keeps its inputs, and of attention and of a gated layer what is dear (see [`OpsBackward`]); the backward runs again what else
+//! A forward keeps its inputs, and of attention and of a feed-forward what is dear (see [`OpsBackward`]); the backward runs again what else
 //! it needs. Burn wants a fixed number of parents for a step, so a linear without an adapter gives two constants in the
 //! adapter's place.
 
 use super::{
-    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm,
-    Ops, OpsBackward, OptionalNorm, Product,
+    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
+    OpsBackward, OptionalNorm, Product,
 };
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -234,37 +234,35 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         })
     }
 
-    fn gated(
+    fn feed_forward(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
         product: Product,
     ) -> FloatTensor<Self> {
         let (x, x_node) = x.into_parts();
-        let norm = inner_norm(norm);
-        let (gate, [gate_a, gate_b]) = inner_linear(gate, &x);
-        let (up, [up_a, up_b]) = inner_linear(up, &x);
-        record::<B, C, 5>([x_node, gate_a, gate_b, up_a, up_b], |tracked| {
+        let (gate, [gate_a, gate_b]) = inner_linear(gated.gate, &x);
+        let (up, [up_a, up_b]) = inner_linear(gated.up, &x);
+        let (down, [down_a, down_b]) = inner_linear(down, &x);
+        let gated = Gated {
+            norm: inner_norm(gated.norm),
+            gate,
+            up,
+            activation: gated.activation,
+        };
+        let after = inner_optional_norm(after);
+        let nodes = [x_node, gate_a, gate_b, up_a, up_b, down_a, down_b];
+        record::<B, C, 7>(nodes, |tracked| {
             if !tracked {
-                return (B::gated(x, norm, gate, up, activation, product), None);
+                return (B::feed_forward(x, gated, down, after, product), None);
             }
-            let kept_x = B::keep(&x, product);
-            let (out, kept) = B::gated_keeping(x, norm.clone(), gate.clone(), up.clone(), activation, product);
+            let (out, kept) = B::feed_forward_keeping(x, gated.clone(), down.clone(), after.clone(), product);
             let rule = rule(move |gradient| {
-                let (dx, [of_gate, of_up]) = B::gated_backward(
-                    B::restore(&kept_x),
-                    norm.clone(),
-                    gate.clone(),
-                    up.clone(),
-                    activation,
-                    product,
-                    &kept,
-                    gradient,
-                );
-                let ([gate_a, gate_b], [up_a, up_b]) = (split::<B>(of_gate), split::<B>(of_up));
-                [Some(dx), gate_a, gate_b, up_a, up_b]
+                let (gated, down, after) = (gated.clone(), down.clone(), after.clone());
+                let (dx, adapters) = B::feed_forward_backward(gated, down, after, product, &kept, gradient);
+                let [[gate_a, gate_b], [up_a, up_b], [down_a, down_b]] = adapters.map(split::<B>);
+                [Some(dx), gate_a, gate_b, up_a, up_b, down_a, down_b]
             });
             (out, rule)
         })

@@ -3,11 +3,11 @@
 //! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours: it ends the operation with a
 //! panic that the engine catches and reports.
 
-use super::kept::{Kept, KeptAttention};
+use super::kept::{Kept, KeptAttention, KeptFeedForward};
 use super::room::tensor;
 use super::{
-    Activation, Adapter, AdapterGradient, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm,
-    Ops, OpsBackward, OptionalNorm, Product, Segments,
+    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
+    OpsBackward, OptionalNorm, Product, Segments,
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
@@ -17,7 +17,7 @@ use hearth_kernels::attention;
 use hearth_kernels::cross_entropy::{Targets, cross_entropy_through};
 use hearth_kernels::linear::{self, Lora, LoraGradient};
 use hearth_kernels::scratch::Scratch;
-use hearth_kernels::{Matrix, ShapeError, bf16, half_layer};
+use hearth_kernels::{Matrix, ShapeError, half_layer};
 use std::sync::Arc;
 
 /// The elements of a float tensor, in order.
@@ -227,28 +227,26 @@ impl Ops for Flex {
         residual
     }
 
-    fn gated(
+    fn feed_forward(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
         product: Product,
     ) -> FloatTensor<Self> {
-        let (x, gate, up) = (contiguous(x), settled(gate), settled(up));
+        let (x, gate, up) = (contiguous(x), settled(gated.gate), settled(gated.up));
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
-        let mut out = Scratch::new(tokens * width);
-        let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
+        let mut h = Scratch::new(tokens * width);
         sound(half_layer::gated(
             floats(&x),
-            norm,
-            &gate,
-            &up,
-            activation,
+            Some(kernel_norm(&gated.norm)),
+            &kernel_linear(&gate),
+            &kernel_linear(&up),
+            gated.activation,
             product,
-            &mut out,
+            &mut h,
         ));
-        tensor(out, [tokens, width])
+        Self::linear_add(x, tensor(h, [tokens, width]), down, after, product)
     }
 
     fn cross_entropy(
@@ -279,7 +277,7 @@ impl Ops for Flex {
 impl OpsBackward for Flex {
     type Kept = Kept;
     type KeptAttention = KeptAttention;
-    type KeptGated = [Kept; 2];
+    type KeptFeedForward = KeptFeedForward;
 
     fn keep(x: &FloatTensor<Self>, product: Product) -> Kept {
         Kept::new(x, product)
@@ -404,47 +402,52 @@ impl OpsBackward for Flex {
         (tensor(dh, size(&h)), adapter_gradient(&linear, adapter))
     }
 
-    fn gated_keeping(
+    fn feed_forward_keeping(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
         product: Product,
-    ) -> (FloatTensor<Self>, Self::KeptGated) {
-        let (x, gate, up) = (contiguous(x), settled(gate), settled(up));
-        let (tokens, width) = (size(&x)[0], gate.spec.rows);
-        let mut h = Scratch::new(tokens * width);
-        let (norm, gate, up) = (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
-        let x = floats(&x);
-        let kept = match product {
-            Product::Bf16 => gated_halves::<bf16>(x, norm, &gate, &up, activation, product, &mut h)
-                .map(|half| Kept::Half(Arc::new(half), [tokens, width])),
-            Product::Exact | Product::Fast => gated_halves::<f32>(x, norm, &gate, &up, activation, product, &mut h)
-                .map(|whole| Kept::Whole(tensor(whole, [tokens, width]))),
+    ) -> (FloatTensor<Self>, KeptFeedForward) {
+        let x = contiguous(x);
+        let mut h = Scratch::new(size(&x)[0] * gated.gate.spec.rows);
+        let [gates, ups] = match product {
+            Product::Bf16 => gated_halves(&x, gated, product, &mut h, |half, size| {
+                Kept::Half(Arc::new(half), size)
+            }),
+            Product::Exact | Product::Fast => gated_halves(&x, gated, product, &mut h, |whole, size| {
+                Kept::Whole(tensor(whole, size))
+            }),
         };
-        (tensor(h, [tokens, width]), kept)
+        let kept = KeptFeedForward {
+            x: Kept::new(&x, product),
+            gates,
+            ups,
+        };
+        let h = tensor(h, kept.gates.size());
+        (Self::linear_add(x, h, down, after, product), kept)
     }
 
-    fn gated_backward(
-        x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
+    fn feed_forward_backward(
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
         product: Product,
-        kept: &Self::KeptGated,
+        kept: &KeptFeedForward,
         gradient: FloatTensor<Self>,
-    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]) {
-        let (x, gate, up, gradient) = (contiguous(x), settled(gate), settled(up), contiguous(gradient));
+    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
+        let gradient = contiguous(gradient);
+        let (dh, of_down) = Self::linear_add_backward(kept.h(gated.activation), down, after, product, gradient.clone());
+        let (x, gate, up) = (kept.x.restore(), settled(gated.gate), settled(gated.up));
         let mut dx = Scratch::new(floats(&x).len());
-        let (kernel_norm, kernel_gate, kernel_up) =
-            (Some(kernel_norm(&norm)), kernel_linear(&gate), kernel_linear(&up));
-        let (x_values, dh) = (floats(&x), floats(&gradient));
-        let gradients = match kept {
-            [Kept::Half(gates, _), Kept::Half(ups, _)] => half_layer::gated_backward_kept(
+        let norm = Some(kernel_norm(&gated.norm));
+        let [kernel_gate, kernel_up] = [kernel_linear(&gate), kernel_linear(&up)];
+        let (x_values, dh) = (floats(&x), floats(&dh));
+        let activation = gated.activation;
+        let gradients = match (&kept.gates, &kept.ups) {
+            (Kept::Half(gates, _), Kept::Half(ups, _)) => half_layer::gated_backward_kept(
                 x_values,
-                kernel_norm,
+                norm,
                 &kernel_gate,
                 &kernel_up,
                 activation,
@@ -453,11 +456,11 @@ impl OpsBackward for Flex {
                 dh,
                 &mut dx,
             ),
-            kept => {
-                let [gates, ups] = kept.each_ref().map(Kept::restore);
+            (gates, ups) => {
+                let [gates, ups] = [gates, ups].map(Kept::restore);
                 half_layer::gated_backward_kept(
                     x_values,
-                    kernel_norm,
+                    norm,
                     &kernel_gate,
                     &kernel_up,
                     activation,
@@ -468,11 +471,10 @@ impl OpsBackward for Flex {
                 )
             }
         };
-        let [d_gate, d_up] = sound(gradients);
-        (
-            tensor(dx, size(&x)),
-            [adapter_gradient(&gate, d_gate), adapter_gradient(&up, d_up)],
-        )
+        let [of_gate, of_up] = sound(gradients);
+        sound(half_layer::add_in_place(&mut dx, floats(&gradient)));
+        let adapters = [adapter_gradient(&gate, of_gate), adapter_gradient(&up, of_up), of_down];
+        (tensor(dx, size(&x)), adapters)
     }
 
     fn cross_entropy_with_gradient(
@@ -491,22 +493,27 @@ impl OpsBackward for Flex {
     }
 }
 
-/// A gated layer, written to `h`, and what it keeps of gate and up.
+/// The first half of a feed-forward, written to `h`, and gate and up as they are kept.
 fn gated_halves<K: half_layer::Kept>(
-    x: &[f32],
-    norm: Option<linear::Norm>,
-    gate: &linear::Linear,
-    up: &linear::Linear,
-    activation: Activation,
+    x: &FlexTensor,
+    gated: Gated<Flex>,
     product: Product,
     h: &mut [f32],
-) -> [Scratch<K>; 2] {
+    keep: fn(Scratch<K>, [usize; 2]) -> Kept,
+) -> [Kept; 2] {
+    let (gate, up) = (settled(gated.gate), settled(gated.up));
     let mut kept = [(); 2].map(|()| Scratch::new(h.len()));
-    let places = kept.each_mut().map(|kept| &mut kept[..]);
     sound(half_layer::gated_keeping(
-        x, norm, gate, up, activation, product, places, h,
+        floats(x),
+        Some(kernel_norm(&gated.norm)),
+        &kernel_linear(&gate),
+        &kernel_linear(&up),
+        gated.activation,
+        product,
+        kept.each_mut().map(|kept| &mut kept[..]),
+        h,
     ));
-    kept
+    kept.map(|kept| keep(kept, [size(x)[0], gate.spec.rows]))
 }
 
 /// `scale` times the sum of the losses, as `[1]`; their gradient, times `scale` too, where it is asked for.

@@ -1,12 +1,12 @@
 //! What an operation on the CPU keeps of its forward for its backward.
 
-use super::Product;
 use super::flex::{floats, sound};
 use super::room::tensor;
+use super::{Activation, Product};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use hearth_kernels::scratch::Scratch;
-use hearth_kernels::{bf16, bf16s};
+use hearth_kernels::{bf16, bf16s, glu};
 use std::sync::Arc;
 
 /// A matrix kept for the backward: as it is, or in bf16 where products round it to that anyway.
@@ -29,7 +29,40 @@ pub struct KeptAttention {
     pub(super) logs: Arc<Vec<f32>>,
 }
 
+/// What is kept of a feed-forward.
+#[derive(Clone)]
+pub struct KeptFeedForward {
+    pub(super) x: Kept,
+    /// `gate(norm(x))` and `up(norm(x))`.
+    pub(super) gates: Kept,
+    pub(super) ups: Kept,
+}
+
+impl KeptFeedForward {
+    /// What came of gate and up: made again, for that costs less than the memory it would lie in.
+    pub(super) fn h(&self, activation: Activation) -> FlexTensor {
+        let size = self.gates.size();
+        let mut h = Scratch::new(size[0] * size[1]);
+        sound(match (&self.gates, &self.ups) {
+            (Kept::Half(gates, _), Kept::Half(ups, _)) => glu::glu_of_kept(activation, [gates, ups], &mut h),
+            (gates, ups) => {
+                let [gates, ups] = [gates, ups].map(Kept::restore);
+                glu::glu_of_kept(activation, [floats(&gates), floats(&ups)], &mut h)
+            }
+        });
+        tensor(h, size)
+    }
+}
+
 impl Kept {
+    /// Rows and columns.
+    pub(super) fn size(&self) -> [usize; 2] {
+        match self {
+            Self::Whole(x) => [x.shape()[0], x.shape()[1]],
+            Self::Half(_, size) => *size,
+        }
+    }
+
     pub(super) fn new(x: &FlexTensor, product: Product) -> Self {
         match product {
             Product::Bf16 if x.is_contiguous() => {

@@ -85,6 +85,22 @@ pub struct Linear<B: Backend> {
     pub bias: Bias<B>,
 }
 
+/// The first half of a feed-forward: `activation(gate(norm(x))) * up(norm(x))`.
+#[derive(Debug, Clone, ExtensionType)]
+pub struct Gated<B: Backend> {
+    /// Before both linears.
+    #[extension_type]
+    pub norm: Norm<B>,
+    /// What the activation is of.
+    #[extension_type]
+    pub gate: Linear<B>,
+    /// What it is multiplied with.
+    #[extension_type]
+    pub up: Linear<B>,
+    /// What is done to the gate.
+    pub activation: Activation,
+}
+
 /// One to three linears over the same input.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Linears<B: Backend> {

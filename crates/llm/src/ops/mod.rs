@@ -1,8 +1,8 @@
 //! The operations that are ours: half-layers, declared once, run on every device.
 //!
 //! A transformer block is four of them ([`attention in`](Ops::norm_linears), [`attention`](Ops::attend),
-//! [`projection out`](Ops::linear_add), [`feed-forward in`](Ops::gated), and the projection again), so a decode step crosses
-//! from Burn into a kernel about five times a layer and everything between stays fused.
+//! [`projection out`](Ops::linear_add), [`feed-forward`](Ops::feed_forward)), so a decode step crosses from Burn into a kernel four times
+//! a layer and everything between stays fused.
 //!
 //! * [`flex`] runs them on the CPU with the loops of `hearth-kernels`;
 //! * [`cube`] runs them on a GPU with the kernels of `hearth-kernels::gpu`;
@@ -25,7 +25,7 @@ mod room;
 mod tensor_api;
 
 pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView, SharedRope};
-pub use linear::{Activation, Adapter, Bias, Dropout, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
+pub use linear::{Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
 pub use tensor_api::*;
 
 use burn::backend::backend_extension;
@@ -93,13 +93,12 @@ pub trait Ops: burn::backend::Backend {
         product: Product,
     ) -> FloatTensor<Self>;
 
-    /// `activation(gate(norm(x))) * up(norm(x))`: `x [T, D]` to `[T, out]`.
-    fn gated(
+    /// `x + norm(down(activation(gate(norm(x))) * up(norm(x))))`: `x [T, D]`; written over `x` where nothing else holds it.
+    fn feed_forward(
         x: FloatTensor<Self>,
-        #[extension_type] norm: Norm<Self>,
-        #[extension_type] gate: Linear<Self>,
-        #[extension_type] up: Linear<Self>,
-        activation: Activation,
+        #[extension_type] gated: Gated<Self>,
+        #[extension_type] down: Linear<Self>,
+        #[extension_type] after: OptionalNorm<Self>,
         product: Product,
     ) -> FloatTensor<Self>;
 
@@ -133,8 +132,8 @@ pub trait OpsBackward: Ops {
     type Kept: Clone + Send + Sync + 'static;
     /// What is kept of attention: its input, and what its backward would have to make again.
     type KeptAttention: Clone + Send + Sync + 'static;
-    /// What is kept of a gated layer: `gate(norm(x))` and `up(norm(x))`.
-    type KeptGated: Clone + Send + Sync + 'static;
+    /// What is kept of a feed-forward: `x`, `gate(norm(x))` and `up(norm(x))`.
+    type KeptFeedForward: Clone + Send + Sync + 'static;
 
     /// Keeps `x [rows, cols]` for the backward of this product.
     fn keep(x: &FloatTensor<Self>, product: Product) -> Self::Kept;
@@ -179,27 +178,25 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>);
 
-    /// [`Ops::gated`], and what its backward would have to make again.
-    fn gated_keeping(
+    /// [`Ops::feed_forward`], and what its backward would have to make again.
+    fn feed_forward_keeping(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
         product: Product,
-    ) -> (FloatTensor<Self>, Self::KeptGated);
+    ) -> (FloatTensor<Self>, Self::KeptFeedForward);
 
-    /// Backward of [`Ops::gated`] from what [`OpsBackward::gated_keeping`] kept: the gradients of `x` and of both adapters.
-    fn gated_backward(
-        x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
+    /// Backward of [`Ops::feed_forward`] from what [`OpsBackward::feed_forward_keeping`] kept: the gradients of `x`, all of it, and of the
+    /// adapters of gate, up and down.
+    fn feed_forward_backward(
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
         product: Product,
-        kept: &Self::KeptGated,
+        kept: &Self::KeptFeedForward,
         gradient: FloatTensor<Self>,
-    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]);
+    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]);
 
     /// [`Ops::cross_entropy`] and the gradient of `x`, from one set of logits.
     fn cross_entropy_with_gradient(

@@ -1,7 +1,7 @@
 //! The operations as functions on Burn's tensors, for model files.
 
 use super::{
-    Activation, AttentionSpec, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm, Product,
+    AttentionSpec, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm, Product,
 };
 use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
@@ -56,21 +56,19 @@ pub fn linear_add(
     ))
 }
 
-/// See [`Ops::gated`].
-pub fn gated(
+/// See [`Ops::feed_forward`].
+pub fn feed_forward(
     x: Tensor<2>,
-    norm: &Norm<Dispatch>,
-    gate: &Linear<Dispatch>,
-    up: &Linear<Dispatch>,
-    activation: Activation,
+    gated: &Gated<Dispatch>,
+    down: &Linear<Dispatch>,
+    after: &OptionalNorm<Dispatch>,
     product: Product,
 ) -> Tensor<2> {
-    Tensor::from_dispatch(<Dispatch as Ops>::gated(
+    Tensor::from_dispatch(<Dispatch as Ops>::feed_forward(
         x.into_dispatch(),
-        norm.clone(),
-        gate.clone(),
-        up.clone(),
-        activation,
+        gated.clone(),
+        down.clone(),
+        after.clone(),
         product,
     ))
 }

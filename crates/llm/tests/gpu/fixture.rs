@@ -6,8 +6,8 @@ use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::ops::{
-    Activation, Adapter, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product,
-    Segments, attend, gated, linear_add, norm_linears,
+    Activation, Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, Norm, OptionalNorm,
+    Product, Segments, attend, feed_forward, linear_add, norm_linears,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -193,9 +193,13 @@ impl Layer {
             KeyValues::Batch(self.segments.clone()),
         );
         let x = linear_add(x, context, &self.linear("attn_output"), &self.post_norms[0], product);
-        let (gate, up) = (self.linear("ffn_gate"), self.linear("ffn_up"));
-        let h = gated(x.clone(), &self.ffn_norm, &gate, &up, self.activation, product);
-        linear_add(x, h, &self.linear("ffn_down"), &self.post_norms[1], product)
+        let gated = Gated {
+            norm: self.ffn_norm.clone(),
+            gate: self.linear("ffn_gate"),
+            up: self.linear("ffn_up"),
+            activation: self.activation,
+        };
+        feed_forward(x, &gated, &self.linear("ffn_down"), &self.post_norms[1], product)
     }
 
     /// What the fixture's gradients are of.

@@ -4,10 +4,11 @@ use super::{
     floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, number, prepared, side_by_side, sound, tensor,
 };
 use crate::ops::{
-    Activation, AdapterGradient, AttentionSpec, KeyValues, Linear, Linears, Norm, Ops, OpsBackward, OptionalNorm,
-    Product, Segments,
+    AdapterGradient, AttentionSpec, Gated, KeyValues, Linear, Linears, Norm, Ops, OpsBackward, OptionalNorm, Product,
+    Segments,
 };
 use burn::backend::Cube;
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::kernel::into_contiguous;
 use hearth_kernels::gpu::{self, Floats};
@@ -37,10 +38,25 @@ fn linears_backward(
     (dx, adapters)
 }
 
+/// The input of a feed-forward, and gate and up side by side.
+#[derive(Clone)]
+pub struct KeptFeedForward {
+    x: Tensor,
+    both: Tensor,
+}
+
+/// The first half of a feed-forward, and gate and up side by side.
+pub(super) fn gated_keeping(x: &Tensor, gated: Gated<Cube>) -> (Tensor, Tensor) {
+    let normed = sound(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
+    let both = side_by_side(x, &normed, &[kernel_linear(gated.gate), kernel_linear(gated.up)]);
+    let h = sound(gpu::glu(&x.client, &both, gated.activation));
+    (tensor(x, h), tensor(x, both))
+}
+
 impl OpsBackward for Cube {
     type Kept = Tensor;
     type KeptAttention = Tensor;
-    type KeptGated = Tensor;
+    type KeptFeedForward = KeptFeedForward;
 
     fn keep(x: &FloatTensor<Self>, _: Product) -> Tensor {
         x.clone()
@@ -132,44 +148,44 @@ impl OpsBackward for Cube {
         (tensor(&h, dh), adapters.pop().flatten())
     }
 
-    fn gated_keeping(
+    fn feed_forward_keeping(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
-        _: Product,
-    ) -> (FloatTensor<Self>, Self::KeptGated) {
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
+        product: Product,
+    ) -> (FloatTensor<Self>, KeptFeedForward) {
         let x = into_contiguous(x);
-        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
-        let both = side_by_side(&x, &normed, &[kernel_linear(gate), kernel_linear(up)]);
-        let h = sound(gpu::glu(&x.client, &both, activation));
-        (tensor(&x, h), tensor(&x, both))
+        let (h, both) = gated_keeping(&x, gated);
+        let kept = KeptFeedForward { x: x.clone(), both };
+        (Self::linear_add(x, h, down, after, product), kept)
     }
 
-    fn gated_backward(
-        x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
-        _: Product,
-        kept: &Self::KeptGated,
+    fn feed_forward_backward(
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
+        product: Product,
+        kept: &KeptFeedForward,
         gradient: FloatTensor<Self>,
-    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 2]) {
-        let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
-        let linears = [kernel_linear(gate), kernel_linear(up)];
+    ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
+        let KeptFeedForward { x, both } = kept;
+        let h = sound(gpu::glu(&x.client, &floats(both), gated.activation));
+        let (dh, of_down) = Self::linear_add_backward(tensor(x, h), down, after, product, gradient.clone());
+        let norm = kernel_norm(gated.norm);
+        let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
         let d_both = sound(gpu::glu_backward(
             &x.client,
-            &floats(kept),
-            activation,
-            &floats(&gradient),
+            &floats(both),
+            gated.activation,
+            &floats(&into_contiguous(dh)),
         ));
-        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
-        let (dz, mut adapters) = linears_backward(&x, &normed, &linears, &d_both);
-        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
-        let up = adapters.pop().flatten();
-        (tensor(&x, dx), [adapters.pop().flatten(), up])
+        let normed = sound(gpu::rms_norm(&x.client, &floats(x), &norm));
+        let (dz, mut adapters) = linears_backward(x, &normed, &linears, &d_both);
+        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &dz));
+        let of_up = adapters.pop().flatten();
+        let adapters = [adapters.pop().flatten(), of_up, of_down];
+        (Self::float_add(tensor(x, dx), gradient), adapters)
     }
 
     fn cross_entropy_with_gradient(

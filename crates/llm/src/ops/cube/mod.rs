@@ -11,8 +11,8 @@ pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, lasting};
 
 use super::flex::sound;
 use super::{
-    Activation, Adapter, AttentionSpec, Bias, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
-    OpsBackward, OptionalNorm, Product, logit_rows,
+    Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm,
+    Product, logit_rows,
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
@@ -272,15 +272,16 @@ impl Ops for Cube {
         }
     }
 
-    fn gated(
+    fn feed_forward(
         x: FloatTensor<Self>,
-        norm: Norm<Self>,
-        gate: Linear<Self>,
-        up: Linear<Self>,
-        activation: Activation,
+        gated: Gated<Self>,
+        down: Linear<Self>,
+        after: OptionalNorm<Self>,
         product: Product,
     ) -> FloatTensor<Self> {
-        Self::gated_keeping(x, norm, gate, up, activation, product).0
+        let x = into_contiguous(x);
+        let (h, _) = backward::gated_keeping(&x, gated);
+        Self::linear_add(x, h, down, after, product)
     }
 
     fn cross_entropy(
