@@ -7,6 +7,7 @@ use super::fast::{Fast, FastFloat};
 use super::scalar;
 use super::simd::{Kernel, Simd};
 use crate::blocks::{Block, CHUNK, Float, GROUP, HALF_GROUP, Quant, with_format};
+use crate::lanes::fetch_ahead;
 
 /// The products of rows, `stride` bytes apart, with one row of activations.
 pub(super) struct Gemv<'a> {
@@ -160,6 +161,9 @@ fn dot_pair<S: Simd, B: Fast>(
     s.mul_add(products, s.spread(scale, pair), sum)
 }
 
+/// How far ahead plain weights are fetched, in bytes: a page, so that its address is looked up in time, too.
+const FETCHED_AHEAD: usize = 4096;
+
 /// The product of one row of plain weights with activations in f32.
 #[inline(always)]
 fn dot_floats<S: Simd, F: FastFloat>(s: S, row: &[F], x: &[f32]) -> f32 {
@@ -170,6 +174,9 @@ fn dot_floats<S: Simd, F: FastFloat>(s: S, row: &[F], x: &[f32]) -> f32 {
     let (row4, row) = row.as_chunks::<4>();
     let (x4, x) = x.as_chunks::<4>();
     for (row, x) in row4.iter().zip(x4) {
+        // Both lines of weights of 16 bits.
+        fetch_ahead(&row[0], FETCHED_AHEAD / size_of::<F>());
+        fetch_ahead(&row[2], FETCHED_AHEAD / size_of::<F>());
         for i in 0..4 {
             sums[i] = s.mul_add(F::load(s, &row[i]), s.floats(&x[i]), sums[i]);
         }
