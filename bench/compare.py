@@ -96,6 +96,10 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | 
                 # Quantised keys and values are shown on one model alone.
                 if turn >= (args.long_rounds if test.long else args.rounds) or (test.group == "kv" and facts is not chosen[0]):
                     continue
+                if test is START and turn == 0:
+                    # The first start of a model packs its weights; that is not what is compared.
+                    for program in programs:
+                        program.measure(test, facts["path"], [max(args.threads)])
                 for threads in groups(test, args.threads):
                     for program in programs[:: -1 if turn % 2 else 1]:
                         samples = program.measure(test, facts["path"], threads)

@@ -35,7 +35,7 @@ def page(results: Results) -> str:
         section(
             "Starting, and memory",
             f"Seconds from the start of the process until it has read some {START_PROMPT} tokens, written one and ended, with the file in the "
-            "system's cache; and the most memory that was resident meanwhile, mapped pages of the file among it.",
+            "system's cache and after a first start, at which Hearth packs weights; and the most memory that was resident meanwhile, mapped pages of the file among it.",
             starts(results),
         ),
         section("Fine-tuning", training_text(results), train.table(results.train) if results.train else ""),
