@@ -1,7 +1,7 @@
 //! Where a product goes, and what is done to it on the way.
 
-use super::{TALL, View, WIDE};
-use crate::lanes::{Lanes, WIDTH, fetch_near};
+use super::{View, WIDE};
+use crate::lanes::{Lanes, WIDTH};
 use crate::shape::{self, ShapeError};
 use crate::team;
 
@@ -126,12 +126,14 @@ impl Place<'_> {
     }
 
     /// Has the place brought near, for it lies in lines that nobody sees coming.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub fn fetch(&self) {
-        for row in (self.row..self.target.rows).take(TALL) {
+        for row in (self.row..self.target.rows).take(super::TALL) {
             // SAFETY: nothing is read or written.
             let out = unsafe { self.target.part(row, self.col, self.width()) };
-            out.chunks(WIDTH).for_each(|vector| fetch_near(vector.as_ptr()));
+            out.chunks(WIDTH)
+                .for_each(|vector| crate::lanes::fetch_near(vector.as_ptr()));
         }
     }
 

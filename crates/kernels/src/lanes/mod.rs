@@ -99,17 +99,13 @@ pub(crate) fn fetch_ahead<E>(vector: &[E; WIDTH], elements: usize) {
     let _ = (vector, elements);
 }
 
-/// Has the line of an address brought to the first cache, where there is an instruction for that.
+/// Has the line of an address brought to the first cache.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn fetch_near<E>(there: *const E) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: as in `fetch_ahead`.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(there.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = there;
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: as in `fetch_ahead`.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(there.cast()) };
 }
 
 /// Makes a function that takes an [`Isa`](crate::Isa) first out of one that is generic over its lanes.
