@@ -5,7 +5,7 @@ use crate::kept::common_prefix;
 use crate::problem::{from_sampling, from_session, problem};
 use crate::turns::{Fitted, Misfit, count, fit};
 use hearth_formats::tokenizer::Special;
-use hearth_llm::{Detokenizer, Sampler, Sampling, StopTexts};
+use hearth_llm::{Detokenizer, Sampler, Sampling, SamplingError, StopTexts};
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Problem, ProblemCode, Prompt, Summary};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -29,7 +29,9 @@ impl Engine {
         cancelled: &dyn Fn() -> bool,
         emit: &mut dyn FnMut(Event),
     ) -> Result<Summary, Problem> {
-        let mut sampler = Sampler::new(sampling(request)).map_err(from_sampling)?;
+        let sampling = sampling(request);
+        let takes_likeliest = sampling.takes_likeliest();
+        let mut sampler = Sampler::new(sampling).map_err(from_sampling)?;
         let mut answer = Answer::new(self, request, received);
         if cancelled() {
             return Ok(answer.summary(self, FinishReason::Cancelled));
@@ -72,6 +74,8 @@ impl Engine {
         }
         ids.iter().for_each(|&token| sampler.accept(token));
 
+        // The next token, where a device has chosen it.
+        let mut chosen = None;
         let reason = loop {
             if cancelled() {
                 break FinishReason::Cancelled;
@@ -79,7 +83,10 @@ impl Engine {
             if answer.most.is_some_and(|most| answer.ids.len() >= most) {
                 break FinishReason::Length;
             }
-            let token = sampler.sample(self.session.logits()).map_err(from_sampling)?;
+            let token = match chosen.take() {
+                Some(token) => token,
+                None => sampler.sample(self.session.logits()).map_err(from_sampling)?,
+            };
             answer.timed();
             if self.tokenizer.is_end_of_generation(token) {
                 break FinishReason::Stop;
@@ -94,7 +101,12 @@ impl Engine {
             if self.session.tokens().len() >= self.session.context() {
                 break FinishReason::ContextFull;
             }
-            self.session.push(token).map_err(from_session)?;
+            if takes_likeliest {
+                let next = self.session.push_for_likeliest(token).map_err(from_session)?;
+                chosen = Some(next.ok_or(SamplingError::NoScores).map_err(from_sampling)?);
+            } else {
+                self.session.push(token).map_err(from_session)?;
+            }
         };
         let reason = if answer.flush(emit) { FinishReason::Stop } else { reason };
         Ok(answer.summary(self, reason))

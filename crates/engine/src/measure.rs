@@ -57,12 +57,15 @@ impl Engine {
         read(&ids[..prompt.div_ceil(2)], 0.0)?;
         let (mut session, reading) = read(&ids, 0.2)?;
         let began = Instant::now();
+        let mut next = greedy(session.logits()).unwrap_or_default();
         for step in 0..answer {
             if progress(0.5 + 0.5 * step as f32 / answer as f32).is_break() {
                 return Err(stopped());
             }
-            let next = greedy(session.logits()).unwrap_or_default();
-            session.push(next).map_err(from_session)?;
+            next = session
+                .push_for_likeliest(next)
+                .map_err(from_session)?
+                .unwrap_or_default();
         }
         let answering = began.elapsed().as_secs_f64();
         Ok(Measured {

@@ -46,6 +46,11 @@ impl Sampling {
         }
     }
 
+    /// Whether it takes the likeliest token always, so that nothing but that need be known of the scores.
+    pub fn takes_likeliest(&self) -> bool {
+        self.temperature == 0.0 && !self.penalises()
+    }
+
     fn penalises(&self) -> bool {
         self.repeat_last_n > 0
             && (self.repetition_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0)

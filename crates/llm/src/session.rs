@@ -4,7 +4,9 @@ use crate::error::SessionError;
 use crate::kv::KvPool;
 use crate::model::Model;
 use crate::models::{Memory, Pass};
-use crate::ops::{Product, SequenceView};
+use crate::ops::{Product, SequenceView, greatest};
+use crate::placement::Place;
+use crate::sampling::greedy;
 use burn::tensor::Tensor;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::team;
@@ -183,6 +185,27 @@ impl Session {
     pub fn push(&mut self, token: u32) -> Result<(), SessionError> {
         self.check(&[token], self.tokens.len() + 1)?;
         self.run(&[token], true, &mut going_on).map(drop)
+    }
+
+    /// Adds one token and gives the likeliest after it, which is chosen where the output layer lies: a GPU then hands one number over,
+    /// and there are no [`Session::logits`]. None where no score is a number.
+    ///
+    /// # Errors
+    /// As [`Session::push`].
+    pub fn push_for_likeliest(&mut self, token: u32) -> Result<Option<u32>, SessionError> {
+        if self.model.placement().output() == Place::Cpu {
+            self.push(token)?;
+            return Ok(greedy(&self.logits));
+        }
+        self.check(&[token], self.tokens.len() + 1)?;
+        self.logits.clear();
+        let hidden = self.hidden(&[token]);
+        let logits = self.model.decoder().logits(hidden, self.product);
+        let chosen = greatest(logits).try_into_data().map_err(failed);
+        let chosen = chosen.and_then(|data| data.try_into_vec::<u32>().map_err(failed));
+        // Where a GPU failed, nobody knows what it wrote.
+        let chosen = chosen.inspect_err(|_| self.tokens.truncate(self.tokens.len() - 1))?;
+        Ok(chosen.first().copied().filter(|id| *id != u32::MAX))
     }
 
     /// The natural logarithms of the probabilities of `ids[from..]`, each given all before it, from an empty cache. `from` is at least 1.

@@ -77,7 +77,11 @@ fn the_first_of_the_greatest_wins() {
         columns.iter().for_each(|column| x[row * cols + column] = 2.0);
     }
     x[4 * cols..][..256].fill(f32::NAN);
-    let found = argmax(&client, &floats(&client, &x, 5, cols)).expect("a whole matrix");
+    x[4 * cols + 600] = f32::INFINITY;
+    x.extend(vec![f32::INFINITY; cols]);
+    let found = argmax(&client, &floats(&client, &x, 6, cols)).expect("a whole matrix");
     let found = client.read_one(found).expect("the kernel ran");
-    assert_eq!(u32::from_bytes(&found)[..5], greatest.map(|columns| columns[0] as u32));
+    let found = u32::from_bytes(&found);
+    assert_eq!(found[..5], greatest.map(|columns| columns[0] as u32));
+    assert_eq!(found[5], u32::MAX, "a row without a number");
 }

@@ -16,12 +16,13 @@ fn greatest_of_rows(x: &[f32], out: &mut [u32], cols: usize) {
     let unit = UNIT_POS as usize;
     let start = CUBE_POS * cols;
     let mut best = f32::min_value();
-    let mut place = 0u32;
+    let mut place = u32::MAX.runtime();
     for step in 0..cols.div_ceil(UNITS) {
         let column = step * UNITS + unit;
         if column < cols {
             let value = x[start + column];
-            if value > best {
+            // What is not a number is greater than nothing; infinity is left out here.
+            if value > best && value <= f32::max_value() {
                 best = value;
                 place = column as u32;
             }
@@ -49,8 +50,8 @@ fn greatest_of_rows(x: &[f32], out: &mut [u32], cols: usize) {
     }
 }
 
-/// The column of the greatest element of each row, the first of equals: a buffer of `rows` words. What is not a number is never
-/// the greatest; a row of nothing else gives 0.
+/// The column of the greatest finite element of each row, the first of equals: a buffer of `rows` words. A row that has none gives
+/// `u32::MAX`.
 ///
 /// # Errors
 /// Where the buffer is shorter than its shape.

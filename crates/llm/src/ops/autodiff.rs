@@ -294,6 +294,10 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         })
     }
 
+    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self> {
+        B::greatest(x.into_primitive())
+    }
+
     fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self> {
         B::memory(like.clone().into_primitive(), found);
         like

@@ -9,6 +9,7 @@ use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
     OpsBackward, OptionalNorm, Product, Segments,
 };
+use crate::sampling::greedy;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::TensorData;
@@ -263,6 +264,14 @@ impl Ops for Flex {
     }
 
     /// Main memory is the system's to count.
+    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self> {
+        let x = contiguous(x);
+        let [rows, cols] = size(&x);
+        let found = floats(&x).chunks_exact(cols.max(1));
+        let found: Vec<u32> = found.map(|row| greedy(row).unwrap_or(u32::MAX)).collect();
+        FlexTensor::from_data(TensorData::new(found, [rows]))
+    }
+
     fn memory(like: FloatTensor<Self>, _: Arc<MemoryUse>) -> FloatTensor<Self> {
         like
     }

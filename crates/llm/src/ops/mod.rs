@@ -113,6 +113,10 @@ pub trait Ops: burn::backend::Backend {
         product: Product,
     ) -> FloatTensor<Self>;
 
+    /// The column of the greatest finite element of each row, the first of equals: `x [rows, out]` to `[rows]`. `u32::MAX` for a row
+    /// that has none.
+    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self>;
+
     /// Notes in `found` what this process holds on the device of `like`, which comes back as it is.
     fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self>;
 

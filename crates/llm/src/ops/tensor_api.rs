@@ -92,6 +92,11 @@ pub fn cross_entropy(
     ))
 }
 
+/// See [`Ops::greatest`].
+pub fn greatest(x: Tensor<2>) -> Tensor<1, Int> {
+    Tensor::from_dispatch(<Dispatch as Ops>::greatest(x.into_dispatch()))
+}
+
 /// See [`Ops::memory`].
 pub fn memory(like: Tensor<1>, found: Arc<MemoryUse>) {
     <Dispatch as Ops>::memory(like.into_dispatch(), found);

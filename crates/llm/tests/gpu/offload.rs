@@ -4,7 +4,7 @@ use crate::fixture::relative_error;
 use crate::gpu;
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, Value};
 use hearth_llm::ops::Product;
-use hearth_llm::{Config, LoadOptions, Model, Place, Placement, Session, gpus};
+use hearth_llm::{Config, LoadOptions, Model, Place, Placement, Session, gpus, greedy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +73,29 @@ fn any_number_of_layers_gives_the_same_logits() {
     }
     for name in MODELS {
         check_all(name, &Gguf::open(path(name)).expect("the fixture opens"));
+    }
+}
+
+/// A GPU hands over the likeliest token alone: the one that its logits would give, from wherever the output layer lies.
+#[test]
+fn the_likeliest_token_is_chosen_where_the_output_layer_lies() {
+    if gpu().is_none() {
+        return;
+    }
+    let gguf = Gguf::open(path("llama")).expect("the fixture opens");
+    let layers = Config::from_gguf(&gguf).expect("a model").layers();
+    for on_gpu in [0, 1, layers] {
+        let model = load(&gguf, Some(Placement::offload(layers, on_gpu, &[(0, 1)])));
+        let session = || Session::new(model.clone(), 16).expect("a session");
+        let (mut choosing, mut telling) = (session(), session());
+        let mut token = 1;
+        for _ in 0..8 {
+            let chosen = choosing.push_for_likeliest(token).expect("it runs");
+            telling.push(token).expect("it runs");
+            assert_eq!(chosen, greedy(telling.logits()), "{on_gpu} layers");
+            token = chosen.expect("a token");
+        }
+        assert_eq!(choosing.tokens(), telling.tokens());
     }
 }
 

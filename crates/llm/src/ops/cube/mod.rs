@@ -298,6 +298,19 @@ impl Ops for Cube {
         number(&x, loss)
     }
 
+    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self> {
+        let x = into_contiguous(x);
+        let rows = x.shape()[0];
+        let handle = sound(gpu::argmax(&x.client, &floats(&x)));
+        IntTensor::<Cube>::new_contiguous(
+            x.client.clone(),
+            x.device.clone(),
+            Shape::new([rows]),
+            handle,
+            DType::U32,
+        )
+    }
+
     fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self> {
         let usage = like.client.memory_report(MemoryScope::Device).usage();
         found.used.store(usage.bytes_in_use, Ordering::Relaxed);
