@@ -8,6 +8,7 @@ use hearth_formats::tokenizer::TokenizerError;
 use hearth_llm::{LoadError, SamplingError, SessionError};
 use hearth_protocol::{Problem, ProblemCode};
 use hearth_train::{MergeError, TrainError};
+use std::any::Any;
 use std::io;
 use std::path::Path;
 
@@ -23,6 +24,13 @@ pub(crate) fn problem(code: ProblemCode, message: impl Into<String>) -> Problem 
 pub(crate) fn internal(what: &str) -> Problem {
     let message = format!("Something went wrong inside Hearth ({what}). Please report it; trying again may work.");
     problem(ProblemCode::Internal, message)
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a message")
 }
 
 pub(crate) fn from_gguf(error: GgufError) -> Problem {

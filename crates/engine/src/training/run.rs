@@ -5,7 +5,7 @@ use super::folder::{RunFile, RunFolder, open_adapter};
 use super::wish::{Wish, Wishes};
 use super::{plan, probe};
 use crate::plan::{Asked, Bytes, carry_out, planned};
-use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, problem};
+use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text, problem};
 use crate::turns::count;
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{BaseId, BaseShape, DataId, Passport};
@@ -18,6 +18,7 @@ use hearth_train::{Control, Report, Run, linear_named};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -198,7 +199,9 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         best: Vec::new(),
         failure: None,
     };
-    let ended = run.go(&mut |report| listener.hear(report));
+    let ended = on_gpus(placed.plan.gpu_layers > 0, || {
+        run.go(&mut |report| listener.hear(report))
+    })?;
     if let Some(failure) = listener.failure.take() {
         return Err(failure);
     }
@@ -240,6 +243,21 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         seconds: end.seconds,
         peak_memory: memory::peak().unwrap_or(0),
         adapter: folder.adapter(),
+    })
+}
+
+/// Runs something that GPUs take part in; one that fails there ends the run, which goes on from its checkpoint.
+fn on_gpus<T>(any: bool, run: impl FnOnce() -> T) -> Result<T, Problem> {
+    if !any {
+        return Ok(run());
+    }
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let message = format!(
+            "The GPU failed in the run ({}). What was learnt up to the last checkpoint is kept: resume the run, on the processor if it \
+             fails again.",
+            panic_text(&*payload)
+        );
+        problem(ProblemCode::NoDevice, message)
     })
 }
 
