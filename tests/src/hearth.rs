@@ -22,11 +22,22 @@ pub struct Ended {
 /// # Panics
 /// When it cannot be started.
 pub fn hearth<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended {
+    call(Command::new(place::executable("hearth")).args(arguments))
+}
+
+/// Lets a command line of `hearth` run to its end, as [`hearth`] does.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn call(command: &mut Command) -> Ended {
     let data = tempfile::tempdir().expect("a temporary folder");
-    let Output { status, stdout, stderr } = Command::new(place::executable("hearth"))
-        .args(arguments)
+    // What the caller has set stays.
+    let own_cache = command.get_envs().any(|(name, _)| name == "HEARTH_CACHE");
+    if !own_cache {
+        command.env("HEARTH_CACHE", "off");
+    }
+    let Output { status, stdout, stderr } = command
         .env("HEARTH_DATA", data.path())
-        .env("HEARTH_CACHE", "off")
         .env("HEARTH_MODELS", place::models())
         .output()
         .expect("hearth starts");

@@ -4,8 +4,13 @@ use crate::{
     App,
     chat::Command,
     store::measurement,
-    wire::{Device, Measurement, Plan, Problem, WhatIf},
+    wire::{Code, Device, Measurement, Plan, Problem, WhatIf},
 };
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a worker may take to say what there is, or where something would go: it asks drivers, which have a limit of their own.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// As many measurements as a page shows.
 const SHOWN: u32 = 20;
@@ -13,13 +18,19 @@ const SHOWN: u32 = 20;
 impl App {
     /// The devices a model can run on, as they are now. Starts a worker if there is none.
     pub async fn devices(&self) -> Result<Vec<Device>, Problem> {
-        self.ask(Command::Devices).await?
+        in_time(self.ask(Command::Devices)).await?
+    }
+
+    /// Compares what a device computes with what the processor does, and measures it, in every build of Hearth that can use it; gives all
+    /// devices as they are then. It may take minutes. Starts a worker if there is none.
+    pub async fn check_device(&self, device: String) -> Result<Vec<Device>, Problem> {
+        self.ask(|reply| Command::Check { device, reply }).await?
     }
 
     /// Where a model's bytes would go if it were loaded like this. A newer plan for the same model takes the place of one
     /// that the worker was not asked yet, which ends with the code `superseded`. Starts a worker if there is none.
     pub async fn plan(&self, model: String, what_if: WhatIf) -> Result<Plan, Problem> {
-        self.ask(|reply| Command::Plan { model, what_if, reply }).await?
+        in_time(self.ask(|reply| Command::Plan { model, what_if, reply })).await?
     }
 
     /// Measures how fast the loaded model is, and keeps that. Refused while an answer is being written; an answer that is
@@ -33,8 +44,8 @@ impl App {
         self.tell(Command::StopMeasuring)
     }
 
-    /// What was measured on this machine, newest first: the last result of each model, device, number of layers and type
-    /// of cache.
+    /// What was measured on this machine, newest first: the last result of each model, device, number of layers, type of cache and
+    /// number of threads.
     pub async fn measurements(&self) -> Result<Vec<Measurement>, Problem> {
         self.shared
             .blocking(|shared| {
@@ -43,4 +54,18 @@ impl App {
             })
             .await
     }
+}
+
+/// An answer, or that it did not come.
+async fn in_time<T>(answer: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    timeout(ANSWERS_WITHIN, answer).await.unwrap_or_else(|_| {
+        let message = format!(
+            "Hearth's worker did not say within {} seconds what this machine can do. It may be busy; try again.",
+            ANSWERS_WITHIN.as_secs()
+        );
+        Err(Problem {
+            code: Code::Busy,
+            message,
+        })
+    })
 }

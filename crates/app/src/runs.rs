@@ -262,6 +262,7 @@ fn show(
         stage: "Starting".to_owned(),
     };
     (run.outcome, run.ended_at) = (None, None);
+    let settings = shared.settings();
     let out = tune::runs_folder(shared).join(run.id.to_string());
     let request = TrainRequest {
         id: run.id.unsigned_abs(),
@@ -270,8 +271,10 @@ fn show(
         resume: run.checkpoint.is_some() && out.is_dir(),
         out,
         settings: run.settings.for_worker(init),
-        threads: shared.settings().threads,
-        device: shared.settings().training_device,
+        threads: settings.threads,
+        // Chosen for the GPU that chats run on, which may be another.
+        build: settings.build.filter(|_| settings.training_device == settings.device),
+        device: settings.training_device,
         gpu_layers: GpuLayers::default(),
         low_priority: true,
     };

@@ -7,7 +7,7 @@ mod fake_worker;
 mod support;
 
 use bench::{Bench, failure, options, under_way};
-use fake_worker::trials;
+use fake_worker::{HANDED, trials};
 use hearth_app::{
     App, Options,
     library::catalog,
@@ -55,6 +55,8 @@ fn main() {
             load_another_model_and_unload,
             settings_last_and_reload,
             devices_are_told,
+            devices_are_checked,
+            a_load_goes_on_in_the_build_that_it_is_handed_to,
             layers_are_placed_again_and_the_conversation_goes_on,
             the_newest_plan_of_a_model_is_made,
             plans_are_made_while_an_answer_is_written,
@@ -639,6 +641,7 @@ async fn settings_last_and_reload() {
         context: Some(1024),
         device: Some("gpu0".into()),
         training_device: Some("cpu".into()),
+        build: None,
         gpu_layers: GpuLayers::Count { count: 7 },
         kv: KvType::Q8_0,
         last_model: None,
@@ -667,6 +670,33 @@ async fn devices_are_told() {
         (first.unwrap()[0].id.as_str(), second.unwrap()[0].id.as_str()),
         ("cpu", "cpu")
     );
+}
+
+async fn devices_are_checked() {
+    let bench = Bench::new(&[]);
+    let (first, second) = tokio::join!(bench.check_device("gpu0".into()), bench.check_device("gpu0".into()));
+    assert_eq!(
+        (first.unwrap()[0].id.as_str(), second.unwrap()[0].id.as_str()),
+        ("cpu", "cpu")
+    );
+}
+
+async fn a_load_goes_on_in_the_build_that_it_is_handed_to() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let mut settings = bench.snapshot().await.unwrap().settings;
+    for (build, handed) in [(Some("cuda"), true), (None, false)] {
+        settings.build = build.map(str::to_owned);
+        bench.set_settings(settings.clone()).await.unwrap();
+        let state = bench
+            .model_state(|state| matches!(state, ModelState::Ready { .. }))
+            .await;
+        let ModelState::Ready { info, .. } = state else {
+            unreachable!()
+        };
+        assert_eq!(info.notices.iter().any(|notice| notice == HANDED), handed);
+        assert_eq!(bench.answer("say two").await.state, MessageState::Complete);
+    }
 }
 
 fn layers(count: u32) -> WhatIf {

@@ -6,7 +6,7 @@ mod fake_worker;
 mod support;
 
 use bench::{Bench, failure, options};
-use fake_worker::trials;
+use fake_worker::{HANDED, trials};
 use hearth_app::{
     Options,
     power::{Power, Supply},
@@ -26,6 +26,7 @@ fn main() {
     fake_worker::run(|| {
         trials![
             a_run_from_start_to_finish,
+            a_run_goes_on_in_the_build_that_it_is_handed_to,
             a_run_is_paused_resumed_and_stopped,
             a_run_gives_way_to_the_chat,
             a_low_battery_holds_a_run,
@@ -181,6 +182,17 @@ async fn a_run_from_start_to_finish() {
         }
     );
     assert_eq!(bench.run_points(kept.id).await.unwrap(), curves);
+}
+
+async fn a_run_goes_on_in_the_build_that_it_is_handed_to() {
+    let mut bench = Bench::tiny();
+    let mut settings = bench.snapshot().await.unwrap().settings;
+    settings.build = Some("cuda".into());
+    bench.set_settings(settings).await.unwrap();
+    let run = begin(&bench, "learn 2").await;
+    let run = finished(&mut bench, run.id).await;
+    let plan = run.plan.expect("a plan");
+    assert!(plan.notices.iter().any(|notice| notice == HANDED), "{plan:?}");
 }
 
 async fn a_run_is_paused_resumed_and_stopped() {

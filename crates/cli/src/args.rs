@@ -28,7 +28,7 @@ pub enum Command {
     /// Show the tokens of a text
     Tokenize(Tokenize),
     /// List what models can run on
-    Devices(Json),
+    Devices(Devices),
     /// Say where a model's bytes would go, without loading it
     Plan(Plan),
     /// List the models there are
@@ -46,7 +46,30 @@ pub enum Command {
     Worker,
     /// Ask the graphics drivers what they can do, and print it as one JSON object; a broken one ends this process
     #[command(hide = true)]
-    Probe(Json),
+    Probe(Probe),
+}
+
+/// `hearth devices`.
+#[derive(Debug, Args)]
+pub struct Devices {
+    /// Compare what a device computes with what the processor does, and measure it, first [default: every GPU but those in software]
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
+    pub check: Option<String>,
+    #[command(flatten)]
+    pub output: Json,
+}
+
+/// `hearth probe`.
+#[derive(Debug, Args)]
+pub struct Probe {
+    /// Check the GPU of this number in the driver's list, or `cpu`, instead
+    #[arg(long, value_name = "N|cpu")]
+    pub check: Option<String>,
+    /// Measure it with a model that a driver in software gets through
+    #[arg(long)]
+    pub small: bool,
+    #[command(flatten)]
+    pub output: Json,
 }
 
 /// Which model, and how it is loaded.
@@ -67,6 +90,9 @@ pub struct How {
     /// A device that `hearth devices` shows, or GPUs with commas between [default: the GPUs with memory of their own]
     #[arg(long, value_name = "ID")]
     pub device: Option<String>,
+    /// The build of Hearth that uses the GPU: portable, vulkan, cuda or rocm [default: the fastest that was measured]
+    #[arg(long, value_name = "BUILD")]
+    pub build: Option<String>,
     /// Layers on GPUs, counted from the output layer backwards: a number, auto (as many as fit) or all
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     pub gpu_layers: GpuLayers,
@@ -451,6 +477,9 @@ mod tests {
             "tokenize m --file f",
             "tokenize m --lines f",
             "devices --json",
+            "devices --check",
+            "devices --check gpu0 --json",
+            "run m p --device gpu0 --build cuda",
             "list",
             "run m p --adapter a --adapter b=0.5",
             "chat m --adapter a",

@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod failure;
+mod hand_over;
 mod model;
 mod progress;
 
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
         .init();
     let command = Cli::parse().command;
     hearth_engine::packed::keep_in(hearth_app::library::packed_folder());
+    let devices = hearth_app::library::cache_folder().map(|folder| folder.join("devices.json"));
+    hearth_engine::hardware::keep_in(devices);
     let done = match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
@@ -41,7 +44,7 @@ fn main() -> ExitCode {
         Command::Pull(args) => commands::pull::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Worker => commands::worker::run(),
-        Command::Probe(_) => commands::probe::run(),
+        Command::Probe(args) => commands::probe::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 use crate::args::{Adapters, How};
 use crate::failure::Failure;
+use crate::hand_over::to_the_best_build;
 use crate::progress::Progress;
 use hearth_app::library;
 use hearth_engine::Engine;
@@ -42,11 +43,13 @@ impl From<library::Model> for Chosen {
 
 /// Loads it, with progress, and says what a person should know of it.
 pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, Failure> {
+    to_the_best_build(how)?;
     let request = LoadRequest {
         path: chosen.path.clone(),
         context,
         threads: how.threads,
         device: how.device.clone(),
+        build: None,
         gpu_layers: how.gpu_layers,
         kv: how.kv,
         kept: None,

@@ -4,6 +4,7 @@
 //! protocol. The commands of `hearth` use the engine directly.
 
 mod adapters;
+pub mod check;
 mod engine;
 mod generate;
 pub mod hardware;

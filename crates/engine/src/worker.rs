@@ -3,7 +3,7 @@
 //! Two threads. This one reads requests and answers at once whatever needs no model, so that a cancel is heard
 //! while a prompt is read or a model loads; the other one owns the engine and works through the jobs in order.
 
-use crate::problem::{internal, problem};
+use crate::problem::{internal, panic_text, problem};
 use crate::training::{self, Wish, Wishes};
 use crate::{Engine, hardware, memory};
 use hearth_protocol::{
@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -154,7 +155,7 @@ impl Shared {
 }
 
 /// Reads requests until there are no more.
-fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) -> io::Result<()> {
+fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Arc<Shared>) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -194,6 +195,10 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) ->
                 });
                 None
             }
+            Request::Check { device } => {
+                check(device, shared);
+                None
+            }
             Request::Plan { id, plan } => {
                 let loaded = shared.state().loaded.clone();
                 let planned = guarded(|| crate::plan::plan(&plan, &loaded));
@@ -217,6 +222,18 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Shared) ->
         {
             return Ok(());
         }
+    }
+}
+
+/// Checks a device, which may take minutes, beside whatever else goes on.
+fn check(device: String, shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    let checked = std::thread::Builder::new().name("check".to_owned()).spawn(move || {
+        let devices = guarded(|| hardware::check(&device)).map(|()| hardware::devices());
+        shared.say(&Event::Checked { device, devices });
+    });
+    if let Err(error) = checked {
+        tracing::error!("a device is not checked: {error}");
     }
 }
 
@@ -298,12 +315,16 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 engine = None;
                 memory::give_back();
                 shared.state().loaded.clear();
-                let loaded = guarded(|| load_somewhere(&request, turn, shared));
+                let loaded = guarded(|| match program_for(&request, shared)? {
+                    Some(program) => Ok(Err(program)),
+                    None => load_somewhere(&request, turn, shared).map(Ok),
+                });
                 asked = request;
                 // Before it is said: who hears of it may ask what memory is left.
                 memory::give_back();
                 match loaded {
-                    Ok(loaded) => {
+                    Ok(Err(program)) => shared.say(&Event::HandOver { program }),
+                    Ok(Ok(loaded)) => {
                         shared.state().loaded = loaded.info().placement.clone();
                         shared.say(&Event::Loaded(loaded.info().clone()));
                         engine = Some(loaded);
@@ -412,15 +433,25 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 }
                 let id = request.id;
                 let mut say = |event| shared.say(&Event::Training { id, event });
-                let trained = guarded(|| training::train(&request, &wishes, &mut say));
+                let trained = guarded(|| {
+                    let stage = &mut |stage: &str| {
+                        let (fraction, stage) = (0.0, stage.to_owned());
+                        say(TrainingEvent::Preparing { fraction, stage });
+                    };
+                    let (device, build) = (request.device.as_deref(), request.build.as_deref());
+                    match hardware::elsewhere(device, build, request.gpu_layers, stage)? {
+                        Some(program) => Ok(Err(program)),
+                        None => training::train(&request, &wishes, &mut say).map(Ok),
+                    }
+                });
                 memory::give_back();
                 // First, so that whoever hears of the end can begin the next one.
                 shared.state().runs.remove(&id);
-                say_end(
-                    shared,
-                    id,
-                    trained.map(|outcome| TrainingEvent::Finished(Box::new(outcome))),
-                );
+                match trained {
+                    Ok(Err(program)) => shared.say(&Event::HandOver { program }),
+                    Ok(Ok(outcome)) => say_end(shared, id, Ok(TrainingEvent::Finished(Box::new(outcome)))),
+                    Err(problem) => say_end(shared, id, Err(problem)),
+                }
             }
             Job::Export(request) => {
                 let id = request.id;
@@ -456,13 +487,7 @@ fn say_end(shared: &Shared, id: RunId, ended: Result<TrainingEvent, Problem>) {
 
 /// Runs a job; a panic in it becomes a problem, and the worker goes on.
 fn guarded<T>(job: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
-    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|payload| {
-        let text = payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref::<String>().map(|s| &**s));
-        Err(internal(text.unwrap_or("a panic without a message")))
-    })
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|payload| Err(internal(panic_text(&*payload))))
 }
 
 fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Problem> {
@@ -479,6 +504,15 @@ fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Pro
             });
         }
         ControlFlow::Continue(())
+    })
+}
+
+/// The program of another build that is to load it instead of this one.
+fn program_for(request: &LoadRequest, shared: &Shared) -> Result<Option<PathBuf>, Problem> {
+    let (device, build) = (request.device.as_deref(), request.build.as_deref());
+    hardware::elsewhere(device, build, request.gpu_layers, &mut |stage| {
+        let (fraction, stage) = (0.0, stage.to_owned());
+        shared.say(&Event::LoadProgress { fraction, stage });
     })
 }
 

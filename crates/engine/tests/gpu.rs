@@ -6,8 +6,8 @@
 mod common;
 
 use common::{Worker, finished, generate, load, model, raw};
-use hearth_engine::{Engine, hardware, training};
-use hearth_llm::{device, gpus};
+use hearth_engine::{Engine, check, hardware, training};
+use hearth_llm::{Place, device, gpus};
 use hearth_protocol::{
     DataSource, Event, GpuLayers, KvType, LoadRequest, PlanRequest, Precision, ProblemCode, Request, TrainRequest,
     TrainSettings, TrainingEvent,
@@ -34,6 +34,7 @@ fn main() {
             "layers_lie_where_they_were_asked_for",
             layers_lie_where_they_were_asked_for,
         ),
+        ("a_gpu_passes_its_check", a_gpu_passes_its_check),
         ("a_gpu_holds_what_was_planned", a_gpu_holds_what_was_planned),
         (
             "memory_that_is_refused_costs_layers_and_not_the_model",
@@ -116,6 +117,16 @@ fn layers_lie_where_they_were_asked_for() {
     }
     assert_eq!(loaded(&on_gpu(64, GpuLayers::All)).info().gpu_layers, layers);
     assert_eq!(loaded(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
+}
+
+/// As `hearth devices --check` does it: the driver that the tests run on computes what the processor does.
+fn a_gpu_passes_its_check() {
+    let found = check::check(Place::Gpu(0), true).expect("it runs");
+    assert_eq!(found.wrong, None);
+    assert!(
+        found.bytes_per_second > 0.0 && found.products_per_second > 0.0,
+        "{found:?}"
+    );
 }
 
 /// Planned and held bytes of the default model's output layer and last blocks, in contexts short and long.
@@ -271,6 +282,7 @@ fn losses_of(data: &Path, out: &Path, device: &str, layers: GpuLayers) -> Vec<f6
         resume: false,
         threads: Some(2),
         device: Some(device.to_owned()),
+        build: None,
         gpu_layers: layers,
         low_priority: false,
     };

@@ -1,6 +1,6 @@
 //! The client: starts a worker, watches it, and says so when it dies.
 
-use crate::{Event, PROTOCOL_VERSION, Problem, ProblemCode, Request};
+use crate::{Event, HANDED_OVER, PROTOCOL_VERSION, Problem, ProblemCode, Request};
 use std::{
     collections::VecDeque,
     ffi::OsString,
@@ -53,6 +53,15 @@ impl WorkerCommand {
             environment: Vec::new(),
             ready_within: Duration::from_secs(30),
         }
+    }
+
+    /// The same of another program, to which a worker of this one has handed its work over ([`Event::HandOver`]).
+    #[must_use]
+    pub fn handed_over(&self, program: PathBuf) -> Self {
+        let mut command = self.clone();
+        command.executable = program;
+        command.environment.push((HANDED_OVER.into(), "1".into()));
+        command
     }
 }
 

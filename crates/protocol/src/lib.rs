@@ -5,11 +5,13 @@
 //! standard error. Nothing here knows how an answer is made.
 
 mod client;
+mod device;
 mod messages;
 mod plan;
 mod training;
 
 pub use client::{Gone, Said, StartError, Worker, WorkerCommand};
+pub use device::*;
 pub use messages::*;
 pub use plan::*;
 pub use training::*;

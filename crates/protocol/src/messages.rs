@@ -1,6 +1,7 @@
 //! The messages: plain data, one JSON object a line.
 
 use crate::{
+    device::DeviceInfo,
     plan::{GpuLayers, KvType, Measured, Plan, PlanRequest, PlannedDevice},
     training::{AdapterChoice, RunId, TrainingEvent, TrainingRequest},
 };
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of this protocol; a worker says its own in [`Event::Ready`], and another number is refused.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Names one generation, plan or measurement; chosen by whoever asks, unique in the life of the worker.
 pub type GenerationId = u64;
@@ -43,6 +44,12 @@ pub enum Request {
     },
     /// Asks what devices there are. Answered by [`Event::Devices`].
     Devices,
+    /// Compares what a device computes with what the processor does, and measures it, in every build of Hearth that can use it.
+    /// Answered by [`Event::Checked`]; what came of it is told of the device from then on.
+    Check {
+        /// The device's id or identity.
+        device: String,
+    },
     /// Asks where a model's bytes would go, without loading it. Answered by [`Event::Planned`] or [`Event::PlanFailed`],
     /// also while an answer is being written.
     Plan {
@@ -82,8 +89,11 @@ pub struct LoadRequest {
     pub context: Option<u32>,
     /// CPU threads; none: the number of physical cores.
     pub threads: Option<u32>,
-    /// A device's id from [`Event::Devices`]; none: chosen by the engine.
+    /// A device's id or identity from [`Event::Devices`], or several with commas between; none: chosen by the engine.
     pub device: Option<String>,
+    /// The build of Hearth that is to use the GPU, as [`DeviceWay::build`] names it; none: the fastest that was measured.
+    #[serde(default)]
+    pub build: Option<String>,
     /// How many layers lie on a GPU.
     #[serde(default)]
     pub gpu_layers: GpuLayers,
@@ -281,6 +291,19 @@ pub enum Event {
         /// Every device; `cpu` is always there.
         devices: Vec<DeviceInfo>,
     },
+    /// The answer to [`Request::Check`].
+    Checked {
+        /// As it was asked for.
+        device: String,
+        /// Every device, as [`Event::Devices`] tells it; or why none was checked.
+        devices: Result<Vec<DeviceInfo>, Problem>,
+    },
+    /// Another build of Hearth does better what was asked last, a load or a run: whoever asked starts this program in place of this
+    /// worker, with [`HANDED_OVER`] in its environment, and asks it the same.
+    HandOver {
+        /// The program.
+        program: PathBuf,
+    },
     /// The answer to [`Request::Plan`].
     Planned {
         /// Which.
@@ -324,6 +347,10 @@ pub enum Event {
         event: TrainingEvent,
     },
 }
+
+/// Set in the environment of a worker, or a command, that another build of Hearth has handed its work to: it does it, whatever
+/// build it is.
+pub const HANDED_OVER: &str = "HEARTH_HANDED_OVER";
 
 /// What was left out of the context: the oldest turns, never the system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -412,45 +439,6 @@ pub struct ModelInfo {
     /// Where its bytes lie: the plan that was carried out.
     #[serde(default)]
     pub placement: Vec<PlannedDevice>,
-}
-
-/// One device.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct DeviceInfo {
-    /// `cpu`, `gpu0` and so on: what `--device` takes.
-    pub id: String,
-    /// `cpu`, `discrete`, `integrated` or `software`.
-    pub kind: String,
-    /// The maker's name for it.
-    pub name: String,
-    /// How a model would run on it: `cpu`, `vulkan`, `metal` or `dx12`; empty where it cannot.
-    pub backend: String,
-    /// Bytes; none where it cannot be told. A device that shares main memory says main memory here.
-    pub memory_total: Option<u64>,
-    /// Bytes; none where it cannot be told.
-    pub memory_free: Option<u64>,
-    /// Whether a model can run on it.
-    pub usable: bool,
-    /// Why (not), in one sentence; a processor's says too what went wrong when the graphics drivers were asked.
-    pub why: String,
-    /// The driver's name and version; none for a processor and where it cannot be told.
-    #[serde(default)]
-    pub driver: Option<String>,
-    /// The version of the interface the driver offers, as people write it: `Vulkan 1.3.280`.
-    #[serde(default)]
-    pub api: Option<String>,
-    /// How busy it is, 0 to 1; none where it cannot be told.
-    #[serde(default)]
-    pub load: Option<f32>,
-    /// Physical cores of a processor; none for a GPU.
-    #[serde(default)]
-    pub cores: Option<u32>,
-    /// How many of them are the fast ones, where there are two kinds; else all.
-    #[serde(default)]
-    pub performance_cores: Option<u32>,
-    /// Every backend that can use it: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`, `rocm`; the first is the one in `backend`.
-    #[serde(default)]
-    pub backends: Vec<String>,
 }
 
 /// An error for a person to act on and a program to match.

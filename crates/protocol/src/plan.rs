@@ -81,7 +81,7 @@ pub struct PlanRequest {
     pub path: PathBuf,
     /// Context in tokens; none: what a load without one would set aside.
     pub context: Option<u32>,
-    /// A device's id; none: chosen by the engine.
+    /// A device's id or identity, or several with commas between; none: chosen by the engine.
     pub device: Option<String>,
     /// How many layers lie on a GPU.
     #[serde(default)]
@@ -140,6 +140,9 @@ pub struct Plan {
 pub struct PlannedDevice {
     /// Its id, as in [`crate::DeviceInfo`].
     pub id: String,
+    /// Its identity, likewise.
+    #[serde(default)]
+    pub identity: String,
     /// The maker's name for it.
     pub name: String,
     /// Weights.

@@ -191,8 +191,11 @@ pub struct TrainRequest {
     pub resume: bool,
     /// CPU threads; none: the number of physical cores.
     pub threads: Option<u32>,
-    /// A device's id; none: chosen by the engine.
+    /// A device's id or identity, or several with commas between; none: chosen by the engine.
     pub device: Option<String>,
+    /// As [`crate::LoadRequest::build`].
+    #[serde(default)]
+    pub build: Option<String>,
     /// How many layers lie on a GPU.
     #[serde(default)]
     pub gpu_layers: GpuLayers,

@@ -11,6 +11,11 @@ pub async fn devices(app: State<'_, App>) -> Answer<Vec<Device>> {
 }
 
 #[command]
+pub async fn check_device(app: State<'_, App>, device: String) -> Answer<Vec<Device>> {
+    app.check_device(device).await
+}
+
+#[command]
 pub async fn plan(app: State<'_, App>, model: String, what_if: WhatIf) -> Answer<Plan> {
     app.plan(model, what_if).await
 }

@@ -40,6 +40,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         rate_answer,
         set_conversation_adapters,
         hardware::devices,
+        hardware::check_device,
         hardware::plan,
         hardware::measure,
         hardware::stop_measuring,

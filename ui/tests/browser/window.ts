@@ -50,3 +50,17 @@ export async function openConversation(page: Page, title: string): Promise<void>
 export async function pace(page: Page, ms: number): Promise<void> {
   await page.evaluate((value) => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { pace: value }), ms);
 }
+
+/** The settings on a scene, once the devices are there. */
+export async function settings(scene: string): Promise<{ page: Page; errors: string[] }> {
+  const window = await open({ scene, height: 1400 });
+  await pace(window.page, 0);
+  await window.page.getByTestId("view-settings").click();
+  await window.page.getByTestId("device-row").first().waitFor();
+  return window;
+}
+
+/** The card of a device. */
+export function row(page: Page, id: string): Locator {
+  return page.locator(`[data-testid=device-row][data-id=${id}]`);
+}

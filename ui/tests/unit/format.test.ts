@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { count, dayGroup, duration, fileSize, learningRate, loss, moment, parameters, percent, plural, seconds, speed } from "../../src/lib/text/format";
+import { count, dayGroup, duration, fileSize, learningRate, loss, moment, parameters, percent, plural, scaled, seconds, speed } from "../../src/lib/text/format";
 
 test.each([
   [count(2048), "2,048"],
@@ -48,4 +48,17 @@ test.each([
   [new Date(2026, 9, 1, 12, 0), "October 2026"],
 ])("%s stands under %s", (time, group) => {
   expect(dayGroup(time.getTime(), now)).toBe(group);
+});
+
+test.each([
+  [0, "0 k"],
+  [430e6, "430 M"],
+  [999.6e6, "1 G"],
+  [9.94e9, "9.9 G"],
+  [9.96e9, "10 G"],
+  [1.93e12, "1.9 T"],
+  [41.2e12, "41 T"],
+  [2.5e15, "2,500 T"],
+])("%s scaled is %s", (n, text) => {
+  expect(scaled(n)).toBe(text);
 });

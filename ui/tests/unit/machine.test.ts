@@ -72,3 +72,67 @@ test("a plan that cannot be made leaves the reason, and none of another model", 
   await app.planning.refresh();
   expect([app.planning.plan, app.planning.problem?.message]).toEqual([null, "The file is damaged."]);
 });
+
+test("a check shows what it found, changes what is chosen, and is told", async () => {
+  const { app } = await started("unchecked-gpu");
+  await app.machine.look();
+  const gpu = app.machine.gpus[0];
+  if (!gpu) throw new Error("There is a GPU in this scene.");
+  const checked = app.check(gpu);
+  expect(app.machine.checking).toBe(gpu.identity);
+  expect(await app.machine.check("cpu")).toBe(false);
+  await checked;
+  expect([app.machine.checking, app.machine.gpus[0]?.ways[0]?.build, app.announcements.said]).toEqual([null, "rocm", "AMD Radeon RX 7800 XT was checked."]);
+  expect(app.machine.find("cpu")?.ways[0]?.check).not.toBe(null);
+});
+
+test("a look that began before a check ended does not undo what it found", async () => {
+  const { app, host } = await started("unchecked-gpu");
+  await app.machine.look();
+  const before = await host.devices();
+  let answer: () => void = () => {};
+  const slow = new Promise<typeof before>((resolve) => (answer = () => resolve(before)));
+  host.devices = () => slow;
+  const look = app.machine.look();
+  host.checkDevice = async () => before.map((d) => ({ ...d, why: "Checked." }));
+  await app.machine.check("gpu0");
+  answer();
+  await look;
+  expect(app.machine.devices?.map((d) => d.why)).toEqual(["Checked.", "Checked."]);
+});
+
+test("a check that fails keeps the reason until the next one", async () => {
+  const { app } = await started("software-gpu");
+  await app.machine.look();
+  expect(await app.machine.check("0000:99:00.0")).toBe(false);
+  expect(app.machine.unchecked?.device).toBe("0000:99:00.0");
+  expect(app.machine.unchecked?.problem.message).toContain("There is no device");
+  expect(await app.machine.check("llvmpipe")).toBe(true);
+  expect(app.machine.unchecked).toBe(null);
+});
+
+test("devices are named by identity, by an old id, or as they were called", async () => {
+  const { app } = await started("two-gpus");
+  expect(app.machine.name("cpu")).toBe("The processor");
+  await app.machine.look();
+  expect(["cpu", "gpu0", "0000:01:00.0", "0000:7f:00.0"].map((name) => app.machine.name(name))).toEqual(["Intel Core i7-13700K", "NVIDIA GeForce RTX 4070", "NVIDIA GeForce RTX 4070", "0000:7f:00.0"]);
+});
+
+test("measurements say the device's identity, and each number of threads is its own", async () => {
+  const { app } = await started("two-gpus");
+  for (const threads of [null, 7, 7]) {
+    await app.settings.change({ threads });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await app.machine.measure();
+  }
+  expect(app.machine.measurements.map((m) => [m.device, m.threads])).toEqual([["0000:01:00.0", 7], ["0000:01:00.0", 2]]);
+});
+
+test("a build that is chosen is planned with, and kept with the rest", async () => {
+  const { app, host } = await started("two-gpus");
+  await app.use({ build: "vulkan" });
+  expect(host.planned.at(-1)?.build).toBe("vulkan");
+  app.planning.change({ threads: 3 });
+  await app.planning.apply();
+  expect([app.settings.value.build, app.settings.value.threads]).toEqual(["vulkan", 3]);
+});

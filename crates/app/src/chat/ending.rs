@@ -1,6 +1,6 @@
 //! How answers, loads and the worker end, other than well.
 
-use super::{Chat, END_WITHIN, Loaded, answer, measuring, plans::Plans};
+use super::{Chat, END_WITHIN, Loaded, answer, checking::Checks, measuring, plans::Plans};
 use crate::wire::{Event, MessageState, Problem};
 use hearth_protocol::Request;
 
@@ -54,6 +54,9 @@ impl Chat {
             let _ = reply.send(Err(problem.clone()));
         }
         self.plans.fail(&problem);
+        self.checks.fail(&problem);
+        // The usual build decides anew.
+        self.handed = None;
         if let Some(answer) = self.current.take() {
             answer.fail(problem.clone()).await;
         }
@@ -97,6 +100,7 @@ impl Chat {
     pub(super) fn let_worker_go(&mut self) {
         self.devices_asked = false;
         self.plans.ask_again();
+        self.checks.ask_again();
         self.end_measuring(&measuring::stopped());
         if let Some(starting) = self.starting.take() {
             starting.abort();
@@ -121,6 +125,7 @@ impl Chat {
         // Whoever asked hears that nobody answers.
         self.devices_wanted.clear();
         self.plans = Plans::default();
+        self.checks = Checks::default();
         if let Some((worker, said)) = self.worker.take() {
             // Its last words are not wanted, and must not make it wait.
             drop(said);

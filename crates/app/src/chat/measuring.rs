@@ -5,7 +5,7 @@ use crate::{
     store::{measurement, now},
     wire::{Code, Event, Measurement, Problem},
 };
-use hearth_protocol::{GenerationId, Measured, Request};
+use hearth_protocol::{GenerationId, Measured, ModelInfo, Request};
 use std::time::Duration;
 use tokio::{sync::oneshot, time::Instant};
 
@@ -40,7 +40,7 @@ impl Chat {
                 let row = measurement::Measurement {
                     model: target.id.clone(),
                     model_name: target.name.clone(),
-                    device: info.device.clone(),
+                    device: identity(info),
                     gpu_layers: info.gpu_layers,
                     layers_total: info.layers_total,
                     kv: info.kv.to_string(),
@@ -120,6 +120,12 @@ impl Chat {
             let _ = measuring.reply.send(Err(stopped.unwrap_or_else(|| problem.clone())));
         }
     }
+}
+
+/// What the device that answers are written on is called from start to start.
+fn identity(info: &ModelInfo) -> String {
+    let device = info.placement.iter().find(|device| device.id == info.device);
+    device.map_or_else(|| info.device.clone(), |device| device.identity.clone())
 }
 
 pub(super) fn stopped() -> Problem {

@@ -4,7 +4,9 @@
 //! [`Chat::advance`], which takes the next step towards what is wanted. Nothing is polled: without events the task sleeps.
 
 mod answer;
+mod checking;
 mod ending;
+mod handed;
 mod loaded;
 mod measuring;
 mod plans;
@@ -21,6 +23,8 @@ use crate::{
     wire::{Code, Device, Event, LeftOut, Message, MessageState, ModelState, Problem, WhatIf},
 };
 use answer::Answer;
+use checking::Checks;
+use handed::Handed;
 use hearth_protocol as protocol;
 use loaded::Loaded;
 use measuring::Measuring;
@@ -59,6 +63,8 @@ pub(crate) enum Command {
     State(oneshot::Sender<ModelState>),
     /// Say what devices there are.
     Devices(oneshot::Sender<Result<Vec<Device>, Problem>>),
+    /// Check a device.
+    Check { device: String, reply: checking::Reply },
     /// Say where a model's bytes would go.
     Plan {
         model: String,
@@ -84,6 +90,9 @@ struct Chat {
     devices_wanted: Vec<oneshot::Sender<Result<Vec<Device>, Problem>>>,
     devices_asked: bool,
     plans: Plans,
+    checks: Checks,
+    /// The build of Hearth that the worker is of, where it is not the usual one.
+    handed: Option<Handed>,
     measuring: Option<Measuring>,
     last_generation: GenerationId,
 }
@@ -102,6 +111,8 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         devices_wanted: Vec::new(),
         devices_asked: false,
         plans: Plans::default(),
+        checks: Checks::default(),
+        handed: None,
         measuring: None,
         last_generation: 0,
     };
@@ -167,6 +178,7 @@ impl Chat {
                 let _ = reply.send(self.loaded.state());
             }
             Command::Devices(reply) => self.devices_wanted.push(reply),
+            Command::Check { device, reply } => self.checks.want(device, reply),
             Command::Plan { model, what_if, reply } => {
                 let found = self
                     .shared
@@ -224,6 +236,11 @@ impl Chat {
                 }
             }
             protocol::Event::LoadFailed(problem) => self.load_failed(problem.into()).await,
+            protocol::Event::HandOver { program } => self.hand_over(program),
+            protocol::Event::Checked { device, devices } => {
+                let devices = devices.map(|all| all.into_iter().map(Device::from).collect());
+                self.checks.answered(&device, &devices.map_err(Problem::from));
+            }
             protocol::Event::Devices { devices } => {
                 self.devices_asked = false;
                 for reply in self.devices_wanted.drain(..) {
@@ -302,6 +319,7 @@ impl Chat {
                 // A load that is no longer wanted: ending the process is the quickest way out.
                 self.let_worker_go();
             }
+            self.take_back(&target);
             self.set(Loaded::Loading {
                 target,
                 asked: false,
@@ -322,9 +340,12 @@ impl Chat {
     fn ask(&mut self) {
         let Some((worker, _)) = &self.worker else {
             let loading = matches!(self.loaded, Loaded::Loading { .. });
-            let wanted = loading || !self.devices_wanted.is_empty() || self.plans.wanted();
+            let wanted = loading || !self.devices_wanted.is_empty() || self.plans.wanted() || self.checks.wanted();
             if wanted && self.starting.is_none() {
-                let command = self.shared.worker.clone();
+                let command = match &self.handed {
+                    Some(handed) => self.shared.worker.handed_over(handed.program.clone()),
+                    None => self.shared.worker.clone(),
+                };
                 self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
             }
             return;
@@ -332,6 +353,9 @@ impl Chat {
         // A worker that is gone says so by itself.
         if !self.devices_wanted.is_empty() && !self.devices_asked {
             self.devices_asked = worker.send(Request::Devices).is_ok();
+        }
+        for device in self.checks.next() {
+            let _ = worker.send(Request::Check { device });
         }
         let id = self.last_generation + 1;
         if let Some(plan) = self.plans.next(id) {

@@ -8,11 +8,41 @@ use crate::{
 use hearth_protocol as protocol;
 use std::path::PathBuf;
 
-mirror! {
-    protocol::DeviceInfo => wire::Device {
-        id, kind, name, backend, memory_total, memory_free, usable, why, driver, api, load, cores, performance_cores,
-        backends,
+impl From<protocol::DeviceInfo> for wire::Device {
+    fn from(device: protocol::DeviceInfo) -> Self {
+        Self {
+            id: device.id,
+            identity: device.identity,
+            kind: device.kind,
+            name: device.name,
+            backend: device.backend,
+            memory_total: device.memory_total,
+            memory_free: device.memory_free,
+            usable: device.usable,
+            why: device.why,
+            driver: device.driver,
+            api: device.api,
+            load: device.load,
+            cores: device.cores,
+            performance_cores: device.performance_cores,
+            backends: device.backends,
+            ways: all(device.ways),
+        }
     }
+}
+
+impl From<protocol::DeviceWay> for wire::DeviceWay {
+    fn from(way: protocol::DeviceWay) -> Self {
+        Self {
+            build: way.build,
+            backend: way.backend,
+            check: way.check.map(Into::into),
+        }
+    }
+}
+
+mirror! {
+    protocol::DeviceCheck => wire::DeviceCheck { wrong, bytes_per_second, products_per_second }
     protocol::PlannedDevice => wire::PlannedDevice {
         id, name, weights, kv, compute, margin, total, free, layers, fits,
     }
@@ -68,6 +98,7 @@ impl From<&wire::Settings> for WhatIf {
             threads: settings.threads,
             context: settings.context,
             device: settings.device.clone(),
+            build: settings.build.clone(),
             gpu_layers: settings.gpu_layers,
             kv: settings.kv,
         }
@@ -94,6 +125,7 @@ impl WhatIf {
             context: self.context,
             threads: self.threads,
             device: self.device,
+            build: self.build,
             gpu_layers: self.gpu_layers.into(),
             kv: self.kv.into(),
             kept: Some(kept),

@@ -20,6 +20,27 @@ CREATE TABLE measurement (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// What was measured with other numbers of threads is another result, and a device is named by what it is called from start to start; what
+/// was measured before is let go, since its devices were named by their place in a list.
+pub(super) const BY_THREADS: &str = "
+DROP TABLE measurement;
+CREATE TABLE measurement (
+    model TEXT NOT NULL,
+    model_name TEXT NOT NULL,
+    device TEXT NOT NULL,
+    gpu_layers INTEGER NOT NULL,
+    layers_total INTEGER NOT NULL,
+    kv TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    prompt_tokens_per_second REAL NOT NULL,
+    tokens_per_second REAL NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    measured_at INTEGER NOT NULL,
+    PRIMARY KEY (model, device, gpu_layers, kv, threads)
+) STRICT, WITHOUT ROWID;
+";
+
 /// One result; see the wire's.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
@@ -61,7 +82,7 @@ pub fn list(connection: &Connection, most: u32) -> rusqlite::Result<Vec<Measurem
         .prepare_cached(
             "SELECT model, model_name, device, gpu_layers, layers_total, kv, threads, prompt_tokens_per_second,
                 tokens_per_second, prompt_tokens, tokens, measured_at
-            FROM measurement ORDER BY measured_at DESC, model, device, gpu_layers, kv LIMIT ?1",
+            FROM measurement ORDER BY measured_at DESC, model, device, gpu_layers, kv, threads LIMIT ?1",
         )?
         .query_map(params![most], row)?
         .collect()

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     conversation::ADAPTERS,
     message::ADAPTERS,
     measurement::MIGRATION,
+    measurement::BY_THREADS,
 ];
 
 /// The last migration that was applied to a file.
@@ -89,6 +90,7 @@ mod tests {
             "fe15110b0a696aab",
             "b1a05906c85b5d09",
             "e79b9a52d6ce56f8",
+            "1ac943c5dba39c58",
         ];
         assert_eq!(MIGRATIONS.len(), released.len(), "a new one belongs in this list too");
         for (place, (migration, released)) in MIGRATIONS.iter().zip(released).enumerate() {

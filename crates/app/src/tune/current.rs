@@ -19,8 +19,12 @@ const SAVE_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct Current {
     shared: Arc<Shared>,
     pub(super) id: i64,
-    /// What the worker is to be asked; none: it was.
-    pub(super) request: Option<Box<TrainRequest>>,
+    /// What the worker is to be asked.
+    pub(super) request: Box<TrainRequest>,
+    /// Whether it was.
+    pub(super) asked: bool,
+    /// The build of Hearth that its worker is to be of, where the usual one has handed it over.
+    pub(super) program: Option<PathBuf>,
     pub(super) paused_by_person: bool,
     /// Whether a low battery holds it; a person may say otherwise, until there is power again.
     pub(super) spare_battery: bool,
@@ -46,7 +50,9 @@ impl Current {
         Self {
             shared,
             id: request.id as i64,
-            request: Some(Box::new(request)),
+            request: Box::new(request),
+            asked: false,
+            program: None,
             paused_by_person: false,
             spare_battery: true,
             why: None,
@@ -67,6 +73,13 @@ impl Current {
 
     fn soon(&mut self) {
         self.save_at.get_or_insert_with(|| Instant::now() + SAVE_EVERY);
+    }
+
+    /// Its worker wants it done by another program: the next worker is of that. The state it has ended in, if it has.
+    pub(super) fn handed_over(&mut self, program: PathBuf) -> Option<RunState> {
+        (self.asked, self.hold, self.program) = (false, false, Some(program));
+        // Nothing was learnt yet.
+        self.stopping.then_some(RunState::Stopped)
     }
 
     /// Takes in what the worker says; the state it has ended in, if it has.

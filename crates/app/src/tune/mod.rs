@@ -186,6 +186,10 @@ impl Tune {
         let Some(current) = &mut self.current else { return };
         let state = match said {
             Some(Said::Event(protocol::Event::Training { id, event })) if id == name(current.id) => current.hear(event),
+            Some(Said::Event(protocol::Event::HandOver { program })) => {
+                self.worker = None;
+                current.handed_over(program)
+            }
             Some(Said::Event(_)) => None,
             Some(Said::Died(problem)) => Some(RunState::Interrupted {
                 problem: interrupted(problem.into()),
@@ -206,7 +210,8 @@ impl Tune {
     async fn started(&mut self, started: Started) {
         match (started, &mut self.current) {
             (Ok(worker), Some(current)) => {
-                if let Some(request) = current.request.take() {
+                if !std::mem::replace(&mut current.asked, true) {
+                    let request = current.request.clone();
                     self.worker = Some(worker);
                     self.ask(TrainingRequest::Start(request));
                 }
@@ -271,8 +276,11 @@ impl Tune {
     async fn advance(&mut self) {
         let why = self.reason_to_pause();
         if let Some(current) = self.current.as_mut().filter(|current| !current.over) {
-            if current.request.is_some() && self.starting.is_none() {
-                let command = self.shared.worker.clone();
+            if !current.asked && self.starting.is_none() {
+                let command = match &current.program {
+                    Some(program) => self.shared.worker.handed_over(program.clone()),
+                    None => self.shared.worker.clone(),
+                };
                 self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
             }
             current.why = why;

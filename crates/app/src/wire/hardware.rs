@@ -37,6 +37,8 @@ pub enum KvType {
 pub struct Device {
     /// `cpu`, `gpu0` and so on.
     pub id: String,
+    /// What it is called from start to start: what settings name it by.
+    pub identity: String,
     /// `cpu`, `discrete`, `integrated` or `software`.
     pub kind: String,
     /// The maker's name for it.
@@ -61,8 +63,34 @@ pub struct Device {
     pub cores: Option<u32>,
     /// How many of them are the fast ones.
     pub performance_cores: Option<u32>,
-    /// Every backend that can use it, the one in use first.
+    /// Every backend that can use it.
     pub backends: Vec<String>,
+    /// The builds of Hearth that can use it, the one that is chosen by itself first.
+    pub ways: Vec<DeviceWay>,
+}
+
+/// A build of Hearth that can use a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceWay {
+    /// `portable`, `vulkan`, `cuda` or `rocm`.
+    pub build: String,
+    /// The backend that it uses.
+    pub backend: String,
+    /// What was found when it was checked; none: it was not.
+    pub check: Option<DeviceCheck>,
+}
+
+/// What was found when a device was checked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceCheck {
+    /// What it does otherwise than the processor, in one sentence; none: it computes the same.
+    pub wrong: Option<String>,
+    /// Bytes of weights that it reads in a second while it answers.
+    pub bytes_per_second: f64,
+    /// Weights that meet a token in a second while a prompt is read.
+    pub products_per_second: f64,
 }
 
 /// How a model would be loaded: the settings that a person tries out.
@@ -73,8 +101,10 @@ pub struct WhatIf {
     pub threads: Option<u32>,
     /// Context in tokens; none: the model's own, within reason.
     pub context: Option<u32>,
-    /// A device's id; none: chosen by the worker.
+    /// A device's identity; none: chosen by the worker.
     pub device: Option<String>,
+    /// The build of Hearth that uses the GPU; none: the fastest.
+    pub build: Option<String>,
     /// How many layers lie on a GPU.
     pub gpu_layers: GpuLayers,
     /// What the KV cache is kept as.
@@ -158,7 +188,7 @@ pub struct Measurement {
     pub model: String,
     /// Its name then.
     pub model_name: String,
-    /// The device's id.
+    /// The device's identity.
     pub device: String,
     /// Layers on GPUs.
     pub gpu_layers: u32,

@@ -36,10 +36,12 @@ pub struct Settings {
     pub threads: Option<u32>,
     /// Context in tokens; none: the model's own, within reason.
     pub context: Option<u32>,
-    /// The device that chats run on, by its id; none: chosen by the worker.
+    /// The device that chats run on, by its identity; none: chosen by the worker.
     pub device: Option<String>,
     /// The device that runs of fine-tuning run on; none: chosen by the worker.
     pub training_device: Option<String>,
+    /// The build of Hearth that uses the GPU; none: the fastest.
+    pub build: Option<String>,
     /// How many layers of a model that chats lie on a GPU.
     pub gpu_layers: GpuLayers,
     /// What a chat's KV cache is kept as.
@@ -58,6 +60,7 @@ impl Default for Settings {
             context: None,
             device: None,
             training_device: None,
+            build: None,
             gpu_layers: GpuLayers::default(),
             kv: KvType::default(),
             last_model: None,
@@ -663,6 +666,8 @@ pub fn typescript() -> String {
         SnippetPart,
         SearchHit,
         Device,
+        DeviceWay,
+        DeviceCheck,
         WhatIf,
         Verdict,
         Plan,

@@ -3,6 +3,7 @@
 use super::{bytes, print_json};
 use crate::args::Train;
 use crate::failure::Failure;
+use crate::hand_over::to_the_best_build;
 use crate::model::Chosen;
 use crate::progress::Progress;
 use hearth_engine::training::{self, Wish, Wishes};
@@ -34,6 +35,7 @@ struct Report {
 /// Trains, shows how it goes, and says what came of it.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
+    to_the_best_build(&args.load.how)?;
     let request = TrainRequest {
         id: 1,
         model: chosen.path,
@@ -47,6 +49,7 @@ pub fn run(args: &Train) -> Result<(), Failure> {
         resume: args.resume,
         threads: args.load.how.threads,
         device: args.load.how.device.clone(),
+        build: None,
         gpu_layers: args.load.how.gpu_layers,
         low_priority: false,
     };

@@ -1,7 +1,8 @@
 //! One GPU, as all that know of it describe it together.
 
 use super::Memory;
-use hearth_protocol::DeviceInfo;
+use super::records::Subject;
+use hearth_protocol::{DeviceCheck, DeviceInfo, DeviceWay};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -86,11 +87,33 @@ pub enum Live {
     Sysfs,
 }
 
+/// A build of Hearth that can use a GPU.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Way {
+    /// `portable`, `vulkan`, `cuda` or `rocm`.
+    pub build: String,
+    /// Where that build's `hearth_llm::gpus` lists it.
+    pub adapter: usize,
+    /// The backend that it uses.
+    pub backend: String,
+    /// What was found when it was checked; none: it was not.
+    pub check: Option<DeviceCheck>,
+}
+
+impl Way {
+    /// What it does otherwise than the processor.
+    pub fn wrong(&self) -> Option<&str> {
+        self.check.as_ref()?.wrong.as_deref()
+    }
+}
+
 /// One GPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
     /// `gpu0`, `gpu1` and so on.
     pub id: String,
+    /// What it is called from start to start: where it sits, or else its name.
+    pub identity: String,
     /// Discrete, integrated or software.
     pub kind: Kind,
     /// The maker's name for it.
@@ -101,8 +124,11 @@ pub struct Gpu {
     pub device: u32,
     /// Where it sits, where that is known.
     pub pci: Option<Pci>,
-    /// Where `hearth_llm::gpus::adapters` lists it; none: it cannot be opened there.
+    /// Where this build's `hearth_llm::gpus` lists it; none: it cannot be opened here.
     pub adapter: Option<usize>,
+    /// The builds that can use it, the best first.
+    #[serde(skip)]
+    pub ways: Vec<Way>,
     /// What can use it, the best first.
     pub backends: Vec<String>,
     /// Bytes; of main memory where it shares that.
@@ -142,9 +168,10 @@ impl Gpu {
     pub fn info(&self) -> DeviceInfo {
         DeviceInfo {
             id: self.id.clone(),
+            identity: self.identity.clone(),
             kind: self.kind.name().to_owned(),
             name: self.name.clone(),
-            backend: self.backends.first().cloned().unwrap_or_default(),
+            backend: self.ways.first().map(|way| way.backend.clone()).unwrap_or_default(),
             memory_total: self.memory_total,
             memory_free: self.memory_free,
             usable: self.usable,
@@ -153,7 +180,27 @@ impl Gpu {
             api: self.api.clone(),
             load: self.load,
             backends: self.backends.clone(),
+            ways: self
+                .ways
+                .iter()
+                .map(|way| DeviceWay {
+                    build: way.build.clone(),
+                    backend: way.backend.clone(),
+                    check: way.check.clone(),
+                })
+                .collect(),
             ..DeviceInfo::default()
+        }
+    }
+
+    /// What a check in this build is about.
+    pub(super) fn subject(&self, build: &str) -> Subject {
+        Subject {
+            identity: self.identity.clone(),
+            name: self.name.clone(),
+            driver: self.driver.clone(),
+            build: build.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Several sources, one list: every GPU once.
 
-use super::gpu::{Gpu, Kind, Live, Pci};
+use super::gpu::{Gpu, Kind, Live, Pci, Way};
 use super::memory::Memory;
+use hearth_protocol::DeviceCheck;
 
 /// What one source says of one GPU.
 #[derive(Debug, Clone, Default)]
@@ -96,12 +97,87 @@ pub fn merge(sources: Vec<Vec<Seen>>, main: Option<Memory>) -> Vec<Gpu> {
         all.extend(left.into_iter().flatten());
     }
     all.sort_by_key(|seen| (seen.kind, seen.pci, seen.adapter.unwrap_or(usize::MAX)));
-    let gpus = all.into_iter().enumerate();
-    gpus.map(|(index, seen)| settle(index, seen, main)).collect()
+    let mut gpus: Vec<Gpu> = all.into_iter().map(|seen| settle(seen, main)).collect();
+    number(&mut gpus);
+    gpus
+}
+
+/// Gives each its id and, where nothing else tells it from another, its identity.
+fn number(gpus: &mut [Gpu]) {
+    let mut names: Vec<String> = Vec::new();
+    for (index, gpu) in gpus.iter_mut().enumerate() {
+        gpu.id = format!("gpu{index}");
+        let name = gpu.pci.map_or_else(|| gpu.name.clone(), |pci| pci.to_string());
+        let before = names.iter().filter(|other| **other == name).count();
+        gpu.identity = match before {
+            0 => name.clone(),
+            _ => format!("{name} #{}", before + 1),
+        };
+        names.push(name);
+    }
+}
+
+/// One list from what builds see, each with its name, in an order that is the same in every build. `own` is this one: what only others can
+/// open has no number here.
+pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
+    let mut all: Vec<Gpu> = Vec::new();
+    for (build, gpus) in seen {
+        for mut gpu in gpus {
+            let adapter = gpu.adapter.take();
+            let way = adapter.filter(|_| gpu.usable).map(|adapter| Way {
+                build: build.to_owned(),
+                adapter,
+                backend: gpu.backends.first().cloned().unwrap_or_default(),
+                check: None,
+            });
+            let at = all.iter().position(|known| known.identity == gpu.identity);
+            let known = match at {
+                Some(at) => {
+                    gpu.backends.retain(|backend| !all[at].backends.contains(backend));
+                    all[at].backends.append(&mut gpu.backends);
+                    &mut all[at]
+                }
+                None => all.push_mut(gpu),
+            };
+            known.ways.extend(way);
+            if build == own {
+                known.adapter = adapter;
+            }
+        }
+    }
+    all.sort_by(|a, b| (a.kind, a.pci, &a.identity).cmp(&(b.kind, b.pci, &b.identity)));
+    for (index, gpu) in all.iter_mut().enumerate() {
+        gpu.id = format!("gpu{index}");
+    }
+    all
+}
+
+/// Ranks the builds that can use a GPU by what was found when they were checked, and says what that comes to.
+pub fn rank(gpu: &mut Gpu, own: &str) {
+    gpu.ways.sort_by(|a, b| {
+        let seconds = |way: &Way| way.check.as_ref().map_or(f64::INFINITY, DeviceCheck::turn_seconds);
+        let key = |way: &Way| (way.wrong().is_some(), way.build != own);
+        let (wrong_a, other_a) = key(a);
+        let (wrong_b, other_b) = key(b);
+        wrong_a
+            .cmp(&wrong_b)
+            .then(seconds(a).total_cmp(&seconds(b)))
+            .then(other_a.cmp(&other_b))
+    });
+    let Some(best) = gpu.ways.first() else { return };
+    if let Some(wrong) = best.wrong() {
+        gpu.usable = false;
+        gpu.why = wrong.to_owned();
+        return;
+    }
+    gpu.usable = true;
+    if gpu.kind != Kind::Software {
+        gpu.why = can_be_used(&gpu.backends);
+    }
 }
 
 /// What is known of a GPU in the end, and whether it can be used.
-fn settle(index: usize, seen: Seen, main: Option<Memory>) -> Gpu {
+fn settle(seen: Seen, main: Option<Memory>) -> Gpu {
     let (usable, why) = verdict(&seen);
     let api = seen
         .api
@@ -116,7 +192,6 @@ fn settle(index: usize, seen: Seen, main: Option<Memory>) -> Gpu {
         (Kind::Software, _, main) => main,
     };
     let mut gpu = Gpu {
-        id: format!("gpu{index}"),
         kind: seen.kind,
         name: seen.name,
         vendor: seen.vendor,
@@ -142,8 +217,7 @@ fn verdict(seen: &Seen) -> (bool, String) {
         return (false, seen.why_not.clone());
     }
     if seen.kind != Kind::Software {
-        let names: Vec<_> = seen.backends.iter().map(|backend| people_say(backend)).collect();
-        return (true, format!("Hearth can use it through {}.", names.join(" or ")));
+        return (true, can_be_used(&seen.backends));
     }
     if cfg!(feature = "vulkan") {
         let why = "Runs in software on the processor, which this build of Hearth cannot use.";
@@ -153,6 +227,11 @@ fn verdict(seen: &Seen) -> (bool, String) {
     (true, why.to_owned())
 }
 
+fn can_be_used(backends: &[String]) -> String {
+    let names: Vec<_> = backends.iter().map(|backend| people_say(backend)).collect();
+    format!("Hearth can use it through {}.", names.join(" or "))
+}
+
 /// What people call a backend.
 fn people_say(backend: &str) -> &str {
     match backend {
@@ -160,6 +239,7 @@ fn people_say(backend: &str) -> &str {
         "metal" => "Metal",
         "dx12" => "DirectX 12",
         "cuda" => "CUDA",
+        "rocm" => "ROCm",
         other => other,
     }
 }
@@ -279,5 +359,72 @@ mod tests {
         let gpus = merge(vec![vec![], vec![lonely]], MAIN);
         assert_eq!((gpus[0].usable, gpus[0].why.as_str()), (false, "No driver."));
         assert_eq!(gpus[0].info().backend, "");
+    }
+
+    #[test]
+    fn an_identity_is_where_a_card_sits_or_its_name() {
+        let nameless = |at| adapter(at, &["metal"], card("", 8));
+        let gpus = merge(
+            vec![vec![
+                nameless(0),
+                adapter(1, &["vulkan"], card("0000:01:00.0", 8)),
+                nameless(2),
+            ]],
+            MAIN,
+        );
+        let names: Vec<_> = gpus.iter().map(|gpu| gpu.identity.as_str()).collect();
+        assert_eq!(names, ["Card", "Card #2", "0000:01:00.0"]);
+    }
+
+    /// What two builds see, as one list in which each is ranked by what was found.
+    #[test]
+    fn builds_share_a_list_and_the_fastest_that_is_right_leads() {
+        let sees = |backend: &str, slots: &[&str]| {
+            let adapters = slots.iter().enumerate();
+            let seen = adapters.map(|(at, slot)| adapter(at, &[backend], card(slot, 8)));
+            merge(vec![seen.collect()], MAIN)
+        };
+        let joined = |own| {
+            let vulkan = sees("vulkan", &["0000:01:00.0", "0000:03:00.0"]);
+            let cuda = sees("cuda", &["0000:02:00.0", "0000:01:00.0"]);
+            join(own, vec![("portable", vulkan), ("cuda", cuda)])
+        };
+        let (here, there) = (joined("portable"), joined("cuda"));
+        let ids = |gpus: &[Gpu]| {
+            gpus.iter()
+                .map(|gpu| (gpu.id.clone(), gpu.identity.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&here), ids(&there), "every build has the same names");
+        assert_eq!(here.len(), 3);
+        let adapters: Vec<_> = here.iter().map(|gpu| gpu.adapter).collect();
+        assert_eq!(
+            adapters,
+            [Some(0), None, Some(1)],
+            "what only another build opens has no number here"
+        );
+        assert_eq!(here[0].backends, ["vulkan", "cuda"]);
+
+        let found = |seconds: f64, wrong: Option<&str>| DeviceCheck {
+            wrong: wrong.map(str::to_owned),
+            bytes_per_second: 1e12 / seconds,
+            products_per_second: 1e12 / seconds,
+        };
+        let ranked = |portable: Option<DeviceCheck>, cuda: Option<DeviceCheck>| {
+            let mut gpu = here[0].clone();
+            (gpu.ways[0].check, gpu.ways[1].check) = (portable, cuda);
+            rank(&mut gpu, "portable");
+            (gpu.ways[0].build.clone(), gpu.usable, gpu.why)
+        };
+        let says = |ranked: (String, bool, String), build: &str, usable: bool| {
+            assert_eq!((ranked.0.as_str(), ranked.1), (build, usable), "{}", ranked.2);
+        };
+        says(ranked(None, None), "portable", true);
+        says(ranked(Some(found(2.0, None)), Some(found(1.0, None))), "cuda", true);
+        says(ranked(Some(found(2.0, None)), Some(found(3.0, None))), "portable", true);
+        says(ranked(None, Some(found(3.0, None))), "cuda", true);
+        says(ranked(None, Some(found(0.0, Some("Wrong.")))), "portable", true);
+        let (_, usable, why) = ranked(Some(found(1.0, Some("All wrong."))), Some(found(2.0, Some("Wrong."))));
+        assert_eq!((usable, why.as_str()), (false, "All wrong."));
     }
 }

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "wgpu")]
 mod adapters;
+mod builds;
 mod cores;
 mod gpu;
 mod memory;
@@ -12,13 +13,17 @@ mod merge;
 mod nvml;
 mod probe;
 mod processor;
+pub(crate) mod records;
 mod sysfs;
 mod vulkan;
+mod ways;
 
 pub use gpu::{Gpu, Kind, Live, Pci};
 pub use memory::{Memory, memory};
-pub use probe::{LIMIT, Probe, ask, probe, this_program};
+pub use probe::{LIMIT, Probe, ask, check_here, probe, this_program};
 pub use processor::{instructions, performance_cores, physical_cores};
+pub use records::keep_in;
+pub use ways::{check, chosen_by_itself, elsewhere};
 
 use hearth_protocol::DeviceInfo;
 use std::sync::OnceLock;
@@ -63,6 +68,7 @@ fn drivers_matter(device: Option<&str>) -> bool {
 /// Every GPU once, `gpu0` first, as it is now. The first call asks the graphics drivers, which may take up to [`LIMIT`].
 pub fn gpus() -> Vec<Gpu> {
     let mut gpus = probed().gpus.clone();
+    ways::rank(&mut gpus);
     refresh(&mut gpus);
     gpus
 }
@@ -72,10 +78,14 @@ pub fn problem() -> Option<&'static str> {
     probed().problem.as_deref()
 }
 
-/// The number by which `hearth_llm` opens the GPU of this id; none where the id is no GPU's, or nothing here can open it.
+/// The number by which `hearth_llm` opens the GPU of this id. One that this build cannot open has a number too, which stands for it in
+/// a plan. None where the id is no GPU's.
 pub fn gpu_number(id: &str) -> Option<usize> {
-    match probed().gpus.iter().find(|gpu| gpu.id == id) {
-        Some(gpu) => gpu.adapter,
+    /// More than any machine has.
+    const ELSEWHERE: usize = 1000;
+    let gpus = &probed().gpus;
+    match gpus.iter().position(|gpu| gpu.id == id) {
+        Some(at) => Some(gpus[at].adapter.unwrap_or(ELSEWHERE + at)),
         // One that is only assumed.
         None => id.strip_prefix("gpu")?.parse().ok(),
     }
@@ -98,18 +108,37 @@ pub fn refresh(gpus: &mut [Gpu]) {
     }
 }
 
-/// What the drivers said, asked once in the life of the process.
+/// What the drivers said, to this build and to those beside it, asked once in the life of the process.
 fn probed() -> &'static Probe {
     static PROBED: OnceLock<Probe> = OnceLock::new();
     PROBED.get_or_init(|| {
-        let Some(program) = this_program().filter(|_| !probe::is_asking()) else {
+        if probe::is_asking() {
             return Probe::default();
-        };
-        let probe = probe(&program, LIMIT);
-        if let Some(problem) = &probe.problem {
-            tracing::warn!("{problem}");
         }
-        probe
+        let builds = builds::all();
+        let probes: Vec<Probe> = std::thread::scope(|scope| {
+            let ask = |build: &'_ builds::Build| probe(&build.program, LIMIT);
+            let asked: Vec<_> = builds.iter().map(|build| scope.spawn(move || ask(build))).collect();
+            // A thread that panicked has seen nothing.
+            asked
+                .into_iter()
+                .map(|asked| asked.join().unwrap_or_default())
+                .collect()
+        });
+        let (mut problem, mut seen) = (None, Vec::new());
+        for (build, probe) in builds.iter().zip(probes) {
+            if let Some(what) = &probe.problem {
+                tracing::warn!("{}: {what}", build.name);
+            }
+            if build.name == builds::own() {
+                problem = probe.problem;
+            }
+            seen.push((build.name, probe.gpus));
+        }
+        Probe {
+            gpus: merge::join(builds::own(), seen),
+            problem,
+        }
     })
 }
 
@@ -127,6 +156,7 @@ fn processor(problem: Option<&str>) -> DeviceInfo {
     }
     DeviceInfo {
         id: CPU.to_owned(),
+        identity: CPU.to_owned(),
         kind: CPU.to_owned(),
         name: processor::processor_name(),
         backend: CPU.to_owned(),
@@ -138,6 +168,7 @@ fn processor(problem: Option<&str>) -> DeviceInfo {
         cores: u32::try_from(cores).ok(),
         performance_cores: u32::try_from(performance_cores()).ok(),
         backends: vec![CPU.to_owned()],
+        ways: vec![ways::of_the_processor()],
         ..DeviceInfo::default()
     }
 }

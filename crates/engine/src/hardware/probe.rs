@@ -5,6 +5,9 @@ use super::adapters;
 use super::gpu::Gpu;
 use super::merge::merge;
 use super::{memory, nvml, sysfs, vulkan};
+use hearth_llm::Place;
+use hearth_protocol::DeviceCheck;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,8 +16,12 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// How long the drivers may take.
+/// How long the drivers may take to say what they can do.
 pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a check of one device may take: kernels are translated for it. A driver in software takes its time.
+const CHECK_LIMIT: Duration = Duration::from_secs(120);
+const SOFTWARE_LIMIT: Duration = Duration::from_secs(900);
 
 /// Names the program that asks, in place of this one.
 const PROGRAM: &str = "HEARTH_PROBE";
@@ -49,6 +56,11 @@ pub fn ask() -> Probe {
     }
 }
 
+/// Checks a device in this process, which its driver may crash: what `hearth probe --check` prints.
+pub fn check_here(adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
+    crate::check::check(adapter.map_or(Place::Cpu, Place::Gpu), small).map_err(|error| error.to_string())
+}
+
 /// The program that is asked: this one, unless the environment variable `HEARTH_PROBE` names another.
 pub fn this_program() -> Option<PathBuf> {
     named().or_else(|| std::env::current_exe().ok())
@@ -69,7 +81,30 @@ pub(super) fn is_named() -> bool {
 pub fn probe(program: &Path, limit: Duration) -> Probe {
     let mut command = Command::new(program);
     // A test's executable refuses the option; without it, it would run its own tests that are called like the command.
-    listen(command.args(["probe", "--json"]), limit)
+    let asked = listen(command.args(["probe", "--json"]), limit, "it was asked what it can do");
+    asked.unwrap_or_else(|what| Probe {
+        gpus: Vec::new(),
+        problem: Some(format!("{what}. Hearth uses the processor.")),
+    })
+}
+
+/// Checks a device by `program probe --check`, in a process of its own: the GPU of this number in that program's list, or the processor
+/// (none). Whatever ends the process is what is wrong.
+pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> DeviceCheck {
+    let mut command = Command::new(program);
+    let which = adapter.map_or_else(|| "cpu".to_owned(), |number| number.to_string());
+    command.args(["probe", "--json", "--check", &which]);
+    if small {
+        command.arg("--small");
+    }
+    let limit = if small { SOFTWARE_LIMIT } else { CHECK_LIMIT };
+    let checked = listen::<Result<DeviceCheck, String>>(&mut command, limit, "it was checked");
+    checked.and_then(|checked| checked).unwrap_or_else(|what| DeviceCheck {
+        wrong: Some(format!(
+            "{what}. It can be checked again in the settings, or with `hearth devices --check`."
+        )),
+        ..DeviceCheck::default()
+    })
 }
 
 /// Whether this process is the one that asks.
@@ -77,8 +112,13 @@ pub(super) fn is_asking() -> bool {
     std::env::var_os(ASKING).is_some()
 }
 
-/// Runs the command until it has answered or the limit is over.
-fn listen(command: &mut Command, limit: Duration) -> Probe {
+/// Runs the command until it has answered or the limit is over; else what happened to the driver while this was `done` with it, in a
+/// sentence without its full stop.
+fn listen<T: DeserializeOwned + Send + 'static>(
+    command: &mut Command,
+    limit: Duration,
+    done: &str,
+) -> Result<T, String> {
     let started = command
         .env(ASKING, "1")
         .stdin(Stdio::null())
@@ -89,8 +129,8 @@ fn listen(command: &mut Command, limit: Duration) -> Probe {
         Ok(child) => child,
         Err(error) => {
             let program = Path::new(command.get_program()).display();
-            return failed(format!(
-                "{program}, which asks the graphics driver what it can do, could not be started ({error})"
+            return Err(format!(
+                "{program}, which asks the graphics driver, could not be started ({error})"
             ));
         }
     };
@@ -105,15 +145,15 @@ fn listen(command: &mut Command, limit: Duration) -> Probe {
     let (ended, end) = channel();
     thread::spawn(move || ended.send(child.wait()));
     let hung = || {
-        failed(format!(
-            "The graphics driver did not say within {} seconds what it can do",
+        Err(format!(
+            "The graphics driver did not answer within {} seconds when {done}",
             limit.as_secs()
         ))
     };
     match answer {
-        Ok(Some(probe)) => probe,
+        Ok(Some(answer)) => Ok(answer),
         Ok(None) => match end.recv_timeout(limit) {
-            Ok(Ok(status)) => failed(reason(status)),
+            Ok(Ok(status)) => Err(reason(status, done)),
             _ => hung(),
         },
         Err(_) => hung(),
@@ -121,30 +161,23 @@ fn listen(command: &mut Command, limit: Duration) -> Probe {
 }
 
 /// The line that is an answer; drivers print lines of their own. None where the output ends without one.
-fn answer(output: impl BufRead) -> Option<Probe> {
+fn answer<T: DeserializeOwned>(output: impl BufRead) -> Option<T> {
     let mut lines = output.split(b'\n').map_while(Result::ok);
     lines.find_map(|line| serde_json::from_slice(&line).ok())
 }
 
 /// Why a program gave no answer that has ended like this.
-fn reason(status: ExitStatus) -> String {
-    let crashed = |how| format!("The graphics driver crashed while it was asked what it can do ({how})");
+fn reason(status: ExitStatus, done: &str) -> String {
+    let crashed = |how| format!("The graphics driver crashed when {done} ({how})");
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return crashed(format!("signal {signal}"));
     }
     match status.code() {
-        Some(0) | None => "The answer to what the graphics driver can do made no sense".to_owned(),
+        Some(0) | None => format!("What the graphics driver said when {done} made no sense"),
         // Windows' exceptions are codes with the highest bit set.
         Some(code) if code < 0 => crashed(format!("exception {code:#010x}")),
-        Some(code) => format!("The graphics driver could not be asked what it can do (exit code {code})"),
-    }
-}
-
-fn failed(what: String) -> Probe {
-    Probe {
-        gpus: Vec::new(),
-        problem: Some(format!("{what}. Hearth uses the processor.")),
+        Some(code) => format!("The graphics driver failed when {done} (exit code {code})"),
     }
 }
 
@@ -156,16 +189,14 @@ mod tests {
     const ACT: &str = "HEARTH_TEST_ACT";
 
     /// What was heard from this very executable, which runs only [`actor`] and does there as it is told.
-    fn heard(act: &str, limit: Duration) -> Probe {
+    fn heard(act: &str, limit: Duration) -> Result<Probe, String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "hardware::probe::tests::actor", "--nocapture"]);
-        listen(command.env(ACT, act), limit)
+        listen(command.env(ACT, act), limit, "it was asked")
     }
 
     fn problem(act: &str) -> String {
-        let probe = heard(act, Duration::from_secs(60));
-        assert!(probe.gpus.is_empty(), "{probe:#?}");
-        probe.problem.expect("a problem")
+        heard(act, Duration::from_secs(60)).expect_err("a problem")
     }
 
     fn good() -> Probe {
@@ -211,19 +242,21 @@ mod tests {
         assert!(problem("crash").contains("crashed"));
         assert!(problem("rubbish").contains("made no sense"));
         assert!(problem("fail").contains("exit code 3"));
-        let hung = heard("hang", Duration::from_secs(1)).problem.unwrap();
-        assert!(
-            hung.contains("within 1 seconds") && hung.ends_with("Hearth uses the processor."),
-            "{hung}"
-        );
+        let hung = heard("hang", Duration::from_secs(1)).expect_err("a problem");
+        assert!(hung.contains("within 1 seconds"), "{hung}");
         let missing = probe(Path::new("no-such-program"), LIMIT).problem.unwrap();
-        assert!(missing.starts_with("no-such-program"), "{missing}");
+        assert!(
+            missing.starts_with("no-such-program") && missing.ends_with("Hearth uses the processor."),
+            "{missing}"
+        );
+        let wrong = check(Path::new("no-such-program"), Some(0), true).wrong.unwrap();
+        assert!(wrong.starts_with("no-such-program"), "{wrong}");
     }
 
     #[test]
     fn a_whole_answer_counts_however_the_process_ends() {
         for act in ["answer and hang", "answer and crash"] {
-            assert_eq!(heard(act, Duration::from_secs(60)), good(), "{act}");
+            assert_eq!(heard(act, Duration::from_secs(60)), Ok(good()), "{act}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! Carrying a plan out, and what is done where a GPU refuses.
 
-use super::{Planned, refused};
-use crate::problem::internal;
+use super::Planned;
+use crate::hardware::records;
+use crate::problem::{internal, panic_text};
 use hearth_llm::device;
 use hearth_protocol::{Problem, ProblemCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,21 +23,16 @@ pub fn carry_out<T>(
     loop {
         let layers = next.placement.gpu_layers();
         let problem = match guarded(layers > 0, || attempt(&next)) {
-            Ok(done) => return Ok((done, next)),
+            Ok(done) => {
+                note(&next, records::Store::note_had);
+                return Ok((done, next));
+            }
             Err(problem) if layers == 0 || problem.code != ProblemCode::NoDevice => return Err(problem),
             Err(problem) => problem,
         };
         // What has failed is not asked again: the GPU is opened anew.
         next.placement.gpus().for_each(device::forget);
-        for device in next
-            .plan
-            .devices
-            .iter()
-            .skip(1)
-            .filter(|device| !device.layers.is_empty())
-        {
-            refused::note(&device.id, device.weights + device.kv + device.compute);
-        }
+        note(&next, records::Store::note_refused);
         let fewer = if layers == first { layers * 3 / 4 } else { 0 };
         tracing::warn!("{layers} layers on the GPU failed: {problem}");
         notices.push(match fewer {
@@ -49,17 +45,26 @@ pub fn carry_out<T>(
     }
 }
 
+/// Notes for each GPU that has layers what it was asked to hold, and of how much that was free.
+fn note(planned: &Planned, how: fn(&mut records::Store, &str, u64, u64)) {
+    let devices = planned.plan.devices.iter().skip(1);
+    for device in devices.filter(|device| !device.layers.is_empty()) {
+        if let Some(free) = device.free {
+            let asked = device.weights + device.kv + device.compute;
+            how(&mut records::store(), &device.identity, asked, free);
+        }
+    }
+}
+
 /// Runs something that a GPU takes part in; there a panic is the GPU's failure.
 fn guarded<T>(on_gpu: bool, run: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     if !on_gpu {
         return run();
     }
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
         Err(Problem {
             code: ProblemCode::NoDevice,
-            ..internal(text.unwrap_or("a panic without a message"))
+            ..internal(panic_text(&*payload))
         })
     })
 }

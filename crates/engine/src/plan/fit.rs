@@ -1,7 +1,7 @@
 //! Filling the memory of devices with layers.
 
-use super::{Bytes, Training, refused};
-use crate::hardware;
+use super::{Bytes, Training};
+use crate::hardware::{self, records};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
@@ -55,12 +55,16 @@ impl Load<'_> {
 struct Room {
     /// Its id, as in [`DeviceInfo`].
     id: String,
+    /// Its identity, likewise.
+    identity: String,
     /// The maker's name for it.
     name: String,
     /// Bytes in all; none where it cannot be told.
     total: Option<u64>,
     /// Bytes that are free now; none where it cannot be told.
     free: Option<u64>,
+    /// What of them is to be had, as far as anybody found out.
+    to_be_had: f64,
     /// Bytes that are to stay free.
     margin: u64,
     /// Whether it is main memory, which it then shares with the processor.
@@ -79,16 +83,12 @@ impl Rooms {
     pub fn of(cpu: Option<&DeviceInfo>, gpus: &[&DeviceInfo]) -> Self {
         let room = |device: &DeviceInfo, margin: u64| Room {
             id: device.id.clone(),
+            identity: device.identity.clone(),
             name: device.name.clone(),
             total: device.memory_total,
-            // What was refused once would be refused again, whatever the driver says is free.
-            free: match refused::least(&device.id) {
-                None => device.memory_free,
-                Some(refused) => {
-                    let most = (refused - 1).saturating_add(margin);
-                    Some(device.memory_free.map_or(most, |free| free.min(most)))
-                }
-            },
+            // More than there is, it does not have.
+            free: device.memory_free.or(device.memory_total),
+            to_be_had: records::store().refused(&device.identity).unwrap_or(1.0),
             margin,
             shared: device.kind != "discrete",
         };
@@ -113,7 +113,7 @@ impl Rooms {
         let weights: Vec<_> = self
             .gpus
             .iter()
-            .map(|(number, room)| (*number, room.free.map_or(1, |free| free.saturating_sub(room.margin))))
+            .map(|(number, room)| (*number, room.most().unwrap_or(1)))
             .collect();
         Placement::offload(layers, wanted, &weights)
     }
@@ -137,6 +137,7 @@ impl Rooms {
             let layers = on(place).map(name);
             PlannedDevice {
                 id: room.id.clone(),
+                identity: room.identity.clone(),
                 name: room.name.clone(),
                 weights: weights + if gpu { 0 } else { bytes.embedding },
                 kv,
@@ -202,8 +203,19 @@ impl Rooms {
 }
 
 impl Room {
-    /// Whether so many bytes and the margin are free; where it cannot be told, they are taken to be.
+    /// The most bytes that it can hold; none where it cannot be told.
+    fn most(&self) -> Option<u64> {
+        let free = self.free?;
+        let margin = free.saturating_sub(self.margin);
+        // What was refused would be refused again, whatever the driver says is free.
+        match self.to_be_had < 1.0 {
+            true => Some(margin.min(((free as f64 * self.to_be_had) as u64).saturating_sub(1))),
+            false => Some(margin),
+        }
+    }
+
+    /// Whether there is room for so many bytes; where it cannot be told, there is.
     fn holds(&self, bytes: u64) -> bool {
-        self.free.is_none_or(|free| bytes.saturating_add(self.margin) <= free)
+        self.most().is_none_or(|most| bytes <= most)
     }
 }

@@ -5,7 +5,6 @@
 mod bytes;
 mod carry;
 mod fit;
-mod refused;
 
 use crate::hardware;
 use crate::problem::{from_gguf, from_load, problem};
@@ -201,7 +200,13 @@ pub(crate) fn gib(bytes: u64) -> String {
 /// The memory that a load may use: the processor's, and that of the GPUs that were asked for or would be chosen.
 fn rooms(asked: &Asked, devices: &[DeviceInfo]) -> Result<Rooms, Problem> {
     let usable: Vec<&DeviceInfo> = devices.iter().filter(|device| device.usable).collect();
-    let known = |id: &str| usable.iter().copied().find(|device| device.id == id);
+    let processor = devices.first().cloned().unwrap_or_default();
+    let known = |id: &str| {
+        usable
+            .iter()
+            .copied()
+            .find(|device| device.id == id || device.identity == id)
+    };
     let gpus = match asked.device.as_deref() {
         Some(hardware::CPU) => Vec::new(),
         Some(ids) => ids
@@ -215,20 +220,14 @@ fn rooms(asked: &Asked, devices: &[DeviceInfo]) -> Result<Rooms, Problem> {
         None => usable
             .iter()
             .copied()
-            .filter(|device| chosen_by_itself(device))
+            .filter(|device| hardware::chosen_by_itself(device, &processor))
             .collect(),
     };
     Ok(Rooms::of(known(hardware::CPU), &gpus))
 }
 
-/// Whether a GPU is used without being asked for. A renderer in software is slower than the processor it runs on, and one that shares
-/// the processor's memory is no faster at reading it, but for Apple's: those are for a person to choose.
-fn chosen_by_itself(device: &DeviceInfo) -> bool {
-    device.kind == "discrete" || (device.kind == "integrated" && device.backend == "metal")
-}
-
 fn unknown(id: &str, devices: &[DeviceInfo]) -> Problem {
-    let message = match devices.iter().find(|device| device.id == id) {
+    let message = match devices.iter().find(|device| device.id == id || device.identity == id) {
         Some(device) => format!("The model cannot be loaded on {}: {}", device.name, device.why),
         None => {
             let known: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();

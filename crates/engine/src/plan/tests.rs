@@ -15,6 +15,7 @@ pub(super) fn fixture(name: &str) -> (Bytes, Config) {
 pub(super) fn device(id: &str, kind: &str, free: u64) -> DeviceInfo {
     DeviceInfo {
         id: id.to_owned(),
+        identity: id.to_owned(),
         kind: kind.to_owned(),
         name: id.to_owned(),
         memory_total: Some(free),

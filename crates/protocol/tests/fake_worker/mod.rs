@@ -7,9 +7,9 @@
 mod training;
 
 use hearth_protocol::{
-    DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, GpuLayers, KvType, LeftOut, LoadRequest, Measured,
-    ModelInfo, PROTOCOL_VERSION, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Prompt, Request, Summary,
-    Verdict, WorkerCommand,
+    DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, GpuLayers, HANDED_OVER, KvType, LeftOut,
+    LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Prompt,
+    Request, Summary, Verdict, WorkerCommand,
 };
 use libtest_mimic::{Arguments, Trial};
 use std::{
@@ -100,6 +100,10 @@ fn main() -> ! {
             Request::Cancel { .. } | Request::Forget { .. } | Request::Keep { .. } => {}
             Request::Count { id, .. } => say(&Event::Counted { id, tokens: 1 }),
             Request::Devices => say(&Event::Devices { devices: vec![cpu()] }),
+            Request::Check { device } => say(&Event::Checked {
+                device,
+                devices: Ok(vec![cpu()]),
+            }),
             Request::Plan { id, plan } => answer_plan(id, &plan),
             Request::Measure { id } => measure(id, endless, &requests),
             Request::Training(request) => training::obey(request, &requests),
@@ -123,6 +127,9 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
             message: message.to_owned(),
         }))
     };
+    if load.build.is_some() && !handed_over() {
+        return hand_over();
+    }
     if !load.path.exists() {
         return fail(ProblemCode::FileUnreadable, "The model's file is gone.");
     }
@@ -157,7 +164,7 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
         device: "cpu".into(),
         threads: load.threads.unwrap_or(2),
         load_seconds: 0.0,
-        notices: Vec::new(),
+        notices: handed_over().then(|| HANDED.to_owned()).into_iter().collect(),
         gpu_layers: placed(load.gpu_layers),
         layers_total: LAYERS,
         kv: load.kv,
@@ -170,6 +177,19 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
         })
         .devices,
     }));
+}
+
+/// What is noticed of a model, and of a run, that this worker was handed.
+pub const HANDED: &str = "It was handed over.";
+
+fn handed_over() -> bool {
+    std::env::var_os(HANDED_OVER).is_some()
+}
+
+/// To this very program.
+fn hand_over() {
+    let program = std::env::current_exe().expect("a program");
+    say(&Event::HandOver { program });
 }
 
 /// Layers of every model here.
@@ -191,6 +211,7 @@ fn plan(request: &PlanRequest) -> Plan {
     let context = request.context.unwrap_or(LoadRequest::DEFAULT_CONTEXT);
     let device = |id: &str, layers: u32, fits| PlannedDevice {
         id: id.to_owned(),
+        identity: id.to_owned(),
         name: format!("The {id}"),
         weights: u64::from(layers) * 1000,
         kv: u64::from(context),

@@ -3,7 +3,7 @@
 //! `learn 5` plans five steps and makes them; with `die 3`, `fail 3` or `wait 3` after that, something else happens after
 //! the third step. A checkpoint is kept after every second step, so that resuming begins there.
 
-use super::{PAUSE, say};
+use super::{HANDED, PAUSE, hand_over, handed_over, say};
 use hearth_protocol::{
     Checkpointing, EndReason, Event, ExportRequest, Finding, InspectRequest, Inspection, Outcome, Piece, Precision,
     Preview, Problem, ProblemCode, Request, RunId, RunPlan, Severity, StepReport, TrainRequest, TrainingEvent,
@@ -26,6 +26,7 @@ pub fn obey(request: TrainingRequest, requests: &Receiver<Request>) {
             };
             tell(inspect.id, answer);
         }
+        TrainingRequest::Start(start) if start.build.is_some() && !handed_over() => hand_over(),
         TrainingRequest::Start(start) => Run::new(*start).play(requests),
         TrainingRequest::Export(export) => {
             tell(export.id, self::export(&export));
@@ -250,7 +251,7 @@ impl Run {
             peak_memory: 1 << 30,
             step_seconds: 0.01,
             total_seconds: 1.0,
-            notices: Vec::new(),
+            notices: handed_over().then(|| HANDED.to_owned()).into_iter().collect(),
         }
     }
 

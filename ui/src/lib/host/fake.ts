@@ -3,10 +3,12 @@
 
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
 import { pause } from "./fake/base";
+import { checked } from "./fake/checks";
 import { planFor, stir } from "./fake/devices";
 import { addedModel, readyState } from "./fake/models";
 import { startingWith, type World } from "./fake/scenes";
 import { FakeTuning } from "./fake/tuning";
+import { means } from "../text/devices";
 import type { AdapterChoice, Cache, Cached, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WhatIf } from "./host";
 
 /** What a worker's death is told as. */
@@ -171,6 +173,14 @@ export class FakeHost extends FakeTuning implements Host {
     return stir(this.world.devices, this.looks);
   }
 
+  async checkDevice(device: string): Promise<Device[]> {
+    await pause(this.pace * 60);
+    if (!this.world.devices.some((d) => means(device, d))) throw { code: "noDevice", message: `There is no device “${device}” any more. Look at the list again.` };
+    // The processor is what GPUs are compared with, so it is measured too.
+    this.world.devices = this.world.devices.map((d) => (d.kind === "cpu" || means(device, d) ? checked(d) : d));
+    return this.devices();
+  }
+
   async plan(model: string, whatIf: WhatIf): Promise<Plan> {
     this.planned.push(whatIf);
     await pause(this.pace * 3);
@@ -189,9 +199,10 @@ export class FakeHost extends FakeTuning implements Host {
       await pause(this.pace * 5);
       if (!this.measuring) throw { code: "cancelled", message: "The measurement was stopped; nothing was kept of it." };
     }
-    const { device, gpuLayers, layersTotal, kv, threads, name } = state.info;
+    const { gpuLayers, layersTotal, kv, threads, name } = state.info;
+    const device = this.world.devices.find((d) => means(state.info.device, d))?.identity ?? state.info.device;
     const measured: Measurement = { model: state.model, modelName: name, device, gpuLayers, layersTotal, kv, threads, promptTokensPerSecond: 1840 + 90 * gpuLayers, tokensPerSecond: 228.4 + 4 * gpuLayers, promptTokens: 512, tokens: 128, measuredAt: Date.now() };
-    const same = (m: Measurement) => m.model === measured.model && m.device === device && m.gpuLayers === gpuLayers && m.kv === kv;
+    const same = (m: Measurement) => m.model === measured.model && m.device === device && m.gpuLayers === gpuLayers && m.kv === kv && m.threads === threads;
     this.world.measurements = [measured, ...this.world.measurements.filter((m) => !same(m))];
     return measured;
   }

@@ -66,6 +66,11 @@ export interface Host {
   setSettings(settings: Settings): Promise<void>;
   /** The devices a model can run on, as they are now. */
   devices(): Promise<Device[]>;
+  /**
+   * Compares what a device computes with what the processor does, and measures it, in every build of Hearth that can use it.
+   * Resolves, perhaps minutes later, to all devices as they are then.
+   */
+  checkDevice(device: string): Promise<Device[]>;
   /** Where a model's bytes would go. Rejects with `superseded` when a newer plan for it was asked for meanwhile. */
   plan(model: string, whatIf: WhatIf): Promise<Plan>;
   /** Resolves once it is done, which takes a while; how far it is comes through events. */

@@ -28,6 +28,7 @@ export const tauriHost: Host = {
   forgetModel: (id) => invoke("forget_model", { id }),
   setSettings: (settings) => invoke("set_settings", { settings }),
   devices: () => invoke("devices"),
+  checkDevice: (device) => invoke("check_device", { device }),
   plan: (model, whatIf) => invoke("plan", { model, whatIf }),
   measure: () => invoke("measure"),
   stopMeasuring: () => invoke("stop_measuring"),

@@ -24,13 +24,17 @@ threads: number | null,
  */
 context: number | null,
 /**
- * The device that chats run on, by its id; none: chosen by the worker.
+ * The device that chats run on, by its identity; none: chosen by the worker.
  */
 device: string | null,
 /**
  * The device that runs of fine-tuning run on; none: chosen by the worker.
  */
 trainingDevice: string | null,
+/**
+ * The build of Hearth that uses the GPU; none: the fastest.
+ */
+build: string | null,
 /**
  * How many layers of a model that chats lie on a GPU.
  */
@@ -486,6 +490,10 @@ export type Device = {
  */
 id: string,
 /**
+ * What it is called from start to start: what settings name it by.
+ */
+identity: string,
+/**
  * `cpu`, `discrete`, `integrated` or `software`.
  */
 kind: string,
@@ -534,9 +542,41 @@ cores: number | null,
  */
 performanceCores: number | null,
 /**
- * Every backend that can use it, the one in use first.
+ * Every backend that can use it.
  */
-backends: Array<string>, };
+backends: Array<string>,
+/**
+ * The builds of Hearth that can use it, the one that is chosen by itself first.
+ */
+ways: Array<DeviceWay>, };
+
+export type DeviceWay = {
+/**
+ * `portable`, `vulkan`, `cuda` or `rocm`.
+ */
+build: string,
+/**
+ * The backend that it uses.
+ */
+backend: string,
+/**
+ * What was found when it was checked; none: it was not.
+ */
+check: DeviceCheck | null, };
+
+export type DeviceCheck = {
+/**
+ * What it does otherwise than the processor, in one sentence; none: it computes the same.
+ */
+wrong: string | null,
+/**
+ * Bytes of weights that it reads in a second while it answers.
+ */
+bytesPerSecond: number,
+/**
+ * Weights that meet a token in a second while a prompt is read.
+ */
+productsPerSecond: number, };
 
 export type WhatIf = {
 /**
@@ -548,9 +588,13 @@ threads: number | null,
  */
 context: number | null,
 /**
- * A device's id; none: chosen by the worker.
+ * A device's identity; none: chosen by the worker.
  */
 device: string | null,
+/**
+ * The build of Hearth that uses the GPU; none: the fastest.
+ */
+build: string | null,
 /**
  * How many layers lie on a GPU.
  */
@@ -660,7 +704,7 @@ model: string,
  */
 modelName: string,
 /**
- * The device's id.
+ * The device's identity.
  */
 device: string,
 /**

@@ -1,7 +1,7 @@
 // Owns nothing but the stores: makes them, hands events round, and does what takes more than one of them.
 
 import { getContext, setContext } from "svelte";
-import { asProblem, type Host, type HostEvent, type Problem } from "../host";
+import { asProblem, type Device, type Host, type HostEvent, type Problem, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Caches } from "./caches.svelte";
@@ -138,6 +138,21 @@ export class App {
       this.conversations.fill((await this.host.snapshot()).conversations);
       await this.open(id);
     });
+  }
+
+  /** Changes settings that decide where models lie, and plans anew. */
+  async use(change: Partial<Settings>): Promise<void> {
+    await this.try(async () => {
+      await this.settings.change(change);
+      await this.planning.refresh();
+    });
+  }
+
+  /** Checks a device; what was found may change which one is taken. */
+  async check({ identity, name }: Device): Promise<void> {
+    if (!(await this.machine.check(identity))) return;
+    this.announcements.say(`${name} was checked.`);
+    await this.planning.refresh();
   }
 
   async openLink(address: string): Promise<void> {

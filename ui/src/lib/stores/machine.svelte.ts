@@ -1,6 +1,7 @@
-// Owns what is known of this machine: its devices as they are now, and what was measured on it.
+// Owns what is known of this machine: its devices as they are now, what checking them found, and what was measured on it.
 
 import { asProblem, type Device, type Host, type HostEvent, type Measurement, type Problem } from "../host";
+import { byItself, means } from "../text/devices";
 
 /** Milliseconds between two looks at the devices, while a page shows them. */
 const EVERY = 2000;
@@ -9,13 +10,22 @@ export class Machine {
   devices: readonly Device[] | null = $state.raw(null);
   /** Why the devices could not be looked at the last time. */
   problem: Problem | null = $state.raw(null);
+  /** The identity of the device that is being checked. */
+  checking: string | null = $state(null);
+  /** Which device could not be checked the last time, and why. */
+  unchecked: { device: string; problem: Problem } | null = $state.raw(null);
   measurements: readonly Measurement[] = $state.raw([]);
   /** How far a measurement is, from 0 to 1; none: nothing is measured. */
   measuring: number | null = $state(null);
   /** Why the last measurement came to nothing. */
   unmeasured: Problem | null = $state.raw(null);
 
+  /** Counts the checks that have ended: a look that began before one is old. */
+  private checks = 0;
+
   readonly gpus: readonly Device[] = $derived((this.devices ?? []).filter((d) => d.kind !== "cpu"));
+  /** GPUs that are used without being asked for. */
+  readonly automatic: readonly Device[] = $derived(this.gpus.filter((gpu) => byItself(gpu, this.find("cpu"))));
 
   constructor(private readonly host: Host) {}
 
@@ -35,16 +45,41 @@ export class Machine {
   }
 
   async look(): Promise<void> {
+    const { checks } = this;
     try {
-      this.devices = await this.host.devices();
+      const devices = await this.host.devices();
+      if (checks === this.checks) this.devices = devices;
       this.problem = null;
     } catch (thrown) {
       this.problem = asProblem(thrown);
     }
   }
 
-  name(id: string): string {
-    return id === "cpu" ? "the processor" : (this.devices?.find((d) => d.id === id)?.name ?? id);
+  /** The device that settings or a measurement name. */
+  find(name: string): Device | null {
+    return this.devices?.find((device) => means(name, device)) ?? null;
+  }
+
+  /** What that device is called; the name itself where it is gone. */
+  name(name: string): string {
+    return this.find(name)?.name ?? (name === "cpu" ? "The processor" : name);
+  }
+
+  /** Compares a device with the processor and measures it; one at a time, as two would slow each other. Whether it was done. */
+  async check(device: string): Promise<boolean> {
+    if (this.checking !== null) return false;
+    this.checking = device;
+    this.unchecked = null;
+    try {
+      this.devices = await this.host.checkDevice(device);
+      this.checks += 1;
+      return true;
+    } catch (thrown) {
+      this.unchecked = { device, problem: asProblem(thrown) };
+      return false;
+    } finally {
+      this.checking = null;
+    }
   }
 
   async remember(): Promise<void> {

@@ -81,8 +81,8 @@ export class Planning {
 }
 
 /** How the settings have a model loaded. */
-function asLoaded({ threads, context, device, gpuLayers, kv }: Settings): WhatIf {
-  return { threads, context, device, gpuLayers, kv };
+function asLoaded({ threads, context, device, build, gpuLayers, kv }: Settings): WhatIf {
+  return { threads, context, device, build, gpuLayers, kv };
 }
 
 function same(a: WhatIf[keyof WhatIf], b: WhatIf[keyof WhatIf]): boolean {

@@ -3,7 +3,7 @@
 import type { Host, Settings, Theme } from "../host";
 
 export class SettingsStore {
-  value: Settings = $state.raw({ theme: "system", threads: null, context: null, device: null, trainingDevice: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: null, keptBytes: 0 });
+  value: Settings = $state.raw({ theme: "system", threads: null, context: null, device: null, trainingDevice: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: null, keptBytes: 0 });
   version = $state("");
 
   constructor(private readonly host: Host) {}

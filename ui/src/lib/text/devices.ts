@@ -2,13 +2,9 @@
 
 import type { Device, ModelInfo, Plan, PlannedDevice } from "../host";
 import { count, fileSize, plural } from "./format";
+import { turnSeconds } from "./ways";
 
-const backends: Record<string, string> = { cpu: "CPU", vulkan: "Vulkan", metal: "Metal", dx12: "DirectX 12", cuda: "CUDA", rocm: "ROCm" };
 const kinds: Record<string, string> = { cpu: "Processor", discrete: "Graphics card", integrated: "Integrated graphics", software: "Software renderer" };
-
-export function backend(name: string): string {
-  return backends[name] ?? name;
-}
 
 export function kind(device: Device): string {
   return kinds[device.kind] ?? device.kind;
@@ -21,9 +17,21 @@ export function place(info: ModelInfo): string {
   return info.gpuLayers >= info.layersTotal ? gpu : `${gpu}, ${count(info.gpuLayers)} of ${plural(info.layersTotal, "layer")}`;
 }
 
-/** Whether a GPU is used without being asked for, as the engine decides it: one with memory of its own, or Apple's. */
-export function byItself(device: { kind: string; backend: string; usable: boolean }): boolean {
-  return device.usable && (device.kind === "discrete" || (device.kind === "integrated" && device.backend === "metal"));
+/** Whether a device is the one that settings or a measurement name: by its identity or, in old ones, by its id. */
+export function means(name: string, device: Device): boolean {
+  return device.identity === name || device.id === name;
+}
+
+/**
+ * Whether a GPU is used without being asked for, as the engine decides it. A software renderer never is. Where both were measured
+ * it has to be faster than the processor; where not, it has to have memory of its own, or to be Apple's.
+ */
+export function byItself(device: Device, processor: Device | null): boolean {
+  if (!device.usable || (device.kind !== "discrete" && device.kind !== "integrated")) return false;
+  const gpu = device.ways[0]?.check;
+  const cpu = processor?.ways[0]?.check;
+  if (gpu && cpu) return turnSeconds(gpu) < turnSeconds(cpu);
+  return device.kind === "discrete" || device.backend === "metal";
 }
 
 /** What lies on a device: `token embedding, blocks 0 to 11, the output layer`. */

@@ -2,6 +2,11 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const prefixes: [number, string][] = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+];
 
 /** `2,048` */
 export function count(n: number): string {
@@ -18,6 +23,13 @@ export function fileSize(bytes: number): string {
   if (bytes < 1e6) return `${count(bytes / 1e3)} kB`;
   if (bytes < 1e9) return `${count(bytes / 1e6)} MB`;
   return `${tenth.format(bytes / 1e9)} GB`;
+}
+
+/** A number that may be of any size, with the prefix of its unit: `412 M`, `1.9 T`. */
+export function scaled(n: number): string {
+  const [size, prefix] = prefixes.find(([least]) => n >= 0.9995 * least) ?? [1e3, "k"];
+  const value = n / size;
+  return `${(value < 9.95 ? tenth : whole).format(value)} ${prefix}`;
 }
 
 /** Number of weights: `135M`, `1.2B`. */

@@ -1,7 +1,9 @@
 // The machines that the scripted host can be, and where a model's bytes would go on each: a plain version of what the
 // worker works out.
 
+import { byItself, means } from "../../text/devices";
 import type { Device, GpuLayers, KvType, Model, Plan, PlannedDevice, Verdict, WhatIf } from "../wire";
+import { checked, unchecked } from "./checks";
 
 const GB = 1e9;
 /** Blocks of every model here; the output layer is one more. */
@@ -10,24 +12,31 @@ const LAYERS = BLOCKS + 1;
 
 const none = { driver: null, api: null, load: null, cores: null, performanceCores: null };
 
-const cpu: Device = { ...none, id: "cpu", kind: "cpu", name: "AMD Ryzen 7 7840U", backend: "cpu", memoryTotal: 34.36 * GB, memoryFree: 12.24 * GB, usable: true, why: "8 cores; its vector instructions in use: AVX-512 with VNNI and BF16.", load: 0.12, cores: 8, performanceCores: 8, backends: ["cpu"] };
+const cpu: Device = { ...none, id: "cpu", identity: "cpu", kind: "cpu", name: "AMD Ryzen 7 7840U", backend: "cpu", memoryTotal: 34.36 * GB, memoryFree: 12.24 * GB, usable: true, why: "8 cores; its vector instructions in use: AVX-512 with VNNI and BF16.", load: 0.12, cores: 8, performanceCores: 8, backends: ["cpu"], ways: unchecked([["portable", "cpu"]]) };
 const hybrid: Device = { ...cpu, name: "Intel Core i7-13700K", why: "16 cores; its vector instructions in use: AVX2 with VNNI.", cores: 16, performanceCores: 8 };
-const discrete: Device = { ...none, id: "gpu0", kind: "discrete", name: "NVIDIA GeForce RTX 4070", backend: "vulkan", memoryTotal: 12.88 * GB, memoryFree: 11.4 * GB, usable: true, why: "It has memory of its own and is the fastest device here.", driver: "NVIDIA 570.86.16", api: "Vulkan 1.4.303", load: 0.07, backends: ["vulkan", "cuda"] };
-const integrated: Device = { ...none, id: "gpu1", kind: "integrated", name: "Intel UHD Graphics 770", backend: "vulkan", memoryTotal: 34.36 * GB, memoryFree: 12.24 * GB, usable: true, why: "It shares the processor's memory, and is slower than the processor for models of this kind.", driver: "Mesa 25.0.7", api: "Vulkan 1.4.305", load: 0.02, backends: ["vulkan"] };
-const software: Device = { ...none, id: "gpu0", kind: "software", name: "llvmpipe", backend: "vulkan", memoryTotal: null, memoryFree: null, usable: true, why: "Runs in software on the processor; never chosen by itself.", driver: "Mesa 25.0.7", api: "Vulkan 1.4.305", backends: ["vulkan"] };
-const crashed: Device = { ...none, id: "gpu0", kind: "discrete", name: "AMD Radeon RX 6600", backend: "", memoryTotal: 8.59 * GB, memoryFree: null, usable: false, why: "Its driver crashed when Hearth looked at it; update the driver, then start Hearth again.", driver: "AMD 31.0.12027", backends: [] };
+const gpu: Device = { ...none, id: "gpu0", identity: "", kind: "discrete", name: "", backend: "vulkan", memoryTotal: null, memoryFree: null, usable: true, why: "Hearth can use it through Vulkan.", api: "Vulkan 1.4.305", backends: ["vulkan"], ways: unchecked([["portable", "vulkan"]]) };
+const discrete: Device = { ...gpu, identity: "0000:01:00.0", name: "NVIDIA GeForce RTX 4070", memoryTotal: 12.88 * GB, memoryFree: 11.4 * GB, why: "Hearth can use it through Vulkan or CUDA.", driver: "NVIDIA 570.86.16", api: "Vulkan 1.4.303", load: 0.07, backends: ["vulkan", "cuda"], ways: unchecked([["portable", "vulkan"], ["vulkan", "vulkan"], ["cuda", "cuda"]]) };
+const radeon: Device = { ...gpu, identity: "0000:0a:00.0", name: "AMD Radeon RX 7800 XT", memoryTotal: 17.16 * GB, memoryFree: 15.9 * GB, why: "Hearth can use it through Vulkan or ROCm.", driver: "Mesa 25.0.7", load: 0.03, backends: ["vulkan", "rocm"], ways: unchecked([["portable", "vulkan"], ["vulkan", "vulkan"], ["rocm", "rocm"]]) };
+const integrated: Device = { ...gpu, id: "gpu1", identity: "0000:00:02.0", kind: "integrated", name: "Intel UHD Graphics 770", memoryTotal: 34.36 * GB, memoryFree: 12.24 * GB, driver: "Mesa 25.0.7", load: 0.02 };
+const software: Device = { ...gpu, identity: "llvmpipe", kind: "software", name: "llvmpipe", why: "Runs in software on the processor; never chosen by itself.", driver: "Mesa 25.0.7" };
+const miscomputing: Device = { ...gpu, identity: "0000:03:00.0", name: "AMD Radeon RX 6600", memoryTotal: 8.59 * GB, memoryFree: 7.8 * GB, driver: "AMD 31.0.12027", load: 0.01 };
+const crashed: Device = { ...miscomputing, backend: "", memoryFree: null, usable: false, why: "Its driver crashed when Hearth looked at it; update the driver, then start Hearth again.", load: null, api: null, backends: [], ways: [] };
+const twoGpus = [checked(hybrid), checked(discrete), integrated];
 
 const machines: Record<string, Device[]> = {
   "no-gpu": [cpu],
   "software-gpu": [cpu, software],
-  "two-gpus": [hybrid, discrete, integrated],
-  "too-big": [hybrid, { ...discrete, memoryFree: 4.1 * GB, load: 0.64 }],
+  "two-gpus": twoGpus,
+  "old-settings": twoGpus,
+  "unchecked-gpu": [cpu, radeon],
+  "wrong-gpu": [checked(cpu), checked(miscomputing)],
+  "too-big": [checked(hybrid), checked({ ...discrete, memoryFree: 4.1 * GB, load: 0.64 })],
   "driver-crashed": [cpu, crashed],
 };
 
 /** The devices of a scene. */
 export function devicesOf(scene: string | null): Device[] {
-  return machines[scene ?? ""] ?? [cpu, { ...software, usable: false }];
+  return machines[scene ?? ""] ?? [cpu, { ...software, usable: false, ways: [] }];
 }
 
 /** The devices a moment later: memory and load move a little, always in the same way. */
@@ -39,7 +48,8 @@ export function stir(devices: Device[], looks: number): Device[] {
 /** How the machine can be used for a model: like the worker, in round numbers. */
 export function planFor(model: Model, how: WhatIf, devices: Device[]): Plan {
   const context = how.context ?? Math.min(8192, model.contextTrained);
-  const gpus = devices.filter((d) => d.usable && d.kind !== "cpu" && (how.device === null ? d.kind === "discrete" : d.id === how.device)).slice(0, 1);
+  const processor = devices.find((d) => d.kind === "cpu") ?? null;
+  const gpus = devices.filter((d) => d.usable && d.kind !== "cpu" && (how.device === null ? byItself(d, processor) : means(how.device, d))).slice(0, 1);
   const asked = layers(how.gpuLayers, gpus);
   const most = mostThatFit(model, context, how, devices, gpus);
   const gpuLayers = gpus.length === 0 ? 0 : (asked ?? most);

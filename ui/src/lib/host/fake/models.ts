@@ -69,8 +69,8 @@ export const huge: Model = {
 };
 
 export function readyState(model: Model, settings: Settings, devices: Device[]): ModelState {
-  const { threads, context, device, gpuLayers, kv } = settings;
-  const plan = planFor(model, { threads, context, device, gpuLayers, kv }, devices);
+  const { threads, context, device, build, gpuLayers, kv } = settings;
+  const plan = planFor(model, { threads, context, device, build, gpuLayers, kv }, devices);
   return {
     type: "ready",
     model: model.id,

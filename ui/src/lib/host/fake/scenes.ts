@@ -18,7 +18,7 @@ export interface World {
 }
 
 const HOUR = 3_600_000;
-const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id, keptBytes: 2e9 };
+const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id, keptBytes: 2e9 };
 
 const fullCaches: Cached[] = [
   { cache: "chats", path: "/home/you/.local/share/hearth/kept", bytes: 1_284_000_000 },
@@ -107,6 +107,11 @@ export function startingWith(scene: string | null): World {
       return { ...world, modelState: { type: "failed", model: lost.id, problem: { code: "fileUnreadable", message: lost.problem ?? "" } } };
     case "slow":
       return { ...world, pace: 700 };
+    case "old-settings": {
+      // From an older Hearth, and from before a card was taken out.
+      const old: Settings = { ...settings, device: "gpu0", trainingDevice: "0000:05:00.0", build: "rocm" };
+      return { ...world, settings: old, modelState: readyState(smol, old, devices) };
+    }
     case "too-big":
       return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };
     case "many":

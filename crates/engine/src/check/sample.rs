@@ -1,0 +1,173 @@
+//! Models that are made up, to see what a device makes of them.
+
+use hearth_formats::gguf::{Gguf, GgufError, GgufWriter, Metadata, TensorHeader, TensorType, Value};
+use hearth_kernels::Quant;
+
+/// Rows of a matrix that are drawn; the others repeat them. A prime, so that no tile's size goes into it.
+const DRAWN: usize = 61;
+
+/// A model's sizes. Widths are multiples of 256, which every format can store.
+pub struct Sample {
+    /// `llama`, `qwen3` or `gemma3`.
+    pub architecture: &'static str,
+    pub blocks: usize,
+    pub width: usize,
+    pub ffn_width: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub vocab: usize,
+    /// What the matrices are stored as, in turns.
+    pub formats: &'static [Quant],
+}
+
+impl Sample {
+    /// The file, in memory. The same on every machine.
+    ///
+    /// # Errors
+    /// The sizes fit no file.
+    pub fn gguf(&self) -> Result<Gguf, GgufError> {
+        let tensors = self.tensors();
+        let headers: Vec<_> = tensors.iter().map(Drawn::header).collect();
+        let mut writer = GgufWriter::begin(Vec::new(), &self.metadata(), &headers)?;
+        let mut random = Random(1);
+        for tensor in &tensors {
+            writer.tensor(&tensor.bytes(&mut random))?;
+        }
+        Gguf::from_bytes(writer.finish()?)
+    }
+
+    fn metadata(&self) -> Metadata {
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture", Value::Str(self.architecture.to_owned()));
+        let numbers = [
+            ("block_count", self.blocks),
+            ("context_length", 4096),
+            ("embedding_length", self.width),
+            ("feed_forward_length", self.ffn_width),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            // Only Gemma has one.
+            ("attention.sliding_window", 16),
+        ];
+        for (key, value) in numbers {
+            metadata.insert(format!("{}.{key}", self.architecture), Value::U32(value as u32));
+        }
+        metadata
+    }
+
+    fn tensors(&self) -> Vec<Drawn> {
+        let head = self.width / self.heads;
+        let (width, keys) = (self.width, self.kv_heads * head);
+        let mut tensors = vec![
+            Drawn::matrix("token_embd", width, self.vocab, Quant::F16),
+            Drawn::norm("output_norm", width),
+            Drawn::matrix("output", width, self.vocab, self.formats[0]),
+        ];
+        let mut formats = self.formats.iter().copied().cycle();
+        for block in 0..self.blocks {
+            let name = |part: &str| format!("blk.{block}.{part}");
+            for (part, cols, rows) in [
+                ("attn_q", width, width),
+                ("attn_k", width, keys),
+                ("attn_v", width, keys),
+                ("attn_output", width, width),
+                ("ffn_gate", width, self.ffn_width),
+                ("ffn_up", width, self.ffn_width),
+                ("ffn_down", self.ffn_width, width),
+            ] {
+                let format = formats.next().unwrap_or(Quant::F32);
+                tensors.push(Drawn::matrix(&name(part), cols, rows, format));
+            }
+            for (part, len) in [
+                ("attn_norm", width),
+                ("ffn_norm", width),
+                // Not every architecture has these; what it does not have it does not look for.
+                ("attn_q_norm", head),
+                ("attn_k_norm", head),
+                ("post_attention_norm", width),
+                ("post_ffw_norm", width),
+            ] {
+                tensors.push(Drawn::norm(&name(part), len));
+            }
+        }
+        tensors
+    }
+}
+
+/// A tensor whose numbers are drawn.
+struct Drawn {
+    name: String,
+    cols: usize,
+    /// None: a vector of factors near one.
+    rows: Option<usize>,
+    quant: Quant,
+}
+
+impl Drawn {
+    fn matrix(name: &str, cols: usize, rows: usize, quant: Quant) -> Self {
+        Self {
+            name: format!("{name}.weight"),
+            cols,
+            rows: Some(rows),
+            quant,
+        }
+    }
+
+    fn norm(name: &str, len: usize) -> Self {
+        Self {
+            name: format!("{name}.weight"),
+            cols: len,
+            rows: None,
+            quant: Quant::F32,
+        }
+    }
+
+    fn header(&self) -> TensorHeader {
+        let kind = TensorType::ALL.iter().find(|kind| kind.name() == self.quant.name());
+        TensorHeader {
+            name: self.name.clone(),
+            shape: std::iter::once(self.cols).chain(self.rows).map(|n| n as u64).collect(),
+            kind: kind.copied().unwrap_or(TensorType::F32),
+        }
+    }
+
+    fn bytes(&self, random: &mut Random) -> Vec<u8> {
+        let row = self.quant.row_bytes(self.cols).unwrap_or(0);
+        let rows = self.rows.unwrap_or(1);
+        let mut bytes = vec![0; row * rows.min(DRAWN)];
+        // So that what goes in and what comes out are of one size.
+        let (about, spread) = match self.rows {
+            Some(_) => (0.0, (3.0 / self.cols as f32).sqrt()),
+            None => (1.0, 0.25),
+        };
+        for row in bytes.chunks_exact_mut(row.max(1)) {
+            let floats: Vec<f32> = (0..self.cols).map(|_| about + spread * random.next()).collect();
+            // Numbers of this size can be stored in every format.
+            let _ = self.quant.quantize_row(&floats, row);
+        }
+        bytes.iter().copied().cycle().take(row * rows).collect()
+    }
+}
+
+/// Knuth's generator for MMIX: the same numbers on every machine.
+pub struct Random(pub u64);
+
+impl Random {
+    fn bits(&mut self) -> u32 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as u32
+    }
+
+    /// A number from -1 to 1.
+    fn next(&mut self) -> f32 {
+        self.bits() as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    /// A token of a vocabulary of so many.
+    pub fn token(&mut self, vocab: usize) -> u32 {
+        self.bits() % vocab as u32
+    }
+}
