@@ -16,7 +16,12 @@ fn after<'a>(json: &'a str, name: &str) -> Option<&'a str> {
 
 /// The first text of this name, as it is written; none where it is null.
 pub fn text<'a>(json: &'a str, name: &str) -> Option<&'a str> {
-    let value = after(json, name)?.strip_prefix('"')?;
+    text_at(after(json, name)?)
+}
+
+/// The text that a value is.
+fn text_at(value: &str) -> Option<&str> {
+    let value = value.strip_prefix('"')?;
     let mut escaped = false;
     let end = value.find(|c| {
         let found = c == '"' && !escaped;
@@ -24,6 +29,17 @@ pub fn text<'a>(json: &'a str, name: &str) -> Option<&'a str> {
         found
     })?;
     Some(&value[..end])
+}
+
+/// Every text of this name.
+pub fn texts<'a>(json: &'a str, name: &str) -> Vec<&'a str> {
+    let mut rest = json;
+    std::iter::from_fn(|| {
+        rest = after(rest, name)?;
+        Some(text_at(rest))
+    })
+    .flatten()
+    .collect()
 }
 
 /// The first number of this name.
@@ -70,6 +86,8 @@ mod tests {
         assert_eq!((text(found[0], "name"), text(found[1], "name")), (None, Some("Card")));
         assert_eq!((is(found[0], "usable"), is(found[1], "usable")), (true, false));
         assert_eq!(number(found[1], "memory_total"), Some(1024.0));
+        let ways = r#"[{"build":"cuda","check":{"wrong":null}},{"build":null},{"build":"portable"}]"#;
+        assert_eq!(texts(ways, "build"), ["cuda", "portable"]);
         let bench = r#"{"prompt_tok_s":null,"gen_tok_s":2.5e1,"losses":[6.5,1e-1],"avg_ts": 3.25}"#;
         assert_eq!(
             (number(bench, "prompt_tok_s"), number(bench, "gen_tok_s")),

@@ -13,7 +13,7 @@ use std::process::Command;
 const TAURI_CLI: &str = "@tauri-apps/cli@2.12";
 
 /// Sets of backends that a worker can be built for beside the portable one.
-const BACKENDS: &[&str] = &["vulkan", "cuda"];
+pub const BACKENDS: &[&str] = &["vulkan", "cuda"];
 
 /// Makes installers of the given kinds (all that the system knows, if none is given) with the given extra workers.
 ///
@@ -28,8 +28,8 @@ pub fn package(kinds: &[String]) -> Outcome {
     let host = host()?;
     let mut workers = vec![portable_worker(&host)?];
     for backend in backends {
-        let features = ["--no-default-features", "--features", backend];
-        workers.push(worker(&format!("hearth-{backend}"), &features, &host)?);
+        build(backend)?;
+        workers.push(lay(&format!("hearth-{backend}"), &host)?);
     }
     let config = place::target().join("package.json");
     fs::write(&config, configuration(&workers))
@@ -64,11 +64,14 @@ fn portable_worker(host: &str) -> Outcome<String> {
     lay("hearth", host)
 }
 
-/// Builds the worker of some backend.
-fn worker(name: &str, features: &[&str], host: &str) -> Outcome<String> {
+/// Builds `hearth` for some backend, in the place of the portable one.
+///
+/// # Errors
+/// It cannot be built.
+pub fn build(backend: &str) -> Outcome {
     let mut build = cargo(&["build", "--release", "--locked", "--package", "hearth-cli"]);
-    run(&format!("Building {name}"), build.args(features))?;
-    lay(name, host)
+    build.args(["--no-default-features", "--features", backend]);
+    run(&format!("Building hearth-{backend}"), &mut build)
 }
 
 /// Lays the worker that was built last where the installer's tool looks for it. Returns its name.

@@ -18,11 +18,15 @@ pub fn open(place: Place) -> Result<Device, LoadError> {
     }
 }
 
-#[cfg(not(feature = "wgpu"))]
-fn open_gpu(number: usize) -> Result<Device, LoadError> {
-    Err(cannot(
-        number,
-        "this build of Hearth has no support for GPUs".to_owned(),
+/// Opens the GPU of this number in the list of this build.
+fn open_by_number(number: usize) -> Result<Device, String> {
+    #[cfg(feature = "wgpu")]
+    return crate::gpus::open(number);
+    #[cfg(all(feature = "cuda", not(feature = "wgpu")))]
+    return crate::cuda::open(number);
+    #[cfg(not(any(feature = "wgpu", feature = "cuda")))]
+    Err(format!(
+        "this build of Hearth has no support for GPUs, so none of number {number}"
     ))
 }
 
@@ -58,13 +62,12 @@ pub fn forget(number: usize) {
     crate::gpus::close(number);
 }
 
-#[cfg(feature = "wgpu")]
 fn open_gpu(number: usize) -> Result<Device, LoadError> {
     let mut opened = opened();
     if let Some((_, device)) = opened.iter().find(|(other, _)| *other == number) {
         return Ok(device.clone());
     }
-    let device = crate::gpus::open(number).map_err(|why| cannot(number, why))?;
+    let device = open_by_number(number).map_err(|why| cannot(number, why))?;
     opened.push((number, device.clone()));
     Ok(device)
 }

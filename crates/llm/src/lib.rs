@@ -5,6 +5,8 @@
 
 mod adapter;
 mod config;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod detokenize;
 pub mod device;
 mod divergence;

@@ -1,5 +1,6 @@
 //! How fast a model reads and writes with its layers on the GPU, half of them, and none; beside llama.cpp.
 
+use super::machine::Device;
 use super::options::Options;
 use super::report::{Part, cell, collect_notes, typed};
 use crate::process::{Outcome, Said, hear};
@@ -22,13 +23,14 @@ struct Row {
 }
 
 /// Measures one model.
-pub fn part(hearth: &Path, device: &str, model: &Path, options: &Options) -> Part {
+pub fn part(hearth: &Path, device: &Device, model: &Path, options: &Options) -> Part {
     if !model.is_file() {
         return Part::left_out("the file is not there (`cargo xtask setup` fetches the default model).");
     }
     let mut bench = Bench {
         hearth,
-        device,
+        device: &device.id,
+        builds: &device.builds,
         model,
         options,
         commands: Vec::new(),
@@ -43,6 +45,8 @@ pub fn part(hearth: &Path, device: &str, model: &Path, options: &Options) -> Par
 struct Bench<'a> {
     hearth: &'a Path,
     device: &'a str,
+    /// The builds of Hearth that can use it.
+    builds: &'a [String],
     model: &'a Path,
     options: &'a Options,
     /// What was typed since the page last showed it.
@@ -64,14 +68,20 @@ impl Bench<'_> {
 
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
         let half = (layers / 2.0).floor().to_string();
-        for wanted in ["all", &half, "0"] {
-            match self.ours(wanted, &mut notes) {
-                Ok(row) => rows.push((wanted, row)),
+        // All layers with each build, so that what was checked to be fastest can be seen to be; the rest with that.
+        let builds = self.builds.iter().map(String::as_str);
+        let wanted = builds
+            .map(|build| ("all", Some(build)))
+            .chain([(half.as_str(), None), ("0", None)]);
+        for (layers, build) in wanted {
+            match self.ours(layers, build, &mut notes) {
+                Ok(row) => rows.push((layers, row)),
                 Err(problem) => self.part.fail(&problem),
             }
         }
-        let all = rows.first().filter(|(wanted, _)| *wanted == "all");
-        let mut full: Vec<Row> = all.map(|(_, row)| row.clone()).into_iter().collect();
+        let all = rows.iter().filter(|(layers, _)| *layers == "all").map(|(_, row)| row);
+        let fastest = all.max_by(|a, b| a.decode.unwrap_or(0.0).total_cmp(&b.decode.unwrap_or(0.0)));
+        let mut full: Vec<Row> = fastest.cloned().into_iter().collect();
         let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
         match self.theirs() {
             Ok((row, note)) => {
@@ -105,12 +115,13 @@ impl Bench<'_> {
         Ok(self.hear(&mut command)?.last_line().to_owned())
     }
 
-    /// `hearth bench` with so many layers on the GPU.
-    fn ours(&mut self, layers: &str, notes: &mut Vec<String>) -> Outcome<Row> {
+    /// `hearth bench` with so many layers on the GPU, by one build of Hearth or the one that it takes by itself.
+    fn ours(&mut self, layers: &str, build: Option<&str>, notes: &mut Vec<String>) -> Outcome<Row> {
         let [read, written, runs] = self.options.sizes();
         let mut command = Command::new(self.hearth);
         command.arg("bench").arg(self.model);
         command.args(["--device", self.device, "--gpu-layers", layers]);
+        command.args(build.into_iter().flat_map(|build| ["--build", build]));
         command.args(["-p", read, "-n", written, "-r", runs, "--json"]);
         let said = self.hear(&mut command)?;
         collect_notes(&said, notes);
@@ -120,7 +131,10 @@ impl Bench<'_> {
             return Err(format!("`{}` ran on {ran_on}. {}", typed(&command), said.stderr));
         }
         Ok(Row {
-            what: format!("Hearth, {layers} on the GPU"),
+            what: match build {
+                Some(build) => format!("Hearth ({build}), {layers} on the GPU"),
+                None => format!("Hearth, {layers} on the GPU"),
+            },
             prefill: json::number(found, "prompt_tok_s"),
             decode: json::number(found, "gen_tok_s"),
             load: json::number(found, "load_s"),

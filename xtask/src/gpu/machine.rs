@@ -21,6 +21,8 @@ pub struct Device {
     pub id: String,
     /// Whether it is one, and no driver in software.
     pub real: bool,
+    /// The builds of Hearth that can use it.
+    pub builds: Vec<String>,
     name: String,
     rows: Vec<(&'static str, String)>,
 }
@@ -134,6 +136,7 @@ impl Device {
         Self {
             id: text("id"),
             real: text("kind") != "software",
+            builds: json::texts(json, "build").into_iter().map(str::to_owned).collect(),
             name: text("name"),
             rows: vec![
                 ("GPU", format!("{} ({}, {})", text("name"), text("id"), text("kind"))),

@@ -1,5 +1,6 @@
 //! What is typed after `cargo xtask gpu`.
 
+use crate::package::BACKENDS;
 use crate::process::Outcome;
 use std::path::PathBuf;
 
@@ -14,6 +15,8 @@ pub struct Options {
     pub bandwidth: Option<f64>,
     /// Few tokens of a tiny model.
     pub quick: bool,
+    /// Backends that `hearth` is built for beside the portable one.
+    pub builds: Vec<String>,
     /// A build that is there.
     pub hearth: Option<PathBuf>,
     /// Its test programs.
@@ -43,6 +46,13 @@ impl Options {
                     options.bandwidth = Some(number.ok_or("--bandwidth wants a number, in GB/s.")?);
                 }
                 "--quick" => options.quick = true,
+                "--build" => {
+                    let build = value()?;
+                    if !BACKENDS.contains(&build.as_str()) {
+                        return Err(format!("--build takes one of: {}.", BACKENDS.join(", ")));
+                    }
+                    options.builds.push(build.clone());
+                }
                 "--hearth" => options.hearth = Some(value()?.into()),
                 "--tests" => options.tests.push(value()?.into()),
                 other if other.starts_with('-') => {

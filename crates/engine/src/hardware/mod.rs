@@ -7,6 +7,8 @@
 mod adapters;
 mod builds;
 mod cores;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod gpu;
 mod memory;
 mod merge;

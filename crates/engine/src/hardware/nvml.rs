@@ -8,7 +8,7 @@ use nvml_wrapper::{Device, Nvml};
 use std::sync::OnceLock;
 
 /// NVIDIA's PCI vendor id.
-const NVIDIA: u32 = 0x10de;
+pub const NVIDIA: u32 = 0x10de;
 
 /// What NVIDIA's driver sees; nothing where there is none.
 pub fn seen() -> Vec<Seen> {
@@ -39,16 +39,15 @@ fn describe(card: &Device, driver: Option<String>) -> Option<Seen> {
             function: 0,
         }),
         uuid: card.uuid().ok().and_then(|uuid| read_uuid(&uuid)),
-        backends: if cfg!(feature = "cuda") {
-            vec!["cuda".to_owned()]
-        } else {
-            Vec::new()
-        },
         memory: memory(card),
         driver,
         load: load(card),
         live: Live::Nvml,
-        why_not: "NVIDIA's driver is there, but without Vulkan; install the driver in full.".to_owned(),
+        why_not: match cfg!(feature = "wgpu") {
+            true => "NVIDIA's driver is there, but without Vulkan; install the driver in full.",
+            false => "NVIDIA's driver is there, but CUDA does not know this card; install a newer driver.",
+        }
+        .to_owned(),
         ..Seen::default()
     })
 }

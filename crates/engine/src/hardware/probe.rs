@@ -2,6 +2,8 @@
 
 #[cfg(feature = "wgpu")]
 use super::adapters;
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::gpu::Gpu;
 use super::merge::merge;
 use super::{memory, nvml, sysfs, vulkan};
@@ -46,6 +48,8 @@ pub fn ask() -> Probe {
     let sources = vec![
         #[cfg(feature = "wgpu")]
         adapters::seen(),
+        #[cfg(feature = "cuda")]
+        cuda::seen(),
         vulkan::seen(),
         nvml::seen(),
         sysfs::seen(),
