@@ -20,6 +20,11 @@ use tracing_subscriber::EnvFilter;
 const LOG: &str = "HEARTH_LOG";
 
 fn main() -> ExitCode {
+    // SAFETY: the process has no other thread yet.
+    #[cfg(feature = "cuda")]
+    unsafe {
+        hearth_llm::cuda::libdevice::find_beside_executable();
+    }
     let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -68,21 +68,7 @@ pub fn open(number: usize) -> Result<Device, String> {
     if let Some(largest) = largest {
         limits.max_buffer_size = limits.max_buffer_size.min(largest);
     }
-    let wanted = wgpu::DeviceDescriptor {
-        label: None,
-        // A driver that has experimental ones is not opened with them unless they are asked for by name; nothing here needs one.
-        required_features: adapter.features()
-            - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
-            - wgpu::Features::all_experimental_mask(),
-        required_limits: limits,
-        memory_hints: wgpu::MemoryHints::MemoryUsage,
-        trace: wgpu::Trace::Off,
-        experimental_features: wgpu::ExperimentalFeatures::disabled(),
-    };
-    let Poll::Ready(opened) = ready(adapter.request_device(&wanted)) else {
-        return Err("its driver does not answer".to_owned());
-    };
-    let (device, queue) = opened.map_err(|error| error.to_string())?;
+    let (device, queue) = request(&adapter, limits)?;
     OPENED
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -96,6 +82,41 @@ pub fn open(number: usize) -> Result<Device, String> {
     };
     let options = Device::wgpu_options().setup(setup);
     options.init().map_err(|error| error.to_string())
+}
+
+/// Opens an adapter for kernels in SPIR-V, which want features of the driver that wgpu does not know; CubeCL asks for them.
+#[cfg(feature = "vulkan")]
+fn request(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
+    if adapter.get_info().backend == Backend::Vulkan {
+        let asked = ready(cubecl::wgpu::vulkan::try_request_vulkan_device(adapter));
+        if let Poll::Ready(Ok(Some(opened))) = asked {
+            return Ok(opened);
+        }
+    }
+    // It has not got them, so that kernels come in WGSL.
+    request_portable(adapter, limits)
+}
+
+#[cfg(not(feature = "vulkan"))]
+use request_portable as request;
+
+/// Opens an adapter with everything that it has.
+fn request_portable(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
+    let wanted = wgpu::DeviceDescriptor {
+        label: None,
+        // A driver that has experimental ones is not opened with them unless they are asked for by name; nothing here needs one.
+        required_features: adapter.features()
+            - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
+            - wgpu::Features::all_experimental_mask(),
+        required_limits: limits,
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
+        trace: wgpu::Trace::Off,
+        experimental_features: wgpu::ExperimentalFeatures::disabled(),
+    };
+    match ready(adapter.request_device(&wanted)) {
+        Poll::Ready(opened) => opened.map_err(|error| error.to_string()),
+        Poll::Pending => Err("its driver does not answer".to_owned()),
+    }
 }
 
 /// What was opened, for [`lose`].

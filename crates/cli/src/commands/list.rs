@@ -3,6 +3,7 @@
 use super::bytes;
 use crate::failure::Failure;
 use hearth_app::library::{self, catalog};
+use hearth_engine::plan::offer;
 use std::io::Write;
 
 /// Lists those that are here, then those that can be downloaded.
@@ -29,6 +30,7 @@ pub fn run() -> Result<(), Failure> {
             entry.id,
             bytes(entry.size)
         )?;
+        writeln!(out, "{:<28}  {}", "", offer(entry.size).1)?;
     }
     Ok(())
 }

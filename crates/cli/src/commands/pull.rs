@@ -4,7 +4,9 @@ use super::bytes;
 use crate::args::Pull;
 use crate::failure::Failure;
 use crate::progress::Progress as Line;
-use hearth_app::library::{self, Hub, Progress};
+use hearth_app::library::{self, Hub, Progress, catalog};
+use hearth_engine::plan::offer;
+use hearth_protocol::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
 
@@ -12,6 +14,12 @@ use std::ops::ControlFlow;
 pub fn run(args: &Pull) -> Result<(), Failure> {
     let (library, _) = library::open().map_err(Failure::new)?;
     let hub = Hub::from_environment().map_err(Failure::new)?;
+    if let Some(entry) = catalog::find(&args.name)
+        && let (verdict, why) = offer(entry.size)
+        && verdict != Verdict::Fits
+    {
+        eprintln!("note: {why}");
+    }
     let mut line = Line::new();
     let path = library.pull(&hub, &args.name, &mut |progress| {
         match progress {

@@ -9,6 +9,7 @@ use hearth_llm::cuda;
 /// What CUDA sees, in the order in which `hearth_llm::cuda` lists it.
 pub fn seen() -> Vec<Seen> {
     let cards = cuda::cards().into_iter().enumerate();
+    let complete = cuda::libdevice::is_there();
     let seen = cards.map(|(adapter, card)| Seen {
         name: card.name,
         kind: Kind::Discrete,
@@ -19,8 +20,11 @@ pub fn seen() -> Vec<Seen> {
             device,
             function: 0,
         }),
-        adapter: Some(adapter),
-        backends: vec!["cuda".to_owned()],
+        adapter: complete.then_some(adapter),
+        backends: complete.then(|| "cuda".to_owned()).into_iter().collect(),
+        why_not: "CUDA's file libdevice.10.bc is missing: install NVIDIA's CUDA toolkit, or lay the file beside hearth-cuda, in \
+                  nvvm/libdevice."
+            .to_owned(),
         // What of it is free others tell.
         memory: card.memory.map(|total| Memory { total, free: total }),
         ..Seen::default()

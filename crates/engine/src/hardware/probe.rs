@@ -7,11 +7,13 @@ use super::cuda;
 use super::gpu::Gpu;
 use super::merge::merge;
 use super::{memory, nvml, sysfs, vulkan};
+use crate::problem::panic_text;
 use hearth_llm::Place;
 use hearth_protocol::DeviceCheck;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
@@ -62,7 +64,24 @@ pub fn ask() -> Probe {
 
 /// Checks a device in this process, which its driver may crash: what `hearth probe --check` prints.
 pub fn check_here(adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
-    crate::check::check(adapter.map_or(Place::Cpu, Place::Gpu), small).map_err(|error| error.to_string())
+    let place = adapter.map_or(Place::Cpu, Place::Gpu);
+    let check = || crate::check::check(place, small).map_err(|error| error.to_string());
+    catch_unwind(check).unwrap_or_else(|payload| {
+        Ok(wrong(format!(
+            "It fails in the middle of its work ({})",
+            panic_text(&*payload)
+        )))
+    })
+}
+
+/// A device that cannot be used because of this, a sentence without its full stop.
+fn wrong(what: String) -> DeviceCheck {
+    DeviceCheck {
+        wrong: Some(format!(
+            "{what}. It can be checked again in the settings, or with `hearth devices --check`."
+        )),
+        ..DeviceCheck::default()
+    }
 }
 
 /// The program that is asked: this one, unless the environment variable `HEARTH_PROBE` names another.
@@ -94,7 +113,10 @@ pub fn probe(program: &Path, limit: Duration) -> Probe {
 
 /// Checks a device by `program probe --check`, in a process of its own: the GPU of this number in that program's list, or the processor
 /// (none). Whatever ends the process is what is wrong.
-pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> DeviceCheck {
+///
+/// # Errors
+/// The device cannot be checked now: its memory is in use, say. A sentence, perhaps with its full stop.
+pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
     let mut command = Command::new(program);
     let which = adapter.map_or_else(|| "cpu".to_owned(), |number| number.to_string());
     command.args(["probe", "--json", "--check", &which]);
@@ -103,12 +125,7 @@ pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> DeviceCheck
     }
     let limit = if small { SOFTWARE_LIMIT } else { CHECK_LIMIT };
     let checked = listen::<Result<DeviceCheck, String>>(&mut command, limit, "it was checked");
-    checked.and_then(|checked| checked).unwrap_or_else(|what| DeviceCheck {
-        wrong: Some(format!(
-            "{what}. It can be checked again in the settings, or with `hearth devices --check`."
-        )),
-        ..DeviceCheck::default()
-    })
+    checked.unwrap_or_else(|what| Ok(wrong(what)))
 }
 
 /// Whether this process is the one that asks.
@@ -253,7 +270,10 @@ mod tests {
             missing.starts_with("no-such-program") && missing.ends_with("Hearth uses the processor."),
             "{missing}"
         );
-        let wrong = check(Path::new("no-such-program"), Some(0), true).wrong.unwrap();
+        let wrong = check(Path::new("no-such-program"), Some(0), true)
+            .unwrap()
+            .wrong
+            .unwrap();
         assert!(wrong.starts_with("no-such-program"), "{wrong}");
     }
 

@@ -78,7 +78,9 @@ unsafe fn describe(instance: &ash::Instance, device: vk::PhysicalDevice) -> Seen
         vk::api_version_patch(version)
     );
     let passed = driver.conformance_version;
-    let why_not = if has_driver && (passed.major, passed.minor, passed.subminor, passed.patch) == (0, 0, 0, 0) {
+    let why_not = if !cfg!(feature = "wgpu") {
+        "This build of Hearth knows no Vulkan; another one beside it may use it.".to_owned()
+    } else if has_driver && (passed.major, passed.minor, passed.subminor, passed.patch) == (0, 0, 0, 0) {
         "Its Vulkan driver has not passed Vulkan's own tests, so Hearth does not trust it; a newer one may have."
             .to_owned()
     } else {

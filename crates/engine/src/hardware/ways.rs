@@ -70,33 +70,43 @@ pub fn check(device: &str) -> Result<(), Problem> {
         let message = format!("There is no device '{device}'; `hearth devices` lists those that there are.");
         problem(ProblemCode::NoDevice, message)
     })?;
-    check_gpu(gpu, true);
-    Ok(())
+    check_gpu(gpu, true)
 }
 
 /// Checks what was not, or everything.
-fn check_gpu(gpu: &Gpu, again: bool) {
+///
+/// # Errors
+/// A build could not be checked, and nothing is known of it: the device's memory is in use, say.
+fn check_gpu(gpu: &Gpu, again: bool) -> Result<(), Problem> {
     for way in gpu.ways.iter().filter(|way| again || way.check.is_none()) {
-        if let Some(program) = builds::program(&way.build) {
-            let found = probe::check(&program, Some(way.adapter), gpu.kind == Kind::Software);
-            if let Some(wrong) = &found.wrong {
-                tracing::warn!("{}, {}: {wrong}", gpu.name, way.build);
-            }
-            store().checked(gpu.subject(&way.build), found);
+        let Some(program) = builds::program(&way.build) else {
+            continue;
+        };
+        let found = probe::check(&program, Some(way.adapter), gpu.kind == Kind::Software);
+        let found = found.map_err(|what| {
+            let message = format!(
+                "{} could not be checked with the build '{}': {what}",
+                gpu.name, way.build
+            );
+            problem(ProblemCode::NoDevice, message)
+        })?;
+        if let Some(wrong) = &found.wrong {
+            tracing::warn!("{}, {}: {wrong}", gpu.name, way.build);
         }
+        store().checked(gpu.subject(&way.build), found);
     }
+    Ok(())
 }
 
 fn check_processor(again: bool) {
     let subject = processors();
     if (again || store().check(&subject).is_none())
         && let Some(program) = this_program()
-    {
-        let found = probe::check(&program, None, false);
+        && let Ok(found) = probe::check(&program, None, false)
         // It is what others are compared with.
-        if found.wrong.is_none() {
-            store().checked(subject, found);
-        }
+        && found.wrong.is_none()
+    {
+        store().checked(subject, found);
     }
 }
 
@@ -127,7 +137,10 @@ pub fn elsewhere(
     for gpu in gpus().iter().filter(|gpu| may_be_used(gpu) && unchecked(gpu)) {
         say(&format!("checking {}, once", gpu.name));
         check_processor(false);
-        check_gpu(gpu, false);
+        // It is tried all the same, and checked the next time.
+        if let Err(problem) = check_gpu(gpu, false) {
+            tracing::warn!("{problem}");
+        }
     }
     let devices = super::devices();
     let used: Vec<&DeviceInfo> = devices[1..]

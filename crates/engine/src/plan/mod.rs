@@ -5,6 +5,7 @@
 mod bytes;
 mod carry;
 mod fit;
+mod offer;
 
 use crate::hardware;
 use crate::problem::{from_gguf, from_load, problem};
@@ -18,6 +19,7 @@ use hearth_llm::{Config, Placement};
 use hearth_protocol::{
     DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
 };
+pub use offer::offer;
 
 /// A model that leaves more than this with the processor answers more slowly than a person reads: some five tokens a second where
 /// memory gives 30 GB a second.

@@ -2,6 +2,8 @@
 //!
 //! <https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html>
 
+pub mod libdevice;
+
 use burn::tensor::Device;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, c_char, c_int};
@@ -52,7 +54,7 @@ pub fn open(number: usize) -> Result<Device, String> {
 unsafe fn ask() -> Option<Vec<Card>> {
     type Ordinals = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
     // SAFETY: NVIDIA's library may be loaded by anybody.
-    let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
+    let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
     // SAFETY: each function is declared as in `cuda.h`, and gets pointers to what outlives the call.
     unsafe {
         let init: Symbol<unsafe extern "C" fn(u32) -> c_int> = library.get(b"cuInit").ok()?;
