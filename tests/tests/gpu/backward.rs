@@ -9,7 +9,7 @@ use hearth_kernels::norm;
 use hearth_kernels::reference::{matmul, noise, transpose, wide};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::softmax::{IGNORED, cross_entropy_backward_in_place};
-use hearth_kernels::{Dropout, Quant};
+use hearth_kernels::{Dropout, Product, Quant};
 
 /// What a gradient may be off by, as a share of its length.
 const ERROR: f64 = 1e-4;
@@ -254,6 +254,7 @@ fn the_gradient_through_a_weight_is_the_product_with_it() {
             at,
             &weight,
             0.5,
+            Product::Exact,
             &dx,
             add,
         )
@@ -279,14 +280,15 @@ fn a_weight_that_no_kernel_sees_whole_is_taken_in_ranges() {
     let dy = floats(&client, &dy, tokens, rows);
     for add in [false, true] {
         let dx = floats(&client, &before, tokens, cols);
-        gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, &dx, add, limit).expect("room for 128 rows");
+        gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, Product::Exact, &dx, add, limit)
+            .expect("room for 128 rows");
         let share = if add { 1.0 } else { 0.0 };
         let sums = product
             .iter()
             .zip(&before)
             .map(|(x, before)| x + share * f64::from(*before));
         assert_near(&format!("added: {add}"), &client, &dx, &sums.collect::<Vec<_>>(), ERROR);
-        let short = gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, &dx, add, 128 * 34 - 1);
+        let short = gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, Product::Exact, &dx, add, 128 * 34 - 1);
         assert!(short.is_err());
     }
 }
@@ -345,7 +347,8 @@ fn the_gradient_of_a_linear_is_that_of_its_weight_and_its_adapter() {
         };
         let dx = floats(&client, &before, tokens, cols);
         let (x, dy) = (floats(&client, &x, tokens, cols), floats(&client, &dy, tokens, width));
-        let adapter = gpu::linear_backward(&client, &x, &linear, &dy, at, &dx, add).expect("sizes that fit");
+        let adapter =
+            gpu::linear_backward(&client, &x, &linear, Product::Exact, &dy, at, &dx, add).expect("sizes that fit");
         let what = format!("{tokens} tokens, {rows} by {cols}, rank {rank}, {dropout:?}");
         assert_near(&format!("dx of {what}"), &client, &dx, &expected, ERROR);
         assert_eq!(adapter.is_some(), rank > 0, "{what}");
@@ -368,8 +371,8 @@ fn what_does_not_fit_is_refused() {
     assert!(gpu::glu_backward(&client, &of(2, 5), Activation::Silu, &of(2, 3)).is_err());
     assert!(gpu::cross_entropy_in_place(&client, &of(9, 5), &numbers(&client, &[0]), 1.0, true).is_err());
     let (weight, _) = weight(&client, Quant::Q8_0, 3, 32);
-    assert!(gpu::weight_backward(&client, &of(2, 4), 2, &weight, 1.0, &of(2, 32), false).is_err());
-    assert!(gpu::weight_backward(&client, &of(2, 4), 1, &weight, 1.0, &of(2, 33), false).is_err());
+    assert!(gpu::weight_backward(&client, &of(2, 4), 2, &weight, 1.0, Product::Exact, &of(2, 32), false).is_err());
+    assert!(gpu::weight_backward(&client, &of(2, 4), 1, &weight, 1.0, Product::Exact, &of(2, 33), false).is_err());
     let heads = Heads {
         heads: 3,
         kv_heads: 2,

@@ -36,13 +36,17 @@ pub fn numbers(client: &Client, values: &[u32]) -> cubecl::server::Handle {
 
 /// A weight `[rows, cols]` of quantised noise: on the device, and what it stands for.
 pub fn weight(client: &Client, quant: Quant, rows: usize, cols: usize) -> (Weight, Vec<f32>) {
+    weight_of(client, quant, &noise(rows as u64, rows * cols), cols)
+}
+
+/// A weight of quantised numbers, rows of `cols`: on the device, and what it stands for.
+pub fn weight_of(client: &Client, quant: Quant, numbers: &[f32], cols: usize) -> (Weight, Vec<f32>) {
+    let rows = numbers.len() / cols;
     let mut bytes = vec![0; quant.row_bytes(cols).expect("whole blocks") * rows];
-    quant
-        .quantize_row(&noise(rows as u64, rows * cols), &mut bytes)
-        .expect("noise can be stored");
+    quant.quantize_row(numbers, &mut bytes).expect("numbers can be stored");
     let mut values = vec![0.0; rows * cols];
     quant.dequantize_row(&bytes, &mut values).expect("whole blocks");
-    let words = numbers(client, &words(&bytes));
+    let words = self::numbers(client, &words(&bytes));
     (
         Weight {
             words,

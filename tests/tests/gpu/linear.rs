@@ -4,7 +4,7 @@ use crate::device::{assert_near, floats, gpu, weight};
 use cubecl::prelude::*;
 use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_within};
 use hearth_kernels::reference::{self, noise, wide};
-use hearth_kernels::{Dropout, Quant};
+use hearth_kernels::{Dropout, Product, Quant};
 
 /// A linear with all its parts, or with none, over `tokens`.
 struct Case {
@@ -112,7 +112,7 @@ fn every_format_meets_few_tokens_and_many() {
         };
         for tokens in [1, 9] {
             Case::plain(quant, tokens, 7, cols).check(&client, |x, y, out| {
-                linear(&client, x, y, out, 0, false).expect("shapes that fit");
+                linear(&client, x, y, Product::Exact, out, 0, false).expect("shapes that fit");
             });
         }
     }
@@ -136,7 +136,7 @@ fn scale_adapter_and_bias_follow_the_product_in_any_columns() {
             ..Case::plain(Quant::Q4_0, tokens, 130, 96)
         };
         case.check(&client, |x, y, out| {
-            linear(&client, x, y, out, at, add).expect("shapes that fit");
+            linear(&client, x, y, Product::Exact, out, at, add).expect("shapes that fit");
         });
     }
 }
@@ -147,8 +147,8 @@ fn a_weight_beyond_a_binding_is_taken_in_ranges() {
     // A row of 3 blocks is 54 bytes, so 128 rows end at a multiple of 256.
     for tokens in [1, 9] {
         Case::plain(Quant::Q4_0, tokens, 300, 96).check(&client, |x, y, out| {
-            linear_within(&client, x, y, out, 0, false, 128 * 54 + 255).expect("room for 128 rows");
-            assert!(linear_within(&client, x, y, out, 0, false, 128 * 54 - 1).is_err());
+            linear_within(&client, x, y, Product::Exact, out, 0, false, 128 * 54 + 255).expect("room for 128 rows");
+            assert!(linear_within(&client, x, y, Product::Exact, out, 0, false, 128 * 54 - 1).is_err());
         });
     }
 }
@@ -164,7 +164,9 @@ fn what_does_not_fit_a_linear_is_refused() {
         bias: None,
     };
     let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
-    let refused = |x: &Floats, y: &Linear, out: &Floats, at| assert!(linear(&client, x, y, out, at, false).is_err());
+    let refused = |x: &Floats, y: &Linear, out: &Floats, at| {
+        assert!(linear(&client, x, y, Product::Exact, out, at, false).is_err())
+    };
     refused(&of(2, 32), &plain, &of(2, 5), 0);
     refused(&of(2, 64), &plain, &of(3, 5), 0);
     refused(&of(2, 64), &plain, &of(2, 5), 1);

@@ -7,5 +7,6 @@ mod backward;
 mod device;
 mod heads;
 mod linear;
+mod matrix_units;
 mod product;
 mod rows;

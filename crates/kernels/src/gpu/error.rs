@@ -45,4 +45,7 @@ pub enum GpuError {
         /// What it takes.
         needed: u64,
     },
+    /// A product for matrix units on a device that has none for it.
+    #[error("the device has no matrix units for this product")]
+    NoMatrixUnits,
 }

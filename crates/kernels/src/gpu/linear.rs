@@ -1,19 +1,22 @@
 //! A linear over a weight that stays in its blocks.
 //!
 //! For few tokens a cube takes a few rows of the weight, a line of units to each: every weight is decoded once, on its way from
-//! memory, and meets all tokens. For more, tiles of the weight are decoded into shared memory.
+//! memory, and meets all tokens. For more, tiles of the weight are decoded into shared memory, in f32, or in f16 for matrix units where the
+//! product may round and the device has them.
 
 use super::blocks::weight;
 use super::launch::{argument, cubes, matrix, same};
+use super::matrix_units::{self, Over, linear_takes_matrix_units};
 use super::pieces::{PIECE, place, weights};
 use super::product::room;
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
 use super::{Floats, GpuError, Linear, Turned, Weight, drop_out, product};
 use crate::blocks::Quant;
+use crate::linear::Product;
 use cubecl::prelude::*;
 
 /// Tokens up to which every weight is decoded by the unit that uses it.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 /// Units that share rows of the weight where tokens are few.
 const LINE: usize = 32;
 /// Rows of the weight that a line of units takes, so that what it reads of `x` serves all of them.
@@ -286,7 +289,8 @@ fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, width: usize, at: usiz
 }
 
 /// Writes `y [T, out]` of a linear over `x [T, in]` to the columns of `out [T, width]` from `at` on, or adds it to them. `out`
-/// is not `x`.
+/// is not `x`. [`Product::Exact`] rounds nothing but sums; the others round the factors of the product with the weight to f16 where
+/// [`linear_takes_matrix_units`].
 ///
 /// # Errors
 /// Where the shapes do not fit.
@@ -294,6 +298,7 @@ pub fn linear(
     client: &Client,
     x: &Floats,
     linear: &Linear,
+    product: Product,
     out: &Floats,
     at: usize,
     add: bool,
@@ -302,6 +307,7 @@ pub fn linear(
         client,
         x,
         linear,
+        product,
         out,
         at,
         add,
@@ -318,6 +324,7 @@ pub fn linear_within(
     client: &Client,
     x: &Floats,
     linear: &Linear,
+    kind: Product,
     out: &Floats,
     at: usize,
     add: bool,
@@ -343,7 +350,7 @@ pub fn linear_within(
         return Ok(());
     }
     for range in ranges {
-        over_rows(client, x, weight, range, linear.scale, out, at, add)?;
+        over_rows(client, x, weight, range, linear.scale, kind, out, at, add)?;
     }
     if let Some(lora) = &linear.lora {
         let dropped = lora.dropout.map(|dropout| drop_out(client, x, dropout)).transpose()?;
@@ -444,12 +451,16 @@ fn over_rows(
     weight: &Weight,
     range: Range,
     scale: f32,
+    kind: Product,
     out: &Floats,
     at: usize,
     add: bool,
 ) -> Result<(), GpuError> {
     let Weight { quant, cols, .. } = *weight;
     let (tokens, rows, at) = (x.rows, range.rows, at + range.first);
+    if linear_takes_matrix_units(client, quant, tokens, kind) {
+        return matrix_units::multiply(client, x, 0, weight, range, Over::Columns, scale, out, at, add);
+    }
     let words = words_of(weight, range)?;
     let (x, result) = (matrix(x, "input of a linear")?, matrix(out, "output of a linear")?);
     // SAFETY: the kernels read rows of `x` and of the weight below the counts that they are told, and write columns of `out` that

@@ -1,7 +1,7 @@
 //! The same formats on a GPU, in CubeCL: one source for WGSL, SPIR-V, Metal and CUDA.
 //!
 //! Only what plain WGSL has is used: words of 32 bits, integer shifts, f32. Nothing depends on how many lanes a driver runs
-//! together, for software drivers have 4 or 8.
+//! together, for software drivers have 4 or 8. The one exception is `matrix_units`, which only devices that list them ever see.
 
 mod argmax;
 mod attention;
@@ -15,6 +15,7 @@ mod glu;
 mod heads;
 mod launch;
 mod linear;
+mod matrix_units;
 mod norm;
 mod operands;
 mod pieces;
@@ -34,6 +35,7 @@ pub use dequantize::{dequantize, embed, words};
 pub use error::GpuError;
 pub use glu::glu;
 pub use linear::{linear, linear_within};
+pub use matrix_units::{backward_takes_matrix_units, linear_takes_matrix_units};
 pub use norm::{add_norm, rms_norm};
 pub use operands::{Floats, Linear, Lora, Norm, Weight};
 pub use product::{Turned, product};

@@ -8,6 +8,7 @@ use crate::blocks::Quant;
 use crate::gpu::launch::{matrix, same};
 use crate::gpu::product::room;
 use crate::gpu::{Floats, GpuError, Linear, Lora, Turned, Weight, product};
+use crate::linear::Product;
 use cubecl::prelude::*;
 
 /// A matrix as a weight is given.
@@ -22,7 +23,7 @@ fn as_weight(x: &Floats) -> Weight {
 
 /// Writes, or adds, the gradient of a linear's input to `dx [T, in]`, from that of its output, the columns of `dy [T, width]` from
 /// `at` on. Returns the gradients of the adapter's `a [rank, in]` and `b [out, rank]` where it has one, which are made of
-/// `x [T, in]`. `dx` is neither `x` nor `dy`.
+/// `x [T, in]`. `dx` is neither `x` nor `dy`. What `kind` rounds is as in [`weight_backward`]; adapters round nothing but sums.
 ///
 /// # Errors
 /// Where the sizes do not fit.
@@ -30,6 +31,7 @@ pub fn linear_backward(
     client: &Client,
     x: &Floats,
     linear: &Linear,
+    kind: Product,
     dy: &Floats,
     at: usize,
     dx: &Floats,
@@ -49,7 +51,7 @@ pub fn linear_backward(
         matrix(b, "adapter's b")?;
     }
     room(dy, at, weight.rows)?;
-    weight_backward(client, dy, at, weight, *scale, dx, add)?;
+    weight_backward(client, dy, at, weight, *scale, kind, dx, add)?;
     let Some(Lora { a, b, scale, dropout }) = lora else {
         return Ok(None);
     };
@@ -59,7 +61,7 @@ pub fn linear_backward(
     let dropped = dropout.map(|dropout| drop_out(client, x, dropout)).transpose()?;
     let seen = dropped.as_ref().unwrap_or(x);
     product(client, seen, a, Turned::Second, 1.0, &low, 0, false)?;
-    weight_backward(client, dy, at, &as_weight(b), *scale, &d_low, false)?;
+    weight_backward(client, dy, at, &as_weight(b), *scale, Product::Exact, &d_low, false)?;
     let db = over_tokens(client, dy, at, weight.rows, &low, *scale)?;
     let da = over_tokens(client, &d_low, 0, rank, seen, 1.0)?;
     match dropout {

@@ -5,10 +5,12 @@ use crate::blocks::Quant;
 use crate::gpu::blocks::weight as weight_of_block;
 use crate::gpu::launch::{cubes, matrix, same};
 use crate::gpu::linear::{block_at, ranges, words_of};
+use crate::gpu::matrix_units::{self, Over, backward_takes_matrix_units};
 use crate::gpu::pieces::{PIECE, place, weights};
 use crate::gpu::product::room;
 use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::{Floats, GpuError, Weight};
+use crate::linear::Product;
 use cubecl::prelude::*;
 
 /// Tokens, and inputs, that a cube makes.
@@ -110,7 +112,8 @@ fn tiled(
 }
 
 /// Writes to `dx [T, in]`, or adds to it, `scale` times the product of the columns of `dy [T, width]` from `at` on, as many as the
-/// weight has rows, with the weight `[out, in]`. `dx` is not `dy`.
+/// weight has rows, with the weight `[out, in]`. `dx` is not `dy`. [`Product::Bf16`] rounds the factors to f16 where
+/// [`backward_takes_matrix_units`]; the others round nothing but sums.
 ///
 /// # Errors
 /// Where the sizes do not fit.
@@ -120,6 +123,7 @@ pub fn weight_backward(
     at: usize,
     weight: &Weight,
     scale: f32,
+    product: Product,
     dx: &Floats,
     add: bool,
 ) -> Result<(), GpuError> {
@@ -129,6 +133,7 @@ pub fn weight_backward(
         at,
         weight,
         scale,
+        product,
         dx,
         add,
         client.properties().memory.max_page_size,
@@ -146,6 +151,7 @@ pub fn weight_backward_within(
     at: usize,
     weight: &Weight,
     scale: f32,
+    product: Product,
     dx: &Floats,
     add: bool,
     limit: u64,
@@ -162,15 +168,19 @@ pub fn weight_backward_within(
         return Ok(());
     }
     for range in ranges {
+        // The first range writes what the others add to.
+        let (at, add) = (at + range.first, add || range.first > 0);
+        if backward_takes_matrix_units(client, quant, tokens, product) {
+            matrix_units::multiply(client, dy, at, weight, range, Over::Rows, scale, dx, 0, add)?;
+            continue;
+        }
         let (d, words, result) = (
             matrix(dy, "gradient of a linear")?,
             words_of(weight, range)?,
             matrix(dx, "gradient of an input")?,
         );
         let count = cubes(client, tokens.div_ceil(SIDE) * cols.div_ceil(SIDE))?;
-        let (dim, at) = (CubeDim::new_1d(UNITS as u32), at + range.first);
-        // The first range writes what the others add to.
-        let add = add || range.first > 0;
+        let dim = CubeDim::new_1d(UNITS as u32);
         // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were measured to hold.
         unsafe {
             tiled::launch_unchecked(

@@ -25,12 +25,22 @@ fn linears_backward(
     like: &Tensor,
     x: &Floats,
     linears: &[gpu::Linear],
+    product: Product,
     gradient: &Floats,
 ) -> (Floats, Vec<AdapterGradient<Cube>>) {
     let dx = Floats::empty(&like.client, x.rows, x.cols);
     let mut at = 0;
     let mut backward = |linear: &gpu::Linear| {
-        let found = sound(gpu::linear_backward(&like.client, x, linear, gradient, at, &dx, at > 0));
+        let found = sound(gpu::linear_backward(
+            &like.client,
+            x,
+            linear,
+            product,
+            gradient,
+            at,
+            &dx,
+            at > 0,
+        ));
         at += linear.weight.rows;
         adapter(like, found)
     };
@@ -46,9 +56,10 @@ pub struct KeptFeedForward {
 }
 
 /// The first half of a feed-forward, and gate and up side by side.
-pub(super) fn gated_keeping(x: &Tensor, gated: Gated<Cube>) -> (Tensor, Tensor) {
+pub(super) fn gated_keeping(x: &Tensor, gated: Gated<Cube>, product: Product) -> (Tensor, Tensor) {
     let normed = sound(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
-    let both = side_by_side(x, &normed, &[kernel_linear(gated.gate), kernel_linear(gated.up)]);
+    let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
+    let both = side_by_side(x, &normed, &linears, product);
     let h = sound(gpu::glu(&x.client, &both, gated.activation));
     (tensor(x, h), tensor(x, both))
 }
@@ -70,13 +81,13 @@ impl OpsBackward for Cube {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
-        _: Product,
+        product: Product,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
         let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
-        let (dz, adapters) = linears_backward(&x, &normed, &linears, &floats(&gradient));
+        let (dz, adapters) = linears_backward(&x, &normed, &linears, product, &floats(&gradient));
         let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
         (tensor(&x, dx), adapters)
     }
@@ -135,16 +146,16 @@ impl OpsBackward for Cube {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        _: Product,
+        product: Product,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
         let (h, linear) = (into_contiguous(h), kernel_linear(linear));
         let mut dy = floats(&into_contiguous(gradient));
         if let Some(norm) = kernel_optional_norm(norm) {
-            let y = side_by_side(&h, &floats(&h), std::slice::from_ref(&linear));
+            let y = side_by_side(&h, &floats(&h), std::slice::from_ref(&linear), product);
             dy = sound(gpu::rms_norm_backward(&h.client, &y, &norm, &dy));
         }
-        let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], &dy);
+        let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], product, &dy);
         (tensor(&h, dh), adapters.pop().flatten())
     }
 
@@ -156,7 +167,7 @@ impl OpsBackward for Cube {
         product: Product,
     ) -> (FloatTensor<Self>, KeptFeedForward) {
         let x = into_contiguous(x);
-        let (h, both) = gated_keeping(&x, gated);
+        let (h, both) = gated_keeping(&x, gated, product);
         let kept = KeptFeedForward { x: x.clone(), both };
         (Self::linear_add(x, h, down, after, product), kept)
     }
@@ -181,7 +192,7 @@ impl OpsBackward for Cube {
             &floats(&into_contiguous(dh)),
         ));
         let normed = sound(gpu::rms_norm(&x.client, &floats(x), &norm));
-        let (dz, mut adapters) = linears_backward(x, &normed, &linears, &d_both);
+        let (dz, mut adapters) = linears_backward(x, &normed, &linears, product, &d_both);
         let dx = sound(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &dz));
         let of_up = adapters.pop().flatten();
         let adapters = [adapters.pop().flatten(), of_up, of_down];
@@ -194,11 +205,11 @@ impl OpsBackward for Cube {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        _: Product,
+        product: Product,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (x, norm) = (into_contiguous(x), kernel_norm(norm));
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
-        let (loss, dz) = losses(&x, &normed, &kernel_linear(output), &targets, scale, true);
+        let (loss, dz) = losses(&x, &normed, &kernel_linear(output), product, &targets, scale, true);
         let dz = sound(dz.ok_or("a gradient that was not made"));
         let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
         (number(&x, loss), tensor(&x, dx))

@@ -1,6 +1,7 @@
 //! The operations on a GPU: Burn's tensors, handed as buffers to the kernels of `hearth-kernels::gpu`.
 //!
-//! Products are exact whatever is asked for, for a GPU gains nothing from activations in 8 bits that its memory would not gain first.
+//! Products of many tokens may round their factors to f16 where less than exact ones are asked for and the device has matrix units; all
+//! others are exact, for a GPU gains nothing from activations in 8 bits that its memory would not gain first.
 //! What is made once for all layers of a pass (lists of cells, tables of angles) is kept beside what it is made from.
 
 mod backward;
@@ -93,12 +94,12 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
 }
 
 /// The outputs of linears side by side, of an input that is normalised already.
-fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear]) -> Floats {
+fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear], product: Product) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
     let out = Floats::empty(&like.client, x.rows, width);
     let mut at = 0;
     for linear in linears {
-        sound(gpu::linear(&like.client, x, linear, &out, at, false));
+        sound(gpu::linear(&like.client, x, linear, product, &out, at, false));
         at += linear.weight.rows;
     }
     out
@@ -132,6 +133,7 @@ fn losses(
     like: &Tensor,
     x: &Floats,
     output: &gpu::Linear,
+    product: Product,
     targets: &[u32],
     scale: f32,
     gradient: bool,
@@ -139,12 +141,17 @@ fn losses(
     let (client, vocab) = (&like.client, output.weight.rows);
     let rows = logit_rows(vocab);
     let dx = gradient.then(|| Floats::empty(client, x.rows, x.cols));
+    // A gradient is never that of the fast product.
+    let product = match product {
+        Product::Fast if gradient => Product::Exact,
+        product => product,
+    };
     let mut parts = Vec::new();
     for first in (0..x.rows).step_by(rows) {
         let count = rows.min(x.rows - first);
         let part = x.rows_from(first, count);
         let logits = Floats::empty(client, count, vocab);
-        sound(gpu::linear(client, &part, output, &logits, 0, false));
+        sound(gpu::linear(client, &part, output, product, &logits, 0, false));
         let chosen = list(like, &targets[first..first + count]);
         parts.push(sound(gpu::cross_entropy_in_place(
             client, &logits, &chosen, scale, gradient,
@@ -157,6 +164,7 @@ fn losses(
                 0,
                 &output.weight,
                 output.scale,
+                product,
                 &part,
                 false,
             ));
@@ -194,11 +202,16 @@ impl Ops for Cube {
         tensor(&table, out)
     }
 
-    fn norm_linears(x: FloatTensor<Self>, norm: Norm<Self>, linears: Linears<Self>, _: Product) -> FloatTensor<Self> {
+    fn norm_linears(
+        x: FloatTensor<Self>,
+        norm: Norm<Self>,
+        linears: Linears<Self>,
+        product: Product,
+    ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
-        tensor(&x, side_by_side(&x, &normed, &linears))
+        tensor(&x, side_by_side(&x, &normed, &linears, product))
     }
 
     fn attend(
@@ -254,18 +267,19 @@ impl Ops for Cube {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        _: Product,
+        product: Product,
     ) -> FloatTensor<Self> {
         let (residual, h, linear) = (into_contiguous(residual), into_contiguous(h), kernel_linear(linear));
         match kernel_optional_norm(norm) {
             None => {
                 // In place where nobody else holds the residual.
                 let stream = if residual.can_mut() { residual } else { residual.copy() };
-                sound(gpu::linear(&h.client, &floats(&h), &linear, &floats(&stream), 0, true));
+                let (input, out) = (floats(&h), floats(&stream));
+                sound(gpu::linear(&h.client, &input, &linear, product, &out, 0, true));
                 stream
             }
             Some(norm) => {
-                let y = side_by_side(&h, &floats(&h), &[linear]);
+                let y = side_by_side(&h, &floats(&h), &[linear], product);
                 let sum = sound(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
                 tensor(&h, sum)
             }
@@ -280,7 +294,7 @@ impl Ops for Cube {
         product: Product,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
-        let (h, _) = backward::gated_keeping(&x, gated);
+        let (h, _) = backward::gated_keeping(&x, gated, product);
         Self::linear_add(x, h, down, after, product)
     }
 
@@ -290,11 +304,11 @@ impl Ops for Cube {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        _: Product,
+        product: Product,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
-        let (loss, _) = losses(&x, &normed, &kernel_linear(output), &targets, scale, false);
+        let (loss, _) = losses(&x, &normed, &kernel_linear(output), product, &targets, scale, false);
         number(&x, loss)
     }
 
