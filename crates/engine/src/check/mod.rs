@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const LOGITS_OFF: f32 = 4e-3;
 /// The same of a loss.
 const LOSS_OFF: f64 = 1e-3;
+/// The same of both, where factors may be rounded to 16 bits, as they are for matrix units.
+const ROUNDED_OFF: f64 = 2e-2;
 
 /// What a run teaches.
 const LINEARS: [&str; 7] = [
@@ -96,10 +98,15 @@ pub fn check(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
 fn compare(place: Place) -> Result<Option<String>, Box<dyn Error>> {
     for sample in &COMPARED {
         let (here, there) = (load(sample, Place::Cpu)?, load(sample, place)?);
-        for format in [KvFormat::F16, KvFormat::Q8_0] {
-            let off = largest_error(&logits(&there, format)?, &logits(&here, format)?);
+        for (format, product, most) in [
+            (KvFormat::F16, Product::Exact, LOGITS_OFF),
+            (KvFormat::Q8_0, Product::Exact, LOGITS_OFF),
+            (KvFormat::F16, Product::Fast, ROUNDED_OFF as f32),
+        ] {
+            let expected = logits(&here, format, Product::Exact)?;
+            let off = largest_error(&logits(&there, format, product)?, &expected);
             // What is not a number is not within anything.
-            if !(off <= LOGITS_OFF) {
+            if !(off <= most) {
                 return Ok(Some(format!(
                     "Its driver computes something else than the processor does: the answers of a sample of {} with a cache in \
                      {format:?} are off by {:.1} %.",
@@ -110,17 +117,17 @@ fn compare(place: Place) -> Result<Option<String>, Box<dyn Error>> {
         }
     }
     let sample = &COMPARED[0];
-    let (here, there) = (losses(sample, Place::Cpu)?, losses(sample, place)?);
-    let off = here
-        .iter()
-        .zip(&there)
-        .map(|(a, b)| (a - b).abs() / a)
-        .fold(0.0, f64::max);
-    if !(off <= LOSS_OFF) || there.iter().any(|loss| !loss.is_finite()) {
-        return Ok(Some(format!(
-            "Its driver computes something else than the processor does: a sample learns otherwise, by {:.1} %.",
-            off * 100.0
-        )));
+    let expected = losses(sample, Place::Cpu, false)?;
+    for (bf16, most) in [(false, LOSS_OFF), (true, ROUNDED_OFF)] {
+        let found = losses(sample, place, bf16)?;
+        let pairs = expected.iter().zip(&found);
+        let off = pairs.map(|(a, b)| (a - b).abs() / a).fold(0.0, f64::max);
+        if !(off <= most) || found.iter().any(|loss| !loss.is_finite()) {
+            return Ok(Some(format!(
+                "Its driver computes something else than the processor does: a sample learns otherwise, by {:.1} %.",
+                off * 100.0
+            )));
+        }
     }
     Ok(None)
 }
@@ -147,10 +154,10 @@ fn tokens(model: &Model, count: usize) -> Vec<u32> {
 }
 
 /// Logits after a prompt of many tokens, one of few, and single ones.
-fn logits(model: &Arc<Model>, format: KvFormat) -> Result<Vec<f32>, Box<dyn Error>> {
+fn logits(model: &Arc<Model>, format: KvFormat, product: Product) -> Result<Vec<f32>, Box<dyn Error>> {
     let ids = tokens(model, 83);
     let session = Session::with_cache(Arc::clone(model), ids.len(), format)?;
-    let mut session = session.with_product(Product::Exact);
+    let mut session = session.with_product(product);
     let mut logits = Vec::new();
     for part in [&ids[..75], &ids[75..80], &ids[80..81], &ids[81..82], &ids[82..]] {
         logits.extend(session.extend(part)?);
@@ -173,7 +180,7 @@ fn largest_error(found: &[f32], expected: &[f32]) -> f32 {
 }
 
 /// The losses of a few steps of fine-tuning: those after the first tell what the gradients were.
-fn losses(sample: &Sample, place: Place) -> Result<Vec<f64>, Box<dyn Error>> {
+fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn Error>> {
     let model = load(sample, place)?;
     let ids = tokens(&model, 96);
     let examples = ids.chunks(24).map(|ids| Example {
@@ -200,7 +207,7 @@ fn losses(sample: &Sample, place: Place) -> Result<Vec<f64>, Box<dyn Error>> {
         eval_every: usize::MAX,
         patience: 0,
         checkpoint_every: usize::MAX,
-        bf16: false,
+        bf16,
         layers_on_tape: sample.blocks,
     };
     let mut losses = Vec::new();
@@ -285,8 +292,14 @@ mod tests {
     /// Another model computes something else, so the comparison can fail.
     #[test]
     fn every_weight_counts() {
-        let logits =
-            |sample: &Sample| logits(&load(sample, Place::Cpu).expect("it loads"), KvFormat::F16).expect("it runs");
+        let logits = |sample: &Sample| {
+            logits(
+                &load(sample, Place::Cpu).expect("it loads"),
+                KvFormat::F16,
+                Product::Exact,
+            )
+            .expect("it runs")
+        };
         let other = Sample {
             formats: &FORMATS[1..],
             ..compared("llama")
