@@ -105,8 +105,7 @@ fn compare(place: Place) -> Result<Option<String>, Box<dyn Error>> {
         ] {
             let expected = logits(&here, format, Product::Exact)?;
             let off = largest_error(&logits(&there, format, product)?, &expected);
-            // What is not a number is not within anything.
-            if !(off <= most) {
+            if off > most {
                 return Ok(Some(format!(
                     "Its driver computes something else than the processor does: the answers of a sample of {} with a cache in \
                      {format:?} are off by {:.1} %.",
@@ -122,7 +121,7 @@ fn compare(place: Place) -> Result<Option<String>, Box<dyn Error>> {
         let found = losses(sample, place, bf16)?;
         let pairs = expected.iter().zip(&found);
         let off = pairs.map(|(a, b)| (a - b).abs() / a).fold(0.0, f64::max);
-        if !(off <= most) || found.iter().any(|loss| !loss.is_finite()) {
+        if off > most || found.iter().any(|loss| !loss.is_finite()) {
             return Ok(Some(format!(
                 "Its driver computes something else than the processor does: a sample learns otherwise, by {:.1} %.",
                 off * 100.0
@@ -165,7 +164,7 @@ fn logits(model: &Arc<Model>, format: KvFormat, product: Product) -> Result<Vec<
     Ok(logits)
 }
 
-/// The largest difference, as a share of the greatest number.
+/// The largest difference, as a share of the greatest number; infinite where something is not a number.
 fn largest_error(found: &[f32], expected: &[f32]) -> f32 {
     let greatest = expected.iter().fold(f32::MIN_POSITIVE, |most, x| most.max(x.abs()));
     let pairs = found.iter().zip(expected);
