@@ -215,7 +215,7 @@ pub fn attend_batch_backward(
         qkv,
         tokens,
         store: &store,
-        spans: &spans.spans,
+        spans: &spans,
         sees: &sees,
     };
     let mut means = vec![0.0; tokens * heads.heads];

@@ -10,10 +10,8 @@ use crate::softmax;
 use crate::team;
 use std::ops::Range;
 
-/// Blocks of rows below which keys are split among threads, too.
+/// Blocks of rows below which splits of the keys are handed out to threads, too.
 const FEW_BLOCKS: usize = 16;
-/// Spans of one split.
-const SPANS_A_SPLIT: usize = 2;
 
 /// Everything that a block of rows needs to know.
 pub(super) struct Pass<'a, E> {
@@ -21,7 +19,7 @@ pub(super) struct Pass<'a, E> {
     pub qkv: &'a [f32],
     pub tokens: usize,
     pub store: &'a KvStore<E>,
-    pub spans: &'a [Span],
+    pub spans: &'a Spans,
     /// The keys that a token of the batch sees.
     pub sees: &'a (dyn Fn(usize) -> Range<usize> + Sync),
 }
@@ -90,25 +88,76 @@ impl<E> Pass<'_, E> {
     }
 }
 
-/// What a block has come to over some keys: sums not yet divided.
+/// The partial softmax of a block's rows over some keys: sums not yet divided.
 struct Partial {
+    /// The greatest score of each row.
     greatest: [f32; ROWS],
+    /// The sums of `exp(score - greatest)`; 0 where a row sees no key.
     sums: [f32; ROWS],
-    /// `[rows, wide]`.
+    /// The values weighted by `exp(score - greatest)`, `[rows, wide]`.
     values: Vec<f32>,
 }
 
-/// A block, and its queries, over some spans.
-fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, queries: &E::Queries, spans: &[Span]) -> Partial {
+impl Partial {
+    /// No keys yet.
+    fn empty(rows: usize, wide: usize) -> Self {
+        Self {
+            greatest: [f32::NEG_INFINITY; ROWS],
+            sums: [0.0; ROWS],
+            values: vec![0.0; rows * wide],
+        }
+    }
+
+    fn clear(&mut self) {
+        self.greatest = [f32::NEG_INFINITY; ROWS];
+        self.sums = [0.0; ROWS];
+        self.values.fill(0.0);
+    }
+
+    /// Adds the keys of the next split. Splits are always added in the order of their positions, so that a row's bits do not
+    /// depend on which thread did which.
+    fn merge(&mut self, next: &Partial, rows: usize, wide: usize) {
+        for r in 0..rows {
+            // A NaN among the sums is no reason to pass over them.
+            if next.sums[r] == 0.0 {
+                continue;
+            }
+            let greatest = self.greatest[r].max(next.greatest[r]);
+            let (ours, theirs) = ((self.greatest[r] - greatest).exp(), (next.greatest[r] - greatest).exp());
+            self.greatest[r] = greatest;
+            self.sums[r] = ours * self.sums[r] + theirs * next.sums[r];
+            let values = self.values[r * wide..][..wide].iter_mut();
+            for (x, next) in values.zip(&next.values[r * wide..][..wide]) {
+                *x = ours * *x + theirs * next;
+            }
+        }
+    }
+
+    /// Divides by the sums: hands each row's output to `write`, and the logarithm of its sum of exponentials. A row that sees no key
+    /// gives zeros.
+    fn finish(mut self, rows: usize, wide: usize, mut write: impl FnMut(usize, &[f32], f32)) {
+        for (r, values) in self.values.chunks_exact_mut(wide).enumerate().take(rows) {
+            let sum = if self.sums[r] == 0.0 { 1.0 } else { self.sums[r] };
+            let inverse = 1.0 / sum;
+            values.iter_mut().for_each(|x| *x *= inverse);
+            write(r, values, self.greatest[r] + sum.ln());
+        }
+    }
+}
+
+/// A block, and its queries, over the spans of one split, added to `partial`.
+fn over_split<E: KvElement>(
+    isa: Isa,
+    pass: &Pass<E>,
+    block: &Block,
+    queries: &E::Queries,
+    split: &[Span],
+    partial: &mut Partial,
+) {
     let wide = pass.store.wide();
     let size = block_rows(block.rows.len());
-    let mut partial = Partial {
-        greatest: [f32::NEG_INFINITY; ROWS],
-        sums: [0.0; ROWS],
-        values: vec![0.0; size * wide],
-    };
     let mut scores: Scores = [[0.0; KEYS]; ROWS];
-    for span in spans.iter().filter_map(|span| pass.seen(block, span)) {
+    for span in split.iter().filter_map(|span| pass.seen(block, span)) {
         let lanes = |row: usize| pass.lanes(block.kv_head, row, &span);
         E::scores(isa, pass.store, block.kv_head, &span, queries, size, &mut scores);
         let used = span.tiles() * crate::lanes::WIDTH;
@@ -140,45 +189,18 @@ fn over_spans<E: KvElement>(isa: Isa, pass: &Pass<E>, block: &Block, queries: &E
             &mut partial.values,
         );
     }
-    partial
-}
-
-/// Joins what a block has come to over all keys: writes each row's output, and gives the logarithms of the sums of
-/// exponentials. A row that sees nothing gives zeros.
-fn join(parts: &[Partial], rows: usize, wide: usize, mut write: impl FnMut(usize, &[f32], f32)) {
-    let mut total = vec![0.0; wide];
-    for r in 0..rows {
-        let greatest = parts
-            .iter()
-            .fold(f32::NEG_INFINITY, |most, part| most.max(part.greatest[r]));
-        let (mut sum, mut first) = (0.0, true);
-        for part in parts.iter().filter(|part| part.sums[r] > 0.0) {
-            let shrink = (part.greatest[r] - greatest).exp();
-            sum += shrink * part.sums[r];
-            let values = part.values[r * wide..][..wide].iter();
-            match first {
-                true => total.iter_mut().zip(values).for_each(|(total, x)| *total = shrink * x),
-                false => total.iter_mut().zip(values).for_each(|(total, x)| *total += shrink * x),
-            }
-            first = false;
-        }
-        if first {
-            total.fill(0.0);
-            sum = 1.0;
-        }
-        let inverse = 1.0 / sum;
-        total.iter_mut().for_each(|x| *x *= inverse);
-        write(r, &total, greatest + sum.ln());
-    }
 }
 
 /// Runs all blocks: `out [T, heads * head_dim]`, and where asked the logarithm of each row's sum of exponentials,
 /// `[T, heads]`.
+///
+/// Keys are summed up in splits of [`SPLIT`](super::spans::SPLIT) positions, which are merged in order: the bits of a
+/// row depend on its position and its sequence alone.
 pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&mut [f32]>) {
-    let (isa, blocks, dim) = (Isa::best(), pass.blocks(), pass.heads.head_dim);
+    let (isa, blocks, dim, wide) = (Isa::best(), pass.blocks(), pass.heads.head_dim, pass.store.wide());
     let (out, logs) = (team::Scattered::new(out), logs.map(team::Scattered::new));
-    let finish = |block: &Block, parts: &[Partial]| {
-        join(parts, block.rows.len(), pass.store.wide(), |r, values, log| {
+    let finish = |block: &Block, partial: Partial| {
+        partial.finish(block.rows.len(), wide, |r, values, log| {
             let (token, head) = pass.of_row(block.kv_head, block.rows.start + r);
             // SAFETY: each row is finished once.
             unsafe { out.slice((token * pass.heads.heads + head) * dim, dim) }.copy_from_slice(&values[..dim]);
@@ -189,25 +211,38 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&m
             }
         });
     };
-    if blocks.len() >= FEW_BLOCKS || pass.spans.len() <= SPANS_A_SPLIT {
+    let empty = |block: &Block| Partial::empty(block_rows(block.rows.len()), wide);
+    let splits = pass.spans.splits();
+    if blocks.len() >= FEW_BLOCKS || splits.len() <= 1 {
         // The last tokens see the most keys: they go first, so that threads end together.
         team::run(blocks.len(), &|chunk| {
             let block = &blocks[blocks.len() - 1 - chunk];
             let queries = pass.queries(isa, block);
-            finish(block, &[over_spans(isa, pass, block, &queries, pass.spans)]);
+            let (mut whole, mut part) = (empty(block), empty(block));
+            for split in &splits {
+                part.clear();
+                over_split(isa, pass, block, &queries, split, &mut part);
+                whole.merge(&part, block.rows.len(), wide);
+            }
+            finish(block, whole);
         });
         return;
     }
     let queries: Vec<E::Queries> = blocks.iter().map(|block| pass.queries(isa, block)).collect();
-    let splits: Vec<&[Span]> = pass.spans.chunks(SPANS_A_SPLIT).collect();
     let mut parts: Vec<Option<Partial>> = (0..blocks.len() * splits.len()).map(|_| None).collect();
     team::run_over(&mut parts, 1, &|chunk, part| {
-        let (number, spans) = (chunk / splits.len(), splits[chunk % splits.len()]);
-        part[0] = Some(over_spans(isa, pass, &blocks[number], &queries[number], spans));
+        let (number, split) = (chunk / splits.len(), splits[chunk % splits.len()]);
+        let block = &blocks[number];
+        let mut partial = empty(block);
+        over_split(isa, pass, block, &queries[number], split, &mut partial);
+        part[0] = Some(partial);
     });
-    let parts: Vec<Partial> = parts.into_iter().flatten().collect();
     for (block, parts) in blocks.iter().zip(parts.chunks(splits.len())) {
-        finish(block, parts);
+        let mut whole = empty(block);
+        for part in parts.iter().flatten() {
+            whole.merge(part, block.rows.len(), wide);
+        }
+        finish(block, whole);
     }
 }
 
@@ -247,7 +282,7 @@ pub fn attend(
             qkv,
             tokens,
             store,
-            spans: &spans.spans,
+            spans,
             sees: &sees,
         };
         run(&pass, out, None);
@@ -322,7 +357,7 @@ fn batch(
             qkv,
             tokens,
             store: &store,
-            spans: &spans.spans,
+            spans: &spans,
             sees: &sees,
         },
         out,

@@ -3,6 +3,10 @@
 use super::tiles::KEYS;
 use crate::lanes::WIDTH;
 
+/// Positions of a split: attention sums keys up to here before it adds them to those of the splits before. A split begins at a multiple of
+/// it, so that how a prompt was cut into batches changes no sum.
+pub(super) const SPLIT: usize = 2 * KEYS;
+
 /// Tokens `first..first + count` of a sequence, in lanes `skip..skip + count` of the tiles from `tile` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
@@ -47,7 +51,8 @@ impl Spans {
         while first < cells.len() {
             let cell = cells[first] as usize;
             let (tile, skip) = (cell / WIDTH, cell % WIDTH);
-            let room = (KEYS - skip).min(cells.len() - first);
+            // No span lies in two splits.
+            let room = (KEYS - skip).min(SPLIT - first % SPLIT).min(cells.len() - first);
             let run = &cells[first..first + room];
             let count = run
                 .iter()
@@ -85,6 +90,11 @@ impl Spans {
         }
     }
 
+    /// The spans of each split, in order.
+    pub(super) fn splits(&self) -> Vec<&[Span]> {
+        self.spans.chunk_by(|a, b| a.first / SPLIT == b.first / SPLIT).collect()
+    }
+
     /// How many tokens there are.
     pub fn len(&self) -> usize {
         self.length
@@ -115,6 +125,11 @@ mod tests {
             prop_assert!(spans.spans.iter().all(|span| span.count > 0 && span.skip < WIDTH && span.skip + span.count <= KEYS));
             let firsts = spans.spans.iter().scan(0, |next, span| Some(std::mem::replace(next, *next + span.count)));
             prop_assert!(firsts.eq(spans.spans.iter().map(|span| span.first)));
+            prop_assert_eq!(spans.splits().concat(), spans.spans.clone());
+            for split in spans.splits() {
+                let (first, last) = (split[0].first, split[split.len() - 1]);
+                prop_assert_eq!(first / SPLIT, (last.first + last.count - 1) / SPLIT);
+            }
         }
     }
 }
