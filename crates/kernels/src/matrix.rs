@@ -21,7 +21,7 @@ pub enum Layout {
 const BYTES_A_CHUNK: usize = 64 * 1024;
 
 /// Goes up with every change in what [`pack`] makes of the same bytes, so that what was packed before is not taken for it.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// What packing depends on beside the matrix: this machine's instructions, and [`LAYOUT_VERSION`].
 pub fn packing() -> String {

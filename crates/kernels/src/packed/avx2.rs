@@ -89,6 +89,22 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
         if B::SHAPE.bits == 8 {
             return vector(lower, v);
         }
+        let pairs = |v: usize| vector(at.add(B::SHAPE.bit_bytes()), v / 4);
+        let bits = |value: i8| spread(at.add(8 * v + 4 * half).cast::<i32>().read_unaligned(), value);
+        if B::SHAPE.bits < 4 {
+            let pairs = pairs(v);
+            let pairs = match v % 4 {
+                0 => pairs,
+                1 => _mm256_srli_epi16::<2>(pairs),
+                2 => _mm256_srli_epi16::<4>(pairs),
+                _ => _mm256_srli_epi16::<6>(pairs),
+            };
+            let codes = _mm256_and_si256(pairs, _mm256_set1_epi8(3));
+            return match B::SHAPE.bits {
+                3 => _mm256_or_si256(codes, bits(4)),
+                _ => codes,
+            };
+        }
         let low = _mm256_set1_epi8(0x0f);
         let both = vector(lower, v % 4);
         let nibbles = match v < 4 {
@@ -100,12 +116,9 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
             return _mm256_shuffle_epi8(levels, nibbles);
         }
         match B::SHAPE.bits {
-            5 => {
-                let fifths = at.add(8 * v + 4 * half).cast::<i32>().read_unaligned();
-                _mm256_or_si256(nibbles, spread(fifths))
-            }
+            5 => _mm256_or_si256(nibbles, bits(16)),
             6 => {
-                let upper = vector(at, v / 4);
+                let upper = pairs(v);
                 let upper = match v % 4 {
                     0 => _mm256_slli_epi16::<4>(upper),
                     1 => _mm256_slli_epi16::<2>(upper),
@@ -119,15 +132,15 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
     }
 }
 
-/// Sixteen in every byte whose bit is set.
+/// `value` in every byte whose bit is set.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn spread(bits: i32) -> __m256i {
+fn spread(bits: i32, value: i8) -> __m256i {
     let byte_of_bit = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
     let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte_of_bit);
     let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
-    _mm256_and_si256(set, _mm256_set1_epi8(16))
+    _mm256_and_si256(set, _mm256_set1_epi8(value))
 }
 
 /// Products of four columns of eight rows with four activations, in 32 bits.
@@ -195,8 +208,11 @@ unsafe fn tokens<B: Packable, const N: usize>(
                         let products = _mm256_mul_ps(worth.scale[which], _mm256_cvtepi32_ps(dots[token]));
                         *sum = _mm256_fmadd_ps(products, scale, *sum);
                         if B::SHAPE.has_minimum() {
-                            let all = _mm256_set1_ps(*chunk.sums.get_unchecked(part));
-                            *sum = _mm256_fmadd_ps(worth.minimum, all, *sum);
+                            let all = match parts {
+                                1 => *chunk.sums.get_unchecked(part),
+                                _ => *chunk.half_sums.get_unchecked(2 * part + which),
+                            };
+                            *sum = _mm256_fmadd_ps(worth.minimum[which], _mm256_set1_ps(all), *sum);
                         }
                     }
                 }

@@ -98,6 +98,26 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
             }
             return codes;
         }
+        let pairs = |h: usize| _mm512_loadu_si512(at.add(B::SHAPE.bit_bytes() + 64 * h).cast());
+        if B::SHAPE.bits < 4 {
+            let two = _mm512_set1_epi8(3);
+            for h in 0..2 {
+                let all = pairs(h);
+                let places = [
+                    all,
+                    _mm512_srli_epi16::<2>(all),
+                    _mm512_srli_epi16::<4>(all),
+                    _mm512_srli_epi16::<6>(all),
+                ];
+                for (codes, pairs) in codes[4 * h..].iter_mut().zip(places) {
+                    *codes = _mm512_and_si512(pairs, two);
+                }
+            }
+            if B::SHAPE.bits == 3 {
+                add_bits(at, &mut codes, 4);
+            }
+            return codes;
+        }
         let low = _mm512_set1_epi8(0x0f);
         for v in 0..4 {
             let both = vector(v);
@@ -109,17 +129,11 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
             return codes.map(|codes| _mm512_shuffle_epi8(levels, codes));
         }
         match B::SHAPE.bits {
-            5 => {
-                let sixteen = _mm512_set1_epi8(16);
-                for (v, codes) in codes.iter_mut().enumerate() {
-                    let fifths = at.cast::<u64>().add(v).read_unaligned();
-                    *codes = _mm512_mask_add_epi8(*codes, fifths, *codes, sixteen);
-                }
-            }
+            5 => add_bits(at, &mut codes, 16),
             6 => {
                 let top = _mm512_set1_epi8(0x30);
                 for h in 0..2 {
-                    let upper = _mm512_loadu_si512(at.add(64 * h).cast());
+                    let upper = pairs(h);
                     let places = [
                         _mm512_slli_epi16::<4>(upper),
                         _mm512_slli_epi16::<2>(upper),
@@ -135,6 +149,21 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
         }
     }
     codes
+}
+
+/// Adds `value` to each code whose bit, of those that begin at `at`, is set.
+///
+/// # Safety
+/// There are 64 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn add_bits(at: *const u8, codes: &mut [__m512i; 8], value: i8) {
+    let value = _mm512_set1_epi8(value);
+    for (v, codes) in codes.iter_mut().enumerate() {
+        // SAFETY: the caller's word.
+        let bits = unsafe { at.cast::<u64>().add(v).read_unaligned() };
+        *codes = _mm512_mask_add_epi8(*codes, bits, *codes, value);
+    }
 }
 
 /// A tile's products with the activations of `K` tokens, of which they meet `part`, added to `sums`. The tokens' products are made in turns,
@@ -192,8 +221,14 @@ unsafe fn add<B: Packable, const K: usize>(
         // SAFETY: as above.
         unsafe {
             *sum = _mm512_fmadd_ps(products, _mm512_set1_ps(*chunk.scales.get_unchecked(part)), *sum);
-            if B::SHAPE.has_minimum() {
-                *sum = _mm512_fmadd_ps(minimum, _mm512_set1_ps(*chunk.sums.get_unchecked(part)), *sum);
+            if B::SHAPE.has_minimum() && !B::SHAPE.halves() {
+                *sum = _mm512_fmadd_ps(minimum[0], _mm512_set1_ps(*chunk.sums.get_unchecked(part)), *sum);
+            }
+            if B::SHAPE.has_minimum() && B::SHAPE.halves() {
+                for (half, minimum) in minimum.into_iter().enumerate() {
+                    let activations = _mm512_set1_ps(*chunk.half_sums.get_unchecked(2 * part + half));
+                    *sum = _mm512_fmadd_ps(minimum, activations, *sum);
+                }
             }
         }
     }

@@ -7,10 +7,10 @@
 //! Sixteen rows times 32 columns are one *tile*. The blocks of sixteen rows, one beside the other, become a *head* with their scales (see
 //! [`shape::Head`]) and then their tiles: one, or eight in the K formats. In a tile lie, in this order:
 //!
-//! * the fifth bits of the codes, where they have five: a u64 for each four columns, bit `4 row + column`;
-//! * the upper two bits of codes of six: two vectors of 64 bytes, in byte `4 row + i` of vector `h` those of columns
-//!   `16 h + i`, `+ 4`, `+ 8` and `+ 12`, lowest first;
-//! * the (other) four bits: four vectors, byte `4 row + i` of vector `v` has column `4 v + i` in its low nibble and column
+//! * the topmost bit of codes of three and five bits: a u64 for each four columns, bit `4 row + column`;
+//! * two bits, all of codes of two, the lower ones of codes of three and the upper ones of codes of six: two vectors of 64 bytes, in byte
+//!   `4 row + i` of vector `h` those of columns `16 h + i`, `+ 4`, `+ 8` and `+ 12`, lowest first;
+//! * the (other) four bits of codes of four to six: four vectors, byte `4 row + i` of vector `v` has column `4 v + i` in its low nibble and column
 //!   `16 + 4 v + i` in its high one. Codes of eight bits: eight vectors, byte `4 row + i` of vector `v` is column `4 v + i`.
 //!
 //! Codes have no sign: something is added where the format's own have one.

@@ -96,6 +96,25 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
         if B::SHAPE.bits == 8 {
             return vreinterpretq_s8_u8(veorq_u8(vector(lower, v), vdupq_n_u8(0x80)));
         }
+        let pairs = |v: usize| vector(at.add(B::SHAPE.bit_bytes()), v / 4);
+        let bits = |value: u8| {
+            let bits = vdupq_n_u16(at.add(8 * v + 2 * rows).cast::<u16>().read_unaligned());
+            spread(vreinterpretq_u8_u16(bits), value)
+        };
+        if B::SHAPE.bits < 4 {
+            let pairs = pairs(v);
+            let pairs = match v % 4 {
+                0 => pairs,
+                1 => vshrq_n_u8::<2>(pairs),
+                2 => vshrq_n_u8::<4>(pairs),
+                _ => vshrq_n_u8::<6>(pairs),
+            };
+            let codes = vandq_u8(pairs, vdupq_n_u8(3));
+            return vreinterpretq_s8_u8(match B::SHAPE.bits {
+                3 => vorrq_u8(codes, bits(4)),
+                _ => codes,
+            });
+        }
         let both = vector(lower, v % 4);
         let nibbles = match v < 4 {
             true => vandq_u8(both, vdupq_n_u8(0x0f)),
@@ -105,12 +124,9 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
             return vqtbl1q_s8(vld1q_s8(LEVELS.as_ptr()), nibbles);
         }
         vreinterpretq_s8_u8(match B::SHAPE.bits {
-            5 => {
-                let fifths = vdupq_n_u16(at.add(8 * v + 2 * rows).cast::<u16>().read_unaligned());
-                vorrq_u8(nibbles, spread(vreinterpretq_u8_u16(fifths)))
-            }
+            5 => vorrq_u8(nibbles, bits(16)),
             6 => {
-                let upper = vector(at, v / 4);
+                let upper = pairs(v);
                 let upper = match v % 4 {
                     0 => vshlq_n_u8::<4>(upper),
                     1 => vshlq_n_u8::<2>(upper),
@@ -124,16 +140,15 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
     }
 }
 
-/// Sixteen in every byte whose bit, of the first two bytes', is set.
+/// `value` in every byte whose bit, of the first two bytes', is set.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
-fn spread(bits: uint8x16_t) -> uint8x16_t {
-    // Bytes are shifted until the fifth bit is theirs: a comparison takes more.
-    const SHIFTS: [i8; 16] = [4, 3, 2, 1, 0, -1, -2, -3, 4, 3, 2, 1, 0, -1, -2, -3];
+fn spread(bits: uint8x16_t, value: u8) -> uint8x16_t {
+    const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
     let byte_of_bit = vcombine_u8(vdup_n_u8(0), vdup_n_u8(1));
     // SAFETY: a reference is valid to read.
-    let shifts = unsafe { vld1q_s8(SHIFTS.as_ptr()) };
-    vandq_u8(vshlq_u8(vqtbl1q_u8(bits, byte_of_bit), shifts), vdupq_n_u8(16))
+    let each = unsafe { vld1q_u8(BITS.as_ptr()) };
+    vandq_u8(vtstq_u8(vqtbl1q_u8(bits, byte_of_bit), each), vdupq_n_u8(value))
 }
 
 /// `sums` and the products of four columns of four rows with word `WORD` of the activations.
@@ -261,18 +276,19 @@ unsafe fn add_worth<B: Packable, const HALF: usize, const N: usize, const V: usi
     part: usize,
 ) -> Sums<float32x4_t, N, V> {
     for n in 0..N {
-        // SAFETY: `part` is one of eight.
+        // SAFETY: `part` is one of eight, and twice that one of sixteen.
         let (scale, all) = unsafe {
-            (
-                *chunks[n].scales.get_unchecked(part),
-                *chunks[n].sums.get_unchecked(part),
-            )
+            let all = match B::SHAPE.halves() {
+                false => chunks[n].sums.get_unchecked(part),
+                true => chunks[n].half_sums.get_unchecked(2 * part + HALF),
+            };
+            (*chunks[n].scales.get_unchecked(part), *all)
         };
         for r in 0..V {
             let products = vmulq_f32(worth[r].scale[HALF], vcvtq_f32_s32(dots[n][r]));
             sums[n][r] = vfmaq_n_f32(sums[n][r], products, scale);
             if B::SHAPE.has_minimum() {
-                sums[n][r] = vfmaq_n_f32(sums[n][r], worth[r].minimum, all);
+                sums[n][r] = vfmaq_n_f32(sums[n][r], worth[r].minimum[HALF], all);
             }
         }
     }

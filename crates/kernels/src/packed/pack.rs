@@ -25,7 +25,8 @@ pub(super) fn group<B: Packable>(rows: &[u8], packed: &mut [u8]) {
 /// Writes the codes of row `row` to their places in a tile.
 #[inline(always)]
 fn put(shape: Shape, tile: &mut [u8], row: usize, codes: &[u8; GROUP]) {
-    let (upper, lower) = tile.split_at_mut(shape.upper_bytes());
+    let (single, rest) = tile.split_at_mut(shape.bit_bytes());
+    let (pairs, lower) = rest.split_at_mut(shape.pair_bytes());
     let fours: &[Four; 8] = bytemuck::cast_ref(codes);
     if shape.bits == 8 {
         for (v, four) in fours.iter().enumerate() {
@@ -33,24 +34,22 @@ fn put(shape: Shape, tile: &mut [u8], row: usize, codes: &[u8; GROUP]) {
         }
         return;
     }
-    for v in 0..4 {
-        let both: Four = std::array::from_fn(|i| fours[v][i] & 0x0f | fours[v + 4][i] << 4);
-        lower[64 * v + 4 * row..][..4].copy_from_slice(&both);
+    if shape.bits >= 4 {
+        for v in 0..4 {
+            let both: Four = std::array::from_fn(|i| fours[v][i] & 0x0f | fours[v + 4][i] << 4);
+            lower[64 * v + 4 * row..][..4].copy_from_slice(&both);
+        }
     }
-    match shape.bits {
-        5 => {
-            for (v, four) in fours.iter().enumerate() {
-                let bits = (0..4).fold(0, |bits, i| bits | (four[i] >> 4 & 1) << i);
-                upper[8 * v + row / 2] |= bits << (4 * (row % 2));
-            }
-        }
-        6 => {
-            for h in 0..2 {
-                let all: Four =
-                    std::array::from_fn(|i| (0..4).fold(0, |byte, f| byte | (fours[4 * h + f][i] >> 4) << (2 * f)));
-                upper[64 * h + 4 * row..][..4].copy_from_slice(&all);
-            }
-        }
-        _ => {}
+    // The topmost bit of codes of three and five.
+    let top = shape.bits - 1;
+    for (four, single) in fours.iter().zip(single.chunks_exact_mut(8)) {
+        let bits = (0..4).fold(0, |bits, i| bits | (four[i] >> top & 1) << i);
+        single[row / 2] |= bits << (4 * (row % 2));
+    }
+    // The upper bits of codes of six, the lower ones of those of two and three.
+    let first = if shape.bits == 6 { 4 } else { 0 };
+    for (fours, pairs) in fours.chunks_exact(4).zip(pairs.chunks_exact_mut(64)) {
+        let all: Four = std::array::from_fn(|i| (0..4).fold(0, |byte, f| byte | (fours[f][i] >> first & 3) << (2 * f)));
+        pairs[4 * row..][..4].copy_from_slice(&all);
     }
 }

@@ -7,19 +7,19 @@ use crate::dot::ActivationChunk;
 
 /// What the code of a weight stands for.
 fn code(shape: Shape, tile: &[u8], row: usize, column: usize) -> i32 {
-    let (upper, lower) = tile.split_at(shape.upper_bytes());
+    let (single, rest) = tile.split_at(shape.bit_bytes());
+    let (pairs, lower) = rest.split_at(shape.pair_bytes());
     let (vector, byte) = (column / 4, 4 * row + column % 4);
+    let nibble = || lower[64 * (vector % 4) + byte] >> (4 * (vector / 4)) & 0x0f;
+    let pair = || pairs[64 * (vector / 4) + byte] >> (2 * (vector % 4)) & 3;
+    let bit = || single[8 * vector + byte / 8] >> (byte % 8) & 1;
     let code = match shape.bits {
-        8 => lower[64 * vector + byte],
-        bits => {
-            let nibble = lower[64 * (vector % 4) + byte] >> (4 * (vector / 4)) & 0x0f;
-            let rest = match bits {
-                5 => upper[8 * vector + byte / 8] >> (byte % 8) & 1,
-                6 => upper[64 * (vector / 4) + byte] >> (2 * (vector % 4)) & 3,
-                _ => 0,
-            };
-            nibble | rest << 4
-        }
+        2 => pair(),
+        3 => pair() | bit() << 2,
+        4 => nibble(),
+        5 => nibble() | bit() << 4,
+        6 => nibble() | pair() << 4,
+        _ => lower[64 * vector + byte],
     };
     shape.centred(code)
 }
@@ -31,7 +31,8 @@ pub(super) fn dequantize(shape: Shape, blocks: &[u8], row: usize, to: &mut [f32]
     for (at, (tile, to)) in tiles.zip(to.chunks_exact_mut(GROUP)).enumerate() {
         let worth = Worth::of(shape, head, at, row);
         for (column, to) in to.iter_mut().enumerate() {
-            *to = worth.scale[column / HALF_GROUP] * code(shape, tile, row, column) as f32 + worth.offset;
+            let half = column / HALF_GROUP;
+            *to = worth.scale[half] * code(shape, tile, row, column) as f32 + worth.offset[half];
         }
     }
 }
@@ -61,7 +62,14 @@ pub(super) fn group(
                         columns.map(|c| code(shape, tile, row, c) * i32::from(values[c])).sum()
                     };
                     let products = worth.scale[0] * dot(0) as f32 + worth.scale[1] * dot(1) as f32;
-                    *sum += products * chunk.scales[part] + worth.offset * chunk.sums[part];
+                    let offsets = match shape.halves() {
+                        false => worth.offset[0] * chunk.sums[part],
+                        true => {
+                            let sum = |half: usize| worth.offset[half] * chunk.half_sums[2 * part + half];
+                            sum(0) + sum(1)
+                        }
+                    };
+                    *sum += products * chunk.scales[part] + offsets;
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::ROWS;
 use crate::blocks::{
-    Block, GROUP, Group, Half, Iq4Nl, Iq4Xs, LEVELS, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant,
+    Block, GROUP, Group, Half, Iq4Nl, Iq4Xs, LEVELS, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant,
 };
 
 /// Runs a body with the type that stores a format which can be packed, or another for those that cannot.
@@ -21,6 +21,8 @@ macro_rules! with_packable {
             b::Quant::Q5_0 => body!(b::Q5_0),
             b::Quant::Q5_1 => body!(b::Q5_1),
             b::Quant::Q8_0 => body!(b::Q8_0),
+            b::Quant::Q2_K => body!(b::Q2K),
+            b::Quant::Q3_K => body!(b::Q3K),
             b::Quant::Q4_K => body!(b::Q4K),
             b::Quant::Q5_K => body!(b::Q5K),
             b::Quant::Q6_K => body!(b::Q6K),
@@ -47,6 +49,12 @@ pub(super) enum Head {
     Nibbles,
     /// Sixteen scales of the scales in f16; then, for each half tile, sixteen scales in eight bits.
     Halves,
+    /// Sixteen scales of the scales and sixteen of the minima in f16; then, for each half tile, sixteen bytes: a scale in the low nibble, a
+    /// minimum in the high one.
+    HalfNibblePairs,
+    /// Sixteen scales of the scales in f16; then twelve times sixteen bytes: of each row the twelve that hold a six-bit scale for each
+    /// half tile as Q3_K has them.
+    HalfSixBits,
 }
 
 impl Head {
@@ -57,6 +65,8 @@ impl Head {
             Head::SixBits => 4 * ROWS + 12 * ROWS,
             Head::Nibbles => 2 * ROWS + 4 * ROWS + 2 * ROWS,
             Head::Halves => 2 * ROWS + 16 * ROWS,
+            Head::HalfNibblePairs => 4 * ROWS + 16 * ROWS,
+            Head::HalfSixBits => 2 * ROWS + 12 * ROWS,
         }
     }
 
@@ -64,7 +74,7 @@ impl Head {
     pub const fn tiles(self) -> usize {
         match self {
             Head::Scale | Head::ScaleAndMinimum => 1,
-            Head::SixBits | Head::Nibbles | Head::Halves => 8,
+            Head::SixBits | Head::Nibbles | Head::Halves | Head::HalfNibblePairs | Head::HalfSixBits => 8,
         }
     }
 }
@@ -89,7 +99,7 @@ impl Shape {
 
     /// Whether sixteen weights share a scale, instead of 32.
     pub const fn halves(self) -> bool {
-        matches!(self.head, Head::Halves)
+        matches!(self.head, Head::Halves | Head::HalfNibblePairs | Head::HalfSixBits)
     }
 
     /// What a code stands for, its sign regained.
@@ -103,7 +113,7 @@ impl Shape {
 
     /// Whether more than a scale belongs to a weight.
     pub const fn has_minimum(self) -> bool {
-        matches!(self.head, Head::ScaleAndMinimum | Head::SixBits)
+        matches!(self.head, Head::ScaleAndMinimum | Head::SixBits | Head::HalfNibblePairs)
     }
 
     /// Whether codes, or the levels that they number, take all eight bits of a byte.
@@ -111,18 +121,35 @@ impl Shape {
         self.bits == 8 || self.levels
     }
 
-    /// Bytes of a code's upper bits, which lie before the lower ones.
-    pub const fn upper_bytes(self) -> usize {
+    /// Bytes of single bits of codes of three and five, which come first in a tile.
+    pub const fn bit_bytes(self) -> usize {
         match self.bits {
-            5 => ROWS * GROUP / 8,
-            6 => ROWS * GROUP / 4,
+            3 | 5 => ROWS * GROUP / 8,
             _ => 0,
         }
     }
 
+    /// Bytes of pairs of bits, which come next: all of codes of two, the lower bits of three, the upper ones of six.
+    pub const fn pair_bytes(self) -> usize {
+        match self.bits {
+            2 | 3 | 6 => ROWS * GROUP / 4,
+            _ => 0,
+        }
+    }
+
+    /// Bytes before nibbles or bytes of codes.
+    pub const fn upper_bytes(self) -> usize {
+        self.bit_bytes() + self.pair_bytes()
+    }
+
     /// Bytes of the codes of a tile.
     pub const fn tile_bytes(self) -> usize {
-        self.upper_bytes() + if self.bits == 8 { ROWS * GROUP } else { ROWS * GROUP / 2 }
+        self.upper_bytes()
+            + match self.bits {
+                8 => ROWS * GROUP,
+                4..=6 => ROWS * GROUP / 2,
+                _ => 0,
+            }
     }
 
     /// Where the codes of a tile begin in sixteen blocks.
@@ -243,6 +270,39 @@ impl Packable for Q6K {
     }
 }
 
+impl Packable for Q2K {
+    const SHAPE: Shape = Shape {
+        head: Head::HalfNibblePairs,
+        bits: 2,
+        zero: 0,
+        levels: false,
+    };
+
+    fn put_head(&self, row: usize, head: &mut [u8]) {
+        put_half(self.d, 0, row, head);
+        put_half(self.dmin, 2 * ROWS, row, head);
+        for (half, both) in self.scales.into_iter().enumerate() {
+            head[4 * ROWS + ROWS * half + row] = both;
+        }
+    }
+}
+
+impl Packable for Q3K {
+    const SHAPE: Shape = Shape {
+        head: Head::HalfSixBits,
+        bits: 3,
+        zero: 4,
+        levels: false,
+    };
+
+    fn put_head(&self, row: usize, head: &mut [u8]) {
+        put_half(self.d, 0, row, head);
+        for (at, bits) in self.scales.into_iter().enumerate() {
+            head[2 * ROWS + ROWS * at + row] = bits;
+        }
+    }
+}
+
 impl Packable for Iq4Xs {
     const SHAPE: Shape = Shape {
         head: Head::Nibbles,
@@ -263,8 +323,8 @@ impl Packable for Iq4Xs {
 pub(super) struct Worth {
     /// Of a step, in each half of the tile.
     pub scale: [f32; 2],
-    /// Added to each weight.
-    pub offset: f32,
+    /// Added to each weight, in each half of the tile.
+    pub offset: [f32; 2],
 }
 
 impl Worth {
@@ -272,35 +332,44 @@ impl Worth {
     pub fn of(shape: Shape, head: &[u8], tile: usize, row: usize) -> Self {
         let half = |at: usize| half::f16::from_le_bytes([head[at + 2 * row], head[at + 2 * row + 1]]).to_f32();
         let d = half(0);
-        match shape.head {
-            Head::Scale => Self {
-                scale: [d; 2],
-                offset: 0.0,
-            },
-            Head::ScaleAndMinimum => Self {
-                scale: [d; 2],
-                offset: half(2 * ROWS),
-            },
+        let halves = [2 * tile, 2 * tile + 1];
+        let (scale, offset) = match shape.head {
+            Head::Scale => ([d; 2], [0.0; 2]),
+            Head::ScaleAndMinimum => ([d; 2], [half(2 * ROWS); 2]),
             Head::SixBits => {
                 let [scale, minimum] = six_bits(head, tile, row);
-                Self {
-                    scale: [d * scale as f32; 2],
-                    offset: -(half(2 * ROWS) * minimum as f32),
-                }
+                ([d * scale as f32; 2], [-(half(2 * ROWS) * minimum as f32); 2])
             }
-            Head::Nibbles => Self {
-                scale: [d * nibble_scale(head, tile, row); 2],
-                offset: 0.0,
-            },
-            Head::Halves => {
-                let scale = |half: usize| d * half_scale(head, 2 * tile + half, row);
-                Self {
-                    scale: [scale(0), scale(1)],
-                    offset: 0.0,
-                }
+            Head::Nibbles => ([d * nibble_scale(head, tile, row); 2], [0.0; 2]),
+            Head::Halves => (halves.map(|half| d * half_scale(head, half, row)), [0.0; 2]),
+            Head::HalfNibblePairs => {
+                let both = halves.map(|half| half_nibbles(head, half, row));
+                let dmin = half(2 * ROWS);
+                (
+                    both.map(|[scale, _]| d * scale),
+                    both.map(|[_, minimum]| -(dmin * minimum)),
+                )
             }
-        }
+            Head::HalfSixBits => (halves.map(|half| d * half_six_bits(head, half, row)), [0.0; 2]),
+        };
+        Self { scale, offset }
     }
+}
+
+/// The scale and the minimum of a half tile under [`Head::HalfNibblePairs`], in steps of the scales of those.
+#[inline(always)]
+pub(super) fn half_nibbles(head: &[u8], half: usize, row: usize) -> [f32; 2] {
+    let both = head[4 * ROWS + ROWS * half + row];
+    [f32::from(both & 15), f32::from(both >> 4)]
+}
+
+/// The scale of a half tile under [`Head::HalfSixBits`], in steps of the scale of the scales.
+#[inline(always)]
+pub(super) fn half_six_bits(head: &[u8], half: usize, row: usize) -> f32 {
+    let byte = |at: usize| head[2 * ROWS + ROWS * at + row];
+    let low = byte(half % 8) >> (4 * (half / 8)) & 15;
+    let high = byte(8 + half % 4) >> (2 * (half / 4)) & 3;
+    f32::from((low | high << 4) as i8 - 32)
 }
 
 /// The scale of a half tile, in steps of the scale of the scales.

@@ -89,6 +89,7 @@ proptest! {
 #[test]
 fn what_does_not_fit_is_refused() {
     let mut packed = vec![0; 16 * 20];
+    assert!(pack_group(Quant::F16, 32, &[0; 320], &mut packed).is_err());
     assert!(pack_group(Quant::Q2_K, 32, &[0; 320], &mut packed).is_err());
     assert!(pack_group(Quant::Q4_1, 33, &[0; 320], &mut packed).is_err());
     assert!(pack_group(Quant::Q4_1, 32, &[0; 319], &mut packed).is_err());

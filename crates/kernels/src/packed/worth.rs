@@ -47,8 +47,9 @@ pub(super) trait RowLanes {
 pub(super) struct Worths<F> {
     /// A step, in each half of a tile. Of formats without halves only the first is set.
     pub scale: [F; 2],
-    /// Added for each activation, where [`Shape::has_minimum`](super::shape::Shape::has_minimum).
-    pub minimum: F,
+    /// Added for each activation, in each half of a tile, if [`Shape::has_minimum`](super::shape::Shape::has_minimum). Of formats without
+    /// halves only the first is set.
+    pub minimum: [F; 2],
 }
 
 /// Whether the codes of a format get their sign back on these vectors.
@@ -81,25 +82,48 @@ pub(super) unsafe fn worths<L: RowLanes, B: Packable>(
         let at = |place: usize, size: usize| head.add(place + size * L::COUNT * vector);
         let none = L::splat(0.0);
         let d = L::halves(at(0, 2));
+        let nones = [none, none];
+        let bytes = |place: usize| L::bytes(at(place, 1));
+        let halves = [2 * tile, 2 * tile + 1];
         let (scale, minimum) = match B::SHAPE.head {
-            Head::Scale => ([d, none], none),
-            Head::ScaleAndMinimum => ([d, none], L::halves(at(2 * ROWS, 2))),
+            Head::Scale => ([d, none], nones),
+            Head::ScaleAndMinimum => ([d, none], [L::halves(at(2 * ROWS, 2)), none]),
             Head::SixBits => {
                 let least = L::mul(L::halves(at(2 * ROWS, 2)), six_bits::<L>(head, tile, vector, 1));
                 (
                     [L::mul(d, six_bits::<L>(head, tile, vector, 0)), none],
-                    L::sub(none, least),
+                    [L::sub(none, least), none],
                 )
             }
             Head::Nibbles => {
                 let low = L::bits(L::words(at(2 * ROWS, 4)), 4 * tile, 15);
                 let high = L::bits(L::sixteen_shorts(at(6 * ROWS, 2)), 2 * tile, 48);
                 let scale = L::sub(L::floats(L::or(low, high)), L::splat(32.0));
-                ([L::mul(d, scale), none], none)
+                ([L::mul(d, scale), none], nones)
             }
             Head::Halves => {
-                let bytes = |half: usize| L::floats(L::bytes(at(2 * ROWS + ROWS * (2 * tile + half), 1)));
-                ([L::mul(d, bytes(0)), L::mul(d, bytes(1))], none)
+                let scale = |half: usize| L::mul(d, L::floats(bytes(2 * ROWS + ROWS * half)));
+                ([scale(halves[0]), scale(halves[1])], nones)
+            }
+            Head::HalfNibblePairs => {
+                let dmin = L::halves(at(2 * ROWS, 2));
+                let both = |half: usize| bytes(4 * ROWS + ROWS * half);
+                let scale = |half: usize| L::mul(d, L::floats(L::bits(both(half), 0, 15)));
+                let least = |half: usize| L::sub(none, L::mul(dmin, L::floats(L::bits(both(half), 4, 15))));
+                (
+                    [scale(halves[0]), scale(halves[1])],
+                    [least(halves[0]), least(halves[1])],
+                )
+            }
+            Head::HalfSixBits => {
+                let scale = |half: usize| {
+                    let low = L::bits(bytes(2 * ROWS + ROWS * (half % 8)), 4 * (half / 8), 15);
+                    let high = L::bits(bytes(2 * ROWS + ROWS * (8 + half % 4)), 2 * (half / 4), 3);
+                    // Whole numbers, which floats of this size hold exactly.
+                    let high = L::mul(L::floats(high), L::splat(-16.0));
+                    L::mul(d, L::sub(L::sub(L::floats(low), high), L::splat(32.0)))
+                };
+                ([scale(halves[0]), scale(halves[1])], nones)
             }
         };
         Worths { scale, minimum }
