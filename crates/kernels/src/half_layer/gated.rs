@@ -5,7 +5,7 @@ use crate::bf16s::Kept;
 use crate::dense::Into;
 use crate::dot::Isa;
 use crate::glu::{self, Activation};
-use crate::linear::{Cut, Input, Linear, Norm, Product, Strips, in_tiles};
+use crate::linear::{Cut, Input, Linear, Norm, Product, Strips};
 use crate::packed::{ROWS, TOGETHER};
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
@@ -31,16 +31,15 @@ pub fn gated(
     let (rows, tokens) = (gate.weight.rows(), input.tokens);
     shape::length("the rows of up", up.weight.rows(), Some(rows))?;
     shape::length("the output of a gated layer", h.len(), tokens.checked_mul(rows))?;
-    let tiled = |linear: &Linear| in_tiles(&linear.weight, product, tokens);
-    if gate.has_tail() || up.has_tail() || tiled(gate) || tiled(up) {
+    if product != Product::Fast {
         let mut gates = Scratch::new(h.len());
         forward(&input, &[gate], product, &mut gates, Into::Replace)?;
         forward(&input, &[up], product, h, Into::Replace)?;
         return glu::glu_in_place(activation, &gates, h);
     }
-    let weights = [Strips::new(gate.weight, &input)?, Strips::new(up.weight, &input)?];
+    let weights = Strips::all(&[gate, up], &input)?;
     let cut = Cut::of(&weights, tokens);
-    let [gate, up] = weights;
+    let (gate, up) = (&weights[0], &weights[1]);
     let step = cut.strips(gate.row_bytes() + up.row_bytes());
     let across = gate.count().div_ceil(step);
     let (h, outcome, isa) = (team::Scattered::new(h), Outcome::default(), Isa::best());

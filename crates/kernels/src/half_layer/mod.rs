@@ -12,7 +12,7 @@ pub use backward::{gated_backward, gated_backward_kept, linear_add_backward, nor
 pub use gated::{gated, gated_keeping};
 
 use crate::dense::{Factor, Into, Pair, Target};
-use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, apply_linear_tail, fast, in_tiles};
+use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, fast};
 use crate::norm::rms_norm_in_place;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
@@ -53,66 +53,52 @@ pub(crate) fn forward(
 ) -> Result<(), ShapeError> {
     let (width, tokens) = (outputs(linears), input.tokens);
     shape::length("the output of linears", y.len(), tokens.checked_mul(width))?;
-    let places = linears.iter().scan(0, |next, linear| {
-        let at = *next;
-        *next += linear.weight.rows();
-        Some((*linear, at))
-    });
-    let (tiled, by_rows): (Vec<_>, Vec<_>) = places.partition(|(linear, _)| in_tiles(&linear.weight, product, tokens));
     match product {
-        Product::Bf16 => in_tiles_of::<Pair>(input, &tiled, width, y, into)?,
-        Product::Exact | Product::Fast => in_tiles_of::<f32>(input, &tiled, width, y, into)?,
+        Product::Bf16 => in_tiles::<Pair>(input, linears, width, y, into),
+        Product::Exact => in_tiles::<f32>(input, linears, width, y, into),
+        Product::Fast => in_strips(input, linears, width, y, into),
     }
-    in_strips(input, &by_rows, width, y, into)
 }
 
-/// The linears that are made tile by tile, each at its column of `y`.
-fn in_tiles_of<E: Factor>(
+/// The column of `y` at which the outputs of each linear begin.
+fn columns(linears: &[&Linear]) -> Vec<usize> {
+    let next = |next: &mut usize, linear: &&Linear| {
+        let at = *next;
+        *next += linear.weight.rows();
+        Some(at)
+    };
+    linears.iter().scan(0, next).collect()
+}
+
+/// Linears whose weights are expanded tile by tile, each at its column of `y`.
+fn in_tiles<E: Factor>(
     input: &Input,
-    linears: &[(&Linear, usize)],
+    linears: &[&Linear],
     width: usize,
     y: &mut [f32],
     into: Into,
 ) -> Result<(), ShapeError> {
-    if linears.is_empty() {
-        return Ok(());
-    }
     let x = Talls::<E>::new(&input.floats, input.tokens, input.cols)?;
-    for (linear, at) in linears {
-        let target = Target::new(y, *at, input.tokens, linear.weight.rows(), width)?;
+    for (linear, at) in linears.iter().zip(columns(linears)) {
+        let target = Target::new(y, at, input.tokens, linear.weight.rows(), width)?;
         linear::forward(linear, &x, &target, into)?;
     }
     Ok(())
 }
 
-/// The linears that are made a strip of rows at a time, each at its column of `y`.
-fn in_strips(
-    input: &Input,
-    linears: &[(&Linear, usize)],
-    width: usize,
-    y: &mut [f32],
-    into: Into,
-) -> Result<(), ShapeError> {
-    let strips = linears
-        .iter()
-        .map(|(linear, _)| Strips::new(linear.weight, input))
-        .collect::<Result<Vec<_>, _>>()?;
-    {
-        let y = team::Scattered::new(y);
-        fast(&strips, input, &|which, token, row, results| {
-            // SAFETY: each row of each weight is computed once for a token.
-            let y = unsafe { y.slice(token * width + linears[which].1 + row, results.len()) };
-            match into {
-                Into::Replace => y.copy_from_slice(results),
-                Into::Add => y.iter_mut().zip(results).for_each(|(y, x)| *y += x),
-            }
-        })?;
-    }
-    for (linear, at) in linears.iter().filter(|(linear, _)| linear.has_tail()) {
-        let target = Target::new(y, *at, input.tokens, linear.weight.rows(), width)?;
-        apply_linear_tail(linear, &input.floats, &target)?;
-    }
-    Ok(())
+/// Linears whose weights meet the input as they are stored, a strip of rows at a time, each at its column of `y`.
+fn in_strips(input: &Input, linears: &[&Linear], width: usize, y: &mut [f32], into: Into) -> Result<(), ShapeError> {
+    let strips = Strips::all(linears, input)?;
+    let columns = columns(linears);
+    let y = team::Scattered::new(y);
+    fast(&strips, input, &|which, token, row, results| {
+        // SAFETY: each row of each weight is computed once for a token.
+        let y = unsafe { y.slice(token * width + columns[which] + row, results.len()) };
+        match into {
+            Into::Replace => y.copy_from_slice(results),
+            Into::Add => y.iter_mut().zip(results).for_each(|(y, x)| *y += x),
+        }
+    })
 }
 
 /// Several linears over one input `x [T, in]`, normalised first where there is a norm: `y [T, sum of out]`, the outputs of a
@@ -146,15 +132,12 @@ pub fn linear_add_in_place(
     let input = Input::new(h, inputs(&[linear])?, None, product)?;
     let (rows, tokens) = (linear.weight.rows(), input.tokens);
     shape::length("the residual", residual.len(), tokens.checked_mul(rows))?;
-    // What follows an int8 product is done to the product alone.
-    if norm.is_none() && (!linear.has_tail() || in_tiles(&linear.weight, product, tokens)) {
+    let Some(norm) = norm else {
         return forward(&input, &[linear], product, residual, Into::Add);
-    }
+    };
     let mut y = Scratch::new(residual.len());
     forward(&input, &[linear], product, &mut y, Into::Replace)?;
-    if let Some(norm) = norm {
-        rms_norm_in_place(&mut y, norm.weight, norm.eps)?;
-    }
+    rms_norm_in_place(&mut y, norm.weight, norm.eps)?;
     linear::add(residual, &y);
     Ok(())
 }

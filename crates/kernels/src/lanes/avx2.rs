@@ -69,6 +69,14 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn load_bf16(self, x: &[u16; WIDTH]) -> Floats {
+        each(halves(x), |x| unsafe {
+            let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(x.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
+        })
+    }
+
+    #[inline(always)]
     fn store_half(self, x: Floats, out: &mut [u16; WIDTH]) {
         unsafe {
             let halves = each(x, |x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));

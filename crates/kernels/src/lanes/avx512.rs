@@ -48,6 +48,14 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn load_bf16(self, x: &[u16; WIDTH]) -> __m512 {
+        unsafe {
+            let words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))
+        }
+    }
+
+    #[inline(always)]
     fn store_half(self, x: __m512, out: &mut [u16; WIDTH]) {
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
     }

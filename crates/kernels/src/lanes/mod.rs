@@ -41,6 +41,8 @@ pub(crate) trait Lanes: Copy {
     fn store(self, x: Self::Floats, out: &mut [f32; WIDTH]);
     /// 16 f16, exactly.
     fn load_half(self, x: &[u16; WIDTH]) -> Self::Floats;
+    /// 16 bf16, exactly.
+    fn load_bf16(self, x: &[u16; WIDTH]) -> Self::Floats;
     /// Writes the nearest f16, ties to even.
     fn store_half(self, x: Self::Floats, out: &mut [u16; WIDTH]);
     /// 16 whole numbers.

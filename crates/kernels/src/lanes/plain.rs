@@ -55,6 +55,11 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
+    fn load_bf16(self, x: &[u16; WIDTH]) -> Floats {
+        x.map(crate::bf16s::widen)
+    }
+
+    #[inline(always)]
     fn store_half(self, x: Floats, out: &mut [u16; WIDTH]) {
         *out = x.map(|x| f16::from_f32(x).to_bits());
     }

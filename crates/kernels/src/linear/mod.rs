@@ -4,6 +4,8 @@
 //! `Fast` quantises the activations to int8. A gradient is that of `Exact` or of `Bf16`.
 
 mod backward;
+mod dot_block;
+mod floats;
 mod input;
 mod pairs;
 mod strips;
@@ -13,12 +15,10 @@ mod tiled;
 pub(crate) use backward::{add, backward};
 pub(crate) use input::Input;
 pub(crate) use strips::{Cut, Strips, fast};
-pub(crate) use tail::apply_linear_tail;
 pub(crate) use tiled::{Talls, forward};
 
 use crate::dropout::Dropout;
 use crate::matrix::Matrix;
-use crate::packed;
 use crate::shape::{self, ShapeError};
 
 /// Tokens up to which preparing them is not worth waking the team.
@@ -27,7 +27,9 @@ const FEW: usize = 4;
 /// How a product with a quantised weight is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// Activations quantised to int8 in blocks of 32, and where weights have 16 bits many tokens' rounded to bf16: chat.
+    /// Chat. Activations are quantised to int8 in blocks of 32. Weights of 16 bits meet them in bf16 if
+    /// [`bf16_is_fast`](crate::bf16_is_fast), else in f32, and weights of 32 bits in f32. On one machine the bits of a token's products do not
+    /// depend on how many tokens there are.
     Fast,
     /// The weight expanded in tiles, all sums in f32: training, references, gradients.
     Exact,
@@ -75,11 +77,6 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// Whether anything follows the product.
-    pub(crate) fn has_tail(&self) -> bool {
-        self.scale != 1.0 || self.lora.is_some() || self.bias.is_some()
-    }
-
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         if let Some(lora) = &self.lora {
             lora.dropout.map_or(Ok(()), Dropout::check)?;
@@ -117,11 +114,4 @@ pub struct LoraGradient {
     pub a: Vec<f32>,
     /// `[out, rank]`.
     pub b: Vec<f32>,
-}
-
-/// Whether the product of this many tokens is made tile by tile. Formats that are neither packed nor met in bf16 are several times
-/// faster expanded than row by row, once many tokens share the expanding.
-pub(crate) fn in_tiles(matrix: &Matrix, product: Product, tokens: usize) -> bool {
-    let by_rows = packed::can_pack(matrix.quant(), matrix.cols()) || pairs::meets_pairs(matrix.quant(), tokens);
-    product != Product::Fast || (tokens > FEW && !by_rows)
 }

@@ -1,11 +1,13 @@
-//! Products of 16-bit weights with several tokens, where the chip multiplies pairs of bf16.
+//! Products of 16-bit weights with activations in bf16, on chips that multiply pairs of bf16.
 //!
-//! Both factors are rows of pairs: neighbours of a weight's row meet the same columns of a token, and a vector's lanes are summed
-//! at the end. Nothing is turned round, which is most of what expanding a weight in tiles costs a few tokens.
+//! Both factors are rows of pairs: neighbours in a row of the weight meet the same columns of a token, and the lanes of a vector are added
+//! at the end, in one order however many tokens there are. Nothing is transposed, which is most of what expanding a weight in tiles costs
+//! a few tokens.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 
+use super::FEW;
 use crate::bf16s::{narrow_all, widen};
 use crate::blocks::Quant;
 use crate::dot::Isa;
@@ -20,9 +22,9 @@ use std::ops::Range;
 /// A row takes whole vectors of this many numbers; what is past its end is zero.
 const STEP: usize = 2 * WIDTH;
 
-/// Whether the product with this many tokens is made so.
-pub(crate) fn meets_pairs(quant: Quant, tokens: usize) -> bool {
-    tokens > super::FEW && matches!(quant, Quant::F16 | Quant::BF16) && crate::bf16_is_fast()
+/// Whether products of these weights take both factors in bf16.
+pub(super) fn meets_pairs(quant: Quant) -> bool {
+    matches!(quant, Quant::F16 | Quant::BF16) && crate::bf16_is_fast()
 }
 
 /// Numbers rounded to bf16, in rows of whole vectors.
@@ -36,9 +38,14 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// Pairs of a row of `cols` numbers.
+    fn length(cols: usize) -> usize {
+        cols.div_ceil(STEP) * WIDTH
+    }
+
     /// `count` rows of `cols` numbers that hold anything.
     fn new(count: usize, cols: usize) -> Self {
-        let length = cols.div_ceil(STEP) * WIDTH;
+        let length = Self::length(cols);
         let stride = length + WIDTH;
         Self {
             pairs: Scratch::new(count * stride),
@@ -82,9 +89,29 @@ pub(super) fn product(
     tokens: Range<usize>,
     mut sink: impl FnMut(usize, usize, &[f32]),
 ) -> Result<(), ShapeError> {
+    shape::length(
+        "a row of activations in bf16",
+        x.length,
+        Some(Rows::length(matrix.cols())),
+    )?;
+    #[cfg(target_arch = "x86_64")]
+    if isa.multiplies_bf16() && tokens.len() <= FEW {
+        for first in rows.clone().step_by(ROWS) {
+            let count = ROWS.min(rows.end - first);
+            let bytes = matrix.plain_rows(first..first + count);
+            let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
+            // SAFETY: an `Isa` says so only of instructions that were found on this machine; the matrix has the rows.
+            unsafe {
+                match matrix.quant() {
+                    Quant::F16 => avx512_bf16::stored_strip::<true>(bytes, count, x, tokens.clone(), &mut sink),
+                    _ => avx512_bf16::stored_strip::<false>(bytes, count, x, tokens.clone(), &mut sink),
+                }
+            }
+        }
+        return Ok(());
+    }
     let mut weights = Rows::new(ROWS, matrix.cols());
     let (length, stride) = (weights.length, weights.stride);
-    shape::length("a row of activations in bf16", x.length, Some(length))?;
     for first in rows.clone().step_by(ROWS) {
         let count = ROWS.min(rows.end - first);
         for (row, out) in weights.pairs.chunks_exact_mut(stride).enumerate().take(count) {
@@ -163,12 +190,48 @@ mod tests {
     }
 
     #[test]
+    fn a_token_has_the_same_bits_alone_as_among_others() {
+        let (rows, tokens) = (35, 13);
+        for (quant, cols) in [
+            (Quant::F16, 96),
+            (Quant::F16, 45),
+            (Quant::BF16, 576),
+            (Quant::BF16, 33),
+        ] {
+            let mut bytes = vec![0; rows * cols * 2];
+            quant.quantize_row(&noise(rows * cols), &mut bytes).unwrap();
+            let matrix = Matrix::new(quant, Layout::Plain, rows, cols, &bytes).unwrap();
+            let x = Rows::of(&noise(tokens * cols), cols);
+            for isa in Isa::available() {
+                let results = |tokens: Range<usize>| {
+                    let mut y = vec![f32::NAN; tokens.len() * rows];
+                    product(isa, &matrix, 0..rows, &x, tokens.clone(), |token, row, results| {
+                        y[(token - tokens.start) * rows + row..][..results.len()].copy_from_slice(results);
+                    })
+                    .unwrap();
+                    y
+                };
+                let expected = results(0..tokens);
+                for at_once in 1..tokens {
+                    let first = (0..tokens).step_by(at_once);
+                    let found: Vec<f32> = first
+                        .flat_map(|first| results(first..tokens.min(first + at_once)))
+                        .collect();
+                    assert_eq!(
+                        found, expected,
+                        "{isa:?}, {quant}, {cols} columns, {at_once} tokens at once"
+                    );
+                }
+            }
+        }
+    }
+
+    fn noise(count: usize) -> Vec<f32> {
+        (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect()
+    }
+
+    #[test]
     fn products_are_alike_on_all_instructions() {
-        let noise = |count: usize| {
-            (0..count)
-                .map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0)
-                .collect::<Vec<f32>>()
-        };
         for (rows, cols, tokens) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (35, 96, 13)] {
             let mut bytes = vec![0; rows * cols * 2];
             Quant::F16.quantize_row(&noise(rows * cols), &mut bytes).unwrap();

@@ -1,7 +1,7 @@
-//! Products with activations in int8, or in bf16 where weights have 16 bits, a strip of sixteen rows at a time.
+//! Products for chat, a strip of sixteen rows of a weight at a time, and what follows them.
 
-use super::Input;
-use super::pairs::{self, meets_pairs};
+use super::tail::Tail;
+use super::{Input, Linear, floats, pairs};
 use crate::blocks::Quant;
 use crate::dot::{Activations, Isa};
 use crate::matrix::Matrix;
@@ -21,24 +21,50 @@ const TOKENS_A_CHUNK: usize = 96;
 /// Chunks of work for each thread, where many tokens are cut, too.
 const CHUNKS_A_THREAD: usize = 16;
 
-/// A weight cut into strips of sixteen rows, with what its product needs at hand.
+/// What the activations are to a weight. One for each format on a machine, however many tokens there are.
+enum Factor<'a> {
+    /// Quantised to int8.
+    Int8,
+    /// Rounded to bf16.
+    Bf16(&'a pairs::Rows),
+    F32,
+}
+
+impl<'a> Factor<'a> {
+    fn of(quant: Quant, input: &'a Input) -> Self {
+        match quant {
+            quant if pairs::meets_pairs(quant) => Self::Bf16(input.pairs()),
+            Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32,
+            _ => Self::Int8,
+        }
+    }
+}
+
+/// A linear whose weight is cut into strips of sixteen rows, with what its product needs at hand.
 pub(crate) struct Strips<'a> {
     matrix: Matrix<'a>,
     packed: Packed<'a>,
-    /// The input in bf16, where it meets the weight so.
-    pairs: Option<&'a pairs::Rows>,
+    factor: Factor<'a>,
+    tail: Tail<'a>,
     isa: Isa,
 }
 
 impl<'a> Strips<'a> {
-    /// A weight for the product with this input.
-    pub fn new(matrix: Matrix<'a>, input: &'a Input) -> Result<Self, ShapeError> {
-        Ok(Self {
-            matrix,
-            packed: packed_of(&matrix)?,
-            pairs: meets_pairs(matrix.quant(), input.tokens).then(|| input.pairs()),
-            isa: Isa::best(),
-        })
+    /// Linears over this input.
+    ///
+    /// # Errors
+    /// If the sizes of a linear do not fit.
+    pub fn all(linears: &[&Linear<'a>], input: &'a Input) -> Result<Vec<Self>, ShapeError> {
+        let strips = |(linear, tail): (&&Linear<'a>, Tail<'a>)| {
+            Ok(Self {
+                matrix: linear.weight,
+                packed: packed_of(&linear.weight)?,
+                factor: Factor::of(linear.weight.quant(), input),
+                tail,
+                isa: Isa::best(),
+            })
+        };
+        linears.iter().zip(Tail::all(linears, input)?).map(strips).collect()
     }
 
     /// Bytes of all strips.
@@ -54,7 +80,7 @@ impl<'a> Strips<'a> {
         self.matrix.rows().div_ceil(ROWS)
     }
 
-    /// The products of strips with tokens: `sink(token, row, up to sixteen results)`.
+    /// The outputs of strips for tokens, scale, adapter and bias included: `sink(token, row, up to sixteen results)`.
     pub fn product(
         &self,
         strips: Range<usize>,
@@ -62,20 +88,51 @@ impl<'a> Strips<'a> {
         tokens: Range<usize>,
         mut sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
+        let rows = strips.start * ROWS..(strips.end * ROWS).min(self.matrix.rows());
+        let Some(tail) = self.tail.of_rows(rows.clone()) else {
+            return self.bare(rows, input, tokens, sink);
+        };
+        self.bare(rows, input, tokens, |token, row, results| {
+            let mut finished = [0.0; ROWS];
+            finished[..results.len()].copy_from_slice(results);
+            tail.finish(self.isa, token, row, &mut finished);
+            sink(token, row, &finished[..results.len()]);
+        })
+    }
+
+    /// The products alone.
+    fn bare(
+        &self,
+        rows: Range<usize>,
+        input: &Input,
+        tokens: Range<usize>,
+        sink: impl FnMut(usize, usize, &[f32]),
+    ) -> Result<(), ShapeError> {
+        match &self.factor {
+            Factor::Int8 => self.int8(rows, input, tokens, sink),
+            Factor::Bf16(x) => pairs::product(self.isa, &self.matrix, rows, x, tokens, sink),
+            Factor::F32 => floats::product(self.isa, &self.matrix, rows, &input.floats, tokens, sink),
+        }
+    }
+
+    fn int8(
+        &self,
+        rows: Range<usize>,
+        input: &Input,
+        tokens: Range<usize>,
+        mut sink: impl FnMut(usize, usize, &[f32]),
+    ) -> Result<(), ShapeError> {
         let per_token = Activations::chunks_for(input.cols);
-        let packed = strips.start.min(self.packed.groups())..strips.end.min(self.packed.groups());
+        let groups = |row: usize| row.div_ceil(ROWS).min(self.packed.groups());
+        let packed = groups(rows.start)..groups(rows.end);
         let chunks = &input.chunks[tokens.start * per_token..tokens.end * per_token];
-        let first = packed.end;
+        let plain = (packed.end * ROWS).max(rows.start)..rows.end;
         self.packed
             .product(self.isa, packed, chunks, tokens.len(), |token, row, results| {
                 sink(tokens.start + token, row, results);
             })?;
-        if let Some(x) = self.pairs {
-            let rows = strips.start * ROWS..(strips.end * ROWS).min(self.matrix.rows());
-            return pairs::product(self.isa, &self.matrix, rows, x, tokens, sink);
-        }
-        for strip in first.max(strips.start)..strips.end {
-            let rows = strip * ROWS..((strip + 1) * ROWS).min(self.matrix.rows());
+        for first in plain.clone().step_by(ROWS) {
+            let rows = first..plain.end.min(first + ROWS);
             let mut results = [0.0; ROWS];
             let results = &mut results[..rows.len()];
             for token in tokens.clone() {
@@ -113,8 +170,8 @@ impl Cut {
     /// That of the products of all these with so many tokens.
     pub fn of(weights: &[Strips], tokens: usize) -> Self {
         let total: usize = weights.iter().map(Strips::bytes).sum();
-        // Rows of 16-bit weights are expanded for all tokens of a chunk.
-        if tokens <= TOGETHER || weights.iter().any(|strips| strips.pairs.is_some()) {
+        // Rows of floats are expanded for all tokens of a chunk.
+        if tokens <= TOGETHER || weights.iter().any(|strips| !matches!(strips.factor, Factor::Int8)) {
             return Self {
                 bytes: (total / CHUNKS).max(LEAST_BYTES),
                 tokens: TOKENS_A_CHUNK,

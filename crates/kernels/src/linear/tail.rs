@@ -1,52 +1,176 @@
-//! What follows an int8 product.
+//! What follows the product of a strip: the weight's own scale, the adapter, the bias, in this order.
 
-use super::tiled::{Talls, low_rank};
-use super::{FEW, Linear, Lora};
-use crate::dense::{Into, Target, View, matmul};
+use super::dot_block::{self, Tokens};
+use super::{Input, Linear, Lora};
 use crate::dot::Isa;
+use crate::lanes::{WIDTH, on_lanes};
+use crate::packed::ROWS;
 use crate::shape::{self, ShapeError};
-use crate::softmax;
+use crate::team;
+use std::ops::Range;
 
-/// What follows the product, over it: the weight's scale, the adapter on the same input `x [T, in]`, the bias.
-///
-/// # Errors
-/// Where the sizes do not fit.
-pub(crate) fn apply_linear_tail(linear: &Linear, x: &[f32], y: &Target) -> Result<(), ShapeError> {
-    linear.check()?;
-    let (tokens, rows) = (y.rows(), linear.weight.rows());
-    shape::length("the columns of a linear's output", y.cols(), Some(rows))?;
-    // SAFETY: here and below, the rows are taken one after the other by this thread alone.
-    let row = |token| unsafe { y.part(token, 0, rows) };
-    if linear.scale != 1.0 {
-        (0..tokens).for_each(|token| row(token).iter_mut().for_each(|y| *y *= linear.scale));
-    }
-    if let Some(lora) = &linear.lora
-        && tokens <= FEW
-        && lora.dropout.is_none()
-    {
-        shape::length("a linear's input", x.len(), tokens.checked_mul(linear.weight.cols()))?;
-        for (token, x) in x.chunks_exact(linear.weight.cols().max(1)).enumerate() {
-            add_adapter(Isa::best(), lora, x, row(token));
-        }
-    } else if let Some(lora) = &linear.lora {
-        let low = low_rank(lora, &Talls::<f32>::new(x, tokens, linear.weight.cols())?)?;
-        let b = View::all(lora.b, rows, lora.rank)?.transposed();
-        matmul(View::all(&low, tokens, lora.rank)?, b, lora.scale, y, Into::Add)?;
-    }
-    if let Some(bias) = linear.bias {
-        (0..tokens).for_each(|token| row(token).iter_mut().zip(bias).for_each(|(y, bias)| *y += bias));
-    }
-    Ok(())
+/// Tokens of a unit of work of an adapter's first product.
+const TOKENS: usize = 48;
+/// Products of two numbers that are worth handing to a thread.
+const LEAST_PRODUCTS: usize = 64 * 1024;
+
+/// What follows the product of a linear with all tokens of an input.
+pub(super) struct Tail<'a> {
+    scale: f32,
+    adapter: Option<LowRank<'a>>,
+    bias: Option<&'a [f32]>,
 }
 
-/// An adapter for one token, on this thread: two thin products, not worth a dispatch.
-fn add_adapter(isa: Isa, lora: &Lora, x: &[f32], y: &mut [f32]) {
-    let low: Vec<f32> = lora
-        .a
-        .chunks_exact(x.len())
-        .map(|a| lora.scale * softmax::product(isa, x, a))
+/// An adapter whose first product is made.
+struct LowRank<'a> {
+    /// `scale * drop(x) a^T`, `[T, rank]`.
+    low: Vec<f32>,
+    /// `[out, rank]`.
+    b: &'a [f32],
+    rank: usize,
+}
+
+impl<'a> Tail<'a> {
+    /// Those of linears over one input. The first products of their adapters take one dispatch.
+    ///
+    /// # Errors
+    /// If the sizes of a linear do not fit.
+    pub fn all(linears: &[&Linear<'a>], input: &Input) -> Result<Vec<Self>, ShapeError> {
+        for linear in linears {
+            linear.check()?;
+            shape::length("a linear's input", linear.weight.cols(), Some(input.cols))?;
+        }
+        let adapters = linears.iter().filter_map(|linear| linear.lora.as_ref());
+        let mut lows = low_rank(&adapters.collect::<Vec<_>>(), input).into_iter();
+        let adapter = |lora: &Lora<'a>| {
+            lows.next().map(|low| LowRank {
+                low,
+                b: lora.b,
+                rank: lora.rank,
+            })
+        };
+        let mut adapter = adapter;
+        let tail = |linear: &&Linear<'a>| Self {
+            scale: linear.scale,
+            adapter: linear.lora.as_ref().and_then(&mut adapter),
+            bias: linear.bias,
+        };
+        Ok(linears.iter().map(tail).collect())
+    }
+
+    /// That of some rows of the weight, the first of which begins a strip; `None` if nothing follows the product.
+    pub fn of_rows(&self, rows: Range<usize>) -> Option<TailOfRows<'_>> {
+        if self.scale == 1.0 && self.adapter.is_none() && self.bias.is_none() {
+            return None;
+        }
+        let b = match &self.adapter {
+            Some(adapter) => transposed(
+                &adapter.b[rows.start * adapter.rank..rows.end * adapter.rank],
+                adapter.rank,
+            ),
+            None => Vec::new(),
+        };
+        Some(TailOfRows {
+            tail: self,
+            first: rows.start,
+            b,
+        })
+    }
+}
+
+/// `scale * drop(x) a^T` of each adapter, `[T, rank]`. A token's numbers do not depend on which others there are.
+fn low_rank(adapters: &[&Lora], input: &Input) -> Vec<Vec<f32>> {
+    let (tokens, cols) = (input.tokens, input.cols);
+    let mut lows: Vec<Vec<f32>> = adapters.iter().map(|lora| vec![0.0; tokens * lora.rank]).collect();
+    let dropped: Vec<_> = adapters
+        .iter()
+        .map(|lora| lora.dropout.map(|dropout| dropout.of(&input.floats, cols)))
         .collect();
-    for (y, b) in y.iter_mut().zip(lora.b.chunks_exact(lora.rank.max(1))) {
-        *y += softmax::product(isa, &low, b);
+    let mut units = Vec::new();
+    for (number, lora) in adapters.iter().enumerate() {
+        for token in (0..tokens).step_by(TOKENS) {
+            units.extend((0..lora.rank).step_by(ROWS).map(|row| (number, token, row)));
+        }
+    }
+    let per_chunk = (LEAST_PRODUCTS / (ROWS * TOKENS.min(tokens) * cols).max(1)).max(1);
+    let isa = Isa::best();
+    let out: Vec<_> = lows.iter_mut().map(|low| team::Scattered::new(low)).collect();
+    team::run(units.len().div_ceil(per_chunk), &|chunk| {
+        for &(number, token, row) in units.iter().skip(chunk * per_chunk).take(per_chunk) {
+            let lora = adapters[number];
+            let (tokens, rows) = (token..tokens.min(token + TOKENS), row..lora.rank.min(row + ROWS));
+            let x: &[f32] = dropped[number].as_deref().unwrap_or(&input.floats);
+            let x = Tokens {
+                floats: &x[tokens.start * cols..tokens.end * cols],
+                count: tokens.len(),
+                cols,
+            };
+            let a = &lora.a[rows.start * cols..rows.end * cols];
+            dot_block::products(isa, a, rows.len(), x, &mut |token, results| {
+                // SAFETY: each number is computed once.
+                let low = unsafe { out[number].slice((tokens.start + token) * lora.rank + rows.start, rows.len()) };
+                low.iter_mut().zip(results).for_each(|(low, x)| *low = lora.scale * x);
+            });
+        }
+    });
+    drop(out);
+    lows
+}
+
+/// Rows of an adapter's `b` by strips of sixteen, each `[rank][16]`; zeros past the last row.
+fn transposed(b: &[f32], rank: usize) -> Vec<[f32; ROWS]> {
+    let strips = b.chunks(ROWS * rank.max(1));
+    let mut out = vec![[0.0; ROWS]; strips.len() * rank];
+    for (rows, out) in strips.zip(out.chunks_exact_mut(rank.max(1))) {
+        for (lane, row) in rows.chunks_exact(rank).enumerate() {
+            row.iter().zip(&mut *out).for_each(|(x, out)| out[lane] = *x);
+        }
+    }
+    out
+}
+
+/// What follows the products of some rows.
+pub(super) struct TailOfRows<'a> {
+    tail: &'a Tail<'a>,
+    first: usize,
+    /// See [`transposed`].
+    b: Vec<[f32; ROWS]>,
+}
+
+impl TailOfRows<'_> {
+    /// Makes the products of one token with the rows of a strip, `row` being the first, outputs of the linear. Behind the last row of a
+    /// weight results are of no meaning.
+    pub fn finish(&self, isa: Isa, token: usize, row: usize, results: &mut [f32; ROWS]) {
+        let (low, b) = match &self.tail.adapter {
+            None => (&[][..], &[][..]),
+            Some(adapter) => (
+                &adapter.low[token * adapter.rank..][..adapter.rank],
+                &self.b[(row - self.first) / ROWS * adapter.rank..][..adapter.rank],
+            ),
+        };
+        scale_and_add(isa, self.tail.scale, low, b, results);
+        if let Some(bias) = self.tail.bias {
+            results.iter_mut().zip(&bias[row..]).for_each(|(y, bias)| *y += bias);
+        }
+    }
+}
+
+on_lanes! {
+    /// `y` becomes `scale * y + sum(low[r] * b[r])`. The sum has four parts, so that additions do not wait for each other.
+    fn scale_and_add<L>(l; scale: f32, low: &[f32], b: &[[f32; ROWS]], y: &mut [f32; ROWS]) {
+        const { assert!(ROWS == WIDTH) };
+        let scaled = l.mul(l.load(y), l.splat(scale));
+        let ((low, low_rest), (b, b_rest)) = (low.as_chunks::<4>(), b.as_chunks::<4>());
+        let mut sums = [l.splat(0.0); 4];
+        for (low, b) in low.iter().zip(b) {
+            for i in 0..4 {
+                sums[i] = l.mul_add(l.splat(low[i]), l.load(&b[i]), sums[i]);
+            }
+        }
+        for ((low, b), sum) in low_rest.iter().zip(b_rest).zip(&mut sums) {
+            *sum = l.mul_add(l.splat(*low), l.load(b), *sum);
+        }
+        let sum = l.add(l.add(sums[0], sums[1]), l.add(sums[2], sums[3]));
+        l.store(l.add(scaled, sum), y);
     }
 }

@@ -9,6 +9,60 @@ use std::ops::Range;
 /// Rows that meet tokens at once: 4 * 6 sums, a token's vector and the rows' stay in 32 registers.
 const AT_ONCE: usize = 4;
 
+/// Rows of sixteen weights or fewer, as pairs of bf16.
+trait Source {
+    /// Pairs `at` to `at + 15` of a row; zeros past its end.
+    ///
+    /// # Safety
+    /// The machine has AVX-512 F, BW, DQ, VL and BF16, the row is there, and `at` is a multiple of sixteen below its length.
+    unsafe fn vector(&self, row: usize, at: usize) -> __m512bh;
+}
+
+impl Source for Rows {
+    #[inline(always)]
+    unsafe fn vector(&self, row: usize, at: usize) -> __m512bh {
+        // SAFETY: rows have `length` pairs, whole vectors; a vector of pairs is one of bf16.
+        unsafe { std::mem::transmute(_mm512_loadu_si512(self.row(row).as_ptr().add(at).cast())) }
+    }
+}
+
+/// Rows of 16 bits a weight as a file has them.
+struct Stored<'a, const F16: bool> {
+    bytes: &'a [u8],
+    row_bytes: usize,
+}
+
+/// Bytes of a vector of weights.
+const VECTOR: usize = 4 * WIDTH;
+
+impl<const F16: bool> Source for Stored<'_, F16> {
+    #[inline(always)]
+    unsafe fn vector(&self, row: usize, at: usize) -> __m512bh {
+        let row = &self.bytes[row * self.row_bytes..][..self.row_bytes];
+        let (start, left) = (row.as_ptr().wrapping_add(4 * at), self.row_bytes - 4 * at);
+        // SAFETY: what is read lies within the row; prefetching reads nothing that a program could see.
+        unsafe {
+            // Rows are read once, some at a time: the next ones are `AT_ONCE` rows ahead.
+            _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(AT_ONCE * self.row_bytes).cast());
+            let stored = match left >= VECTOR {
+                true => _mm512_loadu_si512(start.cast()),
+                false => _mm512_maskz_loadu_epi8((1 << left) - 1, start.cast()),
+            };
+            match F16 {
+                false => std::mem::transmute::<__m512i, __m512bh>(stored),
+                true => round(_mm512_castsi512_si256(stored), _mm512_extracti64x4_epi64::<1>(stored)),
+            }
+        }
+    }
+}
+
+/// Two vectors of f16 as one of the nearest bf16, ties to even.
+#[inline(always)]
+unsafe fn round(low: __m256i, high: __m256i) -> __m512bh {
+    // SAFETY: the caller's word.
+    unsafe { _mm512_cvtne2ps_pbh(_mm512_cvtph_ps(high), _mm512_cvtph_ps(low)) }
+}
+
 /// As [`super::strip`].
 ///
 /// # Safety
@@ -26,9 +80,38 @@ pub(super) unsafe fn strip(
         // SAFETY: the caller's word, and never more tokens than are left.
         unsafe {
             first += match tokens.end - first {
-                6.. => some::<6>(weights, count, x, first, sink),
-                3.. => some::<3>(weights, count, x, first, sink),
-                _ => some::<1>(weights, count, x, first, sink),
+                6.. => some::<_, 6>(weights, count, x, first, sink),
+                3.. => some::<_, 3>(weights, count, x, first, sink),
+                _ => some::<_, 1>(weights, count, x, first, sink),
+            }
+        }
+    }
+}
+
+/// [`strip`] of rows that are read where the file has them, for few tokens: nothing is expanded.
+///
+/// # Safety
+/// As [`strip`]; `bytes` are `count` rows of 16-bit weights, as many as a token has numbers: f16 if `F16`, else bf16.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) unsafe fn stored_strip<const F16: bool>(
+    bytes: &[u8],
+    count: usize,
+    x: &Rows,
+    tokens: Range<usize>,
+    sink: &mut dyn FnMut(usize, &[f32]),
+) {
+    let weights = Stored::<F16> {
+        bytes,
+        row_bytes: bytes.len() / count.max(1),
+    };
+    let mut first = tokens.start;
+    while first < tokens.end {
+        // SAFETY: the caller's word, and never more tokens than are left.
+        unsafe {
+            first += match tokens.end - first {
+                4.. => some::<_, 4>(&weights, count, x, first, sink),
+                2.. => some::<_, 2>(&weights, count, x, first, sink),
+                _ => some::<_, 1>(&weights, count, x, first, sink),
             }
         }
     }
@@ -40,29 +123,25 @@ pub(super) unsafe fn strip(
 /// As [`strip`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn some<const N: usize>(
-    weights: &Rows,
+unsafe fn some<S: Source, const N: usize>(
+    weights: &S,
     count: usize,
     x: &Rows,
     first: usize,
     sink: &mut dyn FnMut(usize, &[f32]),
 ) -> usize {
     let mut results = [[0.0; ROWS]; N];
-    let tokens: [&[u32]; N] = std::array::from_fn(|token| x.row(first + token));
     for row in (0..count).step_by(AT_ONCE) {
-        // Rows past the last are not read: the last stands in for them.
-        let rows: [&[u32]; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
         let mut sums = [[_mm512_setzero_ps(); AT_ONCE]; N];
-        for at in (0..weights.length).step_by(WIDTH) {
-            // SAFETY: rows and tokens have `length` pairs, whole vectors; a vector of pairs is one of bf16.
-            let vector = |row: &[u32]| unsafe {
-                std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(row.as_ptr().add(at).cast()))
-            };
-            let rows = rows.map(vector);
-            for (token, sums) in tokens.iter().zip(&mut sums) {
-                let token = vector(token);
-                for (sum, row) in sums.iter_mut().zip(rows) {
-                    *sum = _mm512_dpbf16_ps(*sum, row, token);
+        for at in (0..x.length).step_by(WIDTH) {
+            // SAFETY: rows and tokens have one length. Rows past the last are not read: the last stands in for them.
+            unsafe {
+                let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| weights.vector((row + r).min(count - 1), at));
+                for (token, sums) in sums.iter_mut().enumerate() {
+                    let token = x.vector(first + token, at);
+                    for (sum, row) in sums.iter_mut().zip(rows) {
+                        *sum = _mm512_dpbf16_ps(*sum, row, token);
+                    }
                 }
             }
         }
@@ -124,8 +203,8 @@ pub(super) unsafe fn round_halves(bytes: &[u8], out: &mut [u16]) {
     for (vector, out) in vectors.iter().chain([&last]).zip(out) {
         // SAFETY: a vector of 32 is read, and one is written. A mask instead of a copy of the last ones would make stores many times as slow.
         unsafe {
-            let half = |half: usize| _mm512_cvtph_ps(_mm256_loadu_si256(vector.as_ptr().cast::<__m256i>().add(half)));
-            let rounded: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(half(1), half(0)));
+            let half = |half: usize| _mm256_loadu_si256(vector.as_ptr().cast::<__m256i>().add(half));
+            let rounded: __m512i = std::mem::transmute(round(half(0), half(1)));
             _mm512_storeu_si512(out.as_mut_ptr().cast(), rounded);
         }
     }

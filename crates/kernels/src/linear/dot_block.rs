@@ -1,0 +1,244 @@
+//! Dot products of rows of weights with rows of activations in f32, a block of either at a time.
+//!
+//! A product has sixteen partial sums: number `i` takes the columns that are `i` modulo 16, in order, and at the end they are added in one
+//! order. The size of a block changes none of that, so a row of activations has the same products alone as among others.
+
+use crate::blocks::{Bf16, F32, Fp16};
+use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
+use crate::packed::ROWS;
+use bytemuck::Pod;
+
+/// A number that a vector of floats can be made of.
+pub(super) trait Element: Pod {
+    /// Sixteen numbers as f32, exactly; to be marked `#[inline(always)]`.
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
+        l.load(x)
+    }
+}
+
+impl Element for F32 {
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
+        l.load(&bytemuck::cast::<_, [u32; WIDTH]>(*x).map(|bits| f32::from_bits(u32::from_le(bits))))
+    }
+}
+
+impl Element for Fp16 {
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
+        l.load_half(&bytemuck::cast::<_, [u16; WIDTH]>(*x).map(u16::from_le))
+    }
+}
+
+impl Element for Bf16 {
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
+        l.load_bf16(&bytemuck::cast::<_, [u16; WIDTH]>(*x).map(u16::from_le))
+    }
+}
+
+/// Rows of activations, one behind the other.
+#[derive(Clone, Copy)]
+pub(super) struct Tokens<'a> {
+    pub floats: &'a [f32],
+    /// How many they are.
+    pub count: usize,
+    /// How long each is.
+    pub cols: usize,
+}
+
+impl Tokens<'_> {
+    #[inline(always)]
+    fn row(&self, token: usize) -> &[f32] {
+        &self.floats[token * self.cols..][..self.cols]
+    }
+}
+
+on_lanes! {
+    /// The products of `count` rows of weights, sixteen at most and one behind the other, with tokens: `sink(token, one result a row)`.
+    pub(super) fn products<L>[E: Element][E](
+        l; rows: &[E], count: usize, tokens: Tokens, sink: &mut dyn FnMut(usize, &[f32])
+    ) {
+        let mut first = 0;
+        while first < tokens.count {
+            // As many sums as there are registers for.
+            let left = tokens.count - first;
+            first += match (L::REGISTERS >= 32, left) {
+                (true, 6..) => some::<L, E, 4, 6>(l, rows, count, tokens, first, sink),
+                (true, 3..) => some::<L, E, 4, 3>(l, rows, count, tokens, first, sink),
+                (false, 2..) => some::<L, E, 2, 2>(l, rows, count, tokens, first, sink),
+                _ => some::<L, E, 4, 1>(l, rows, count, tokens, first, sink),
+            };
+        }
+    }
+}
+
+/// All rows against `T` tokens from `first` on, `R` rows at a time; gives `T`.
+#[inline(always)]
+fn some<L: Lanes, E: Element, const R: usize, const T: usize>(
+    l: L,
+    rows: &[E],
+    count: usize,
+    tokens: Tokens,
+    first: usize,
+    sink: &mut dyn FnMut(usize, &[f32]),
+) -> usize {
+    let cols = tokens.cols;
+    let mut results = [[0.0; ROWS]; T];
+    let x: [&[f32]; T] = std::array::from_fn(|t| tokens.row(first + t));
+    for row in (0..count).step_by(R) {
+        // Past the last row there is none to read: the last one stands in.
+        let rows: [&[E]; R] = std::array::from_fn(|r| &rows[(row + r).min(count - 1) * cols..][..cols]);
+        let sums = block::<L, E, R, T>(l, rows, x);
+        for (sums, results) in sums.iter().zip(&mut results) {
+            for (sum, result) in sums.iter().zip(&mut results[row..count.min(row + R)]) {
+                *result = l.sum(*sum);
+            }
+        }
+    }
+    for (token, results) in results.iter().enumerate() {
+        sink(first + token, &results[..count]);
+    }
+    T
+}
+
+/// The partial sums of `R` rows with `T` tokens of the same length.
+#[inline(always)]
+fn block<L: Lanes, E: Element, const R: usize, const T: usize>(
+    l: L,
+    rows: [&[E]; R],
+    x: [&[f32]; T],
+) -> [[L::Floats; R]; T] {
+    let mut sums = [[l.splat(0.0); R]; T];
+    let (rows, row_rests) = (
+        rows.map(|row| row.as_chunks::<WIDTH>().0),
+        rows.map(|row| row.as_chunks::<WIDTH>().1),
+    );
+    let (x, x_rests) = (x.map(|x| x.as_chunks::<WIDTH>().0), x.map(|x| x.as_chunks::<WIDTH>().1));
+    let steps = rows[0].len();
+    let (rows, x) = (rows.map(|row| &row[..steps]), x.map(|x| &x[..steps]));
+    for step in 0..steps {
+        if T == 1 {
+            // Rows are read once, several at a time: the next ones are `R` rows ahead.
+            rows.iter()
+                .for_each(|row| fetch_ahead(&row[step], R * (steps * WIDTH + row_rests[0].len())));
+        }
+        add(l, rows.map(|row| &row[step]), x.map(|x| &x[step]), &mut sums);
+    }
+    if !row_rests[0].is_empty() {
+        let (mut row, mut token) = ([[E::zeroed(); WIDTH]; R], [[0.0; WIDTH]; T]);
+        row.iter_mut()
+            .zip(row_rests)
+            .for_each(|(padded, rest)| padded[..rest.len()].copy_from_slice(rest));
+        token
+            .iter_mut()
+            .zip(x_rests)
+            .for_each(|(padded, rest)| padded[..rest.len()].copy_from_slice(rest));
+        add(l, row.each_ref(), token.each_ref(), &mut sums);
+    }
+    sums
+}
+
+/// Adds the products of sixteen columns.
+#[inline(always)]
+fn add<L: Lanes, E: Element, const R: usize, const T: usize>(
+    l: L,
+    rows: [&[E; WIDTH]; R],
+    x: [&[f32; WIDTH]; T],
+    sums: &mut [[L::Floats; R]; T],
+) {
+    let rows = rows.map(|row| E::load(l, row));
+    for t in 0..T {
+        let x = l.load(x[t]);
+        for r in 0..R {
+            sums[t][r] = l.mul_add(rows[r], x, sums[t][r]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dot::Isa;
+
+    fn noise(count: usize, seed: usize) -> Vec<f32> {
+        (0..count)
+            .map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0)
+            .collect()
+    }
+
+    fn all(isa: Isa, rows: &[f32], tokens: Tokens) -> Vec<f32> {
+        let count = rows.len() / tokens.cols;
+        let mut found = vec![f32::NAN; tokens.count * count];
+        products(isa, rows, count, tokens, &mut |token, results| {
+            found[token * count..][..count].copy_from_slice(results);
+        });
+        found
+    }
+
+    #[test]
+    fn products_are_those_of_f64() {
+        for isa in Isa::available() {
+            for (rows, cols, count) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (15, 96, 13), (16, 576, 2)] {
+                let (weights, x) = (noise(rows * cols, 1), noise(count * cols, 2));
+                let tokens = Tokens {
+                    floats: &x,
+                    count,
+                    cols,
+                };
+                for (i, found) in all(isa, &weights, tokens).into_iter().enumerate() {
+                    let (token, row) = (&x[i / rows * cols..][..cols], &weights[i % rows * cols..][..cols]);
+                    let products = token.iter().zip(row).map(|(x, w)| f64::from(*x) * f64::from(*w));
+                    let expected: f64 = products.sum();
+                    assert!(
+                        (f64::from(found) - expected).abs() < 1e-4,
+                        "{isa:?} {rows} {cols} {count}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_has_the_same_bits_alone_as_among_others() {
+        for isa in Isa::available() {
+            for (rows, cols) in [(16, 576), (7, 45), (4, 331)] {
+                let (weights, x) = (noise(rows * cols, 3), noise(20 * cols, 4));
+                let alone = |token: usize| {
+                    let floats = &x[token * cols..][..cols];
+                    all(isa, &weights, Tokens { floats, count: 1, cols })
+                };
+                let expected: Vec<f32> = (0..20).flat_map(alone).collect();
+                for count in 1..20 {
+                    let floats = &x[..count * cols];
+                    let found = all(isa, &weights, Tokens { floats, count, cols });
+                    assert_eq!(found, expected[..count * rows], "{isa:?} {rows} {cols} {count}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_16_bits_are_those_of_32() {
+        let (weights, x) = (noise(16 * 45, 5), noise(3 * 45, 6));
+        let tokens = Tokens {
+            floats: &x,
+            count: 3,
+            cols: 45,
+        };
+        let halves: Vec<Fp16> = weights.iter().map(|x| Fp16::from_f32(*x)).collect();
+        let widened: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
+        for isa in Isa::available() {
+            let mut found = Vec::new();
+            products(isa, &halves, 16, tokens, &mut |_, results| {
+                found.extend_from_slice(results)
+            });
+            assert_eq!(found, all(isa, &widened, tokens), "{isa:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The bits of a row depend on its own sequence, position and adapters and on the shapes: not on the rows beside it, on how a prompt is cut
+//! into batches, or on threads. (The products of chat; at each level of instructions.)
+
+mod reference;
+
+use hearth_kernels::attention::{Heads, KvFormat, KvLayer, Spans, attend};
+use hearth_kernels::glu::Activation;
+use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
+use hearth_kernels::{Layout, Linear, Lora, Matrix, Norm, Product, Quant, matrix, team};
+use reference::noise;
+
+/// Tokens of a batch: alone, fewer and more than the kernels take at once, and more than a chunk of work.
+const BATCHES: [usize; 8] = [2, 3, 4, 5, 7, 16, 64, 129];
+const TOKENS: usize = 129;
+const THREADS: [usize; 4] = [1, 2, 3, 8];
+
+/// A weight as a model has it: packed where the machine packs it, with rows left over behind the last group of sixteen.
+struct Weight {
+    quant: Quant,
+    layout: Layout,
+    rows: usize,
+    cols: usize,
+    bytes: Vec<u8>,
+}
+
+impl Weight {
+    fn new(seed: u64, quant: Quant, rows: usize, cols: usize) -> Self {
+        let mut plain = vec![0; rows * quant.row_bytes(cols).unwrap()];
+        quant.quantize_row(&noise(seed, rows * cols), &mut plain).unwrap();
+        let (layout, bytes) = matrix::pack(quant, rows, cols, &plain).unwrap();
+        Self {
+            quant,
+            layout,
+            rows,
+            cols,
+            bytes,
+        }
+    }
+
+    fn matrix(&self) -> Matrix<'_> {
+        Matrix::new(self.quant, self.layout, self.rows, self.cols, &self.bytes).unwrap()
+    }
+}
+
+/// An adapter's numbers: none, one, or two stacked, whose rank is no multiple of anything.
+struct Adapter {
+    rank: usize,
+    a: Vec<f32>,
+    b: Vec<f32>,
+}
+
+impl Adapter {
+    fn new(seed: u64, rank: usize, rows: usize, cols: usize) -> Self {
+        Self {
+            rank,
+            a: noise(seed, rank * cols),
+            b: noise(seed + 1, rows * rank),
+        }
+    }
+
+    fn lora(&self) -> Option<Lora<'_>> {
+        (self.rank > 0).then_some(Lora {
+            a: &self.a,
+            b: &self.b,
+            rank: self.rank,
+            scale: 0.7,
+            dropout: None,
+        })
+    }
+}
+
+/// Columns of a row of whole blocks that are not whole vectors or chunks where the format allows that.
+fn cols(quant: Quant) -> usize {
+    match quant.block_elements() {
+        1 => 331,
+        256 => 512,
+        block => 9 * block,
+    }
+}
+
+/// Runs `run(first token, tokens)` for all tokens, so many at once.
+fn in_batches(at_once: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32> {
+    let first = (0..TOKENS).step_by(at_once);
+    first
+        .flat_map(|first| run(first, at_once.min(TOKENS - first)))
+        .collect()
+}
+
+/// Every batch, on every number of threads, gives what single tokens give on one.
+fn check(what: &str, run: &dyn Fn(usize, usize) -> Vec<f32>) {
+    team::set_threads(1);
+    let expected = in_batches(1, run);
+    assert!(expected.iter().all(|x| x.is_finite()), "{what}");
+    for threads in THREADS {
+        team::set_threads(threads);
+        for at_once in BATCHES {
+            let same = in_batches(at_once, run)
+                .iter()
+                .map(|x| x.to_bits())
+                .eq(expected.iter().map(|x| x.to_bits()));
+            assert!(same, "{what}: {at_once} tokens at once, {threads} threads");
+        }
+    }
+}
+
+/// A small part of the formats where instructions are emulated.
+fn formats() -> impl Iterator<Item = Quant> {
+    let step = if reference::emulated() { 4 } else { 1 };
+    Quant::ALL.into_iter().step_by(step)
+}
+
+#[test]
+fn a_token_has_the_same_outputs_in_any_batch() {
+    for quant in formats() {
+        let (cols, rows) = (cols(quant), [67, 16, 35]);
+        let x = noise(1, TOKENS * cols);
+        let norm = noise(2, cols);
+        let norm = Some(Norm {
+            weight: &norm,
+            eps: 1e-5,
+        });
+        let weights: Vec<Weight> = rows.map(|rows| Weight::new(rows as u64, quant, rows, cols)).into();
+        let bias = noise(3, rows[0]);
+        for rank in [0, 8, 19] {
+            let adapters: Vec<Adapter> = rows.map(|rows| Adapter::new(rows as u64, rank, rows, cols)).into();
+            let linears: Vec<Linear> = weights
+                .iter()
+                .zip(&adapters)
+                .enumerate()
+                .map(|(i, (weight, adapter))| Linear {
+                    weight: weight.matrix(),
+                    scale: [1.0, 0.3, 1.0][i],
+                    lora: adapter.lora(),
+                    bias: (i == 0).then_some(&bias),
+                })
+                .collect();
+            let width: usize = rows.iter().sum();
+            check(&format!("{quant}, rank {rank}"), &|first, tokens| {
+                let mut y = vec![f32::NAN; tokens * width];
+                norm_linears(
+                    &x[first * cols..][..tokens * cols],
+                    norm,
+                    &linears,
+                    Product::Fast,
+                    &mut y,
+                )
+                .unwrap();
+                y
+            });
+        }
+    }
+}
+
+#[test]
+fn a_token_has_the_same_feed_forward_in_any_batch() {
+    for quant in formats() {
+        let (cols, rows) = (cols(quant), 67);
+        let x = noise(4, TOKENS * cols);
+        let [gate, up] = [5, 6].map(|seed| Weight::new(seed, quant, rows, cols));
+        // The rows of a down projection are as many as the columns of the others.
+        let residual = noise(7, TOKENS * rows);
+        let after = noise(8, rows);
+        for rank in [0, 16] {
+            let adapter = Adapter::new(9, rank, rows, cols);
+            let gate = Linear {
+                lora: adapter.lora(),
+                ..Linear::plain(gate.matrix())
+            };
+            let up = Linear::plain(up.matrix());
+            check(&format!("{quant}, gate and up, rank {rank}"), &|first, tokens| {
+                let mut h = vec![f32::NAN; tokens * rows];
+                let x = &x[first * cols..][..tokens * cols];
+                gated(x, None, &gate, &up, Activation::Silu, Product::Fast, &mut h).unwrap();
+                h
+            });
+            for norm in [
+                None,
+                Some(Norm {
+                    weight: &after,
+                    eps: 1e-6,
+                }),
+            ] {
+                check(
+                    &format!("{quant}, down, rank {rank}, norm {}", norm.is_some()),
+                    &|first, tokens| {
+                        let mut y = residual[first * rows..][..tokens * rows].to_vec();
+                        let x = &x[first * cols..][..tokens * cols];
+                        linear_add_in_place(x, &gate, norm, Product::Fast, &mut y).unwrap();
+                        y
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// The products of training and of references have one arithmetic, too.
+#[test]
+fn a_token_has_the_same_exact_outputs_in_any_batch() {
+    for (quant, product) in [
+        (Quant::Q4_K, Product::Exact),
+        (Quant::F16, Product::Exact),
+        (Quant::Q5_0, Product::Bf16),
+    ] {
+        let (cols, rows) = (cols(quant), 67);
+        let (weight, x) = (Weight::new(10, quant, rows, cols), noise(11, TOKENS * cols));
+        let adapter = Adapter::new(12, 8, rows, cols);
+        let linears = [Linear {
+            lora: adapter.lora(),
+            ..Linear::plain(weight.matrix())
+        }];
+        check(&format!("{quant}, {product:?}"), &|first, tokens| {
+            let mut y = vec![f32::NAN; tokens * rows];
+            norm_linears(&x[first * cols..][..tokens * cols], None, &linears, product, &mut y).unwrap();
+            y
+        });
+    }
+}
+
+fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
+    Heads {
+        heads,
+        kv_heads,
+        head_dim,
+        scale: 0.3 / (head_dim as f32).sqrt(),
+        window,
+    }
+}
+
+/// Attention through a cache, so many tokens at once, in cells whose numbers are those of the tokens.
+fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], at_once: usize) -> Vec<u32> {
+    let width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+    let tokens = qkv.len() / width;
+    let mut layer = KvLayer::new(format, tokens, shape.kv_heads, shape.head_dim);
+    let mut out = Vec::new();
+    for (batch, qkv) in qkv.chunks(at_once * width).enumerate() {
+        let (first, count) = (batch * at_once, qkv.len() / width);
+        let cells: Vec<u32> = (first as u32..(first + count) as u32).collect();
+        layer.write(&shape, &cells, qkv).unwrap();
+        let mut part = vec![f32::NAN; count * shape.heads * shape.head_dim];
+        attend(qkv, &shape, &layer, &Spans::in_order(first + count), first, &mut part).unwrap();
+        out.extend(part.iter().map(|x| x.to_bits()));
+    }
+    out
+}
+
+/// 700 tokens: more than two splits of keys.
+#[test]
+fn a_token_attends_to_the_same_bits_in_any_batch() {
+    let tokens = if reference::emulated() { 280 } else { 700 };
+    let shapes = [
+        shape(3, 3, 64, None),
+        shape(9, 3, 64, None),
+        shape(7, 1, 80, Some(300)),
+        shape(8, 1, 33, Some(17)),
+    ];
+    for shape in shapes {
+        let qkv = noise(13, tokens * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+        for format in [KvFormat::F16, KvFormat::Q8_0] {
+            team::set_threads(1);
+            let expected = through_cache(format, shape, &qkv, 1);
+            for (threads, at_once) in [
+                (2, 1),
+                (1, 7),
+                (3, 16),
+                (8, 64),
+                (2, 128),
+                (2, 512),
+                (1, tokens),
+                (3, tokens),
+            ] {
+                team::set_threads(threads);
+                let found = through_cache(format, shape, &qkv, at_once);
+                assert!(
+                    found == expected,
+                    "{format:?} {shape:?}: {at_once} tokens at once, {threads} threads"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn lower_levels_pass_too() {
+    reference::on_lower_levels();
+}
