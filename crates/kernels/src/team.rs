@@ -396,6 +396,13 @@ impl<'a, T> Scattered<'a, T> {
         self.length
     }
 
+    /// The address of an element; reading or writing there takes the promise of [`Scattered::slice`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub fn address(&self, element: usize) -> *const T {
+        self.start.wrapping_add(element)
+    }
+
     /// Elements `start..start + length`.
     ///
     /// # Safety

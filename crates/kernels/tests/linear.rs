@@ -504,7 +504,7 @@ fn dense_products_of_any_size_and_side_are_those_of_f64() {
         ];
         for (left, right) in views {
             let mut found = c.clone();
-            matmul(left, right, 2.0, &Target::all(&mut found, m, n).unwrap(), Into::Add).unwrap();
+            matmul(left, right, 2.0, &mut Target::all(&mut found, m, n).unwrap(), Into::Add).unwrap();
             let expected: Vec<f64> = product.iter().zip(wide(&c)).map(|(p, c)| 2.0 * p + c).collect();
             assert_near(&format!("{m} {k} {n}"), &found, &expected, 1e-6);
         }

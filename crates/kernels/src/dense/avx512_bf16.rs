@@ -29,7 +29,7 @@ pub(super) unsafe fn tile<E: Factor>(parts: &Parts<E>, place: &Place) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
 unsafe fn part<E: Factor, const C: usize>(parts: &Parts<E>, place: &Place) {
-    place.fetch();
+    place.prefetch();
     let mut sums = [[_mm512_setzero_ps(); C]; TALL];
     for (tall, wide) in parts {
         let (tall, wide) = (

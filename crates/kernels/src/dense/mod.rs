@@ -33,7 +33,7 @@ pub(crate) const WIDE: usize = 2 * WIDTH;
 ///
 /// # Errors
 /// Where the sizes do not fit.
-pub fn matmul(left: View, right: View, scale: f32, target: &Target, into: Into) -> Result<(), ShapeError> {
+pub fn matmul(left: View, right: View, scale: f32, target: &mut Target, into: Into) -> Result<(), ShapeError> {
     shape::length("the rows of a product's right factor", right.rows(), Some(left.cols()))?;
     shape::length("the rows of a product", target.rows(), Some(left.rows()))?;
     shape::length("the columns of a product", target.cols(), Some(right.cols()))?;

@@ -84,7 +84,9 @@ thread_local! {
 }
 
 /// `target` becomes, or grows by, the sum of the segments' products, finished. A chunk holds `panels` times [`WIDE`] columns.
-pub(crate) fn product<E: Factor>(segments: &[Segment<E>], panels: usize, finish: Finish, target: &Target) {
+pub(crate) fn product<E: Factor>(segments: &[Segment<E>], panels: usize, finish: Finish, target: &mut Target) {
+    // Exclusive until the end of the call: chunks share it, and write disjoint parts.
+    let target = &*target;
     let rounds = rounds(segments, panels);
     let across = target.cols().div_ceil(panels * WIDE);
     // How rows are cut changes no sum, so it may depend on the number of threads.

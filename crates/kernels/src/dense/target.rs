@@ -98,6 +98,13 @@ impl<'a> Target<'a> {
         self.cols
     }
 
+    /// Where an element lies, to be prefetched.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn address(&self, row: usize, col: usize) -> *const f32 {
+        self.data.address(self.offset + row * self.stride + col)
+    }
+
     /// `count` elements of a row.
     ///
     /// # Safety
@@ -125,15 +132,15 @@ impl Place<'_> {
         WIDE.min(self.target.cols - self.col)
     }
 
-    /// Has the place brought near, for it lies in lines that nobody sees coming.
+    /// Prefetches the tile: its rows are too far apart for the hardware prefetcher.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub fn fetch(&self) {
+    pub fn prefetch(&self) {
         for row in (self.row..self.target.rows).take(super::TALL) {
-            // SAFETY: nothing is read or written.
-            let out = unsafe { self.target.part(row, self.col, self.width()) };
-            out.chunks(WIDTH)
-                .for_each(|vector| crate::lanes::fetch_near(vector.as_ptr()));
+            let start = self.target.address(row, self.col);
+            for vector in (0..self.width()).step_by(WIDTH) {
+                crate::lanes::fetch_near(start.wrapping_add(vector));
+            }
         }
     }
 

@@ -80,8 +80,8 @@ fn in_tiles<E: Factor>(
 ) -> Result<(), ShapeError> {
     let x = Talls::<E>::new(&input.floats, input.tokens, input.cols)?;
     for (linear, at) in linears.iter().zip(columns(linears)) {
-        let target = Target::new(y, at, input.tokens, linear.weight.rows(), width)?;
-        linear::forward(linear, &x, &target, into)?;
+        let mut target = Target::new(y, at, input.tokens, linear.weight.rows(), width)?;
+        linear::forward(linear, &x, &mut target, into)?;
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ enum With<'a, E> {
 /// The gradient of the input, as it grows.
 struct Sum<'a, 't, E> {
     held: Vec<Held<'a, E>>,
-    dx: &'a Target<'t>,
+    dx: &'a mut Target<'t>,
     into: Into,
 }
 
@@ -101,12 +101,12 @@ pub(crate) fn backward<E: Factor>(
     let mut gradients = Vec::new();
     let mut dropped = Vec::new();
     {
-        let target = Target::all(dx, tokens, cols)?;
+        let mut target = Target::all(dx, tokens, cols)?;
         // Made once for all adapters that drop nothing.
         let mut talls: Option<Talls<E>> = None;
         let mut sum = Sum {
             held: Vec::new(),
-            dx: &target,
+            dx: &mut target,
             into,
         };
         for (linear, dy) in linears {
@@ -153,7 +153,13 @@ pub(crate) fn backward<E: Factor>(
             View::all(lora.a, lora.rank, cols)?,
         );
         let mut through = Scratch::<f32>::new(dx.len());
-        matmul(d_low, a, 1.0, &Target::all(&mut through, tokens, cols)?, Into::Replace)?;
+        matmul(
+            d_low,
+            a,
+            1.0,
+            &mut Target::all(&mut through, tokens, cols)?,
+            Into::Replace,
+        )?;
         dropout.drop_in_place(&mut through, cols);
         add(dx, &through);
     }
@@ -181,7 +187,7 @@ fn weight<'a, E: Factor>(linear: &Linear<'a>, dy: View, sum: &mut Sum<'a, '_, E>
                 scale: lora.scale,
                 ..Finish::plain(into)
             };
-            product(&[segment], 1, finish, &Target::all(&mut d_low, tokens, rank)?);
+            product(&[segment], 1, finish, &mut Target::all(&mut d_low, tokens, rank)?);
         }
         sum.hold(Held {
             talls,

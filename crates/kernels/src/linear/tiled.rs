@@ -47,13 +47,18 @@ pub(crate) fn low_rank<E: Factor>(lora: &Lora, x: &Talls<E>) -> Result<Vec<f32>,
 pub(crate) fn times_a<E: Factor>(lora: &Lora, x: &Talls<E>) -> Result<Vec<f32>, ShapeError> {
     let mut low = vec![0.0; x.tokens * lora.rank];
     let a = pack_wide(View::all(lora.a, lora.rank, x.cols)?.transposed());
-    let target = Target::all(&mut low, x.tokens, lora.rank)?;
-    product(&[x.with(Wide::Ready(&a))], 1, Finish::plain(Into::Replace), &target);
+    let mut target = Target::all(&mut low, x.tokens, lora.rank)?;
+    product(&[x.with(Wide::Ready(&a))], 1, Finish::plain(Into::Replace), &mut target);
     Ok(low)
 }
 
 /// `target` becomes, or grows by, a linear over `x`.
-pub(crate) fn forward<E: Factor>(linear: &Linear, x: &Talls<E>, target: &Target, into: Into) -> Result<(), ShapeError> {
+pub(crate) fn forward<E: Factor>(
+    linear: &Linear,
+    x: &Talls<E>,
+    target: &mut Target,
+    into: Into,
+) -> Result<(), ShapeError> {
     linear.check()?;
     shape::length(
         "the columns of a linear's output",
