@@ -16,7 +16,7 @@ use std::cell::LazyCell;
 use std::hint::black_box;
 
 /// Formats that have a packed layout, and those of 16 bits.
-const QUANTS: [Quant; 12] = [
+const QUANTS: [Quant; 14] = [
     Quant::F16,
     Quant::BF16,
     Quant::Q4_0,
@@ -24,6 +24,8 @@ const QUANTS: [Quant; 12] = [
     Quant::Q5_0,
     Quant::Q5_1,
     Quant::Q8_0,
+    Quant::Q2_K,
+    Quant::Q3_K,
     Quant::Q4_K,
     Quant::Q5_K,
     Quant::Q6_K,

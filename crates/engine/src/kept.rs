@@ -124,6 +124,7 @@ impl Kept {
             return Some(*key);
         }
         let mut hash = Sha256::new_with_prefix(self.model.hex());
+        hash.update(hearth_kernels::linear::arithmetic());
         for (choice, _) in worn {
             hash.update(choice.scale.to_ne_bytes());
             for file in adapters::files(&choice.path) {

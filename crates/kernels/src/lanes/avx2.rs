@@ -169,6 +169,11 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
     fn max(self, a: Floats, b: Floats) -> Floats {
         pairs(a, b, |a, b| unsafe { _mm256_max_ps(a, b) })
     }

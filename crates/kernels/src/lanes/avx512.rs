@@ -126,6 +126,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
     fn max(self, a: __m512, b: __m512) -> __m512 {
         unsafe { _mm512_max_ps(a, b) }
     }

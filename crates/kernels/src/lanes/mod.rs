@@ -71,6 +71,8 @@ pub(crate) trait Lanes: Copy {
     fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b + c`; rounded once where the machine can.
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// [`Lanes::mul_add`] of one lane, to the bit.
+    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32;
     /// The greater of each pair of lanes.
     fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// The lesser of each pair of lanes.

@@ -130,11 +130,16 @@ impl Lanes for Plain {
 
     #[inline(always)]
     fn mul_add(self, a: Floats, b: Floats, c: Floats) -> Floats {
+        std::array::from_fn(|i| self.mul_add_one(a[i], b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
         // Rounded once only where that is one instruction; elsewhere it would be a call.
-        std::array::from_fn(|i| match cfg!(target_arch = "aarch64") {
-            true => a[i].mul_add(b[i], c[i]),
-            false => a[i] * b[i] + c[i],
-        })
+        match cfg!(target_arch = "aarch64") {
+            true => a.mul_add(b, c),
+            false => a * b + c,
+        }
     }
 
     #[inline(always)]

@@ -8,13 +8,21 @@ use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
 use crate::packed::ROWS;
 use bytemuck::Pod;
 
+/// Bytes by which rows that come from memory are prefetched: a page, so that the address is translated in time, too.
+const AHEAD: usize = 4096;
+
 /// A number that a vector of floats can be made of.
 pub(super) trait Element: Pod {
+    /// Whether rows come from memory, which is read in order: for one token, one after the other.
+    const STREAMED: bool;
+
     /// Sixteen numbers as f32, exactly; to be marked `#[inline(always)]`.
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
 }
 
 impl Element for f32 {
+    const STREAMED: bool = false;
+
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
         l.load(x)
@@ -22,24 +30,48 @@ impl Element for f32 {
 }
 
 impl Element for F32 {
+    const STREAMED: bool = true;
+
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
-        l.load(&bytemuck::cast::<_, [u32; WIDTH]>(*x).map(|bits| f32::from_bits(u32::from_le(bits))))
+        l.load(&bytemuck::cast(words(bytemuck::cast(*x))))
     }
 }
 
 impl Element for Fp16 {
+    const STREAMED: bool = true;
+
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
-        l.load_half(&bytemuck::cast::<_, [u16; WIDTH]>(*x).map(u16::from_le))
+        l.load_half(&halves(bytemuck::cast(*x)))
     }
 }
 
 impl Element for Bf16 {
+    const STREAMED: bool = true;
+
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
-        l.load_bf16(&bytemuck::cast::<_, [u16; WIDTH]>(*x).map(u16::from_le))
+        l.load_bf16(&halves(bytemuck::cast(*x)))
     }
+}
+
+/// Little-endian numbers in the machine's order. (`array::map` is not always inlined, and then lacks the vector instructions.)
+#[inline(always)]
+fn words(mut x: [u32; WIDTH]) -> [u32; WIDTH] {
+    if cfg!(target_endian = "big") {
+        x.iter_mut().for_each(|x| *x = u32::from_le(*x));
+    }
+    x
+}
+
+/// As [`words`].
+#[inline(always)]
+fn halves(mut x: [u16; WIDTH]) -> [u16; WIDTH] {
+    if cfg!(target_endian = "big") {
+        x.iter_mut().for_each(|x| *x = u16::from_le(*x));
+    }
+    x
 }
 
 /// Rows of activations, one behind the other.
@@ -72,6 +104,7 @@ on_lanes! {
                 (true, 6..) => some::<L, E, 4, 6>(l, rows, count, tokens, first, sink),
                 (true, 3..) => some::<L, E, 4, 3>(l, rows, count, tokens, first, sink),
                 (false, 2..) => some::<L, E, 2, 2>(l, rows, count, tokens, first, sink),
+                _ if E::STREAMED => some::<L, E, 1, 1>(l, rows, count, tokens, first, sink),
                 _ => some::<L, E, 4, 1>(l, rows, count, tokens, first, sink),
             };
         }
@@ -115,31 +148,30 @@ fn block<L: Lanes, E: Element, const R: usize, const T: usize>(
     x: [&[f32]; T],
 ) -> [[L::Floats; R]; T] {
     let mut sums = [[l.splat(0.0); R]; T];
-    let (rows, row_rests) = (
-        rows.map(|row| row.as_chunks::<WIDTH>().0),
-        rows.map(|row| row.as_chunks::<WIDTH>().1),
-    );
-    let (x, x_rests) = (x.map(|x| x.as_chunks::<WIDTH>().0), x.map(|x| x.as_chunks::<WIDTH>().1));
-    let steps = rows[0].len();
-    let (rows, x) = (rows.map(|row| &row[..steps]), x.map(|x| &x[..steps]));
+    let steps = rows[0].len() / WIDTH;
+    let whole_rows: [&[[E; WIDTH]]; R] = std::array::from_fn(|r| &rows[r].as_chunks().0[..steps]);
+    let whole_x: [&[[f32; WIDTH]]; T] = std::array::from_fn(|t| &x[t].as_chunks().0[..steps]);
     for step in 0..steps {
-        if T == 1 {
-            // Rows are read once, several at a time: the next ones are `R` rows ahead.
-            rows.iter()
-                .for_each(|row| fetch_ahead(&row[step], R * (steps * WIDTH + row_rests[0].len())));
+        if T == 1 && E::STREAMED {
+            fetch_ahead(&whole_rows[0][step], AHEAD / size_of::<E>());
         }
-        add(l, rows.map(|row| &row[step]), x.map(|x| &x[step]), &mut sums);
+        add(
+            l,
+            std::array::from_fn(|r| &whole_rows[r][step]),
+            std::array::from_fn(|t| &whole_x[t][step]),
+            &mut sums,
+        );
     }
-    if !row_rests[0].is_empty() {
-        let (mut row, mut token) = ([[E::zeroed(); WIDTH]; R], [[0.0; WIDTH]; T]);
-        row.iter_mut()
-            .zip(row_rests)
-            .for_each(|(padded, rest)| padded[..rest.len()].copy_from_slice(rest));
-        token
-            .iter_mut()
-            .zip(x_rests)
-            .for_each(|(padded, rest)| padded[..rest.len()].copy_from_slice(rest));
-        add(l, row.each_ref(), token.each_ref(), &mut sums);
+    let rest = steps * WIDTH..rows[0].len();
+    if !rest.is_empty() {
+        let (mut last_rows, mut last_x) = ([[E::zeroed(); WIDTH]; R], [[0.0; WIDTH]; T]);
+        for r in 0..R {
+            last_rows[r][..rest.len()].copy_from_slice(&rows[r][rest.clone()]);
+        }
+        for t in 0..T {
+            last_x[t][..rest.len()].copy_from_slice(&x[t][rest.clone()]);
+        }
+        add(l, last_rows.each_ref(), last_x.each_ref(), &mut sums);
     }
     sums
 }
@@ -152,7 +184,7 @@ fn add<L: Lanes, E: Element, const R: usize, const T: usize>(
     x: [&[f32; WIDTH]; T],
     sums: &mut [[L::Floats; R]; T],
 ) {
-    let rows = rows.map(|row| E::load(l, row));
+    let rows: [L::Floats; R] = std::array::from_fn(|r| E::load(l, rows[r]));
     for t in 0..T {
         let x = l.load(x[t]);
         for r in 0..R {

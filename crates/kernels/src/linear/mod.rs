@@ -17,6 +17,7 @@ pub(crate) use input::Input;
 pub(crate) use strips::{Cut, Strips, fast};
 pub(crate) use tiled::{Talls, forward};
 
+use crate::dot::Isa;
 use crate::dropout::Dropout;
 use crate::matrix::Matrix;
 use crate::shape::{self, ShapeError};
@@ -36,6 +37,17 @@ pub enum Product {
     /// The weight expanded in tiles, both factors rounded to bf16 (nearest, ties to even), all sums in f32: training where
     /// [`bf16_is_fast`](crate::bf16_is_fast).
     Bf16,
+}
+
+/// Increases whenever the bits of [`Product::Fast`] or of attention change on a machine that stays the same.
+const ARITHMETIC_VERSION: u32 = 1;
+
+/// What the bits of a model's outputs depend on besides the model and its inputs: this machine's instructions and the version of the kernels.
+/// Cells of a KV cache that were made with another value are not taken up.
+pub fn arithmetic() -> String {
+    let isa = Isa::best();
+    let bf16 = if isa.multiplies_bf16() { "-bf16" } else { "" };
+    format!("{}{bf16}-{ARITHMETIC_VERSION}", isa.level().name())
 }
 
 /// An adapter: adds `scale * (drop(x) a^T) b^T`. <https://arxiv.org/abs/2106.09685>

@@ -89,7 +89,7 @@ impl<'a> Strips<'a> {
         mut sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
         let rows = strips.start * ROWS..(strips.end * ROWS).min(self.matrix.rows());
-        let Some(tail) = self.tail.of_rows(rows.clone()) else {
+        let Some(tail) = self.tail.of_rows(rows.clone(), tokens.len()) else {
             return self.bare(rows, input, tokens, sink);
         };
         self.bare(rows, input, tokens, |token, row, results| {

@@ -1,7 +1,7 @@
 //! What follows the product of a strip: the weight's own scale, the adapter, the bias, in this order.
 
 use super::dot_block::{self, Tokens};
-use super::{Input, Linear, Lora};
+use super::{FEW, Input, Linear, Lora};
 use crate::dot::Isa;
 use crate::lanes::{WIDTH, on_lanes};
 use crate::packed::ROWS;
@@ -58,21 +58,20 @@ impl<'a> Tail<'a> {
         Ok(linears.iter().map(tail).collect())
     }
 
-    /// That of some rows of the weight, the first of which begins a strip; `None` if nothing follows the product.
-    pub fn of_rows(&self, rows: Range<usize>) -> Option<TailOfRows<'_>> {
+    /// That of some rows of the weight, the first of which begins a strip, for this many tokens; `None` if nothing follows the product.
+    pub fn of_rows(&self, rows: Range<usize>, tokens: usize) -> Option<TailOfRows<'_>> {
         if self.scale == 1.0 && self.adapter.is_none() && self.bias.is_none() {
             return None;
         }
         let b = match &self.adapter {
-            Some(adapter) => transposed(
-                &adapter.b[rows.start * adapter.rank..rows.end * adapter.rank],
-                adapter.rank,
-            ),
-            None => Vec::new(),
+            Some(LowRank { b, rank, .. }) if tokens > FEW => transposed(&b[rows.start * rank..rows.end * rank], *rank),
+            // Few tokens read `b` as it is stored.
+            _ => Vec::new(),
         };
         Some(TailOfRows {
             tail: self,
             first: rows.start,
+            end: rows.end,
             b,
         })
     }
@@ -133,7 +132,8 @@ fn transposed(b: &[f32], rank: usize) -> Vec<[f32; ROWS]> {
 pub(super) struct TailOfRows<'a> {
     tail: &'a Tail<'a>,
     first: usize,
-    /// See [`transposed`].
+    end: usize,
+    /// See [`transposed`]; empty for few tokens.
     b: Vec<[f32; ROWS]>,
 }
 
@@ -141,36 +141,70 @@ impl TailOfRows<'_> {
     /// Makes the products of one token with the rows of a strip, `row` being the first, outputs of the linear. Behind the last row of a
     /// weight results are of no meaning.
     pub fn finish(&self, isa: Isa, token: usize, row: usize, results: &mut [f32; ROWS]) {
-        let (low, b) = match &self.tail.adapter {
-            None => (&[][..], &[][..]),
-            Some(adapter) => (
-                &adapter.low[token * adapter.rank..][..adapter.rank],
-                &self.b[(row - self.first) / ROWS * adapter.rank..][..adapter.rank],
-            ),
-        };
-        scale_and_add(isa, self.tail.scale, low, b, results);
+        let mut added = [0.0; ROWS];
+        if let Some(LowRank { low, b, rank }) = &self.tail.adapter {
+            let low = &low[token * rank..][..*rank];
+            match self.b.is_empty() {
+                true => by_row(isa, low, &b[row * rank..self.end.min(row + ROWS) * rank], &mut added),
+                false => by_column(
+                    isa,
+                    low,
+                    &self.b[(row - self.first) / ROWS * rank..][..*rank],
+                    &mut added,
+                ),
+            }
+        }
+        scale_and_add(isa, self.tail.scale, &added, results);
         if let Some(bias) = self.tail.bias {
             results.iter_mut().zip(&bias[row..]).for_each(|(y, bias)| *y += bias);
         }
     }
 }
 
+/// Partial sums of an adapter's second product: number `i` takes the elements of the rank that are `i` modulo four, in order.
+const PARTS: usize = 4;
+
 on_lanes! {
-    /// `y` becomes `scale * y + sum(low[r] * b[r])`. The sum has four parts, so that additions do not wait for each other.
-    fn scale_and_add<L>(l; scale: f32, low: &[f32], b: &[[f32; ROWS]], y: &mut [f32; ROWS]) {
+    /// `low b^T` for sixteen rows of `b`, transposed: `[rank][16]`.
+    fn by_column<L>(l; low: &[f32], b: &[[f32; ROWS]], out: &mut [f32; ROWS]) {
         const { assert!(ROWS == WIDTH) };
-        let scaled = l.mul(l.load(y), l.splat(scale));
-        let ((low, low_rest), (b, b_rest)) = (low.as_chunks::<4>(), b.as_chunks::<4>());
-        let mut sums = [l.splat(0.0); 4];
+        let ((low, low_rest), (b, b_rest)) = (low.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
+        let mut sums = [l.splat(0.0); PARTS];
         for (low, b) in low.iter().zip(b) {
-            for i in 0..4 {
+            for i in 0..PARTS {
                 sums[i] = l.mul_add(l.splat(low[i]), l.load(&b[i]), sums[i]);
             }
         }
         for ((low, b), sum) in low_rest.iter().zip(b_rest).zip(&mut sums) {
             *sum = l.mul_add(l.splat(*low), l.load(b), *sum);
         }
-        let sum = l.add(l.add(sums[0], sums[1]), l.add(sums[2], sums[3]));
-        l.store(l.add(scaled, sum), y);
+        l.store(l.add(l.add(sums[0], sums[1]), l.add(sums[2], sums[3])), out);
+    }
+}
+
+on_lanes! {
+    /// The same, to the bit, of up to sixteen rows of `b` as they are stored.
+    fn by_row<L>(l; low: &[f32], b: &[f32], out: &mut [f32; ROWS]) {
+        let (low_parts, low_rest) = low.as_chunks::<PARTS>();
+        for (row, out) in b.chunks_exact(low.len().max(1)).zip(out) {
+            let (parts, rest) = row.as_chunks::<PARTS>();
+            let mut sums = [0.0; PARTS];
+            for (low, b) in low_parts.iter().zip(parts) {
+                for i in 0..PARTS {
+                    sums[i] = l.mul_add_one(low[i], b[i], sums[i]);
+                }
+            }
+            for ((low, b), sum) in low_rest.iter().zip(rest).zip(&mut sums) {
+                *sum = l.mul_add_one(*low, *b, *sum);
+            }
+            *out = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        }
+    }
+}
+
+on_lanes! {
+    /// `y` becomes `scale * y + added`.
+    fn scale_and_add<L>(l; scale: f32, added: &[f32; ROWS], y: &mut [f32; ROWS]) {
+        l.store(l.add(l.mul(l.load(y), l.splat(scale)), l.load(added)), y);
     }
 }

@@ -8,21 +8,60 @@ use std::ops::Range;
 
 /// Rows that meet tokens at once: 4 * 6 sums, a token's vector and the rows' stay in 32 registers.
 const AT_ONCE: usize = 4;
+/// Bytes by which stored weights are prefetched.
+const AHEAD: usize = 4096;
 
-/// Rows of sixteen weights or fewer, as pairs of bf16.
+/// Up to sixteen rows of a weight.
 trait Source {
-    /// Pairs `at` to `at + 15` of a row; zeros past its end.
+    /// Whether rows come from memory, which is read in order: one after the other. Else several are multiplied at once.
+    const STREAMED: bool;
+
+    /// Where row `row` begins.
+    fn row(&self, row: usize) -> *const u8;
+
+    /// Bytes of a row.
+    fn row_bytes(&self) -> usize;
+
+    /// Whole vectors of 64 bytes in a row.
+    #[inline(always)]
+    fn whole(&self) -> usize {
+        self.row_bytes() / VECTOR
+    }
+
+    /// Sixteen pairs of bf16 from the 64 bytes at `at`.
     ///
     /// # Safety
-    /// The machine has AVX-512 F, BW, DQ, VL and BF16, the row is there, and `at` is a multiple of sixteen below its length.
-    unsafe fn vector(&self, row: usize, at: usize) -> __m512bh;
+    /// The machine has AVX-512 F and BF16, and the bytes can be read.
+    #[inline(always)]
+    unsafe fn pairs(at: *const u8) -> __m512bh {
+        // SAFETY: the caller's word.
+        unsafe { Self::of(_mm512_loadu_si512(at.cast())) }
+    }
+
+    /// Sixteen pairs of bf16 from 64 bytes as they are stored.
+    ///
+    /// # Safety
+    /// The machine has AVX-512 F and BF16.
+    unsafe fn of(stored: __m512i) -> __m512bh;
 }
 
 impl Source for Rows {
+    const STREAMED: bool = false;
+
     #[inline(always)]
-    unsafe fn vector(&self, row: usize, at: usize) -> __m512bh {
-        // SAFETY: rows have `length` pairs, whole vectors; a vector of pairs is one of bf16.
-        unsafe { std::mem::transmute(_mm512_loadu_si512(self.row(row).as_ptr().add(at).cast())) }
+    fn row(&self, row: usize) -> *const u8 {
+        Rows::row(self, row).as_ptr().cast()
+    }
+
+    #[inline(always)]
+    fn row_bytes(&self) -> usize {
+        self.length * size_of::<u32>()
+    }
+
+    #[inline(always)]
+    unsafe fn of(stored: __m512i) -> __m512bh {
+        // SAFETY: both are 64 bytes of plain numbers.
+        unsafe { std::mem::transmute(stored) }
     }
 }
 
@@ -36,18 +75,38 @@ struct Stored<'a, const F16: bool> {
 const VECTOR: usize = 4 * WIDTH;
 
 impl<const F16: bool> Source for Stored<'_, F16> {
+    const STREAMED: bool = true;
+
     #[inline(always)]
-    unsafe fn vector(&self, row: usize, at: usize) -> __m512bh {
-        let row = &self.bytes[row * self.row_bytes..][..self.row_bytes];
-        let (start, left) = (row.as_ptr().wrapping_add(4 * at), self.row_bytes - 4 * at);
+    fn row(&self, row: usize) -> *const u8 {
+        self.bytes[row * self.row_bytes..][..self.row_bytes].as_ptr()
+    }
+
+    #[inline(always)]
+    fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    #[inline(always)]
+    unsafe fn pairs(at: *const u8) -> __m512bh {
         // SAFETY: what is read lies within the row; prefetching reads nothing that a program could see.
         unsafe {
-            // Rows are read once, some at a time: the next ones are `AT_ONCE` rows ahead.
-            _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(AT_ONCE * self.row_bytes).cast());
-            let stored = match left >= VECTOR {
-                true => _mm512_loadu_si512(start.cast()),
-                false => _mm512_maskz_loadu_epi8((1 << left) - 1, start.cast()),
-            };
+            // A page ahead, so that the address is translated in time, too.
+            _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(AHEAD).cast());
+            match F16 {
+                false => Self::of(_mm512_loadu_si512(at.cast())),
+                true => round(
+                    _mm256_loadu_si256(at.cast()),
+                    _mm256_loadu_si256(at.add(VECTOR / 2).cast()),
+                ),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn of(stored: __m512i) -> __m512bh {
+        // SAFETY: the caller's word; 64 bytes of plain numbers.
+        unsafe {
             match F16 {
                 false => std::mem::transmute::<__m512i, __m512bh>(stored),
                 true => round(_mm512_castsi512_si256(stored), _mm512_extracti64x4_epi64::<1>(stored)),
@@ -117,6 +176,28 @@ pub(super) unsafe fn stored_strip<const F16: bool>(
     }
 }
 
+/// Adds the products of rows from `first` on with vector `at` of each token.
+///
+/// # Safety
+/// As [`strip`]; tokens have that vector, and there are sums for the rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+unsafe fn add<const R: usize, const N: usize>(
+    sums: &mut [[__m512; AT_ONCE]; N],
+    first: usize,
+    rows: [__m512bh; R],
+    tokens: [*const u8; N],
+    at: usize,
+) {
+    for (token, sums) in tokens.into_iter().zip(sums) {
+        // SAFETY: the caller's word.
+        let token = unsafe { <Rows as Source>::pairs(token.add(VECTOR * at)) };
+        for (sum, row) in sums[first..].iter_mut().zip(rows) {
+            *sum = _mm512_dpbf16_ps(*sum, row, token);
+        }
+    }
+}
+
 /// `count` rows against `N` tokens from `first` on; gives `N`.
 ///
 /// # Safety
@@ -131,18 +212,31 @@ unsafe fn some<S: Source, const N: usize>(
     sink: &mut dyn FnMut(usize, &[f32]),
 ) -> usize {
     let mut results = [[0.0; ROWS]; N];
+    let (whole, vectors) = (weights.whole(), x.length / WIDTH);
+    let tokens: [*const u8; N] = std::array::from_fn(|token| Source::row(x, first + token));
     for row in (0..count).step_by(AT_ONCE) {
+        // Past the last row there is none to read: the last one stands in.
+        let rows: [*const u8; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
         let mut sums = [[_mm512_setzero_ps(); AT_ONCE]; N];
-        for at in (0..x.length).step_by(WIDTH) {
-            // SAFETY: rows and tokens have one length. Rows past the last are not read: the last stands in for them.
-            unsafe {
-                let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| weights.vector((row + r).min(count - 1), at));
-                for (token, sums) in sums.iter_mut().enumerate() {
-                    let token = x.vector(first + token, at);
-                    for (sum, row) in sums.iter_mut().zip(rows) {
-                        *sum = _mm512_dpbf16_ps(*sum, row, token);
+        // SAFETY: rows have `whole` vectors, tokens, which have as many numbers, that or one more.
+        unsafe {
+            if S::STREAMED {
+                for (r, row) in rows.into_iter().enumerate() {
+                    for at in 0..whole {
+                        add(&mut sums, r, [S::pairs(row.add(VECTOR * at))], tokens, at);
                     }
                 }
+            } else {
+                for at in 0..whole {
+                    let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::pairs(rows[r].add(VECTOR * at)));
+                    add(&mut sums, 0, rows, tokens, at);
+                }
+            }
+            if whole < vectors {
+                let mask = (1 << (weights.row_bytes() - VECTOR * whole)) - 1;
+                let last = |row: *const u8| _mm512_maskz_loadu_epi8(mask, row.add(VECTOR * whole).cast());
+                let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::of(last(rows[r])));
+                add(&mut sums, 0, rows, tokens, whole);
             }
         }
         for (sums, results) in sums.chunks(4).zip(results.chunks_mut(4)) {

@@ -1,0 +1,161 @@
+//! A whole model gives a token the same bits however its prompt is cut, on any number of threads.
+//!
+//! `crates/kernels/tests/batch_invariance.rs` holds the same of every kernel.
+
+#[allow(dead_code, reason = "this test draws no tokens from it")]
+#[path = "../../engine/src/check/sample.rs"]
+mod sample;
+
+use hearth_kernels::attention::KvFormat;
+use hearth_kernels::{Isa, Quant, team};
+use hearth_llm::{LoadOptions, LoraPart, Model, Session};
+use sample::Sample;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// More than two splits of keys, and more than the largest batch.
+const TOKENS: usize = 700;
+/// Sizes of batches, repeated to the end, and threads.
+const CUTS: [(&[usize], usize); 8] = [
+    (&[1], 2),
+    (&[7], 1),
+    (&[16], 2),
+    (&[64], 8),
+    (&[128], 3),
+    (&[512], 1),
+    (&[512], 2),
+    (&[1, 300, 5, 17, 4, 64, 2, 129], 3),
+];
+
+/// A model of one format, with as many query heads to a key head.
+fn model(format: Quant, group: usize) -> Arc<Model> {
+    // The widths of both are multiples of the largest block.
+    let (width, heads) = if group == 3 { (768, 12) } else { (256, 4) };
+    let sample = Sample {
+        architecture: "llama",
+        blocks: 2,
+        width,
+        ffn_width: 512,
+        heads,
+        kv_heads: heads / group,
+        vocab: 331,
+        formats: Box::leak(Box::new([format])),
+    };
+    let gguf = sample.gguf().expect("a file");
+    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+    Arc::new(model.expect("it loads"))
+}
+
+/// The model with two adapters of different ranks on every linear.
+fn adapted(model: &Model, group: usize) -> Arc<Model> {
+    let width = if group == 3 { 768 } else { 256 };
+    let keys = width / group;
+    let noise = |count: usize, seed: usize| {
+        (0..count)
+            .map(|i| ((i * 37 + seed) % 101) as f32 / 500.0 - 0.1)
+            .collect()
+    };
+    let mut parts = Vec::new();
+    for (linear, inputs, outputs) in [
+        ("attn_q", width, width),
+        ("attn_k", width, keys),
+        ("attn_v", width, keys),
+        ("attn_output", width, width),
+        ("ffn_gate", width, 512),
+        ("ffn_up", width, 512),
+        ("ffn_down", 512, width),
+    ] {
+        parts.extend([(8, 1.0), (5, 0.5)].into_iter().flat_map(|(rank, scale)| {
+            (0..2).map(move |layer| LoraPart {
+                layer,
+                linear: linear.to_owned(),
+                rank,
+                a: noise(rank * inputs, layer + rank),
+                b: noise(outputs * rank, layer + 2 * rank),
+                scale,
+            })
+        }));
+    }
+    Arc::new(model.adapted(&parts).expect("they fit"))
+}
+
+/// The bits of every token's logits, read in batches of these sizes.
+fn logits(model: &Arc<Model>, cache: KvFormat, sizes: &[usize]) -> Vec<u32> {
+    let ids: Vec<u32> = (0..TOKENS as u32).map(|i| i * i % 331).collect();
+    let mut session = Session::with_cache(model.clone(), TOKENS, cache).expect("a session");
+    let (mut bits, mut rest) = (Vec::new(), &ids[..]);
+    for size in sizes.iter().cycle() {
+        let (batch, others) = rest.split_at(rest.len().min(*size));
+        let logits = session.extend(batch).expect("it runs");
+        bits.extend(logits.iter().map(|logit| logit.to_bits()));
+        rest = others;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    bits
+}
+
+fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
+    let model = match (model(format, group), adapters) {
+        (model, false) => model,
+        (model, true) => adapted(&model, group),
+    };
+    team::set_threads(1);
+    let expected = logits(&model, cache, &[1]);
+    assert!(expected.iter().all(|bits| f32::from_bits(*bits).is_finite()));
+    for (sizes, threads) in CUTS {
+        team::set_threads(threads);
+        assert!(
+            logits(&model, cache, sizes) == expected,
+            "{format}, {group} query heads to a key head, {cache:?}, adapters: {adapters}: batches of {sizes:?} on {threads} threads"
+        );
+    }
+}
+
+/// Every format, each with either group, cache, and with and without adapters. Where vectors are lacking, fewer formats: there this takes
+/// minutes.
+#[test]
+fn a_prompt_gives_the_same_bits_however_it_is_cut() {
+    let step = if Isa::best() == Isa::available()[0] { 7 } else { 1 };
+    for (i, format) in Quant::ALL.into_iter().enumerate().step_by(step) {
+        let (one, other) = match i % 2 {
+            0 => (KvFormat::F16, KvFormat::Q8_0),
+            _ => (KvFormat::Q8_0, KvFormat::F16),
+        };
+        check(format, 1, one, false);
+        check(format, 3, other, true);
+    }
+}
+
+#[test]
+fn caches_groups_and_adapters_change_nothing_about_that() {
+    for cache in [KvFormat::F16, KvFormat::Q8_0] {
+        for (group, adapters) in [(1, false), (1, true), (3, false), (3, true)] {
+            check(Quant::Q4_K, group, cache, adapters);
+        }
+    }
+}
+
+#[test]
+fn lower_levels_pass_too() {
+    const LIMIT: &str = "HEARTH_ISA";
+    if std::env::var_os(LIMIT).is_some() {
+        return;
+    }
+    let lower = Isa::available().into_iter().filter(|isa| *isa != Isa::best());
+    for level in lower.map(|isa| isa.level().name()) {
+        let program = std::env::current_exe().expect("this test");
+        let mut run = std::process::Command::new(program);
+        let run = run
+            .arg("however_it_is_cut")
+            .env(LIMIT, level)
+            .output()
+            .expect("it starts");
+        assert!(
+            run.status.success(),
+            "on {level}:\n{}",
+            String::from_utf8_lossy(&run.stdout)
+        );
+    }
+}
