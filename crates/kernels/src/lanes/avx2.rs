@@ -208,6 +208,26 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn sums(self, x: &[Floats; WIDTH]) -> [f32; WIDTH] {
+        let mut sums = [0.0; WIDTH];
+        for (x, sums) in x.as_chunks::<8>().0.iter().zip(sums.as_chunks_mut::<8>().0) {
+            unsafe {
+                // Neighbouring lanes are added three times; each addition halves the vectors.
+                let both = |i: usize| _mm256_add_ps(x[i][0], x[i][1]);
+                let four = |i: usize| _mm256_hadd_ps(both(i), both(i + 1));
+                let eight = |i: usize| _mm256_hadd_ps(four(i), four(i + 2));
+                let (low, high) = (eight(0), eight(4));
+                let halves = [
+                    _mm256_permute2f128_ps::<0x20>(low, high),
+                    _mm256_permute2f128_ps::<0x31>(low, high),
+                ];
+                _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(halves[0], halves[1]));
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
     fn greatest(self, x: Floats) -> f32 {
         unsafe {
             let x = _mm256_max_ps(x[0], x[1]);

@@ -156,7 +156,39 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn sums(self, x: &[__m512; WIDTH]) -> [f32; WIDTH] {
+        let mut sums = [0.0; WIDTH];
+        self.store(unsafe { sums_of(x) }, &mut sums);
+        sums
+    }
+
+    #[inline(always)]
     fn greatest(self, x: __m512) -> f32 {
         unsafe { _mm512_reduce_max_ps(x) }
     }
+}
+
+/// The sum of the lanes of each of sixteen vectors.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(crate) fn sums_of(vectors: &[__m512; WIDTH]) -> __m512 {
+    // First and third quarter of each, with second and fourth; two vectors' in turns.
+    let halves: [__m512; 8] = std::array::from_fn(|i| {
+        let (a, b) = (vectors[2 * i], vectors[2 * i + 1]);
+        _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b))
+    });
+    let quarters: [__m512; 4] = std::array::from_fn(|i| {
+        let [a, b] = [halves[2 * i], halves[2 * i + 1]].map(|half| _mm512_castps_pd(half));
+        let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+        _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
+    });
+    // What is left to add up lies in the four parts of each vector.
+    let pairs: [__m512; 2] = std::array::from_fn(|i| {
+        let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
+        _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
+    });
+    _mm512_add_ps(
+        _mm512_shuffle_f32x4::<0x88>(pairs[0], pairs[1]),
+        _mm512_shuffle_f32x4::<0xdd>(pairs[0], pairs[1]),
+    )
 }

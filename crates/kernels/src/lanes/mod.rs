@@ -14,7 +14,7 @@ mod plain;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use avx512::Avx512;
+pub(crate) use avx512::{Avx512, sums_of};
 pub(crate) use exp::{exp, sigmoid, tanh};
 pub(crate) use plain::Plain;
 
@@ -83,6 +83,15 @@ pub(crate) trait Lanes: Copy {
     fn times_power_of_two(self, x: Self::Floats, n: Self::Floats) -> Self::Floats;
     /// The sum of all lanes.
     fn sum(self, x: Self::Floats) -> f32;
+    /// The sum of all lanes of each vector; not to the bit that of [`Lanes::sum`].
+    #[inline(always)]
+    fn sums(self, x: &[Self::Floats; WIDTH]) -> [f32; WIDTH] {
+        let mut sums = [0.0; WIDTH];
+        for i in 0..WIDTH {
+            sums[i] = self.sum(x[i]);
+        }
+        sums
+    }
     /// The greatest lane.
     fn greatest(self, x: Self::Floats) -> f32;
 }

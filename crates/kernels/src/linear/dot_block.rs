@@ -74,65 +74,81 @@ fn halves(mut x: [u16; WIDTH]) -> [u16; WIDTH] {
     x
 }
 
-/// Rows of activations, one behind the other.
+/// Rows of numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Tokens<'a> {
-    pub floats: &'a [f32],
-    /// How many they are.
+pub(super) struct Rows<'a, E> {
+    pub numbers: &'a [E],
+    /// How many rows there are.
     pub count: usize,
-    /// How long each is.
-    pub cols: usize,
+    /// Numbers of a row.
+    pub length: usize,
+    /// Numbers from the beginning of one row to that of the next.
+    pub stride: usize,
 }
 
-impl Tokens<'_> {
+impl<'a, E> Rows<'a, E> {
+    /// Rows of `length` numbers one behind the other.
+    pub fn packed(numbers: &'a [E], count: usize, length: usize) -> Self {
+        Self {
+            numbers,
+            count,
+            length,
+            stride: length,
+        }
+    }
+
     #[inline(always)]
-    fn row(&self, token: usize) -> &[f32] {
-        &self.floats[token * self.cols..][..self.cols]
+    fn row(&self, row: usize) -> &'a [E] {
+        &self.numbers[row * self.stride..][..self.length]
     }
 }
 
 on_lanes! {
-    /// The products of `count` rows of weights, sixteen at most and one behind the other, with tokens: `sink(token, one result a row)`.
+    /// The products of up to sixteen rows of a weight with tokens, rows of the same length: `sink(token, one result a row)`.
     pub(super) fn products<L>[E: Element][E](
-        l; rows: &[E], count: usize, tokens: Tokens, sink: &mut dyn FnMut(usize, &[f32])
+        l; weights: Rows<E>, tokens: Rows<f32>, sink: &mut dyn FnMut(usize, &[f32])
     ) {
         let mut first = 0;
         while first < tokens.count {
             // As many sums as there are registers for.
             let left = tokens.count - first;
             first += match (L::REGISTERS >= 32, left) {
-                (true, 6..) => some::<L, E, 4, 6>(l, rows, count, tokens, first, sink),
-                (true, 3..) => some::<L, E, 4, 3>(l, rows, count, tokens, first, sink),
-                (false, 2..) => some::<L, E, 2, 2>(l, rows, count, tokens, first, sink),
-                _ if E::STREAMED => some::<L, E, 1, 1>(l, rows, count, tokens, first, sink),
-                _ => some::<L, E, 4, 1>(l, rows, count, tokens, first, sink),
+                (true, 6..) => some::<L, E, 4, 6>(l, weights, tokens, first, sink),
+                (true, 3..) => some::<L, E, 4, 3>(l, weights, tokens, first, sink),
+                (false, 2..) => some::<L, E, 2, 2>(l, weights, tokens, first, sink),
+                _ if E::STREAMED => some::<L, E, 1, 1>(l, weights, tokens, first, sink),
+                _ => some::<L, E, 4, 1>(l, weights, tokens, first, sink),
             };
         }
     }
 }
 
-/// All rows against `T` tokens from `first` on, `R` rows at a time; gives `T`.
+/// All rows of a weight against `T` tokens from `first` on, `R` rows at a time; gives `T`.
 #[inline(always)]
 fn some<L: Lanes, E: Element, const R: usize, const T: usize>(
     l: L,
-    rows: &[E],
-    count: usize,
-    tokens: Tokens,
+    weights: Rows<E>,
+    tokens: Rows<f32>,
     first: usize,
     sink: &mut dyn FnMut(usize, &[f32]),
 ) -> usize {
-    let cols = tokens.cols;
+    let count = weights.count;
+    const { assert!(ROWS == WIDTH) };
     let mut results = [[0.0; ROWS]; T];
+    let mut vectors = [[l.splat(0.0); ROWS]; T];
     let x: [&[f32]; T] = std::array::from_fn(|t| tokens.row(first + t));
     for row in (0..count).step_by(R) {
         // Past the last row there is none to read: the last one stands in.
-        let rows: [&[E]; R] = std::array::from_fn(|r| &rows[(row + r).min(count - 1) * cols..][..cols]);
+        let rows: [&[E]; R] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
         let sums = block::<L, E, R, T>(l, rows, x);
-        for (sums, results) in sums.iter().zip(&mut results) {
-            for (sum, result) in sums.iter().zip(&mut results[row..count.min(row + R)]) {
-                *result = l.sum(*sum);
+        for t in 0..T {
+            for r in 0..R.min(count - row) {
+                vectors[t][row + r] = sums[t][r];
             }
         }
+    }
+    for t in 0..T {
+        results[t] = l.sums(&vectors[t]);
     }
     for (token, results) in results.iter().enumerate() {
         sink(first + token, &results[..count]);
@@ -204,10 +220,10 @@ mod tests {
             .collect()
     }
 
-    fn all(isa: Isa, rows: &[f32], tokens: Tokens) -> Vec<f32> {
-        let count = rows.len() / tokens.cols;
+    fn all(isa: Isa, weights: Rows<f32>, tokens: Rows<f32>) -> Vec<f32> {
+        let count = weights.count;
         let mut found = vec![f32::NAN; tokens.count * count];
-        products(isa, rows, count, tokens, &mut |token, results| {
+        products(isa, weights, tokens, &mut |token, results| {
             found[token * count..][..count].copy_from_slice(results);
         });
         found
@@ -218,15 +234,10 @@ mod tests {
         for isa in Isa::available() {
             for (rows, cols, count) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (15, 96, 13), (16, 576, 2)] {
                 let (weights, x) = (noise(rows * cols, 1), noise(count * cols, 2));
-                let tokens = Tokens {
-                    floats: &x,
-                    count,
-                    cols,
-                };
-                for (i, found) in all(isa, &weights, tokens).into_iter().enumerate() {
-                    let (token, row) = (&x[i / rows * cols..][..cols], &weights[i % rows * cols..][..cols]);
-                    let products = token.iter().zip(row).map(|(x, w)| f64::from(*x) * f64::from(*w));
-                    let expected: f64 = products.sum();
+                let (weights, tokens) = (Rows::packed(&weights, rows, cols), Rows::packed(&x, count, cols));
+                for (i, found) in all(isa, weights, tokens).into_iter().enumerate() {
+                    let products = tokens.row(i / rows).iter().zip(weights.row(i % rows));
+                    let expected: f64 = products.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
                     assert!(
                         (f64::from(found) - expected).abs() < 1e-4,
                         "{isa:?} {rows} {cols} {count}"
@@ -241,14 +252,11 @@ mod tests {
         for isa in Isa::available() {
             for (rows, cols) in [(16, 576), (7, 45), (4, 331)] {
                 let (weights, x) = (noise(rows * cols, 3), noise(20 * cols, 4));
-                let alone = |token: usize| {
-                    let floats = &x[token * cols..][..cols];
-                    all(isa, &weights, Tokens { floats, count: 1, cols })
-                };
-                let expected: Vec<f32> = (0..20).flat_map(alone).collect();
+                let weights = Rows::packed(&weights, rows, cols);
+                let tokens = |first: usize, count: usize| Rows::packed(&x[first * cols..], count, cols);
+                let expected: Vec<f32> = (0..20).flat_map(|token| all(isa, weights, tokens(token, 1))).collect();
                 for count in 1..20 {
-                    let floats = &x[..count * cols];
-                    let found = all(isa, &weights, Tokens { floats, count, cols });
+                    let found = all(isa, weights, tokens(0, count));
                     assert_eq!(found, expected[..count * rows], "{isa:?} {rows} {cols} {count}");
                 }
             }
@@ -256,21 +264,41 @@ mod tests {
     }
 
     #[test]
+    fn zeros_behind_a_row_and_rows_apart_change_nothing() {
+        let (rows, cols, length, stride) = (5, 45, 48, 64);
+        let (weights, x) = (noise(rows * cols, 5), noise(7 * cols, 6));
+        let apart = |numbers: &[f32]| {
+            let mut out = vec![0.0; numbers.len() / cols * stride];
+            let rows = out.chunks_exact_mut(stride).zip(numbers.chunks_exact(cols));
+            rows.for_each(|(out, row)| out[..cols].copy_from_slice(row));
+            out
+        };
+        let (apart_weights, apart_x) = (apart(&weights), apart(&x));
+        let rows_apart = |numbers, count| Rows {
+            numbers,
+            count,
+            length,
+            stride,
+        };
+        for isa in Isa::available() {
+            let expected = all(isa, Rows::packed(&weights, rows, cols), Rows::packed(&x, 7, cols));
+            let found = all(isa, rows_apart(&apart_weights, rows), rows_apart(&apart_x, 7));
+            assert_eq!(found, expected, "{isa:?}");
+        }
+    }
+
+    #[test]
     fn numbers_of_16_bits_are_those_of_32() {
         let (weights, x) = (noise(16 * 45, 5), noise(3 * 45, 6));
-        let tokens = Tokens {
-            floats: &x,
-            count: 3,
-            cols: 45,
-        };
+        let tokens = Rows::packed(&x, 3, 45);
         let halves: Vec<Fp16> = weights.iter().map(|x| Fp16::from_f32(*x)).collect();
         let widened: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
         for isa in Isa::available() {
             let mut found = Vec::new();
-            products(isa, &halves, 16, tokens, &mut |_, results| {
+            products(isa, Rows::packed(&halves, 16, 45), tokens, &mut |_, results| {
                 found.extend_from_slice(results)
             });
-            assert_eq!(found, all(isa, &widened, tokens), "{isa:?}");
+            assert_eq!(found, all(isa, Rows::packed(&widened, 16, 45), tokens), "{isa:?}");
         }
     }
 }

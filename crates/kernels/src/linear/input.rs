@@ -1,5 +1,6 @@
 //! The input of linears, made ready once for all of them.
 
+use super::floats::Padded;
 use super::pairs::Rows;
 use super::{FEW, Norm, Product};
 use crate::dot::{ActivationChunk, Activations, Isa};
@@ -33,6 +34,8 @@ pub(crate) struct Input<'a> {
     pub(super) chunks: Vec<ActivationChunk>,
     /// Made for the first weight that asks.
     pairs: OnceLock<Rows>,
+    /// As `pairs`.
+    padded: OnceLock<Padded>,
     pub tokens: usize,
     pub cols: usize,
 }
@@ -90,6 +93,7 @@ impl<'a> Input<'a> {
             floats,
             chunks,
             pairs: OnceLock::new(),
+            padded: OnceLock::new(),
             tokens,
             cols,
         })
@@ -98,6 +102,11 @@ impl<'a> Input<'a> {
     /// All rows in bf16.
     pub(super) fn pairs(&self) -> &Rows {
         self.pairs.get_or_init(|| Rows::of(&self.floats, self.cols))
+    }
+
+    /// All rows with a cache line between them.
+    pub(super) fn padded(&self) -> &Padded {
+        self.padded.get_or_init(|| Padded::of(&self.floats, self.cols))
     }
 
     pub(super) fn row(&self, token: usize) -> Result<Activations<'_>, ShapeError> {

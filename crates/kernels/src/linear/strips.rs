@@ -1,7 +1,7 @@
 //! Products for chat, a strip of sixteen rows of a weight at a time, and what follows them.
 
 use super::tail::Tail;
-use super::{Input, Linear, floats, pairs};
+use super::{FEW, Input, Linear, floats, pairs};
 use crate::blocks::Quant;
 use crate::dot::{Activations, Isa};
 use crate::matrix::Matrix;
@@ -21,20 +21,21 @@ const TOKENS_A_CHUNK: usize = 96;
 /// Chunks of work for each thread, where many tokens are cut, too.
 const CHUNKS_A_THREAD: usize = 16;
 
-/// What the activations are to a weight. One for each format on a machine, however many tokens there are.
+/// The activations as they meet a weight. One form for each format on a machine, however many tokens there are.
 enum Factor<'a> {
     /// Quantised to int8.
     Int8,
     /// Rounded to bf16.
     Bf16(&'a pairs::Rows),
-    F32,
+    /// As they are; a padded copy if there are many.
+    F32(Option<&'a floats::Padded>),
 }
 
 impl<'a> Factor<'a> {
     fn of(quant: Quant, input: &'a Input) -> Self {
         match quant {
             quant if pairs::meets_pairs(quant) => Self::Bf16(input.pairs()),
-            Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32,
+            Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32((input.tokens > FEW).then(|| input.padded())),
             _ => Self::Int8,
         }
     }
@@ -111,7 +112,7 @@ impl<'a> Strips<'a> {
         match &self.factor {
             Factor::Int8 => self.int8(rows, input, tokens, sink),
             Factor::Bf16(x) => pairs::product(self.isa, &self.matrix, rows, x, tokens, sink),
-            Factor::F32 => floats::product(self.isa, &self.matrix, rows, &input.floats, tokens, sink),
+            Factor::F32(padded) => floats::product(self.isa, &self.matrix, rows, &input.floats, *padded, tokens, sink),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What follows the product of a strip: the weight's own scale, the adapter, the bias, in this order.
 
-use super::dot_block::{self, Tokens};
+use super::dot_block::{self, Rows};
 use super::{FEW, Input, Linear, Lora};
 use crate::dot::Isa;
 use crate::lanes::{WIDTH, on_lanes};
@@ -99,13 +99,9 @@ fn low_rank(adapters: &[&Lora], input: &Input) -> Vec<Vec<f32>> {
             let lora = adapters[number];
             let (tokens, rows) = (token..tokens.min(token + TOKENS), row..lora.rank.min(row + ROWS));
             let x: &[f32] = dropped[number].as_deref().unwrap_or(&input.floats);
-            let x = Tokens {
-                floats: &x[tokens.start * cols..tokens.end * cols],
-                count: tokens.len(),
-                cols,
-            };
-            let a = &lora.a[rows.start * cols..rows.end * cols];
-            dot_block::products(isa, a, rows.len(), x, &mut |token, results| {
+            let x = Rows::packed(&x[tokens.start * cols..tokens.end * cols], tokens.len(), cols);
+            let a = Rows::packed(&lora.a[rows.start * cols..rows.end * cols], rows.len(), cols);
+            dot_block::products(isa, a, x, &mut |token, results| {
                 // SAFETY: each number is computed once.
                 let low = unsafe { out[number].slice((tokens.start + token) * lora.rank + rows.start, rows.len()) };
                 low.iter_mut().zip(results).for_each(|(low, x)| *low = lora.scale * x);

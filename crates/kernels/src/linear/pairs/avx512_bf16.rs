@@ -1,7 +1,7 @@
 //! Pairs of bf16 by the chip's own product, `vdpbf16ps`.
 
 use super::Rows;
-use crate::lanes::WIDTH;
+use crate::lanes::{WIDTH, sums_of};
 use crate::packed::ROWS;
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -247,7 +247,7 @@ unsafe fn some<S: Source, const N: usize>(
                 .for_each(|(vector, sum)| *vector = *sum);
             let mut out = [[0.0; AT_ONCE]; 4];
             // SAFETY: sixteen floats are one vector.
-            unsafe { _mm512_storeu_ps(out.as_mut_ptr().cast(), totals(&vectors)) };
+            unsafe { _mm512_storeu_ps(out.as_mut_ptr().cast(), sums_of(&vectors)) };
             for (out, results) in out.iter().zip(results) {
                 results[row..row + AT_ONCE].copy_from_slice(out);
             }
@@ -257,31 +257,6 @@ unsafe fn some<S: Source, const N: usize>(
         sink(first + token, &results[..count]);
     }
     N
-}
-
-/// The sum of the lanes of each of sixteen vectors.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn totals(vectors: &[__m512; WIDTH]) -> __m512 {
-    // First and third quarter of each, with second and fourth; two vectors' in turns.
-    let halves: [__m512; 8] = std::array::from_fn(|i| {
-        let (a, b) = (vectors[2 * i], vectors[2 * i + 1]);
-        _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b))
-    });
-    let quarters: [__m512; 4] = std::array::from_fn(|i| {
-        let [a, b] = [halves[2 * i], halves[2 * i + 1]].map(|half| _mm512_castps_pd(half));
-        let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
-        _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
-    });
-    // What is left to add up lies in the four parts of each vector.
-    let pairs: [__m512; 2] = std::array::from_fn(|i| {
-        let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
-        _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
-    });
-    _mm512_add_ps(
-        _mm512_shuffle_f32x4::<0x88>(pairs[0], pairs[1]),
-        _mm512_shuffle_f32x4::<0xdd>(pairs[0], pairs[1]),
-    )
 }
 
 /// f16 in the file's bytes to the nearest bf16, ties to even, and zeros.
