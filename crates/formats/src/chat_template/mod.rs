@@ -56,8 +56,9 @@ pub struct ChatTemplate {
     stop_strings: Vec<String>,
 }
 
-/// The name of the only template in its environment.
+/// The names of the template and of the one for conversations with tools, where a file has one of its own.
 const NAME: &str = "chat_template";
+const WITH_TOOLS: &str = "chat_template.tool_use";
 
 /// Instructions that a template may run. A message takes a hundred or two, so this is enough for fifty thousand of them.
 const FUEL: u64 = 10_000_000;
@@ -99,7 +100,11 @@ impl ChatTemplate {
         let bos = text_of("tokenizer.ggml.bos_token_id")?;
         let eos = text_of("tokenizer.ggml.eos_token_id")?;
         if let Some(source) = gguf.str("tokenizer.chat_template")? {
-            return Self::parse(source, &bos, &eos);
+            let mut template = Self::parse(source, &bos, &eos)?;
+            if let Some(source) = gguf.str("tokenizer.chat_template.tool_use")? {
+                template.add(WITH_TOOLS, source)?;
+            }
+            return Ok(template);
         }
         let chat_ml = texts.is_some_and(|texts| {
             texts
@@ -133,17 +138,23 @@ impl ChatTemplate {
         let bad = |error: minijinja::Error| TemplateError::Syntax(error.to_string());
         let mut environment = jinja::environment().map_err(bad)?;
         environment.set_fuel(Some(FUEL));
-        environment
-            .add_template_owned(NAME, jinja::adapt(source))
-            .map_err(bad)?;
-        Ok(Self {
+        let mut template = Self {
             environment,
             source: source.to_owned(),
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             notice: None,
             stop_strings: Vec::new(),
-        })
+        };
+        template.add(NAME, source)?;
+        Ok(template)
+    }
+
+    fn add(&mut self, name: &'static str, source: &str) -> Result<(), TemplateError> {
+        let source = jinja::adapt(source).map_err(|what| TemplateError::Syntax(format!("{what} is not supported")))?;
+        self.environment
+            .add_template_owned(name, source)
+            .map_err(|error| TemplateError::Syntax(error.to_string()))
     }
 
     /// The template with another clock for the dates that it asks for.
@@ -239,9 +250,16 @@ impl ChatTemplate {
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
         };
-        // Some templates that are no valid Jinja make minijinja panic: a `continue` out of a `with`, for one.
+        // What makes minijinja panic is refused beforehand, as far as it is known.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
-            let template = self.environment.get_template(NAME)?;
+            let with_tools = chat
+                .tools()
+                .is_true()
+                .then(|| self.environment.get_template(WITH_TOOLS));
+            let template = match with_tools {
+                Some(Ok(template)) => template,
+                _ => self.environment.get_template(NAME)?,
+            };
             template.render(conversation)
         }));
         match rendered {

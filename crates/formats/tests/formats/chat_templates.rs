@@ -174,9 +174,9 @@ fn failures_speak_for_themselves() {
         TemplateError::Endless
     ));
     assert!(matches!(fails("{{ strftime_now() }}"), TemplateError::Failed(_)));
-    // minijinja panics at this one.
+    // minijinja would panic at this one.
     let out_of_a_scope = "{% for i in [1] %}{% with %}{% continue %}{% endwith %}{% endfor %}";
-    assert!(matches!(fails(out_of_a_scope), TemplateError::Failed(_)));
+    assert!(matches!(fails(out_of_a_scope), TemplateError::Syntax(_)));
     assert!(matches!(fails("{{ undefined_thing.field }}"), TemplateError::Failed(_)));
     let twice = render(
         "{{ raise_exception('first ' ~ messages | length) }}",
@@ -252,6 +252,28 @@ fn without_template(tokens: &[&str]) -> Gguf {
     let mut metadata = Metadata::new();
     metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(tokens));
     Gguf::from_bytes(GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap()).unwrap()
+}
+
+#[test]
+fn a_template_of_its_own_for_tools_is_taken_where_there_are_any() {
+    let mut metadata = Metadata::new();
+    metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(["a"]));
+    metadata.insert("tokenizer.chat_template", "plain");
+    metadata.insert("tokenizer.chat_template.tool_use", "{{ tools[0].name }}");
+    let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+    let template = ChatTemplate::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap();
+    for (tools, expected) in [
+        (None, "plain"),
+        (Some("[]"), "plain"),
+        (Some(r#"[{"name": "add"}]"#), "add"),
+    ] {
+        let chat = Chat::from_json(r#"[{"role": "user", "content": "x"}]"#, tools).unwrap();
+        assert_eq!(
+            template.render_chat(&chat, Turn::Answer).unwrap(),
+            expected,
+            "{tools:?}"
+        );
+    }
 }
 
 #[test]

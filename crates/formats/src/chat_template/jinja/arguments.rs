@@ -1,6 +1,6 @@
 //! The arguments of a call, by place or by name as in Python.
 
-use minijinja::value::{Kwargs, Rest, ValueOrKwargs};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Error, ErrorKind, Value};
 
 /// What was given to a filter, a function or a method.
@@ -63,12 +63,9 @@ impl Arguments {
     /// An integer, or nothing where it is left out or none.
     pub fn integer(&self, place: usize, name: &str) -> Result<Option<i64>, Error> {
         let given = self.get(place, name)?.filter(|value| !value.is_none());
-        let integer = given.map(|value| match value.as_i64() {
-            Some(integer) => Ok(integer),
-            None => i64::try_from(value.is_true() && value == Value::from(true))
-                .ok()
-                .filter(|_| value.kind() == minijinja::value::ValueKind::Bool)
-                .ok_or_else(|| fail(format!("`{name}` is no integer"))),
+        let integer = given.map(|value| match value.kind() {
+            ValueKind::Bool => Ok(i64::from(value.is_true())),
+            _ => value.as_i64().ok_or_else(|| fail(format!("`{name}` is no integer"))),
         });
         integer.transpose()
     }
@@ -93,9 +90,7 @@ impl Arguments {
 }
 
 fn text(value: &Value, name: &str) -> Result<String, Error> {
-    let text = value
-        .as_str()
-        .filter(|_| value.kind() == minijinja::value::ValueKind::String);
+    let text = value.as_str().filter(|_| value.kind() == ValueKind::String);
     text.map(str::to_owned)
         .ok_or_else(|| fail(format!("`{name}` is no text")))
 }

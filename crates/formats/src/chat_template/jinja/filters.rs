@@ -20,9 +20,7 @@ pub(super) fn add(environment: &mut Environment<'_>) {
         (MULTIPLY, |value, arguments| repeat(value, &arguments.need(0, "right")?)),
         ("abs", abs),
         ("attr", |_, _| Ok(Value::UNDEFINED)),
-        ("capitalize", |value, _| {
-            of_text(value, |text| methods::capitalize(text))
-        }),
+        ("capitalize", |value, _| of_text(value, methods::capitalize)),
         ("center", center),
         ("count", length),
         ("d", default),

@@ -18,20 +18,51 @@ pub(super) const MULTIPLY: &str = "__mul__";
 const MARKUP: [&str; 4] = ["safe", "e", "escape", "forceescape"];
 
 /// The source for minijinja.
-pub(crate) fn adapt(source: &str) -> String {
+///
+/// # Errors
+/// Where a loop is left out of the middle of another block, which makes minijinja panic.
+pub(crate) fn adapt(source: &str) -> Result<String, &'static str> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut markup = false;
+    let mut blocks = Blocks::default();
     let source = each_tag(&source, |text, tokens, block| {
         markup |= mentions_markup(text, tokens);
+        if block {
+            blocks.see(text, tokens);
+        }
         if block && let Some(scope) = generation(text, tokens) {
             return scope;
         }
         slices_and_strings(text, tokens)
     });
-    if markup {
-        each_tag(&source, |text, tokens, block| sums(text, tokens, block))
-    } else {
-        source
+    if blocks.wrong {
+        return Err("`continue` or `break` inside a block that the loop is around");
+    }
+    Ok(if markup { each_tag(&source, sums) } else { source })
+}
+
+/// The blocks that are open, but for conditions: whether each is a loop.
+#[derive(Default)]
+struct Blocks {
+    open: Vec<bool>,
+    wrong: bool,
+}
+
+impl Blocks {
+    fn see(&mut self, text: &str, tokens: &[Token]) {
+        let Some(first) = tokens.first() else { return };
+        match first.text(text) {
+            "for" => self.open.push(true),
+            "with" | "generation" | "filter" | "autoescape" | "macro" | "call" | "block" => self.open.push(false),
+            "set" if !tokens.iter().any(|token| token.text(text) == "=") => self.open.push(false),
+            "endfor" | "endwith" | "endgeneration" | "endfilter" | "endautoescape" | "endmacro" | "endcall"
+            | "endblock" | "endset" => {
+                self.open.pop();
+            }
+            // Outside of any it is for minijinja to say so.
+            "continue" | "break" => self.wrong |= self.open.last() == Some(&false),
+            _ => {}
+        }
     }
 }
 
@@ -507,7 +538,25 @@ mod tests {
     use super::*;
 
     fn check(source: &str, expected: &str) {
-        assert_eq!(adapt(source), expected, "{source}");
+        assert_eq!(adapt(source).as_deref(), Ok(expected), "{source}");
+    }
+
+    #[test]
+    fn a_loop_is_left_from_its_own_body_only() {
+        for source in [
+            "{% for a in b %}{% if c %}{% continue %}{% else %}{% break %}{% endif %}{% endfor %}",
+            "{% for a in b %}{% with c = 1 %}{% endwith %}{% set d = 1 %}{% set e %}f{% endset %}{% break %}{% endfor %}",
+            "{% with %}{% for a in b %}{% continue %}{% endfor %}{% endwith %}",
+        ] {
+            check(source, source);
+        }
+        for source in [
+            "{% for a in b %}{% with %}{% continue %}{% endwith %}{% endfor %}",
+            "{% for a in b %}{% generation %}{%- break -%}{% endgeneration %}{% endfor %}",
+            "{% for a in b %}{% set c %}{% if d %}{% continue %}{% endif %}{% endset %}{% endfor %}",
+        ] {
+            assert!(adapt(source).is_err(), "{source}");
+        }
     }
 
     #[test]

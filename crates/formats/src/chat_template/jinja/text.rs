@@ -150,8 +150,8 @@ fn quoted(out: &mut String, value: &Value) {
             c if is_printable(c) => out.push(c),
             _ => {
                 let _ = match code {
-                    ..0x100 => write!(out, "\\x{code:02x}"),
-                    ..0x1_0000 => write!(out, "\\u{code:04x}"),
+                    0..0x100 => write!(out, "\\x{code:02x}"),
+                    0x100..0x1_0000 => write!(out, "\\u{code:04x}"),
                     _ => write!(out, "\\U{code:08x}"),
                 };
             }

@@ -15,13 +15,13 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// Calls a method that a value itself does not have.
-pub(super) fn call(state: &mut State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
+pub(super) fn call(_: &mut State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
     let arguments = Arguments::new(arguments.to_vec())?;
     if method == SLICE {
         return slice::slice(value, &arguments);
     }
     match value.kind() {
-        ValueKind::String => string::call(state, value, method, &arguments),
+        ValueKind::String => string::call(value, method, &arguments),
         ValueKind::Map if !text::is_namespace(value) => dictionary(value, method, &arguments),
         ValueKind::Seq | ValueKind::Iterable => list(value, method, &arguments),
         _ => Err(unknown()),

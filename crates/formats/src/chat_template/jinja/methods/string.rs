@@ -6,14 +6,14 @@ use super::super::tests::is_cased;
 use super::super::text::{self, is_printable, is_space};
 use super::{format, unknown};
 use minijinja::value::{Tuple, ValueKind};
-use minijinja::{Error, State, Value};
+use minijinja::{Error, Value};
 use regex::Regex;
 use std::sync::LazyLock;
 
 /// A wider text is never meant, and would be a way to fill memory.
 const WIDEST: i64 = 1_000_000;
 
-pub(super) fn call(_: &State, value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
+pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
     let text = value.as_str().unwrap_or_default();
     if let Some(result) = changed(text, method, arguments)? {
         return Ok(if value.is_safe() {
