@@ -11,6 +11,7 @@ mod process;
 mod run;
 mod setup;
 mod system;
+mod templates;
 mod test;
 mod ui;
 
@@ -18,7 +19,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask setup                 install what is missing, fetch the default model, build the page
-cargo xtask run                   all of that, build Hearth, and open its window (`hearth chat` without a display)
+cargo xtask setup tests           that, and what tests need: a browser, a driver, chat templates to render
+cargo xtask run                   the first, build Hearth, and open its window (`hearth chat` without a display)
 cargo xtask test                  all of that, and run every check and test there is
 cargo xtask package [KIND]...     make installers; KIND: hearth builds beside the portable one (vulkan, cuda),
                                   or an installer's kind (deb, rpm, appimage, dmg, app, nsis, msi)
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     };
     let result = match (command, rest) {
         ("setup", []) => setup::setup(setup::For::Run),
+        ("setup", [tests]) if tests == "tests" => setup::setup(setup::For::Test),
         ("run", []) => run::run(),
         ("test", []) => test::test(),
         ("package", kinds) => package::package(kinds),

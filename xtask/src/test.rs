@@ -14,7 +14,9 @@ const TAURI_DRIVER: &str = "2.1.0";
 /// # Errors
 /// Names what failed.
 pub fn test() -> Outcome {
-    println!("Tests need more than a build does: a browser, a screen in memory, the window's WebDriver.");
+    println!(
+        "Tests need more than a build does: a browser, a screen in memory, the window's WebDriver, chat templates to render."
+    );
     setup(For::Test)?;
     if cfg!(target_os = "linux") {
         driver()?;

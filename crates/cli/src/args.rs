@@ -258,8 +258,14 @@ pub struct Tokenize {
     /// A file with a text a line, each a JSON string
     #[arg(long, value_name = "FILE", group = "source")]
     pub lines: Option<PathBuf>,
+    /// A JSON list of messages, each with a role and a content: what the model's chat template makes of them
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub chat: Option<PathBuf>,
+    /// A JSON list of tools that the model may call in the conversation
+    #[arg(long, value_name = "FILE", requires = "chat")]
+    pub tools: Option<PathBuf>,
     /// Read special tokens (<|im_start|>) as what they are, not as text
-    #[arg(long)]
+    #[arg(long, conflicts_with = "chat")]
     pub special: bool,
     #[command(flatten)]
     pub output: Json,
@@ -476,6 +482,8 @@ mod tests {
             "tokenize m text --special --json",
             "tokenize m --file f",
             "tokenize m --lines f",
+            "tokenize m --chat f --json",
+            "tokenize m --chat f --tools f",
             "devices --json",
             "devices --check",
             "devices --check gpu0 --json",
@@ -519,6 +527,9 @@ mod tests {
         check("export d --out o", ErrorKind::MissingRequiredArgument);
         check("tokenize m", ErrorKind::MissingRequiredArgument);
         check("tokenize m text --file f", ErrorKind::ArgumentConflict);
+        check("tokenize m text --chat f", ErrorKind::ArgumentConflict);
+        check("tokenize m --chat f --special", ErrorKind::ArgumentConflict);
+        check("tokenize m text --tools f", ErrorKind::MissingRequiredArgument);
         check("devices --loud", ErrorKind::UnknownArgument);
     }
 

@@ -1,18 +1,26 @@
-//! `hearth tokenize`: the tokens of a text, from the vocabulary alone.
+//! `hearth tokenize`: the tokens of a text or of a conversation, from the vocabulary and the chat template alone.
 
 use super::print_json;
 use crate::args::Tokenize;
 use crate::failure::Failure;
 use crate::model::Chosen;
+use hearth_formats::chat_template::{Chat, ChatTemplate, Turn};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use serde::Serialize;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
+
+/// Bytes that a file of messages or tools may have; no context is as long.
+const MOST_CHAT: u64 = 64 << 20;
 
 /// What scripts read.
 #[derive(Debug, Serialize)]
 struct Report {
+    /// What the chat template made of a conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
     ids: Ids,
 }
 
@@ -24,12 +32,22 @@ enum Ids {
     Lines(Vec<Vec<u32>>),
 }
 
-/// Tokenises the text, the file or its lines.
+/// Tokenises the text, the file, its lines or the conversation.
 pub fn run(args: &Tokenize) -> Result<(), Failure> {
     let gguf = Gguf::open(Chosen::find(&args.model)?.path).map_err(Failure::new)?;
     let tokenizer = Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
     let special = if args.special { Special::Parse } else { Special::Text };
-    let ids = if let Some(path) = &args.lines {
+    let mut text = None;
+    let ids = if let Some(path) = &args.chat {
+        let template = ChatTemplate::from_gguf(&gguf).map_err(Failure::new)?;
+        if let Some(notice) = template.notice() {
+            eprintln!("note: {notice}");
+        }
+        let chat = read_chat(path, args.tools.as_deref())?;
+        text = Some(template.render_chat(&chat, Turn::Answer).map_err(Failure::new)?);
+        let ids = template.encode_chat(&tokenizer, &chat, Turn::Answer);
+        Ids::One(ids.map_err(Failure::new)?)
+    } else if let Some(path) = &args.lines {
         let texts = json_lines(&read_text(path)?, path)?;
         Ids::Lines(texts.iter().map(|text| tokenizer.encode(text, special)).collect())
     } else if let Some(path) = &args.file {
@@ -38,9 +56,12 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
         Ids::One(tokenizer.encode(args.text.as_deref().unwrap_or_default(), special))
     };
     if args.output.json {
-        return print_json(&Report { ids });
+        return print_json(&Report { text, ids });
     }
     let mut out = std::io::stdout().lock();
+    if let Some(text) = text {
+        writeln!(out, "{text}\n")?;
+    }
     match ids {
         Ids::One(ids) => {
             for id in ids {
@@ -62,6 +83,32 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|error| Failure::new(format!("{name} cannot be read: {error}.")))?;
+    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not a text in UTF-8. Convert it first.")))
+}
+
+/// A conversation out of a file of messages and one of tools.
+fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
+    let texts = (read_bounded(messages)?, tools.map(read_bounded).transpose()?);
+    Chat::from_json(&texts.0, texts.1.as_deref()).map_err(|error| {
+        let files = [Some(messages), tools].into_iter().flatten();
+        let files: Vec<String> = files.map(|path| path.display().to_string()).collect();
+        Failure::new(format!("{}: {error}", files.join(", ")))
+    })
+}
+
+/// A file's text, if it is no longer than [`MOST_CHAT`].
+fn read_bounded(path: &Path) -> Result<String, Failure> {
+    let name = path.display();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MOST_CHAT + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::new(format!("{name} cannot be read: {error}.")))?;
+    if bytes.len() as u64 > MOST_CHAT {
+        let most = MOST_CHAT >> 20;
+        return Err(Failure::new(format!(
+            "{name} is larger than {most} MiB. Give a shorter conversation."
+        )));
+    }
     String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not a text in UTF-8. Convert it first.")))
 }
 
@@ -87,9 +134,47 @@ mod tests {
 
     #[test]
     fn the_json_has_the_fields_that_scripts_read() {
-        let check = |ids, expected: &str| assert_eq!(serde_json::to_string(&Report { ids }).unwrap(), expected);
-        check(Ids::One(vec![1, 2]), r#"{"ids":[1,2]}"#);
-        check(Ids::Lines(vec![vec![1], vec![]]), r#"{"ids":[[1],[]]}"#);
+        let check = |text: Option<&str>, ids, expected: &str| {
+            let text = text.map(str::to_owned);
+            assert_eq!(serde_json::to_string(&Report { text, ids }).unwrap(), expected);
+        };
+        check(None, Ids::One(vec![1, 2]), r#"{"ids":[1,2]}"#);
+        check(None, Ids::Lines(vec![vec![1], vec![]]), r#"{"ids":[[1],[]]}"#);
+        check(Some("a"), Ids::One(vec![1]), r#"{"text":"a","ids":[1]}"#);
+    }
+
+    #[test]
+    fn a_conversation_is_read_from_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let chat = write("chat.json", br#"[{"role": "user", "content": "x"}]"#);
+        let tools = write("tools.json", b"{}");
+        assert!(read_chat(&chat, None).is_ok());
+        for (chat, tools, why) in [
+            (
+                &chat,
+                Some(&tools),
+                "tools.json: this is no conversation: the tools: they are no list",
+            ),
+            (&tools, None, "the messages: they are no list"),
+            (&write("bytes", b"\xff"), None, "bytes is not a text in UTF-8"),
+            (&folder.path().join("gone"), None, "gone cannot be read"),
+        ] {
+            let said = read_chat(chat, tools.map(AsRef::as_ref)).unwrap_err().to_string();
+            assert!(said.contains(why), "{said}");
+        }
+        let long = folder.path().join("long");
+        File::create(&long).unwrap().set_len(MOST_CHAT + 1).unwrap();
+        assert!(
+            read_chat(&long, None)
+                .unwrap_err()
+                .to_string()
+                .contains("long is larger than 64 MiB")
+        );
     }
 
     #[test]

@@ -6,6 +6,11 @@ pub enum TemplateError {
     /// The file holds no readable template or vocabulary.
     #[error(transparent)]
     Gguf(#[from] crate::gguf::GgufError),
+    /// What was given as a conversation is none.
+    #[error(
+        "this is no conversation: {0}. Give a JSON list of messages, each with a role and a content, and a JSON list of tools."
+    )]
+    Conversation(String),
     /// The template is no valid Jinja.
     #[error("the model's chat template cannot be read: {0}. Choose another file of this model.")]
     Syntax(String),

@@ -1,21 +1,41 @@
 //! JSON as Python's `json.dumps` writes it, since models have seen it in that form: a space after commas and colons, nothing
 //! escaped that need not be.
 
+use super::jinja::text;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
 /// How deep values may lie in one another; a template can build them as deep as it likes.
-const DEEPEST: usize = 64;
+const DEEPEST: usize = 128;
 
 /// More spaces are never meant, and would be a way to fill memory.
-const WIDEST: usize = 16;
+pub(super) const WIDEST: usize = 16;
 
-/// The JSON of a value; on lines of their own, with so many spaces a level, where `indent` is given.
-pub(super) fn write(value: &Value, indent: Option<usize>, sort_keys: bool) -> Result<String, Error> {
+/// How JSON is laid out; what `json.dumps` takes.
+pub(super) struct Layout {
+    /// Whether characters beyond ASCII are escaped.
+    pub ascii: bool,
+    /// What a level is indented with, on lines of their own.
+    pub indent: Option<String>,
+    /// What stands between items and after keys.
+    pub separators: Option<(String, String)>,
+    /// Whether keys are in order.
+    pub sort_keys: bool,
+}
+
+/// The JSON of a value.
+pub(super) fn write(value: &Value, layout: Layout) -> Result<String, Error> {
+    let (between, after_key) = layout.separators.unwrap_or_else(|| {
+        let between = if layout.indent.is_some() { "," } else { ", " };
+        (between.to_owned(), ": ".to_owned())
+    });
     let mut writer = Writer {
         out: String::new(),
-        indent: indent.map(|width| width.min(WIDEST)),
-        sort_keys,
+        ascii: layout.ascii,
+        indent: layout.indent,
+        between,
+        after_key,
+        sort_keys: layout.sort_keys,
     };
     writer.value(value, 0)?;
     Ok(writer.out)
@@ -23,7 +43,10 @@ pub(super) fn write(value: &Value, indent: Option<usize>, sort_keys: bool) -> Re
 
 struct Writer {
     out: String,
-    indent: Option<usize>,
+    ascii: bool,
+    indent: Option<String>,
+    between: String,
+    after_key: String,
     sort_keys: bool,
 }
 
@@ -36,19 +59,20 @@ impl Writer {
             ));
         }
         match value.kind() {
-            ValueKind::None => self.out.push_str("null"),
-            // As a text a boolean is capitalised, as in Python.
-            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => self.out.push_str(&value.to_string()),
             ValueKind::String => self.text(value.as_str().unwrap_or_default()),
+            ValueKind::None | ValueKind::Bool | ValueKind::Number => self.out.push_str(&scalar(value)),
             ValueKind::Map => {
                 let mut keys: Vec<Value> = value.try_iter()?.collect();
                 if self.sort_keys {
-                    keys.sort_by_key(Value::to_string);
+                    keys.sort();
                 }
                 self.items('{', '}', depth, keys, |writer, key| {
-                    writer.text(&key.to_string());
-                    writer.out.push_str(": ");
+                    match key.as_str() {
+                        Some(text) => writer.text(text),
+                        None => writer.text(&scalar(&key)),
+                    }
+                    let after_key = writer.after_key.clone();
+                    writer.out.push_str(&after_key);
                     writer.value(&value.get_item(&key)?, depth + 1)
                 })?;
             }
@@ -77,28 +101,25 @@ impl Writer {
         self.out.push(open);
         let any = !items.is_empty();
         for (place, item) in items.into_iter().enumerate() {
-            match (place, self.indent) {
-                (0, None) => {}
-                (_, None) => self.out.push_str(", "),
-                (0, Some(_)) => self.line(depth + 1),
-                (_, Some(_)) => {
-                    self.out.push(',');
-                    self.line(depth + 1);
-                }
+            if place > 0 {
+                self.out.push_str(&self.between);
             }
+            self.line(depth + 1);
             write(self, item)?;
         }
-        if any && self.indent.is_some() {
+        if any {
             self.line(depth);
         }
         self.out.push(close);
         Ok(())
     }
 
+    /// Begins a line where there are any.
     fn line(&mut self, depth: usize) {
-        self.out.push('\n');
-        self.out
-            .extend(std::iter::repeat_n(' ', self.indent.unwrap_or(0) * depth));
+        if let Some(indent) = &self.indent {
+            self.out.push('\n');
+            self.out.extend(std::iter::repeat_n(indent.as_str(), depth));
+        }
     }
 
     fn text(&mut self, text: &str) {
@@ -112,10 +133,32 @@ impl Writer {
                 '\t' => self.out.push_str("\\t"),
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
-                control if (control as u32) < 0x20 => self.out.push_str(&format!("\\u{:04x}", control as u32)),
+                control if control < ' ' => self.out.push_str(&format!("\\u{:04x}", u32::from(control))),
+                // One of these may mark texts that are no tokens; it must not become others.
+                other if self.ascii && other > '~' && !('\u{fdd0}'..='\u{fdef}').contains(&other) => {
+                    let mut units = [0; 2];
+                    for unit in other.encode_utf16(&mut units) {
+                        self.out.push_str(&format!("\\u{unit:04x}"));
+                    }
+                }
                 other => self.out.push(other),
             }
         }
         self.out.push('"');
+    }
+}
+
+/// Neither a text nor made of others.
+fn scalar(value: &Value) -> String {
+    match value.kind() {
+        ValueKind::None => "null".to_owned(),
+        // As a text a boolean is capitalised, as in Python.
+        ValueKind::Bool => value.is_true().to_string(),
+        _ => match &*text::number(value) {
+            "nan" => "NaN".to_owned(),
+            "inf" => "Infinity".to_owned(),
+            "-inf" => "-Infinity".to_owned(),
+            number => number.to_owned(),
+        },
     }
 }

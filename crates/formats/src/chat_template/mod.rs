@@ -3,17 +3,19 @@
 //! A template is a Jinja program out of a file from anywhere. It runs with a limit, and what people wrote goes through it with
 //! its special strings broken apart, so that no message can pass for the structure around it.
 
+mod chat;
 mod error;
-mod functions;
+mod jinja;
 mod json;
 
+pub use chat::Chat;
 pub use error::TemplateError;
 
 use crate::gguf::Gguf;
 use crate::tokenizer::Tokenizer;
-use functions::Raised;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, ErrorKind, Value, context};
+use jinja::Raised;
+use minijinja::{Environment, ErrorKind, context};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Who says a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +56,15 @@ pub struct ChatTemplate {
     stop_strings: Vec<String>,
 }
 
-/// The name of the only template in its environment.
+/// The names of the template and of the one for conversations with tools, where a file has one of its own.
 const NAME: &str = "chat_template";
+const WITH_TOOLS: &str = "chat_template.tool_use";
 
 /// Instructions that a template may run. A message takes a hundred or two, so this is enough for fifty thousand of them.
 const FUEL: u64 = 10_000_000;
+
+/// A system prompt that no template could render by chance.
+const PROBE: &str = "c4f1hearth7e29";
 
 /// For models that were trained on conversations, with the usual tokens, but whose file has lost its template.
 const CHAT_ML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
@@ -94,7 +100,11 @@ impl ChatTemplate {
         let bos = text_of("tokenizer.ggml.bos_token_id")?;
         let eos = text_of("tokenizer.ggml.eos_token_id")?;
         if let Some(source) = gguf.str("tokenizer.chat_template")? {
-            return Self::parse(source, &bos, &eos);
+            let mut template = Self::parse(source, &bos, &eos)?;
+            if let Some(source) = gguf.str("tokenizer.chat_template.tool_use")? {
+                template.add(WITH_TOOLS, source)?;
+            }
+            return Ok(template);
         }
         let chat_ml = texts.is_some_and(|texts| {
             texts
@@ -125,23 +135,33 @@ impl ChatTemplate {
     /// # Errors
     /// Where it is no valid Jinja.
     pub fn parse(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|error| TemplateError::Syntax(error.to_string()))?);
+        let bad = |error: minijinja::Error| TemplateError::Syntax(error.to_string());
+        let mut environment = jinja::environment().map_err(bad)?;
         environment.set_fuel(Some(FUEL));
-        functions::add(&mut environment);
-        let source = without_training_marks(source);
-        environment
-            .add_template_owned(NAME, source.clone())
-            .map_err(|error| TemplateError::Syntax(error.to_string()))?;
-        Ok(Self {
+        let mut template = Self {
             environment,
-            source,
+            source: source.to_owned(),
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             notice: None,
             stop_strings: Vec::new(),
-        })
+        };
+        template.add(NAME, source)?;
+        Ok(template)
+    }
+
+    fn add(&mut self, name: &'static str, source: &str) -> Result<(), TemplateError> {
+        let source = jinja::adapt(source).map_err(|what| TemplateError::Syntax(format!("{what} is not supported")))?;
+        self.environment
+            .add_template_owned(name, source)
+            .map_err(|error| TemplateError::Syntax(error.to_string()))
+    }
+
+    /// The template with another clock for the dates that it asks for.
+    #[must_use]
+    pub fn with_clock(mut self, now: impl Fn() -> jiff::Zoned + Send + Sync + 'static) -> Self {
+        jinja::set_clock(&mut self.environment, now);
+        self
     }
 
     /// What a person should know of this template, if anything: a whole sentence.
@@ -154,23 +174,29 @@ impl ChatTemplate {
         &self.stop_strings
     }
 
+    /// The text of a conversation, special tokens written out; as [`ChatTemplate::render_chat`].
+    ///
+    /// # Errors
+    /// Where the template refuses the conversation, fails or does not end.
+    pub fn render(&self, messages: &[Message], turn: Turn) -> Result<String, TemplateError> {
+        self.render_chat(&Chat::from(messages), turn)
+    }
+
     /// The text of a conversation, special tokens written out.
     ///
     /// A system prompt that the template refuses or leaves out goes before the first message of the person.
     ///
     /// # Errors
     /// Where the template refuses the conversation, fails or does not end.
-    pub fn render(&self, messages: &[Message], turn: Turn) -> Result<String, TemplateError> {
-        let rendered = self.run(messages, turn);
-        let Some(system) = messages.iter().find(|message| message.role == Role::System) else {
+    pub fn render_chat(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
+        let rendered = self.run(chat, turn);
+        let Some(system) = chat.system() else {
             return rendered;
         };
-        // White space at the ends is for the template to trim.
-        let kept = |text: &String| text.contains(system.content.trim());
         match rendered {
-            Ok(text) if kept(&text) => Ok(text),
+            Ok(text) if self.keeps(chat, turn, &system, &text) => Ok(text),
             Err(TemplateError::Endless) => Err(TemplateError::Endless),
-            first => match self.run(&without_system(messages), turn) {
+            first => match self.run(&chat.without_system(), turn) {
                 Ok(text) => Ok(text),
                 // What it said of the conversation as it is explains more.
                 Err(second) => first.and(Err(second)),
@@ -178,21 +204,23 @@ impl ChatTemplate {
         }
     }
 
-    /// The tokens of a conversation. No message's text becomes a special token, whatever it looks like. A BOS stands at the
-    /// beginning, once, where the model wants one or the template writes one.
+    /// The tokens of a conversation; as [`ChatTemplate::encode_chat`].
     ///
     /// # Errors
     /// As [`ChatTemplate::render`].
     pub fn encode(&self, tokenizer: &Tokenizer, messages: &[Message], turn: Turn) -> Result<Vec<u32>, TemplateError> {
-        let marker = unused_noncharacter(messages);
-        let marked: Vec<Message> = messages
-            .iter()
-            .map(|message| Message {
-                role: message.role,
-                content: tokenizer.mark_controls(&message.content, marker),
-            })
-            .collect();
-        let text = self.render(&marked, turn)?;
+        self.encode_chat(tokenizer, &Chat::from(messages), turn)
+    }
+
+    /// The tokens of a conversation. No text in it becomes a special token, whatever it looks like. A BOS stands at the
+    /// beginning, once, where the model wants one or the template writes one.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub fn encode_chat(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
+        let marker = unused_noncharacter(chat);
+        let marked = chat.map_texts(&|text| tokenizer.mark_controls(text, marker));
+        let text = self.render_chat(&marked, turn)?;
         let mut ids = tokenizer.encode_marked(&text, marker);
         if let Some(bos) = tokenizer
             .bos()
@@ -203,27 +231,41 @@ impl ChatTemplate {
         Ok(ids)
     }
 
-    fn run(&self, messages: &[Message], turn: Turn) -> Result<String, TemplateError> {
-        let role = |role| match role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        let messages: Vec<Value> = messages
-            .iter()
-            .map(|m| context! { role => role(m.role), content => m.content.as_str() })
-            .collect();
+    /// Whether what was rendered tells the model the system prompt. Where it is not there word for word, as after escaping, a
+    /// word in its place shows.
+    fn keeps(&self, chat: &Chat, turn: Turn, system: &str, rendered: &str) -> bool {
+        // White space at the ends is for the template to trim.
+        rendered.contains(system.trim())
+            || self
+                .run(&chat.with_system(PROBE), turn)
+                .is_ok_and(|text| text.contains(PROBE))
+    }
+
+    fn run(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
         let conversation = context! {
-            messages => messages,
+            messages => chat.messages(),
+            tools => chat.tools(),
+            documents => (),
             add_generation_prompt => turn == Turn::Answer,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
-            // Templates ask whether these are none, not whether they are there.
-            tools => (),
-            documents => (),
         };
-        let template = self.environment.get_template(NAME).map_err(failure)?;
-        template.render(conversation).map_err(failure)
+        // What makes minijinja panic is refused beforehand, as far as it is known.
+        let rendered = catch_unwind(AssertUnwindSafe(|| {
+            let with_tools = chat
+                .tools()
+                .is_true()
+                .then(|| self.environment.get_template(WITH_TOOLS));
+            let template = match with_tools {
+                Some(Ok(template)) => template,
+                _ => self.environment.get_template(NAME)?,
+            };
+            template.render(conversation)
+        }));
+        match rendered {
+            Ok(rendered) => rendered.map_err(failure),
+            Err(_) => Err(TemplateError::Failed("it cannot be carried out".to_owned())),
+        }
     }
 }
 
@@ -242,55 +284,10 @@ fn failure(error: minijinja::Error) -> TemplateError {
     }
 }
 
-/// The conversation with its system prompt put before the first message of the person.
-fn without_system(messages: &[Message]) -> Vec<Message> {
-    let (system, mut rest): (Vec<Message>, Vec<Message>) = messages
-        .iter()
-        .cloned()
-        .partition(|message| message.role == Role::System);
-    let system: Vec<String> = system.into_iter().map(|message| message.content).collect();
-    let system = system.join("\n\n");
-    match rest.iter_mut().find(|message| message.role == Role::User) {
-        Some(first) => first.content = format!("{system}\n\n{}", first.content),
-        None => rest.insert(
-            0,
-            Message {
-                role: Role::User,
-                content: system,
-            },
-        ),
-    }
-    rest
-}
-
-/// A template as it is for chat: `{% generation %}` only tells training which text is the model's.
-fn without_training_marks(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(start) = rest.find("{%") {
-        let (before, tag) = rest.split_at(start);
-        out.push_str(before);
-        let end = tag.find("%}").map_or(tag.len(), |end| end + 2);
-        let (tag, after) = tag.split_at(end);
-        let word = tag
-            .trim_start_matches("{%")
-            .trim_end_matches("%}")
-            .trim_matches(['-', '+'])
-            .trim();
-        match word {
-            "generation" => out.push_str(&tag.replacen("generation", "if true", 1)),
-            "endgeneration" => out.push_str(&tag.replacen("endgeneration", "endif", 1)),
-            _ => out.push_str(tag),
-        }
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
-/// A character that is none, and that no message holds, to mark special strings with.
-fn unused_noncharacter(messages: &[Message]) -> char {
-    let unused = |&marker: &char| !messages.iter().any(|message| message.content.contains(marker));
+/// A character that is none, and that no text of the conversation holds, to mark special strings with.
+fn unused_noncharacter(chat: &Chat) -> char {
     // Whoever writes all 32 of them loses the last.
-    ('\u{fdd0}'..='\u{fdef}').find(unused).unwrap_or('\u{fdef}')
+    ('\u{fdd0}'..='\u{fdef}')
+        .find(|&marker| !chat.contains(marker))
+        .unwrap_or('\u{fdef}')
 }

@@ -1,7 +1,7 @@
 //! Chat templates: those of the models we know, what they call, and how they fail.
 
 use crate::fixtures::{default_model, open, vocabulary};
-use hearth_formats::chat_template::{ChatTemplate, Message, Role, TemplateError, Turn};
+use hearth_formats::chat_template::{Chat, ChatTemplate, Message, Role, TemplateError, Turn};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings};
 use hearth_formats::tokenizer::Special;
 
@@ -173,7 +173,10 @@ fn failures_speak_for_themselves() {
         fails("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"),
         TemplateError::Endless
     ));
-    assert!(matches!(fails("{{ strftime_now('%!') }}"), TemplateError::Failed(_)));
+    assert!(matches!(fails("{{ strftime_now() }}"), TemplateError::Failed(_)));
+    // minijinja would panic at this one.
+    let out_of_a_scope = "{% for i in [1] %}{% with %}{% continue %}{% endwith %}{% endfor %}";
+    assert!(matches!(fails(out_of_a_scope), TemplateError::Syntax(_)));
     assert!(matches!(fails("{{ undefined_thing.field }}"), TemplateError::Failed(_)));
     let twice = render(
         "{{ raise_exception('first ' ~ messages | length) }}",
@@ -186,11 +189,91 @@ fn failures_speak_for_themselves() {
     assert!(ChatTemplate::parse(&format!("{{{{ {nested} }}}}"), "", "").is_err());
 }
 
+#[test]
+fn conversations_of_json_are_checked() {
+    for (messages, tools, why) in [
+        ("{", None, "they are no JSON"),
+        ("{}", None, "they are no list"),
+        ("[] []", None, "they are no JSON"),
+        ("[1]", None, "message 1: it is no object"),
+        (
+            r#"[{"role": "user"}, {"content": "x"}]"#,
+            None,
+            "message 2: it has no \"role\"",
+        ),
+        (r#"[{"role": 1}]"#, None, "message 1: it has no \"role\""),
+        ("[]", Some("{}"), "the tools: they are no list"),
+        ("[]", Some("[{}, 1]"), "tool 2: it is no object"),
+    ] {
+        let said = Chat::from_json(messages, tools).unwrap_err().to_string();
+        assert!(said.contains(why), "{messages}: {said}");
+    }
+    let deep = "[".repeat(100_000);
+    assert!(
+        Chat::from_json(&deep, None)
+            .unwrap_err()
+            .to_string()
+            .contains("recursion limit")
+    );
+    let many = format!("[{}]", vec![r#"{"role":"user"}"#; 100_001].join(","));
+    assert!(Chat::from_json(&many, None).unwrap_err().to_string().contains("100001"));
+}
+
+#[test]
+fn no_text_of_a_conversation_becomes_a_token() {
+    let (_, tokenizer) = open(&default_model());
+    let source = "{% for t in tools %}{{ t|tojson }}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}\n\
+                  {% for c in m.content %}{{ c.text }}{% endfor %}{% for c in m.calls %}{{ c.arguments|tojson(ensure_ascii=true) }}\
+                  {% endfor %}<|im_end|>{% endfor %}";
+    let template = ChatTemplate::parse(source, "", "").unwrap();
+    let messages = r#"[{"role": "x<|im_end|>", "content": [{"type": "text", "text": "a<|im_start|>b"}]},
+                       {"role": "assistant", "content": [], "calls": [{"arguments": {"<|im_end|>": "<|im_start|>é", "n": [1.0]}}]}]"#;
+    let tools = r#"[{"name": "<|im_end|>", "<|im_start|>": {"x": ["<|im_end|>"]}}]"#;
+    let chat = Chat::from_json(messages, Some(tools)).unwrap();
+    let ids = template.encode_chat(&tokenizer, &chat, Turn::Closed).unwrap();
+    assert_eq!(ids.iter().filter(|&&id| id == 1).count(), 2);
+    assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 2);
+    // And yet nothing is lost or changed.
+    assert_eq!(
+        tokenizer.decode(&ids),
+        template.render_chat(&chat, Turn::Closed).unwrap()
+    );
+}
+
+#[test]
+fn a_system_prompt_that_is_written_in_another_way_is_not_left_out() {
+    let source = "{% for m in messages %}{{ m.content|tojson }}{% endfor %}";
+    let messages = [says(Role::System, "a\n\"b\""), says(Role::User, "c")];
+    assert_eq!(render(source, &messages, Turn::Answer).unwrap(), r#""a\n\"b\"""c""#);
+}
+
 /// A file without weights and template.
 fn without_template(tokens: &[&str]) -> Gguf {
     let mut metadata = Metadata::new();
     metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(tokens));
     Gguf::from_bytes(GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap()).unwrap()
+}
+
+#[test]
+fn a_template_of_its_own_for_tools_is_taken_where_there_are_any() {
+    let mut metadata = Metadata::new();
+    metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(["a"]));
+    metadata.insert("tokenizer.chat_template", "plain");
+    metadata.insert("tokenizer.chat_template.tool_use", "{{ tools[0].name }}");
+    let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+    let template = ChatTemplate::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap();
+    for (tools, expected) in [
+        (None, "plain"),
+        (Some("[]"), "plain"),
+        (Some(r#"[{"name": "add"}]"#), "add"),
+    ] {
+        let chat = Chat::from_json(r#"[{"role": "user", "content": "x"}]"#, tools).unwrap();
+        assert_eq!(
+            template.render_chat(&chat, Turn::Answer).unwrap(),
+            expected,
+            "{tools:?}"
+        );
+    }
 }
 
 #[test]

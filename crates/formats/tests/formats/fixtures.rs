@@ -9,6 +9,11 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tokenizer")
 }
 
+/// The folder of the chat templates' fixtures.
+pub fn templates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/templates")
+}
+
 /// The names of the small vocabularies there.
 pub const VOCABULARIES: [&str; 8] = [
     "gpt-2",

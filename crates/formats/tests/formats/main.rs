@@ -4,5 +4,6 @@ mod chat_templates;
 mod fixtures;
 mod gguf_files;
 mod hostile_gguf;
+mod jinja;
 mod round_trips;
 mod tokenizer_fixtures;

@@ -1,0 +1,639 @@
+//! What stands after `|`, as Jinja 2 does it.
+
+use super::arguments::{Arguments, fail};
+use super::source::{ADD, MODULO, MULTIPLY};
+use super::text::{is_space, strip};
+use super::views::Generator;
+use super::{methods, text};
+use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, State, Value, filters};
+use std::borrow::Cow;
+
+/// What a filter of this module is: a value and arguments make a value.
+type Filter = fn(&Value, &Arguments) -> Result<Value, Error>;
+
+/// Adds the filters that minijinja lacks or has in another way.
+pub(super) fn add(environment: &mut Environment<'_>) {
+    const PLAIN: [(&str, Filter); 37] = [
+        (ADD, add_values),
+        (MODULO, |value, arguments| modulo(value, &arguments.need(0, "right")?)),
+        (MULTIPLY, |value, arguments| repeat(value, &arguments.need(0, "right")?)),
+        ("abs", abs),
+        ("attr", |_, _| Ok(Value::UNDEFINED)),
+        ("capitalize", |value, _| of_text(value, methods::capitalize)),
+        ("center", center),
+        ("count", length),
+        ("d", default),
+        ("default", default),
+        ("dictsort", dictsort),
+        ("e", escape),
+        ("escape", escape),
+        ("first", first),
+        ("float", float),
+        ("forceescape", |value, _| Ok(escaped(&text::str(value)))),
+        ("format", |value, arguments| {
+            methods::percent(&text::str(value), arguments)
+        }),
+        ("indent", indent),
+        ("int", int),
+        ("items", items),
+        ("join", join),
+        ("last", last),
+        ("length", length),
+        ("lower", |value, _| of_text(value, str::to_lowercase)),
+        ("replace", replace),
+        ("reverse", reverse),
+        ("round", round),
+        ("safe", |value, _| Ok(Value::from_safe_string(text::str(value)))),
+        ("string", |value, _| of_text(value, str::to_owned)),
+        ("striptags", striptags),
+        ("title", |value, _| of_text(value, title)),
+        ("trim", trim),
+        ("truncate", truncate),
+        ("upper", |value, _| of_text(value, str::to_uppercase)),
+        ("urlencode", urlencode),
+        ("wordcount", wordcount),
+        ("list", list),
+    ];
+    for (name, filter) in PLAIN {
+        environment.add_filter(name, move |arguments: Rest<ValueOrKwargs>| {
+            let (value, arguments) = Arguments::of_filter(arguments)?;
+            filter(&value, &arguments)
+        });
+    }
+    add_generators(environment);
+}
+
+/// Those that give a generator, and nothing for whatever counts as false.
+fn add_generators(environment: &mut Environment<'_>) {
+    type Test<'a> = Option<Cow<'a, str>>;
+    type More = Rest<ValueOrKwargs>;
+    environment.add_filter("map", |state: &mut State, value: Value, more: More| {
+        generator("sync_do_map", &value, |value| filters::map(state, value, more))
+    });
+    environment.add_filter(
+        "select",
+        |state: &mut State, value: Value, test: Test<'_>, more: More| {
+            generator("select_or_reject", &value, |value| {
+                filters::select(state, value, test, more)
+            })
+        },
+    );
+    environment.add_filter(
+        "reject",
+        |state: &mut State, value: Value, test: Test<'_>, more: More| {
+            generator("select_or_reject", &value, |value| {
+                filters::reject(state, value, test, more)
+            })
+        },
+    );
+    environment.add_filter(
+        "selectattr",
+        |state: &mut State, value: Value, field: Cow<'_, str>, test: Test<'_>, more: More| {
+            generator("select_or_reject", &value, |value| {
+                filters::selectattr(state, value, field, test, more)
+            })
+        },
+    );
+    environment.add_filter(
+        "rejectattr",
+        |state: &mut State, value: Value, field: Cow<'_, str>, test: Test<'_>, more: More| {
+            generator("select_or_reject", &value, |value| {
+                filters::rejectattr(state, value, field, test, more)
+            })
+        },
+    );
+}
+
+fn generator(
+    name: &'static str,
+    value: &Value,
+    values: impl FnOnce(Value) -> Result<Vec<Value>, Error>,
+) -> Result<Value, Error> {
+    let values = if value.is_true() {
+        values(value.clone())?
+    } else {
+        Vec::new()
+    };
+    Ok(Generator::of(name, values))
+}
+
+/// A text made of a value's text; safe text stays safe.
+fn of_text<T: Into<String>>(value: &Value, make: impl FnOnce(&str) -> T) -> Result<Value, Error> {
+    let made = make(&text::str(value)).into();
+    Ok(if value.is_safe() {
+        Value::from_safe_string(made)
+    } else {
+        Value::from(made)
+    })
+}
+
+fn is_text(value: &Value) -> bool {
+    value.kind() == ValueKind::String
+}
+
+fn add_values(left: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let right = arguments.need(0, "right")?;
+    if is_text(left) && is_text(&right) {
+        if left.is_safe() || right.is_safe() {
+            let part = |value: &Value| {
+                if value.is_safe() {
+                    value.clone()
+                } else {
+                    escaped(&text::str(value))
+                }
+            };
+            let sum = text::str(&part(left)) + &text::str(&part(&right));
+            return Ok(Value::from_safe_string(sum));
+        }
+        return Ok(Value::from(text::str(left) + &text::str(&right)));
+    }
+    let lists = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
+    if lists(left) && lists(&right) && left.is_tuple() == right.is_tuple() {
+        let all = left.try_iter()?.chain(right.try_iter()?);
+        return Ok(if left.is_tuple() {
+            Value::from(Tuple::from(all.collect::<Vec<_>>()))
+        } else {
+            all.collect()
+        });
+    }
+    let integer = |value: &Value| i128::try_from(value.clone()).ok().filter(|_| !is_float(value));
+    if let (Some(left), Some(right)) = (integer(left), integer(&right)) {
+        let sum = left.checked_add(right).ok_or_else(|| fail("a sum is too large"))?;
+        return Ok(i64::try_from(sum).map_or_else(|_| Value::from(sum), Value::from));
+    }
+    match (f64::try_from(left.clone()), f64::try_from(right.clone())) {
+        (Ok(left), Ok(right)) => Ok(Value::from(left + right)),
+        _ => Err(fail(format!(
+            "tried to use + operator on unsupported types {} and {}",
+            left.kind(),
+            right.kind()
+        ))),
+    }
+}
+
+/// A text with values in it.
+fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
+    let arguments = match right.kind() {
+        ValueKind::Map => Kwargs::from_iter(
+            right
+                .as_object()
+                .and_then(|object| object.try_iter_pairs())
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (text::str(&key), value)),
+        )
+        .into(),
+        _ if right.is_tuple() => {
+            return methods::percent(&text::str(value), &Arguments::new(right.try_iter()?.collect())?);
+        }
+        _ => right.clone(),
+    };
+    // A list may stand where nothing asks for it.
+    let pattern = text::str(value);
+    let unused =
+        !pattern.replace("%%", "").contains('%') && !matches!(right.kind(), ValueKind::String | ValueKind::Number);
+    let arguments = if unused { Vec::new() } else { vec![arguments] };
+    methods::percent(&pattern, &Arguments::new(arguments)?)
+}
+
+/// A text so many times, or not at all.
+fn repeat(value: &Value, right: &Value) -> Result<Value, Error> {
+    const LONGEST: usize = 1 << 20;
+    let times = right
+        .as_i64()
+        .ok_or_else(|| fail("a text can be repeated by an integer only"))?;
+    let times = usize::try_from(times).unwrap_or(0);
+    let text = text::str(value);
+    if text.len().saturating_mul(times) > LONGEST {
+        return Err(fail("a repeated text is too large"));
+    }
+    Ok(Value::from(text.repeat(times)))
+}
+
+fn is_float(value: &Value) -> bool {
+    value.kind() == ValueKind::Number && !value.is_integer()
+}
+
+/// A number, as which a boolean counts too.
+fn numeric(value: &Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Number => Ok(value.clone()),
+        ValueKind::Bool => Ok(Value::from(i64::from(value.is_true()))),
+        other => Err(fail(format!("a {other} is no number"))),
+    }
+}
+
+fn abs(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    filters::abs(numeric(value)?)
+}
+
+fn center(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let width = arguments.integer(0, "width")?.unwrap_or(80);
+    of_text(value, |text| methods::centered(text, width, ' '))
+}
+
+fn length(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Ok(Value::from(0));
+    }
+    filters::length(value).map(Value::from)
+}
+
+fn default(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let default = arguments.get(0, "default_value")?;
+    let boolean = arguments.flag(1, "boolean")?.unwrap_or(false);
+    arguments.done(2)?;
+    Ok(if value.is_undefined() || (boolean && !value.is_true()) {
+        default.unwrap_or_else(|| Value::from(""))
+    } else {
+        value.clone()
+    })
+}
+
+fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let case_sensitive = arguments.flag(0, "case_sensitive")?.unwrap_or(false);
+    let by_value = match arguments.optional_text(1, "by")?.as_deref() {
+        None | Some("key") => false,
+        Some("value") => true,
+        Some(_) => return Err(fail("dictsort sorts by \"key\" or \"value\"")),
+    };
+    let reverse = arguments.flag(2, "reverse")?.unwrap_or(false);
+    arguments.done(3)?;
+    let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
+    let pairs = object.and_then(|object| object.try_iter_pairs());
+    let pairs = pairs.ok_or_else(|| fail(format!("dictsort: a {} is no dictionary", value.kind())))?;
+    let mut keyed: Vec<(Value, Value)> = pairs
+        .map(|(key, value)| {
+            let by = if by_value { &value } else { &key };
+            let by = match by.as_str() {
+                Some(text) if !case_sensitive => Value::from(text.to_lowercase()),
+                _ => by.clone(),
+            };
+            (by, Value::from(Tuple::from([key, value])))
+        })
+        .collect();
+    // Equal ones stay in order when the order is reversed, too.
+    keyed.sort_by(|(one, _), (other, _)| if reverse { other.cmp(one) } else { one.cmp(other) });
+    Ok(keyed.into_iter().map(|(_, pair)| pair).collect())
+}
+
+/// A text as HTML, with Python's names for the signs.
+fn escaped(text: &str) -> Value {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    Value::from_safe_string(out)
+}
+
+fn escape(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    Ok(if value.is_safe() {
+        value.clone()
+    } else {
+        escaped(&text::str(value))
+    })
+}
+
+fn first(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Ok(Value::UNDEFINED);
+    }
+    Ok(iterated(value)?.next().unwrap_or_default())
+}
+
+fn last(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Ok(Value::UNDEFINED);
+    }
+    Ok(iterated(value)?.last().unwrap_or_default())
+}
+
+/// What Python iterates over, which none is not.
+fn iterated(value: &Value) -> Result<impl Iterator<Item = Value>, Error> {
+    if value.is_none() {
+        return Err(fail("none is not iterable"));
+    }
+    value.try_iter()
+}
+
+fn list(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    Ok(value.try_iter()?.collect())
+}
+
+fn float(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let default = arguments.get(0, "default")?.unwrap_or_else(|| Value::from(0.0));
+    arguments.done(1)?;
+    Ok(as_float(value).map_or(default, Value::from))
+}
+
+/// A number as Python's `float` reads it.
+fn as_float(value: &Value) -> Option<f64> {
+    match value.kind() {
+        ValueKind::String => {
+            let text = strip(value.as_str()?).replace('_', "");
+            text.parse().ok()
+        }
+        ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
+        _ => f64::try_from(value.clone()).ok(),
+    }
+}
+
+fn int(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let default = arguments.get(0, "default")?.unwrap_or_else(|| Value::from(0));
+    let base = arguments.integer(1, "base")?.unwrap_or(10);
+    arguments.done(2)?;
+    if value.is_integer() && value.kind() == ValueKind::Number {
+        return Ok(value.clone());
+    }
+    let read = value.as_str().filter(|_| is_text(value));
+    if let Some(integer) = read.and_then(|text| as_integer(text, base)) {
+        return Ok(i64::try_from(integer).map_or_else(|_| Value::from(integer), Value::from));
+    }
+    match as_float(value) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "within the bounds, and cut off as Python does"
+        )]
+        Some(float) if float.abs() < 1e38 => Ok(match float.trunc() as i128 {
+            small if i64::try_from(small).is_ok() => Value::from(small as i64),
+            large => Value::from(large),
+        }),
+        _ => Ok(default),
+    }
+}
+
+/// An integer as Python's `int` reads it in a base.
+fn as_integer(text: &str, base: i64) -> Option<i128> {
+    let text = strip(text);
+    let (negative, digits) = match text.strip_prefix(['-', '+']) {
+        Some(rest) => (text.starts_with('-'), rest),
+        None => (false, text),
+    };
+    let digits = digits.to_lowercase().replace('_', "");
+    let (prefix, of_prefix) = match digits.get(..2) {
+        Some("0x") => (2, 16),
+        Some("0o") => (2, 8),
+        Some("0b") => (2, 2),
+        _ => (0, 10),
+    };
+    let (digits, base) = match base {
+        0 => (&digits[prefix..], of_prefix),
+        base if base == i64::from(of_prefix) => (&digits[prefix..], of_prefix),
+        base => (
+            &digits[..],
+            u32::try_from(base).ok().filter(|base| (2..=36).contains(base))?,
+        ),
+    };
+    let integer = i128::from_str_radix(digits, base)
+        .ok()
+        .filter(|_| !digits.starts_with(['-', '+']))?;
+    Some(if negative { -integer } else { integer })
+}
+
+fn indent(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let width = arguments.get(0, "width")?.unwrap_or_else(|| Value::from(4));
+    let first = arguments.flag(1, "first")?.unwrap_or(false);
+    let blank = arguments.flag(2, "blank")?.unwrap_or(false);
+    arguments.done(3)?;
+    if !is_text(value) && !value.is_undefined() {
+        return Err(fail(format!("indent: a {} is no text", value.kind())));
+    }
+    let indention = match width.as_str() {
+        Some(text) => text.to_owned(),
+        None => " ".repeat(usize::try_from(width.as_i64().unwrap_or(0)).unwrap_or(0).min(1000)),
+    };
+    of_text(value, |text| {
+        let mut out = String::new();
+        for (place, line) in methods::lines(&format!("{text}\n"), false).iter().enumerate() {
+            if place > 0 {
+                out.push('\n');
+            }
+            let indented = if place == 0 { first } else { blank || !line.is_empty() };
+            if indented {
+                out.push_str(&indention);
+            }
+            out.push_str(line);
+        }
+        out
+    })
+}
+
+fn items(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Ok(Generator::of("do_items", Vec::new()));
+    }
+    let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
+    let pairs = object.and_then(|object| object.try_iter_pairs());
+    let pairs = pairs.ok_or_else(|| fail("Can only get item pairs from a mapping."))?;
+    let pairs = pairs.map(|(key, value)| Value::from(Tuple::from([key, value])));
+    Ok(Generator::of("do_items", pairs.collect()))
+}
+
+fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let between = arguments
+        .get(0, "d")?
+        .map(|between| text::str(&between))
+        .unwrap_or_default();
+    let attribute = arguments.get(1, "attribute")?;
+    arguments.done(2)?;
+    let mut out = String::new();
+    for (place, item) in iterated(value)?.enumerate() {
+        if place > 0 {
+            out.push_str(&between);
+        }
+        match &attribute {
+            Some(path) => out.push_str(&text::str(&field(&item, path)?)),
+            None => out.push_str(&text::str(&item)),
+        }
+    }
+    Ok(Value::from(out))
+}
+
+/// A field by its name, by a path with dots or by its place.
+fn field(item: &Value, path: &Value) -> Result<Value, Error> {
+    let Some(path) = path.as_str() else {
+        return item.get_item(path);
+    };
+    path.split('.')
+        .try_fold(item.clone(), |value, part| match part.parse::<usize>() {
+            Ok(place) => value.get_item(&Value::from(place)),
+            Err(_) => value.get_attr(part),
+        })
+}
+
+fn replace(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let old = text::str(&arguments.need(0, "old")?);
+    let new = text::str(&arguments.need(1, "new")?);
+    let count = arguments.integer(2, "count")?;
+    arguments.done(3)?;
+    Ok(Value::from(methods::replaced(
+        &text::str(value),
+        &old,
+        &new,
+        count.unwrap_or(-1),
+    )))
+}
+
+fn reverse(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    if is_text(value) {
+        return of_text(value, |text| text.chars().rev().collect::<String>());
+    }
+    let mut values: Vec<Value> = iterated(value)?.collect();
+    values.reverse();
+    if value.downcast_object_ref::<Generator>().is_some() {
+        return Ok(Value::from(values));
+    }
+    Ok(Generator::of("reversed", values))
+}
+
+fn round(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let precision = arguments.integer(0, "precision")?.unwrap_or(0);
+    let method = arguments.optional_text(1, "method")?;
+    arguments.done(2)?;
+    let number = numeric(value)?;
+    let precision = i32::try_from(precision.clamp(-400, 400)).unwrap_or(0);
+    let float = f64::try_from(number.clone())?;
+    let scale = 10_f64.powi(precision);
+    match method.as_deref() {
+        Some("floor") => Ok(Value::from((float * scale).floor() / scale)),
+        Some("ceil") => Ok(Value::from((float * scale).ceil() / scale)),
+        None | Some("common") if number.is_integer() && precision >= 0 => Ok(number),
+        None | Some("common") => {
+            let rounded = if precision >= 0 {
+                // The digits of the number itself decide, not those of a product.
+                format!("{float:.*}", precision.unsigned_abs() as usize)
+                    .parse()
+                    .unwrap_or(float)
+            } else {
+                (float * scale).round_ties_even() / scale
+            };
+            #[expect(clippy::cast_possible_truncation, reason = "an integer that was rounded stays one")]
+            Ok(if number.is_integer() {
+                Value::from(rounded as i64)
+            } else {
+                Value::from(rounded)
+            })
+        }
+        Some(_) => Err(fail("method must be common, ceil or floor")),
+    }
+}
+
+/// A text without tags and comments, its white space in single spaces.
+fn striptags(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    let mut text = text::str(value);
+    for (open, close) in [("<!--", "-->"), ("<", ">")] {
+        while let Some(start) = text.find(open) {
+            let Some(length) = text[start..].find(close) else { break };
+            text.replace_range(start..start + length + close.len(), "");
+        }
+    }
+    let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
+    let mut text = words.join(" ");
+    for (name, sign) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&quot;", "\""),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(name, sign);
+    }
+    Ok(Value::from(text))
+}
+
+/// Upper case after white space, hyphens and opening brackets, lower case elsewhere.
+fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut begins = true;
+    for character in text.chars() {
+        if begins {
+            out.extend(character.to_uppercase());
+        } else {
+            out.extend(character.to_lowercase());
+        }
+        begins = is_space(character) || matches!(character, '-' | '(' | '{' | '[' | '<');
+    }
+    out
+}
+
+fn trim(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let characters = arguments.optional_text(0, "chars")?;
+    arguments.done(1)?;
+    of_text(value, |text| match &characters {
+        Some(characters) => text.trim_matches(|c| characters.contains(c)).to_owned(),
+        None => strip(text).to_owned(),
+    })
+}
+
+fn truncate(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let length = arguments.integer(0, "length")?.unwrap_or(255);
+    let kill_words = arguments.flag(1, "killwords")?.unwrap_or(false);
+    let end = arguments.optional_text(2, "end")?.unwrap_or_else(|| "...".to_owned());
+    let leeway = arguments.integer(3, "leeway")?.unwrap_or(5);
+    arguments.done(4)?;
+    let whole = text::str(value);
+    let count = |text: &str| i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+    let kept = length - count(&end);
+    if kept < 0 || leeway < 0 {
+        return Err(fail("truncate: the length is less than that of the end"));
+    }
+    if count(&whole) <= length.saturating_add(leeway) {
+        return Ok(value.clone());
+    }
+    let kept: String = whole.chars().take(usize::try_from(kept).unwrap_or(0)).collect();
+    let kept = match kept.rsplit_once(' ') {
+        Some((words, _)) if !kill_words => words,
+        _ => &kept,
+    };
+    Ok(Value::from(format!("{kept}{end}")))
+}
+
+fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    if let Some(object) = value.as_object().filter(|_| value.kind() == ValueKind::Map) {
+        let pairs = object.try_iter_pairs().into_iter().flatten();
+        let pairs: Vec<String> = pairs
+            .map(|(key, value)| format!("{}={}", quoted(&key, true), quoted(&value, true)))
+            .collect();
+        return Ok(Value::from(pairs.join("&")));
+    }
+    if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        let pair = |pair: Value| -> Result<String, Error> {
+            let pair: Vec<Value> = pair.try_iter()?.collect();
+            let [key, value] = &pair[..] else {
+                return Err(fail("urlencode: pairs are expected"));
+            };
+            Ok(format!("{}={}", quoted(key, true), quoted(value, true)))
+        };
+        let pairs: Result<Vec<String>, Error> = value.try_iter()?.map(pair).collect();
+        return Ok(Value::from(pairs?.join("&")));
+    }
+    Ok(Value::from(quoted(value, false)))
+}
+
+fn quoted(value: &Value, in_query: bool) -> String {
+    let mut out = String::new();
+    for byte in text::str(value).bytes() {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'.' | b'-' | b'~' => out.push(char::from(byte)),
+            b'/' if !in_query => out.push('/'),
+            b' ' if in_query => out.push('+'),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+fn wordcount(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    let text = text::str(value);
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    Ok(Value::from(words.filter(|word| !word.is_empty()).count()))
+}

@@ -1,0 +1,195 @@
+//! Values as text, as Python's `str` and `repr` write them.
+
+use super::views::{Generator, View};
+use minijinja::Value;
+use minijinja::value::ValueKind;
+use regex::Regex;
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+/// How deep values may lie in one another; a template can build them as deep as it likes.
+const DEEPEST: usize = 128;
+
+/// A value as `str` writes it, which is also how it is printed.
+pub(crate) fn str(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) if value.kind() == ValueKind::String => text.to_owned(),
+        _ if value.is_undefined() => String::new(),
+        _ => repr(value),
+    }
+}
+
+/// A value as it stands inside a printed list.
+pub(super) fn repr(value: &Value) -> String {
+    let mut out = String::new();
+    write(&mut out, value, 0);
+    out
+}
+
+fn write(out: &mut String, value: &Value, depth: usize) {
+    match value.kind() {
+        ValueKind::Undefined => out.push_str("Undefined"),
+        ValueKind::String => quoted(out, value),
+        ValueKind::Number => out.push_str(&number(value)),
+        ValueKind::Map | ValueKind::Seq | ValueKind::Iterable if depth > DEEPEST => out.push_str("..."),
+        ValueKind::Map if is_namespace(value) => {
+            out.push_str("<Namespace ");
+            map(out, value, depth);
+            out.push('>');
+        }
+        ValueKind::Map if is_macro(value) => {
+            let name = value.get_attr("name").unwrap_or_default();
+            let _ = write!(out, "<Macro {}>", repr(&name));
+        }
+        ValueKind::Map => map(out, value, depth),
+        ValueKind::Seq | ValueKind::Iterable => {
+            if let Some(generator) = value.downcast_object_ref::<Generator>() {
+                let _ = write!(out, "<generator object {}>", generator.name());
+            } else if let Some(view) = value.downcast_object_ref::<View>() {
+                let _ = write!(out, "{}([", view.name());
+                items(out, value, depth);
+                out.push_str("])");
+            } else if value.is_tuple() || is_group(value) {
+                out.push('(');
+                let length = items(out, value, depth);
+                out.push_str(if length == 1 { ",)" } else { ")" });
+            } else {
+                out.push('[');
+                items(out, value, depth);
+                out.push(']');
+            }
+        }
+        _ => out.push_str(&value.to_string()),
+    }
+}
+
+fn map(out: &mut String, value: &Value, depth: usize) {
+    out.push('{');
+    let pairs = value.as_object().and_then(|object| object.try_iter_pairs());
+    for (place, (key, value)) in pairs.into_iter().flatten().enumerate() {
+        if place > 0 {
+            out.push_str(", ");
+        }
+        write(out, &key, depth + 1);
+        out.push_str(": ");
+        write(out, &value, depth + 1);
+    }
+    out.push('}');
+}
+
+fn items(out: &mut String, value: &Value, depth: usize) -> usize {
+    let mut length = 0;
+    for item in value.try_iter().into_iter().flatten() {
+        if length > 0 {
+            out.push_str(", ");
+        }
+        write(out, &item, depth + 1);
+        length += 1;
+    }
+    length
+}
+
+/// A number as `repr` writes it: the fewest digits of a float, with an exponent below 1e-4 and from 1e16 on.
+pub(crate) fn number(value: &Value) -> String {
+    match f64::try_from(value.clone()) {
+        Ok(float) if !value.is_integer() => self::float(float),
+        _ => value.to_string(),
+    }
+}
+
+fn float(float: f64) -> String {
+    if float.is_nan() {
+        return "nan".to_owned();
+    }
+    // Rust chooses the exponent at the same places, but writes it without a sign and in as few digits as it needs.
+    let text = format!("{float:?}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+            format!("{digits}e{sign}{exponent:0>2}")
+        }
+        None => text,
+    }
+}
+
+/// What Python does not print as it is: all that is no letter, mark, number, sign or plain space.
+static UNPRINTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{C}\p{Z}]$").ok());
+
+pub(super) fn is_printable(character: char) -> bool {
+    match character {
+        ' '..='~' => true,
+        // One of these may mark texts that are no tokens; it must not become others.
+        '\u{fdd0}'..='\u{fdef}' => true,
+        _ => {
+            let mut buffer = [0; 4];
+            let text = &*character.encode_utf8(&mut buffer);
+            UNPRINTABLE.as_ref().is_some_and(|pattern| !pattern.is_match(text))
+        }
+    }
+}
+
+fn quoted(out: &mut String, value: &Value) {
+    let text = value.as_str().unwrap_or_default();
+    if value.is_safe() {
+        out.push_str("Markup(");
+    }
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
+    out.push(quote);
+    for character in text.chars() {
+        let code = u32::from(character);
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == quote => out.extend(['\\', c]),
+            c if is_printable(c) => out.push(c),
+            _ => {
+                let _ = match code {
+                    0..0x100 => write!(out, "\\x{code:02x}"),
+                    0x100..0x1_0000 => write!(out, "\\u{code:04x}"),
+                    _ => write!(out, "\\U{code:08x}"),
+                };
+            }
+        }
+    }
+    out.push(quote);
+    if value.is_safe() {
+        out.push(')');
+    }
+}
+
+/// Whether this is a macro, which minijinja takes for a mapping.
+pub(super) fn is_macro(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|object| object.type_name().ends_with("::Macro"))
+}
+
+/// Whether this is what `groupby` gives, which is a tuple.
+fn is_group(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|object| object.type_name().ends_with("::GroupTuple"))
+}
+
+/// Whether this is what `namespace()` makes, which is no mapping.
+pub(super) fn is_namespace(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|object| object.type_name().ends_with("::Namespace"))
+}
+
+/// Whether Python's `str.strip` and `str.split` take a character for white space.
+pub(super) fn is_space(character: char) -> bool {
+    character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
+}
+
+/// A text without white space at its ends.
+pub(super) fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}

@@ -1,0 +1,105 @@
+"""Fetches llama.cpp's chat templates, for tests: python3 -c "$(cat templates.py)" FOLDER
+
+They are in the source package of llama-cpp-python on PyPI (73 MiB), which comes through pip, its mirrors, proxies and caches
+included. FOLDER is made only once all is right.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+NAME, VERSION = "llama-cpp-python", "0.3.36"
+ARCHIVE_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
+MEMBERS = "/vendor/llama.cpp/models/templates/"
+# Of all names and contents, in order.
+TEMPLATES_SHA256 = "aa9e6a2e2be9e7bfd95bdeba4a3ee6ffa2a6eeb1c842fde694fe00a7f27996a6"
+
+# pip asks a source package's build system for its name before it hands the package out. This one stands in for it, so
+# that nothing is installed and nothing of the package is run.
+STAND_IN = f'''
+import os
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    name = "llama_cpp_python-{VERSION}.dist-info"
+    os.makedirs(os.path.join(metadata_directory, name))
+    with open(os.path.join(metadata_directory, name, "METADATA"), "w") as file:
+        file.write("Metadata-Version: 2.1\\nName: {NAME}\\nVersion: {VERSION}\\n")
+    return name
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    raise NotImplementedError
+'''
+
+
+def digest(folder):
+    whole = hashlib.sha256()
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            content = file.read()
+        whole.update(f"{name} {len(content)}\n".encode() + content)
+    return whole.hexdigest()
+
+
+def download(folder):
+    backend = os.path.join(folder, "stand-in", "scikit_build_core")
+    os.makedirs(backend)
+    open(os.path.join(backend, "__init__.py"), "w").close()
+    with open(os.path.join(backend, "build.py"), "w") as file:
+        file.write(STAND_IN)
+    wanted = os.path.join(folder, "wanted.txt")
+    with open(wanted, "w") as file:
+        file.write(f"{NAME}=={VERSION} --hash=sha256:{ARCHIVE_SHA256}\n")
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", NAME, "--no-build-isolation"]
+    command += ["--require-hashes", "--dest", os.path.join(folder, "archive"), "-r", wanted]
+    environment = dict(os.environ, PYTHONPATH=os.path.dirname(backend))
+    subprocess.run(command, check=True, stdout=sys.stderr, env=environment)
+    (name,) = os.listdir(os.path.join(folder, "archive"))
+    return os.path.join(folder, "archive", name)
+
+
+def extract(archive, folder):
+    os.makedirs(folder)
+    with tarfile.open(archive) as members:
+        for member in members:
+            _, _, name = member.name.partition(MEMBERS)
+            if not member.isfile() or "/" in name or not name.endswith(".jinja"):
+                continue
+            with members.extractfile(member) as source, open(os.path.join(folder, name), "wb") as target:
+                shutil.copyfileobj(source, target)
+
+
+def main(path):
+    if os.path.isdir(path) and digest(path) == TEMPLATES_SHA256:
+        print(f"    {path} is there")
+        return 0
+    print("    about to download 73 MiB")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
+        templates = os.path.join(folder, "templates")
+        try:
+            extract(download(folder), templates)
+        except (OSError, ValueError, subprocess.CalledProcessError, tarfile.TarError) as error:
+            print(f"    {error}", file=sys.stderr)
+        else:
+            if digest(templates) == TEMPLATES_SHA256:
+                shutil.rmtree(path, ignore_errors=True)
+                os.replace(templates, path)
+                print(f"    {path}")
+                return 0
+            print("    what came is not what was expected", file=sys.stderr)
+    print(
+        f"The chat templates for tests could not be fetched. Check the network, or put the .jinja files of {MEMBERS} in "
+        f"{NAME} {VERSION} into {path} by hand.",
+        file=sys.stderr,
+    )
+    return 1
+
+
+sys.exit(main(os.path.abspath(sys.argv[1])))
