@@ -200,7 +200,8 @@ impl Ops for Flex {
                 let qkv = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
                 sound(attention::attend_batch(floats(&qkv), heads, &segments.starts, &mut out));
             }
-            KeyValues::Pool { pool, layer, view } => {
+            KeyValues::Pool { sequence, layer } => {
+                let (pool, view) = (sequence.pool(), sequence.view());
                 let qkv = prepared(qkv, &spec, &view.positions(), &q_norm, &k_norm);
                 let mut layer = pool.layer(*layer);
                 sound(layer.write(heads, &view.cells, floats(&qkv)));

@@ -214,7 +214,8 @@ impl Ops for Cube {
                 let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
                 sound(gpu::attend_batch(client, &ready, heads, &lists.starts))
             }
-            KeyValues::Pool { pool, layer, view } => {
+            KeyValues::Pool { sequence, layer } => {
+                let (pool, view) = (sequence.pool(), sequence.view());
                 let (table, lists) = (spec.rope.table(&qkv, pool.cells()), view.lists(&qkv, pool));
                 let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
                 let (cells, count) = (pool.gpu_layer(*layer, &qkv), pool.cells());
