@@ -13,12 +13,17 @@ use burn::backend::Cube;
 use burn::tensor::{Device, Tensor};
 use burn_std::{Metadata, strides};
 use fixture::{Fixture, Layer, blocks, quantised, relative_error};
+use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
-use hearth_llm::Place;
-use hearth_llm::ops::{Adapter, Bias, Linear, MatrixSpec, Product, dequantize, embed};
+use hearth_llm::ops::{
+    Adapter, AttentionSpec, Bias, CachedSequence, KeyValues, Linear, MatrixSpec, OptionalNorm, Product, SequenceView,
+    attend, dequantize, embed,
+};
+use hearth_llm::{KvPool, Place};
 use hearth_tests::driver;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 const LAYERS: [&str; 2] = ["llama", "gemma"];
 
@@ -143,6 +148,43 @@ fn a_weight_whose_words_lie_apart_is_refused() {
     let refused = run(Tensor::from_primitive::<Cube>(apart)).expect_err("words that lie apart");
     let message = refused.downcast_ref::<String>().expect("a sentence");
     assert!(message.contains("not contiguous"), "{message}");
+}
+
+/// A sequence of five tokens in a cache of eight, of which the last three are a batch.
+fn cached_batch() -> KeyValues {
+    let pool = Arc::new(KvPool::new(KvFormat::F16, 1, 8, 1, 64));
+    let view = SequenceView::new(&[6, 7, 2, 3, 0], 3);
+    let sequence = CachedSequence::new(pool, Arc::new(view)).expect("cells of the pool");
+    KeyValues::Pool { sequence, layer: 0 }
+}
+
+/// A GPU would take the batch's numbers for others, and say nothing. (No view that leaves its pool comes this far: see `CachedSequence`.)
+#[test]
+fn a_batch_that_is_not_the_caches_is_refused_on_every_device() {
+    let Some(gpu) = gpu() else { return };
+    let spec = Arc::new(AttentionSpec {
+        heads: Heads {
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 64,
+            scale: 0.125,
+            window: None,
+        },
+        rope: Rope::new(Pairing::Halves, 64, 10_000.0, 1.0, None).into(),
+    });
+    let none = OptionalNorm::None;
+    for device in [Device::flex(), gpu] {
+        for tokens in 2..=4 {
+            let qkv = Tensor::<2>::ones([tokens, 3 * 64], &device);
+            let attend = || floats(attend(qkv, &none, &none, &spec, cached_batch()));
+            let found = catch_unwind(AssertUnwindSafe(attend));
+            assert_eq!(found.is_ok(), tokens == 3, "{tokens} tokens on {device:?}");
+            if let Err(refused) = found {
+                let message = refused.downcast_ref::<String>().expect("a sentence");
+                assert!(message.contains("positions for 3"), "{message}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -60,7 +60,11 @@ pub fn over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outpu
     let all = case.cached + case.tokens;
     let scattered = case.coin(4);
     // The pool's last cell is always taken; in a scattered sequence neighbours lie seven cells apart.
-    let cells = if scattered && all % 7 == 0 { all + 1 } else { all };
+    let cells = if scattered && all.is_multiple_of(7) {
+        all + 1
+    } else {
+        all
+    };
     let cell = |token: usize| ((cells - 1 + 7 * token) % cells) as u32;
     let list: Vec<u32> = (0..all).map(cell).collect();
     let pool = Arc::new(KvPool::new(

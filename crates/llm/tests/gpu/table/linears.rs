@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
                 let gradients = (out * probe).sum().backward();
                 let gradient = |(name, tensor): &(&'static str, Tensor<2>)| {
                     let gradient = tensor.grad(&gradients);
-                    Output::of(*name, gradient.unwrap_or_else(|| panic!("{name} has no gradient")))
+                    Output::of(name, gradient.unwrap_or_else(|| panic!("{name} has no gradient")))
                 };
                 self.trained.iter().map(gradient).collect()
             }
