@@ -212,7 +212,7 @@ const fn row(
 const ROUNDED: f32 = 2e-2;
 
 /// Elements of a product that a sampled case has at most: drivers in software take seconds for more.
-const SAMPLED_PRODUCTS: usize = 1 << 28;
+const SAMPLED_PRODUCTS: usize = 1 << 29;
 
 impl Row {
     fn cases(&self, number: u64) -> Vec<Case> {
