@@ -31,7 +31,7 @@ cargo xtask gpu [OPTIONS] [FILE.gguf]...
     --device ID                   the GPU, as `hearth devices` calls it (the first one, if none is given)
     --bandwidth GB/S              what its memory can do, by its maker, to say what share of it is reached
     --quick                       a tiny model and few tokens, to try this command
-    --build BACKEND               measure a build for vulkan or cuda too; may be given several times
+    --build BACKEND               test and measure a build for vulkan or cuda too; may be given several times
     --hearth PROGRAM              take this build, and those beside it, and build nothing
     --tests PROGRAM               with it, a test program that is already built; may be given several times
 cargo xtask neon                  run the kernels' tests on ARM64, emulated where this machine is another

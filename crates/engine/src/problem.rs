@@ -80,7 +80,7 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
     let code = match error {
         SessionError::ContextFull { .. } => ProblemCode::PromptTooLong,
         SessionError::NoSuchToken { .. } => ProblemCode::FileInvalid,
-        SessionError::Empty | SessionError::BadContext(_) => ProblemCode::BadRequest,
+        SessionError::Empty | SessionError::BadContext(_) | SessionError::Cache(_) => ProblemCode::BadRequest,
         SessionError::Device(_) => ProblemCode::NoDevice,
     };
     problem(code, error.to_string())

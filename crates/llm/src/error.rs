@@ -127,7 +127,63 @@ pub enum SessionError {
     /// A GPU failed: it ran out of memory, its driver crashed, or it was taken away.
     #[error("The GPU that runs the model failed ({0}).")]
     Device(String),
+    /// The tokens do not fit the cache.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// The context asked for is unusable.
     #[error("A context of {0} tokens cannot be set aside. Choose one between 1 and 16,777,216.")]
     BadContext(usize),
+}
+
+/// A sequence, or a batch of its tokens, that does not fit the KV cache it is said to lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CacheError {
+    /// More tokens than cells.
+    #[error(
+        "A sequence of {tokens} tokens does not fit a cache of {cells}. Shorten the text or load the model with a larger context."
+    )]
+    Full {
+        /// Tokens of the sequence.
+        tokens: usize,
+        /// Cells of the pool.
+        cells: usize,
+    },
+    /// A cell that the pool does not have.
+    #[error("A token was to lie in cell {cell} of a cache of {cells}. Load the model again.")]
+    NoSuchCell {
+        /// Its number.
+        cell: u32,
+        /// Cells of the pool.
+        cells: usize,
+    },
+    /// Two tokens of a sequence in one cell.
+    #[error("Two tokens of a sequence were to lie in cell {cell} of the cache. Load the model again.")]
+    CellTwice {
+        /// Its number.
+        cell: u32,
+    },
+    /// A batch of another length.
+    #[error("A batch has {found} tokens, and there are positions for {expected}")]
+    Tokens {
+        /// Its tokens.
+        found: usize,
+        /// Those that have a position.
+        expected: usize,
+    },
+    /// A layer that the pool does not have.
+    #[error("Layer {layer} has no cells in a cache of {layers} layers")]
+    NoSuchLayer {
+        /// Its number.
+        layer: usize,
+        /// Layers of the pool.
+        layers: usize,
+    },
+    /// Other heads than those of the pool's cells.
+    #[error("A cell of the cache has {expected:?} key heads and elements of each, and attention has {found:?}")]
+    Heads {
+        /// Key heads and their width, of attention.
+        found: [usize; 2],
+        /// Those of the pool.
+        expected: [usize; 2],
+    },
 }

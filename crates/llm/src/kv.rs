@@ -59,6 +59,16 @@ impl KvPool {
         self.cells
     }
 
+    /// How many layers it has cells for.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Key heads of a cell, and their width.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.kv_heads, self.head_dim]
+    }
+
     /// How its numbers are kept.
     pub fn format(&self) -> KvFormat {
         self.format

@@ -31,7 +31,7 @@ pub use adapter::{AdapterError, LoraPart};
 pub use config::Config;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;
-pub use error::{LoadError, SessionError};
+pub use error::{CacheError, LoadError, SessionError};
 pub use free_space::free_space;
 pub use kv::KvPool;
 pub use model::{LoadOptions, Model};

@@ -4,7 +4,7 @@ use crate::error::SessionError;
 use crate::kv::KvPool;
 use crate::model::Model;
 use crate::models::{Memory, Pass};
-use crate::ops::{Product, SequenceView, greatest};
+use crate::ops::{CachedSequence, Product, SequenceView, greatest};
 use crate::placement::Place;
 use crate::sampling::greedy;
 use burn::tensor::Tensor;
@@ -199,7 +199,7 @@ impl Session {
         }
         self.check(&[token], self.tokens.len() + 1)?;
         self.logits.clear();
-        let hidden = self.hidden(&[token]);
+        let hidden = self.hidden(&[token])?;
         let logits = self.model.decoder().logits(hidden, self.product);
         let chosen = greatest(logits).try_into_data().map_err(failed);
         let chosen = chosen.and_then(|data| data.try_into_vec::<u32>().map_err(failed));
@@ -222,7 +222,7 @@ impl Session {
         let mut scores = Vec::with_capacity(ids.len() - from);
         for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
             let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
-            let hidden = self.hidden(chunk);
+            let hidden = self.hidden(chunk)?;
             // The logits at a position are those of the token after it; the last token of all predicts nothing that is scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
@@ -246,7 +246,7 @@ impl Session {
             return Err(SessionError::Empty);
         }
         self.check(ids, self.tokens.len() + ids.len())?;
-        let hidden = self.hidden(ids);
+        let hidden = self.hidden(ids)?;
         self.to_logits(hidden)
     }
 
@@ -271,7 +271,7 @@ impl Session {
     ) -> Result<ControlFlow<()>, SessionError> {
         let _awake = team::enter();
         let before = self.tokens.len();
-        let pass = self.take_up(ids);
+        let pass = self.take_up(ids)?;
         let ControlFlow::Continue(hidden) = self.model.decoder().hidden_while(ids.into(), &pass, on_layer) else {
             self.tokens.truncate(before);
             return Ok(ControlFlow::Break(()));
@@ -290,22 +290,23 @@ impl Session {
         })
     }
 
-    /// Takes tokens up that continue the sequence, and gives the pass that they go through the model in.
-    fn take_up(&mut self, ids: &[u32]) -> Pass {
-        self.tokens.extend_from_slice(ids);
+    /// Takes tokens up that continue the sequence, and gives the pass that they go through the model in; none where they do not fit.
+    fn take_up(&mut self, ids: &[u32]) -> Result<Pass, SessionError> {
         // One sequence owns its pool, so the cell of a position is the position.
-        let view = SequenceView::in_order(self.tokens.len(), ids.len());
-        Pass {
+        let view = SequenceView::in_order(self.tokens.len() + ids.len(), ids.len());
+        let sequence = CachedSequence::new(self.pool.clone(), Arc::new(view))?;
+        self.tokens.extend_from_slice(ids);
+        Ok(Pass {
             product: self.product,
-            memory: Memory::Pool(self.pool.clone(), Arc::new(view)),
-        }
+            memory: Memory::Pool(sequence),
+        })
     }
 
     /// Hidden states of tokens that continue the sequence.
-    fn hidden(&mut self, ids: &[u32]) -> Tensor<2> {
+    fn hidden(&mut self, ids: &[u32]) -> Result<Tensor<2>, SessionError> {
         let _awake = team::enter();
-        let pass = self.take_up(ids);
-        self.model.decoder().hidden(ids.into(), &pass)
+        let pass = self.take_up(ids)?;
+        Ok(self.model.decoder().hidden(ids.into(), &pass))
     }
 
     fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {

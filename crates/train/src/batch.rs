@@ -96,8 +96,8 @@ mod tests {
         let batch = Batch::of(&[example(&[1, 2, 3], 2), example(&[4, 5], 0), example(&[6], 0)]);
         assert_eq!(*batch.ids, [1, 2, 4]);
         assert_eq!(*batch.targets, [NOT_TRAINED, 3, 5]);
-        assert_eq!(batch.segments.starts, [0, 0, 2]);
-        assert_eq!(batch.segments.positions, [0, 1, 0]);
+        assert_eq!(batch.segments.starts(), [0, 0, 2]);
+        assert_eq!(batch.segments.positions(), [0, 1, 0]);
         assert_eq!((batch.trained, batch.tokens), (2, 6));
     }
 

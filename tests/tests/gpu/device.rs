@@ -18,9 +18,39 @@ pub fn gpu() -> Option<Client> {
     }
     let client = CLIENT.get_or_init(|| {
         driver::choose();
-        cubecl::Device::default().client()
+        opened()
     });
     Some(client.clone())
+}
+
+/// How CubeCL calls what this build of the tests is for.
+const RUNTIME: &str = if cfg!(feature = "cuda") {
+    "cuda"
+} else if cfg!(feature = "vulkan") {
+    "wgpu<spirv>"
+} else {
+    "wgpu"
+};
+
+#[cfg(feature = "cuda")]
+fn opened() -> Client {
+    cubecl::Device::Cuda(Default::default()).client()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn opened() -> Client {
+    cubecl::Device::Wgpu(Default::default()).client()
+}
+
+/// A driver without what SPIR-V wants is handed WGSL, silently: then these tests say nothing about the build that they are for.
+#[test]
+fn kernels_run_in_the_language_that_the_build_is_for() {
+    let Some(client) = gpu() else { return };
+    assert!(
+        client.name().starts_with(RUNTIME),
+        "kernels run in {}, and these tests are built for {RUNTIME}: choose another driver, or build them without the feature",
+        client.name()
+    );
 }
 
 /// A matrix on the device.

@@ -15,7 +15,7 @@ pub struct Options {
     pub bandwidth: Option<f64>,
     /// Few tokens of a tiny model.
     pub quick: bool,
-    /// Backends that `hearth` is built for beside the portable one.
+    /// Backends that `hearth` and the tests are built for beside the portable one.
     pub builds: Vec<String>,
     /// A build that is there.
     pub hearth: Option<PathBuf>,

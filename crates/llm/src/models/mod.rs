@@ -8,9 +8,9 @@ mod qwen3;
 use crate::config::Config;
 use crate::device;
 use crate::error::LoadError;
-use crate::kv::KvPool;
 use crate::ops::{
-    KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, SequenceView, cross_entropy, embed, norm_linears,
+    CachedSequence, KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, cross_entropy, embed,
+    norm_linears,
 };
 use crate::placement::{Place, Placement};
 use crate::weights::Weights;
@@ -34,7 +34,7 @@ pub enum Memory {
     /// Each other, as far as they are of one segment.
     Batch(Arc<Segments>),
     /// A sequence in a pool, which they continue.
-    Pool(Arc<KvPool>, Arc<SequenceView>),
+    Pool(CachedSequence),
 }
 
 impl Pass {
@@ -42,10 +42,9 @@ impl Pass {
     pub fn key_values(&self, layer: usize) -> KeyValues {
         match &self.memory {
             Memory::Batch(segments) => KeyValues::Batch(segments.clone()),
-            Memory::Pool(pool, view) => KeyValues::Pool {
-                pool: pool.clone(),
+            Memory::Pool(sequence) => KeyValues::Pool {
+                sequence: sequence.clone(),
                 layer,
-                view: view.clone(),
             },
         }
     }

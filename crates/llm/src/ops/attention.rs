@@ -1,5 +1,6 @@
 //! What attention is told: its shape, its rotation, and which keys and values a token sees.
 
+use crate::error::CacheError;
 use crate::kv::KvPool;
 #[cfg(feature = "gpu")]
 use crate::ops::{
@@ -52,22 +53,91 @@ pub enum KeyValues {
     Batch(Arc<Segments>),
     /// Those of a sequence in a pool, which the batch is written to.
     Pool {
-        /// The cells.
-        pool: Arc<KvPool>,
-        /// Which layer of the pool.
+        /// The sequence.
+        sequence: CachedSequence,
+        /// Which layer of its pool.
         layer: usize,
-        /// Where the sequence's tokens lie.
-        view: Arc<SequenceView>,
     },
+}
+
+impl KeyValues {
+    /// Sees that a batch of `tokens` tokens with these heads has its keys and values there.
+    ///
+    /// # Errors
+    /// Another number of tokens has positions or cells, the pool has no such layer, or its cells are for other heads.
+    pub fn check(&self, tokens: usize, heads: &Heads) -> Result<(), CacheError> {
+        let (expected, cells) = match self {
+            Self::Batch(segments) => (segments.positions.len(), None),
+            Self::Pool { sequence, layer } => (sequence.view.cells.len(), Some((&sequence.pool, *layer))),
+        };
+        if tokens != expected {
+            return Err(CacheError::Tokens {
+                found: tokens,
+                expected,
+            });
+        }
+        let Some((pool, layer)) = cells else { return Ok(()) };
+        let (found, expected) = ([heads.kv_heads, heads.head_dim], pool.shape());
+        if layer >= pool.layers() {
+            return Err(CacheError::NoSuchLayer {
+                layer,
+                layers: pool.layers(),
+            });
+        }
+        match found == expected {
+            true => Ok(()),
+            false => Err(CacheError::Heads { found, expected }),
+        }
+    }
+}
+
+/// A sequence in a pool, checked against it once for every device. A GPU would not complain: it drops writes beyond a buffer and clamps
+/// reads, and a position beyond the table of rotations is taken for the last.
+#[derive(Debug, Clone)]
+pub struct CachedSequence {
+    pool: Arc<KvPool>,
+    view: Arc<SequenceView>,
+}
+
+impl CachedSequence {
+    /// The sequence whose tokens lie in the cells of `view`.
+    ///
+    /// # Errors
+    /// There are more tokens than cells, so that positions run beyond what the pool was made for; or a token lies in a cell that the pool
+    /// lacks, or in that of another token.
+    pub fn new(pool: Arc<KvPool>, view: Arc<SequenceView>) -> Result<Self, CacheError> {
+        let (tokens, cells) = (view.spans.len(), pool.cells());
+        if tokens > cells {
+            return Err(CacheError::Full { tokens, cells });
+        }
+        // Of a view in order, the cells are as many as the tokens.
+        let mut taken = vec![false; if view.scattered.is_some() { cells } else { 0 }];
+        for &cell in view.scattered.iter().flatten() {
+            match taken.get_mut(cell as usize) {
+                None => return Err(CacheError::NoSuchCell { cell, cells }),
+                Some(true) => return Err(CacheError::CellTwice { cell }),
+                Some(free) => *free = true,
+            }
+        }
+        Ok(Self { pool, view })
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<KvPool> {
+        &self.pool
+    }
+
+    /// Where its tokens lie.
+    pub fn view(&self) -> &Arc<SequenceView> {
+        &self.view
+    }
 }
 
 /// A batch made of sequences one behind the other; a token sees those before it in its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Position of each token in its sequence.
-    pub positions: Vec<u32>,
-    /// For each token the index in the batch of its sequence's first.
-    pub starts: Vec<u32>,
+    pub(super) positions: Vec<u32>,
+    pub(super) starts: Vec<u32>,
     #[cfg(feature = "gpu")]
     pub(super) lists: PerDevice<BatchLists>,
 }
@@ -83,15 +153,25 @@ impl Segments {
         }
         segments
     }
+
+    /// Position of each token in its sequence.
+    pub fn positions(&self) -> &[u32] {
+        &self.positions
+    }
+
+    /// For each token the index in the batch of its sequence's first.
+    pub fn starts(&self) -> &[u32] {
+        &self.starts
+    }
 }
 
 /// Where a sequence's tokens lie in a pool, those of the batch at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceView {
     /// The cells of all tokens.
-    pub spans: Spans,
+    pub(super) spans: Spans,
     /// Those of the batch.
-    pub cells: Vec<u32>,
+    pub(super) cells: Vec<u32>,
     /// Those of all tokens one by one; none where each lies in the cell of its own number.
     pub(super) scattered: Option<Vec<u32>>,
     #[cfg(feature = "gpu")]
@@ -129,5 +209,82 @@ impl SequenceView {
     /// Positions of the batch's tokens, which are their numbers in the sequence.
     pub fn positions(&self) -> Vec<u32> {
         (self.first() as u32..self.spans.len() as u32).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_kernels::attention::KvFormat;
+
+    fn pool(cells: usize) -> Arc<KvPool> {
+        Arc::new(KvPool::new(KvFormat::F16, 2, cells, 2, 4))
+    }
+
+    fn refused(view: SequenceView) -> Option<CacheError> {
+        CachedSequence::new(pool(8), Arc::new(view)).err()
+    }
+
+    #[test]
+    fn a_cell_beyond_the_pool_is_refused() {
+        for (cell, wrong) in [(7, false), (8, true), (u32::MAX, true)] {
+            let expected = wrong.then_some(CacheError::NoSuchCell { cell, cells: 8 });
+            // The cell of the batch, and one that is only read.
+            assert_eq!(refused(SequenceView::new(&[0, cell], 1)), expected);
+            assert_eq!(refused(SequenceView::new(&[cell, 0], 1)), expected);
+        }
+    }
+
+    #[test]
+    fn a_span_that_ends_beyond_the_pool_is_refused() {
+        assert_eq!(refused(SequenceView::new(&[5, 6, 7], 3)), None);
+        let expected = Some(CacheError::NoSuchCell { cell: 8, cells: 8 });
+        assert_eq!(refused(SequenceView::new(&[6, 7, 8], 3)), expected);
+    }
+
+    #[test]
+    fn a_position_beyond_the_pool_is_refused() {
+        assert_eq!(refused(SequenceView::in_order(8, 1)), None);
+        let expected = Some(CacheError::Full { tokens: 9, cells: 8 });
+        assert_eq!(refused(SequenceView::in_order(9, 1)), expected);
+        // In cells that are there, but for more positions than there are cells.
+        assert_eq!(refused(SequenceView::new(&[0; 9], 1)), expected);
+    }
+
+    #[test]
+    fn a_cell_of_two_tokens_is_refused() {
+        let expected = Some(CacheError::CellTwice { cell: 3 });
+        assert_eq!(refused(SequenceView::new(&[3, 1, 3], 1)), expected);
+    }
+
+    #[test]
+    fn attention_over_other_tokens_heads_or_layers_than_the_cache_has_is_refused() {
+        let heads = Heads {
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 4,
+            scale: 0.5,
+            window: None,
+        };
+        let sequence = CachedSequence::new(pool(8), Arc::new(SequenceView::in_order(5, 3))).expect("cells enough");
+        let cached = |layer| KeyValues::Pool {
+            sequence: sequence.clone(),
+            layer,
+        };
+        assert_eq!(cached(1).check(3, &heads), Ok(()));
+        let expected = CacheError::Tokens { found: 2, expected: 3 };
+        assert_eq!(cached(1).check(2, &heads), Err(expected));
+        let expected = CacheError::NoSuchLayer { layer: 2, layers: 2 };
+        assert_eq!(cached(2).check(3, &heads), Err(expected));
+        let wide = Heads { head_dim: 8, ..heads };
+        let expected = CacheError::Heads {
+            found: [2, 8],
+            expected: [2, 4],
+        };
+        assert_eq!(cached(0).check(3, &wide), Err(expected));
+        let batch = KeyValues::Batch(Arc::new(Segments::of_lengths(&[2, 1])));
+        assert_eq!(batch.check(3, &heads), Ok(()));
+        let expected = CacheError::Tokens { found: 4, expected: 3 };
+        assert_eq!(batch.check(4, &heads), Err(expected));
     }
 }

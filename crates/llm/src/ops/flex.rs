@@ -35,6 +35,17 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
+/// The tensor itself where its elements are all that its storage holds, else a copy: one whose storage may be written over. That of a slice
+/// is the whole's.
+fn in_storage_of_its_own(tensor: FlexTensor) -> FlexTensor {
+    let bytes = size_of::<f32>() * tensor.shape().num_elements();
+    if tensor.is_contiguous() && tensor.bytes().len() == bytes {
+        tensor
+    } else {
+        tensor.to_contiguous()
+    }
+}
+
 /// What is small, and lives long.
 fn small<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
@@ -134,7 +145,7 @@ fn prepared(
     q_norm: &OptionalNorm<Flex>,
     k_norm: &OptionalNorm<Flex>,
 ) -> FlexTensor {
-    let mut qkv = contiguous(qkv);
+    let mut qkv = in_storage_of_its_own(qkv);
     let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
     let rows = qkv.storage_mut::<f32>();
     sound(attention::prepare_in_place(
@@ -189,7 +200,8 @@ impl Ops for Flex {
                 let qkv = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
                 sound(attention::attend_batch(floats(&qkv), heads, &segments.starts, &mut out));
             }
-            KeyValues::Pool { pool, layer, view } => {
+            KeyValues::Pool { sequence, layer } => {
+                let (pool, view) = (sequence.pool(), sequence.view());
                 let qkv = prepared(qkv, &spec, &view.positions(), &q_norm, &k_norm);
                 let mut layer = pool.layer(*layer);
                 sound(layer.write(heads, &view.cells, floats(&qkv)));
@@ -214,7 +226,8 @@ impl Ops for Flex {
         norm: OptionalNorm<Self>,
         product: Product,
     ) -> FloatTensor<Self> {
-        let (mut residual, h, linear) = (contiguous(residual), contiguous(h), settled(linear));
+        let mut residual = in_storage_of_its_own(residual);
+        let (h, linear) = (contiguous(h), settled(linear));
         // In place where nobody else holds the residual; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);

@@ -24,7 +24,7 @@ pub(crate) use per_device::PerDevice;
 mod room;
 mod tensor_api;
 
-pub use attention::{AttentionSpec, KeyValues, Segments, SequenceView, SharedRope};
+pub use attention::{AttentionSpec, CachedSequence, KeyValues, Segments, SequenceView, SharedRope};
 pub use linear::{Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
 pub use tensor_api::*;
 

@@ -1,5 +1,6 @@
 //! The operations as functions on Burn's tensors, for model files.
 
+use super::flex::sound;
 use super::{
     AttentionSpec, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm, Product,
 };
@@ -23,6 +24,10 @@ pub fn norm_linears(x: Tensor<2>, norm: &Norm<Dispatch>, linears: &Linears<Dispa
 }
 
 /// See [`Ops::attend`].
+///
+/// # Panics
+/// On any device where the keys and values are those of another batch (see [`KeyValues::check`]), as all operations do where shapes
+/// do not fit.
 pub fn attend(
     qkv: Tensor<2>,
     q_norm: &OptionalNorm<Dispatch>,
@@ -30,6 +35,8 @@ pub fn attend(
     spec: &Arc<AttentionSpec>,
     key_values: KeyValues,
 ) -> Tensor<2> {
+    let [tokens, _] = qkv.dims();
+    sound(key_values.check(tokens, &spec.heads));
     Tensor::from_dispatch(<Dispatch as Ops>::attend(
         qkv.into_dispatch(),
         q_norm.clone(),

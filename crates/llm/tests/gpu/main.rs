@@ -1,20 +1,29 @@
-//! One whole layer on Burn's portable GPU path, forwards and backwards, against the CPU and PyTorch; every block format; and whole
-//! models with some of their layers there.
+//! Operations, and one whole layer, on a GPU, forwards and backwards, against the CPU and PyTorch; every block format; and whole models
+//! with some of their layers there.
 //!
 //! On Linux the driver is one in software, unless the environment names another.
 
-#![cfg(feature = "wgpu")]
+#![cfg(any(feature = "wgpu", feature = "cuda"))]
 
 mod fixture;
 mod offload;
+mod table;
 
+use burn::backend::Cube;
 use burn::tensor::{Device, Tensor};
+use burn_std::{Metadata, strides};
 use fixture::{Fixture, Layer, blocks, quantised, relative_error};
+use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
-use hearth_llm::Place;
-use hearth_llm::ops::{Adapter, Bias, Linear, MatrixSpec, Product, dequantize, embed};
+use hearth_llm::ops::{
+    Adapter, AttentionSpec, Bias, CachedSequence, KeyValues, Linear, MatrixSpec, OptionalNorm, Product, SequenceView,
+    attend, dequantize, embed,
+};
+use hearth_llm::{KvPool, Place};
 use hearth_tests::driver;
-use std::sync::OnceLock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 
 const LAYERS: [&str; 2] = ["llama", "gemma"];
 
@@ -39,6 +48,33 @@ fn gpu() -> Option<Device> {
         })
     });
     Some(device.clone())
+}
+
+/// The device as CubeCL's kernels see it.
+fn client(device: &Device) -> cubecl::prelude::Client {
+    let tensor = Tensor::<1>::zeros([1], device).try_into_primitive::<Cube>();
+    tensor.expect("a tensor on a GPU").client
+}
+
+/// How CubeCL calls what this build of the tests is for.
+const RUNTIME: &str = if cfg!(feature = "vulkan") {
+    "wgpu<spirv>"
+} else if cfg!(feature = "wgpu") {
+    "wgpu"
+} else {
+    "cuda"
+};
+
+/// A driver without what SPIR-V wants is handed WGSL, silently: then these tests say nothing about the build that they are for.
+#[test]
+fn kernels_run_in_the_language_that_the_build_is_for() {
+    let Some(device) = gpu() else { return };
+    let client = client(&device);
+    let found = client.name();
+    assert!(
+        found.starts_with(RUNTIME),
+        "kernels run in {found}, and these tests are built for {RUNTIME}: choose another driver, or build them without the feature"
+    );
 }
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
@@ -99,6 +135,58 @@ fn every_format_expands_as_on_the_cpu() {
     }
 }
 
+/// A weight with gaps is refused, for a copy would cost more than its product; as a defect of ours, which the engine reports.
+#[test]
+fn a_weight_whose_words_lie_apart_is_refused() {
+    let Some(device) = gpu() else { return };
+    let words = blocks(&noise(2 * 64 * 4, 3), &device);
+    let mut apart = words.clone().try_into_primitive::<Cube>().expect("a tensor on a GPU");
+    apart.meta = Box::new(Metadata::new([64], strides![2]));
+    let expand = |weight| floats(dequantize(weight, plain(Quant::F32, 2, 32)));
+    let run = |weight| catch_unwind(AssertUnwindSafe(|| expand(weight)));
+    assert!(run(words).is_ok());
+    let refused = run(Tensor::from_primitive::<Cube>(apart)).expect_err("words that lie apart");
+    let message = refused.downcast_ref::<String>().expect("a sentence");
+    assert!(message.contains("not contiguous"), "{message}");
+}
+
+/// A sequence of five tokens in a cache of eight, of which the last three are a batch.
+fn cached_batch() -> KeyValues {
+    let pool = Arc::new(KvPool::new(KvFormat::F16, 1, 8, 1, 64));
+    let view = SequenceView::new(&[6, 7, 2, 3, 0], 3);
+    let sequence = CachedSequence::new(pool, Arc::new(view)).expect("cells of the pool");
+    KeyValues::Pool { sequence, layer: 0 }
+}
+
+/// A GPU would take the batch's numbers for others, and say nothing. (No view that leaves its pool comes this far: see `CachedSequence`.)
+#[test]
+fn a_batch_that_is_not_the_caches_is_refused_on_every_device() {
+    let Some(gpu) = gpu() else { return };
+    let spec = Arc::new(AttentionSpec {
+        heads: Heads {
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 64,
+            scale: 0.125,
+            window: None,
+        },
+        rope: Rope::new(Pairing::Halves, 64, 10_000.0, 1.0, None).into(),
+    });
+    let none = OptionalNorm::None;
+    for device in [Device::flex(), gpu] {
+        for tokens in 2..=4 {
+            let qkv = Tensor::<2>::ones([tokens, 3 * 64], &device);
+            let attend = || floats(attend(qkv, &none, &none, &spec, cached_batch()));
+            let found = catch_unwind(AssertUnwindSafe(attend));
+            assert_eq!(found.is_ok(), tokens == 3, "{tokens} tokens on {device:?}");
+            if let Err(refused) = found {
+                let message = refused.downcast_ref::<String>().expect("a sentence");
+                assert!(message.contains("positions for 3"), "{message}");
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_of_a_table_are_those_of_the_whole() {
     let Some(device) = gpu() else { return };
@@ -107,14 +195,7 @@ fn rows_of_a_table_are_those_of_the_whole() {
         .into_iter()
         .map(|byte| f32::from(byte) / 100.0 - 1.28)
         .collect();
-    for quant in [
-        Quant::F32,
-        Quant::BF16,
-        Quant::Q5_0,
-        Quant::Q8_0,
-        Quant::Q3_K,
-        Quant::Q6_K,
-    ] {
+    for quant in Quant::ALL {
         let bytes = quantised(quant, &values);
         let mut whole = vec![0.0; rows * cols];
         quant.dequantize_row(&bytes, &mut whole).expect("whole blocks");

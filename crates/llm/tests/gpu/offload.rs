@@ -3,8 +3,10 @@
 use crate::fixture::relative_error;
 use crate::gpu;
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, Value};
+#[cfg(feature = "wgpu")]
+use hearth_llm::gpus;
 use hearth_llm::ops::Product;
-use hearth_llm::{Config, LoadOptions, Model, Place, Placement, Session, gpus, greedy};
+use hearth_llm::{Config, LoadOptions, Model, Place, Placement, Session, greedy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,6 +125,7 @@ fn a_prediction_block_is_counted_as_a_layer() {
     check_all("llama with a prediction block", &gguf);
 }
 
+#[cfg(feature = "wgpu")]
 #[test]
 fn several_gpus_share_the_layers() {
     if gpu().is_none() {

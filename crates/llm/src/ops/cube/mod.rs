@@ -5,8 +5,10 @@
 //! What is made once for all layers of a pass (lists of cells, tables of angles) is kept beside what it is made from.
 
 mod backward;
+mod buffers;
 mod lists;
 
+use buffers::{copied, floats, tensor, vector, words};
 use lists::list;
 pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, lasting};
 
@@ -26,31 +28,13 @@ use std::sync::atomic::Ordering;
 
 type Tensor = FloatTensor<Cube>;
 
-/// A matrix as the kernels take it.
-fn floats(tensor: &Tensor) -> Floats {
-    let shape = tensor.shape();
-    sound(Floats::new(tensor.handle.clone(), shape[0], shape[1]))
-}
-
-/// A new tensor of a kernel's result, on the device of `like`.
-fn tensor(like: &Tensor, floats: Floats) -> Tensor {
-    let shape = Shape::from([floats.rows, floats.cols]);
-    Tensor::new_contiguous(
-        like.client.clone(),
-        like.device.clone(),
-        shape,
-        floats.handle,
-        DType::F32,
-    )
-}
-
-fn weight(words: &IntTensor<Cube>, spec: &MatrixSpec) -> gpu::Weight {
+fn weight(blocks: &IntTensor<Cube>, spec: &MatrixSpec) -> gpu::Weight {
     if spec.layout != Layout::Plain {
         let quant = spec.quant;
         sound::<(), _>(Err(ShapeError::Layout { quant }));
     }
     gpu::Weight {
-        words: words.handle.clone(),
+        words: words(blocks),
         quant: spec.quant,
         rows: spec.rows,
         cols: spec.cols,
@@ -69,7 +53,7 @@ fn kernel_linear(linear: Linear<Cube>) -> gpu::Linear {
     };
     let bias = match linear.bias {
         Bias::None => None,
-        Bias::Add(bias) => Some(bias.handle),
+        Bias::Add(bias) => Some(vector(bias)),
     };
     gpu::Linear {
         weight: weight(&linear.weight, &linear.spec),
@@ -81,7 +65,7 @@ fn kernel_linear(linear: Linear<Cube>) -> gpu::Linear {
 
 fn kernel_norm(norm: Norm<Cube>) -> gpu::Norm {
     gpu::Norm {
-        weight: norm.weight.handle,
+        weight: vector(norm.weight),
         eps: norm.eps,
     }
 }
@@ -230,7 +214,8 @@ impl Ops for Cube {
                 let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
                 sound(gpu::attend_batch(client, &ready, heads, &lists.starts))
             }
-            KeyValues::Pool { pool, layer, view } => {
+            KeyValues::Pool { sequence, layer } => {
+                let (pool, view) = (sequence.pool(), sequence.view());
                 let (table, lists) = (spec.rope.table(&qkv, pool.cells()), view.lists(&qkv, pool));
                 let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
                 let (cells, count) = (pool.gpu_layer(*layer, &qkv), pool.cells());
@@ -272,8 +257,12 @@ impl Ops for Cube {
         let (residual, h, linear) = (into_contiguous(residual), into_contiguous(h), kernel_linear(linear));
         match kernel_optional_norm(norm) {
             None => {
-                // In place where nobody else holds the residual.
-                let stream = if residual.can_mut() { residual } else { residual.copy() };
+                // In place if nothing else holds the residual.
+                let stream = if residual.can_mut() {
+                    residual
+                } else {
+                    copied(&residual)
+                };
                 let (input, out) = (floats(&h), floats(&stream));
                 sound(gpu::linear(&h.client, &input, &linear, product, &out, 0, true));
                 stream
@@ -334,7 +323,7 @@ impl Ops for Cube {
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
         let (rows, cols) = (spec.rows, spec.cols);
-        let words = weight.handle.clone();
+        let words = self::weight(&weight, &spec).words;
         let handle = sound(gpu::dequantize(&weight.client, words, spec.quant, rows, cols));
         tensor(&weight, Floats { handle, rows, cols })
     }

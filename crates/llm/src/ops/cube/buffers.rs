@@ -1,0 +1,162 @@
+//! Burn's tensors as the buffers that kernels read.
+//!
+//! Kernels are told shapes, not strides, so every tensor on its way to one goes through here. Burn's own operations (`copy`, `add`, `cat`,
+//! `from_data`, …) allocate in CubeCL's `Optimized` layout, in which CUDA and ROCm pad the rows of a matrix to a power of two of bytes: rows
+//! of 576 floats lie 640 apart. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
+
+use super::Tensor;
+use crate::ops::flex::sound;
+use burn::backend::Cube;
+use burn::backend::tensor::IntTensor;
+use burn::backend::{DType, Shape, TensorMetadata};
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::ir::{ElemType, FloatKind};
+use cubecl::server::Handle;
+use hearth_kernels::gpu::Floats;
+
+/// A tensor that no kernel can read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum LayoutError {
+    #[error(
+        "a tensor of shape {shape:?} with strides {strides:?} is not contiguous, and kernels read contiguous ones only"
+    )]
+    Strided { shape: Vec<usize>, strides: Vec<usize> },
+    #[error("a tensor holds {found:?}, and its kernel reads {expected:?}")]
+    Type { found: DType, expected: DType },
+    #[error("a tensor has {found} dimensions, and its kernel reads {expected}")]
+    Rank { found: usize, expected: usize },
+}
+
+/// The buffer of a contiguous tensor of this type and number of dimensions.
+fn buffer(tensor: &CubeTensor, expected: DType, rank: usize) -> Result<Handle, LayoutError> {
+    let found = tensor.dtype;
+    if found != expected {
+        return Err(LayoutError::Type { found, expected });
+    }
+    if tensor.meta.is_tiled() || !tensor.is_contiguous() {
+        return Err(LayoutError::Strided {
+            shape: tensor.meta.shape().to_vec(),
+            strides: tensor.meta.strides().to_vec(),
+        });
+    }
+    match tensor.rank() {
+        found if found != rank => Err(LayoutError::Rank { found, expected: rank }),
+        _ => Ok(tensor.handle.clone()),
+    }
+}
+
+fn try_floats(tensor: &Tensor) -> Result<Floats, String> {
+    let handle = buffer(tensor, DType::F32, 2).map_err(|error| error.to_string())?;
+    let shape = tensor.shape();
+    Floats::new(handle, shape[0], shape[1]).map_err(|error| error.to_string())
+}
+
+/// A contiguous matrix as the kernels take it.
+pub(super) fn floats(tensor: &Tensor) -> Floats {
+    sound(try_floats(tensor))
+}
+
+/// The buffer of a vector, of a contiguous copy where it has gaps.
+pub(super) fn vector(tensor: Tensor) -> Handle {
+    sound(buffer(&into_contiguous(tensor), DType::F32, 1))
+}
+
+/// The buffer of a weight's words. A copy of a weight would cost more than its product, so none is made.
+pub(super) fn words(tensor: &IntTensor<Cube>) -> Handle {
+    sound(buffer(tensor, DType::U32, 1))
+}
+
+/// A new tensor of a kernel's result, on the device of `like`.
+pub(super) fn tensor(like: &Tensor, floats: Floats) -> Tensor {
+    let shape = Shape::from([floats.rows, floats.cols]);
+    Tensor::new_contiguous(
+        like.client.clone(),
+        like.device.clone(),
+        shape,
+        floats.handle,
+        DType::F32,
+    )
+}
+
+/// A contiguous copy of a matrix in f32, in memory that nothing else holds. Burn's `copy` may pad its rows.
+pub(super) fn copied(matrix: &Tensor) -> Tensor {
+    let kind = ElemType::Float(FloatKind::F32);
+    let copy = cubecl::std::tensor::into_contiguous(&matrix.client, matrix.clone().binding(), kind);
+    let shape = matrix.shape();
+    tensor(matrix, sound(Floats::new(copy.handle, shape[0], shape[1])))
+}
+
+#[cfg(all(test, any(feature = "wgpu", feature = "cuda")))]
+mod tests {
+    use super::*;
+    use crate::{Place, device};
+    use burn::tensor::{Tensor, TensorData};
+    use burn_std::{Metadata, strides};
+    use hearth_tests::driver;
+
+    /// A matrix of counting numbers, its rows `pitch` apart with NaN between them, as CUDA's allocator lays them out; none where tests that
+    /// need a GPU are left out.
+    fn pitched(rows: usize, cols: usize, pitch: usize) -> Option<CubeTensor> {
+        if driver::left_out() {
+            return None;
+        }
+        driver::choose();
+        let device = device::open(Place::Gpu(0)).expect("a GPU, or HEARTH_NO_GPU_TESTS=1");
+        let at = |i: usize| match i % pitch < cols {
+            true => (i / pitch * cols + i % pitch) as f32,
+            false => f32::NAN,
+        };
+        let values: Vec<f32> = (0..rows * pitch).map(at).collect();
+        let whole = Tensor::<2>::from_data(TensorData::new(values, [rows, pitch]), &device);
+        let mut tensor = whole.try_into_primitive::<Cube>().expect("a tensor on a GPU");
+        tensor.meta = Box::new(Metadata::new([rows, cols], strides![pitch, 1]));
+        Some(tensor)
+    }
+
+    fn read(floats: &Floats, like: &CubeTensor) -> Vec<f32> {
+        let bytes = like.client.read_one(floats.handle.clone()).expect("the GPU runs");
+        bytemuck::cast_slice(&bytes)[..floats.rows * floats.cols].to_vec()
+    }
+
+    #[test]
+    fn a_matrix_whose_rows_lie_apart_is_refused() {
+        for (cols, pitch) in [(576, 640), (960, 1024)] {
+            let Some(tensor) = pitched(3, cols, pitch) else { return };
+            let error = try_floats(&tensor).expect_err("rows that lie apart");
+            assert!(error.contains("not contiguous"), "{error}");
+            let contiguous = into_contiguous(tensor);
+            let expected: Vec<f32> = (0..3 * cols).map(|i| i as f32).collect();
+            assert_eq!(read(&floats(&contiguous), &contiguous), expected);
+        }
+    }
+
+    /// Of one row nothing lies between rows.
+    #[test]
+    fn a_row_alone_is_contiguous_wherever_the_next_would_lie() {
+        let Some(tensor) = pitched(1, 576, 640) else { return };
+        let expected: Vec<f32> = (0..576).map(|i| i as f32).collect();
+        assert_eq!(read(&floats(&tensor), &tensor), expected);
+    }
+
+    #[test]
+    fn a_copy_is_contiguous_and_takes_its_own_memory() {
+        for (cols, pitch) in [(576, 576), (576, 640), (960, 1024)] {
+            let Some(tensor) = pitched(3, cols, pitch) else { return };
+            let copy = copied(&tensor);
+            assert!(copy.can_mut(), "something else holds the copy");
+            let found = floats(&copy);
+            assert_eq!(found.handle.size_in_used(), 3 * cols as u64 * 4);
+            let expected: Vec<f32> = (0..3 * cols).map(|i| i as f32).collect();
+            assert_eq!(read(&found, &copy), expected);
+        }
+    }
+
+    #[test]
+    fn another_type_or_number_of_dimensions_is_refused() {
+        let Some(mut tensor) = pitched(3, 64, 64) else { return };
+        assert!(matches!(buffer(&tensor, DType::F32, 1), Err(LayoutError::Rank { .. })));
+        tensor.dtype = DType::I32;
+        assert!(matches!(buffer(&tensor, DType::F32, 2), Err(LayoutError::Type { .. })));
+    }
+}

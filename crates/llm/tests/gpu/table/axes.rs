@@ -1,0 +1,201 @@
+//! The axes of the table: what a case is made of, and how cases are drawn.
+
+use super::layout::Layout;
+use hearth_kernels::Quant;
+use hearth_kernels::attention::KvFormat;
+use hearth_llm::ops::Product;
+use std::fmt;
+
+/// One case of an operation. An operation reads the axes that its row names.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub quant: Quant,
+    pub product: Product,
+    /// How the float inputs lie in memory, the residual first of all.
+    pub layout: Layout,
+    pub tokens: usize,
+    pub columns: usize,
+    pub vocabulary: usize,
+    /// Tokens in the cache before the batch.
+    pub cached: usize,
+    pub window: Option<usize>,
+    /// Query heads that share a key head.
+    pub group: usize,
+    pub head_dim: usize,
+    pub format: KvFormat,
+    /// Draws the rest: whether there is a bias, a norm, an adapter, a scale.
+    pub seed: u64,
+}
+
+impl Case {
+    fn first(seed: u64) -> Self {
+        Self {
+            quant: Quant::F32,
+            product: Product::Exact,
+            layout: Layout::Sole,
+            tokens: 1,
+            columns: 96,
+            vocabulary: 331,
+            cached: 1,
+            window: None,
+            group: 1,
+            head_dim: 64,
+            format: KvFormat::F16,
+            seed,
+        }
+    }
+
+    /// One of two, the same for this case each time it is asked.
+    pub fn coin(&self, number: u64) -> bool {
+        mixed(self.seed.wrapping_mul(31).wrapping_add(number)) & 1 == 1
+    }
+
+    /// The columns, as many more as whole blocks of the format take.
+    pub fn whole_columns(&self) -> usize {
+        self.columns.next_multiple_of(self.quant.block_elements())
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            quant,
+            product,
+            layout,
+            tokens,
+            columns,
+            vocabulary,
+            cached,
+            window,
+            group,
+            head_dim,
+            format,
+            seed,
+        } = self;
+        write!(
+            f,
+            "{quant} {product:?} {layout:?} tokens={tokens} columns={columns} vocabulary={vocabulary} cached={cached} \
+             window={window:?} group={group} head_dim={head_dim} cache={format:?} seed={seed}"
+        )
+    }
+}
+
+/// Values that an axis takes.
+pub struct Axis {
+    count: usize,
+    set: fn(&mut Case, usize),
+}
+
+macro_rules! axis {
+    ($name:ident, $field:ident, $kind:ty, $values:expr) => {
+        pub const $name: Axis = {
+            const VALUES: &[$kind] = &$values;
+            Axis {
+                count: VALUES.len(),
+                set: |case, at| case.$field = VALUES[at],
+            }
+        };
+    };
+}
+
+axis!(QUANT, quant, Quant, Quant::ALL);
+axis!(
+    PRODUCT,
+    product,
+    Product,
+    [Product::Exact, Product::Fast, Product::Bf16]
+);
+axis!(DIFFERENTIABLE, product, Product, [Product::Exact, Product::Bf16]);
+axis!(
+    LAYOUT,
+    layout,
+    Layout,
+    [Layout::Sole, Layout::Held, Layout::Sliced, Layout::Pitched]
+);
+axis!(TOKENS, tokens, usize, [1, 2, 4, 5, 8, 9, 31, 33, 63, 65, 129, 512]);
+axis!(COLUMNS, columns, usize, [32, 96, 576, 960]);
+axis!(VOCABULARY, vocabulary, usize, [331, 32003]);
+axis!(CACHED, cached, usize, [1, 257, 1000]);
+axis!(WINDOW, window, Option<usize>, [None, Some(5), Some(200)]);
+axis!(GROUP, group, usize, [1, 3, 7, 8]);
+axis!(HEAD_DIM, head_dim, usize, [64, 80, 96, 128, 256]);
+axis!(FORMAT, format, KvFormat, [KvFormat::F16, KvFormat::Q8_0]);
+
+// Draws all that has no axis of its own.
+axis!(SEED, seed, u64, [1, 2, 3, 4]);
+
+/// Bits that look like nothing, from any number.
+fn mixed(number: u64) -> u64 {
+    // SplitMix64. <https://prng.di.unimi.it/splitmix64.c>
+    let mut z = number
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Number `at` of a row of shuffles of `0..count`: every `count` of them hold each value once, and what one axis takes says nothing about
+/// the others.
+fn drawn(axis: u64, at: usize, count: usize) -> usize {
+    let mut values: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        let seed = mixed(axis) ^ mixed((at / count) as u64).rotate_left(17) ^ last as u64;
+        values.swap(last, mixed(seed) as usize % (last + 1));
+    }
+    values[at % count]
+}
+
+/// Cases in which every value of every axis comes up, in pairs that a seed draws: the same on every machine.
+pub fn sample(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
+    let axes = || crossed.iter().chain(cycled);
+    let count = axes().map(|axis| axis.count).max().unwrap_or(1);
+    let case = |at: usize| {
+        let mut case = Case::first(mixed(seed ^ at as u64));
+        for (number, axis) in axes().enumerate() {
+            (axis.set)(&mut case, drawn(mixed(seed) ^ number as u64, at, axis.count));
+        }
+        case
+    };
+    (0..count).map(case).collect()
+}
+
+/// Every combination of the crossed axes; the others take their values in turn.
+pub fn complete(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
+    let count = crossed.iter().map(|axis| axis.count).product();
+    let case = |at: usize| {
+        let mut case = Case::first(mixed(seed ^ at as u64));
+        let mut rest = at;
+        for axis in crossed {
+            (axis.set)(&mut case, rest % axis.count);
+            rest /= axis.count;
+        }
+        for (number, axis) in cycled.iter().enumerate() {
+            (axis.set)(&mut case, drawn(mixed(seed) ^ number as u64, at, axis.count));
+        }
+        case
+    };
+    (0..count).map(case).collect()
+}
+
+#[test]
+fn a_sample_holds_every_value_of_every_axis() {
+    let cases = sample(1, &[QUANT, TOKENS], &[LAYOUT]);
+    assert_eq!(cases.len(), Quant::ALL.len());
+    for quant in Quant::ALL {
+        assert_eq!(cases.iter().filter(|case| case.quant == quant).count(), 1, "{quant}");
+    }
+    for tokens in [1, 129, 512] {
+        assert!(cases.iter().any(|case| case.tokens == tokens), "{tokens} tokens");
+    }
+    for layout in [Layout::Sole, Layout::Held, Layout::Sliced, Layout::Pitched] {
+        assert!(cases.iter().any(|case| case.layout == layout), "{layout:?}");
+    }
+}
+
+#[test]
+fn a_complete_table_holds_every_pair_of_crossed_axes_once() {
+    let cases = complete(1, &[COLUMNS, GROUP], &[LAYOUT]);
+    let pairs: std::collections::BTreeSet<_> = cases.iter().map(|case| (case.columns, case.group)).collect();
+    assert_eq!((cases.len(), pairs.len()), (16, 16));
+}

@@ -1,0 +1,248 @@
+//! The operations that multiply with a weight.
+
+use super::axes::Case;
+use super::layout::Input;
+use super::{Direction, Output, Outputs};
+use crate::fixture::{blocks, quantised};
+use burn::backend::Dispatch;
+use burn::tensor::{Device, Tensor};
+use hearth_kernels::Layout as Order;
+use hearth_kernels::reference::noise;
+use hearth_llm::ops::{
+    Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, NOT_TRAINED, Norm, OptionalNorm,
+    cross_entropy, dequantize, embed, feed_forward, greatest, linear_add, norm_linears,
+};
+
+/// Rows of a weight before they repeat: a prime, so that no row stands for one that a tile's side is apart.
+const PERIOD: usize = 61;
+const RANK: usize = 5;
+
+/// One run of an operation on a device: its inputs, what they are drawn from, and what gets gradients.
+pub struct Run<'a> {
+    pub case: &'a Case,
+    pub device: &'a Device,
+    direction: Direction,
+    seed: u64,
+    trained: Vec<(&'static str, Tensor<2>)>,
+    inputs: Vec<Input<2>>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(case: &'a Case, device: &'a Device, direction: Direction) -> Self {
+        Self {
+            case,
+            device,
+            direction,
+            seed: 1,
+            trained: Vec::new(),
+            inputs: Vec::new(),
+        }
+    }
+
+    pub fn noise(&mut self, count: usize) -> Vec<f32> {
+        self.seed += 1;
+        noise(self.seed, count)
+    }
+
+    /// An input in the layout of the case, which gets a gradient where gradients are asked for.
+    pub fn input(&mut self, name: &'static str, rows: usize, cols: usize) -> Tensor<2> {
+        let values = self.noise(rows * cols);
+        self.input_of(name, &values, [rows, cols])
+    }
+
+    fn input_of(&mut self, name: &'static str, values: &[f32], shape: [usize; 2]) -> Tensor<2> {
+        let input = self.case.layout.input(values, shape, self.device);
+        let tensor = match self.direction {
+            Direction::Forward => input.tensor.clone(),
+            Direction::Gradients => {
+                let tensor = input.tensor.clone().autodiff().require_grad();
+                self.trained.push((name, tensor.clone()));
+                tensor
+            }
+        };
+        // Only what is to be held lives on beside the operation.
+        if let Some(input) = input.kept() {
+            self.inputs.push(input);
+        }
+        tensor
+    }
+
+    /// A vector that is never trained.
+    pub fn vector(&mut self, length: usize) -> Tensor<1> {
+        let values: Vec<f32> = self.noise(length).iter().map(|x| 1.0 + 0.5 * x).collect();
+        let tensor = self.case.layout.tensor(&values, [length], self.device);
+        match self.direction {
+            Direction::Forward => tensor,
+            Direction::Gradients => tensor.autodiff(),
+        }
+    }
+
+    pub fn norm(&mut self, width: usize) -> Norm<Dispatch> {
+        Norm {
+            weight: self.vector(width).into_dispatch(),
+            eps: 1e-5,
+        }
+    }
+
+    pub fn optional_norm(&mut self, width: usize, wanted: bool) -> OptionalNorm<Dispatch> {
+        match wanted {
+            true => OptionalNorm::Norm(self.norm(width).weight, 1e-5),
+            false => OptionalNorm::None,
+        }
+    }
+
+    fn frozen(&mut self, rows: usize, cols: usize) -> Linear<Dispatch> {
+        let quant = self.case.quant;
+        // Shorter than the activations, so that sums stay near 1 and a softmax of them has more than one token.
+        let size = (cols as f32).sqrt().recip();
+        let few: Vec<f32> = self.noise(rows.min(PERIOD) * cols).iter().map(|x| x * size).collect();
+        let few = quantised(quant, &few);
+        let length = quant.row_bytes(cols).expect("whole blocks") * rows;
+        let bytes: Vec<u8> = few.iter().copied().cycle().take(length).collect();
+        Linear {
+            weight: blocks(&bytes, self.device).into_dispatch(),
+            spec: MatrixSpec {
+                quant,
+                layout: Order::Plain,
+                rows,
+                cols,
+                scale: if self.case.coin(1) { 0.5 } else { 1.0 },
+            },
+            adapter: Adapter::None,
+            bias: Bias::None,
+        }
+    }
+
+    /// A linear with an adapter and a bias, if the case has them; always with an adapter where gradients are asked for.
+    fn linear(&mut self, names: [&'static str; 2], rows: usize, cols: usize) -> Linear<Dispatch> {
+        let mut linear = self.frozen(rows, cols);
+        if self.case.coin(2) || self.direction == Direction::Gradients {
+            let dropout = (self.direction == Direction::Gradients && self.case.coin(3)).then_some(Dropout {
+                rate: 0.25,
+                seed: self.case.seed,
+            });
+            linear.adapter = Adapter::Lora {
+                a: self.input(names[0], RANK, cols).into_dispatch(),
+                b: self.input(names[1], rows, RANK).into_dispatch(),
+                scale: 0.25,
+                dropout,
+            };
+        }
+        if self.case.coin(4) {
+            linear.bias = Bias::Add(self.vector(rows).into_dispatch());
+        }
+        linear
+    }
+
+    /// What is compared: the output, or the gradients of its product with a probe.
+    pub fn outputs(mut self, out: Tensor<2>) -> Outputs {
+        let outputs = match self.direction {
+            Direction::Forward => vec![Output::of("out", out)],
+            Direction::Gradients => {
+                let [rows, cols] = out.dims();
+                let probe = self.noise(rows * cols);
+                let probe = self.case.layout.tensor(&probe, [rows, cols], self.device).autodiff();
+                let gradients = (out * probe).sum().backward();
+                let gradient = |(name, tensor): &(&'static str, Tensor<2>)| {
+                    let gradient = tensor.grad(&gradients);
+                    Output::of(name, gradient.unwrap_or_else(|| panic!("{name} has no gradient")))
+                };
+                self.trained.iter().map(gradient).collect()
+            }
+        };
+        self.inputs.iter().for_each(Input::check_holder);
+        outputs
+    }
+}
+
+pub fn dequantized(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let mut run = Run::new(case, device, direction);
+    let linear = run.frozen(PERIOD, case.whole_columns());
+    let weight = Tensor::from_dispatch(linear.weight);
+    run.outputs(dequantize(weight, linear.spec))
+}
+
+pub fn embedded(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let mut run = Run::new(case, device, direction);
+    let table = run.frozen(case.vocabulary, case.whole_columns());
+    let id = |token: usize| ((token * 7919 + case.vocabulary - 1) % case.vocabulary) as u32;
+    let ids: Vec<u32> = (0..case.tokens).map(id).collect();
+    run.outputs(embed(&table, ids.into(), 1.5))
+}
+
+pub fn projected(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
+    let x = run.input("x", case.tokens, width);
+    let norm = run.norm(width);
+    // Of as many rows as fit no tile.
+    let linears = Linears::Three(
+        run.linear(["q.a", "q.b"], 70, width),
+        run.linear(["k.a", "k.b"], 33, width),
+        run.linear(["v.a", "v.b"], 33, width),
+    );
+    run.outputs(norm_linears(x, &norm, &linears, case.product))
+}
+
+pub fn logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
+    let x = run.input("x", case.tokens, width);
+    let norm = run.norm(width);
+    let output = run.frozen(case.vocabulary, width);
+    run.outputs(norm_linears(x, &norm, &Linears::One(output), case.product))
+}
+
+pub fn likeliest(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let mut run = Run::new(case, device, direction);
+    let x = run.input("x", case.tokens, case.vocabulary);
+    let found = greatest(x).into_data().convert::<i64>().try_into_vec::<i64>();
+    let found = found.expect("numbers").into_iter().map(|at| at as f32).collect();
+    vec![Output {
+        name: "columns",
+        values: found,
+        width: 1,
+    }]
+}
+
+pub fn added(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
+    let (residual, h) = (
+        run.input("residual", case.tokens, case.columns),
+        run.input("h", case.tokens, width),
+    );
+    let linear = run.linear(["a", "b"], case.columns, width);
+    let norm = run.optional_norm(case.columns, case.coin(5));
+    run.outputs(linear_add(residual, h, &linear, &norm, case.product))
+}
+
+pub fn fed_forward(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
+    let inner = 96_usize.next_multiple_of(case.quant.block_elements());
+    let x = run.input("x", case.tokens, width);
+    let gated = Gated {
+        norm: run.norm(width),
+        gate: run.linear(["gate.a", "gate.b"], inner, width),
+        up: run.linear(["up.a", "up.b"], inner, width),
+        activation: if case.coin(6) {
+            Activation::Silu
+        } else {
+            Activation::GeluTanh
+        },
+    };
+    let down = run.linear(["down.a", "down.b"], width, inner);
+    let after = run.optional_norm(width, case.coin(5));
+    run.outputs(feed_forward(x, &gated, &down, &after, case.product))
+}
+
+pub fn losses(case: &Case, device: &Device, direction: Direction) -> Outputs {
+    let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
+    let x = run.input("x", case.tokens, width);
+    let norm = run.norm(width);
+    let output = run.frozen(case.vocabulary, width);
+    let target = |token: usize| match token % 5 {
+        3 => NOT_TRAINED,
+        _ => ((token * 7919 + case.vocabulary - 1) % case.vocabulary) as u32,
+    };
+    let targets: Vec<u32> = (0..case.tokens).map(target).collect();
+    let loss = cross_entropy(x, &norm, &output, targets.into(), 0.5, case.product);
+    run.outputs(loss.reshape([1, 1]))
+}

@@ -1,0 +1,313 @@
+//! Every operation on the GPU against the CPU's exact one: by format, product, layout of the inputs, tokens, columns and whatever else a
+//! kernel is compiled for or counts by.
+//!
+//! A new operation is a row of [`ROWS`]. A run takes a sample of the cases, the same on every machine; `HEARTH_GPU_TABLE=complete` takes
+//! every combination of a row's crossed axes, which `cargo xtask gpu` does on a real GPU.
+
+mod attention;
+mod axes;
+mod layout;
+mod linears;
+
+use crate::{client, gpu};
+use axes::{
+    Axis, CACHED, COLUMNS, Case, DIFFERENTIABLE, FORMAT, GROUP, HEAD_DIM, LAYOUT, PRODUCT, QUANT, SEED, TOKENS,
+    VOCABULARY, WINDOW,
+};
+use burn::tensor::{Device, Tensor};
+use hearth_kernels::Quant;
+use hearth_kernels::gpu::{backward_takes_matrix_units, linear_takes_matrix_units};
+use hearth_llm::ops::Product;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The output.
+    Forward,
+    /// The gradients of the inputs and of the adapters.
+    Gradients,
+}
+
+/// Something that an operation gives: rows of `width` numbers.
+pub struct Output {
+    name: &'static str,
+    values: Vec<f32>,
+    width: usize,
+}
+
+type Outputs = Vec<Output>;
+
+impl Output {
+    fn of(name: &'static str, tensor: Tensor<2>) -> Self {
+        let [_, width] = tensor.dims();
+        let values = tensor.into_data().try_into_vec().expect("floats");
+        Self { name, values, width }
+    }
+
+    /// The greatest difference of an element, as a share of the greatest element of its row; rows that are next to nothing beside the others
+    /// count as a thousandth of them.
+    fn off(&self, expected: &Self) -> f32 {
+        if (self.values.len(), self.width) != (expected.values.len(), expected.width) {
+            return f32::INFINITY;
+        }
+        let greatest = |x: &[f32]| x.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+        let floor = (1e-3 * greatest(&expected.values)).max(f32::MIN_POSITIVE);
+        let rows = self.values.chunks(self.width).zip(expected.values.chunks(self.width));
+        let of_row = |(found, expected): (&[f32], &[f32])| {
+            let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+            // What is no number is far from all.
+            let most = differences.fold(0.0_f32, |most, x| if x <= most { most } else { x });
+            let share = most / greatest(expected).max(floor);
+            if share.is_nan() { f32::INFINITY } else { share }
+        };
+        rows.map(of_row).fold(0.0, f32::max)
+    }
+}
+
+/// One operation in one direction.
+struct Row {
+    name: &'static str,
+    direction: Direction,
+    run: fn(&Case, &Device, Direction) -> Outputs,
+    /// Axes whose combinations a complete table holds.
+    crossed: &'static [Axis],
+    /// Axes whose values come in turn.
+    cycled: &'static [Axis],
+    /// What an element may be off by where nothing is rounded but sums.
+    exact: f32,
+}
+
+use Direction::{Forward, Gradients};
+
+/// The table.
+const ROWS: &[Row] = &[
+    row("dequantize", Forward, linears::dequantized, &[QUANT, COLUMNS], &[]),
+    row(
+        "embed",
+        Forward,
+        linears::embedded,
+        &[QUANT, COLUMNS, VOCABULARY],
+        &[TOKENS],
+    ),
+    row(
+        "norm_linears",
+        Forward,
+        linears::projected,
+        &[QUANT, PRODUCT, LAYOUT, TOKENS, COLUMNS],
+        &[],
+    ),
+    row(
+        "norm_linears",
+        Gradients,
+        linears::projected,
+        &[QUANT, DIFFERENTIABLE, LAYOUT, TOKENS, COLUMNS],
+        &[],
+    ),
+    row(
+        "logits",
+        Forward,
+        linears::logits,
+        &[QUANT, TOKENS, COLUMNS, VOCABULARY],
+        &[PRODUCT, LAYOUT],
+    ),
+    row(
+        "linear_add",
+        Forward,
+        linears::added,
+        &[QUANT, PRODUCT, LAYOUT, TOKENS, COLUMNS],
+        &[],
+    ),
+    row(
+        "linear_add",
+        Gradients,
+        linears::added,
+        &[QUANT, DIFFERENTIABLE, LAYOUT, TOKENS, COLUMNS],
+        &[],
+    ),
+    row(
+        "feed_forward",
+        Forward,
+        linears::fed_forward,
+        &[QUANT, PRODUCT, LAYOUT, TOKENS, COLUMNS],
+        &[],
+    ),
+    row(
+        "feed_forward",
+        Gradients,
+        linears::fed_forward,
+        &[QUANT, DIFFERENTIABLE, LAYOUT, TOKENS, COLUMNS],
+        &[],
+    ),
+    row(
+        "cross_entropy",
+        Forward,
+        linears::losses,
+        &[QUANT, TOKENS, VOCABULARY],
+        &[PRODUCT, COLUMNS, LAYOUT],
+    ),
+    Row {
+        // A sum over the vocabulary, in f32, of one term near 1 and 32,000 that are as many times smaller.
+        exact: 1e-3,
+        ..row(
+            "cross_entropy",
+            Gradients,
+            linears::losses,
+            &[QUANT, TOKENS, VOCABULARY],
+            &[DIFFERENTIABLE, COLUMNS, LAYOUT],
+        )
+    },
+    row(
+        "greatest",
+        Forward,
+        linears::likeliest,
+        &[TOKENS, VOCABULARY, LAYOUT],
+        &[],
+    ),
+    row(
+        "attend, batch",
+        Forward,
+        attention::over_the_batch,
+        &[TOKENS, WINDOW, GROUP, HEAD_DIM],
+        &[LAYOUT],
+    ),
+    row(
+        "attend, batch",
+        Gradients,
+        attention::over_the_batch,
+        &[TOKENS, WINDOW, GROUP, HEAD_DIM],
+        &[LAYOUT],
+    ),
+    Row {
+        // A last bit of f32 may make another number in f16, or in 8 bits.
+        exact: 2e-2,
+        ..row(
+            "attend, cache",
+            Forward,
+            attention::over_a_cache,
+            &[TOKENS, CACHED, WINDOW, GROUP, HEAD_DIM, FORMAT],
+            &[LAYOUT],
+        )
+    },
+];
+
+const fn row(
+    name: &'static str,
+    direction: Direction,
+    run: fn(&Case, &Device, Direction) -> Outputs,
+    crossed: &'static [Axis],
+    cycled: &'static [Axis],
+) -> Row {
+    Row {
+        name,
+        direction,
+        run,
+        crossed,
+        cycled,
+        exact: 1e-4,
+    }
+}
+
+/// What an element may be off by where the factors of products are rounded to f16.
+const ROUNDED: f32 = 2e-2;
+
+/// Elements of a product that a sampled case has at most: drivers in software take seconds for more.
+const SAMPLED_PRODUCTS: usize = 1 << 29;
+
+impl Row {
+    fn cases(&self, number: u64) -> Vec<Case> {
+        if std::env::var("HEARTH_GPU_TABLE").is_ok_and(|wanted| wanted == "complete") {
+            return axes::complete(number, self.crossed, self.cycled);
+        }
+        let mut cases = axes::sample(number, self.crossed, self.cycled);
+        for case in &mut cases {
+            while case.tokens * case.columns * case.vocabulary > SAMPLED_PRODUCTS && case.tokens > 1 {
+                case.tokens = case.tokens.div_ceil(4);
+            }
+        }
+        cases
+    }
+
+    /// What is wrong with a case on the GPU, if anything is.
+    fn problem(&self, case: &Case, device: &Device) -> Option<String> {
+        let exact = Case {
+            product: Product::Exact,
+            ..case.clone()
+        };
+        let run =
+            |case: &Case, device: &Device| catch_unwind(AssertUnwindSafe(|| (self.run)(case, device, self.direction)));
+        let Ok(expected) = run(&exact, &Device::flex()) else {
+            return Some("the CPU panicked".to_owned());
+        };
+        let Ok(found) = run(case, device) else {
+            return Some("the GPU's operation panicked".to_owned());
+        };
+        let allowed = if self.rounds(case, device) { ROUNDED } else { self.exact };
+        if found.len() != expected.len() {
+            return Some(format!("{} outputs, {} expected", found.len(), expected.len()));
+        }
+        let mut wrong = found.iter().zip(&expected).filter_map(|(found, expected)| {
+            let off = found.off(expected);
+            (off > allowed).then(|| format!("{} is off by {off:.1e}, {allowed:.0e} allowed", found.name))
+        });
+        wrong.next()
+    }
+
+    /// Whether the device rounds factors of this case's products.
+    fn rounds(&self, case: &Case, device: &Device) -> bool {
+        let client = client(device);
+        let forward = linear_takes_matrix_units(&client, case.quant, case.tokens, case.product);
+        let backward = backward_takes_matrix_units(&client, case.quant, case.tokens, case.product);
+        forward || (self.direction == Gradients && backward)
+    }
+}
+
+/// CUDA and ROCm pad rows of these widths. On the tape a residual is always held.
+#[test]
+fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
+    let Some(device) = gpu() else { return };
+    for row in ROWS
+        .iter()
+        .filter(|row| ["linear_add", "feed_forward"].contains(&row.name))
+    {
+        for case in axes::complete(7, &[LAYOUT, COLUMNS, SEED], &[]) {
+            let case = Case {
+                quant: Quant::Q4_0,
+                tokens: 3,
+                ..case
+            };
+            if let Some(problem) = row.problem(&case, &device) {
+                panic!("{}, {:?}, {case}: {problem}", row.name, row.direction);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operation_is_the_cpus_in_every_layout() {
+    let Some(device) = gpu() else { return };
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (number, row) in ROWS.iter().enumerate() {
+        let begin = std::time::Instant::now();
+        let cases = row.cases(number as u64);
+        for case in &cases {
+            if let Some(problem) = row.problem(case, &device) {
+                wrong.push(format!("{}, {:?}, {case}: {problem}", row.name, row.direction));
+            }
+        }
+        count += cases.len();
+        println!(
+            "{}, {:?}: {} cases, {:.1} s",
+            row.name,
+            row.direction,
+            cases.len(),
+            begin.elapsed().as_secs_f64()
+        );
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {count} cases are wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
