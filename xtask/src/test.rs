@@ -46,7 +46,30 @@ pub fn test() -> Outcome {
         .env("HEARTH_MODELS", place::root().join("models"))
         .env("HEARTH_TOOLS", place::tools());
     totals.tests("Rust tests, the window's among them", &mut tests);
+    totals.tests("The hot loops' tests, with assertions", &mut checked());
     totals.verdict()
+}
+
+/// The tests of `kernels` and `llm` for the processor once more, with debug assertions and checks of overflow in these two and in
+/// nothing else, so that only they are built again. What is read before it is written is then no number (`kernels/src/scratch.rs`).
+fn checked() -> Command {
+    let crates = ["hearth-kernels", "hearth-llm"];
+    let mut command = cargo(&[
+        "test",
+        "--release",
+        "--locked",
+        "--no-fail-fast",
+        "--no-default-features",
+    ]);
+    command.args(["--lib", "--tests"]).env("HEARTH_CHECKED", "1");
+    command.env("HEARTH_MODELS", place::root().join("models"));
+    for name in crates {
+        command.args(["--package", name]);
+        for check in ["debug-assertions", "overflow-checks"] {
+            command.args(["--config", &format!("profile.release.package.{name}.{check}=true")]);
+        }
+    }
+    command
 }
 
 /// Installs the program through which tests drive the window.

@@ -5,33 +5,55 @@ use crate::lanes::on_lanes;
 use crate::norm::squares;
 use crate::shape::{self, ShapeError};
 
-/// What a step is to do, the same for all tensors.
+/// The scalars of a step, the same for all tensors. They are made in f64, as PyTorch makes them, and rounded to f32 once, where they
+/// meet a tensor's numbers: `1 - 0.999` made of f32 factors is off by 1.3e-5 of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Gradients are multiplied with this first.
-    pub factor: f32,
-    /// How much of the mean of gradients is carried from step to step.
-    pub beta_1: f32,
-    /// The same of the mean of their squares.
-    pub beta_2: f32,
-    /// The learning rate over what the mean of gradients falls short by in the first steps.
-    pub rate: f32,
-    /// The root of what the mean of squares falls short by.
-    pub root: f32,
+    pub factor: f64,
+    /// The share of a gradient in their running mean: `1 - beta1`.
+    pub share_1: f64,
+    /// The share of a gradient's square in the running mean of squares: `1 - beta2`.
+    pub share_2: f64,
+    /// The learning rate over the bias correction of the mean of gradients.
+    pub rate: f64,
+    /// The root of the bias correction of the mean of squares.
+    pub root: f64,
     /// Keeps the quotient finite.
-    pub epsilon: f32,
-    /// What is left of a weight before it moves.
-    pub kept: f32,
+    pub epsilon: f64,
+    /// What weight decay takes of a weight: the learning rate times the decay.
+    pub decay: f64,
+}
+
+impl Step {
+    /// The scalars of step `number`, counted from 1, with decoupled weight decay.
+    pub fn new(number: usize, betas: [f64; 2], epsilon: f64, learning_rate: f64, weight_decay: f64) -> Self {
+        let [correction_1, correction_2] = betas.map(|beta| 1.0 - beta.powf(number as f64));
+        Self {
+            factor: 1.0,
+            share_1: 1.0 - betas[0],
+            share_2: 1.0 - betas[1],
+            rate: learning_rate / correction_1,
+            root: correction_2.sqrt(),
+            epsilon,
+            decay: learning_rate * weight_decay,
+        }
+    }
 }
 
 on_lanes! {
     fn update<L>(_l; step: Step, gradient: &[f32], first: &mut [f32], second: &mut [f32], weight: &mut [f32]) {
+        let Step { factor, share_1, share_2, rate, root, epsilon, decay } = step;
+        let [factor, share_1, share_2] = [factor, share_1, share_2].map(|x| x as f32);
+        let [rate, root, epsilon, decay] = [rate, root, epsilon, decay].map(|x| x as f32);
         let means = first.iter_mut().zip(second);
         for ((gradient, (first, second)), weight) in gradient.iter().zip(means).zip(weight) {
-            let gradient = gradient * step.factor;
-            *first = *first * step.beta_1 + gradient * (1.0 - step.beta_1);
-            *second = *second * step.beta_2 + gradient * gradient * (1.0 - step.beta_2);
-            *weight = *weight * step.kept - *first / (second.sqrt() / step.root + step.epsilon) * step.rate;
+            let gradient = gradient * factor;
+            // As steps from what there is: `beta` and `1 - beta`, each rounded to f32, do not add to 1, and `1 - decay` is rounded by
+            // a hundredth of the decay.
+            *first += (gradient - *first) * share_1;
+            *second += (gradient * gradient - *second) * share_2;
+            *weight -= *weight * decay + *first / (second.sqrt() / root + epsilon) * rate;
         }
     }
 }
@@ -56,4 +78,93 @@ pub fn step(
 /// The sum of the squares of a gradient, on this thread.
 pub fn sum_of_squares(gradient: &[f32]) -> f32 {
     squares(Isa::best(), gradient)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tensor's weight and means after some steps of PyTorch's AdamW in f64, by `tests/fixtures/training/adamw.py`.
+    struct After {
+        steps: usize,
+        weight: [f64; 3],
+        first: [f64; 3],
+        second: [f64; 3],
+    }
+
+    const AFTER: &[After] = &[
+        After {
+            steps: 1,
+            weight: [0.9997980000089214, -0.010199878522543192, 0.3001994119204357],
+            first: [0.022418235242366785, 1.9742317817872384e-06, -0.42606539726257314],
+            second: [5.025772713820969e-05, 3.8975911282188195e-13, 0.018153172274451453],
+        },
+        After {
+            steps: 2,
+            weight: [0.9996020979933364, -0.010384996337354683, 0.3003899496700641],
+            first: [0.03501288250088691, 2.7252724248683073e-06, -0.6355896759033202],
+            second: [7.221955593983112e-05, 4.79327715732933e-13, 0.024492014059218543],
+        },
+        After {
+            steps: 10,
+            weight: [0.9987614724598816, -0.011225826831661963, 0.3003385077796927],
+            first: [0.053605030796588675, 5.5202259450793e-06, 0.43966828429309296],
+            second: [0.00023222338378317897, 2.7313358250294953e-12, 0.19474821589646252],
+        },
+        After {
+            steps: 100,
+            weight: [0.9923425838418637, -0.017940159585499382, 0.29480047847518703],
+            first: [0.07089675886552735, 6.820242427738363e-06, 0.8964525046916747],
+            second: [0.0022908700816845996, 2.2840338556249093e-11, 1.8999808860911704],
+        },
+        After {
+            steps: 1000,
+            weight: [0.9320699315266207, -0.07580697609407208, 0.23478853925196191],
+            first: [0.05986895274009751, 4.2246025363455505e-06, 2.617850178214822],
+            second: [0.0147299130736686, 1.4710351188073475e-10, 13.325791961188576],
+        },
+        After {
+            steps: 5000,
+            weight: [0.664872952520768, -0.33483357849677986, -0.02675232017621643],
+            first: [0.06445634162679126, 3.4232140634735613e-06, 1.996096862814084],
+            second: [0.023202603757257315, 2.3052753336252286e-10, 20.874272472414624],
+        },
+    ];
+
+    /// The gradient of a step, of very different sizes and signs: as in the script.
+    fn gradient(step: usize) -> [f32; 3] {
+        let drawn = |prime: usize| (step * prime % 1009) as f32 / 1009.0 - 0.4;
+        [drawn(7919), 1e-4 * drawn(104_729), 30.0 * drawn(1_299_709)]
+    }
+
+    #[test]
+    fn thousands_of_steps_are_those_of_pytorch_in_f64() {
+        for isa in Isa::available() {
+            let mut weight = [1.0, -0.01, 0.3];
+            let (mut first, mut second) = ([0.0; 3], [0.0; 3]);
+            let mut made = 0;
+            for after in AFTER {
+                for number in made + 1..=after.steps {
+                    let step = Step::new(number, [0.9, 0.999], 1e-8, 2e-4, 0.01);
+                    let step = Step { factor: 0.5, ..step };
+                    update(isa, step, &gradient(number), &mut first, &mut second, &mut weight);
+                }
+                made = after.steps;
+                let near = |what: &str, found: [f32; 3], expected: [f64; 3], tolerance: f64| {
+                    for (found, expected) in found.into_iter().zip(expected) {
+                        let error = (f64::from(found) - expected).abs() / expected.abs();
+                        assert!(
+                            error < tolerance,
+                            "{isa:?}, step {made}: {what} is {found}, not {expected}: {error:.1e}"
+                        );
+                    }
+                };
+                // f32 factors that are off as `1 - 0.999f32` is would show as 1.3e-5.
+                near("the mean of gradients", first, after.first, 2e-6);
+                near("the mean of squares", second, after.second, 2e-6);
+                near("the weight", weight, after.weight, 2e-5);
+            }
+            assert!(made >= 5000, "{made}");
+        }
+    }
 }

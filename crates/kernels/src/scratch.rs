@@ -134,6 +134,21 @@ pub fn release() {
 mod tests {
     use super::*;
 
+    /// `cargo xtask test` runs these tests once more with assertions, and says so: else the poison would be tested nowhere.
+    #[test]
+    fn what_was_not_written_is_no_number_where_assertions_are_asked_for() {
+        let asked = std::env::var_os("HEARTH_CHECKED").is_some();
+        assert!(
+            cfg!(debug_assertions) || !asked,
+            "assertions were asked for and are off"
+        );
+        for length in [100, LEAST] {
+            let (floats, halves) = (Scratch::<f32>::new(length), Scratch::<half::bf16>::new(length));
+            let poisoned = floats.iter().all(|x| x.is_nan()) && halves.iter().all(|x| x.is_nan());
+            assert!(poisoned || !asked, "{length}");
+        }
+    }
+
     #[test]
     fn room_is_as_long_as_asked_and_comes_back() {
         // Longer than what other tests use, so that the buffer is found again.

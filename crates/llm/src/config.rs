@@ -28,7 +28,7 @@ pub struct Config {
     pub norm_eps: f32,
     /// The base of the rotation's frequencies.
     pub rope_base: f32,
-    /// Positions are divided by this (linear scaling); 1 where the file says nothing.
+    /// Positions are divided by this (linear scaling); 1 means as they are.
     pub rope_scale: f32,
     /// How many numbers of a head are rotated.
     pub rope_dims: usize,
@@ -97,8 +97,19 @@ impl Config {
             return Err(LoadError::bad_value(gguf, &key("rope.dimension_count"), rope_dims));
         }
         let rope_scale = match gguf.str(&key("rope.scaling.type"))? {
-            None | Some("none") => 1.0,
-            Some("linear") => positive("rope.scaling.factor", 1.0)?,
+            Some("none") => 1.0,
+            // As llama.cpp reads it: a factor without a type is a linear one, 0 stands for none, and files from before there were
+            // types have another key.
+            None | Some("linear") => {
+                let factor = match gguf.f32(&key("rope.scaling.factor"))? {
+                    Some(_) => "rope.scaling.factor",
+                    None => "rope.scale_linear",
+                };
+                match gguf.f32(&key(factor))? {
+                    Some(0.0) => 1.0,
+                    _ => positive(factor, 1.0)?,
+                }
+            }
             Some(other) => {
                 return Err(LoadError::unsupported(
                     gguf,
@@ -145,5 +156,79 @@ impl Config {
             name,
             architecture,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
+
+    /// The rotation's scale of a model whose file has these keys besides the ones that it must have.
+    fn rope_scale(kind: Option<&str>, factors: &[(&str, f32)]) -> Result<f32, LoadError> {
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture", "llama");
+        for key in [
+            "block_count",
+            "context_length",
+            "feed_forward_length",
+            "attention.head_count",
+        ] {
+            metadata.insert(format!("llama.{key}"), 4u32);
+        }
+        metadata.insert("llama.embedding_length", 32u32);
+        if let Some(kind) = kind {
+            metadata.insert("llama.rope.scaling.type", kind);
+        }
+        for (key, factor) in factors {
+            metadata.insert(format!("llama.rope.{key}"), *factor);
+        }
+        let table = TensorHeader {
+            name: "token_embd.weight".to_owned(),
+            shape: vec![32, 2],
+            kind: TensorType::F32,
+        };
+        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &[table]).expect("a header");
+        writer.tensor(&[0; 256]).expect("a tensor");
+        let gguf = Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens");
+        Config::from_gguf(&gguf).map(|config| config.rope_scale)
+    }
+
+    #[test]
+    fn rotations_are_scaled_as_llama_cpp_scales_them() {
+        const FACTOR: &str = "scaling.factor";
+        const OLD: &str = "scale_linear";
+        for (kind, factors, expected) in [
+            (None, &[][..], 1.0),
+            (Some("none"), &[(FACTOR, 4.0)], 1.0),
+            (Some("linear"), &[], 1.0),
+            (Some("linear"), &[(FACTOR, 4.0)], 4.0),
+            (Some("linear"), &[(FACTOR, 0.0)], 1.0),
+            (None, &[(FACTOR, 4.0)], 4.0),
+            (None, &[(FACTOR, 0.5)], 0.5),
+            (None, &[(FACTOR, 0.0)], 1.0),
+            (None, &[(OLD, 2.0)], 2.0),
+            (Some("linear"), &[(OLD, 2.0)], 2.0),
+            (None, &[(OLD, 0.0)], 1.0),
+            // The old key counts only without the new one, even where that says nothing.
+            (None, &[(FACTOR, 4.0), (OLD, 2.0)], 4.0),
+            (None, &[(FACTOR, 0.0), (OLD, 2.0)], 1.0),
+        ] {
+            let found = rope_scale(kind, factors).expect("a model");
+            assert_eq!(found, expected, "{kind:?} {factors:?}");
+        }
+    }
+
+    #[test]
+    fn factors_that_make_no_sense_are_refused_by_name() {
+        for (kind, factors, says) in [
+            (None, ("scaling.factor", -1.0), "rope.scaling.factor"),
+            (None, ("scaling.factor", f32::NAN), "rope.scaling.factor"),
+            (Some("linear"), ("scale_linear", f32::INFINITY), "rope.scale_linear"),
+            (Some("yarn"), ("scaling.factor", 4.0), "yarn"),
+        ] {
+            let error = rope_scale(kind, &[factors]).expect_err("it is refused").to_string();
+            assert!(error.contains(says), "{kind:?} {factors:?}: {error}");
+        }
     }
 }

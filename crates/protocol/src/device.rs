@@ -65,8 +65,10 @@ pub struct DeviceCheck {
     /// What it does otherwise than the processor, in one sentence; none: it computes the same.
     pub wrong: Option<String>,
     /// Bytes of weights that it reads in a second while it answers.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub bytes_per_second: f64,
     /// Weights that meet a token in a second while a prompt is read.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub products_per_second: f64,
 }
 

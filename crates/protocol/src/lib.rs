@@ -7,6 +7,7 @@
 mod client;
 mod device;
 mod messages;
+pub mod number;
 mod plan;
 mod training;
 

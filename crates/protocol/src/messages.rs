@@ -146,18 +146,24 @@ pub struct Message {
 #[serde(default)]
 pub struct Sampling {
     /// 0 takes the likeliest token always (greedy).
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub temperature: f32,
     /// Keep the k likeliest; 0 keeps all.
     pub top_k: u32,
     /// Keep the likeliest whose probabilities reach p together; 1 keeps all.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub top_p: f32,
     /// Drop what is less likely than this share of the likeliest; 0 drops nothing.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub min_p: f32,
     /// Divides the score of tokens seen in the last [`Sampling::repeat_last_n`]; 1 changes nothing.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub repetition_penalty: f32,
     /// Taken from the score for every time a token was seen; 0 changes nothing.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub frequency_penalty: f32,
     /// Taken once from the score of a token that was seen; 0 changes nothing.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub presence_penalty: f32,
     /// How many tokens back the penalties look.
     pub repeat_last_n: u32,
@@ -226,6 +232,7 @@ pub enum Event {
     /// A model is being loaded.
     LoadProgress {
         /// From 0 to 1.
+        #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
         /// What is being done, in a few words for a person.
         stage: String,
@@ -323,6 +330,7 @@ pub enum Event {
         /// Which.
         id: GenerationId,
         /// From 0 to 1.
+        #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
     },
     /// The answer to [`Request::Measure`].
@@ -373,10 +381,13 @@ pub struct Summary {
     /// The ids that were answered.
     pub ids: Vec<u32>,
     /// Tokens of the prompt read in a second, without those from the cache.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub prompt_tokens_per_second: f64,
     /// Tokens answered in a second, from the first to the last.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
     /// From the request to the first token, in seconds.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub first_token_seconds: f64,
     /// Tokens of the context that are in use now.
     pub context_used: u32,
@@ -424,6 +435,7 @@ pub struct ModelInfo {
     /// CPU threads in use.
     pub threads: u32,
     /// How long loading took, in seconds.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub load_seconds: f64,
     /// What a person should know: the file has no chat template, say. Whole sentences.
     pub notices: Vec<String>,

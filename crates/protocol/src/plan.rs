@@ -167,8 +167,10 @@ pub struct PlannedDevice {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Tokens of a prompt read in a second.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub prompt_tokens_per_second: f64,
     /// Tokens answered in a second.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
     /// Tokens of the prompt that was read.
     pub prompt_tokens: u32,

@@ -210,22 +210,28 @@ pub struct TrainSettings {
     /// Rank of the adapters.
     pub rank: u32,
     /// An adapter counts for alpha / rank (alpha / sqrt(rank) with [`TrainSettings::rslora`]).
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub alpha: f32,
     /// Share of an adapter's inputs that is dropped in training.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub dropout: f32,
     /// Rank-stabilised scaling. <https://arxiv.org/abs/2312.03732>
     pub rslora: bool,
     /// Linears with an adapter, as the file names them (`attn_q`) or as Hugging Face does (`q_proj`); empty: all.
     pub targets: Vec<String>,
     /// The highest learning rate.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub learning_rate: f32,
     /// How the learning rate falls.
     pub schedule: Schedule,
     /// Share of the steps in which it rises.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub warmup: f32,
     /// AdamW's decoupled decay. <https://arxiv.org/abs/1711.05101>
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub weight_decay: f32,
     /// The gradient is scaled down to this norm; 0: never.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub max_gradient_norm: f32,
     /// Times through the data, at most; none: chosen by how many examples there are.
     pub epochs: Option<f32>,
@@ -240,6 +246,7 @@ pub struct TrainSettings {
     /// The same seed on the same machine gives the same run.
     pub seed: u64,
     /// Share of the examples that is not trained on but measured with.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub eval_split: f32,
     /// Steps from one evaluation to the next.
     pub eval_every: Option<u32>,
@@ -368,6 +375,7 @@ pub struct AdapterChoice {
     /// A run's folder, a PEFT folder or a GGUF adapter.
     pub path: PathBuf,
     /// What it counts for; 1 as it was trained.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub scale: f32,
 }
 
@@ -380,6 +388,7 @@ pub enum TrainingEvent {
     /// The model or the data is being read.
     Preparing {
         /// From 0 to 1.
+        #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
         /// What is being done, in a few words for a person.
         stage: String,
@@ -392,9 +401,9 @@ pub enum TrainingEvent {
     Evaluated {
         /// After which step; 0 before the first.
         step: u32,
-        /// Mean loss a token.
-        loss: f64,
-        /// Whether it is the best so far; the best adapter is kept.
+        /// Mean loss a token; none where it came to no number (NaN or infinite).
+        loss: Option<f64>,
+        /// Whether it is the best so far; the best adapter is kept. What is no number never is.
         best: bool,
     },
     /// Everything needed to go on from here is on the disk.
@@ -452,8 +461,10 @@ pub struct RunPlan {
     /// The largest resident memory that the measured steps took, in bytes.
     pub peak_memory: u64,
     /// Seconds that a step takes, from those.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub step_seconds: f64,
     /// Seconds that the whole will take at most.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub total_seconds: f64,
     /// What a person should know. Whole sentences.
     pub notices: Vec<String>,
@@ -467,20 +478,26 @@ pub struct StepReport {
     /// Steps at most.
     pub steps: u32,
     /// Times through the data so far.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub epoch: f32,
     /// Mean loss a trained token.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub loss: f64,
     /// The learning rate of this step.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub learning_rate: f64,
     /// Norm of the gradient before it was clipped.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub gradient_norm: f64,
     /// Tokens that went through the model in this step.
     pub tokens: u32,
     /// The same a second.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
     /// Resident memory now, in bytes.
     pub memory: u64,
     /// Seconds left, about.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub seconds_left: f64,
 }
 
@@ -506,6 +523,7 @@ pub struct Outcome {
     /// The step whose adapter is kept: the best by the held-out loss, or the last.
     pub best_step: u32,
     /// Mean loss of the last tenth of the steps.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub train_loss: f64,
     /// Held-out loss before the first step.
     pub eval_loss_before: Option<f64>,
@@ -516,8 +534,10 @@ pub struct Outcome {
     /// The same with the adapter: much more means that the model forgot.
     pub general_after: Option<f64>,
     /// Tokens a second over the steps.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
     /// Seconds that the steps took.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub seconds: f64,
     /// The largest resident memory, in bytes.
     pub peak_memory: u64,
@@ -533,8 +553,10 @@ pub struct Verification {
     /// Prompts that were replayed.
     pub prompts: u32,
     /// How far it is from what was trained: the mean Kullback-Leibler divergence of the tokens expected, in nats a token.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub divergence: f64,
     /// How far the base model is from it, which is how much was taught, in nats a token.
+    #[serde(deserialize_with = "crate::number::or_nan")]
     pub taught: f64,
     /// Prompts whose greedy answers are the same.
     pub same_text: u32,

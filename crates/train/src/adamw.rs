@@ -4,10 +4,8 @@ use crate::parameters::{Parameters, tensor as tensor_of, values};
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::{adamw, team};
 
-/// How much of the mean of gradients is carried from step to step.
-const BETA_1: f64 = 0.9;
-/// The same of the mean of their squares.
-const BETA_2: f64 = 0.999;
+/// How much of the running means of gradients and of their squares is carried from step to step.
+const BETAS: [f64; 2] = [0.9, 0.999];
 /// Keeps the quotient finite.
 const EPSILON: f64 = 1e-8;
 
@@ -52,10 +50,8 @@ impl AdamW {
         weight_decay: f64,
     ) {
         self.steps += 1;
-        let exponent = self.steps as i32;
-        let rate = learning_rate / (1.0 - BETA_1.powi(exponent));
-        let root = (1.0 - BETA_2.powi(exponent)).sqrt();
-        let kept = 1.0 - learning_rate * weight_decay;
+        let step = adamw::Step::new(self.steps, BETAS, EPSILON, learning_rate, weight_decay);
+        let step = adamw::Step { factor, ..step };
         let weights = parameters.pairs.iter_mut().flat_map(|pair| [&mut pair.a, &mut pair.b]);
         let all = weights
             .zip(self.means.iter_mut().flatten())
@@ -66,22 +62,14 @@ impl AdamW {
                 in_memory.push(OnCpu::taken(weight, means, gradient, &nothing));
                 continue;
             }
-            let gradient = gradient * factor;
-            let first = means.first.clone() * BETA_1 + gradient.clone() * (1.0 - BETA_1);
-            let second = means.second.clone() * BETA_2 + gradient.clone() * gradient * (1.0 - BETA_2);
-            let step = first.clone() / (second.clone().sqrt() / root + EPSILON) * rate;
-            *weight = weight.clone() * kept - step;
+            let gradient = gradient * step.factor;
+            let square = gradient.clone() * gradient.clone();
+            let first = means.first.clone() + (gradient - means.first.clone()) * step.share_1;
+            let second = means.second.clone() + (square - means.second.clone()) * step.share_2;
+            let quotient = first.clone() / (second.clone().sqrt() / step.root + step.epsilon);
+            *weight = weight.clone() - (weight.clone() * step.decay + quotient * step.rate);
             *means = Means { first, second };
         }
-        let step = adamw::Step {
-            factor: factor as f32,
-            beta_1: BETA_1 as f32,
-            beta_2: BETA_2 as f32,
-            rate: rate as f32,
-            root: root as f32,
-            epsilon: EPSILON as f32,
-            kept: kept as f32,
-        };
         team::run_over(&mut in_memory, 1, &|_, tensor| tensor[0].step(step));
         in_memory.into_iter().for_each(OnCpu::put_back);
     }

@@ -33,6 +33,26 @@ pub(crate) struct Progress {
     pub seconds: f64,
 }
 
+impl Progress {
+    /// The best evaluation since the first step. One that came to no number is never it.
+    pub fn best(&self) -> Option<(usize, f64)> {
+        let since = self.evaluations.iter().filter(|(step, _)| *step > 0);
+        let numbers = since.filter(|(_, loss)| loss.is_finite());
+        numbers.copied().min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Whether a new evaluation is better than all since the first step.
+    pub fn is_better(&self, loss: f64) -> bool {
+        loss.is_finite() && self.best().is_none_or(|(_, best)| loss < best)
+    }
+
+    /// Evaluations after the best.
+    pub fn since_best(&self) -> usize {
+        let best = self.best().map_or(0, |(step, _)| step);
+        self.evaluations.iter().filter(|(step, _)| *step > best).count()
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct State {
     version: u32,
@@ -190,4 +210,29 @@ pub(crate) fn restore(
     };
     optimizer.steps = progress.losses.len();
     Ok(progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_evaluation_that_is_no_number_is_never_the_best() {
+        // 0 / 0 is a NaN with a sign on x86, which sorts before every number.
+        let nan = |sign: f64| f64::NAN.copysign(sign);
+        let mut progress = Progress::default();
+        progress
+            .evaluations
+            .extend([(0, 1.0), (5, nan(-1.0)), (10, nan(1.0)), (15, f64::INFINITY)]);
+        assert_eq!((progress.best(), progress.since_best()), (None, 3));
+        for loss in [nan(-1.0), nan(1.0), f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(!progress.is_better(loss), "{loss}");
+        }
+        assert!(progress.is_better(3.0));
+        progress
+            .evaluations
+            .extend([(20, 2.0), (25, nan(-1.0)), (30, f64::NEG_INFINITY), (35, 2.5)]);
+        assert_eq!((progress.best(), progress.since_best()), (Some((20, 2.0)), 3));
+        assert!(progress.is_better(1.5) && !progress.is_better(2.0) && !progress.is_better(nan(-1.0)));
+    }
 }

@@ -50,15 +50,17 @@ pub enum TrainError {
     /// An adapter does not fit the model.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
-    /// The loss is no number, or grew far beyond where it was.
+    /// The loss or the gradient is no number, or the loss grew far beyond where it was.
     #[error(
-        "The loss became {loss:.3} in step {step}, so the run was stopped. What was learnt before is kept. Try a lower learning rate."
+        "{what} became {value} in step {step}, so the run was stopped. What was learnt before is kept. Try a lower learning rate."
     )]
     Diverged {
+        /// What it was, as a sentence begins.
+        what: &'static str,
         /// In which step.
         step: usize,
-        /// What the loss was.
-        loss: f64,
+        /// What it became, in words where it is no number.
+        value: String,
     },
     /// A checkpoint could not be written.
     #[error("The checkpoint could not be written to {}: {source}. What was saved before is still there; make room, and resume.", path.display())]
@@ -76,4 +78,16 @@ pub enum TrainError {
         /// Why.
         why: String,
     },
+}
+
+impl TrainError {
+    /// That `what` became this.
+    pub(crate) fn diverged(what: &'static str, step: usize, value: f64) -> Self {
+        let value = match value {
+            value if value.is_nan() => "NaN, which is no number,".to_owned(),
+            value if value.is_infinite() => "infinite".to_owned(),
+            value => format!("{value:.3}"),
+        };
+        Self::Diverged { what, step, value }
+    }
 }

@@ -137,6 +137,12 @@ impl Parameters {
         self.pairs.iter().map(|pair| of(&pair.a) + of(&pair.b)).sum()
     }
 
+    /// Whether all of them are numbers, and none is infinite.
+    pub(crate) fn are_finite(&self) -> bool {
+        let finite = |tensor: &Tensor<2>| values(tensor).iter().all(|value| value.is_finite());
+        self.pairs.iter().all(|pair| finite(&pair.a) && finite(&pair.b))
+    }
+
     /// Them as they are now, for an answer or a file.
     pub fn parts(&self) -> Vec<LoraPart> {
         let part = |pair: &Pair| LoraPart {

@@ -33,12 +33,13 @@ pub enum Report<'a> {
     Evaluated {
         /// Steps made.
         step: usize,
-        /// Mean loss a learnt token.
+        /// Mean loss a learnt token; NaN or infinite where it came to no number.
         loss: f64,
-        /// Whether it is the best since the first step.
+        /// Whether it is the best since the first step, which what is no number never is.
         best: bool,
     },
-    /// These adapters are the best so far, or the latest where nothing is held out: now is the time to keep them.
+    /// These adapters are the best so far, or the latest where nothing is held out or no evaluation came to a number: now is the
+    /// time to keep them.
     Improved(&'a Parameters),
     /// A checkpoint is on the disk.
     Checkpointed {
@@ -95,9 +96,9 @@ pub struct End {
     pub reason: EndReason,
     /// The loss of each step.
     pub losses: Vec<f64>,
-    /// Held-out loss before the first step.
+    /// Held-out loss before the first step, where it is a number.
     pub eval_before: Option<f64>,
-    /// Held-out loss of the adapters that were last [`Report::Improved`].
+    /// Held-out loss of the adapters that were last [`Report::Improved`], where it is a number.
     pub eval: Option<f64>,
     /// Steps after which those were.
     pub best_step: usize,
@@ -226,28 +227,26 @@ impl Run {
             let (step, mut stop) = self.step(steps, report)?;
             stop |= report(Report::Step(step)) == Control::Stop;
             if watch.has_exploded(step.loss) {
-                return Err(TrainError::Diverged {
-                    step: step.step,
-                    loss: step.loss,
-                });
+                return Err(TrainError::diverged("The loss", step.step, step.loss));
             }
             let last = step.step == steps;
             if last || step.step % self.settings.eval_every == 0 {
-                stop |= self.evaluated(step.step, report) == Control::Stop;
+                stop |= self.evaluated(step.step, report)? == Control::Stop;
             }
             let patience = self.settings.patience;
-            if !last && patience > 0 && self.since_best() >= patience {
+            if !last && patience > 0 && self.progress.since_best() >= patience {
                 self.checkpoint(report)?;
                 return Ok(self.end(EndReason::EarlyStop, None));
             }
             if last || stop || step.step % self.settings.checkpoint_every == 0 {
+                self.check_adapters(step.step)?;
                 if self.held_out.is_empty() {
                     stop |= report(Report::Improved(&self.parameters)) == Control::Stop;
                 }
                 stop |= self.checkpoint(report)? == Control::Stop;
             }
             if stop && !last {
-                let now = self.measure_at_stop(step.step, report);
+                let now = self.measure_at_stop(step.step, report)?;
                 return Ok(self.end(EndReason::Stopped, now));
             }
         }
@@ -290,12 +289,14 @@ impl Run {
         let began = Instant::now();
         let gradients = sum.unwrap_or_default();
         let norm = adamw::norm(&gradients);
-        if !loss.is_finite() || !norm.is_finite() {
-            return Err(TrainError::Diverged { step: number + 1, loss });
-        }
-        let most = settings.max_gradient_norm;
-        let factor = if most > 0.0 && norm > most { most / norm } else { 1.0 };
-        let learning_rate = settings.learning_rate * settings.schedule.factor(number, steps, settings.warmup);
+        let became = |what, value: f64| match value.is_finite() {
+            true => Ok(()),
+            false => Err(TrainError::diverged(what, number + 1, value)),
+        };
+        became("The loss", loss)?;
+        became("The norm of the gradient", norm)?;
+        let factor = settings.clip_factor(norm);
+        let learning_rate = settings.learning_rate_of(number, steps);
         self.optimizer.step(
             &mut self.parameters,
             gradients,
@@ -348,47 +349,59 @@ impl Run {
         (trained > 0).then(|| losses.sum::<f64>() / trained as f64)
     }
 
-    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Control {
+    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
         let Some(loss) = self.evaluate() else {
-            return Control::Continue;
+            return Ok(Control::Continue);
         };
-        let best = self.best().is_none_or(|(_, best)| loss < best);
+        let (_, control) = self.tell_evaluation(step, loss, report)?;
         self.progress.evaluations.push((step, loss));
-        let mut control = report(Report::Evaluated { step, loss, best });
-        if best && report(Report::Improved(&self.parameters)) == Control::Stop {
-            control = Control::Stop;
-        }
-        control
+        Ok(control)
     }
 
     /// What a run that is stopped between evaluations has reached: kept if it is the best, but no part of its history, so that it goes
     /// on as if it had not been stopped.
-    fn measure_at_stop(&self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Option<(usize, f64)> {
+    fn measure_at_stop(
+        &self,
+        step: usize,
+        report: &mut dyn FnMut(Report) -> Control,
+    ) -> Result<Option<(usize, f64)>, TrainError> {
         let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
-        let loss = (!measured).then(|| self.evaluate()).flatten()?;
-        let best = self.best().is_none_or(|(_, best)| loss < best);
-        report(Report::Evaluated { step, loss, best });
-        if !best {
-            return None;
+        let Some(loss) = (!measured).then(|| self.evaluate()).flatten() else {
+            return Ok(None);
+        };
+        let (best, _) = self.tell_evaluation(step, loss, report)?;
+        Ok(best.then_some((step, loss)))
+    }
+
+    /// Tells an evaluation, and that the adapters are to be kept if it is the best: as it is also where no evaluation so far came to
+    /// a number, since then the latest adapters are the best that are known. Whether it is the best.
+    ///
+    /// # Errors
+    /// The adapters themselves hold what is no number.
+    fn tell_evaluation(
+        &self,
+        step: usize,
+        loss: f64,
+        report: &mut dyn FnMut(Report) -> Control,
+    ) -> Result<(bool, Control), TrainError> {
+        let best = self.progress.is_better(loss);
+        let keep = best || self.progress.best().is_none();
+        if keep {
+            self.check_adapters(step)?;
         }
-        report(Report::Improved(&self.parameters));
-        Some((step, loss))
+        let mut control = report(Report::Evaluated { step, loss, best });
+        if keep && report(Report::Improved(&self.parameters)) == Control::Stop {
+            control = Control::Stop;
+        }
+        Ok((best, control))
     }
 
-    /// The best evaluation since the first step.
-    fn best(&self) -> Option<(usize, f64)> {
-        let since = self.progress.evaluations.iter().filter(|(step, _)| *step > 0);
-        since.copied().min_by(|a, b| a.1.total_cmp(&b.1))
-    }
-
-    /// Evaluations after the best.
-    fn since_best(&self) -> usize {
-        let best = self.best().map_or(0, |(step, _)| step);
-        self.progress
-            .evaluations
-            .iter()
-            .filter(|(step, _)| *step > best)
-            .count()
+    /// That what was learnt is numbers: what is none is neither kept nor gone on from.
+    fn check_adapters(&self, step: usize) -> Result<(), TrainError> {
+        match self.parameters.are_finite() {
+            true => Ok(()),
+            false => Err(TrainError::diverged("The adapter", step, f64::NAN)),
+        }
     }
 
     fn checkpoint(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
@@ -409,8 +422,9 @@ impl Run {
     }
 
     fn end(&self, reason: EndReason, at_stop: Option<(usize, f64)>) -> End {
-        let best = at_stop.or_else(|| self.best());
-        let before = self.progress.evaluations.first().filter(|(step, _)| *step == 0);
+        let best = at_stop.or_else(|| self.progress.best());
+        let before = self.progress.evaluations.first();
+        let before = before.filter(|(step, loss)| *step == 0 && loss.is_finite());
         End {
             reason,
             losses: self.progress.losses.clone(),
@@ -457,6 +471,99 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Schedule;
+    use hearth_formats::gguf::Gguf;
+    use hearth_llm::LoadOptions;
+    use std::ops::ControlFlow;
+
+    /// A run of a few steps on a tiny model.
+    fn run() -> Run {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
+        let gguf = Gguf::open(model).expect("the model opens");
+        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+        let example = Example {
+            ids: vec![10, 20, 30, 40],
+            trained: vec![true; 4],
+        };
+        let settings = Settings {
+            version: Settings::VERSION,
+            rank: 2,
+            alpha: 4.0,
+            dropout: 0.0,
+            rslora: false,
+            targets: Vec::new(),
+            learning_rate: 1e-3,
+            schedule: Schedule::Constant,
+            warmup: 0.0,
+            weight_decay: 0.0,
+            max_gradient_norm: 1.0,
+            epochs: 4.0,
+            max_steps: Some(4),
+            batch: 1,
+            accumulation: 1,
+            seed: 1,
+            shuffle: false,
+            eval_every: 1,
+            patience: 0,
+            checkpoint_every: 9,
+            bf16: false,
+            layers_on_tape: 9,
+        };
+        let (examples, held_out) = (vec![example.clone()], vec![example]);
+        Run::new(Arc::new(model.expect("it loads")), settings, examples, held_out, None).expect("it can run")
+    }
+
+    #[test]
+    fn an_evaluation_that_is_no_number_is_told_and_never_counts_as_the_best() {
+        let mut run = run();
+        let nan = f64::NAN;
+        // What it comes to, whether that is the best, and whether the adapters are kept: while nothing was a number they are.
+        for (step, (loss, expected)) in [
+            (nan, (false, true)),
+            (-nan, (false, true)),
+            (f64::INFINITY, (false, true)),
+            (2.0, (true, true)),
+            (-nan, (false, false)),
+            (f64::NEG_INFINITY, (false, false)),
+            (2.5, (false, false)),
+            (1.5, (true, true)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (mut told, mut kept) = (None, false);
+            let result = run.tell_evaluation(step + 1, loss, &mut |report| {
+                match report {
+                    Report::Evaluated { best, .. } => told = Some(best),
+                    Report::Improved(_) => kept = true,
+                    _ => {}
+                }
+                Control::Continue
+            });
+            let (best, _) = result.expect("the adapters are numbers");
+            assert_eq!(
+                (told, (best, kept)),
+                (Some(expected.0), expected),
+                "{loss} after step {}",
+                step + 1
+            );
+            run.progress.evaluations.push((step + 1, loss));
+        }
+        assert_eq!(run.end(EndReason::Completed, None).eval, Some(1.5));
+        run.progress.evaluations = vec![(0, nan), (1, -nan)];
+        let end = run.end(EndReason::Completed, None);
+        assert_eq!((end.eval_before, end.eval), (None, None));
+    }
+
+    #[test]
+    fn adapters_that_are_no_numbers_end_the_run_and_are_not_kept() {
+        let mut run = run();
+        let b = &mut run.parameters.pairs[0].b;
+        *b = b.clone() + f32::NAN;
+        let error = run.tell_evaluation(3, f64::NAN, &mut |report| panic!("{report:?}"));
+        let error = error.expect_err("it diverged").to_string();
+        assert!(error.contains("no number") && error.contains("step 3"), "{error}");
+    }
 
     #[test]
     fn a_loss_that_explodes_is_seen_and_one_that_wavers_is_not() {

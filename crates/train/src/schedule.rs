@@ -14,15 +14,30 @@ pub enum Schedule {
     Constant,
 }
 
+/// How the learning rate rises over the first steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WarmUp {
+    /// As Hugging Face's `Trainer`: from 0 in the first step, over the share of the steps rounded up.
+    FromZero,
+    /// As Hearth did at first: from 1/w over w steps, so that the first step already learns, over the share rounded down.
+    FromFirst,
+}
+
 impl Schedule {
-    /// What the learning rate of step `step` (from 0) of `steps` is multiplied with, where the first `warmup` share of them rises:
-    /// from 1/w to 1 over w steps, so that the first step already learns.
-    pub fn factor(self, step: usize, steps: usize, warmup: f64) -> f64 {
-        let rising = (warmup * steps as f64).floor() as usize;
+    /// What the learning rate of step `step` (from 0) of `steps` is multiplied with, where the first `warmup` share of them rises.
+    ///
+    /// With [`WarmUp::FromZero`] this is `get_cosine_schedule_with_warmup`, `get_linear_schedule_with_warmup` or
+    /// `get_constant_schedule_with_warmup` of transformers, over `math.ceil(steps * warmup)` steps.
+    pub(crate) fn factor(self, step: usize, steps: usize, warmup: f64, rise: WarmUp) -> f64 {
+        let share = warmup * steps as f64;
+        let (rising, risen) = match rise {
+            WarmUp::FromZero => (share.ceil() as usize, step),
+            WarmUp::FromFirst => (share.floor() as usize, step + 1),
+        };
         if step < rising {
-            return (step + 1) as f64 / rising as f64;
+            return risen as f64 / rising as f64;
         }
-        let done = (step - rising) as f64 / (steps - rising).max(1) as f64;
+        let done = (step - rising) as f64 / steps.saturating_sub(rising).max(1) as f64;
         match self {
             Self::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done.min(1.0)).cos()),
             Self::Linear => (1.0 - done).max(0.0),
@@ -35,13 +50,67 @@ impl Schedule {
 mod tests {
     use super::*;
 
+    const ALL: [Schedule; 3] = [Schedule::Cosine, Schedule::Linear, Schedule::Constant];
+
+    fn close(found: f64, expected: f64, what: &str) {
+        assert!((found - expected).abs() < 1e-12, "{what}: {found}, not {expected}");
+    }
+
+    /// Factors of transformers' own functions, by `tests/fixtures/training/schedule.py`: steps, the share that rises, a step,
+    /// and what each of the three gives there.
+    const TRANSFORMERS: &[(usize, f64, usize, [f64; 3])] = &[
+        (110, 0.09, 0, [0.0, 0.0, 0.0]),
+        (110, 0.09, 1, [0.1, 0.1, 0.1]),
+        (110, 0.09, 9, [0.9, 0.9, 0.9]),
+        (110, 0.09, 10, [1.0, 1.0, 1.0]),
+        (110, 0.09, 60, [0.5, 0.5, 1.0]),
+        (110, 0.09, 109, [0.0002467198171342, 0.01, 1.0]),
+        (100, 0.03, 0, [0.0, 0.0, 0.0]),
+        (
+            100,
+            0.03,
+            1,
+            [0.3333333333333333, 0.3333333333333333, 0.3333333333333333],
+        ),
+        (
+            100,
+            0.03,
+            2,
+            [0.6666666666666666, 0.6666666666666666, 0.6666666666666666],
+        ),
+        (100, 0.03, 3, [1.0, 1.0, 1.0]),
+        (100, 0.03, 50, [0.5242811110572242, 0.5154639175257731, 1.0]),
+        (100, 0.03, 99, [0.00026221547724253336, 0.010309278350515464, 1.0]),
+        (7, 0.03, 0, [0.0, 0.0, 0.0]),
+        (7, 0.03, 1, [1.0, 1.0, 1.0]),
+        (7, 0.03, 6, [0.06698729810778065, 0.16666666666666666, 1.0]),
+        (1, 0.03, 0, [0.0, 0.0, 0.0]),
+        (10, 0.0, 0, [1.0, 1.0, 1.0]),
+        (10, 0.0, 5, [0.5, 0.5, 1.0]),
+        (10, 0.0, 9, [0.024471741852423234, 0.1, 1.0]),
+    ];
+
     #[test]
-    fn the_rate_rises_then_falls() {
+    fn rates_are_those_of_transformers() {
+        for (steps, warmup, step, expected) in TRANSFORMERS {
+            for (schedule, expected) in ALL.into_iter().zip(expected) {
+                let found = schedule.factor(*step, *steps, *warmup, WarmUp::FromZero);
+                close(
+                    found,
+                    *expected,
+                    &format!("{schedule:?}, step {step} of {steps}, {warmup}"),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rates_of_runs_begun_before_are_what_they_were() {
         let check = |schedule: Schedule, step, expected: f64| {
-            let found = schedule.factor(step, 110, 10.0 / 110.0);
-            assert!((found - expected).abs() < 1e-12, "{schedule:?} {step}: {found}");
+            let found = schedule.factor(step, 110, 10.9 / 110.0, WarmUp::FromFirst);
+            close(found, expected, &format!("{schedule:?} {step}"));
         };
-        for schedule in [Schedule::Cosine, Schedule::Linear, Schedule::Constant] {
+        for schedule in ALL {
             check(schedule, 0, 0.1);
             check(schedule, 9, 1.0);
             check(schedule, 10, 1.0);
@@ -50,6 +119,6 @@ mod tests {
         check(Schedule::Linear, 60, 0.5);
         check(Schedule::Constant, 109, 1.0);
         check(Schedule::Linear, 109, 0.01);
-        assert_eq!(Schedule::Linear.factor(0, 1, 0.0), 1.0);
+        assert_eq!(Schedule::Linear.factor(0, 1, 0.0, WarmUp::FromFirst), 1.0);
     }
 }

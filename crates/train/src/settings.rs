@@ -1,13 +1,17 @@
 //! How a run learns.
 
 use crate::error::TrainError;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, WarmUp};
 use hearth_llm::ops::Product;
 use serde::{Deserialize, Serialize};
 
 /// How a run learns: everything is chosen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
+    /// By which rules the other numbers are read: [`Settings::VERSION`] for a new run. A run goes on by those that it began with; one
+    /// from before there was this number has 1.
+    #[serde(default = "first_version")]
+    pub version: u32,
     /// Rank of the adapters.
     pub rank: usize,
     /// An adapter counts for alpha / rank, or alpha / sqrt(rank) with [`Settings::rslora`].
@@ -53,7 +57,50 @@ pub struct Settings {
     pub layers_on_tape: usize,
 }
 
+/// The version of settings that do not name theirs.
+fn first_version() -> u32 {
+    1
+}
+
+/// The rules of one version.
+struct Rules {
+    warm_up: WarmUp,
+    /// Added to a norm before the greatest allowed one is divided by it.
+    beside_norm: f64,
+}
+
 impl Settings {
+    /// The newest rules: since 2 the learning rate rises, and gradients are clipped, as in Hugging Face's `Trainer`.
+    pub const VERSION: u32 = 2;
+
+    fn rules(&self) -> Rules {
+        match self.version {
+            1 => Rules {
+                warm_up: WarmUp::FromFirst,
+                beside_norm: 0.0,
+            },
+            _ => Rules {
+                warm_up: WarmUp::FromZero,
+                // That of `torch.nn.utils.clip_grad_norm_`.
+                beside_norm: 1e-6,
+            },
+        }
+    }
+
+    /// The learning rate of step `step`, counted from 0, of `steps`.
+    pub fn learning_rate_of(&self, step: usize, steps: usize) -> f64 {
+        let rise = self.rules().warm_up;
+        self.learning_rate * self.schedule.factor(step, steps, self.warmup, rise)
+    }
+
+    /// What a gradient of this norm is multiplied with.
+    pub fn clip_factor(&self, norm: f64) -> f64 {
+        match self.max_gradient_norm {
+            0.0 => 1.0,
+            most => (most / (norm + self.rules().beside_norm)).min(1.0),
+        }
+    }
+
     /// What an adapter counts for.
     pub fn scale(&self) -> f32 {
         match self.rslora {
@@ -95,6 +142,10 @@ impl Settings {
             0 => Err(bad(what, 0.0, "at least 1")),
             _ => Ok(()),
         };
+        if !(1..=Self::VERSION).contains(&self.version) {
+            let needed = "one that this Hearth knows: the run was begun by a newer one, which has to go on with it";
+            return Err(bad("The version of the settings", f64::from(self.version), needed));
+        }
         at_least_one("The rank", self.rank)?;
         at_least_one("The batch", self.batch)?;
         at_least_one("The accumulation", self.accumulation)?;
@@ -124,6 +175,72 @@ impl Settings {
         match self.max_gradient_norm.is_finite() && self.max_gradient_norm >= 0.0 {
             true => Ok(()),
             false => Err(bad("The greatest gradient norm", self.max_gradient_norm, "0 or more")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Hearth wrote settings before they had a version.
+    const BEFORE: &str = r#"{
+        "rank": 16, "alpha": 32.0, "dropout": 0.0, "rslora": false, "targets": [], "learning_rate": 0.0002,
+        "schedule": "cosine", "warmup": 0.03, "weight_decay": 0.0, "max_gradient_norm": 1.0, "epochs": 3.0,
+        "max_steps": null, "batch": 2, "accumulation": 4, "seed": 42, "shuffle": true, "eval_every": 12, "patience": 3,
+        "checkpoint_every": 6, "bf16": false, "layers_on_tape": 30
+    }"#;
+
+    #[test]
+    fn settings_of_a_run_begun_before_keep_its_rules() {
+        let before: Settings = serde_json::from_str(BEFORE).expect("they are read");
+        assert_eq!(before.version, 1);
+        before.check().expect("they make sense");
+        // 3 of 100 steps rise, the first to a third.
+        let rates = [0, 2, 3].map(|step| before.learning_rate_of(step, 100) / before.learning_rate);
+        assert_eq!(rates, [1.0 / 3.0, 1.0, 1.0]);
+        assert_eq!([0.5, 1.0, 4.0].map(|norm| before.clip_factor(norm)), [1.0, 1.0, 0.25]);
+        // What is written says so, that it stays so.
+        let again: Settings =
+            serde_json::from_str(&serde_json::to_string(&before).expect("JSON")).expect("they are read");
+        assert_eq!(again, before);
+    }
+
+    #[test]
+    fn new_settings_are_those_of_transformers_and_torch() {
+        let new = Settings {
+            version: Settings::VERSION,
+            ..serde_json::from_str(BEFORE).expect("they are read")
+        };
+        let rates = [0, 2, 3].map(|step| new.learning_rate_of(step, 100) / new.learning_rate);
+        assert_eq!(rates, [0.0, 2.0 / 3.0, 1.0]);
+        // torch.nn.utils.clip_grad_norm_(parameters, 1.0), as `tests/fixtures/training/schedule.py` prints it in f64.
+        for (norm, expected) in [
+            (0.25, 1.0),
+            (0.9999995, 0.99999950000025),
+            (1.0, 0.9999990000010001),
+            (3.0, 0.33333322222225925),
+            (10000.0, 9.999999999e-05),
+        ] {
+            let found = new.clip_factor(norm);
+            assert!((found - expected).abs() < 1e-14, "{norm}: {found}, not {expected}");
+        }
+        let never = Settings {
+            max_gradient_norm: 0.0,
+            ..new
+        };
+        assert_eq!(never.clip_factor(1e9), 1.0);
+    }
+
+    #[test]
+    fn rules_that_are_not_known_are_refused() {
+        for version in [0, Settings::VERSION + 1] {
+            let unknown = Settings {
+                version,
+                ..serde_json::from_str(BEFORE).expect("they are read")
+            };
+            let error = unknown.check().expect_err("it is refused").to_string();
+            assert!(error.contains("newer"), "{error}");
         }
     }
 }

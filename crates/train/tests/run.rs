@@ -62,6 +62,7 @@ impl Fixture {
         let number = |key: &str| self.json["settings"][key].as_f64().unwrap_or_else(|| panic!("{key}"));
         let steps = self.json["steps"].as_array().expect("a list").len();
         Settings {
+            version: Settings::VERSION,
             rank: number("rank") as usize,
             alpha: number("alpha") as f32,
             dropout: 0.0,
@@ -69,7 +70,7 @@ impl Fixture {
             targets: Vec::new(),
             learning_rate: number("learning_rate"),
             schedule: Schedule::Cosine,
-            warmup: (number("warmup") + 0.01) / steps as f64,
+            warmup: (number("warmup") - 0.01) / steps as f64,
             weight_decay: number("weight_decay"),
             max_gradient_norm: number("clip"),
             epochs: 1e9,
@@ -318,6 +319,44 @@ fn what_cannot_be_trained_is_said() {
         trained: vec![true; 2],
     };
     check(fixture.settings(), vec![unknown], "1000000");
+}
+
+#[test]
+fn an_adapter_that_is_no_numbers_is_not_kept() {
+    let fixture = Fixture::read("llama");
+    let settings = Settings {
+        learning_rate: 1e38,
+        warmup: 0.0,
+        max_steps: Some(1),
+        schedule: Schedule::Constant,
+        weight_decay: 0.99,
+        ..fixture.settings()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = Run::new(
+        fixture.model.clone(),
+        settings,
+        fixture.examples(),
+        Vec::new(),
+        Some(folder.path().to_owned()),
+    )
+    .expect("it can run");
+    let mut parts = fixture.adapter("end");
+    parts
+        .iter_mut()
+        .for_each(|part| part.b.iter_mut().for_each(|value| *value *= 1e3));
+    run.start_from(&parts).expect("it begins there");
+    let mut kept = 0;
+    let error = run.go(&mut |report| {
+        kept += usize::from(matches!(report, Report::Improved(_)));
+        Control::Continue
+    });
+    let error = error.expect_err("it diverges");
+    assert!(
+        matches!(error, TrainError::Diverged { .. }) && error.to_string().contains("no number"),
+        "{error}"
+    );
+    assert!(kept == 0 && latest_checkpoint(folder.path()).is_none());
 }
 
 #[test]

@@ -28,6 +28,7 @@ test.each([
   [loss(0.999), "1.00"],
   [loss(18.21), "18.2"],
   [loss(Number.NaN), "not a number"],
+  [loss(null), "not a number"],
   [learningRate(2e-4), "2e-4"],
   [learningRate(1.7349e-5), "1.73e-5"],
   [moment(new Date(2026, 10, 21, 8, 5).getTime(), new Date(2026, 10, 21, 9).getTime()), "Today, 08:05"],

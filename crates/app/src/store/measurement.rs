@@ -1,5 +1,6 @@
 //! How fast models were on this machine: one row a way of loading one, the newest result.
 
+use super::or_zero;
 use rusqlite::{Connection, Row, params};
 
 pub(super) const MIGRATION: &str = "
@@ -102,8 +103,8 @@ pub fn keep(connection: &Connection, m: &Measurement) -> rusqlite::Result<()> {
             m.layers_total,
             m.kv,
             m.threads,
-            m.prompt_tokens_per_second,
-            m.tokens_per_second,
+            or_zero(m.prompt_tokens_per_second),
+            or_zero(m.tokens_per_second),
             m.prompt_tokens,
             m.tokens,
             m.measured_at,

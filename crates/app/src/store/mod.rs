@@ -207,6 +207,11 @@ fn prepare(connection: &mut Connection, path: &Path, clean: bool) -> Result<(), 
     Ok(())
 }
 
+/// A number for a column that must have one: SQLite takes NaN for nothing, and a rate that came to none says as little as 0.
+fn or_zero(number: f64) -> f64 {
+    if number.is_nan() { 0.0 } else { number }
+}
+
 /// Runs a statement; whether it changed a row.
 fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<bool> {
     Ok(connection.prepare_cached(sql)?.execute(values)? > 0)

@@ -17,7 +17,7 @@ CREATE TABLE run_evaluation (
 #[allow(missing_docs)]
 pub struct Evaluation {
     pub step: u32,
-    pub loss: f64,
+    pub loss: Option<f64>,
     pub best: bool,
 }
 
@@ -28,8 +28,7 @@ pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Evaluat
         .query_map(params![run], |row| {
             Ok(Evaluation {
                 step: row.get(0)?,
-                // SQLite has no NaN: what is none was one.
-                loss: row.get::<_, Option<f64>>(1)?.unwrap_or(f64::NAN),
+                loss: row.get(1)?,
                 best: row.get(2)?,
             })
         })?

@@ -1,5 +1,6 @@
 //! The steps of runs: the points of their curves.
 
+use super::or_zero;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 pub(super) const MIGRATION: &str = "
@@ -79,13 +80,13 @@ pub fn add(connection: &Connection, run: i64, points: &[Point]) -> rusqlite::Res
         insert.execute(params![
             run,
             point.step,
-            point.epoch,
+            or_zero(point.epoch.into()),
             point.loss,
-            point.learning_rate,
+            or_zero(point.learning_rate),
             point.gradient_norm,
-            point.tokens_per_second,
+            or_zero(point.tokens_per_second),
             i64::try_from(point.memory).unwrap_or(i64::MAX),
-            point.seconds_left
+            or_zero(point.seconds_left)
         ])?;
     }
     Ok(())

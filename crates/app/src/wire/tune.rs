@@ -374,8 +374,8 @@ pub struct RunPoint {
 pub struct RunEvaluation {
     /// After which step; 0 before the first.
     pub step: u32,
-    /// Mean loss a token.
-    pub loss: f64,
+    /// Mean loss a token; none where it came to no number (NaN or infinite).
+    pub loss: Option<f64>,
     /// Whether it was the best so far; the best adapter is kept.
     pub best: bool,
 }

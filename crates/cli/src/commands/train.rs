@@ -145,9 +145,7 @@ impl Show {
                 .progress
                 .show(step.step as f32 / step.steps.max(1) as f32, &line(step)),
             TrainingEvent::Evaluated { step, loss, best } => {
-                let best = if *best { ", the best so far" } else { "" };
-                self.progress
-                    .say(&format!("after step {step}: held-out loss {loss:.4}{best}"));
+                self.progress.say(&evaluation(*step, *loss, *best));
             }
             _ => {}
         }
@@ -175,6 +173,14 @@ impl Show {
             bytes(plan.peak_memory),
             duration(plan.total_seconds),
         ));
+    }
+}
+
+fn evaluation(step: u32, loss: Option<f64>, best: bool) -> String {
+    let best = if best { ", the best so far" } else { "" };
+    match loss {
+        Some(loss) => format!("after step {step}: held-out loss {loss:.4}{best}"),
+        None => format!("after step {step}: the held-out loss is no number (NaN or infinite), so it does not count"),
     }
 }
 
@@ -219,6 +225,15 @@ fn tell(outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_evaluation_that_is_no_number_is_told_in_words() {
+        assert_eq!(
+            evaluation(5, Some(1.25), true),
+            "after step 5: held-out loss 1.2500, the best so far"
+        );
+        assert!(evaluation(5, None, false).contains("no number"));
+    }
 
     #[test]
     fn times_read_well() {

@@ -187,6 +187,7 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
         trained: vec![true; ids.len()],
     });
     let settings = Settings {
+        version: Settings::VERSION,
         rank: 4,
         alpha: 8.0,
         dropout: 0.0,

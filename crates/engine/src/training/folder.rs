@@ -4,7 +4,7 @@
 //! and `adapter/` is what came of it: a PEFT folder with a passport.
 
 use crate::problem::{disk, from_adapter, problem};
-use hearth_formats::adapter::{AdapterFile, BaseShape, LinearName, LoraTensors, Passport, TargetName};
+use hearth_formats::adapter::{AdapterFile, BaseId, BaseShape, LinearName, LoraTensors, Passport, TargetName};
 use hearth_llm::LoraPart;
 use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
 use hearth_train::Settings;
@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 pub struct RunFile {
     /// The model.
     pub model: PathBuf,
+    /// Which model that was; none in runs from before this was written down.
+    #[serde(default)]
+    pub base: Option<BaseId>,
     /// What it learns from.
     pub data: DataSource,
     /// How, with everything chosen.
@@ -58,6 +61,45 @@ impl RunFolder {
     pub fn read(&self) -> Option<RunFile> {
         let text = fs::read_to_string(self.0.join("run.json")).ok()?;
         serde_json::from_str(&text).ok()
+    }
+
+    /// What the run is made of that is to go on here with this model; none where none was begun.
+    ///
+    /// # Errors
+    /// One was begun, and it cannot be told how, or it was begun on another model.
+    pub(super) fn resumed(&self, base: &BaseId) -> Result<Option<RunFile>, Problem> {
+        let path = self.0.join("run.json");
+        let cannot = |why: String| {
+            let message = format!(
+                "The run in {} cannot go on: {why}. Nothing was changed there.",
+                self.0.display()
+            );
+            problem(ProblemCode::BadRequest, message)
+        };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return match hearth_train::latest_checkpoint(&self.0) {
+                    None => Ok(None),
+                    Some(_) => Err(cannot(
+                        "there is a checkpoint, and its run.json is gone; put that back, or begin anew elsewhere"
+                            .to_owned(),
+                    )),
+                };
+            }
+            Err(error) => return Err(disk(&path, &error)),
+        };
+        let run: RunFile = serde_json::from_str(&text).map_err(|error| {
+            cannot(format!(
+                "its run.json cannot be read ({error}); go on with the Hearth that wrote it, or begin anew elsewhere"
+            ))
+        })?;
+        match run.base.as_ref().and_then(|begun_on| begun_on.difference(base)) {
+            None => Ok(Some(run)),
+            Some(difference) => Err(cannot(format!(
+                "{difference}; choose the model that it was begun on, or begin anew elsewhere"
+            ))),
+        }
     }
 
     /// The loss of each step in the log. A step that was made again after a resume counts once, as it was last.

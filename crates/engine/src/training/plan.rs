@@ -47,6 +47,7 @@ pub fn settings(asked: &TrainSettings, config: &Config, lengths: &[usize], targe
         Precision::Bf16 => true,
     };
     let mut settings = Settings {
+        version: Settings::VERSION,
         rank: asked.rank as usize,
         alpha: asked.alpha,
         dropout: asked.dropout,

@@ -27,6 +27,8 @@ const PROMPTS: usize = 8;
 const PROMPT_TOKENS: usize = 96;
 /// Of the memory there is, more than this is too much for a run: fewer layers are kept then.
 const MOST_MEMORY: f64 = 0.8;
+/// What took less counts as this long, so that a rate stays a number.
+const LEAST_SECONDS: f64 = 1e-9;
 /// What of preparing is reading the data.
 const READ: f32 = 0.5;
 
@@ -50,7 +52,11 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     preparing(say, 0.0, "opening the model")?;
     let reader = Reader::open(&request.model)?;
     let folder = RunFolder(request.out.clone());
-    let before = request.resume.then(|| folder.read()).flatten();
+    let base = BaseId::of(&reader.gguf).map_err(from_adapter)?;
+    let before = match request.resume {
+        true => folder.resumed(&base)?,
+        false => None,
+    };
     let checkpoint = request
         .resume
         .then(|| hearth_train::latest_checkpoint(&folder.0))
@@ -155,6 +161,7 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         None => {
             let run_file = RunFile {
                 model: std::path::absolute(&request.model).unwrap_or_else(|_| request.model.clone()),
+                base: Some(base.clone()),
                 data: request.data.clone(),
                 settings: settings.clone(),
                 sequence: material.sequence,
@@ -173,10 +180,9 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     let seconds_a_token = plan.step_seconds / tokens_a_step(&material, &settings);
     say(TrainingEvent::Planned(plan));
 
-    let base = BaseShape::from_gguf(&reader.gguf).map_err(from_adapter)?;
     let passport = Passport {
         hearth: env!("CARGO_PKG_VERSION").to_owned(),
-        base: BaseId::of(&reader.gguf).map_err(from_adapter)?,
+        base: base.clone(),
         template_sha256: Some(hex(&Sha256::digest(reader.template.source().as_bytes()))),
         data: data_id(&request.data.path)?,
         settings: serde_json::to_value(&settings).unwrap_or_default(),
@@ -188,7 +194,7 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         folder: &folder,
         run_file: &run_file,
         passport,
-        base: &base,
+        base: &base.shape,
         wishes,
         say,
         step: count(run.history().0.len()),
@@ -223,7 +229,7 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         "eval_loss_before": end.eval_before, "eval_loss": end.eval, "best_step": end.best_step,
         "general_before": before, "general_after": after,
     });
-    folder.keep(&best, &run_file, listener.passport.clone(), &base)?;
+    folder.keep(&best, &run_file, listener.passport.clone(), &base.shape)?;
     let last = end.losses.len().div_ceil(10).max(1);
     let tail = &end.losses[end.losses.len().saturating_sub(last)..];
     Ok(Outcome {
@@ -237,9 +243,9 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         train_loss: tail.iter().sum::<f64>() / tail.len().max(1) as f64,
         eval_loss_before: end.eval_before,
         eval_loss: end.eval,
-        general_before: Some(before),
-        general_after: Some(after),
-        tokens_per_second: end.tokens as f64 / end.seconds.max(f64::MIN_POSITIVE),
+        general_before: Some(before).filter(|perplexity| perplexity.is_finite()),
+        general_after: Some(after).filter(|perplexity| perplexity.is_finite()),
+        tokens_per_second: end.tokens as f64 / end.seconds.max(LEAST_SECONDS),
         seconds: end.seconds,
         peak_memory: memory::peak().unwrap_or(0),
         adapter: folder.adapter(),
@@ -285,6 +291,7 @@ impl Listener<'_> {
             Report::Step(step) => self.stepped(&step),
             Report::Evaluated { step, loss, best } => {
                 let step = count(step);
+                let loss = Some(loss).filter(|loss| loss.is_finite());
                 (self.say)(TrainingEvent::Evaluated { step, loss, best });
                 Ok(())
             }
@@ -329,7 +336,7 @@ impl Listener<'_> {
             learning_rate: step.learning_rate,
             gradient_norm: step.gradient_norm,
             tokens: count(step.tokens),
-            tokens_per_second: step.tokens as f64 / step.seconds.max(f64::MIN_POSITIVE),
+            tokens_per_second: step.tokens as f64 / step.seconds.max(LEAST_SECONDS),
             memory: memory::resident().unwrap_or(0),
             seconds_left: self.seconds_left.after(step),
         };

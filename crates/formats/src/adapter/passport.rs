@@ -60,6 +60,20 @@ impl BaseId {
             shape: BaseShape::from_gguf(gguf)?,
         })
     }
+
+    /// What sets another model apart from this one, if anything: the end of a sentence. Names of files play no part.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let (own, others) = (&self.fingerprint, &other.fingerprint);
+        let what = match self.shape.difference(&other.shape) {
+            Some(sizes) => return Some(sizes),
+            None if own == others => return None,
+            None if own.model == others.model => {
+                "the same sizes and norms but other weights, so it is another quantisation, or one tuned from the same model"
+            }
+            None => "other weights of the same sizes",
+        };
+        Some(format!("it was made for '{}', and this model has {what}", self.file))
+    }
 }
 
 impl Passport {

@@ -119,14 +119,20 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    /// Joins the digits of a text where their sum is even; the larger sum first. Pieces are joined by `-` in the answer.
+    /// What two digits, or sums of them, become: their sum where that is even, the larger the sooner.
+    fn rank_of(a: u32, b: u32) -> Option<(u32, u32)> {
+        (a + b).is_multiple_of(2).then(|| (1000 - (a + b), a + b))
+    }
+
+    /// The pieces of a text of digits, joined by `-`.
     fn joined(digits: &str) -> String {
         let mut pieces = Pieces::default();
         for digit in digits.bytes() {
             pieces.push((digit - b'0').into(), 1);
         }
-        pieces.merge(|a, b| ((a.id + b.id) % 2 == 0).then_some((100 - (a.id + b.id), a.id + b.id)));
+        pieces.merge(|a, b| rank_of(a.id, b.id));
         let parts: Vec<_> = pieces
             .iter()
             .map(|p| &digits[p.start as usize..(p.start + p.len) as usize])
@@ -134,14 +140,51 @@ mod tests {
         parts.join("-")
     }
 
+    /// The same as the rule says it: again and again, of all neighbours the best, the leftmost of equals.
+    fn joined_slowly(digits: &str) -> String {
+        let mut parts: Vec<(u32, String)> = digits
+            .chars()
+            .map(|digit| (digit.to_digit(10).unwrap(), digit.to_string()))
+            .collect();
+        let best = |parts: &[(u32, String)]| {
+            let pairs = (1..parts.len()).filter_map(|right| {
+                let (rank, id) = rank_of(parts[right - 1].0, parts[right].0)?;
+                Some((rank, right, id))
+            });
+            pairs.min()
+        };
+        while let Some((_, right, id)) = best(&parts) {
+            let (_, text) = parts.remove(right);
+            let left = &mut parts[right - 1];
+            left.0 = id;
+            left.1.push_str(&text);
+        }
+        let parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+        parts.join("-")
+    }
+
     #[test]
     fn best_pair_first_then_from_the_left() {
-        assert_eq!(joined(""), "");
-        assert_eq!(joined("1"), "1");
-        assert_eq!(joined("12"), "1-2");
-        assert_eq!(joined("111"), "11-1");
-        assert_eq!(joined("113"), "1-13");
-        assert_eq!(joined("135713"), "1357-13".replace("1357-13", &joined("135713")));
-        assert_eq!(joined("2468"), "2468");
+        for (digits, expected) in [
+            ("", ""),
+            ("1", "1"),
+            ("12", "1-2"),
+            ("111", "11-1"),
+            ("113", "1-13"),
+            // 57, then the left 13, which goes with it at once; then 1357 and the other 13.
+            ("135713", "135713"),
+            ("57131", "5713-1"),
+            ("2468", "2468"),
+        ] {
+            assert_eq!(joined(digits), expected, "{digits}");
+            assert_eq!(joined_slowly(digits), expected, "{digits}, slowly");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_heap_joins_what_a_search_for_the_best_pair_does(digits in "[0-9]{0,40}") {
+            prop_assert_eq!(joined(&digits), joined_slowly(&digits));
+        }
     }
 }

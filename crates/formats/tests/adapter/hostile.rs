@@ -1,7 +1,7 @@
 //! Adapters that lie, or do what Hearth cannot: each is refused with one sentence that names the place.
 
 use crate::fixtures::{path, shape};
-use hearth_formats::adapter::{AdapterFile, AdapterProblem, BaseShape};
+use hearth_formats::adapter::{AdapterFile, AdapterProblem, BaseShape, LoraTensors};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -305,11 +305,32 @@ fn damaged(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// What is accepted holds together: numbers as many as its sizes say, and none that is none.
+fn sound(adapter: &AdapterFile) -> bool {
+    let whole = |lora: &LoraTensors| {
+        let finite = lora.a.iter().chain(&lora.b).all(|value| value.is_finite());
+        finite && lora.a.len() == lora.rank * lora.inputs && lora.b.len() == lora.rank * lora.outputs
+    };
+    !adapter.tensors.is_empty() && adapter.tensors.values().all(whole)
+}
+
+/// Undamaged, all three files go all the way: else the test below would prove nothing.
+#[test]
+fn what_is_damaged_below_is_whole_here() {
+    let peft = AdapterFile::from_peft(&LLAMA[0], &LLAMA[1], None, &shape("llama")).expect("a folder of PEFT's");
+    let gguf = Gguf::from_bytes(LLAMA[2].clone()).expect("a GGUF");
+    let gguf = AdapterFile::from_gguf(&gguf).expect("an adapter");
+    for adapter in [peft, gguf] {
+        assert!(sound(&adapter));
+        adapter.check_base(&crate::fixtures::model("llama")).expect("its model");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_panics(
+    fn what_is_damaged_is_refused_or_holds_together(
         config in damaged(&LLAMA[0]),
         tensors in damaged(&LLAMA[1]),
         file in damaged(&LLAMA[2]),
@@ -317,12 +338,14 @@ proptest! {
     ) {
         let base = shape("llama");
         for (config, tensors) in [(&LLAMA[0], &tensors), (&config, &LLAMA[1]), (&noise, &tensors), (&config, &noise)] {
-            let _ = AdapterFile::from_peft(config, tensors, None, &base);
+            let found = AdapterFile::from_peft(config, tensors, None, &base);
+            prop_assert!(found.as_ref().map_or(true, sound), "{:?}", found);
         }
         let _ = AdapterFile::from_peft(&LLAMA[0], &LLAMA[1], Some(&noise), &base);
         if let Ok(gguf) = Gguf::from_bytes(file)
             && let Ok(adapter) = AdapterFile::from_gguf(&gguf)
         {
+            prop_assert!(sound(&adapter), "{:?}", adapter);
             let _ = adapter.check_base(&crate::fixtures::model("llama"));
         }
     }

@@ -8,8 +8,9 @@ use hearth_formats::dataset::{Content, Dataset, ReadOptions, Report, ReportOptio
 use parquet::basic::Compression;
 use proptest::prelude::*;
 
-/// Goes through everything that is done with a file before a run.
-fn through(bytes: &[u8], name: &str) {
+/// Goes through everything that is done with a file before a run; the examples that a run would see.
+fn through(bytes: &[u8], name: &str) -> usize {
+    let mut seen = 0;
     for skip_broken in [false, true] {
         let options = ReadOptions {
             mapping: None,
@@ -46,6 +47,7 @@ fn through(bytes: &[u8], name: &str) {
             3,
         );
         for rendered in rendered.into_iter().flatten() {
+            seen += 1;
             assert!(
                 rendered
                     .chunks(report.sequence)
@@ -53,6 +55,16 @@ fn through(bytes: &[u8], name: &str) {
                     .all(|chunk| chunk.ids.len() <= report.sequence as usize)
             );
         }
+    }
+    seen
+}
+
+/// Undamaged, each goes all the way under some name: else the tests below would prove nothing.
+#[test]
+fn whole_files_are_examples() {
+    for (at, file) in files().iter().enumerate() {
+        let seen = NAMES.map(|name| through(file, name));
+        assert!(seen.iter().any(|seen| *seen > 0), "file {at}: {seen:?}");
     }
 }
 

@@ -250,9 +250,11 @@ fn sample() -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Uses all of a file that was accepted; what it says must hold together.
-fn use_all(bytes: Vec<u8>) {
-    let Ok(gguf) = Gguf::from_bytes(bytes) else { return };
+/// Uses all of a file that was accepted, as which it says; what it says must hold together.
+fn use_all(bytes: Vec<u8>) -> Accepted {
+    let Ok(gguf) = Gguf::from_bytes(bytes) else {
+        return Accepted::Not;
+    };
     for info in gguf.tensors() {
         let tensor = gguf.tensor(&info.name).expect("listed");
         assert_eq!(tensor.bytes().len(), info.byte_len);
@@ -279,12 +281,35 @@ fn use_all(bytes: Vec<u8>) {
             gguf.f32s(key),
         );
     }
-    if let Ok(tokenizer) = Tokenizer::from_gguf(&gguf) {
-        let ids = tokenizer.encode("ab <|end|> 12", Special::Text);
-        assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
-        let _ = tokenizer.decode(&ids);
-    }
     let _ = ChatTemplate::from_gguf(&gguf);
+    let Ok(tokenizer) = Tokenizer::from_gguf(&gguf) else {
+        return Accepted::AsFile;
+    };
+    let ids = tokenizer.encode("ab <|end|> 12", Special::Text);
+    assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
+    let _ = tokenizer.decode(&ids);
+    Accepted::WithTokenizer
+}
+
+/// How far a file was accepted.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Accepted {
+    Not,
+    AsFile,
+    WithTokenizer,
+}
+
+/// What the tests below do to a file ends on every side: else they would prove nothing.
+#[test]
+fn single_flipped_bits_lead_to_every_end() {
+    assert_eq!(use_all(sample()), Accepted::WithTokenizer);
+    let mut ends = [0; 3];
+    for at in 0..sample().len() {
+        let mut bytes = sample();
+        bytes[at] ^= 1;
+        ends[use_all(bytes) as usize] += 1;
+    }
+    assert!(ends.iter().all(|count| *count > 20), "{ends:?}");
 }
 
 /// One thing done to a file.
@@ -350,7 +375,9 @@ proptest! {
     #[test]
     fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut bytes = b"GGUF\x03\x00\x00\x00".to_vec();
-        bytes.extend(noise);
-        use_all(bytes);
+        bytes.extend(&noise);
+        // A file that says it holds nothing is one.
+        let holds_nothing = noise.starts_with(&[0; 16]);
+        prop_assert_eq!(use_all(bytes) != Accepted::Not, holds_nothing);
     }
 }

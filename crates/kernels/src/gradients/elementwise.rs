@@ -1,20 +1,18 @@
-//! Norms, softmax, gates and rotations.
+//! Norms, gates and rotations.
 
 use super::{BF16, F32, Report, many_rows, sizes};
-use crate::bf16s::to_bf16;
-use crate::glu::{Activation, glu_backward_in_place, glu_backward_of_kept};
-use crate::norm::{rms_norm_backward, rms_norm_backward_in_place, rms_norm_backward_over_x};
+use crate::bf16s::{Kept, to_bf16};
+use crate::glu::{Activation, glu_backward_of_kept};
+use crate::norm::rms_norm_backward_in_place;
 use crate::reference::{self, differences, noise, wide};
 use crate::rope::{Pairing, Rope};
 use crate::shape::ShapeError;
-use crate::softmax::{softmax_backward_in_place, softmax_backward_over_y, softmax_in_place};
 
 const EPS: f32 = 1e-3;
 
 pub(super) fn check(report: &mut Report) {
     for (size, rows, width) in sizes() {
         norm(report, size, rows, width);
-        softmax(report, size, rows, width);
         for activation in [Activation::Silu, Activation::GeluTanh] {
             gate(report, size, rows * width, activation);
         }
@@ -38,42 +36,8 @@ fn norm(report: &mut Report, size: &str, rows: usize, width: usize) {
     let expected = differences(&wide(&x), &wide(&dy), |x| {
         reference::rms_norm(x, &wide(&weight), f64::from(EPS))
     });
-    let apart = vec![f32::NAN; x.len()];
-    let arrangements = [
-        (
-            "separate output",
-            over(&apart, |dx| rms_norm_backward(&x, &weight, EPS, &dy, dx)),
-        ),
-        (
-            "over the gradient",
-            over(&dy, |dy| rms_norm_backward_in_place(&x, &weight, EPS, dy)),
-        ),
-        (
-            "over the input",
-            over(&x, |x| rms_norm_backward_over_x(x, &weight, EPS, &dy)),
-        ),
-    ];
-    for (arrangement, found) in arrangements {
-        report.compare("rms_norm", format!("{arrangement}, {size}"), found, &expected, F32);
-    }
-}
-
-fn softmax(report: &mut Report, size: &str, rows: usize, width: usize) {
-    let (x, dy) = (noise(4, rows * width), noise(5, rows * width));
-    let expected = differences(&wide(&x), &wide(&dy), |x| {
-        x.chunks(width).flat_map(reference::softmax).collect()
-    });
-    let y = over(&x, |x| softmax_in_place(x, width)).unwrap_or_default();
-    let arrangements = [
-        (
-            "over the gradient",
-            over(&dy, |dy| softmax_backward_in_place(&y, dy, width)),
-        ),
-        ("over the output", over(&y, |y| softmax_backward_over_y(y, &dy, width))),
-    ];
-    for (arrangement, found) in arrangements {
-        report.compare("softmax", format!("{arrangement}, {size}"), found, &expected, F32);
-    }
+    let found = over(&dy, |dy| rms_norm_backward_in_place(&x, &weight, EPS, dy));
+    report.compare("rms_norm", format!("over the gradient, {size}"), found, &expected, F32);
 }
 
 fn gate(report: &mut Report, size: &str, length: usize, activation: Activation) {
@@ -93,21 +57,22 @@ fn gate(report: &mut Report, size: &str, length: usize, activation: Activation) 
             report.compare("glu", arrangement, found, &expected[i], tolerance);
         }
     };
-    let mut both = [gate.clone(), up.clone()];
-    let [d_gate, d_up] = &mut both;
-    let done = glu_backward_in_place(activation, &dh, d_gate, d_up);
-    compare("over gate and up", done.map(|()| both), F32);
-    let mut both = [gate.clone(), up.clone()];
-    let [d_gate, d_up] = &mut both;
-    let done = glu_backward_of_kept(activation, [&gate[..], &up], &dh, d_gate, d_up);
-    compare("kept as f32", done.map(|()| both.clone()), F32);
     let kept = [&gate, &up].map(|x| {
         let mut kept = vec![half::bf16::ZERO; x.len()];
-        to_bf16(x, &mut kept).map(|()| kept).unwrap_or_default()
+        to_bf16(x, &mut kept).map(|()| kept)
     });
+    compare("kept as f32", from_kept(activation, [&gate, &up], &dh), F32);
+    let [gate, up] = kept;
+    let found = gate.and_then(|gate| from_kept(activation, [&gate, &up?], &dh));
+    compare("kept as bf16", found, BF16);
+}
+
+/// The gradients of gate and up from those as they were kept.
+fn from_kept<K: Kept>(activation: Activation, [gate, up]: [&[K]; 2], dh: &[f32]) -> Result<[Vec<f32>; 2], ShapeError> {
+    let mut both = [vec![f32::NAN; dh.len()], vec![f32::NAN; dh.len()]];
     let [d_gate, d_up] = &mut both;
-    let done = glu_backward_of_kept(activation, [&kept[0][..], &kept[1]], &dh, d_gate, d_up);
-    compare("kept as bf16", done.map(|()| both), BF16);
+    glu_backward_of_kept(activation, [gate, up], dh, d_gate, d_up)?;
+    Ok(both)
 }
 
 fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing) {

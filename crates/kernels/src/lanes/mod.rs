@@ -73,9 +73,9 @@ pub(crate) trait Lanes: Copy {
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     /// [`Lanes::mul_add`] of one lane, to the bit.
     fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32;
-    /// The greater of each pair of lanes.
+    /// The greater of each pair of lanes; `b` where one of them is NaN.
     fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The lesser of each pair of lanes.
+    /// The lesser of each pair of lanes; `b` where one of them is NaN.
     fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// The nearest whole number, ties to even, of lanes below 2^22.
     fn round(self, x: Self::Floats) -> Self::Floats;

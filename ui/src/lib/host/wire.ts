@@ -1256,9 +1256,9 @@ export type RunEvaluation = {
  */
 step: number,
 /**
- * Mean loss a token.
+ * Mean loss a token; none where it came to no number (NaN or infinite).
  */
-loss: number,
+loss: number | null,
 /**
  * Whether it was the best so far; the best adapter is kept.
  */

@@ -62,8 +62,8 @@ export function duration(s: number): string {
 }
 
 /** A loss or a perplexity, with as many decimals as tell two of them apart: `1.42`, `0.084`, `18.2`. */
-export function loss(x: number): string {
-  if (!Number.isFinite(x)) return "not a number";
+export function loss(x: number | null): string {
+  if (x === null || !Number.isFinite(x)) return "not a number";
   return x.toFixed(Math.abs(x) < 0.995 ? 3 : Math.abs(x) < 9.995 ? 2 : 1);
 }
 

@@ -9,7 +9,8 @@ export function trainPoints(curve: Curve | null): Point[] {
 }
 
 export function heldPoints(curve: Curve | null): Point[] {
-  return curve?.evaluations.map(({ step, loss }) => ({ step, value: loss })) ?? [];
+  // What is no number has no place in a chart; in its table it is told as such.
+  return curve?.evaluations.map(({ step, loss }) => ({ step, value: loss ?? NaN })) ?? [];
 }
 
 export function rates(curve: Curve | null): Rate[] {

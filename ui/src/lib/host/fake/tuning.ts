@@ -302,7 +302,7 @@ export class FakeTuning extends FakeBase {
 
   private evaluate(id: number, curves: RunCurves, step: number, steps: number): void {
     const loss = heldOutAt(step, steps);
-    const evaluation = { step, loss, best: curves.evaluations.every((e) => e.loss > loss) };
+    const evaluation = { step, loss, best: curves.evaluations.every((e) => e.loss === null || e.loss > loss) };
     curves.evaluations.push(evaluation);
     this.emit({ type: "runEvaluated", run: id, evaluation });
   }

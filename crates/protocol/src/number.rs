@@ -1,0 +1,200 @@
+//! Floats in JSON, which has neither NaN nor infinities.
+
+use serde::{Deserialize, Deserializer};
+
+/// Reads a float. `null`, which is what serde_json writes for NaN and the infinities, is NaN: so that a number that went wrong costs
+/// what depends on it, and not the whole message. For every float of a message that is not an `Option` (a test sees to that).
+///
+/// # Errors
+/// There is something else than a number or `null`.
+pub fn or_nan<'de, D: Deserializer<'de>, F: Deserialize<'de> + From<f32>>(from: D) -> Result<F, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_else(|| f32::NAN.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::*;
+
+    /// Replaces each number with a fraction by `null`, as serde_json does where it is NaN; how many there were.
+    fn without_numbers(json: &mut serde_json::Value) -> usize {
+        use serde_json::Value;
+        match json {
+            Value::Number(number) if number.is_f64() => {
+                *json = Value::Null;
+                1
+            }
+            Value::Array(items) => items.iter_mut().map(without_numbers).sum(),
+            Value::Object(fields) => fields.values_mut().map(without_numbers).sum(),
+            _ => 0,
+        }
+    }
+
+    /// That a message is read whose floats, so many of them, are all NaN.
+    fn survives<M: serde::Serialize + serde::de::DeserializeOwned>(message: &M, floats: usize) {
+        let mut json = serde_json::to_value(message).expect("it is written");
+        assert_eq!(without_numbers(&mut json), floats, "{json}");
+        let line = json.to_string();
+        if let Err(error) = serde_json::from_str::<M>(&line) {
+            panic!("{error}: {line}");
+        }
+    }
+
+    #[test]
+    fn events_whose_numbers_are_nan_are_read() {
+        let training = |event| Event::Training { id: 1, event };
+        survives(
+            &training(TrainingEvent::Evaluated {
+                step: 3,
+                loss: Some(0.5),
+                best: false,
+            }),
+            1,
+        );
+        survives(
+            &training(TrainingEvent::Step(StepReport {
+                step: 1,
+                steps: 2,
+                epoch: 0.5,
+                loss: 0.5,
+                learning_rate: 0.5,
+                gradient_norm: 0.5,
+                tokens: 3,
+                tokens_per_second: 0.5,
+                memory: 4,
+                seconds_left: 0.5,
+            })),
+            6,
+        );
+        survives(
+            &training(TrainingEvent::Finished(Box::new(Outcome {
+                reason: EndReason::Completed,
+                steps: 1,
+                best_step: 1,
+                train_loss: 0.5,
+                eval_loss_before: Some(0.5),
+                eval_loss: Some(0.5),
+                general_before: Some(0.5),
+                general_after: Some(0.5),
+                tokens_per_second: 0.5,
+                seconds: 0.5,
+                peak_memory: 1,
+                adapter: "adapter".into(),
+            }))),
+            7,
+        );
+        survives(
+            &training(TrainingEvent::Exported {
+                path: "out".into(),
+                bytes: 1,
+                verification: Some(Verification {
+                    passed: false,
+                    prompts: 1,
+                    divergence: 0.5,
+                    taught: 0.5,
+                    same_text: 0,
+                    summary: String::new(),
+                }),
+            }),
+            2,
+        );
+        let check = DeviceCheck {
+            wrong: None,
+            bytes_per_second: 0.5,
+            products_per_second: 0.5,
+        };
+        let way = DeviceWay {
+            check: Some(check),
+            ..DeviceWay::default()
+        };
+        let device = DeviceInfo {
+            load: Some(0.5),
+            ways: vec![way],
+            ..DeviceInfo::default()
+        };
+        survives(&Event::Devices { devices: vec![device] }, 3);
+        survives(
+            &Event::Measured {
+                id: 1,
+                measured: Measured {
+                    prompt_tokens_per_second: 0.5,
+                    tokens_per_second: 0.5,
+                    prompt_tokens: 1,
+                    tokens: 1,
+                },
+            },
+            2,
+        );
+        survives(
+            &Event::LoadProgress {
+                fraction: 0.5,
+                stage: String::new(),
+            },
+            1,
+        );
+    }
+
+    #[test]
+    fn requests_whose_numbers_are_nan_are_read_for_the_worker_to_refuse() {
+        let settings = TrainSettings {
+            alpha: 0.5,
+            dropout: 0.5,
+            learning_rate: 0.5,
+            warmup: 0.5,
+            weight_decay: 0.5,
+            max_gradient_norm: 0.5,
+            epochs: Some(0.5),
+            eval_split: 0.5,
+            ..TrainSettings::default()
+        };
+        survives(&settings, 8);
+        let nan: TrainSettings = serde_json::from_str(r#"{"learning_rate": null}"#).expect("it is read");
+        assert!(nan.learning_rate.is_nan() && nan.alpha == TrainSettings::default().alpha);
+        let sampling = Sampling {
+            temperature: 0.5,
+            top_p: 0.5,
+            min_p: 0.5,
+            repetition_penalty: 0.5,
+            frequency_penalty: 0.5,
+            presence_penalty: 0.5,
+            ..Sampling::default()
+        };
+        survives(&sampling, 6);
+        survives(
+            &AdapterChoice {
+                path: "adapter".into(),
+                scale: 0.5,
+            },
+            1,
+        );
+    }
+
+    /// A float that is added one day is seen here.
+    #[test]
+    fn every_float_of_a_message_is_read_so() {
+        let sources = [
+            include_str!("device.rs"),
+            include_str!("messages.rs"),
+            include_str!("plan.rs"),
+            include_str!("training.rs"),
+        ];
+        let mut found = 0;
+        for source in sources {
+            let lines: Vec<&str> = source.lines().map(str::trim).collect();
+            for (at, line) in lines.iter().enumerate() {
+                let is_float = line.ends_with(": f32,") || line.ends_with(": f64,");
+                if is_float {
+                    found += 1;
+                    assert!(lines[at - 1].contains("number::or_nan"), "{line}");
+                }
+                let holds_some = ["[f32", "[f64", "<f32", "<f64", "(f32", "(f64"]
+                    .iter()
+                    .any(|it| line.contains(it));
+                assert!(
+                    !holds_some || line.contains("Option<f"),
+                    "several floats at once: {line}"
+                );
+            }
+        }
+        assert!(found > 30, "{found}");
+    }
+}
