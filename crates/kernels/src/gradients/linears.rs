@@ -162,7 +162,7 @@ pub(super) fn check(report: &mut Report) {
             let parts = |i: usize| Parts::new(10 * (i as u64 + 1), formats[i].0, rows, cols, formats[i].1);
             let what = format!("{name}, {size}");
             let parts = parts(0).and_then(|one| Ok([one, parts(1)?, parts(2)?]));
-            let mut with = |op, check: &dyn Fn(&mut Report, [&Parts; 3]) -> Result<(), ShapeError>| {
+            let mut with = |op, check: &Check<'_>| {
                 let done = parts.as_ref().map_err(Clone::clone);
                 let done = done.and_then(|[one, two, three]| check(report, [one, two, three]));
                 report.made_ready(op, &what, done);
@@ -179,6 +179,9 @@ pub(super) fn check(report: &mut Report) {
         }
     }
 }
+
+/// Checks the gradients of an operation over three linears.
+type Check<'a> = dyn Fn(&mut Report, [&Parts; 3]) -> Result<(), ShapeError> + 'a;
 
 const DROPOUT: Dropout = Dropout { seed: 5, rate: 0.3 };
 
