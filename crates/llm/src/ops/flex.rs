@@ -35,6 +35,21 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
+/// The elements of a float tensor alone, in order, to be written over: those of a part of another tensor are copied out of it, since Flex hands
+/// out the whole of what they lie in.
+fn alone(tensor: FlexTensor) -> FlexTensor {
+    let tensor = contiguous(tensor);
+    let elements: usize = tensor.shape().iter().product();
+    match tensor.bytes().len() == elements * size_of::<f32>() {
+        true => tensor,
+        false => {
+            let mut copy = Scratch::new(elements);
+            copy.copy_from_slice(floats(&tensor));
+            self::tensor(copy, size(&tensor))
+        }
+    }
+}
+
 /// What is small, and lives long.
 fn small<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
@@ -134,7 +149,7 @@ fn prepared(
     q_norm: &OptionalNorm<Flex>,
     k_norm: &OptionalNorm<Flex>,
 ) -> FlexTensor {
-    let mut qkv = contiguous(qkv);
+    let mut qkv = alone(qkv);
     let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
     let rows = qkv.storage_mut::<f32>();
     sound(attention::prepare_in_place(
@@ -214,7 +229,7 @@ impl Ops for Flex {
         norm: OptionalNorm<Self>,
         product: Product,
     ) -> FloatTensor<Self> {
-        let (mut residual, h, linear) = (contiguous(residual), contiguous(h), settled(linear));
+        let (mut residual, h, linear) = (alone(residual), contiguous(h), settled(linear));
         // In place where nobody else holds the residual; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);
