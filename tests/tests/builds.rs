@@ -11,6 +11,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
+/// The number of the check whose answers count: `hearth_engine::check::VERSION`.
+const CHECK: u32 = 2;
+
 /// A folder with executables, and what is kept between their starts.
 struct Installed {
     folder: TempDir,
@@ -55,7 +58,7 @@ impl Installed {
             json!({
                 "subject": {
                     "identity": gpu["identity"], "name": gpu["name"], "driver": gpu["driver"], "build": build,
-                    "version": env!("CARGO_PKG_VERSION"),
+                    "version": env!("CARGO_PKG_VERSION"), "check": CHECK,
                 },
                 "check": { "wrong": found.err(), "bytes_per_second": speed, "products_per_second": speed },
             })

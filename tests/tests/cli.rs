@@ -1,5 +1,6 @@
 //! `hearth` in a terminal, with the real model: answers, JSON, exit codes, bad input.
 
+use hearth_tests::driver;
 use hearth_tests::hearth::{Ended, hearth};
 use hearth_tests::place::{executable, model, root};
 use std::fs;
@@ -299,6 +300,36 @@ fn a_prompt_longer_than_the_context_is_refused() {
 fn a_device_that_is_not_there_is_refused() {
     let ended = on_model("run", &["Hello", "--device", "gpu99", "-n", "1"]);
     assert!(ended.complaint().contains("gpu99"), "{ended:?}");
+    let ended = hearth(["doctor", "--gradients", "--device", "gpu99"]);
+    assert!(ended.complaint().contains("no device 'gpu99'"), "{ended:?}");
+}
+
+/// The operations that a run is made of, on the processor and on a GPU.
+#[test]
+fn the_doctor_checks_gradients_on_the_device_that_is_named() {
+    let ops = |arguments: &[&str], device: &str| {
+        let report = hearth(["doctor", "--gradients", "--json"].iter().chain(arguments)).json();
+        assert_eq!(report["device"], device, "{report}");
+        let checks = report["checks"].as_array().expect("a list").clone();
+        for check in &checks {
+            assert!(check["ok"] == true && check["error"].is_number(), "{check}");
+        }
+        let has = |op: &str, against: &str| {
+            checks.iter().any(|check| {
+                let arrangement = check["arrangement"].as_str().unwrap_or_default();
+                check["op"] == op && arrangement.ends_with(against)
+            })
+        };
+        for op in ["norm_linears", "attend", "linear_add", "feed_forward", "cross_entropy"] {
+            assert!(has(op, "against differences"), "{op} on {device}");
+            assert_eq!(has(op, "against the processor"), device != "cpu", "{op} on {device}");
+        }
+    };
+    ops(&[], "cpu");
+    if !driver::left_out() {
+        driver::choose();
+        ops(&["--device", "gpu0"], "gpu0");
+    }
 }
 
 /// The figures are llama.cpp's; `fixtures/perplexity/README.md` says how they were had, and why each product has its text.

@@ -405,7 +405,7 @@ pub struct Pull {
 pub struct Doctor {
     /// The model to measure with [default: the first that `hearth list` shows]
     pub model: Option<String>,
-    /// Check every gradient against finite differences on this machine, and nothing else
+    /// Check every gradient against finite differences on this machine, on the processor or on --device, and nothing else
     #[arg(long)]
     pub gradients: bool,
     #[command(flatten)]
@@ -501,6 +501,7 @@ mod tests {
             "pull m",
             "doctor --json",
             "doctor --gradients",
+            "doctor --gradients --device gpu0 --json",
             "worker",
         ] {
             assert!(parse(line).is_ok(), "{line}");

@@ -69,6 +69,8 @@ impl Engine {
         let planned = plan::planned(&bytes, &config, &asked, &hardware::devices_for(device))?;
         let context = planned.plan.context;
         check_memory(&planned.plan, &mut notices)?;
+        planned.check()?;
+        notices.extend(planned.notice.clone());
 
         // Before the weights are read: what it looks at is let go with them.
         let kept = request.kept.as_ref().and_then(|folder| Kept::new(folder, &gguf));

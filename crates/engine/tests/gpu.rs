@@ -35,6 +35,14 @@ fn main() {
             layers_lie_where_they_were_asked_for,
         ),
         ("a_gpu_passes_its_check", a_gpu_passes_its_check),
+        (
+            "a_gpu_says_how_much_of_a_buffer_its_kernels_see",
+            a_gpu_says_how_much_of_a_buffer_its_kernels_see,
+        ),
+        (
+            "logits_of_many_tokens_are_made_a_few_at_a_time",
+            logits_of_many_tokens_are_made_a_few_at_a_time,
+        ),
         ("a_gpu_holds_what_was_planned", a_gpu_holds_what_was_planned),
         (
             "memory_that_is_refused_costs_layers_and_not_the_model",
@@ -126,6 +134,48 @@ fn a_gpu_passes_its_check() {
     assert!(
         found.bytes_per_second > 0.0 && found.products_per_second > 0.0,
         "{found:?}"
+    );
+    assert!(
+        found.kernels_compiled > 100 && found.kernels_launched > found.kernels_compiled && found.seconds > 0.0,
+        "{found:?}"
+    );
+}
+
+/// What a plan goes by is what the driver says of buffers.
+fn a_gpu_says_how_much_of_a_buffer_its_kernels_see() {
+    let devices = hardware::devices();
+    let gpu = devices.iter().find(|device| device.id == "gpu0").expect("a GPU");
+    // The least that WebGPU asks of a device.
+    assert!(gpu.largest_buffer >= Some(128 << 20), "{gpu:?}");
+    assert_eq!(devices[0].largest_buffer, None);
+}
+
+/// The logits of 512 tokens of the default model are 100 MB, and this GPU sees 64 MiB of a buffer.
+fn logits_of_many_tokens_are_made_a_few_at_a_time() {
+    let request = |device: &str, layers| LoadRequest {
+        path: hearth_tests::place::model(),
+        device: Some(device.to_owned()),
+        ..on_gpu(512, GpuLayers::Count(layers))
+    };
+    let ids: Vec<u32> = (0..512).collect();
+    let scores = |device, layers| {
+        let mut engine = loaded(&request(device, layers));
+        assert_eq!(engine.info().gpu_layers, layers, "{:?}", engine.info().notices);
+        engine.session_mut().score(&ids, 1).expect("it runs")
+    };
+    let expected = scores("cpu", 0);
+    device::forget(0);
+    // SAFETY: the tests of this program run one after the other, and read the environment through the standard library.
+    unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", (64 << 20).to_string()) };
+    let found = scores("gpu0", 1);
+    // SAFETY: as above.
+    unsafe { std::env::remove_var("HEARTH_LARGEST_BUFFER") };
+    device::forget(0);
+    let off = expected.iter().zip(&found).map(|(a, b)| (a - b).abs());
+    let mean = off.sum::<f64>() / expected.len() as f64;
+    assert!(
+        found.len() == expected.len() && mean < 0.1,
+        "off by {mean} nats on average"
     );
 }
 

@@ -3,6 +3,8 @@
 use crate::error::LoadError;
 use crate::ops::{MemoryUse, memory};
 use crate::placement::Place;
+#[cfg(feature = "gpu")]
+use burn::backend::DispatchDevice;
 use burn::tensor::{Device, Tensor};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -53,6 +55,27 @@ pub fn held(number: usize) -> Option<(u64, u64)> {
         found.used.load(Ordering::Relaxed),
         found.reserved.load(Ordering::Relaxed),
     ))
+}
+
+/// Whether products of many tokens that may round their factors are made there on matrix units.
+///
+/// # Errors
+/// As [`open`].
+pub fn has_matrix_units(place: Place) -> Result<bool, LoadError> {
+    let device = open(place)?;
+    #[cfg(feature = "gpu")]
+    if let DispatchDevice::Cube(device) = device.as_dispatch() {
+        use hearth_kernels::{Product, Quant, gpu::linear_takes_matrix_units};
+        const MANY: usize = 512;
+        return Ok(linear_takes_matrix_units(
+            &device.client(),
+            Quant::Q8_0,
+            MANY,
+            Product::Bf16,
+        ));
+    }
+    drop(device);
+    Ok(false)
 }
 
 /// Lets a GPU go that has failed: the next time it is asked for it is opened anew.

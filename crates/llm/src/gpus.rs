@@ -44,13 +44,27 @@ pub fn adapters() -> Vec<(Adapter, AdapterInfo)> {
         .collect()
 }
 
-/// What all backends say of the GPUs of [`adapters`], in its order; the best backend first.
-pub fn views() -> Vec<Vec<AdapterInfo>> {
-    let infos: Vec<_> = enumerate().iter().map(Adapter::get_info).collect();
-    groups(&infos)
-        .into_iter()
-        .map(|group| group.into_iter().map(|at| infos[at].clone()).collect())
-        .collect()
+/// A GPU that is not opened yet.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// What each backend says of it, the best first.
+    pub infos: Vec<AdapterInfo>,
+    /// Bytes of a buffer that a kernel sees at most.
+    pub largest_buffer: u64,
+}
+
+/// What all backends say of the GPUs of [`adapters`], in its order.
+pub fn views() -> Vec<View> {
+    let adapters = enumerate();
+    let infos: Vec<_> = adapters.iter().map(Adapter::get_info).collect();
+    let view = |group: Vec<usize>| {
+        let limits = adapters[group[0]].limits();
+        View {
+            infos: group.into_iter().map(|at| infos[at].clone()).collect(),
+            largest_buffer: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+        }
+    };
+    groups(&infos).into_iter().map(view).collect()
 }
 
 /// Opens the GPU of this number in [`adapters`]. Where the environment variable `HEARTH_LARGEST_BUFFER` gives a number of bytes, larger

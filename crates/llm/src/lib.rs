@@ -15,6 +15,7 @@ mod free_space;
 #[cfg(feature = "wgpu")]
 pub mod gpus;
 mod kv;
+pub mod launches;
 mod model;
 pub mod models;
 pub mod ops;

@@ -4,7 +4,7 @@ use crate::error::SessionError;
 use crate::kv::KvPool;
 use crate::model::Model;
 use crate::models::{Memory, Pass};
-use crate::ops::{CachedSequence, Product, SequenceView, greatest};
+use crate::ops::{CachedSequence, Product, SequenceView, greatest, logit_rows};
 use crate::placement::Place;
 use crate::sampling::greedy;
 use burn::tensor::Tensor;
@@ -309,11 +309,29 @@ impl Session {
         Ok(self.model.decoder().hidden(ids.into(), &pass))
     }
 
+    /// A GPU makes a few rows of logits at a time: those of a large vocabulary may be more than a kernel sees of a buffer.
     fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {
         let _awake = team::enter();
-        let logits = self.model.decoder().logits(hidden, self.product);
-        let data = logits.try_into_data().map_err(failed)?;
-        data.try_into_vec::<f32>().map_err(failed)
+        let (rows, vocab) = (hidden.dims()[0], self.model.config().vocab);
+        let at_once = match self.model.placement().output() {
+            Place::Cpu => rows.max(1),
+            Place::Gpu(_) => logit_rows(vocab),
+        };
+        let mut all = Vec::new();
+        for first in (0..rows).step_by(at_once) {
+            let part = match rows <= at_once {
+                true => hidden.clone(),
+                false => hidden.clone().slice_dim(0, first..rows.min(first + at_once)),
+            };
+            let logits = self.model.decoder().logits(part, self.product);
+            let data = logits.try_into_data().map_err(failed)?;
+            let logits = data.try_into_vec::<f32>().map_err(failed)?;
+            match all.is_empty() {
+                true => all = logits,
+                false => all.extend(logits),
+            }
+        }
+        Ok(all)
     }
 
     /// Steers the size of a chunk so that a step of it takes about [`STEP_TIME`]: a layer, or where a GPU works behind our back the whole.

@@ -42,6 +42,9 @@ pub struct DeviceInfo {
     /// Every backend that can use it: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`, `rocm`; the first is the one in `backend`.
     #[serde(default)]
     pub backends: Vec<String>,
+    /// Bytes of a buffer that a kernel on a GPU sees at most; none where nothing says so.
+    #[serde(default)]
+    pub largest_buffer: Option<u64>,
     /// The builds of Hearth that can use it, the one that is chosen by itself first.
     #[serde(default)]
     pub ways: Vec<DeviceWay>,
@@ -70,6 +73,15 @@ pub struct DeviceCheck {
     /// Weights that meet a token in a second while a prompt is read.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub products_per_second: f64,
+    /// How long the check took.
+    #[serde(default, deserialize_with = "crate::number::or_nan")]
+    pub seconds: f64,
+    /// Kernels that it started on a GPU.
+    #[serde(default)]
+    pub kernels_launched: u64,
+    /// How many different ones, each of which the driver compiled.
+    #[serde(default)]
+    pub kernels_compiled: u64,
 }
 
 impl DeviceCheck {

@@ -101,6 +101,9 @@ mod tests {
             wrong: None,
             bytes_per_second: 0.5,
             products_per_second: 0.5,
+            seconds: 0.5,
+            kernels_launched: 1,
+            kernels_compiled: 1,
         };
         let way = DeviceWay {
             check: Some(check),
@@ -111,7 +114,7 @@ mod tests {
             ways: vec![way],
             ..DeviceInfo::default()
         };
-        survives(&Event::Devices { devices: vec![device] }, 3);
+        survives(&Event::Devices { devices: vec![device] }, 4);
         survives(
             &Event::Measured {
                 id: 1,

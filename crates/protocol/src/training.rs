@@ -315,7 +315,7 @@ pub enum Schedule {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// bf16 where the processor multiplies it, f32 elsewhere.
+    /// bf16 where every device that has layers multiplies it faster, f32 elsewhere.
     #[default]
     Auto,
     /// f32.

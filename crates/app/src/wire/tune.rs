@@ -168,7 +168,7 @@ pub enum Schedule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Precision {
-    /// bf16 where the processor multiplies it, f32 elsewhere.
+    /// bf16 where every device that has layers multiplies it faster, f32 elsewhere.
     Auto,
     /// f32.
     F32,

@@ -72,9 +72,14 @@ fn found(way: &DeviceWay) -> String {
         None => "not checked yet".to_owned(),
         Some(DeviceCheck { wrong: Some(wrong), .. }) => wrong.clone(),
         Some(check) => format!(
-            "reads {}B of weights a second while it answers, and {} weights meet a token a second in a prompt",
+            "reads {}B of weights a second while it answers, and {} weights meet a token a second in a prompt; checked in {:.0} s{}",
             scaled(check.bytes_per_second),
-            scaled(check.products_per_second)
+            scaled(check.products_per_second),
+            check.seconds,
+            match check.kernels_launched {
+                0 => String::new(),
+                launched => format!(" with {launched} kernels, {} of them different", check.kernels_compiled),
+            }
         ),
     }
 }

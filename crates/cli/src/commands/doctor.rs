@@ -60,7 +60,7 @@ struct Distance {
 /// Looks at everything, and prints what was found.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     if args.gradients {
-        return super::gradients::run(args.output.json);
+        return super::gradients::run(args);
     }
     let mut report = Report {
         version: env!("CARGO_PKG_VERSION"),

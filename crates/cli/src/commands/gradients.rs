@@ -1,15 +1,20 @@
 //! `hearth doctor --gradients`: every backward on this machine, against finite differences.
 
 use super::print_json;
+use crate::args::Doctor;
 use crate::failure::Failure;
-use hearth_engine::hardware;
+use crate::hand_over::to_the_best_build;
+use hearth_engine::{check, hardware};
 use hearth_kernels::gradients::{self, GradientCheck};
+use hearth_llm::Place;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{StdoutLock, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What scripts read.
 #[derive(Debug, Serialize)]
 struct Report {
+    device: String,
     instructions: &'static str,
     checks: Vec<Row>,
 }
@@ -35,41 +40,81 @@ impl From<GradientCheck> for Row {
     }
 }
 
-/// Checks them all, and prints a table.
-pub fn run(json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let (mut checks, mut written) = (Vec::new(), Ok(()));
-    gradients::check(&mut |check| {
+/// Checks them all, and prints a table: on the processor the kernels and the operations made of them, on a GPU the operations.
+pub fn run(args: &Doctor) -> Result<(), Failure> {
+    let json = args.output.json;
+    let device = args.how.device.as_deref().unwrap_or(hardware::CPU);
+    if device != hardware::CPU {
+        to_the_best_build(&args.how)?;
+    }
+    let place = hardware::place(device)?;
+    let mut table = Table {
+        out: (!json).then(|| std::io::stdout().lock()),
+        rows: Vec::new(),
+        written: Ok(()),
+    };
+    if place == Place::Cpu {
+        gradients::check(&mut |check| table.take(check));
+    }
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        check::gradients::check(place, &mut |check| table.take(check)).map_err(|error| error.to_string())
+    }));
+    let ran = ran.unwrap_or_else(|_| Err("its driver failed in the middle of its work".to_owned()));
+    ran.map_err(|what| Failure::new(format!("The gradients of {device} could not be checked: {what}.")))?;
+    let Table { out, rows, written } = table;
+    written?;
+    finish(device, out, rows)
+}
+
+/// What was found so far, printed as it comes.
+struct Table {
+    out: Option<StdoutLock<'static>>,
+    rows: Vec<Row>,
+    written: std::io::Result<()>,
+}
+
+impl Table {
+    fn take(&mut self, check: GradientCheck) {
         let row = Row::from(check);
-        if !json && written.is_ok() {
+        if let (Some(out), Ok(())) = (&mut self.out, &self.written) {
             let mark = if row.ok { "ok  " } else { "FAIL" };
             let (op, arrangement) = (row.op, &row.arrangement);
-            written = writeln!(
+            self.written = writeln!(
                 out,
                 "{mark} {op:<24} {arrangement:<52} {:.1e} of {:.0e}",
                 row.error, row.tolerance
             );
         }
-        checks.push(row);
-    });
-    written?;
-    let (all, failed) = (checks.len(), checks.iter().filter(|row| !row.ok).count());
-    if json {
-        drop(out);
-        let instructions = hardware::instructions();
-        print_json(&Report { instructions, checks })?;
-    } else {
-        writeln!(
-            out,
-            "{} of {all} gradients are those of finite differences ({}).",
-            all - failed,
-            hardware::instructions()
-        )?;
+        self.rows.push(row);
     }
+}
+
+fn finish(device: &str, out: Option<StdoutLock>, checks: Vec<Row>) -> Result<(), Failure> {
+    let (all, failed) = (checks.len(), checks.iter().filter(|row| !row.ok).count());
+    let instructions = hardware::instructions();
+    match out {
+        None => print_json(&Report {
+            device: device.to_owned(),
+            instructions,
+            checks,
+        })?,
+        Some(mut out) => {
+            let right = all - failed;
+            writeln!(
+                out,
+                "{right} of {all} gradients on {device} are right ({instructions})."
+            )?;
+        }
+    }
+    let on = if device == hardware::CPU {
+        "this machine"
+    } else {
+        device
+    };
     match failed {
         0 => Ok(()),
         n => Err(Failure::new(format!(
-            "{n} of {all} gradients are wrong on this machine: do not train on it, and please report it."
+            "{n} of {all} gradients are wrong on {on}: do not train on it, and please report it."
         ))),
     }
 }

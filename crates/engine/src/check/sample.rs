@@ -6,7 +6,7 @@ use hearth_kernels::Quant;
 /// Rows of a matrix that are drawn; the others repeat them. A prime, so that no tile's size goes into it.
 const DRAWN: usize = 61;
 
-/// A model's sizes. Widths are multiples of 256, which every format can store.
+/// A model's sizes. Widths are multiples of 32; where a row is not whole blocks of a format, another stands in for it.
 pub struct Sample {
     /// `llama`, `qwen3` or `gemma3`.
     pub architecture: &'static str,
@@ -47,7 +47,7 @@ impl Sample {
             ("attention.head_count", self.heads),
             ("attention.head_count_kv", self.kv_heads),
             // Only Gemma has one.
-            ("attention.sliding_window", 16),
+            ("attention.sliding_window", 270),
         ];
         for (key, value) in numbers {
             metadata.insert(format!("{}.{key}", self.architecture), Value::U32(value as u32));
@@ -61,7 +61,7 @@ impl Sample {
         let mut tensors = vec![
             Drawn::matrix("token_embd", width, self.vocab, Quant::F16),
             Drawn::norm("output_norm", width),
-            Drawn::matrix("output", width, self.vocab, self.formats[0]),
+            Drawn::matrix("output", width, self.vocab, storable(self.formats[0], width)),
         ];
         let mut formats = self.formats.iter().copied().cycle();
         for block in 0..self.blocks {
@@ -75,7 +75,7 @@ impl Sample {
                 ("ffn_up", width, self.ffn_width),
                 ("ffn_down", self.ffn_width, width),
             ] {
-                let format = formats.next().unwrap_or(Quant::F32);
+                let format = storable(formats.next().unwrap_or(Quant::F32), cols);
                 tensors.push(Drawn::matrix(&name(part), cols, rows, format));
             }
             for (part, len) in [
@@ -91,6 +91,17 @@ impl Sample {
             }
         }
         tensors
+    }
+}
+
+/// The format, or for rows that are not whole blocks of it the one that real files take instead.
+fn storable(quant: Quant, cols: usize) -> Quant {
+    match quant {
+        _ if cols.is_multiple_of(quant.block_elements()) => quant,
+        Quant::Q4_K => Quant::Q5_0,
+        Quant::Q5_K => Quant::Q5_1,
+        Quant::Q6_K => Quant::Q8_0,
+        _ => Quant::IQ4_NL,
     }
 }
 

@@ -9,14 +9,14 @@ pub fn seen() -> Vec<Seen> {
     let views = gpus::views();
     let slots: Vec<Option<Pci>> = views
         .iter()
-        .map(|view| view[0].device_pci_bus_id.parse().ok())
+        .map(|view| view.infos[0].device_pci_bus_id.parse().ok())
         .collect();
     let mut seen = Vec::with_capacity(views.len());
     for (adapter, view) in views.iter().enumerate() {
-        let info = &view[0];
+        let info = &view.infos[0];
         // An address that two claim belongs to neither: DX12 gives equal cards the same.
         let pci = slots[adapter].filter(|pci| slots.iter().filter(|slot| **slot == Some(*pci)).count() == 1);
-        let mut backends: Vec<String> = view.iter().map(|info| info.backend.to_str().to_owned()).collect();
+        let mut backends: Vec<String> = view.infos.iter().map(|info| info.backend.to_str().to_owned()).collect();
         backends.dedup();
         let driver = [&info.driver, &info.driver_info].map(|text| text.trim().trim_matches('?'));
         seen.push(Seen {
@@ -31,6 +31,7 @@ pub fn seen() -> Vec<Seen> {
             pci,
             adapter: Some(adapter),
             backends,
+            largest_buffer: Some(view.largest_buffer),
             driver: Some(driver.join(" ").trim().to_owned()).filter(|driver| !driver.is_empty()),
             ..Seen::default()
         });

@@ -25,6 +25,8 @@ pub fn seen() -> Vec<Seen> {
         why_not: "CUDA's file libdevice.10.bc is missing: install NVIDIA's CUDA toolkit, or lay the file beside hearth-cuda, in \
                   nvvm/libdevice."
             .to_owned(),
+        // CubeCL makes no page larger than this.
+        largest_buffer: card.memory.map(|total| total / 4),
         // What of it is free others tell.
         memory: card.memory.map(|total| Memory { total, free: total }),
         ..Seen::default()

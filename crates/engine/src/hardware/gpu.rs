@@ -131,6 +131,9 @@ pub struct Gpu {
     pub ways: Vec<Way>,
     /// What can use it, the best first.
     pub backends: Vec<String>,
+    /// Bytes of a buffer that a kernel sees at most, in this build where that can open it; none where nothing says so.
+    #[serde(default)]
+    pub largest_buffer: Option<u64>,
     /// Bytes; of main memory where it shares that.
     pub memory_total: Option<u64>,
     /// Bytes.
@@ -180,6 +183,7 @@ impl Gpu {
             api: self.api.clone(),
             load: self.load,
             backends: self.backends.clone(),
+            largest_buffer: self.largest_buffer,
             ways: self
                 .ways
                 .iter()
@@ -201,6 +205,7 @@ impl Gpu {
             driver: self.driver.clone(),
             build: build.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            check: crate::check::VERSION,
         }
     }
 }

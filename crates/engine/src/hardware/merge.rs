@@ -23,6 +23,8 @@ pub struct Seen {
     pub adapter: Option<usize>,
     /// What can use it.
     pub backends: Vec<String>,
+    /// Bytes of a buffer that a kernel sees at most.
+    pub largest_buffer: Option<u64>,
     /// Its own memory.
     pub memory: Option<Memory>,
     /// The driver's name and version.
@@ -59,6 +61,7 @@ impl Seen {
         self.api = self.api.take().or(other.api);
         self.load = other.load.or(self.load);
         self.backends.extend(other.backends);
+        self.largest_buffer = self.largest_buffer.or(other.largest_buffer);
         // What the kernel calls the memory of an integrated one is a small part of what it uses.
         if self.kind == Kind::Discrete {
             self.memory = other.memory.or(self.memory);
@@ -123,7 +126,7 @@ pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
     let mut all: Vec<Gpu> = Vec::new();
     for (build, gpus) in seen {
         for mut gpu in gpus {
-            let adapter = gpu.adapter.take();
+            let (adapter, largest_buffer) = (gpu.adapter.take(), gpu.largest_buffer);
             let way = adapter.filter(|_| gpu.usable).map(|adapter| Way {
                 build: build.to_owned(),
                 adapter,
@@ -142,6 +145,7 @@ pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
             known.ways.extend(way);
             if build == own {
                 known.adapter = adapter;
+                known.largest_buffer = largest_buffer.or(known.largest_buffer);
             }
         }
     }
@@ -199,6 +203,7 @@ fn settle(seen: Seen, main: Option<Memory>) -> Gpu {
         pci: seen.pci,
         adapter: seen.adapter,
         backends: seen.backends,
+        largest_buffer: seen.largest_buffer,
         driver: seen.driver,
         api,
         load: seen.load,
@@ -350,6 +355,21 @@ mod tests {
         assert_eq!(software.usable, !cfg!(feature = "vulkan"));
     }
 
+    /// One build may be let see more of a buffer than another: this one plans by its own.
+    #[test]
+    fn the_largest_buffer_is_this_builds() {
+        let sees = |bytes| {
+            let seen = Seen {
+                largest_buffer: Some(bytes),
+                ..adapter(0, &["vulkan"], card("0000:01:00.0", 8))
+            };
+            merge(vec![vec![seen], vec![card("0000:01:00.0", 8)]], MAIN)
+        };
+        let joined = |own| join(own, vec![("portable", sees(GIB / 8)), ("cuda", sees(2 * GIB))]);
+        assert_eq!(joined("portable")[0].info().largest_buffer, Some(GIB / 8));
+        assert_eq!(joined("cuda")[0].info().largest_buffer, Some(2 * GIB));
+    }
+
     #[test]
     fn a_card_that_nothing_can_use_says_why() {
         let lonely = Seen {
@@ -409,6 +429,7 @@ mod tests {
             wrong: wrong.map(str::to_owned),
             bytes_per_second: 1e12 / seconds,
             products_per_second: 1e12 / seconds,
+            ..DeviceCheck::default()
         };
         let ranked = |portable: Option<DeviceCheck>, cuda: Option<DeviceCheck>| {
             let mut gpu = here[0].clone();

@@ -25,7 +25,7 @@ pub use memory::{Memory, memory};
 pub use probe::{LIMIT, Probe, ask, check_here, probe, this_program};
 pub use processor::{instructions, performance_cores, physical_cores};
 pub use records::keep_in;
-pub use ways::{check, chosen_by_itself, elsewhere};
+pub use ways::{check, chosen_by_itself, elsewhere, place};
 
 use hearth_protocol::DeviceInfo;
 use std::sync::OnceLock;

@@ -23,8 +23,8 @@ use std::time::Duration;
 /// How long the drivers may take to say what they can do.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a check of one device may take: kernels are translated for it. A driver in software takes its time.
-const CHECK_LIMIT: Duration = Duration::from_secs(120);
+/// How long a check of one device may take: some hundreds of kernels are translated for it. A driver in software takes its time.
+const CHECK_LIMIT: Duration = Duration::from_secs(300);
 const SOFTWARE_LIMIT: Duration = Duration::from_secs(900);
 
 /// Names the program that asks, in place of this one.

@@ -27,6 +27,9 @@ pub struct Subject {
     pub build: String,
     /// Hearth's version.
     pub version: String,
+    /// Which check it was: [`crate::check::VERSION`].
+    #[serde(default)]
+    pub check: u32,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -178,6 +181,11 @@ mod tests {
         let mut store = opened();
         assert_eq!(store.check(&subject("a", "1", "cuda")), Some(found(1.0)));
         assert_eq!(store.check(&subject("a", "2", "cuda")), None, "another driver");
+        let asks_more = Subject {
+            check: 1,
+            ..subject("a", "1", "cuda")
+        };
+        assert_eq!(store.check(&asks_more), None, "an earlier check, which asked less");
         assert_eq!((store.refused("a"), store.refused("b")), (Some(0.75), None));
         store.checked(subject("a", "2", "cuda"), found(4.0));
         assert_eq!(store.check(&subject("a", "1", "cuda")), None, "the old driver's");

@@ -5,6 +5,7 @@ use super::gpu::{Gpu, Kind};
 use super::records::{Subject, store};
 use super::{CPU, drivers_matter, gpus, instructions, merge, probe, processor, this_program};
 use crate::problem::problem;
+use hearth_llm::Place;
 use hearth_protocol::{DeviceInfo, DeviceWay, GpuLayers, HANDED_OVER, Problem, ProblemCode};
 use std::path::PathBuf;
 
@@ -36,6 +37,7 @@ fn processors() -> Subject {
         driver: Some(instructions().to_owned()),
         build: CPU.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        check: crate::check::VERSION,
     }
 }
 
@@ -66,11 +68,29 @@ pub fn check(device: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let gpus = gpus();
-    let gpu = gpus.iter().find(|gpu| gpu.is(device)).ok_or_else(|| {
-        let message = format!("There is no device '{device}'; `hearth devices` lists those that there are.");
-        problem(ProblemCode::NoDevice, message)
-    })?;
+    let gpu = gpus.iter().find(|gpu| gpu.is(device)).ok_or_else(|| no_such(device))?;
     check_gpu(gpu, true)
+}
+
+/// Where operations run that are asked of this device, whatever was found when it was checked.
+///
+/// # Errors
+/// There is no such device, or this build cannot open it.
+pub fn place(device: &str) -> Result<Place, Problem> {
+    if device == CPU {
+        return Ok(Place::Cpu);
+    }
+    let gpus = gpus();
+    let gpu = gpus.iter().find(|gpu| gpu.is(device)).ok_or_else(|| no_such(device))?;
+    gpu.adapter.map(Place::Gpu).ok_or_else(|| {
+        let message = format!("{} cannot be used by this build of Hearth: {}", gpu.name, gpu.why);
+        problem(ProblemCode::NoDevice, message)
+    })
+}
+
+fn no_such(device: &str) -> Problem {
+    let message = format!("There is no device '{device}'; `hearth devices` lists those that there are.");
+    problem(ProblemCode::NoDevice, message)
 }
 
 /// Checks what was not, or everything.
@@ -229,6 +249,7 @@ mod tests {
                 wrong: (speed < 0.0).then(|| "Wrong.".to_owned()),
                 bytes_per_second: speed,
                 products_per_second: speed,
+                ..DeviceCheck::default()
             }),
         };
         DeviceInfo {

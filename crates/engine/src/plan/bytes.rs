@@ -46,8 +46,28 @@ struct Widths {
     logits: u64,
     /// The widest matrix of a block.
     widest: u64,
-    /// Cosines and sines of a position.
+    /// Cosines and sines of a position, of one rotation, and of all.
+    angle: u64,
     angles: u64,
+}
+
+/// Positions that a table of angles on a GPU grows by.
+const ANGLES_PAGE: u64 = 256;
+
+/// A buffer on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffer {
+    /// What it holds, for a sentence.
+    pub what: &'static str,
+    /// How much that is.
+    pub bytes: u64,
+}
+
+impl Buffer {
+    /// One that holds this.
+    pub fn new(what: &'static str, bytes: u64) -> Self {
+        Self { what, bytes }
+    }
 }
 
 impl Bytes {
@@ -90,6 +110,7 @@ impl Bytes {
                 block: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,
                 logits: config.vocab as u64,
                 widest: (2 * config.ffn_width).max(qkv) as u64,
+                angle: config.rope_dims as u64,
                 angles: config.rope_dims as u64 * rotations(config),
             },
         }
@@ -118,6 +139,25 @@ impl Bytes {
             numbers += self.widths.logits;
         }
         F32 * numbers
+    }
+
+    /// The largest buffers that blocks, or the output layer, make on a GPU for so many tokens of context, and what is in each.
+    pub fn largest_buffers(&self, context: u32, format: KvFormat, blocks: bool, output: bool) -> Vec<Buffer> {
+        let tokens = chunk(context);
+        let mut buffers = Vec::new();
+        if blocks {
+            let positions = u64::from(context).next_multiple_of(ANGLES_PAGE);
+            buffers.extend([
+                Buffer::new("a table of the rotation", F32 * positions * self.widths.angle),
+                Buffer::new("the activations of a prompt", F32 * tokens * self.widths.widest),
+                // Keys and values lie apart.
+                Buffer::new("the keys of a layer's cache", self.cache(0, context, format).gpu / 2),
+            ]);
+        }
+        if output {
+            buffers.push(Buffer::new("the logits of a token", F32 * self.widths.logits));
+        }
+        buffers
     }
 
     /// The same of a GPU: pages that its runtime cuts what is needed from, and tables that all layers share.

@@ -1,16 +1,20 @@
 //! Filling the memory of devices with layers.
 
-use super::{Bytes, Training};
+use super::bytes::Buffer;
+use super::{Bytes, Training, mib};
 use crate::hardware::{self, records};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
+use std::fmt;
 
 /// What is left free on a GPU: this much, and this share of it, for what drivers and the desktop take of it.
 const GPU_MARGIN: u64 = 256 << 20;
 const GPU_SHARE: u64 = 32;
 /// The same of main memory.
 const CPU_MARGIN: u64 = 256 << 20;
+/// What a kernel, which counts in 32 bits, can address.
+const MOST_ADDRESSED: u64 = u32::MAX as u64;
 /// Contexts are looked for in steps of this many tokens.
 const CONTEXT_STEP: u32 = 256;
 
@@ -33,6 +37,20 @@ impl Load<'_> {
         match self.training {
             None => self.bytes.cache(layer, self.context, self.format),
             Some(_) => super::bytes::Layer::default(),
+        }
+    }
+
+    /// The buffers that a kernel has to see as a whole where a GPU has blocks, or the output layer. Weights are not among them: those are
+    /// taken in ranges of rows.
+    fn buffers(&self, blocks: bool, output: bool) -> Vec<Buffer> {
+        match self.training {
+            None => self.bytes.largest_buffers(self.context, self.format, blocks, output),
+            Some(training) => {
+                let of = |wanted: bool, what, bytes| wanted.then(|| Buffer::new(what, bytes));
+                let block = of(blocks, "the activations of a batch", training.largest_of_a_block);
+                let output = of(output, "the logits of a batch", training.output);
+                block.into_iter().chain(output).collect()
+            }
         }
     }
 
@@ -69,6 +87,30 @@ struct Room {
     margin: u64,
     /// Whether it is main memory, which it then shares with the processor.
     shared: bool,
+    /// Bytes of a buffer that a kernel there sees at most.
+    largest_buffer: u64,
+}
+
+/// A buffer of which a kernel could not see all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooLarge {
+    /// The GPU's name.
+    pub device: String,
+    /// What would be too large.
+    pub buffer: Buffer,
+    /// Bytes that it may have.
+    pub limit: u64,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, buffer, limit } = self;
+        let (what, bytes, limit) = (buffer.what, mib(buffer.bytes), mib(*limit));
+        write!(
+            f,
+            "On {device} {what} would take a buffer of {bytes}, and a kernel there sees {limit} of one"
+        )
+    }
 }
 
 /// The memory that a model may be put into: the processor's and that of some GPUs.
@@ -91,6 +133,7 @@ impl Rooms {
             to_be_had: records::store().refused(&device.identity).unwrap_or(1.0),
             margin,
             shared: device.kind != "discrete",
+            largest_buffer: device.largest_buffer.unwrap_or(MOST_ADDRESSED).min(MOST_ADDRESSED),
         };
         let unknown = DeviceInfo {
             id: hardware::CPU.to_owned(),
@@ -160,11 +203,36 @@ impl Rooms {
             if room.shared {
                 in_main_memory += needed(&device);
             }
-            device.fits = device.layers.is_empty() || room.holds(needed(&device));
+            let small = self.too_large_on(*number, room, load, placement).is_none();
+            device.fits = device.layers.is_empty() || (small && room.holds(needed(&device)));
             devices.push(device);
         }
         devices[0].fits = self.cpu.holds(in_main_memory);
         devices
+    }
+
+    /// The first buffer of which a GPU's kernels could not see all with this placement.
+    pub fn too_large(&self, load: &Load, placement: &Placement) -> Option<TooLarge> {
+        let mut gpus = self.gpus.iter();
+        gpus.find_map(|(number, room)| self.too_large_on(*number, room, load, placement))
+    }
+
+    fn too_large_on(&self, number: usize, room: &Room, load: &Load, placement: &Placement) -> Option<TooLarge> {
+        let last = placement.layers() - 1;
+        let mut layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == Place::Gpu(number));
+        let blocks = layers.clone().any(|layer| layer != last);
+        let buffers = load.buffers(blocks, layers.any(|layer| layer == last));
+        let largest = buffers.into_iter().max_by_key(|buffer| buffer.bytes)?;
+        (largest.bytes > room.largest_buffer).then(|| TooLarge {
+            device: room.name.clone(),
+            buffer: largest,
+            limit: room.largest_buffer,
+        })
+    }
+
+    /// The least that a kernel sees of a buffer on any of the GPUs; none where there is no GPU.
+    pub fn largest_buffer(&self) -> Option<u64> {
+        self.gpus.iter().map(|(_, room)| room.largest_buffer).min()
     }
 
     /// The most layers that fit on the GPUs.
@@ -186,20 +254,32 @@ impl Rooms {
             let devices = self.fill(&Load { context, ..*load }, placement);
             devices.iter().all(|device| device.fits)
         };
-        if fits(most) {
-            return most;
-        }
-        // More context never takes less memory, so the longest lies between the last that fits and the first that does not.
-        let (mut fitting, mut failing) = (0, most.div_ceil(CONTEXT_STEP));
-        while failing - fitting > 1 {
-            let middle = fitting + (failing - fitting) / 2;
-            match fits(middle * CONTEXT_STEP) {
-                true => fitting = middle,
-                false => failing = middle,
-            }
-        }
-        fitting * CONTEXT_STEP
+        longest(most, fits)
     }
+
+    /// The longest context up to `most` with which no buffer is too large, wherever layers of this placement lie; 0 if there is none.
+    pub fn longest_seen(&self, load: &Load, placement: &Placement, most: u32) -> u32 {
+        longest(most, |context| {
+            self.too_large(&Load { context, ..*load }, placement).is_none()
+        })
+    }
+}
+
+/// The longest context up to `most` that fits; 0 if none does. More context never takes less memory, so it lies between the last that fits
+/// and the first that does not.
+fn longest(most: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    if fits(most) {
+        return most;
+    }
+    let (mut fitting, mut failing) = (0, most.div_ceil(CONTEXT_STEP));
+    while failing - fitting > 1 {
+        let middle = fitting + (failing - fitting) / 2;
+        match fits(middle * CONTEXT_STEP) {
+            true => fitting = middle,
+            false => failing = middle,
+        }
+    }
+    fitting * CONTEXT_STEP
 }
 
 impl Room {

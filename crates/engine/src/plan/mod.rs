@@ -12,10 +12,10 @@ use crate::problem::{from_gguf, from_load, problem};
 use crate::turns::count;
 pub use bytes::Bytes;
 pub(crate) use carry::carry_out;
-use fit::{Load, Rooms};
+use fit::{Load, Rooms, TooLarge};
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
-use hearth_llm::{Config, Placement};
+use hearth_llm::{Config, Place, Placement};
 use hearth_protocol::{
     DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
 };
@@ -80,12 +80,18 @@ pub struct Asked {
 /// What fine-tuning takes beside the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Training {
+    /// Tokens of the longest batch.
+    pub tokens: u64,
     /// Bytes that a block's operations keep for their backward.
     pub operations: u64,
     /// Blocks whose operations are kept at once.
     pub blocks_at_once: usize,
     /// Bytes that every block takes: its input, its adapters, their gradients and the optimiser's means.
     pub a_block: u64,
+    /// Bytes that those operations keep where the processor runs them, which may round what they keep.
+    pub operations_on_cpu: u64,
+    /// Bytes of the largest matrix that a block makes on a GPU.
+    pub largest_of_a_block: u64,
     /// Bytes of the logits that exist at once, and of their gradient.
     pub output: u64,
 }
@@ -109,6 +115,57 @@ pub struct Planned {
     pub plan: Plan,
     /// What is done.
     pub placement: Placement,
+    /// What is trained.
+    pub training: Option<Training>,
+    /// A buffer that a kernel could not see all of; then it must not be done.
+    pub too_large: Option<TooLarge>,
+    /// Why layers that would have room were left out, in a sentence.
+    pub notice: Option<String>,
+}
+
+impl Planned {
+    /// Refuses what no kernel could run.
+    ///
+    /// # Errors
+    /// A buffer would be too large for a GPU.
+    pub fn check(&self) -> Result<(), Problem> {
+        let Some(too_large) = &self.too_large else {
+            return Ok(());
+        };
+        let advice = match (self.training, self.plan.context_fits) {
+            (Some(_), _) => "Choose smaller batches, shorter examples, or fewer layers on GPUs.".to_owned(),
+            (None, 0) => "Choose fewer layers on GPUs.".to_owned(),
+            (None, fits) => format!("Choose a context of at most {fits} tokens, or fewer layers on GPUs."),
+        };
+        Err(problem(ProblemCode::OutOfMemory, format!("{too_large}. {advice}")))
+    }
+}
+
+/// Says why not all layers go to GPUs that may have memory for them, where a buffer would be too large.
+fn left_out(rooms: &Rooms, load: &Load, placement: &Placement, most: u32) -> Option<String> {
+    let (there, total) = (placement.gpu_layers(), placement.layers());
+    let all = rooms.place(total, total);
+    let too_large = rooms.too_large(load, &all).filter(|_| there < total)?;
+    let instead = match load.training {
+        Some(training) => {
+            let tokens = training.tokens_seen(too_large.limit);
+            format!("Batches of at most {tokens} tokens can be trained there.")
+        }
+        None => match rooms.longest_seen(load, &all, most) {
+            0 => String::new(),
+            context => format!("With a context of at most {context} tokens it is not in the way."),
+        },
+    };
+    let what = if load.training.is_some() { "trained" } else { "run" };
+    let sentence = format!("{too_large}, so {there} of {total} layers are {what} on GPUs. {instead}");
+    Some(sentence.trim_end().to_owned())
+}
+
+impl Training {
+    /// Tokens of the longest batch whose matrices have at most so many bytes.
+    pub fn tokens_seen(&self, limit: u64) -> u64 {
+        limit / (self.largest_of_a_block / self.tokens.max(1)).max(1)
+    }
 }
 
 /// Plans for these devices.
@@ -139,7 +196,12 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
     let fits = placed.iter().all(|device| device.fits);
     let context_fits = rooms.longest_context(&load, &placement, trained.max(context));
     let left: u64 = placed.first().map_or(0, |cpu| cpu.weights);
-    let (verdict, why) = match fits {
+    let too_large = rooms.too_large(&load, &placement);
+    let notice = match asked.gpu_layers {
+        GpuLayers::Auto => left_out(&rooms, &load, &placement, trained.max(context)),
+        GpuLayers::All | GpuLayers::Count(_) => None,
+    };
+    let (verdict, mut why) = match fits {
         true if left > SLOW => (
             Verdict::Slow,
             format!(
@@ -153,10 +215,19 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
         ),
         false if context_fits > 0 => (
             Verdict::FitsWithLessContext { context: context_fits },
-            format!("A context of {context} tokens does not fit; one of {context_fits} does."),
+            match &too_large {
+                Some(too_large) => format!("{too_large}. A context of {context_fits} tokens fits."),
+                None => format!("A context of {context} tokens does not fit; one of {context_fits} does."),
+            },
         ),
-        false => (Verdict::WontFit, lacking(&placed)),
+        false => {
+            let why = too_large.as_ref().map(|too_large| format!("{too_large}."));
+            (Verdict::WontFit, why.unwrap_or_else(|| lacking(&placed)))
+        }
     };
+    if let Some(notice) = &notice {
+        why = format!("{why} {notice}");
+    }
     let plan = Plan {
         fits,
         verdict,
@@ -169,7 +240,65 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
         kv: asked.kv,
         devices: placed,
     };
-    Ok(Planned { plan, placement })
+    Ok(Planned {
+        plan,
+        placement,
+        training: asked.training,
+        too_large,
+        notice,
+    })
+}
+
+/// [`planned`] for training, with as many blocks' operations on the tape at once as there is then room for, on the same layers. What a GPU
+/// has free they may fill; of what the processor has, half, for it is not alone there.
+///
+/// # Errors
+/// As [`planned`].
+pub fn planned_with_tape(
+    bytes: &Bytes,
+    config: &Config,
+    asked: &Asked,
+    devices: &[DeviceInfo],
+) -> Result<Planned, Problem> {
+    /// The share of free memory that operations may take with the processor.
+    const SHARE: f64 = 0.5;
+    let least = planned(bytes, config, asked, devices)?;
+    let Some(training) = asked.training else {
+        return Ok(least);
+    };
+    let rooms = rooms(asked, devices)?;
+    let on_cpu = (0..config.n_layers).filter(|block| least.placement.of(*block) == Place::Cpu);
+    let on_cpu = on_cpu.count();
+    let share = least.plan.devices.first().and_then(|cpu| cpu.free);
+    let share = share.map_or(u64::MAX, |free| (free as f64 * SHARE) as u64);
+    let with = |blocks_at_once: usize| Training {
+        blocks_at_once,
+        ..training
+    };
+    let fits = |blocks: &usize| {
+        let load = Load {
+            bytes,
+            context: least.plan.context,
+            format: format(asked.kv),
+            training: Some(with(*blocks)),
+        };
+        let now = rooms.fill(&load, &least.placement);
+        let kept = on_cpu.min(*blocks) as u64 * training.operations_on_cpu;
+        // What does not fit without a tape has been said. Main memory that no GPU shares has its share.
+        let first = usize::from(least.placement.gpu_layers() == 0);
+        let mut devices = now.iter().zip(&least.plan.devices).skip(first);
+        kept <= share && devices.all(|(now, then)| now.fits || !then.fits)
+    };
+    let blocks = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
+    let asked = Asked {
+        training: Some(with(blocks)),
+        gpu_layers: GpuLayers::Count(count(least.placement.gpu_layers())),
+        ..asked.clone()
+    };
+    Ok(Planned {
+        notice: least.notice,
+        ..planned(bytes, config, &asked, devices)?
+    })
 }
 
 /// How the kernels call a type of cache.
@@ -194,9 +323,25 @@ fn lacking(devices: &[PlannedDevice]) -> String {
     })
 }
 
+/// The same where they may be few.
+fn mib(bytes: u64) -> String {
+    match bytes < 1 << 30 {
+        true => format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20)),
+        false => gib(bytes),
+    }
+}
+
 /// Bytes as people say them.
 pub(crate) fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+/// The least that a kernel sees of a buffer on the GPUs that were asked for or would be chosen, in bytes; none where there is none.
+///
+/// # Errors
+/// There is no such device.
+pub(crate) fn largest_buffer(asked: &Asked, devices: &[DeviceInfo]) -> Result<Option<u64>, Problem> {
+    rooms(asked, devices).map(|rooms| rooms.largest_buffer())
 }
 
 /// The memory that a load may use: the processor's, and that of the GPUs that were asked for or would be chosen.

@@ -152,3 +152,167 @@ fn only_a_gpu_of_its_own_memory_is_chosen_by_itself() {
     assert_eq!(layers(&devices, None), Ok(0));
     assert_eq!(layers(&devices, Some("gpu1")).unwrap_err().code, ProblemCode::NoDevice);
 }
+
+/// A card with memory for everything, whose kernels see only so much of a buffer.
+fn short_sighted(largest_buffer: u64) -> [DeviceInfo; 2] {
+    let card = DeviceInfo {
+        largest_buffer: Some(largest_buffer),
+        ..device("gpu0", "discrete", 1024 * GIB)
+    };
+    [device("cpu", "cpu", 1024 * GIB), card]
+}
+
+/// A cache of more than a kernel sees is refused before anything is loaded, and the context that it sees is named; where nobody asked for
+/// those layers, they stay with the processor, and that is said.
+#[test]
+fn a_cache_larger_than_a_kernel_sees_is_refused_or_left_out() {
+    let (bytes, config) = fixture("llama.gguf");
+    let total = config.layers() as u32;
+    let plan_for = |context: u32, layers, devices: &[DeviceInfo]| {
+        let asked = Asked {
+            context: Some(context),
+            ..asked(layers)
+        };
+        planned(&bytes, &config, &asked, devices).expect("a plan")
+    };
+    const SEEN: u32 = 1 << 16;
+    let a_half = |context| bytes.cache(0, context, KvFormat::F16).gpu / 2;
+    let (devices, at_most) = (short_sighted(a_half(SEEN)), format!("at most {SEEN} tokens"));
+    for layers in [GpuLayers::All, GpuLayers::Count(2)] {
+        let refused = plan_for(2 * SEEN, layers, &devices);
+        assert!(!refused.plan.fits && refused.plan.context_fits == SEEN, "{refused:?}");
+        assert!(matches!(
+            refused.plan.verdict,
+            Verdict::FitsWithLessContext { context: SEEN }
+        ));
+        assert!(refused.plan.why.contains("gpu0") && refused.plan.why.contains("cache"));
+        let problem = refused.check().expect_err("it is refused");
+        assert_eq!(problem.code, ProblemCode::OutOfMemory);
+        assert!(problem.message.contains(&at_most), "{problem:?}");
+        let fits = plan_for(SEEN, layers, &devices);
+        assert!(fits.plan.fits && fits.check().is_ok(), "{fits:?}");
+    }
+    let auto = plan_for(2 * SEEN, GpuLayers::Auto, &devices);
+    // The output layer has no cache.
+    assert!(
+        auto.plan.fits && auto.check().is_ok() && auto.plan.gpu_layers == 1,
+        "{auto:?}"
+    );
+    let notice = auto.notice.expect("it is said");
+    assert!(
+        notice.contains("gpu0") && notice.contains(&at_most) && auto.plan.why.ends_with(&notice),
+        "{notice}"
+    );
+    let auto = plan_for(SEEN, GpuLayers::Auto, &devices);
+    assert_eq!((auto.plan.gpu_layers, auto.notice), (total, None));
+
+    // A kernel counts in 32 bits, whatever a driver says, or does not.
+    let mut context = SEEN;
+    while a_half(context) <= u64::from(u32::MAX) {
+        context *= 2;
+    }
+    for limit in [Some(u64::MAX), None] {
+        let mut devices = short_sighted(0);
+        devices[1].largest_buffer = limit;
+        assert!(plan_for(context, GpuLayers::All, &devices).check().is_err());
+        assert!(plan_for(context / 2, GpuLayers::All, &devices).check().is_ok());
+    }
+    // Each GPU counts.
+    let mut three = short_sighted(u64::MAX).to_vec();
+    three.push(DeviceInfo {
+        id: "gpu1".to_owned(),
+        name: "gpu1".to_owned(),
+        ..short_sighted(a_half(SEEN))[1].clone()
+    });
+    let refused = plan_for(2 * SEEN, GpuLayers::All, &three);
+    assert!(refused.plan.why.contains("gpu1"), "{}", refused.plan.why);
+}
+
+#[test]
+fn activations_and_logits_larger_than_a_kernel_sees_are_refused() {
+    let (bytes, config) = fixture("llama.gguf");
+    for (limit, what) in [(4 * config.vocab as u64 - 1, "logits"), (1 << 14, "activations")] {
+        let asked = Asked {
+            context: Some(64),
+            ..asked(if what == "logits" {
+                GpuLayers::Count(1)
+            } else {
+                GpuLayers::All
+            })
+        };
+        let refused = planned(&bytes, &config, &asked, &short_sighted(limit)).expect("a plan");
+        assert!(refused.plan.why.contains(what), "{refused:?}");
+        assert!(refused.check().is_err());
+    }
+}
+
+/// What is trained in these tests: operations of a mebibyte a block.
+fn training(config: &Config, tokens: u64) -> Training {
+    Training {
+        tokens,
+        operations: 1 << 20,
+        operations_on_cpu: 1 << 20,
+        blocks_at_once: 1,
+        a_block: 1 << 10,
+        largest_of_a_block: tokens << 10,
+        output: config.vocab as u64 * 4,
+    }
+}
+
+#[test]
+fn a_batch_larger_than_a_kernel_sees_is_refused_or_left_out() {
+    let (bytes, config) = fixture("llama.gguf");
+    let plan_for = |tokens, layers| {
+        let asked = Asked {
+            training: Some(training(&config, tokens)),
+            ..asked(layers)
+        };
+        planned(&bytes, &config, &asked, &short_sighted(1 << 20)).expect("a plan")
+    };
+    assert!(plan_for(1024, GpuLayers::All).check().is_ok());
+    let refused = plan_for(1025, GpuLayers::All);
+    let problem = refused.check().expect_err("it is refused");
+    assert!(
+        problem.message.contains("a batch") && problem.message.contains("smaller batches"),
+        "{problem:?}"
+    );
+    let auto = plan_for(1025, GpuLayers::Auto);
+    assert_eq!(auto.plan.gpu_layers, 1, "the output layer makes no such matrix");
+    assert!(auto.notice.expect("it is said").contains("at most 1024 tokens"));
+}
+
+/// The tape is as long as the memory lets it be where the layers lie, however much or little there is elsewhere.
+#[test]
+fn the_tape_is_measured_where_the_layers_lie() {
+    let (bytes, config) = fixture("llama.gguf");
+    let on_tape = |main: u64, card: u64, layers| {
+        let asked = Asked {
+            training: Some(training(&config, 64)),
+            ..asked(layers)
+        };
+        let devices = [device("cpu", "cpu", main), device("gpu0", "discrete", card)];
+        let planned = planned_with_tape(&bytes, &config, &asked, &devices).expect("a plan");
+        let training = planned.training.expect("it is for training");
+        let needed = planned.plan.devices[1].weights + planned.plan.devices[1].compute;
+        assert!(planned.plan.gpu_layers == 0 || needed <= card, "{planned:?}");
+        (planned.plan.gpu_layers as usize, training.blocks_at_once)
+    };
+    let (total, blocks) = (config.layers(), config.n_layers);
+    assert!(blocks > 1, "a tape of one block cannot be shorter");
+    // Little main memory, much on the card, and the other way round.
+    assert_eq!(on_tape(3 << 20, 64 * GIB, GpuLayers::All), (total, blocks));
+    assert_eq!(on_tape(64 * GIB, 64 * GIB, GpuLayers::Count(0)), (0, blocks));
+    assert_eq!(on_tape(3 << 20, 64 * GIB, GpuLayers::Count(0)), (0, 1));
+    let mut seen = Vec::new();
+    for card in (0..200).map(|step| step * (128 << 10)) {
+        let (layers, at_once) = on_tape(64 * GIB, card, GpuLayers::Auto);
+        // Layers come before the tape.
+        if layers == total {
+            seen.push(at_once);
+        }
+    }
+    assert!(
+        seen.is_sorted() && seen.first() == Some(&1) && seen.last() == Some(&blocks),
+        "{seen:?}"
+    );
+}

@@ -1,10 +1,9 @@
 //! How a run is cut to fit the data and the machine.
 
-use crate::hardware;
-use crate::plan::Training;
+use crate::plan::{Planned, Training};
 use hearth_formats::adapter::LinearName;
-use hearth_llm::Config;
 use hearth_llm::ops::logit_rows;
+use hearth_llm::{Config, Place};
 use hearth_protocol::{Checkpointing, Precision, Schedule, TrainSettings};
 use hearth_train::{Settings, linear_named};
 
@@ -21,20 +20,28 @@ const EVALUATIONS: usize = 10;
 const CHECKPOINTS: usize = 20;
 /// Steps after which a checkpoint is made at the latest.
 const MOST_STEPS_A_CHECKPOINT: usize = 50;
-/// The share of free memory that activations may take.
-const SHARE: f64 = 0.5;
 
-/// The settings of a run of these examples, which are `lengths` tokens long.
-pub fn settings(asked: &TrainSettings, config: &Config, lengths: &[usize], targets: Vec<String>) -> Settings {
+/// The settings of a run of these examples, which are `lengths` tokens long. A GPU sees batches of `most_tokens` at most. Precision and
+/// tape are those of the processor, until [`settle`] knows where the layers lie.
+pub fn settings(
+    asked: &TrainSettings,
+    config: &Config,
+    lengths: &[usize],
+    targets: Vec<String>,
+    most_tokens: Option<usize>,
+) -> Settings {
     let count = lengths.len().max(1);
     let mean = (lengths.iter().sum::<usize>() / count).max(1);
     let a_step = EXAMPLES_A_STEP
         .iter()
         .find(|(least, _)| count >= *least)
         .map_or(1, |(_, examples)| *examples);
-    let batch = asked
-        .batch
-        .map_or_else(|| (TOKENS_A_BATCH / mean).clamp(1, a_step), |batch| batch as usize);
+    let chosen = || {
+        let fits = |batch: &usize| most_tokens.is_none_or(|most| longest_batch(lengths, *batch) <= most);
+        let batch = (TOKENS_A_BATCH / mean).clamp(1, a_step);
+        (1..=batch).rev().find(fits).unwrap_or(batch)
+    };
+    let batch = asked.batch.map_or_else(chosen, |batch| batch as usize);
     // Who names the batch means the step by it, unless the accumulation is named too.
     let accumulation = match (asked.accumulation, asked.batch) {
         (Some(accumulation), _) => accumulation as usize,
@@ -80,13 +87,23 @@ pub fn settings(asked: &TrainSettings, config: &Config, lengths: &[usize], targe
     let every = |asked: Option<u32>, times: usize| asked.map_or_else(|| steps.div_ceil(times), |n| n as usize);
     settings.eval_every = every(asked.eval_every, EVALUATIONS);
     settings.checkpoint_every = every(asked.checkpoint_every, CHECKPOINTS).min(MOST_STEPS_A_CHECKPOINT);
-    let tokens = longest_batch(lengths, batch);
     settings.layers_on_tape = match asked.checkpointing {
         Checkpointing::Operations => config.n_layers,
-        Checkpointing::Layers => 1,
-        Checkpointing::Auto => layers_that_fit(config, tokens, bf16),
+        Checkpointing::Layers | Checkpointing::Auto => 1,
     };
     settings
+}
+
+/// Chooses what was not asked for and depends on where the layers lie: the tape as it was planned, and bf16 where every device that has
+/// layers is `fast` at it.
+pub fn settle(settings: &mut Settings, asked: &TrainSettings, planned: &Planned, fast: impl Fn(Place) -> bool) {
+    if let (Checkpointing::Auto, Some(training)) = (asked.checkpointing, planned.training) {
+        settings.layers_on_tape = training.blocks_at_once;
+    }
+    if asked.precision == Precision::Auto {
+        let placement = &planned.placement;
+        settings.bf16 = (0..placement.layers()).all(|layer| fast(placement.of(layer)));
+    }
 }
 
 /// What a run of these settings takes where its layers lie, on examples whose longest batch has so many tokens. A GPU keeps f32.
@@ -117,8 +134,11 @@ pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
         .sum();
     let logits = tokens.min(logit_rows(config.vocab)) * config.vocab * F32;
     Training {
+        tokens: tokens as u64,
         operations: bytes_a_layer(config, tokens, false) as u64,
+        operations_on_cpu: bytes_a_layer(config, tokens, settings.bf16) as u64,
         blocks_at_once: settings.layers_on_tape,
+        largest_of_a_block: (tokens * widest(config) * F32) as u64,
         a_block: ((tokens * width + COPIES * numbers) * F32) as u64,
         output: logits as u64,
     }
@@ -142,14 +162,14 @@ fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
 
-/// As many layers as half of the free memory holds the operations of.
-fn layers_that_fit(config: &Config, tokens: usize, bf16: bool) -> usize {
-    let Some(memory) = hardware::memory() else {
-        return config.n_layers;
-    };
-    let a_layer = bytes_a_layer(config, tokens, bf16).max(1);
-    let fit = (memory.free as f64 * SHARE) as usize / a_layer;
-    fit.clamp(1, config.n_layers)
+/// Columns of the widest matrix of a block: gate and up side by side, or Q, K and V.
+fn widest(config: &Config) -> usize {
+    (2 * config.ffn_width).max((config.heads + 2 * config.kv_heads) * config.head_dim)
+}
+
+/// Tokens of the longest batch of whose matrices a kernel sees all, where it sees so many bytes of a buffer.
+pub fn tokens_seen(config: &Config, largest_buffer: u64) -> usize {
+    largest_buffer as usize / (widest(config) * size_of::<f32>())
 }
 
 /// Bytes that a layer's operations keep for their backward: in half width the residual stream twice, the context, gate and up; in f32 queries, keys and values, the logarithms of attention and, where it is not that already, the
@@ -160,4 +180,93 @@ pub fn bytes_a_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
     let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
     let again = if bf16 { context } else { 0 };
     tokens * ((2 * config.width + context + 2 * config.ffn_width) * width + 4 * (qkv + config.heads + again))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Asked, Bytes, planned};
+    use hearth_formats::gguf::Gguf;
+    use hearth_protocol::{DeviceInfo, GpuLayers};
+    use std::path::Path;
+
+    fn model() -> (Bytes, Config) {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
+        let gguf = Gguf::open(file).expect("the fixture opens");
+        let config = Config::from_gguf(&gguf).expect("a model");
+        (Bytes::of(&gguf, &config), config)
+    }
+
+    /// A processor, and a card with room for everything.
+    fn devices() -> [DeviceInfo; 2] {
+        let device = |id: &str, kind: &str| DeviceInfo {
+            id: id.to_owned(),
+            kind: kind.to_owned(),
+            memory_total: Some(1 << 40),
+            memory_free: Some(1 << 40),
+            usable: true,
+            ..DeviceInfo::default()
+        };
+        [device("cpu", "cpu"), device("gpu0", "discrete")]
+    }
+
+    /// What the processor is fast at says nothing of a GPU, and the other way round.
+    #[test]
+    fn bf16_is_chosen_by_the_devices_that_have_layers() {
+        let (bytes, config) = model();
+        let chosen = |precision, layers, cpu: bool, gpu: bool| {
+            let asked = TrainSettings {
+                precision,
+                ..TrainSettings::default()
+            };
+            let mut settings = settings(&asked, &config, &[64; 8], Vec::new(), None);
+            let wanted = Asked {
+                gpu_layers: layers,
+                training: Some(needs(&settings, &config, 64)),
+                ..Asked::default()
+            };
+            let planned = planned(&bytes, &config, &wanted, &devices()).expect("a plan");
+            settle(&mut settings, &asked, &planned, |place| match place {
+                Place::Cpu => cpu,
+                Place::Gpu(_) => gpu,
+            });
+            settings.bf16
+        };
+        for (layers, cpu, gpu, expected) in [
+            (GpuLayers::All, true, false, false),
+            (GpuLayers::All, false, true, true),
+            (GpuLayers::Count(0), true, false, true),
+            (GpuLayers::Count(0), false, true, false),
+            (GpuLayers::Count(2), true, false, false),
+            (GpuLayers::Count(2), false, true, false),
+            (GpuLayers::Count(2), true, true, true),
+        ] {
+            let found = chosen(Precision::Auto, layers, cpu, gpu);
+            assert_eq!(found, expected, "{layers}, processor {cpu}, GPU {gpu}");
+            // What a person asks for stays.
+            assert!(chosen(Precision::Bf16, layers, false, false));
+            assert!(!chosen(Precision::F32, layers, true, true));
+        }
+    }
+
+    #[test]
+    fn a_batch_is_chosen_of_which_a_kernel_sees_all() {
+        let (_, config) = model();
+        let lengths = [64, 64, 64, 64, 512, 512, 512, 512];
+        let batch = |asked: Option<u32>, most_tokens| {
+            let asked = TrainSettings {
+                batch: asked,
+                ..TrainSettings::default()
+            };
+            settings(&asked, &config, &lengths, Vec::new(), most_tokens).batch
+        };
+        let free = batch(None, None);
+        assert!(free > 1, "{free}");
+        assert_eq!(batch(None, Some(free * 512)), free);
+        assert_eq!(batch(None, Some(free * 512 - 1)), free - 1);
+        assert_eq!(batch(None, Some(512)), 1);
+        // One that was asked for stays, and the plan says what is the matter with it.
+        assert_eq!(batch(Some(8), Some(512)), 8);
+        assert_eq!(tokens_seen(&config, 4 * widest(&config) as u64 * 7), 7);
+    }
 }

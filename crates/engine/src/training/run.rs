@@ -4,12 +4,12 @@ use super::data::{Material, Reader, material};
 use super::folder::{RunFile, RunFolder, open_adapter};
 use super::wish::{Wish, Wishes};
 use super::{plan, probe};
-use crate::plan::{Asked, Bytes, carry_out, planned};
+use crate::plan::{Asked, Bytes, carry_out, largest_buffer, planned, planned_with_tape};
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text, problem};
 use crate::turns::count;
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{BaseId, BaseShape, DataId, Passport};
-use hearth_llm::{LoadOptions, LoraPart, Model, threads};
+use hearth_llm::{LoadOptions, LoraPart, Model, Place, device, threads};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
     TrainingEvent,
@@ -75,9 +75,22 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     let threads = hearth_threads(request);
     threads::set(threads as usize);
     let lengths: Vec<usize> = material.examples.iter().map(|example| example.ids.len()).collect();
+    let device = request.device.as_deref();
     let settings = match &before {
         Some(before) => before.settings.clone(),
-        None => plan::settings(&asked, &reader.config, &lengths, targets(&asked.targets)?),
+        None => {
+            let wanted = Asked {
+                device: device.map(str::to_owned),
+                ..Asked::default()
+            };
+            let largest = match request.gpu_layers {
+                GpuLayers::Count(0) => None,
+                _ => largest_buffer(&wanted, &hardware::devices_for(device))?,
+            };
+            let most_tokens = largest.map(|bytes| plan::tokens_seen(&reader.config, bytes));
+            let targets = targets(&asked.targets)?;
+            plan::settings(&asked, &reader.config, &lengths, targets, most_tokens)
+        }
     };
     let (init, mut notices) = match &asked.init {
         Some(path) if before.is_none() => {
@@ -88,7 +101,6 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     };
     notices.append(&mut material.notices);
     let weights = Bytes::of(&reader.gguf, &reader.config);
-    let device = request.device.as_deref();
     let place = |layers: GpuLayers| {
         let wanted = Asked {
             context: Some(material.sequence),
@@ -101,10 +113,17 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
             )),
             ..Asked::default()
         };
-        planned(&weights, &reader.config, &wanted, &hardware::devices_for(device))
+        let devices = hardware::devices_for(device);
+        match (&before, asked.checkpointing) {
+            (None, Checkpointing::Auto) => planned_with_tape(&weights, &reader.config, &wanted, &devices),
+            _ => planned(&weights, &reader.config, &wanted, &devices),
+        }
     };
     let with_layers = |layers: usize| place(GpuLayers::Count(count(layers)));
-    let ready = carry_out(place(request.gpu_layers)?, &mut notices, with_layers, |planned| {
+    let first = place(request.gpu_layers)?;
+    first.check()?;
+    notices.extend(first.notice.clone());
+    let ready = carry_out(first, &mut notices, with_layers, |planned| {
         let options = LoadOptions {
             placement: Some(planned.placement.clone()),
             packed_in: packed::folder(),
@@ -121,6 +140,9 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         memory::give_back();
         preparing(say, 0.9, "trying a step on the longest examples")?;
         let mut settings = settings.clone();
+        if before.is_none() {
+            plan::settle(&mut settings, &asked, planned, is_fast_at_bf16);
+        }
         let start = |settings: &hearth_train::Settings| -> Result<Run, Problem> {
             let (examples, held_out) = (material.examples.clone(), material.held_out.clone());
             let kept_in = Some(folder.0.clone());
@@ -250,6 +272,15 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         peak_memory: memory::peak().unwrap_or(0),
         adapter: folder.adapter(),
     })
+}
+
+/// Whether products in bf16 are faster in a place than those in f32: where the processor has instructions, or an open GPU matrix units, for
+/// them.
+fn is_fast_at_bf16(place: Place) -> bool {
+    match place {
+        Place::Cpu => hearth_kernels::bf16_is_fast(),
+        Place::Gpu(_) => device::has_matrix_units(place).unwrap_or(false),
+    }
 }
 
 /// Runs something that GPUs take part in; one that fails there ends the run, which goes on from its checkpoint.

@@ -214,3 +214,34 @@ impl fmt::Display for Quant {
         f.pad(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Quant;
+
+    /// Whatever asks for every format goes by this list: a new format does not compile here before it has a number.
+    #[test]
+    fn the_list_of_all_formats_is_complete() {
+        const COUNT: usize = 15;
+        let number = |quant| match quant {
+            Quant::F32 => 0,
+            Quant::F16 => 1,
+            Quant::BF16 => 2,
+            Quant::Q4_0 => 3,
+            Quant::Q4_1 => 4,
+            Quant::Q5_0 => 5,
+            Quant::Q5_1 => 6,
+            Quant::Q8_0 => 7,
+            Quant::Q2_K => 8,
+            Quant::Q3_K => 9,
+            Quant::Q4_K => 10,
+            Quant::Q5_K => 11,
+            Quant::Q6_K => 12,
+            Quant::IQ4_XS => 13,
+            Quant::IQ4_NL => COUNT - 1,
+        };
+        let mut numbers = Quant::ALL.map(number);
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..COUNT), "{numbers:?}");
+    }
+}

@@ -35,14 +35,18 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// The tensor itself where its elements are all that its storage holds, else a copy: one whose storage may be written over. That of a slice
-/// is the whole's.
+/// The elements of a float tensor alone, in order, to be written over: those of a part of another tensor are copied out of it, since Flex hands
+/// out the whole of what they lie in.
 fn in_storage_of_its_own(tensor: FlexTensor) -> FlexTensor {
-    let bytes = size_of::<f32>() * tensor.shape().num_elements();
-    if tensor.is_contiguous() && tensor.bytes().len() == bytes {
-        tensor
-    } else {
-        tensor.to_contiguous()
+    let tensor = contiguous(tensor);
+    let elements: usize = tensor.shape().iter().product();
+    match tensor.bytes().len() == elements * size_of::<f32>() {
+        true => tensor,
+        false => {
+            let mut copy = Scratch::new(elements);
+            copy.copy_from_slice(floats(&tensor));
+            self::tensor(copy, size(&tensor))
+        }
     }
 }
 
@@ -226,8 +230,7 @@ impl Ops for Flex {
         norm: OptionalNorm<Self>,
         product: Product,
     ) -> FloatTensor<Self> {
-        let mut residual = in_storage_of_its_own(residual);
-        let (h, linear) = (contiguous(h), settled(linear));
+        let (mut residual, h, linear) = (in_storage_of_its_own(residual), contiguous(h), settled(linear));
         // In place where nobody else holds the residual; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);

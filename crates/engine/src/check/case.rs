@@ -1,0 +1,377 @@
+//! What a device is asked: one operation over inputs that are made up, the same on every machine.
+
+use hearth_kernels::Quant;
+use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::reference::noise;
+use hearth_kernels::rope::Pairing;
+use hearth_llm::ops::{Activation, NOT_TRAINED, Product};
+use std::error::Error;
+use std::fmt;
+
+/// Rank of the adapters: no divisor of any tile.
+pub const RANK: usize = 5;
+/// What an adapter counts for.
+pub const LORA_SCALE: f32 = 1.5;
+/// Epsilon of the norms.
+pub const EPS: f32 = 1e-5;
+/// Rows of a weight that are drawn; the others repeat them. A prime, so that no tile's size divides it.
+const DRAWN: usize = 61;
+
+/// Runs cases: a device, or in tests one with a fault.
+pub trait Executor {
+    /// The outputs of a case, in an order that is the same for every executor.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>>;
+}
+
+/// A matrix that an operation made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// `the output`, `the gradient of x`.
+    pub name: String,
+    /// Columns of a row.
+    pub cols: usize,
+    /// Row by row.
+    pub values: Vec<f32>,
+}
+
+/// One operation over some tokens.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Which.
+    pub op: Op,
+    /// Tokens of the batch. Of [`Op::Attend`] those of all passes.
+    pub tokens: usize,
+    /// How products with weights are made.
+    pub product: Product,
+    /// Whether the gradients of the inputs and the adapters are asked for.
+    pub backward: bool,
+    /// Whether the residual is held elsewhere too, so that it must not be written over.
+    pub held: bool,
+}
+
+/// The operations of [`hearth_llm::ops::Ops`].
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Linears side by side over one normalised input.
+    NormLinears(Vec<LinearShape>),
+    /// A linear, perhaps a norm, added to the residual.
+    LinearAdd {
+        /// The linear.
+        linear: LinearShape,
+        /// Whether a norm follows it.
+        norm: bool,
+    },
+    /// A gated feed-forward, perhaps a norm, added to the residual.
+    FeedForward {
+        /// Gate and up.
+        gated: [LinearShape; 2],
+        /// Down.
+        down: LinearShape,
+        /// Of the gate.
+        activation: Activation,
+        /// Whether a norm follows down.
+        norm: bool,
+    },
+    /// Attention.
+    Attend {
+        /// Its shape.
+        heads: Heads,
+        /// The rotation's.
+        pairing: Pairing,
+        /// Whether each head of Q and K is normalised.
+        norms: bool,
+        /// What the tokens see.
+        source: Source,
+    },
+    /// Cross-entropy through the output layer.
+    CrossEntropy(LinearShape),
+    /// The column of the greatest element of each row.
+    Argmax {
+        /// Columns.
+        vocab: usize,
+    },
+}
+
+/// What tokens see.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A cache, which these numbers of tokens are written to one after the other.
+    Cache {
+        /// How it is kept.
+        format: KvFormat,
+        /// Tokens of each pass.
+        passes: Vec<usize>,
+        /// Whether the cells of the sequence lie in another order than its tokens.
+        scattered: bool,
+    },
+    /// Each other, in sequences of these lengths.
+    Batch(Vec<usize>),
+}
+
+/// A linear.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinearShape {
+    /// The weight's format.
+    pub quant: Quant,
+    /// Outputs.
+    pub rows: usize,
+    /// Inputs.
+    pub cols: usize,
+    /// Whether it has an adapter.
+    pub adapter: bool,
+    /// Whether it has a bias, and its weight a scale.
+    pub bias: bool,
+}
+
+impl LinearShape {
+    /// A weight alone.
+    pub fn new(quant: Quant, rows: usize, cols: usize) -> Self {
+        Self {
+            quant,
+            rows,
+            cols,
+            adapter: false,
+            bias: false,
+        }
+    }
+
+    /// With an adapter.
+    pub fn adapted(self) -> Self {
+        Self { adapter: true, ..self }
+    }
+
+    /// The weight's own scale.
+    pub fn scale(&self) -> f32 {
+        if self.bias { 0.5 } else { 1.0 }
+    }
+
+    /// The weight's blocks, such that what comes out is about as large as what goes in.
+    pub fn blocks(&self, seed: u64) -> Result<Vec<u8>, Box<dyn Error>> {
+        let row = self
+            .quant
+            .row_bytes(self.cols)
+            .ok_or("rows that are not whole blocks")?;
+        let drawn = self.rows.min(DRAWN);
+        let mut bytes = vec![0; row * drawn];
+        let values = times((3.0 / self.cols as f32).sqrt(), noise(seed, drawn * self.cols));
+        for (values, bytes) in values.chunks_exact(self.cols).zip(bytes.chunks_exact_mut(row)) {
+            self.quant.quantize_row(values, bytes)?;
+        }
+        Ok(bytes.iter().copied().cycle().take(row * self.rows).collect())
+    }
+
+    /// The bias.
+    pub fn bias(&self, seed: u64) -> Option<Vec<f32>> {
+        self.bias.then(|| noise(seed + 1, self.rows))
+    }
+}
+
+/// What a gradient is asked of: an input, or a side of an adapter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaf {
+    /// `x`, `residual`, `a of linear 2`.
+    pub name: String,
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// Row by row.
+    pub values: Vec<f32>,
+}
+
+impl Leaf {
+    fn input(name: &str, rows: usize, cols: usize, seed: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            rows,
+            cols,
+            values: noise(seed, rows * cols),
+        }
+    }
+
+    /// Both sides of the adapter of the linear of this number.
+    fn adapter(linear: &LinearShape, number: usize) -> [Self; 2] {
+        let seed = 1000 + 10 * number as u64;
+        let spread = (3.0 / linear.cols as f32).sqrt();
+        [
+            Self {
+                name: format!("a of linear {}", number + 1),
+                rows: RANK,
+                cols: linear.cols,
+                values: times(spread, noise(seed, RANK * linear.cols)),
+            },
+            Self {
+                name: format!("b of linear {}", number + 1),
+                rows: linear.rows,
+                cols: RANK,
+                values: noise(seed + 1, linear.rows * RANK),
+            },
+        ]
+    }
+}
+
+impl Op {
+    /// As [`hearth_llm::ops`] calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NormLinears(_) => "norm_linears",
+            Self::LinearAdd { .. } => "linear_add",
+            Self::FeedForward { .. } => "feed_forward",
+            Self::Attend { .. } => "attend",
+            Self::CrossEntropy(_) => "cross_entropy",
+            Self::Argmax { .. } => "greatest",
+        }
+    }
+
+    /// The linears, in order.
+    pub fn linears(&self) -> Vec<LinearShape> {
+        match self {
+            Self::NormLinears(linears) => linears.clone(),
+            Self::LinearAdd { linear, .. } | Self::CrossEntropy(linear) => vec![*linear],
+            Self::FeedForward { gated, down, .. } => vec![gated[0], gated[1], *down],
+            Self::Attend { .. } | Self::Argmax { .. } => Vec::new(),
+        }
+    }
+
+    /// Changes each linear: for faults.
+    #[cfg(test)]
+    pub fn map_linears(&mut self, change: impl Fn(&mut LinearShape)) {
+        match self {
+            Self::NormLinears(linears) => linears.iter_mut().for_each(change),
+            Self::LinearAdd { linear, .. } | Self::CrossEntropy(linear) => change(linear),
+            Self::FeedForward { gated, down, .. } => gated.iter_mut().chain([down]).for_each(change),
+            Self::Attend { .. } | Self::Argmax { .. } => {}
+        }
+    }
+}
+
+impl Case {
+    /// What a model is answered with: forwards, in products that round nothing.
+    pub fn new(op: Op, tokens: usize) -> Self {
+        Self {
+            op,
+            tokens,
+            product: Product::Exact,
+            backward: false,
+            held: false,
+        }
+    }
+
+    /// The same, and its gradients; on the tape everything is held.
+    pub fn backward(self) -> Self {
+        Self {
+            backward: true,
+            held: true,
+            ..self
+        }
+    }
+
+    /// The same with a residual that is held elsewhere too.
+    pub fn held(self) -> Self {
+        Self { held: true, ..self }
+    }
+
+    /// The inputs, then the adapters' sides linear by linear.
+    pub fn leaves(&self) -> Vec<Leaf> {
+        let linears = self.op.linears();
+        let mut leaves = match &self.op {
+            Op::NormLinears(linears) => vec![Leaf::input("x", self.tokens, linears[0].cols, 1)],
+            Op::LinearAdd { linear, .. } => vec![
+                Leaf::input("the residual", self.tokens, linear.rows, 2),
+                Leaf::input("h", self.tokens, linear.cols, 1),
+            ],
+            Op::FeedForward { gated, .. } => vec![Leaf::input("x", self.tokens, gated[0].cols, 1)],
+            Op::Attend { heads, .. } => vec![queries_keys_values(heads, self.tokens)],
+            Op::CrossEntropy(output) => vec![Leaf::input("x", self.tokens, output.cols, 1)],
+            Op::Argmax { vocab } => vec![logits(self.tokens, *vocab)],
+        };
+        for (number, linear) in linears.iter().enumerate().filter(|(_, linear)| linear.adapter) {
+            leaves.extend(Leaf::adapter(linear, number));
+        }
+        leaves
+    }
+
+    /// The token that is to follow each; every seventh is not trained.
+    pub fn targets(&self, vocab: usize) -> Vec<u32> {
+        let target = |token: usize| match token % 7 {
+            3 => NOT_TRAINED,
+            _ => ((token * 37 + 5) % vocab) as u32,
+        };
+        (0..self.tokens).map(target).collect()
+    }
+}
+
+impl Case {
+    /// Sizes, formats and the rest that tells it from others of its operation.
+    pub fn of(&self) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for linear in self.op.linears() {
+            let with = if linear.adapter { " with an adapter" } else { "" };
+            parts.push(format!("{} {}x{}{with}", linear.quant, linear.rows, linear.cols));
+        }
+        if let Op::Attend { heads, source, .. } = &self.op {
+            let (all, kv, width) = (heads.heads, heads.kv_heads, heads.head_dim);
+            parts.push(format!("{all} heads of {width} over {kv}"));
+            parts.extend(heads.window.map(|window| format!("a window of {window}")));
+            if let Source::Cache { format, .. } = source {
+                parts.push(format!("a cache in {format:?}"));
+            }
+        }
+        parts.push(format!("{} tokens", self.tokens));
+        if self.product != Product::Exact {
+            parts.push(format!("{:?} product", self.product));
+        }
+        match (self.backward, self.held) {
+            (true, _) => parts.push("on the tape".to_owned()),
+            (false, true) => parts.push("residual held".to_owned()),
+            (false, false) => {}
+        }
+        parts.join(", ")
+    }
+}
+
+/// Q, K and V. Values are numbers that every cache stores without rounding: multiples of 1/64, the greatest of a block of 32 being 127 of
+/// them. So a last bit of f32 in which two devices differ does not become one of 8 bits.
+fn queries_keys_values(heads: &Heads, tokens: usize) -> Leaf {
+    let mut leaf = Leaf::input("Q, K and V", tokens, heads.qkv_width(), 1);
+    let first_value = (heads.heads + heads.kv_heads) * heads.head_dim;
+    for row in leaf.values.chunks_exact_mut(heads.qkv_width()) {
+        for (at, value) in row[first_value..].iter_mut().enumerate() {
+            let whole = if at % 32 == 0 { 127.0 } else { (*value * 127.0).round() };
+            *value = whole / 64.0;
+        }
+    }
+    leaf
+}
+
+/// Rows whose greatest element is the first, the last, or one of two equals.
+fn logits(rows: usize, vocab: usize) -> Leaf {
+    let mut leaf = Leaf::input("logits", rows, vocab, 1);
+    for (number, row) in leaf.values.chunks_exact_mut(vocab).enumerate() {
+        match number % 3 {
+            0 => row[vocab - 1] = 2.0,
+            1 => row[0] = 2.0,
+            _ => (row[vocab / 2], row[vocab / 2 + 1]) = (2.0, 2.0),
+        }
+    }
+    leaf
+}
+
+/// Factors of a norm, near one.
+pub fn norm_weight(width: usize, seed: u64) -> Vec<f32> {
+    noise(seed, width).into_iter().map(|x| 1.0 + 0.25 * x).collect()
+}
+
+fn times(factor: f32, values: Vec<f32>) -> Vec<f32> {
+    values.into_iter().map(|value| factor * value).collect()
+}
+
+/// As a person and a log are told of it.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.op.name(), self.of())
+    }
+}

@@ -1,0 +1,432 @@
+//! What every device is asked: shapes of real models (SmolLM2's widths, heads of 64 and 128, a vocabulary that no tile divides), every
+//! block format, caches longer than a tile of keys, adapters, residuals that are held, and the way back.
+
+use super::case::{Case, LinearShape, Op, Source};
+use hearth_kernels::Quant;
+use hearth_kernels::attention::{Heads, KvFormat};
+use hearth_kernels::rope::Pairing;
+use hearth_llm::ops::{Activation, Product};
+
+/// Tokens of the vocabulary: a prime, so the last tile of every kernel is ragged.
+pub const VOCAB: usize = 331;
+/// Tokens of prompts, and single ones.
+const TOKENS: [usize; 6] = [1, 2, 9, 33, 70, 129];
+/// The same one after the other in a cache: 328 are there before the last of the prompts.
+pub const PASSES: [usize; 7] = [129, 70, 129, 33, 9, 2, 1];
+/// Sequences of a batch; one is longer than any tile of keys.
+const SEQUENCES: [usize; 3] = [270, 33, 9];
+
+/// Sizes of a block of a model.
+struct Layer {
+    width: usize,
+    heads: Heads,
+    pairing: Pairing,
+    /// Of Q, K, V, the output, gate, up and down.
+    formats: [Quant; 7],
+    ffn_width: usize,
+    activation: Activation,
+    /// Norms of heads, and after both halves.
+    norms: bool,
+}
+
+/// As real files mix formats: the K family where rows are whole blocks of 256, and those of 32 elsewhere.
+const LAYERS: [Layer; 2] = [
+    Layer {
+        width: 576,
+        heads: heads(9, 3, 64),
+        pairing: Pairing::Interleaved,
+        formats: [
+            Quant::Q5_0,
+            Quant::Q8_0,
+            Quant::Q5_0,
+            Quant::Q5_0,
+            Quant::Q4_1,
+            Quant::Q4_1,
+            Quant::Q4_K,
+        ],
+        ffn_width: 768,
+        activation: Activation::Silu,
+        norms: false,
+    },
+    Layer {
+        width: 960,
+        heads: heads(6, 2, 128),
+        pairing: Pairing::Halves,
+        formats: [
+            Quant::Q8_0,
+            Quant::IQ4_NL,
+            Quant::F16,
+            Quant::Q6_K,
+            Quant::Q5_0,
+            Quant::Q8_0,
+            Quant::Q5_K,
+        ],
+        ffn_width: 1280,
+        activation: Activation::GeluTanh,
+        norms: true,
+    },
+];
+
+const fn heads(heads: usize, kv_heads: usize, head_dim: usize) -> Heads {
+    Heads {
+        heads,
+        kv_heads,
+        head_dim,
+        scale: if head_dim == 64 { 0.125 } else { 0.088_388_35 },
+        window: None,
+    }
+}
+
+/// All of them, in the order in which they are asked. What rounds is asked only of a device with matrix units: others take the same
+/// kernels for it.
+pub fn cases(matrix_units: bool) -> Vec<Case> {
+    let mut cases = formats();
+    cases.extend(LAYERS.iter().flat_map(halves));
+    cases.extend(LAYERS.iter().flat_map(attention));
+    let output = LinearShape::new(Quant::Q6_K, VOCAB, 768);
+    cases.push(Case::new(Op::CrossEntropy(output), 129).backward());
+    cases.push(Case::new(Op::CrossEntropy(output), 33));
+    cases.push(Case::new(Op::Argmax { vocab: VOCAB }, 9));
+    if matrix_units {
+        cases.extend(rounded());
+    }
+    cases
+}
+
+/// A width that rows of a format can have: not a multiple of 256 where that is possible.
+fn width(quant: Quant, number: usize) -> usize {
+    let wide = !number.is_multiple_of(2);
+    match (quant.block_elements() > 32, wide) {
+        (false, false) => 576,
+        (false, true) => 960,
+        (true, false) => 768,
+        (true, true) => 1280,
+    }
+}
+
+/// A weight in each format there is.
+fn weights() -> impl Iterator<Item = LinearShape> {
+    let weight = |(number, quant)| LinearShape::new(quant, VOCAB, width(quant, number));
+    Quant::ALL.into_iter().enumerate().map(weight)
+}
+
+/// Each format over one token, few, and many; and backwards, added to a residual that the tape holds.
+fn formats() -> Vec<Case> {
+    let of_format = |weight: LinearShape| {
+        let output = |tokens| Case::new(Op::NormLinears(vec![weight]), tokens);
+        [output(1), output(5), output(33), added(weight, 70).backward()]
+    };
+    weights().flat_map(of_format).collect()
+}
+
+fn added(linear: LinearShape, tokens: usize) -> Case {
+    Case::new(Op::LinearAdd { linear, norm: false }, tokens)
+}
+
+/// The same in products whose factors are rounded for matrix units.
+fn rounded() -> Vec<Case> {
+    let of_format = |weight: LinearShape| {
+        let with = |product, case| Case { product, ..case };
+        [
+            with(Product::Fast, Case::new(Op::NormLinears(vec![weight]), 129)),
+            with(Product::Bf16, added(weight, 70).backward()),
+        ]
+    };
+    let mut cases: Vec<Case> = weights().flat_map(of_format).collect();
+    for layer in &LAYERS {
+        for (product, backward) in [(Product::Fast, false), (Product::Bf16, true)] {
+            let case = Case {
+                product,
+                ..Case::new(layer.feed_forward(), 129)
+            };
+            cases.push(if backward { case.backward() } else { case });
+        }
+    }
+    cases
+}
+
+impl Layer {
+    fn linear(&self, part: usize, rows: usize, cols: usize) -> LinearShape {
+        LinearShape::new(self.formats[part], rows, cols).adapted()
+    }
+
+    fn queries_keys_values(&self) -> Op {
+        let (context, kv) = (self.heads.out_width(), self.heads.kv_heads * self.heads.head_dim);
+        let linear = |part, rows| LinearShape {
+            // As Qwen 2 has them.
+            bias: !self.norms,
+            ..self.linear(part, rows, self.width)
+        };
+        Op::NormLinears(vec![linear(0, context), linear(1, kv), linear(2, kv)])
+    }
+
+    fn output(&self) -> Op {
+        Op::LinearAdd {
+            linear: self.linear(3, self.width, self.heads.out_width()),
+            norm: self.norms,
+        }
+    }
+
+    fn feed_forward(&self) -> Op {
+        Op::FeedForward {
+            gated: [4, 5].map(|part| self.linear(part, self.ffn_width, self.width)),
+            down: self.linear(6, self.width, self.ffn_width),
+            activation: self.activation,
+            norm: self.norms,
+        }
+    }
+}
+
+/// The linears of a layer with adapters, over each number of tokens, with a residual of their own and one that is held; and backwards.
+fn halves(layer: &Layer) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (number, tokens) in TOKENS.into_iter().enumerate() {
+        cases.push(Case::new(layer.queries_keys_values(), tokens));
+        for op in [layer.output(), layer.feed_forward()] {
+            let case = Case::new(op, tokens);
+            // Few tokens and many either way.
+            cases.push(if number % 2 == 1 { case.held() } else { case });
+        }
+    }
+    for op in [layer.queries_keys_values(), layer.output(), layer.feed_forward()] {
+        cases.push(Case::new(op, 129).backward());
+    }
+    cases
+}
+
+/// Attention over caches of both types, with windows wider and narrower than a tile of keys; over a batch, and backwards.
+fn attention(layer: &Layer) -> Vec<Case> {
+    let attend = |window, source, tokens| {
+        let op = Op::Attend {
+            heads: Heads { window, ..layer.heads },
+            pairing: layer.pairing,
+            norms: layer.norms,
+            source,
+        };
+        Case::new(op, tokens)
+    };
+    let mut cases = Vec::new();
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        for (window, scattered) in [(None, false), (Some(270), true), (Some(40), false)] {
+            let source = Source::Cache {
+                format,
+                passes: PASSES.to_vec(),
+                scattered,
+            };
+            cases.push(attend(window, source, PASSES.iter().sum()));
+        }
+    }
+    for window in [None, Some(40)] {
+        let source = Source::Batch(SEQUENCES.to_vec());
+        cases.push(attend(window, source, SEQUENCES.iter().sum()).backward());
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::{Executor, Output};
+    use super::super::compare::{Mismatch, compare};
+    use super::super::on_device::OnDevice;
+    use super::*;
+    use burn::tensor::Device;
+    use std::error::Error;
+
+    /// The processor with a fault: what it is asked is changed, or what it answers.
+    struct Faulty {
+        ask: fn(&mut Case),
+        answer: fn(&Case, &mut Vec<Output>),
+    }
+
+    impl Executor for Faulty {
+        fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>> {
+            let mut asked = case.clone();
+            (self.ask)(&mut asked);
+            let mut outputs = OnDevice(Device::flex()).run(&asked)?;
+            (self.answer)(case, &mut outputs);
+            Ok(outputs)
+        }
+    }
+
+    const AS_ASKED: fn(&mut Case) = |_| {};
+    const AS_IT_IS: fn(&Case, &mut Vec<Output>) = |_, _| {};
+
+    /// What a check finds of a fault, in the cases that `about` is true of; and of those that it is not, which the fault leaves right.
+    fn seen(fault: &Faulty, about: fn(&Case) -> bool) -> Vec<Mismatch> {
+        let processor = OnDevice(Device::flex());
+        let mut found = Vec::new();
+        for case in cases(false) {
+            let mismatch = compare(&case, fault, &processor).expect("it runs");
+            assert_eq!(mismatch.is_some(), about(&case), "{case}: {mismatch:?}");
+            found.extend(mismatch);
+        }
+        assert!(!found.is_empty());
+        found
+    }
+
+    #[test]
+    fn every_format_is_asked_forwards_and_backwards() {
+        for quant in Quant::ALL {
+            for backward in [false, true] {
+                let asked = cases(false).iter().any(|case| {
+                    let linears = case.op.linears();
+                    case.backward == backward && linears.iter().any(|linear| linear.quant == quant)
+                });
+                assert!(asked, "{quant}, backward: {backward}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_processor_agrees_with_itself() {
+        let right = Faulty {
+            ask: AS_ASKED,
+            answer: AS_IT_IS,
+        };
+        let processor = OnDevice(Device::flex());
+        for case in cases(true) {
+            assert_eq!(compare(&case, &right, &processor).expect("it runs"), None, "{case}");
+        }
+    }
+
+    /// As a kernel whose loop over tiles of keys ends after 256.
+    #[test]
+    fn a_kernel_wrong_only_beyond_256_keys_is_caught() {
+        let fault = Faulty {
+            ask: |case| {
+                if let Op::Attend { heads, .. } = &mut case.op {
+                    heads.window = Some(heads.window.unwrap_or(256).min(256));
+                }
+            },
+            answer: AS_IT_IS,
+        };
+        let found = seen(
+            &fault,
+            |case| matches!(&case.op, Op::Attend { heads, .. } if heads.window != Some(40)),
+        );
+        for mismatch in found {
+            assert!(mismatch.sentence().contains("attend"), "{mismatch:?}");
+        }
+    }
+
+    /// As a kernel that forgets the tile at the end of a row of outputs, where it is not a whole one.
+    #[test]
+    fn a_kernel_wrong_only_in_the_last_ragged_column_is_caught() {
+        let fault = Faulty {
+            ask: AS_ASKED,
+            answer: |_, outputs| {
+                for output in outputs.iter_mut().filter(|output| output.cols == VOCAB) {
+                    let cols = output.cols;
+                    output.values.chunks_exact_mut(cols).for_each(|row| row[cols - 1] = 0.0);
+                }
+            },
+        };
+        let found = seen(&fault, |case| {
+            matches!(&case.op, Op::NormLinears(linears) if linears.len() == 1)
+                || matches!(&case.op, Op::LinearAdd { linear, .. } if linear.rows == VOCAB)
+        });
+        for mismatch in found {
+            assert_eq!(mismatch.column, VOCAB - 1, "{mismatch:?}");
+            assert!(mismatch.sentence().contains(&format!("column {}", VOCAB - 1)));
+        }
+    }
+
+    #[test]
+    fn a_kernel_wrong_only_with_an_adapter_is_caught() {
+        // Forwards it is not added; backwards its gradient is never written.
+        let fault = Faulty {
+            ask: |case| {
+                if !case.backward {
+                    case.op.map_linears(|linear| linear.adapter = false);
+                }
+            },
+            answer: |_, outputs| {
+                let gradients = outputs.iter_mut().filter(|output| output.name.contains("of a of"));
+                gradients.for_each(|gradient| gradient.values.fill(0.0));
+            },
+        };
+        let found = seen(&fault, |case| case.op.linears().iter().any(|linear| linear.adapter));
+        for mismatch in found {
+            assert!(mismatch.sentence().contains("with an adapter"), "{mismatch:?}");
+        }
+    }
+
+    /// As an operation in place over what is not its own: the sum is right, and who holds the residual finds it there too.
+    #[test]
+    fn a_held_residual_that_is_written_over_is_caught() {
+        let fault = Faulty {
+            ask: AS_ASKED,
+            answer: |_, outputs| {
+                let sum = outputs[0].values.clone();
+                if let Some(held) = outputs.iter_mut().find(|output| output.name.contains("held")) {
+                    held.values = sum;
+                }
+            },
+        };
+        let found = seen(&fault, |case| {
+            case.held && matches!(case.op, Op::LinearAdd { .. } | Op::FeedForward { .. })
+        });
+        assert!(found.iter().all(|mismatch| mismatch.output.contains("held")));
+    }
+
+    /// As a copy of a held residual whose rows are apart by more than they are long, read as if they were not.
+    #[test]
+    fn a_copy_of_a_held_residual_with_other_strides_is_caught() {
+        let fault = Faulty {
+            ask: AS_ASKED,
+            answer: |case, outputs| {
+                if !case.held || !matches!(case.op, Op::LinearAdd { .. }) {
+                    return;
+                }
+                let (cols, right) = (outputs[0].cols, outputs[0].values.clone());
+                let apart = (cols + 1).next_multiple_of(64);
+                for (at, value) in outputs[0].values.iter_mut().enumerate() {
+                    *value = match at % apart < cols {
+                        true => right[(at / apart * cols + at % apart).min(right.len() - 1)],
+                        false => 0.0,
+                    };
+                }
+            },
+        };
+        seen(&fault, |case| {
+            // One row has no stride, and the second of two is not reached.
+            case.held && case.tokens > 1 && matches!(case.op, Op::LinearAdd { .. })
+        });
+    }
+
+    #[test]
+    fn one_wrong_element_of_many_is_caught_and_named() {
+        let fault = Faulty {
+            ask: AS_ASKED,
+            answer: |case, outputs| {
+                if matches!(case.op, Op::NormLinears(_)) && case.tokens == 129 {
+                    let at = outputs[0].cols * 100 + 7;
+                    outputs[0].values[at] += 0.02;
+                }
+            },
+        };
+        let found = seen(&fault, |case| {
+            matches!(case.op, Op::NormLinears(_)) && case.tokens == 129
+        });
+        for mismatch in found {
+            assert_eq!(
+                (mismatch.wrong, mismatch.row, mismatch.column),
+                (1, 100, 7),
+                "{mismatch:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_never_right() {
+        let fault = Faulty {
+            ask: AS_ASKED,
+            answer: |_, outputs| {
+                if let Some(value) = outputs[0].values.last_mut() {
+                    *value = f32::NAN;
+                }
+            },
+        };
+        seen(&fault, |_| true);
+    }
+}

@@ -1,0 +1,218 @@
+//! The gradients that a run is made of, on any device: those of the operations, on Burn's tape, against finite differences of the formulas in
+//! f64, and where the sizes are those of models against the processor's.
+
+use super::case::{Case, Executor, LinearShape, Op, Source};
+use super::cases;
+use super::compare::{error, tolerance};
+use super::on_device::{OnDevice, probe};
+use super::reference::Formula;
+use burn::tensor::Device;
+use hearth_kernels::Quant;
+use hearth_kernels::attention::Heads;
+use hearth_kernels::gradients::GradientCheck;
+use hearth_kernels::reference::{differences, relative_error, wide};
+use hearth_kernels::rope::Pairing;
+use hearth_llm::ops::{Activation, Product};
+use hearth_llm::{Place, device};
+use std::error::Error;
+
+/// What a gradient in f32 may be off by, relative to its length.
+const F32: f64 = 1e-4;
+/// What one may be off by whose products round their factors, or whose forward kept them rounded.
+const ROUNDED: f64 = 5e-2;
+
+/// Checks every gradient of the operations in a place, and reports each in turn.
+///
+/// # Errors
+/// The device cannot be opened, or failed.
+pub fn check(place: Place, report: &mut dyn FnMut(GradientCheck)) -> Result<(), Box<dyn Error>> {
+    let there = OnDevice(device::open(place)?);
+    for case in small() {
+        against_differences(&case, &there, report)?;
+    }
+    if place == Place::Cpu {
+        return Ok(());
+    }
+    let here = OnDevice(Device::flex());
+    let backward = cases::cases(device::has_matrix_units(place)?).into_iter();
+    for case in backward.filter(|case| case.backward) {
+        against_the_processor(&case, &there, &here, report)?;
+    }
+    Ok(())
+}
+
+/// Operations as small as finite differences of every input allow, over few tokens and many, in every format.
+fn small() -> Vec<Case> {
+    let linear = |quant, rows, cols| LinearShape {
+        bias: true,
+        ..LinearShape::new(quant, rows, cols).adapted()
+    };
+    let mut cases = Vec::new();
+    for tokens in [3, 11] {
+        let linears = [Quant::Q5_0, Quant::F16, Quant::Q8_0].map(|quant| linear(quant, 21, 64));
+        cases.push(Case::new(Op::NormLinears(linears.to_vec()), tokens));
+        for norm in [false, true] {
+            let linear = linear(Quant::Q4_K, 21, 256);
+            cases.push(Case::new(Op::LinearAdd { linear, norm }, tokens));
+            for activation in [Activation::Silu, Activation::GeluTanh] {
+                let op = Op::FeedForward {
+                    gated: [linear_without_bias(64, 32), linear_without_bias(64, 32)],
+                    down: linear_without_bias(32, 64),
+                    activation,
+                    norm,
+                };
+                cases.push(Case::new(op, tokens));
+            }
+        }
+        cases.push(Case::new(
+            Op::CrossEntropy(LinearShape::new(Quant::Q8_0, 37, 64)),
+            tokens,
+        ));
+    }
+    for quant in Quant::ALL {
+        let linear = LinearShape::new(quant, 5, quant.block_elements().max(32));
+        cases.push(Case::new(Op::LinearAdd { linear, norm: false }, 11));
+    }
+    cases.extend(attention());
+    let rounded: Vec<Case> = cases
+        .iter()
+        .filter(|case| case.tokens == 11 && case.op.linears().iter().any(|linear| linear.adapter))
+        .map(|case| Case {
+            product: Product::Bf16,
+            ..case.clone()
+        })
+        .collect();
+    cases.extend(rounded);
+    cases.into_iter().map(Case::backward).collect()
+}
+
+fn linear_without_bias(cols: usize, rows: usize) -> LinearShape {
+    LinearShape::new(Quant::Q4_1, rows, cols).adapted()
+}
+
+fn attention() -> Vec<Case> {
+    let lengths = vec![7, 1, 9];
+    let mut cases = Vec::new();
+    for (pairing, norms) in [(Pairing::Interleaved, false), (Pairing::Halves, true)] {
+        for window in [None, Some(3)] {
+            let op = Op::Attend {
+                heads: Heads {
+                    heads: 4,
+                    kv_heads: 2,
+                    head_dim: 16,
+                    scale: 0.5,
+                    window,
+                },
+                pairing,
+                norms,
+                source: Source::Batch(lengths.clone()),
+            };
+            cases.push(Case::new(op, lengths.iter().sum()));
+        }
+    }
+    cases
+}
+
+fn against_differences(
+    case: &Case,
+    there: &dyn Executor,
+    report: &mut dyn FnMut(GradientCheck),
+) -> Result<(), Box<dyn Error>> {
+    let (leaves, formula) = (case.leaves(), Formula::of(case)?);
+    let values: Vec<Vec<f64>> = leaves.iter().map(|leaf| wide(&leaf.values)).collect();
+    let probe = wide(&probe(case, formula.output(&values).len()));
+    let outputs = there.run(case)?;
+    for (number, leaf) in leaves.iter().enumerate() {
+        let expected = differences(&values[number], &probe, |changed| {
+            let mut values = values.clone();
+            values[number] = changed.to_vec();
+            formula.output(&values)
+        });
+        let name = format!("the gradient of {}", leaf.name);
+        let found = outputs.iter().find(|output| output.name == name);
+        report(GradientCheck {
+            op: case.op.name(),
+            arrangement: format!("{}, {} against differences", leaf.name, case.of()),
+            error: found.map_or(f64::INFINITY, |found| relative_error(&found.values, &expected)),
+            tolerance: if case.product == Product::Exact { F32 } else { ROUNDED },
+        });
+    }
+    Ok(())
+}
+
+fn against_the_processor(
+    case: &Case,
+    there: &dyn Executor,
+    here: &dyn Executor,
+    report: &mut dyn FnMut(GradientCheck),
+) -> Result<(), Box<dyn Error>> {
+    let (found, expected) = (there.run(case)?, here.run(case)?);
+    for expected in expected {
+        let found = found.iter().find(|output| output.name == expected.name);
+        report(GradientCheck {
+            op: case.op.name(),
+            arrangement: format!("{}, {} against the processor", expected.name, case.of()),
+            error: found.map_or(f64::INFINITY, |found| error(found, &expected)),
+            tolerance: tolerance(case),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::Output;
+    use super::*;
+
+    fn checks(executor: &dyn Executor) -> Vec<GradientCheck> {
+        let mut checks = Vec::new();
+        for case in small() {
+            against_differences(&case, executor, &mut |check| checks.push(check)).expect("it runs");
+        }
+        checks
+    }
+
+    #[test]
+    fn the_processors_gradients_are_those_of_differences() {
+        for check in checks(&OnDevice(Device::flex())) {
+            assert!(check.passed(), "{check:?}");
+        }
+    }
+
+    /// The processor, with half of the greatest number of each gradient.
+    struct OneWrong;
+
+    impl Executor for OneWrong {
+        fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>> {
+            let mut outputs = OnDevice(Device::flex()).run(case)?;
+            let gradients = outputs
+                .iter_mut()
+                .filter(|output| output.name.starts_with("the gradient"));
+            for gradient in gradients {
+                let greatest = gradient.values.iter_mut().max_by(|a, b| a.abs().total_cmp(&b.abs()));
+                *greatest.expect("a gradient") *= 0.5;
+            }
+            Ok(outputs)
+        }
+    }
+
+    #[test]
+    fn one_wrong_number_of_a_gradient_fails() {
+        let mut exact = 0;
+        // Where products are rounded, one number of many may be off by as much.
+        for check in checks(&OneWrong).iter().filter(|check| check.tolerance == F32) {
+            assert!(!check.passed(), "{check:?}");
+            exact += 1;
+        }
+        assert!(exact > 0);
+        let whole = OnDevice(Device::flex());
+        for case in cases::cases(false).into_iter().filter(|case| case.backward) {
+            let mut wrong = 0;
+            against_the_processor(&case, &OneWrong, &whole, &mut |check| {
+                wrong += usize::from(!check.passed());
+            })
+            .expect("it runs");
+            assert!(wrong > 0, "{case}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Whole models that are made up: that a session and a run put the operations together as they do on the processor.
+
+use super::case::Output;
+use super::cases::{PASSES, VOCAB};
+use super::compare::mismatch;
+use super::sample::{Random, Sample};
+use hearth_kernels::Quant;
+use hearth_kernels::attention::KvFormat;
+use hearth_kernels::reference::noise;
+use hearth_llm::ops::Product;
+use hearth_llm::{Config, LoadOptions, LoraPart, Model, Place, Placement, Session};
+use hearth_train::{Control, Example, Report, Run, Schedule, Settings};
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// What logits may be off by (see [`super::compare`]): a number that falls to the other side of a step of the cache in one block is seen by all
+/// after it.
+const LOGITS_OFF: f64 = 2e-2;
+/// The same where factors are rounded for matrix units.
+const ROUNDED_LOGITS_OFF: f64 = 1e-1;
+/// What a loss may be off by, as a share of itself, and where factors may be rounded.
+const LOSS_OFF: f64 = 1e-3;
+const ROUNDED_LOSS_OFF: f64 = 2e-2;
+
+/// What a run teaches, and an adapter changes, with the columns and rows that stand for each.
+const LINEARS: [&str; 7] = [
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_output",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+];
+
+const FORMATS: &[Quant] = &[
+    Quant::Q4_K,
+    Quant::Q8_0,
+    Quant::Q6_K,
+    Quant::Q4_0,
+    Quant::Q4_1,
+    Quant::F16,
+    Quant::Q5_K,
+];
+
+/// With and without norms of heads, windows, and gates of both kinds; and how the cache of each is kept.
+const MODELS: [(Sample, KvFormat); 3] = [
+    (made_up("llama", 576, 768, 9, 3), KvFormat::F16),
+    (made_up("qwen3", 960, 1280, 15, 5), KvFormat::Q8_0),
+    (made_up("gemma3", 576, 768, 9, 3), KvFormat::F16),
+];
+
+const fn made_up(architecture: &'static str, width: usize, ffn_width: usize, heads: usize, kv_heads: usize) -> Sample {
+    Sample {
+        architecture,
+        blocks: 2,
+        width,
+        ffn_width,
+        heads,
+        kv_heads,
+        vocab: VOCAB,
+        formats: FORMATS,
+    }
+}
+
+/// The first thing that a device computes otherwise, in one sentence.
+///
+/// # Errors
+/// The device failed.
+pub fn compare(place: Place, matrix_units: bool) -> Result<Option<String>, Box<dyn Error>> {
+    for (sample, format) in &MODELS {
+        let expected = logits(sample, Place::Cpu, *format, Product::Exact)?;
+        let found = logits(sample, place, *format, Product::Fast)?;
+        let most = if matrix_units { ROUNDED_LOGITS_OFF } else { LOGITS_OFF };
+        let what = format!("a sample of {} with a cache in {format:?}", sample.architecture);
+        if let Some(mismatch) = mismatch(&what, &found, &expected, most) {
+            return Ok(Some(mismatch.sentence()));
+        }
+    }
+    let sample = &MODELS[0].0;
+    let expected = losses(sample, Place::Cpu, false)?;
+    let mut kinds = vec![(false, LOSS_OFF)];
+    if matrix_units {
+        kinds.push((true, ROUNDED_LOSS_OFF));
+    }
+    for (bf16, most) in kinds {
+        let found = losses(sample, place, bf16)?;
+        let pairs = expected.iter().zip(&found);
+        let off = pairs.map(|(a, b)| (a - b).abs() / a).fold(0.0, f64::max);
+        if off > most || found.len() != expected.len() || found.iter().any(|loss| !loss.is_finite()) {
+            return Ok(Some(format!(
+                "Its driver computes something else than the processor does: a sample learns otherwise, by {:.1} %.",
+                off * 100.0
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// A sample loaded, all of it in one place.
+///
+/// # Errors
+/// The device failed.
+pub fn load(sample: &Sample, place: Place) -> Result<Arc<Model>, Box<dyn Error>> {
+    let gguf = sample.gguf()?;
+    let layers = Config::from_gguf(&gguf)?.layers();
+    let placement = match place {
+        Place::Cpu => Placement::cpu(layers),
+        Place::Gpu(number) => Placement::offload(layers, layers, &[(number, 1)]),
+    };
+    let options = LoadOptions {
+        placement: Some(placement),
+        ..LoadOptions::default()
+    };
+    Ok(Arc::new(Model::load(&gguf, &options, &mut |_, _| {
+        ControlFlow::Continue(())
+    })?))
+}
+
+/// Tokens that are drawn.
+pub fn tokens(model: &Model, count: usize) -> Vec<u32> {
+    let mut random = Random(2);
+    (0..count).map(|_| random.token(model.config().vocab)).collect()
+}
+
+/// An adapter on every linear, which changes what comes out about as much as the weights do.
+fn adapter(sample: &Sample) -> Vec<LoraPart> {
+    const RANK: usize = 4;
+    let (width, kv) = (sample.width, sample.kv_heads * sample.width / sample.heads);
+    let sides = |linear: &str| match linear {
+        "attn_k" | "attn_v" => (width, kv),
+        "ffn_gate" | "ffn_up" => (width, sample.ffn_width),
+        "ffn_down" => (sample.ffn_width, width),
+        _ => (width, width),
+    };
+    let part = |(number, linear): (usize, &str)| {
+        let (inputs, outputs) = sides(linear);
+        let (seed, spread) = (number as u64 * 10 + 1, (3.0 / inputs as f32).sqrt());
+        LoraPart {
+            layer: number / LINEARS.len(),
+            linear: linear.to_owned(),
+            rank: RANK,
+            a: noise(seed, RANK * inputs).into_iter().map(|x| spread * x).collect(),
+            b: noise(seed + 1, outputs * RANK),
+            scale: 0.5,
+        }
+    };
+    let linears = LINEARS.into_iter().cycle().take(sample.blocks * LINEARS.len());
+    linears.enumerate().map(part).collect()
+}
+
+/// Logits of all tokens, which come in prompts of many sizes and one by one; there is an adapter.
+fn logits(sample: &Sample, place: Place, format: KvFormat, product: Product) -> Result<Output, Box<dyn Error>> {
+    let model = Arc::new(load(sample, place)?.adapted(&adapter(sample))?);
+    let ids = tokens(&model, PASSES.iter().sum());
+    let session = Session::with_cache(model, ids.len(), format)?;
+    let mut session = session.with_product(product);
+    let (mut values, mut before) = (Vec::new(), 0);
+    for pass in PASSES {
+        values.extend(session.extend(&ids[before..before + pass])?);
+        before += pass;
+    }
+    Ok(Output {
+        name: "the logits".to_owned(),
+        cols: sample.vocab,
+        values,
+    })
+}
+
+/// The losses of a few steps of fine-tuning: those after the first tell what the gradients were.
+fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn Error>> {
+    let model = load(sample, place)?;
+    let ids = tokens(&model, 4 * 33);
+    let examples = ids.chunks(33).map(|ids| Example {
+        ids: ids.to_vec(),
+        trained: vec![true; ids.len()],
+    });
+    let settings = Settings {
+        version: Settings::VERSION,
+        rank: 4,
+        alpha: 8.0,
+        dropout: 0.1,
+        rslora: false,
+        targets: LINEARS.map(str::to_owned).to_vec(),
+        learning_rate: 1e-2,
+        schedule: Schedule::Constant,
+        warmup: 0.0,
+        weight_decay: 0.0,
+        max_gradient_norm: 1.0,
+        epochs: 4.0,
+        max_steps: Some(3),
+        batch: 2,
+        accumulation: 1,
+        seed: 1,
+        shuffle: false,
+        eval_every: usize::MAX,
+        patience: 0,
+        checkpoint_every: usize::MAX,
+        bf16,
+        layers_on_tape: sample.blocks,
+    };
+    let mut losses = Vec::new();
+    Run::new(model, settings, examples.collect(), Vec::new(), None)?.go(&mut |report| {
+        if let Report::Step(step) = report {
+            losses.push(step.loss);
+        }
+        Control::Continue
+    })?;
+    Ok(losses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(sample: &Sample) -> Output {
+        logits(sample, Place::Cpu, KvFormat::F16, Product::Exact).expect("it runs")
+    }
+
+    /// Another model computes something else, so the comparison can fail.
+    #[test]
+    fn every_weight_counts() {
+        let expected = of(&MODELS[0].0);
+        assert_eq!(mismatch("itself", &expected, &expected, LOGITS_OFF), None);
+        let other = Sample {
+            formats: &FORMATS[1..],
+            ..made_up("llama", 576, 768, 9, 3)
+        };
+        let found = of(&other);
+        assert!(mismatch("another", &found, &expected, ROUNDED_LOGITS_OFF).is_some());
+        assert!(of(&MODELS[2].0).values.iter().all(|logit| logit.is_finite()));
+    }
+
+    #[test]
+    fn rounded_factors_are_within_what_rounding_may_do() {
+        let (sample, format) = &MODELS[0];
+        let exact = logits(sample, Place::Cpu, *format, Product::Exact).expect("it runs");
+        let bf16 = logits(sample, Place::Cpu, *format, Product::Bf16).expect("it runs");
+        assert_eq!(mismatch("bf16", &bf16, &exact, ROUNDED_LOGITS_OFF), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! Cases on a device of Burn's, through the operations that models are made of.
+
+use super::case::{Case, EPS, Executor, LORA_SCALE, Leaf, LinearShape, Op, Output, Source, norm_weight};
+use burn::backend::Dispatch;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use hearth_kernels::attention::Heads;
+use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::{Layout, reference};
+use hearth_llm::KvPool;
+use hearth_llm::ops::{
+    Activation, Adapter, AttentionSpec, Bias, CachedSequence, Gated, KeyValues, Linear, Linears, MatrixSpec, Norm,
+    OptionalNorm, Segments, SequenceView, attend, cross_entropy, feed_forward, greatest, linear_add, norm_linears,
+};
+use std::cell::RefCell;
+use std::error::Error;
+use std::sync::Arc;
+
+/// The base of the rotations.
+const ROPE_BASE: f32 = 10_000.0;
+/// Seeds of what gets no gradient: weights and their biases, norms, and what the output's gradient is.
+const WEIGHT: u64 = 100;
+const NORM: u64 = 200;
+const PROBE: u64 = 300;
+
+/// A device as an executor.
+pub struct OnDevice(pub Device);
+
+impl Executor for OnDevice {
+    fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>> {
+        let device = match case.backward {
+            true => self.0.clone().autodiff(),
+            false => self.0.clone(),
+        };
+        let leaves = case.leaves();
+        let tensors: Vec<Tensor<2>> = leaves.iter().map(|leaf| on(&device, leaf)).collect();
+        let stage = Stage {
+            case,
+            device: &device,
+            tensors: RefCell::new(tensors.iter().cloned().map(Some).collect()),
+        };
+        let held = case.held.then(|| tensors[0].clone());
+        let leaf_tensors = match case.backward {
+            true => tensors,
+            false => {
+                // What is not held belongs to the operation alone.
+                drop(tensors);
+                Vec::new()
+            }
+        };
+        let mut outputs = match &case.op {
+            Op::Argmax { .. } => return Ok(vec![stage.argmax()?]),
+            Op::Attend { heads, source, .. } if !case.backward => stage.passes(heads, source)?,
+            _ => {
+                let output = stage.forward()?;
+                let mut outputs = vec![read("the output", output.clone())?];
+                if case.backward {
+                    outputs.extend(gradients(case, &leaves, &leaf_tensors, output)?);
+                }
+                outputs
+            }
+        };
+        if let (Some(held), Op::LinearAdd { .. } | Op::FeedForward { .. }) = (held, &case.op) {
+            outputs.push(read("the residual, which is held elsewhere too", held)?);
+        }
+        Ok(outputs)
+    }
+}
+
+fn on(device: &Device, leaf: &Leaf) -> Tensor<2> {
+    let tensor = Tensor::from_data(TensorData::new(leaf.values.clone(), [leaf.rows, leaf.cols]), device);
+    match device.is_autodiff() {
+        true => tensor.require_grad(),
+        false => tensor,
+    }
+}
+
+fn read(name: &str, tensor: Tensor<2>) -> Result<Output, Box<dyn Error>> {
+    let cols = tensor.dims()[1];
+    let data = tensor.try_into_data().map_err(|error| format!("{error:?}"))?;
+    Ok(Output {
+        name: name.to_owned(),
+        cols,
+        values: data.try_into_vec::<f32>().map_err(|error| format!("{error:?}"))?,
+    })
+}
+
+/// The gradients of the leaves, where that of the output is noise.
+fn gradients(
+    case: &Case,
+    leaves: &[Leaf],
+    tensors: &[Tensor<2>],
+    output: Tensor<2>,
+) -> Result<Vec<Output>, Box<dyn Error>> {
+    let [rows, cols] = output.dims();
+    let probe = TensorData::new(probe(case, rows * cols), [rows, cols]);
+    let probe = Tensor::<2>::from_data(probe, &output.device());
+    let mut found = (output * probe).sum().backward();
+    let gradient = |(leaf, tensor): (&Leaf, &Tensor<2>)| {
+        let gradient = tensor.grad_remove(&mut found);
+        let gradient = gradient.ok_or_else(|| format!("{} got no gradient", leaf.name))?;
+        read(&format!("the gradient of {}", leaf.name), gradient)
+    };
+    leaves.iter().zip(tensors).map(gradient).collect()
+}
+
+/// The gradient of a case's output, which has so many elements.
+pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
+    match case.op {
+        Op::CrossEntropy(_) => vec![1.0; elements],
+        _ => reference::noise(PROBE, elements),
+    }
+}
+
+/// The seed of the weight of the linear of this number.
+pub fn weight_seed(number: usize) -> u64 {
+    WEIGHT + 10 * number as u64
+}
+
+/// The weights of the norms of a case: before, after, of Q's heads and of K's.
+pub fn norm_weights(width: usize, which: Which) -> Vec<f32> {
+    norm_weight(width, NORM + which as u64)
+}
+
+/// A norm of a case.
+#[derive(Debug, Clone, Copy)]
+pub enum Which {
+    /// Before the linears.
+    Before,
+    /// After the last.
+    After,
+    /// Of each head of Q.
+    Queries,
+    /// Of each head of K.
+    Keys,
+}
+
+/// The rotation of a case.
+pub fn rope(pairing: Pairing, dims: usize) -> (Rope, f64) {
+    (Rope::new(pairing, dims, ROPE_BASE, 1.0, None), f64::from(ROPE_BASE))
+}
+
+/// A case on its device.
+struct Stage<'a> {
+    case: &'a Case,
+    device: &'a Device,
+    /// Inputs and adapters, each until it is taken.
+    tensors: RefCell<Vec<Option<Tensor<2>>>>,
+}
+
+impl Stage<'_> {
+    /// The input of this number; nothing here holds it any more.
+    fn take(&self, number: usize) -> Result<Tensor<2>, &'static str> {
+        let taken = self.tensors.borrow_mut().get_mut(number).and_then(Option::take);
+        taken.ok_or("an input that was used twice")
+    }
+
+    /// The linears with their weights and adapters.
+    fn linears(&self) -> Result<Vec<Linear<Dispatch>>, Box<dyn Error>> {
+        let shapes = self.case.op.linears();
+        let sides = 2 * shapes.iter().filter(|shape| shape.adapter).count();
+        let mut next = self.tensors.borrow().len() - sides;
+        let mut linear = |(number, shape): (usize, &LinearShape)| -> Result<Linear<Dispatch>, Box<dyn Error>> {
+            let adapter = match shape.adapter {
+                false => Adapter::None,
+                true => {
+                    let (a, b) = (self.take(next)?, self.take(next + 1)?);
+                    next += 2;
+                    Adapter::Lora {
+                        a: a.into_dispatch(),
+                        b: b.into_dispatch(),
+                        scale: LORA_SCALE,
+                        dropout: None,
+                    }
+                }
+            };
+            let bias = match shape.bias(weight_seed(number)) {
+                None => Bias::None,
+                Some(bias) => Bias::Add(self.vector(bias).into_dispatch()),
+            };
+            Ok(Linear {
+                weight: self.blocks(&shape.blocks(weight_seed(number))?).into_dispatch(),
+                spec: MatrixSpec {
+                    quant: shape.quant,
+                    layout: Layout::Plain,
+                    rows: shape.rows,
+                    cols: shape.cols,
+                    scale: shape.scale(),
+                },
+                adapter,
+                bias,
+            })
+        };
+        shapes.iter().enumerate().map(&mut linear).collect()
+    }
+
+    fn vector(&self, values: Vec<f32>) -> Tensor<1> {
+        let length = values.len();
+        Tensor::from_data(TensorData::new(values, [length]), self.device)
+    }
+
+    /// Blocks as the device reads them: bytes on the processor, words on a GPU.
+    fn blocks(&self, bytes: &[u8]) -> Tensor<1, Int> {
+        if self.device.clone().without_autodiff() == Device::flex() {
+            let data = TensorData::new(bytes.to_vec(), [bytes.len()]);
+            return Tensor::from_data(data, (self.device, DType::U8));
+        }
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u32::from_le_bytes(word)
+        };
+        let words: Vec<u32> = bytes.chunks(4).map(word).collect();
+        let length = words.len();
+        Tensor::from_data(TensorData::new(words, [length]), (self.device, DType::U32))
+    }
+
+    fn norm(&self, width: usize, which: Which) -> Norm<Dispatch> {
+        Norm {
+            weight: self.vector(norm_weights(width, which)).into_dispatch(),
+            eps: EPS,
+        }
+    }
+
+    fn optional_norm(&self, wanted: bool, width: usize, which: Which) -> OptionalNorm<Dispatch> {
+        match wanted {
+            true => OptionalNorm::Norm(self.norm(width, which).weight, EPS),
+            false => OptionalNorm::None,
+        }
+    }
+
+    fn forward(&self) -> Result<Tensor<2>, Box<dyn Error>> {
+        let product = self.case.product;
+        Ok(match &self.case.op {
+            Op::NormLinears(shapes) => {
+                let linears = side_by_side(self.linears()?)?;
+                let norm = self.norm(shapes[0].cols, Which::Before);
+                norm_linears(self.take(0)?, &norm, &linears, product)
+            }
+            Op::LinearAdd { linear, norm } => {
+                let norm = self.optional_norm(*norm, linear.rows, Which::After);
+                let linears = self.linears()?;
+                linear_add(self.take(0)?, self.take(1)?, &linears[0], &norm, product)
+            }
+            Op::FeedForward {
+                down, activation, norm, ..
+            } => self.feed_forward(down, *activation, *norm)?,
+            Op::Attend { heads, source, .. } => match source {
+                Source::Batch(lengths) => {
+                    let segments = Arc::new(Segments::of_lengths(lengths));
+                    self.attend(heads, self.take(0)?, KeyValues::Batch(segments))?
+                }
+                Source::Cache { .. } => return Err("a cache has no backward".into()),
+            },
+            Op::CrossEntropy(output) => {
+                let norm = self.norm(output.cols, Which::Before);
+                let targets = self.case.targets(output.rows).into();
+                let scale = 1.0 / self.case.tokens as f32;
+                let linears = self.linears()?;
+                cross_entropy(self.take(0)?, &norm, &linears[0], targets, scale, product).reshape([1, 1])
+            }
+            Op::Argmax { .. } => return Err("whole numbers are read elsewhere".into()),
+        })
+    }
+
+    fn feed_forward(
+        &self,
+        down: &LinearShape,
+        activation: Activation,
+        norm: bool,
+    ) -> Result<Tensor<2>, Box<dyn Error>> {
+        let linears: [Linear<Dispatch>; 3] = self
+            .linears()?
+            .try_into()
+            .map_err(|_| "a feed-forward has three linears")?;
+        let [gate, up, last] = linears;
+        let gated = Gated {
+            norm: self.norm(gate.spec.cols, Which::Before),
+            gate,
+            up,
+            activation,
+        };
+        let norm = self.optional_norm(norm, down.rows, Which::After);
+        Ok(feed_forward(self.take(0)?, &gated, &last, &norm, self.case.product))
+    }
+
+    fn attend(&self, heads: &Heads, qkv: Tensor<2>, key_values: KeyValues) -> Result<Tensor<2>, Box<dyn Error>> {
+        let Op::Attend { pairing, norms, .. } = self.case.op else {
+            return Err("no attention".into());
+        };
+        let spec = Arc::new(AttentionSpec {
+            heads: *heads,
+            rope: rope(pairing, heads.head_dim).0.into(),
+        });
+        let norm = |which| self.optional_norm(norms, heads.head_dim, which);
+        Ok(attend(
+            qkv,
+            &norm(Which::Queries),
+            &norm(Which::Keys),
+            &spec,
+            key_values,
+        ))
+    }
+
+    /// Attention pass by pass over a cache that they fill.
+    fn passes(&self, heads: &Heads, source: &Source) -> Result<Vec<Output>, Box<dyn Error>> {
+        let Source::Cache {
+            format,
+            passes,
+            scattered,
+        } = source
+        else {
+            return Ok(vec![read("the output", self.forward()?)?]);
+        };
+        let (qkv, cells) = (self.take(0)?, self.case.tokens);
+        let pool = Arc::new(KvPool::new(*format, 1, cells, heads.kv_heads, heads.head_dim));
+        let mut outputs = Vec::new();
+        let mut before = 0;
+        for &tokens in passes {
+            let after = before + tokens;
+            let view = match scattered {
+                true => SequenceView::new(
+                    &(0..after).map(|at| (cells - 1 - at) as u32).collect::<Vec<_>>(),
+                    tokens,
+                ),
+                false => SequenceView::in_order(after, tokens),
+            };
+            let key_values = KeyValues::Pool {
+                sequence: CachedSequence::new(pool.clone(), Arc::new(view))?,
+                layer: 0,
+            };
+            let part = qkv.clone().slice_dim(0, before..after);
+            let output = self.attend(heads, part, key_values)?;
+            outputs.push(read(&format!("the output of {tokens} tokens after {before}"), output)?);
+            before = after;
+        }
+        Ok(outputs)
+    }
+
+    fn argmax(&self) -> Result<Output, Box<dyn Error>> {
+        let chosen = greatest(self.take(0)?);
+        let data = chosen.try_into_data().map_err(|error| format!("{error:?}"))?;
+        let chosen = data.try_into_vec::<u32>().map_err(|error| format!("{error:?}"))?;
+        Ok(Output {
+            name: "the column of each row".to_owned(),
+            cols: 1,
+            values: chosen.into_iter().map(|column| column as f32).collect(),
+        })
+    }
+}
+
+fn side_by_side(linears: Vec<Linear<Dispatch>>) -> Result<Linears<Dispatch>, &'static str> {
+    let mut linears = linears.into_iter();
+    Ok(match (linears.next(), linears.next(), linears.next()) {
+        (Some(one), None, None) => Linears::One(one),
+        (Some(one), Some(two), None) => Linears::Two(one, two),
+        (Some(one), Some(two), Some(three)) => Linears::Three(one, two, three),
+        _ => return Err("no linears"),
+    })
+}

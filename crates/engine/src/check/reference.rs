@@ -1,0 +1,134 @@
+//! Cases in f64, written as their formulas are: what gradients are measured against.
+
+use super::case::{Case, EPS, LORA_SCALE, Op, Source};
+use super::on_device::{Which, norm_weights, rope, weight_seed};
+use hearth_kernels::attention::Heads;
+use hearth_kernels::reference::{self, Linear, Lora, Prepare, wide};
+use hearth_kernels::rope::Pairing;
+use hearth_llm::ops::Segments;
+use std::error::Error;
+
+/// A case with its weights expanded.
+pub struct Formula<'a> {
+    case: &'a Case,
+    linears: Vec<Linear>,
+}
+
+impl<'a> Formula<'a> {
+    /// That of a case.
+    ///
+    /// # Errors
+    /// A weight is not whole blocks.
+    pub fn of(case: &'a Case) -> Result<Self, Box<dyn Error>> {
+        let linear = |(number, shape): (usize, super::case::LinearShape)| -> Result<Linear, Box<dyn Error>> {
+            let mut weight = vec![0.0; shape.rows * shape.cols];
+            shape
+                .quant
+                .dequantize_row(&shape.blocks(weight_seed(number))?, &mut weight)?;
+            Ok(Linear {
+                weight: wide(&weight),
+                rows: shape.rows,
+                cols: shape.cols,
+                scale: f64::from(shape.scale()),
+                lora: shape.adapter.then(|| Lora {
+                    a: Vec::new(),
+                    b: Vec::new(),
+                    scale: f64::from(LORA_SCALE),
+                    mask: None,
+                }),
+                bias: shape.bias(weight_seed(number)).as_deref().map(wide),
+            })
+        };
+        let linears = case.op.linears().into_iter().enumerate().map(linear);
+        Ok(Self {
+            case,
+            linears: linears.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The output, from the values of the case's leaves.
+    pub fn output(&self, leaves: &[Vec<f64>]) -> Vec<f64> {
+        let linears = self.with_adapters(leaves);
+        match &self.case.op {
+            Op::NormLinears(shapes) => {
+                let x = normed(&leaves[0], shapes[0].cols, Which::Before);
+                let each: Vec<Vec<f64>> = linears.iter().map(|linear| linear.over(&x)).collect();
+                let row = |token: usize| {
+                    let parts = each.iter().zip(&linears);
+                    parts.flat_map(move |(y, linear)| y[token * linear.rows..][..linear.rows].iter().copied())
+                };
+                (0..self.case.tokens).flat_map(row).collect()
+            }
+            Op::LinearAdd { linear, norm } => {
+                let y = perhaps_normed(linears[0].over(&leaves[1]), *norm, linear.rows);
+                sum(&leaves[0], &y)
+            }
+            Op::FeedForward {
+                gated,
+                down,
+                activation,
+                norm,
+            } => {
+                let x = normed(&leaves[0], gated[0].cols, Which::Before);
+                let h = reference::gated(*activation, &linears[0].over(&x), &linears[1].over(&x));
+                sum(&leaves[0], &perhaps_normed(linears[2].over(&h), *norm, down.rows))
+            }
+            Op::Attend {
+                heads,
+                pairing,
+                norms,
+                source,
+            } => attend(&leaves[0], heads, *pairing, *norms, source),
+            Op::CrossEntropy(output) => {
+                let logits = linears[0].over(&normed(&leaves[0], output.cols, Which::Before));
+                let losses = reference::cross_entropy(&logits, &self.case.targets(output.rows));
+                vec![losses.iter().sum::<f64>() / self.case.tokens as f64]
+            }
+            Op::Argmax { .. } => Vec::new(),
+        }
+    }
+
+    /// The linears with the adapters that are the last of the leaves.
+    fn with_adapters(&self, leaves: &[Vec<f64>]) -> Vec<Linear> {
+        let mut linears = self.linears.clone();
+        let adapters: Vec<&mut Lora> = linears.iter_mut().filter_map(|linear| linear.lora.as_mut()).collect();
+        let sides = leaves[leaves.len() - 2 * adapters.len()..].chunks_exact(2);
+        for (lora, sides) in adapters.into_iter().zip(sides) {
+            (lora.a, lora.b) = (sides[0].clone(), sides[1].clone());
+        }
+        linears
+    }
+}
+
+fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &Source) -> Vec<f64> {
+    let lengths = match source {
+        Source::Batch(lengths) => lengths.clone(),
+        Source::Cache { passes, .. } => vec![passes.iter().sum()],
+    };
+    let segments = Segments::of_lengths(&lengths);
+    let norm = |which| norms.then(|| wide(&norm_weights(heads.head_dim, which)));
+    let prepare = Prepare {
+        norms: [norm(Which::Queries), norm(Which::Keys)],
+        eps: f64::from(EPS),
+        pairing,
+        dims: heads.head_dim,
+        base: rope(pairing, heads.head_dim).1,
+    };
+    let ready = reference::prepared(qkv, heads, segments.positions(), &prepare);
+    reference::attend(&ready, heads, segments.starts())
+}
+
+fn normed(x: &[f64], width: usize, which: Which) -> Vec<f64> {
+    reference::rms_norm(x, &wide(&norm_weights(width, which)), f64::from(EPS))
+}
+
+fn perhaps_normed(y: Vec<f64>, norm: bool, width: usize) -> Vec<f64> {
+    match norm {
+        true => normed(&y, width, Which::After),
+        false => y,
+    }
+}
+
+fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
+}
