@@ -22,7 +22,7 @@ const TOKENS_A_CHUNK: usize = 96;
 const CHUNKS_A_THREAD: usize = 16;
 
 /// The activations as they meet a weight. One form for each format on a machine, however many tokens there are.
-enum Factor<'a> {
+enum Activation<'a> {
     /// Quantised to int8.
     Int8,
     /// Rounded to bf16.
@@ -31,7 +31,7 @@ enum Factor<'a> {
     F32(Option<&'a floats::Padded>),
 }
 
-impl<'a> Factor<'a> {
+impl<'a> Activation<'a> {
     fn of(quant: Quant, input: &'a Input) -> Self {
         match quant {
             quant if pairs::meets_pairs(quant) => Self::Bf16(input.pairs()),
@@ -45,7 +45,7 @@ impl<'a> Factor<'a> {
 pub(crate) struct Strips<'a> {
     matrix: Matrix<'a>,
     packed: Packed<'a>,
-    factor: Factor<'a>,
+    activation: Activation<'a>,
     tail: Tail<'a>,
     isa: Isa,
 }
@@ -60,7 +60,7 @@ impl<'a> Strips<'a> {
             Ok(Self {
                 matrix: linear.weight,
                 packed: packed_of(&linear.weight)?,
-                factor: Factor::of(linear.weight.quant(), input),
+                activation: Activation::of(linear.weight.quant(), input),
                 tail,
                 isa: Isa::best(),
             })
@@ -109,10 +109,12 @@ impl<'a> Strips<'a> {
         tokens: Range<usize>,
         sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
-        match &self.factor {
-            Factor::Int8 => self.int8(rows, input, tokens, sink),
-            Factor::Bf16(x) => pairs::product(self.isa, &self.matrix, rows, x, tokens, sink),
-            Factor::F32(padded) => floats::product(self.isa, &self.matrix, rows, &input.floats, *padded, tokens, sink),
+        match &self.activation {
+            Activation::Int8 => self.int8(rows, input, tokens, sink),
+            Activation::Bf16(x) => pairs::product(self.isa, &self.matrix, rows, x, tokens, sink),
+            Activation::F32(padded) => {
+                floats::product(self.isa, &self.matrix, rows, &input.floats, *padded, tokens, sink)
+            }
         }
     }
 
@@ -172,7 +174,11 @@ impl Cut {
     pub fn of(weights: &[Strips], tokens: usize) -> Self {
         let total: usize = weights.iter().map(Strips::bytes).sum();
         // Rows of floats are expanded for all tokens of a chunk.
-        if tokens <= TOGETHER || weights.iter().any(|strips| !matches!(strips.factor, Factor::Int8)) {
+        if tokens <= TOGETHER
+            || weights
+                .iter()
+                .any(|strips| !matches!(strips.activation, Activation::Int8))
+        {
             return Self {
                 bytes: (total / CHUNKS).max(LEAST_BYTES),
                 tokens: TOKENS_A_CHUNK,

@@ -42,14 +42,13 @@ impl<'a> Tail<'a> {
         }
         let adapters = linears.iter().filter_map(|linear| linear.lora.as_ref());
         let mut lows = low_rank(&adapters.collect::<Vec<_>>(), input).into_iter();
-        let adapter = |lora: &Lora<'a>| {
+        let mut adapter = |lora: &Lora<'a>| {
             lows.next().map(|low| LowRank {
                 low,
                 b: lora.b,
                 rank: lora.rank,
             })
         };
-        let mut adapter = adapter;
         let tail = |linear: &&Linear<'a>| Self {
             scale: linear.scale,
             adapter: linear.lora.as_ref().and_then(&mut adapter),

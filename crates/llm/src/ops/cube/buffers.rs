@@ -91,9 +91,10 @@ pub(super) fn copied(matrix: &Tensor) -> Tensor {
 mod tests {
     use super::*;
     use crate::{Place, device};
-    use burn::tensor::{Tensor, TensorData};
+    use burn::tensor::{Device, Tensor, TensorData};
     use burn_std::{Metadata, strides};
     use hearth_tests::driver;
+    use std::sync::OnceLock;
 
     /// A matrix of counting numbers, its rows `pitch` apart with NaN between them, as CUDA's allocator lays them out; none where tests that
     /// need a GPU are left out.
@@ -101,14 +102,18 @@ mod tests {
         if driver::left_out() {
             return None;
         }
-        driver::choose();
-        let device = device::open(Place::Gpu(0)).expect("a GPU, or HEARTH_NO_GPU_TESTS=1");
+        // Once: the choice of a driver is made before any is loaded, by one thread.
+        static GPU: OnceLock<Device> = OnceLock::new();
+        let device = GPU.get_or_init(|| {
+            driver::choose();
+            device::open(Place::Gpu(0)).expect("a GPU, or HEARTH_NO_GPU_TESTS=1")
+        });
         let at = |i: usize| match i % pitch < cols {
             true => (i / pitch * cols + i % pitch) as f32,
             false => f32::NAN,
         };
         let values: Vec<f32> = (0..rows * pitch).map(at).collect();
-        let whole = Tensor::<2>::from_data(TensorData::new(values, [rows, pitch]), &device);
+        let whole = Tensor::<2>::from_data(TensorData::new(values, [rows, pitch]), device);
         let mut tensor = whole.try_into_primitive::<Cube>().expect("a tensor on a GPU");
         tensor.meta = Box::new(Metadata::new([rows, cols], strides![pitch, 1]));
         Some(tensor)
