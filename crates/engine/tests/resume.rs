@@ -171,6 +171,9 @@ fn a_run_from_before_bases_were_written_down_goes_on() {
     let stopped = Stopped::new();
     stopped.edit(|run| assert!(run.remove("base").is_some()));
     assert_eq!(stopped.run("model.gguf", true, None).expect("it goes on").len(), 2);
+    // From here on its base is known.
+    write_model(&stopped.path("other.gguf"), Some("blk.1.ffn_norm.weight"));
+    stopped.is_refused("other.gguf", &["other weights of the same sizes"]);
 }
 
 #[test]

@@ -119,11 +119,17 @@ impl RunFolder {
         if let Some(old) = hearth_train::latest_checkpoint(&self.0) {
             fs::remove_file(old).map_err(failed)?;
         }
-        let text = serde_json::to_vec_pretty(run).map_err(|error| failed(error.into()))?;
-        let path = self.0.join("run.json");
-        hearth_formats::adapter::write_whole(&path, |file| file.write_all(&text)).map_err(failed)?;
+        self.write(run)?;
         File::create(self.0.join("log.jsonl")).map_err(failed)?;
         Ok(())
+    }
+
+    /// Replaces `run.json` as a whole.
+    pub(super) fn write(&self, run: &RunFile) -> Result<(), Problem> {
+        let failed = |error| disk(&self.0, &error);
+        let text = serde_json::to_vec_pretty(run).map_err(|error| failed(error.into()))?;
+        let path = self.0.join("run.json");
+        hearth_formats::adapter::write_whole(&path, |file| file.write_all(&text)).map_err(failed)
     }
 
     /// Adds a line to the log.

@@ -178,7 +178,7 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
             names.join(" and ")
         ));
     }
-    let run_file = match before {
+    let mut run_file = match before {
         Some(before) => before,
         None => {
             let run_file = RunFile {
@@ -197,6 +197,11 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     };
     if let Some(checkpoint) = checkpoint {
         run.resume(&checkpoint).map_err(from_train)?;
+        if run_file.base.is_none() {
+            // Begun before the base was recorded: from here on it is compared.
+            run_file.base = Some(base.clone());
+            folder.write(&run_file)?;
+        }
     }
     let plan = plan_of(&run, &run_file, &material, rehearsed, threads, notices);
     let seconds_a_token = plan.step_seconds / tokens_a_step(&material, &settings);

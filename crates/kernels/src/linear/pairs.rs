@@ -7,6 +7,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 
+#[cfg(target_arch = "x86_64")]
 use super::FEW;
 use crate::bf16s::{narrow_all, widen};
 use crate::blocks::Quant;
