@@ -320,9 +320,22 @@ impl Drop for Awake<'_> {
     }
 }
 
+/// What [`oversubscribe`] asked for.
+static ASKED: AtomicUsize = AtomicUsize::new(1);
+
+/// Lets a team have this many threads even if fewer can run at once: for tests of what does not depend on their number. Called before any
+/// team is used.
+#[doc(hidden)]
+pub fn oversubscribe(threads: usize) {
+    ASKED.fetch_max(threads, Ordering::Relaxed);
+}
+
 /// The number of threads that can run at once.
 fn cores() -> usize {
-    static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
+    static CORES: LazyLock<usize> = LazyLock::new(|| {
+        let found = thread::available_parallelism().map_or(1, usize::from);
+        found.max(ASKED.load(Ordering::Relaxed))
+    });
     *CORES
 }
 

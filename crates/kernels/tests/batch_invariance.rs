@@ -8,11 +8,24 @@ use hearth_kernels::glu::Activation;
 use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::{Layout, Linear, Lora, Matrix, Norm, Product, Quant, matrix, team};
 use reference::noise;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Tokens of a batch: alone, fewer and more than the kernels take at once, and more than a chunk of work.
 const BATCHES: [usize; 8] = [2, 3, 4, 5, 7, 16, 64, 129];
 const TOKENS: usize = 129;
 const THREADS: [usize; 4] = [1, 2, 3, 8];
+
+/// The team for one test at a time, with as many threads as it asks for.
+fn team_alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    team::oversubscribe(8);
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set_threads(threads: usize) {
+    team::set_threads(threads);
+    assert_eq!(team::threads(), threads);
+}
 
 /// A weight as a model has it: packed where the machine packs it, with rows left over behind the last group of sixteen.
 struct Weight {
@@ -88,11 +101,11 @@ fn in_batches(at_once: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32
 
 /// Every batch, on every number of threads, gives what single tokens give on one.
 fn check(what: &str, run: &dyn Fn(usize, usize) -> Vec<f32>) {
-    team::set_threads(1);
+    set_threads(1);
     let expected = in_batches(1, run);
     assert!(expected.iter().all(|x| x.is_finite()), "{what}");
     for threads in THREADS {
-        team::set_threads(threads);
+        set_threads(threads);
         for at_once in BATCHES {
             let same = in_batches(at_once, run)
                 .iter()
@@ -111,6 +124,7 @@ fn formats() -> impl Iterator<Item = Quant> {
 
 #[test]
 fn a_token_has_the_same_outputs_in_any_batch() {
+    let _alone = team_alone();
     for quant in formats() {
         let (cols, rows) = (cols(quant), [67, 16, 35]);
         let x = noise(1, TOKENS * cols);
@@ -153,6 +167,7 @@ fn a_token_has_the_same_outputs_in_any_batch() {
 
 #[test]
 fn a_token_has_the_same_feed_forward_in_any_batch() {
+    let _alone = team_alone();
     for quant in formats() {
         let (cols, rows) = (cols(quant), 67);
         let x = noise(4, TOKENS * cols);
@@ -197,6 +212,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
 /// The products of training and of references have one arithmetic, too.
 #[test]
 fn a_token_has_the_same_exact_outputs_in_any_batch() {
+    let _alone = team_alone();
     for (quant, product) in [
         (Quant::Q4_K, Product::Exact),
         (Quant::F16, Product::Exact),
@@ -247,6 +263,7 @@ fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], at_once: usize) ->
 /// 700 tokens: more than two splits of keys.
 #[test]
 fn a_token_attends_to_the_same_bits_in_any_batch() {
+    let _alone = team_alone();
     let tokens = if reference::emulated() { 280 } else { 700 };
     let shapes = [
         shape(3, 3, 64, None),
@@ -257,7 +274,7 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
     for shape in shapes {
         let qkv = noise(13, tokens * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
         for format in [KvFormat::F16, KvFormat::Q8_0] {
-            team::set_threads(1);
+            set_threads(1);
             let expected = through_cache(format, shape, &qkv, 1);
             for (threads, at_once) in [
                 (2, 1),
@@ -269,7 +286,7 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
                 (1, tokens),
                 (3, tokens),
             ] {
-                team::set_threads(threads);
+                set_threads(threads);
                 let found = through_cache(format, shape, &qkv, at_once);
                 assert!(
                     found == expected,
@@ -277,6 +294,26 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
                 );
             }
         }
+    }
+}
+
+/// A number too large for f16, or for a scale in f16, reaches no row that does not see it: neither one before it in the batch, nor one behind
+/// it in the sequence once its cell was given to another.
+#[test]
+fn what_overflows_a_cache_stays_where_it_is_seen() {
+    let _alone = team_alone();
+    let shape = shape(4, 2, 33, None);
+    let (width, tokens) = ((4 + 2 * 2) * 33, 21);
+    let values = 6 * 33;
+    let mut qkv = noise(14, tokens * width);
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        qkv[9 * width + values..10 * width].fill(1e9);
+        let expected = through_cache(format, shape, &qkv, 1);
+        assert!(
+            expected.iter().all(|bits| f32::from_bits(*bits).is_finite()),
+            "{format:?}"
+        );
+        assert!(through_cache(format, shape, &qkv, tokens) == expected, "{format:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use hearth_kernels::{Isa, Quant, team};
 use hearth_llm::{LoadOptions, LoraPart, Model, Session};
 use sample::Sample;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// More than two splits of keys, and more than the largest batch.
 const TOKENS: usize = 700;
@@ -26,6 +26,13 @@ const CUTS: [(&[usize], usize); 8] = [
     (&[512], 2),
     (&[1, 300, 5, 17, 4, 64, 2, 129], 3),
 ];
+
+/// The team for one test at a time, with as many threads as it asks for.
+fn team_alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    team::oversubscribe(8);
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A model of one format, with as many query heads to a key head.
 fn model(format: Quant, group: usize) -> Arc<Model> {
@@ -110,6 +117,7 @@ fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
     assert!(expected.iter().all(|bits| f32::from_bits(*bits).is_finite()));
     for (sizes, threads) in CUTS {
         team::set_threads(threads);
+        assert_eq!(team::threads(), threads);
         assert!(
             logits(&model, cache, sizes) == expected,
             "{format}, {group} query heads to a key head, {cache:?}, adapters: {adapters}: batches of {sizes:?} on {threads} threads"
@@ -120,6 +128,7 @@ fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
 /// The way that a chat takes: the sizes of batches follow the time that they take.
 #[test]
 fn a_prompt_that_is_read_in_batches_of_any_time_gives_the_same_bits() {
+    let _alone = team_alone();
     for format in [Quant::Q4_K, Quant::F16] {
         let model = model(format, 1);
         let expected = logits(&model, KvFormat::F16, &[1]);
@@ -135,6 +144,7 @@ fn a_prompt_that_is_read_in_batches_of_any_time_gives_the_same_bits() {
 /// minutes.
 #[test]
 fn a_prompt_gives_the_same_bits_however_it_is_cut() {
+    let _alone = team_alone();
     let step = if Isa::best() == Isa::available()[0] { 7 } else { 1 };
     for (i, format) in Quant::ALL.into_iter().enumerate().step_by(step) {
         let (one, other) = match i % 2 {
@@ -148,6 +158,7 @@ fn a_prompt_gives_the_same_bits_however_it_is_cut() {
 
 #[test]
 fn caches_groups_and_adapters_change_nothing_about_that() {
+    let _alone = team_alone();
     for cache in [KvFormat::F16, KvFormat::Q8_0] {
         for (group, adapters) in [(1, false), (1, true), (3, false), (3, true)] {
             check(Quant::Q4_K, group, cache, adapters);

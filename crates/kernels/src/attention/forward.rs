@@ -145,6 +145,12 @@ impl Partial {
     }
 }
 
+/// The splits of which a block sees any key, in order.
+fn seen_splits<'a, E>(pass: &Pass<E>, block: &Block, splits: &[&'a [Span]]) -> Vec<&'a [Span]> {
+    let seen = |split: &&&[Span]| split.iter().any(|span| pass.seen(block, span).is_some());
+    splits.iter().filter(seen).copied().collect()
+}
+
 /// A block, and its queries, over the spans of one split, added to `partial`.
 fn over_split<E: KvElement>(
     isa: Isa,
@@ -219,7 +225,7 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&m
             let block = &blocks[blocks.len() - 1 - chunk];
             let queries = pass.queries(isa, block);
             let (mut whole, mut part) = (empty(block), empty(block));
-            for split in &splits {
+            for split in seen_splits(pass, block, &splits) {
                 part.clear();
                 over_split(isa, pass, block, &queries, split, &mut part);
                 whole.merge(&part, block.rows.len(), wide);
@@ -229,18 +235,27 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&m
         return;
     }
     let queries: Vec<E::Queries> = blocks.iter().map(|block| pass.queries(isa, block)).collect();
-    let mut parts: Vec<Option<Partial>> = (0..blocks.len() * splits.len()).map(|_| None).collect();
-    team::run_over(&mut parts, 1, &|chunk, part| {
-        let (number, split) = (chunk / splits.len(), splits[chunk % splits.len()]);
-        let block = &blocks[number];
-        let mut partial = empty(block);
-        over_split(isa, pass, block, &queries[number], split, &mut partial);
-        part[0] = Some(partial);
+    let mut parts = Vec::new();
+    for (number, block) in blocks.iter().enumerate() {
+        parts.extend(
+            seen_splits(pass, block, &splits)
+                .into_iter()
+                .map(|split| (number, split, None)),
+        );
+    }
+    team::run_over(&mut parts, 1, &|_, part| {
+        let (number, split, partial) = &mut part[0];
+        let block = &blocks[*number];
+        let partial = partial.insert(empty(block));
+        over_split(isa, pass, block, &queries[*number], split, partial);
     });
-    for (block, parts) in blocks.iter().zip(parts.chunks(splits.len())) {
+    let mut parts = parts.iter().peekable();
+    for (number, block) in blocks.iter().enumerate() {
         let mut whole = empty(block);
-        for part in parts.iter().flatten() {
-            whole.merge(part, block.rows.len(), wide);
+        while let Some((_, _, part)) = parts.next_if(|(of, _, _)| *of == number) {
+            if let Some(part) = part {
+                whole.merge(part, block.rows.len(), wide);
+            }
         }
         finish(block, whole);
     }

@@ -425,7 +425,11 @@ on_lanes! {
                 let x = l.load(&padded(x));
                 most = l.max(most, l.max(x, l.sub(l.splat(0.0), x)));
             }
-            scale = f16::from_f32(l.greatest(most) / LARGEST);
+            // No infinity; see `tiles::within_half`.
+            scale = match l.greatest(most) / LARGEST {
+                large if large > f16::MAX.to_f32() => f16::MAX,
+                scale => f16::from_f32(scale),
+            };
             factor = if scale == f16::ZERO { 0.0 } else { 1.0 / scale.to_f32() };
         }
         for (x, out) in x.chunks(WIDTH).zip(out.as_chunks_mut().0) {

@@ -58,9 +58,24 @@ pub(super) trait KvFloat: KvElement {
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
 }
 
-/// Floats as elements of a cache, by the names of their loads and stores.
+/// The greatest f16.
+const LARGEST_HALF: f32 = 65_504.0;
+
+/// Numbers as f16 holds them: what is too large becomes the largest, since infinity would reach rows that do not see it (zero times infinity
+/// is NaN). NaN stays.
+#[inline(always)]
+fn within_half<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
+    l.max(l.splat(-LARGEST_HALF), l.min(l.splat(LARGEST_HALF), x))
+}
+
+#[inline(always)]
+fn as_is<L: Lanes>(_: L, x: L::Floats) -> L::Floats {
+    x
+}
+
+/// Floats as elements of a cache, by the names of their loads and stores, and what is done before a store.
 macro_rules! float_elements {
-    ($($float:ty: $load:ident $store:ident,)*) => {$(
+    ($($float:ty: $load:ident $store:ident $fit:ident,)*) => {$(
         impl KvFloat for $float {
             #[inline(always)]
             fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
@@ -74,7 +89,7 @@ macro_rules! float_elements {
 
             #[inline(always)]
             fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [Self; WIDTH]) {
-                l.$store(x, out);
+                l.$store($fit(l, x), out);
             }
 
             fn queries<'a>(
@@ -116,8 +131,8 @@ macro_rules! float_elements {
     )*};
 }
 float_elements! {
-    u16: load_half store_half,
-    f32: load store,
+    u16: load_half store_half within_half,
+    f32: load store as_is,
 }
 
 /// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.

@@ -143,6 +143,9 @@ fn expand(isa: Isa, quant: Quant, bytes: &[u8], out: &mut [u16]) -> Result<(), S
         let (row, rest) = bytemuck::cast_slice_mut(out).split_at_mut(bytes.len());
         row.copy_from_slice(bytes);
         rest.fill(0);
+        if cfg!(target_endian = "big") {
+            out.iter_mut().for_each(|x| *x = u16::from_le(*x));
+        }
         return Ok(());
     }
     let mut floats = vec![0.0; bytes.len() / size_of::<u16>()];
@@ -233,10 +236,14 @@ mod tests {
 
     #[test]
     fn products_are_alike_on_all_instructions() {
-        for (rows, cols, tokens) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (35, 96, 13)] {
+        let sizes = [(1, 1, 1), (3, 45, 5), (16, 64, 6), (35, 96, 13)];
+        for ((rows, cols, tokens), quant) in sizes
+            .into_iter()
+            .flat_map(|size| [(size, Quant::F16), (size, Quant::BF16)])
+        {
             let mut bytes = vec![0; rows * cols * 2];
-            Quant::F16.quantize_row(&noise(rows * cols), &mut bytes).unwrap();
-            let matrix = Matrix::new(Quant::F16, Layout::Plain, rows, cols, &bytes).unwrap();
+            quant.quantize_row(&noise(rows * cols), &mut bytes).unwrap();
+            let matrix = Matrix::new(quant, Layout::Plain, rows, cols, &bytes).unwrap();
             let x = Rows::of(&noise(tokens * cols), cols);
             let results = |isa| {
                 let mut y = vec![f32::NAN; tokens * rows];
