@@ -233,6 +233,15 @@ fn large_tags_neither_overflow_the_stack_nor_take_quadratic_time() {
 }
 
 #[test]
+fn a_text_truncated_to_the_least_length_fails_with_a_reason() {
+    let why = render("{{ 'abc'|truncate(-9223372036854775807 - 1) }}", &[], Turn::Closed).unwrap_err();
+    assert!(
+        why.to_string().contains("the length is less than that of the end"),
+        "{why}"
+    );
+}
+
+#[test]
 fn conversations_of_json_are_checked() {
     for (messages, tools, why) in [
         ("{", None, "they are no JSON"),
