@@ -242,6 +242,24 @@ fn a_text_truncated_to_the_least_length_fails_with_a_reason() {
 }
 
 #[test]
+fn a_set_block_with_a_named_argument_is_no_assignment() {
+    for set in [
+        "{% set x|indent(width=1) %}t{% endset %}",
+        "{% set x = 'a'|indent(width=1) %}",
+    ] {
+        let source =
+            format!("{{% with %}}{{% for a in [1] %}}{set}{{{{ x }}}}{{% continue %}}{{% endfor %}}{{% endwith %}}");
+        let expected = if set.contains("endset") { "t" } else { "a" };
+        assert_eq!(render(&source, &[], Turn::Closed).unwrap(), expected, "{set}");
+    }
+    let inside = "{% for a in [1] %}{% set x|indent(width=1) %}{% continue %}{% endset %}{% endfor %}";
+    assert!(matches!(
+        render(inside, &[], Turn::Closed),
+        Err(TemplateError::Syntax(_))
+    ));
+}
+
+#[test]
 fn conversations_of_json_are_checked() {
     for (messages, tools, why) in [
         ("{", None, "they are no JSON"),

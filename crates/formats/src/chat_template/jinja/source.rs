@@ -60,7 +60,7 @@ impl Blocks {
         match first.text(text) {
             "for" => self.open.push(true),
             "with" | "generation" | "filter" | "autoescape" | "macro" | "call" | "block" => self.open.push(false),
-            "set" if !tokens.iter().any(|token| token.text(text) == "=") => self.open.push(false),
+            "set" if !assigns(text, tokens) => self.open.push(false),
             "endfor" | "endwith" | "endgeneration" | "endfilter" | "endautoescape" | "endmacro" | "endcall"
             | "endblock" | "endset" => {
                 self.open.pop();
@@ -70,6 +70,21 @@ impl Blocks {
             _ => {}
         }
     }
+}
+
+/// Whether a `set` is an assignment and no block: the arguments of a block's filters may have an equals sign too.
+fn assigns(text: &str, tokens: &[Token]) -> bool {
+    let mut depth = 0_usize;
+    for token in tokens {
+        match (token.kind, token.text(text)) {
+            (Kind::Open, _) => depth += 1,
+            (Kind::Close, _) => depth = depth.saturating_sub(1),
+            (Kind::Operator, "=") if depth == 0 => return true,
+            (Kind::Operator, "|") if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
