@@ -190,6 +190,76 @@ fn failures_speak_for_themselves() {
 }
 
 #[test]
+fn large_tags_neither_overflow_the_stack_nor_take_quadratic_time() {
+    let deep = |depth: usize| format!("{{{{ ''|e }}}}{{{{ {}1{} }}}}", "(".repeat(depth), ")".repeat(depth));
+    let chain =
+        |first: &str, more: &str, count: usize| format!("{{{{ ''|e }}}}{{{{ {first}{} }}}}", more.repeat(count));
+    let refused = [
+        deep(101),
+        deep(100_000),
+        chain("1", "+1", 2_000),
+        chain("1", "+1", 100_000),
+        chain("'a'", "*'a'", 100_000),
+    ];
+    let at_the_limit = [
+        deep(20),
+        deep(100),
+        chain("1", "+1", 1_999),
+        chain("1", "-1", 1_999),
+        chain("1", "+1-1", 999),
+        chain("1", "~1", 1_999),
+        chain("x", ".b", 1_999),
+        chain("x", "|e", 1_999),
+        chain("'a'", "*'a'", 1_999),
+        chain("1", " if 1 else 1", 999),
+        format!("{{{{ {}1 }}}}", "not ".repeat(3_999)),
+        format!("{{{{ {}1 }}}}", "- ".repeat(3_999)),
+    ];
+    let small_stack = std::thread::Builder::new().stack_size(2 << 20);
+    let checks = small_stack.spawn(move || {
+        for source in refused {
+            let why = render(&source, &[], Turn::Closed).unwrap_err();
+            assert!(
+                matches!(&why, TemplateError::Syntax(why) if why.contains("a tag ")),
+                "{why}"
+            );
+        }
+        assert_eq!(render(&at_the_limit[0], &[], Turn::Closed).unwrap(), "1");
+        for source in &at_the_limit {
+            drop(render(source, &[], Turn::Closed));
+        }
+    });
+    checks.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_text_truncated_to_the_least_length_fails_with_a_reason() {
+    let why = render("{{ 'abc'|truncate(-9223372036854775807 - 1) }}", &[], Turn::Closed).unwrap_err();
+    assert!(
+        why.to_string().contains("the length is less than that of the end"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_set_block_with_a_named_argument_is_no_assignment() {
+    for set in [
+        "{% set x|indent(width=1) %}t{% endset %}",
+        "{% set x = 'a'|indent(width=1) %}",
+    ] {
+        let source =
+            format!("{{% with %}}{{% for a in [1] %}}{set}{{{{ x }}}}{{% continue %}}{{% endfor %}}{{% endwith %}}");
+        let expected = if set.contains("endset") { "t" } else { "a" };
+        assert_eq!(render(&source, &[], Turn::Closed).unwrap(), expected, "{set}");
+    }
+    let inside = "{% for a in [1] %}{% set x|indent(width=1) %}{% continue %}{% endset %}{% endfor %}";
+    assert!(matches!(
+        render(inside, &[], Turn::Closed),
+        Err(TemplateError::Syntax(_))
+    ));
+}
+
+#[test]
 fn conversations_of_json_are_checked() {
     for (messages, tools, why) in [
         ("{", None, "they are no JSON"),

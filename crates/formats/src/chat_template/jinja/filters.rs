@@ -582,7 +582,7 @@ fn truncate(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     arguments.done(4)?;
     let whole = text::str(value);
     let count = |text: &str| i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
-    let kept = length - count(&end);
+    let kept = length.saturating_sub(count(&end));
     if kept < 0 || leeway < 0 {
         return Err(fail("truncate: the length is less than that of the end"));
     }
