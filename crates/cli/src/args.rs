@@ -262,7 +262,7 @@ pub struct Tokenize {
     #[arg(long, value_name = "FILE", group = "source")]
     pub chat: Option<PathBuf>,
     /// A JSON list of tools that the model may call in the conversation
-    #[arg(long, value_name = "FILE", requires = "chat")]
+    #[arg(long, value_name = "FILE", requires = "chat", conflicts_with_all = ["text", "file", "lines"])]
     pub tools: Option<PathBuf>,
     /// Read special tokens (<|im_start|>) as what they are, not as text
     #[arg(long, conflicts_with = "chat")]
@@ -530,7 +530,8 @@ mod tests {
         check("tokenize m text --file f", ErrorKind::ArgumentConflict);
         check("tokenize m text --chat f", ErrorKind::ArgumentConflict);
         check("tokenize m --chat f --special", ErrorKind::ArgumentConflict);
-        check("tokenize m text --tools f", ErrorKind::MissingRequiredArgument);
+        check("tokenize m text --tools f", ErrorKind::ArgumentConflict);
+        check("tokenize m --tools f", ErrorKind::MissingRequiredArgument);
         check("devices --loud", ErrorKind::UnknownArgument);
     }
 
