@@ -111,10 +111,10 @@ impl Chat {
             .any(|value| any_text(value, &|text| text.contains(character)))
     }
 
-    /// The conversation with `change` done to every text in it, the names of fields included, but for the plain words by which
-    /// templates find their way: names of fields, roles and types.
-    pub(super) fn map_texts(&self, change: &impl Fn(&str) -> String) -> Self {
-        let map = |values: &[Value]| values.iter().map(|value| mapped(value, change)).collect();
+    /// The conversation with `change` done to every text in it, the names of fields included, but for the words by which
+    /// templates find their way: usual roles and types, and names of fields that `reads` says the template reads.
+    pub(super) fn map_texts(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Self {
+        let map = |values: &[Value]| values.iter().map(|value| mapped(value, reads, change)).collect();
         Self {
             messages: map(&self.messages),
             tools: self.tools.as_deref().map(map),
@@ -198,27 +198,66 @@ fn any_text(value: &Value, test: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-fn mapped(value: &Value, change: &impl Fn(&str) -> String) -> Value {
+fn mapped(value: &Value, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Value {
     match value.kind() {
         ValueKind::String => value
             .as_str()
             .map_or_else(|| value.clone(), |text| Value::from(change(text))),
-        ValueKind::Seq => items(value).map(|item| mapped(&item, change)).collect(),
+        ValueKind::Seq => items(value).map(|item| mapped(&item, reads, change)).collect(),
         ValueKind::Map => Value::from_pairs(pairs(value).map(|(key, value)| {
-            let leads = matches!(key.as_str(), Some("role" | "type")) && is_plain_word(&value);
-            let value = if leads { value } else { mapped(&value, change) };
-            let key = if is_plain_word(&key) { key } else { mapped(&key, change) };
+            let leads = matches!(key.as_str(), Some("role" | "type")) && is_role_or_type(&value);
+            let value = if leads { value } else { mapped(&value, reads, change) };
+            let known = key.as_str().is_some_and(|key| is_word(key) && reads(key));
+            let key = if known { key } else { mapped(&key, reads, change) };
             (key, value)
         })),
         _ => value.clone(),
     }
 }
 
-/// Whether this is a word such as names and roles are.
-fn is_plain_word(value: &Value) -> bool {
-    let plain = |text: &str| {
-        text.chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
-    };
-    value.as_str().is_some_and(plain)
+/// Whether this is a role of a message or a type of a part, a tool or an argument that templates compare with.
+fn is_role_or_type(value: &Value) -> bool {
+    const KNOWN: [&str; 30] = [
+        "system",
+        "user",
+        "assistant",
+        "model",
+        "tool",
+        "tools",
+        "tool_call",
+        "tool_calls",
+        "tool_response",
+        "function",
+        "developer",
+        "ipython",
+        "observation",
+        "text",
+        "image",
+        "image_url",
+        "audio",
+        "video",
+        "file",
+        "json",
+        "object",
+        "string",
+        "number",
+        "integer",
+        "float",
+        "boolean",
+        "array",
+        "null",
+        "thinking",
+        "reasoning",
+    ];
+    value.as_str().is_some_and(|word| KNOWN.contains(&word))
+}
+
+/// Whether this is a word such as the names of fields are.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_part_of_word)
+}
+
+/// Whether words have this character.
+pub(super) fn is_part_of_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }

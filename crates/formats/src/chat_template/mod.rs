@@ -15,6 +15,7 @@ use crate::gguf::Gguf;
 use crate::tokenizer::Tokenizer;
 use jinja::Raised;
 use minijinja::{Environment, ErrorKind, context};
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Who says a message.
@@ -219,8 +220,19 @@ impl ChatTemplate {
     /// As [`ChatTemplate::render`].
     pub fn encode_chat(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
         let marker = unused_noncharacter(chat);
-        let marked = chat.map_texts(&|text| tokenizer.mark_controls(text, marker));
-        let text = self.render_chat(&marked, turn)?;
+        let words = self.words(tokenizer);
+        let reads = |word: &str| words.contains(word);
+        let marked = chat.map_texts(&reads, &|text| tokenizer.mark_controls(text, marker));
+        let mut text = self.render_chat(&marked, turn)?;
+        // A template may take parts out of a text, which joins the rest, or put it between the two ends of a token. More marks
+        // prevent that, but also hide from the template what it looks for. They count only where they make a difference.
+        let marked = chat.map_texts(&reads, &|text| {
+            tokenizer.mark_all_controls_that_could_arise(text, marker)
+        });
+        let careful = self.render_chat(&marked, turn)?;
+        if tokenizer.controls_in(&careful) != tokenizer.controls_in(&text) {
+            text = careful;
+        }
         let mut ids = tokenizer.encode_marked(&text, marker);
         if let Some(bos) = tokenizer
             .bos()
@@ -229,6 +241,19 @@ impl ChatTemplate {
             ids.insert(0, bos);
         }
         Ok(ids)
+    }
+
+    /// The words of the template's source, among them the names of the fields that it reads, but for those inside of control
+    /// tokens.
+    fn words(&self, tokenizer: &Tokenizer) -> HashSet<String> {
+        let with_tools = self.environment.get_template(WITH_TOOLS).ok();
+        let with_tools = with_tools.as_ref().map_or("", |template| template.source());
+        [&*self.source, with_tools]
+            .map(|source| tokenizer.without_controls(source))
+            .iter()
+            .flat_map(|source| source.split(|c: char| !chat::is_part_of_word(c)))
+            .map(|word| word.trim_matches('-').to_owned())
+            .collect()
     }
 
     /// Whether what was rendered tells the model the system prompt. Where it is not there word for word, as after escaping, a

@@ -3,6 +3,7 @@
 use super::TokenizerError;
 use super::vocabulary::{Kind, Vocabulary};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
+use std::collections::HashMap;
 
 /// A part of a text.
 pub(super) enum Part<'t> {
@@ -70,10 +71,14 @@ impl Finder {
     /// Puts `marker` into every such token's text inside a text, after its first character, and where one could arise with
     /// what will stand before or after the text. No such token is found there afterwards.
     pub fn mark(&self, text: &str, marker: char) -> String {
-        let Some(texts) = &self.texts else {
-            return text.to_owned();
-        };
+        put(text, self.marks(text), marker)
+    }
+
+    fn marks(&self, text: &str) -> Vec<usize> {
         let mut marks: Vec<usize> = Vec::new();
+        let Some(texts) = &self.texts else {
+            return marks;
+        };
         let mut from = 0;
         // From the second character of each on: breaking one must not leave another that begins inside it.
         while let Some(found) = texts.find(Input::new(text).range(from..)) {
@@ -91,16 +96,72 @@ impl Finder {
                 }
             }
         }
-        marks.sort_unstable();
-        marks.dedup();
-        let mut marked = String::with_capacity(text.len() + marks.len() * marker.len_utf8());
-        let mut done = 0;
-        for mark in marks {
-            marked.push_str(&text[done..mark]);
-            marked.push(marker);
-            done = mark;
-        }
-        marked.push_str(&text[done..]);
-        marked
+        marks
     }
+
+    /// As [`Finder::mark`], for a text that a template may take parts out of, or put inside such a token's text: also after
+    /// each character from which on such a token's characters follow in order, however far apart, and before a text that is
+    /// the inside of one.
+    pub fn mark_all_that_could_arise(&self, text: &str, marker: char) -> String {
+        let mut marks = self.marks(text);
+        let mut places: HashMap<char, Vec<usize>> = HashMap::new();
+        for (place, character) in text.char_indices() {
+            places.entry(character).or_default().push(place);
+        }
+        // Where the last such token could begin, by its first character.
+        let mut last: HashMap<char, usize> = HashMap::new();
+        for pattern in &self.patterns {
+            if let (Some(first), Some(start)) = (pattern.chars().next(), last_start(pattern, text.len(), &places)) {
+                let last = last.entry(first).or_default();
+                *last = start.max(*last);
+            }
+            let mut inside = pattern.chars();
+            inside.next();
+            inside.next_back();
+            if !text.is_empty() && inside.as_str().contains(text) {
+                marks.push(0);
+            }
+        }
+        for (first, last) in last {
+            let starts = places.get(&first).into_iter().flatten();
+            marks.extend(
+                starts
+                    .take_while(|&&start| start <= last)
+                    .map(|start| start + first.len_utf8()),
+            );
+        }
+        put(text, marks, marker)
+    }
+
+    /// The tokens of this kind in a text, in order.
+    pub fn tokens(&self, text: &str) -> Vec<u32> {
+        let found = self.texts.iter().flat_map(|texts| texts.find_iter(text));
+        found.map(|found| self.ids[found.pattern().as_usize()]).collect()
+    }
+}
+
+/// The last place from which on the characters of a pattern follow in order.
+fn last_start(pattern: &str, end: usize, places: &HashMap<char, Vec<usize>>) -> Option<usize> {
+    let mut before = end;
+    for character in pattern.chars().rev() {
+        let places = places.get(&character)?;
+        let later = places.partition_point(|&place| place < before);
+        before = places[later.checked_sub(1)?];
+    }
+    Some(before)
+}
+
+/// A text with `marker` at each of the marks.
+fn put(text: &str, mut marks: Vec<usize>, marker: char) -> String {
+    marks.sort_unstable();
+    marks.dedup();
+    let mut marked = String::with_capacity(text.len() + marks.len() * marker.len_utf8());
+    let mut done = 0;
+    for mark in marks {
+        marked.push_str(&text[done..mark]);
+        marked.push(marker);
+        done = mark;
+    }
+    marked.push_str(&text[done..]);
+    marked
 }

@@ -123,6 +123,27 @@ impl Tokenizer {
         self.controls.mark(text, marker)
     }
 
+    /// As [`Tokenizer::mark_controls`], and also where one could arise when parts of the text are taken out or when it is put
+    /// inside of one.
+    pub(crate) fn mark_all_controls_that_could_arise(&self, text: &str, marker: char) -> String {
+        self.controls.mark_all_that_could_arise(text, marker)
+    }
+
+    /// The control tokens whose texts stand in a text, in order.
+    pub(crate) fn controls_in(&self, text: &str) -> Vec<u32> {
+        self.controls.tokens(text)
+    }
+
+    /// A text with a space in place of every control token.
+    pub(crate) fn without_controls(&self, text: &str) -> String {
+        let mut rest = String::with_capacity(text.len());
+        self.controls.split(text, |part| match part {
+            Part::Text(text) => rest.push_str(text),
+            Part::Token(_) => rest.push(' '),
+        });
+        rest
+    }
+
     fn encode_structure<'t>(
         &self,
         text: &'t str,
