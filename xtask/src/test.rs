@@ -46,25 +46,38 @@ pub fn test() -> Outcome {
         .env("HEARTH_MODELS", place::root().join("models"))
         .env("HEARTH_TOOLS", place::tools());
     totals.tests("Rust tests, the window's among them", &mut tests);
-    totals.tests("The hot loops' tests, with assertions", &mut checked());
+    totals.tests("The kernels' tests, with assertions", &mut checked_kernels());
+    totals.tests("Layers, with assertions", &mut checked_layers());
     totals.verdict()
 }
 
-/// The tests of `kernels` and `llm` for the processor once more, with debug assertions and checks of overflow in these two and in
-/// nothing else, so that only they are built again. What is read before it is written is then no number (`kernels/src/scratch.rs`).
-fn checked() -> Command {
-    let crates = ["hearth-kernels", "hearth-llm"];
-    let mut command = cargo(&[
-        "test",
-        "--release",
-        "--locked",
-        "--no-fail-fast",
-        "--no-default-features",
-    ]);
-    command.args(["--lib", "--tests"]).env("HEARTH_CHECKED", "1");
+/// The tests of `llm` for the processor that go through whole layers.
+const LAYERS: [&str; 4] = ["layer", "logits", "packed", "saved"];
+
+/// The tests of `kernels` once more, with debug assertions and checks of overflow. What is read before it is written is then NaN
+/// (`kernels/src/scratch.rs`).
+fn checked_kernels() -> Command {
+    let mut command = checked(&["--package", "hearth-kernels", "--lib", "--tests"]);
+    // Its own features alone: few crates are built for that.
+    command.env("HEARTH_CHECKED", "1");
+    command
+}
+
+/// Those of `llm` that go through whole layers on the processor. Selected from the whole workspace, so that what others wrote is not built again.
+fn checked_layers() -> Command {
+    let mut command = checked(&["--workspace"]);
+    for test in LAYERS {
+        command.args(["--test", test]);
+    }
     command.env("HEARTH_MODELS", place::root().join("models"));
-    for name in crates {
-        command.args(["--package", name]);
+    command
+}
+
+/// Tests with assertions in `kernels` and `llm`, and in nothing else.
+fn checked(selected: &[&str]) -> Command {
+    let mut command = cargo(&["test", "--release", "--locked", "--no-fail-fast"]);
+    command.args(selected);
+    for name in ["hearth-kernels", "hearth-llm"] {
         for check in ["debug-assertions", "overflow-checks"] {
             command.args(["--config", &format!("profile.release.package.{name}.{check}=true")]);
         }
