@@ -17,7 +17,7 @@ fn fixture(name: &str) -> PathBuf {
         .with_extension("gguf")
 }
 
-/// Writes the fixture `llama` anew, with one byte of one tensor changed if there is a name.
+/// Rewrites the fixture `llama`, with one byte of one tensor changed if there is a name.
 fn write_model(path: &Path, changed: Option<&str>) {
     let gguf = Gguf::open(fixture("llama")).expect("the fixture opens");
     let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
@@ -161,7 +161,7 @@ fn another_base_is_refused_by_what_differs_and_nothing_is_touched() {
 #[test]
 fn the_same_weights_in_another_file_do() {
     let stopped = Stopped::new();
-    // Written anew, at another time, under another name.
+    // Rewritten at another time, under another name.
     write_model(&stopped.path("moved.gguf"), None);
     assert_eq!(stopped.run("moved.gguf", true, None).expect("it goes on").len(), 2);
 }
@@ -180,7 +180,7 @@ fn a_run_from_before_bases_were_written_down_goes_on() {
 fn a_run_from_before_settings_had_a_version_keeps_its_learning_rates() {
     let stopped = Stopped::new();
     let rates = |steps: &[StepReport]| -> Vec<f64> { steps.iter().map(|step| step.learning_rate / 1e-2).collect() };
-    // Its checkpoint has the new settings; without one it begins anew, by what its description says.
+    // Its checkpoint has the new settings; without one the run restarts with the settings of its run.json.
     fs::remove_file(stopped.path("run/checkpoint.safetensors")).expect("a checkpoint");
     let new = rates(&stopped.run("model.gguf", true, None).expect("it goes on"));
     assert_eq!(new, [0.0, 0.5, 1.0, 0.5]);

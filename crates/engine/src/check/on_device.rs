@@ -103,7 +103,7 @@ fn gradients(
     leaves.iter().zip(tensors).map(gradient).collect()
 }
 
-/// The gradient of a case's output, which has so many elements.
+/// The gradient of a case's output, with one number for each of its elements.
 pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
     match case.op {
         Op::CrossEntropy(_) => vec![1.0; elements],

@@ -141,7 +141,7 @@ impl Bytes {
         F32 * numbers
     }
 
-    /// The largest buffers that blocks, or the output layer, make on a GPU for so many tokens of context, and what is in each.
+    /// The largest buffers that blocks, or the output layer, make on a GPU for a context of this many tokens, and what is in each.
     pub fn largest_buffers(&self, context: u32, format: KvFormat, blocks: bool, output: bool) -> Vec<Buffer> {
         let tokens = chunk(context);
         let mut buffers = Vec::new();

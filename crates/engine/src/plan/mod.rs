@@ -162,7 +162,7 @@ fn left_out(rooms: &Rooms, load: &Load, placement: &Placement, most: u32) -> Opt
 }
 
 impl Training {
-    /// Tokens of the longest batch whose matrices have at most so many bytes.
+    /// Tokens of the longest batch whose matrices have at most this many bytes.
     pub fn tokens_seen(&self, limit: u64) -> u64 {
         limit / (self.largest_of_a_block / self.tokens.max(1)).max(1)
     }

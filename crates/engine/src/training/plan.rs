@@ -167,7 +167,7 @@ fn widest(config: &Config) -> usize {
     (2 * config.ffn_width).max((config.heads + 2 * config.kv_heads) * config.head_dim)
 }
 
-/// Tokens of the longest batch of whose matrices a kernel sees all, where it sees so many bytes of a buffer.
+/// Tokens of the longest batch whose matrices fit the device's limit on the bytes of a buffer binding.
 pub fn tokens_seen(config: &Config, largest_buffer: u64) -> usize {
     largest_buffer as usize / (widest(config) * size_of::<f32>())
 }

@@ -197,7 +197,7 @@ fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
     methods::percent(&pattern, &Arguments::new(arguments)?)
 }
 
-/// A text so many times, or not at all.
+/// A text repeated a number of times; empty if that is not positive.
 fn repeat(value: &Value, right: &Value) -> Result<Value, Error> {
     const LONGEST: usize = 1 << 20;
     let times = right
