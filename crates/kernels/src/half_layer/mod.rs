@@ -14,6 +14,7 @@ pub use gated::{gated, gated_keeping};
 use crate::dense::{Factor, Into, Pair, Target};
 use crate::linear::{self, Input, Linear, Norm, Product, Strips, Talls, fast};
 use crate::norm::rms_norm_in_place;
+use crate::packed::ROWS;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 use crate::team;
@@ -95,7 +96,11 @@ fn in_strips(input: &Input, linears: &[&Linear], width: usize, y: &mut [f32], in
         // SAFETY: each row of each weight is computed once for a token.
         let y = unsafe { y.slice(token * width + columns[which] + row, results.len()) };
         match into {
-            Into::Replace => y.copy_from_slice(results),
+            // Of a known length, which saves a call.
+            Into::Replace => match (y.first_chunk_mut::<ROWS>(), results.first_chunk()) {
+                (Some(y), Some(results)) => *y = *results,
+                _ => y.copy_from_slice(results),
+            },
             Into::Add => y.iter_mut().zip(results).for_each(|(y, x)| *y += x),
         }
     })

@@ -4,7 +4,7 @@
     reason = "one reason for all: `Avx2` exists only where the instructions do, and references are valid to read and write"
 )]
 
-use super::{Lanes, WIDTH};
+use super::{Lanes, WIDTH, sum_order};
 use std::arch::x86_64::*;
 
 /// Proof that the machine has AVX2, FMA and F16C.
@@ -44,6 +44,7 @@ impl Lanes for Avx2 {
     type Pairs = [__m256i; 2];
 
     const REGISTERS: usize = 8;
+    const SUM_ORDER: [usize; WIDTH] = sum_order([8, 1, 2, 4]);
 
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {
@@ -228,6 +229,24 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn transpose(self, x: [Floats; WIDTH]) -> [Floats; WIDTH] {
+        let mut out = x;
+        for half in 0..2 {
+            for rows in 0..2 {
+                let mut eight = [x[0][0]; 8];
+                for r in 0..8 {
+                    eight[r] = x[8 * rows + r][half];
+                }
+                let eight = unsafe { transpose_8(eight) };
+                for c in 0..8 {
+                    out[8 * half + c][rows] = eight[c];
+                }
+            }
+        }
+        out
+    }
+
+    #[inline(always)]
     fn greatest(self, x: Floats) -> f32 {
         unsafe {
             let x = _mm256_max_ps(x[0], x[1]);
@@ -236,4 +255,27 @@ impl Lanes for Avx2 {
             _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
         }
     }
+}
+
+/// Rows and columns of eight registers exchanged.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose_8(x: [__m256; 8]) -> [__m256; 8] {
+    let (mut y, mut z) = (x, x);
+    // Pairs of rows, then of pairs, within each half of a register; then halves.
+    for i in (0..8).step_by(2) {
+        y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for i in [0, 4] {
+        for c in 0..2 {
+            z[i + 2 * c] = _mm256_shuffle_ps::<0x44>(y[i + c], y[i + c + 2]);
+            z[i + 2 * c + 1] = _mm256_shuffle_ps::<0xee>(y[i + c], y[i + c + 2]);
+        }
+    }
+    for c in 0..4 {
+        y[c] = _mm256_permute2f128_ps::<0x20>(z[c], z[c + 4]);
+        y[c + 4] = _mm256_permute2f128_ps::<0x31>(z[c], z[c + 4]);
+    }
+    y
 }

@@ -4,7 +4,7 @@
     reason = "one reason for all: `Avx512` exists only where the instructions do, and references are valid to read and write"
 )]
 
-use super::{Lanes, WIDTH};
+use super::{Lanes, WIDTH, sum_order};
 use std::arch::x86_64::*;
 
 /// Proof that the machine has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
@@ -26,6 +26,7 @@ impl Lanes for Avx512 {
     type Pairs = __m512i;
 
     const REGISTERS: usize = 32;
+    const SUM_ORDER: [usize; WIDTH] = sum_order([2, 1, 8, 4]);
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
@@ -163,9 +164,44 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn transpose(self, x: [__m512; WIDTH]) -> [__m512; WIDTH] {
+        unsafe { transpose_16(x) }
+    }
+
+    #[inline(always)]
     fn greatest(self, x: __m512) -> f32 {
         unsafe { _mm512_reduce_max_ps(x) }
     }
+}
+
+/// Rows and columns of sixteen registers exchanged.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose_16(x: [__m512; WIDTH]) -> [__m512; WIDTH] {
+    let (mut y, mut z) = (x, x);
+    // Pairs of rows, then of pairs, within each quarter of a register.
+    for i in (0..WIDTH).step_by(2) {
+        y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for i in (0..WIDTH).step_by(4) {
+        for c in 0..2 {
+            z[i + 2 * c] = _mm512_shuffle_ps::<0x44>(y[i + c], y[i + c + 2]);
+            z[i + 2 * c + 1] = _mm512_shuffle_ps::<0xee>(y[i + c], y[i + c + 2]);
+        }
+    }
+    // Vector 4 i + c has column 4 j + c of rows 4 i to 4 i + 3 in quarter j: even quarters of two vectors, then odd ones, twice.
+    for i in [0, 8] {
+        for c in i..i + 4 {
+            y[c] = _mm512_shuffle_f32x4::<0x88>(z[c], z[c + 4]);
+            y[c + 4] = _mm512_shuffle_f32x4::<0xdd>(z[c], z[c + 4]);
+        }
+    }
+    for c in 0..8 {
+        z[c] = _mm512_shuffle_f32x4::<0x88>(y[c], y[c + 8]);
+        z[c + 8] = _mm512_shuffle_f32x4::<0xdd>(y[c], y[c + 8]);
+    }
+    z
 }
 
 /// The sum of the lanes of each of sixteen vectors.

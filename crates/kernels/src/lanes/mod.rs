@@ -32,6 +32,8 @@ pub(crate) trait Lanes: Copy {
 
     /// Vectors that fit in the machine's registers.
     const REGISTERS: usize;
+    /// The lanes in the order in which [`Lanes::sums`] adds them: each with its neighbour, each pair with its neighbour, and further so.
+    const SUM_ORDER: [usize; WIDTH];
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::Floats;
@@ -92,8 +94,32 @@ pub(crate) trait Lanes: Copy {
         }
         sums
     }
+    /// Rows and columns of sixteen vectors exchanged.
+    #[inline(always)]
+    fn transpose(self, x: [Self::Floats; WIDTH]) -> [Self::Floats; WIDTH] {
+        let mut rows = [[0.0; WIDTH]; WIDTH];
+        for r in 0..WIDTH {
+            self.store(x[r], &mut rows[r]);
+        }
+        std::array::from_fn(|c| self.load(&std::array::from_fn(|r| rows[r][c])))
+    }
     /// The greatest lane.
     fn greatest(self, x: Self::Floats) -> f32;
+}
+
+/// An order of lanes in which the neighbours of pairs, of pairs of pairs, ... lie these numbers apart.
+const fn sum_order(apart: [usize; 4]) -> [usize; WIDTH] {
+    let mut order = [0; WIDTH];
+    let mut i = 0;
+    while i < WIDTH {
+        let mut level = 0;
+        while level < apart.len() {
+            order[i] += (i >> level & 1) * apart[level];
+            level += 1;
+        }
+        i += 1;
+    }
+    order
 }
 
 /// Has the vector that lies `elements` behind this one brought to the second cache, where there is an instruction for that: with this much
@@ -159,3 +185,27 @@ macro_rules! on_lanes {
     };
 }
 pub(crate) use on_lanes;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dot::Isa;
+
+    on_lanes! {
+        fn transposed<L>(l; x: &[[f32; WIDTH]; WIDTH]) -> [[f32; WIDTH]; WIDTH] {
+            let columns = l.transpose(std::array::from_fn(|r| l.load(&x[r])));
+            let mut out = [[0.0; WIDTH]; WIDTH];
+            (0..WIDTH).for_each(|c| l.store(columns[c], &mut out[c]));
+            out
+        }
+    }
+
+    #[test]
+    fn transposing_exchanges_rows_and_columns() {
+        let x = std::array::from_fn(|r| std::array::from_fn(|c| (r * WIDTH + c) as f32));
+        let expected = std::array::from_fn(|c| std::array::from_fn(|r| (r * WIDTH + c) as f32));
+        for isa in Isa::available() {
+            assert_eq!(transposed(isa, &x), expected, "{isa:?}");
+        }
+    }
+}

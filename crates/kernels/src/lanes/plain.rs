@@ -1,6 +1,6 @@
 //! [`Lanes`] in plain code: the specification, and what a compiler makes of it on machines without code of their own.
 
-use super::{Lanes, WIDTH};
+use super::{Lanes, WIDTH, sum_order};
 use half::f16;
 
 /// Any machine.
@@ -33,6 +33,7 @@ impl Lanes for Plain {
     type Pairs = [[i16; 2]; WIDTH];
 
     const REGISTERS: usize = 8;
+    const SUM_ORDER: [usize; WIDTH] = sum_order([8, 4, 2, 1]);
 
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {

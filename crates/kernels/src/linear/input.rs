@@ -1,6 +1,6 @@
 //! The input of linears, made ready once for all of them.
 
-use super::floats::Padded;
+use super::gemm::Tokens;
 use super::pairs::Rows;
 use super::{FEW, Norm, Product};
 use crate::dot::{ActivationChunk, Activations, Isa};
@@ -35,7 +35,7 @@ pub(crate) struct Input<'a> {
     /// Made for the first weight that asks.
     pairs: OnceLock<Rows>,
     /// As `pairs`.
-    padded: OnceLock<Padded>,
+    tiles: OnceLock<Tokens>,
     pub tokens: usize,
     pub cols: usize,
 }
@@ -93,7 +93,7 @@ impl<'a> Input<'a> {
             floats,
             chunks,
             pairs: OnceLock::new(),
-            padded: OnceLock::new(),
+            tiles: OnceLock::new(),
             tokens,
             cols,
         })
@@ -104,9 +104,9 @@ impl<'a> Input<'a> {
         self.pairs.get_or_init(|| Rows::of(&self.floats, self.cols))
     }
 
-    /// All rows with a cache line between them.
-    pub(super) fn padded(&self) -> &Padded {
-        self.padded.get_or_init(|| Padded::of(&self.floats, self.cols))
+    /// All rows as the GEMM takes them.
+    pub(super) fn tiles(&self) -> &Tokens {
+        self.tiles.get_or_init(|| Tokens::of(&self.floats, self.cols))
     }
 
     pub(super) fn row(&self, token: usize) -> Result<Activations<'_>, ShapeError> {

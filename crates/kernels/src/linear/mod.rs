@@ -6,6 +6,7 @@
 mod backward;
 mod dot_block;
 mod floats;
+mod gemm;
 mod input;
 mod pairs;
 mod strips;

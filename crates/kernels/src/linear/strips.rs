@@ -3,6 +3,7 @@
 use super::tail::Tail;
 use super::{FEW, Input, Linear, floats, pairs};
 use crate::blocks::Quant;
+use crate::dense::{TALL, WIDE};
 use crate::dot::{Activations, Isa};
 use crate::matrix::Matrix;
 use crate::packed::{Packed, ROWS, TOGETHER};
@@ -16,8 +17,10 @@ const LEAST_BYTES: usize = 12 * 1024;
 const MOST_BYTES: usize = 128 * 1024;
 /// Chunks that the weights are cut into for few tokens: enough for the threads to end together.
 const CHUNKS: usize = 48;
-/// Tokens of 16-bit weights that meet them while they are near.
-const TOKENS_A_CHUNK: usize = 96;
+/// Tokens for which sixteen rows of a 16-bit weight are rounded to bf16 once.
+const TOKENS_IN_BF16: usize = 96;
+/// Tokens for which a panel of floats is expanded once.
+const TOKENS_IN_F32: usize = 22 * TALL;
 /// Chunks of work for each thread, where many tokens are cut, too.
 const CHUNKS_A_THREAD: usize = 16;
 
@@ -27,15 +30,18 @@ enum Activation<'a> {
     Int8,
     /// Rounded to bf16.
     Bf16(&'a pairs::Rows),
-    /// As they are; a padded copy if there are many.
-    F32(Option<&'a floats::Padded>),
+    /// As they are.
+    F32(floats::Input<'a>),
 }
 
 impl<'a> Activation<'a> {
     fn of(quant: Quant, input: &'a Input) -> Self {
         match quant {
             quant if pairs::meets_pairs(quant) => Self::Bf16(input.pairs()),
-            Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32((input.tokens > FEW).then(|| input.padded())),
+            Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32(floats::Input {
+                rows: &input.floats,
+                tiles: (input.tokens > FEW).then(|| input.tiles()),
+            }),
             _ => Self::Int8,
         }
     }
@@ -112,9 +118,7 @@ impl<'a> Strips<'a> {
         match &self.activation {
             Activation::Int8 => self.int8(rows, input, tokens, sink),
             Activation::Bf16(x) => pairs::product(self.isa, &self.matrix, rows, x, tokens, sink),
-            Activation::F32(padded) => {
-                floats::product(self.isa, &self.matrix, rows, &input.floats, *padded, tokens, sink)
-            }
+            Activation::F32(x) => floats::product(self.isa, &self.matrix, rows, *x, tokens, sink),
         }
     }
 
@@ -165,35 +169,41 @@ pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
 pub(crate) struct Cut {
     /// Bytes of weights in a chunk.
     bytes: usize,
+    /// A chunk has a multiple of this many strips.
+    strips: usize,
     /// Tokens in a chunk.
     pub tokens: usize,
 }
 
 impl Cut {
-    /// That of the products of all these with so many tokens.
+    /// That of the products of all these with this many tokens.
     pub fn of(weights: &[Strips], tokens: usize) -> Self {
         let total: usize = weights.iter().map(Strips::bytes).sum();
-        // Rows of floats are expanded for all tokens of a chunk.
-        if tokens <= TOGETHER
-            || weights
-                .iter()
-                .any(|strips| !matches!(strips.activation, Activation::Int8))
-        {
+        let any = |which: fn(&Activation) -> bool| weights.iter().any(|strips| which(&strips.activation));
+        let (in_f32, in_bf16) = (
+            any(|activation| matches!(activation, Activation::F32(_))),
+            any(|activation| matches!(activation, Activation::Bf16(_))),
+        );
+        if tokens <= TOGETHER || in_f32 || in_bf16 {
             return Self {
                 bytes: (total / CHUNKS).max(LEAST_BYTES),
-                tokens: TOKENS_A_CHUNK,
+                strips: if in_f32 && tokens > FEW { WIDE / ROWS } else { 1 },
+                tokens: if in_f32 { TOKENS_IN_F32 } else { TOKENS_IN_BF16 },
             };
         }
         let blocks = (CHUNKS_A_THREAD * team::threads()).div_ceil(total.div_ceil(MOST_BYTES).max(1));
         Self {
             bytes: MOST_BYTES,
+            strips: 1,
             tokens: tokens.div_ceil(blocks).next_multiple_of(TOGETHER),
         }
     }
 
-    /// Strips of a chunk, of rows that have so many bytes together with those of other weights that the chunk takes as well.
+    /// Strips of a chunk, of rows that have this many bytes together with those of other weights that the chunk takes as well.
     pub fn strips(&self, row_bytes: usize) -> usize {
-        (self.bytes / (ROWS * row_bytes).max(1)).max(1)
+        (self.bytes / (ROWS * row_bytes).max(1))
+            .next_multiple_of(self.strips)
+            .max(self.strips)
     }
 }
 
