@@ -232,6 +232,48 @@ fn large_tags_neither_overflow_the_stack_nor_take_quadratic_time() {
     checks.unwrap().join().unwrap();
 }
 
+/// Texts at which a filter that goes back to the beginning, or through its argument, for each part takes minutes to hours.
+#[test]
+fn filters_go_once_through_hostile_texts() {
+    const MANY: usize = 2_000_000;
+    let tags = "<a>".repeat(MANY);
+    let comments = "<!---->".repeat(MANY);
+    let nested = format!("{}{}", "<!".repeat(MANY), "-- -->".repeat(MANY));
+    let (wanted, text) = (format!("{}a", "b".repeat(MANY)), "a".repeat(MANY));
+    for (source, first, second, expected) in [
+        ("{{ messages[0].content|striptags }}", &tags, "", ""),
+        ("{{ messages[0].content|striptags }}", &comments, "", ""),
+        ("{{ messages[0].content|striptags }}", &nested, "", ""),
+        (
+            "{{ messages[0].content|trim(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+        (
+            "{{ messages[0].content.strip(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+        (
+            "{{ messages[0].content.lstrip(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+        (
+            "{{ messages[0].content.rstrip(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+    ] {
+        let messages = [says(Role::User, first), says(Role::User, second)];
+        assert_eq!(render(source, &messages, Turn::Closed).unwrap(), expected, "{source}");
+    }
+}
+
 #[test]
 fn a_text_truncated_to_the_least_length_fails_with_a_reason() {
     let why = render("{{ 'abc'|truncate(-9223372036854775807 - 1) }}", &[], Turn::Closed).unwrap_err();

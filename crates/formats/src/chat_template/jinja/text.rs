@@ -4,6 +4,7 @@ use super::views::{Generator, View};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use regex::Regex;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
@@ -192,4 +193,11 @@ pub(super) fn is_space(character: char) -> bool {
 /// A text without white space at its ends.
 pub(super) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
+}
+
+/// Whether a character is one of a text's. Both the text that is searched and this one may be long, so it is not gone through
+/// for each character.
+pub(super) fn one_of(characters: &str) -> impl Fn(char) -> bool + use<> {
+    let characters: HashSet<char> = characters.chars().collect();
+    move |character| characters.contains(&character)
 }
