@@ -6,6 +6,7 @@ use super::striptags::striptags;
 use super::text::{is_space, one_of, strip};
 use super::views::Generator;
 use super::{methods, text};
+use crate::tokenizer::NONCHARACTERS;
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value, filters};
 use std::borrow::Cow;
@@ -598,12 +599,18 @@ fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
 
 fn quoted(value: &Value, in_query: bool) -> String {
     let mut out = String::new();
-    for byte in text::str(value).bytes() {
-        match byte {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'.' | b'-' | b'~' => out.push(char::from(byte)),
-            b'/' if !in_query => out.push('/'),
-            b' ' if in_query => out.push('+'),
-            _ => out.push_str(&format!("%{byte:02X}")),
+    for character in text::str(value).chars() {
+        match character {
+            '0'..='9' | 'a'..='z' | 'A'..='Z' | '_' | '.' | '-' | '~' => out.push(character),
+            '/' if !in_query => out.push('/'),
+            ' ' if in_query => out.push('+'),
+            // One of these may mark texts that are no tokens; it must not become others.
+            _ if NONCHARACTERS.contains(&character) => out.push(character),
+            _ => {
+                for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                    out.push_str(&format!("%{byte:02X}"));
+                }
+            }
         }
     }
     out

@@ -1,6 +1,7 @@
 //! Values as text, as Python's `str` and `repr` write them.
 
 use super::views::{Generator, View};
+use crate::tokenizer::NONCHARACTERS;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use regex::Regex;
@@ -120,7 +121,7 @@ pub(super) fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
         // One of these may mark texts that are no tokens; it must not become others.
-        '\u{fdd0}'..='\u{fdef}' => true,
+        _ if NONCHARACTERS.contains(&character) => true,
         _ => {
             let mut buffer = [0; 4];
             let text = &*character.encode_utf8(&mut buffer);
