@@ -217,7 +217,7 @@ impl ChatTemplate {
     /// beginning, once, where the model wants one or the template writes one.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`], and if the template makes control tokens of text, which marks do not prevent.
+    /// As [`ChatTemplate::render`], and if the template makes control tokens of text in spite of marks.
     pub fn encode_chat(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
         let marker = unused_noncharacter(chat);
         let words = self.words(tokenizer);
