@@ -75,31 +75,42 @@ def extract(archive, folder):
                 shutil.copyfileobj(source, target)
 
 
-def main(path):
-    if os.path.isdir(path) and digest(path) == TEMPLATES_SHA256:
-        print(f"    {path} is there")
-        return 0
+def fetch(path):
     print("    about to download 73 MiB")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
         templates = os.path.join(folder, "templates")
-        try:
-            extract(download(folder), templates)
-        except (OSError, ValueError, subprocess.CalledProcessError, tarfile.TarError) as error:
-            print(f"    {error}", file=sys.stderr)
-        else:
-            if digest(templates) == TEMPLATES_SHA256:
-                shutil.rmtree(path, ignore_errors=True)
-                os.replace(templates, path)
-                print(f"    {path}")
-                return 0
-            print("    what came is not what was expected", file=sys.stderr)
-    print(
-        f"The chat templates for tests could not be fetched. Check the network, or put the .jinja files of {MEMBERS} in "
-        f"{NAME} {VERSION} into {path} by hand.",
-        file=sys.stderr,
-    )
-    return 1
+        extract(download(folder), templates)
+        if digest(templates) != TEMPLATES_SHA256:
+            raise ValueError("what came is not what was expected")
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(templates, path)
+    print(f"    {path}")
+
+
+def main(path):
+    try:
+        if os.path.isdir(path) and digest(path) == TEMPLATES_SHA256:
+            print(f"    {path} is there")
+            return 0
+    except OSError as error:
+        print(
+            f"{error.filename} cannot be read: {error.strerror}. Make it readable, or remove {path}, which is then fetched "
+            "again.",
+            file=sys.stderr,
+        )
+        return 1
+    try:
+        fetch(path)
+    except (OSError, ValueError, subprocess.CalledProcessError, tarfile.TarError) as error:
+        print(f"    {error}", file=sys.stderr)
+        print(
+            f"The chat templates for tests could not be fetched. Check the network and the rights to {path}, or put the "
+            f".jinja files of {MEMBERS} in {NAME} {VERSION} there by hand.",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
 
 
 sys.exit(main(os.path.abspath(sys.argv[1])))

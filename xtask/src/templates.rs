@@ -20,3 +20,29 @@ pub fn fetch() -> Outcome {
         Command::new(python).args(["-c", SCRIPT]).arg(folder),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_cannot_be_read_is_named_in_a_sentence() {
+        let python = python().unwrap();
+        let folder = std::env::temp_dir().join(format!("hearth-templates-{}", std::process::id()));
+        // A folder is not readable as a file, even for root.
+        let entry = folder.join("llama.cpp").join("a.jinja");
+        std::fs::create_dir_all(&entry).unwrap();
+        let done = Command::new(python)
+            .args(["-c", SCRIPT])
+            .arg(folder.join("llama.cpp"))
+            .output();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let done = done.unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("a.jinja cannot be read") && !said.contains("Traceback"),
+            "{said}"
+        );
+    }
+}

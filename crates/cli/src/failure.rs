@@ -1,5 +1,6 @@
 //! How a command ends that did not succeed.
 
+use crate::terminal::escaped;
 use hearth_protocol::Problem;
 use std::fmt::{self, Display};
 use std::io;
@@ -35,7 +36,9 @@ impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             // One line, whatever the sentence came from.
-            Self::Said(text) | Self::Usage(text) => f.write_str(&text.split_whitespace().collect::<Vec<_>>().join(" ")),
+            Self::Said(text) | Self::Usage(text) => {
+                f.write_str(&escaped(&text.split_whitespace().collect::<Vec<_>>().join(" ")))
+            }
             Self::Closed => Ok(()),
         }
     }
@@ -63,6 +66,8 @@ mod tests {
     #[test]
     fn a_failure_is_one_line_and_a_closed_pipe_is_none() {
         assert_eq!(Failure::new("two\n  lines").to_string(), "two lines");
+        // A chat template may say anything.
+        assert_eq!(Failure::new("\u{1b}[2Jno").to_string(), "\\u{1b}[2Jno");
         assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).exit_code(), 0);
         assert_eq!(Failure::from(io::Error::from(io::ErrorKind::NotFound)).exit_code(), 1);
     }

@@ -9,6 +9,7 @@ mod failure;
 mod hand_over;
 mod model;
 mod progress;
+mod terminal;
 
 use args::{Cli, Command};
 use clap::Parser;

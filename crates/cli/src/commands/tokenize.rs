@@ -4,6 +4,7 @@ use super::print_json;
 use crate::args::Tokenize;
 use crate::failure::Failure;
 use crate::model::Chosen;
+use crate::terminal::for_output;
 use hearth_formats::chat_template::{Chat, ChatTemplate, Turn};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
@@ -60,6 +61,7 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
     }
     let mut out = std::io::stdout().lock();
     if let Some(text) = text {
+        let text = for_output(&out, &text);
         writeln!(out, "{text}\n")?;
     }
     match ids {

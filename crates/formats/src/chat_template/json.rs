@@ -2,6 +2,7 @@
 //! escaped that need not be.
 
 use super::jinja::text;
+use crate::tokenizer::NONCHARACTERS;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
@@ -135,7 +136,7 @@ impl Writer {
                 '\u{c}' => self.out.push_str("\\f"),
                 control if control < ' ' => self.out.push_str(&format!("\\u{:04x}", u32::from(control))),
                 // One of these may mark texts that are no tokens; it must not become others.
-                other if self.ascii && other > '~' && !('\u{fdd0}'..='\u{fdef}').contains(&other) => {
+                other if self.ascii && other > '~' && !NONCHARACTERS.contains(&other) => {
                     let mut units = [0; 2];
                     for unit in other.encode_utf16(&mut units) {
                         self.out.push_str(&format!("\\u{unit:04x}"));

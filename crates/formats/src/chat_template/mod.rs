@@ -12,7 +12,7 @@ pub use chat::Chat;
 pub use error::TemplateError;
 
 use crate::gguf::Gguf;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{NONCHARACTERS, Tokenizer};
 use jinja::Raised;
 use minijinja::{Environment, ErrorKind, context};
 use std::collections::HashSet;
@@ -217,21 +217,29 @@ impl ChatTemplate {
     /// beginning, once, where the model wants one or the template writes one.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`].
+    /// As [`ChatTemplate::render`], and if the template makes control tokens of text in spite of marks.
     pub fn encode_chat(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
         let marker = unused_noncharacter(chat);
         let words = self.words(tokenizer);
         let reads = |word: &str| words.contains(word);
         let marked = chat.map_texts(&reads, &|text| tokenizer.mark_controls(text, marker));
         let mut text = self.render_chat(&marked, turn)?;
-        // A template may take parts out of a text, which joins the rest, or put it between the two ends of a token. More marks
-        // prevent that, but also hide from the template what it looks for. They count only where they make a difference.
-        let marked = chat.map_texts(&reads, &|text| {
-            tokenizer.mark_all_controls_that_could_arise(text, marker)
-        });
-        let careful = self.render_chat(&marked, turn)?;
-        if tokenizer.controls_in(&careful) != tokenizer.controls_in(&text) {
-            text = careful;
+        // A template may take parts out of a text, change it, or put it between the ends of a token. Only the control tokens
+        // that are there without any character of the conversation are the template's.
+        let blank = chat.map_texts(&reads, &|text| tokenizer.blank(text, marker));
+        let blank = self.render_chat(&blank, turn).ok();
+        let agrees = |text: &str| {
+            let blank = blank.as_ref();
+            blank.map(|blank| tokenizer.have_same_controls(text, blank, marker))
+        };
+        if agrees(&text) != Some(true) {
+            // A mark at every character hides from the template what it looks for, but leaves hardly anything to join.
+            let marked = chat.map_texts(&reads, &|text| tokenizer.mark_each_character(text, marker));
+            text = self.render_chat(&marked, turn)?;
+            if agrees(&text) == Some(false) {
+                let why = "it joins text of the conversation into control tokens";
+                return Err(TemplateError::Failed(why.to_owned()));
+            }
         }
         let mut ids = tokenizer.encode_marked(&text, marker);
         if let Some(bos) = tokenizer
@@ -312,7 +320,8 @@ fn failure(error: minijinja::Error) -> TemplateError {
 /// A character that is none, and that no text of the conversation holds, to mark special strings with.
 fn unused_noncharacter(chat: &Chat) -> char {
     // Whoever writes all 32 of them loses the last.
-    ('\u{fdd0}'..='\u{fdef}')
+    let mut markers = NONCHARACTERS;
+    markers
         .find(|&marker| !chat.contains(marker))
-        .unwrap_or('\u{fdef}')
+        .unwrap_or(*NONCHARACTERS.end())
 }

@@ -3,7 +3,10 @@
 use super::TokenizerError;
 use super::vocabulary::{Kind, Vocabulary};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
-use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+/// Unicode's noncharacters. One that does not occur in a conversation is its marker.
+pub(crate) const NONCHARACTERS: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 
 /// A part of a text.
 pub(super) enum Part<'t> {
@@ -18,6 +21,8 @@ pub(super) struct Finder {
     ids: Vec<u32>,
     /// The tokens' texts.
     patterns: Vec<String>,
+    /// The white space in them.
+    spaces: String,
 }
 
 impl Finder {
@@ -42,7 +47,14 @@ impl Finder {
             let damaged = |error| vocabulary.malformed(format!("its special tokens cannot be searched for ({error})"));
             Some(built.map_err(damaged)?)
         };
-        Ok(Self { texts, ids, patterns })
+        let spaces = patterns.iter().flat_map(|pattern| pattern.chars());
+        let spaces = spaces.filter(|character| character.is_whitespace()).collect();
+        Ok(Self {
+            texts,
+            ids,
+            patterns,
+            spaces,
+        })
     }
 
     /// The token of a text.
@@ -71,84 +83,74 @@ impl Finder {
     /// Puts `marker` into every such token's text inside a text, after its first character, and where one could arise with
     /// what will stand before or after the text. No such token is found there afterwards.
     pub fn mark(&self, text: &str, marker: char) -> String {
-        put(text, self.marks(text), marker)
-    }
-
-    fn marks(&self, text: &str) -> Vec<usize> {
-        let mut marks: Vec<usize> = Vec::new();
         let Some(texts) = &self.texts else {
-            return marks;
+            return text.to_owned();
         };
+        let mut marks: Vec<usize> = Vec::new();
         let mut from = 0;
         // From the second character of each on: breaking one must not leave another that begins inside it.
         while let Some(found) = texts.find(Input::new(text).range(from..)) {
             from = found.start() + text[found.start()..].chars().next().map_or(1, char::len_utf8);
             marks.push(from);
         }
+        // Templates trim white space.
+        let (head, tail) = (text.trim_start(), text.trim_end());
         for pattern in &self.patterns {
             let first = pattern.chars().next().map_or(0, char::len_utf8);
             for (cut, _) in pattern.char_indices().skip(1) {
-                if text.ends_with(&pattern[..cut]) {
-                    marks.push(text.len() - cut + first);
+                if tail.ends_with(&pattern[..cut]) {
+                    marks.push(tail.len() - cut + first);
                 }
-                if text.starts_with(&pattern[cut..]) {
-                    marks.push(0);
+                if head.starts_with(&pattern[cut..]) {
+                    marks.push(text.len() - head.len());
                 }
             }
-        }
-        marks
-    }
-
-    /// As [`Finder::mark`], for a text that a template may take parts out of, or put inside such a token's text: also after
-    /// each character from which on such a token's characters follow in order, however far apart, and before a text that is
-    /// the inside of one.
-    pub fn mark_all_that_could_arise(&self, text: &str, marker: char) -> String {
-        let mut marks = self.marks(text);
-        let mut places: HashMap<char, Vec<usize>> = HashMap::new();
-        for (place, character) in text.char_indices() {
-            places.entry(character).or_default().push(place);
-        }
-        // Where the last such token could begin, by its first character.
-        let mut last: HashMap<char, usize> = HashMap::new();
-        for pattern in &self.patterns {
-            if let (Some(first), Some(start)) = (pattern.chars().next(), last_start(pattern, text.len(), &places)) {
-                let last = last.entry(first).or_default();
-                *last = start.max(*last);
-            }
-            let mut inside = pattern.chars();
-            inside.next();
-            inside.next_back();
-            if !text.is_empty() && inside.as_str().contains(text) {
-                marks.push(0);
-            }
-        }
-        for (first, last) in last {
-            let starts = places.get(&first).into_iter().flatten();
-            marks.extend(
-                starts
-                    .take_while(|&&start| start <= last)
-                    .map(|start| start + first.len_utf8()),
-            );
         }
         put(text, marks, marker)
     }
 
-    /// The tokens of this kind in a text, in order.
-    pub fn tokens(&self, text: &str) -> Vec<u32> {
-        let found = self.texts.iter().flat_map(|texts| texts.find_iter(text));
-        found.map(|found| self.ids[found.pattern().as_usize()]).collect()
+    /// Puts `marker` before and after every character that could be a part of such a token: none is found, whatever parts of
+    /// the text are taken out, and whatever text stands beside them.
+    pub fn mark_each(&self, text: &str, marker: char) -> String {
+        let parts = text.char_indices().filter(|&(_, character)| self.could_hold(character));
+        let marks = parts.flat_map(|(place, character)| [place, place + character.len_utf8()]);
+        put(text, marks.collect(), marker)
     }
-}
 
-/// The last place from which on the characters of a pattern follow in order.
-fn last_start(pattern: &str, end: usize, places: &HashMap<char, Vec<usize>>) -> Option<usize> {
-    let mut before = end;
-    for character in pattern.chars().rev() {
-        let places = places.get(&character)?;
-        let later = places.partition_point(|&place| place < before);
-        before = places[later.checked_sub(1)?];
+    /// A text of the same length without any character that could be a part of such a token: noncharacters other than `marker`
+    /// stand for them. Texts that differ nearly always stay different, since they may be keys.
+    pub fn blank(&self, text: &str, marker: char) -> String {
+        let blanks: Vec<char> = NONCHARACTERS.filter(|&blank| blank != marker).collect();
+        let blank = |character: char| {
+            if self.could_hold(character) {
+                blanks[u32::from(character) as usize % blanks.len()]
+            } else {
+                character
+            }
+        };
+        text.chars().map(blank).collect()
     }
-    Some(before)
+
+    /// Whether a character could be a part of such a token: white space, which templates trim, only if a token has it, and any
+    /// other character, since templates change the case and read escapes.
+    fn could_hold(&self, character: char) -> bool {
+        !character.is_whitespace() || self.spaces.contains(character)
+    }
+
+    /// The tokens of this kind in a text, in order, each with how many characters but `marker` stand before it; and how many
+    /// there are in all.
+    pub fn places(&self, text: &str, marker: char) -> (Vec<(usize, u32)>, usize) {
+        let (mut done, mut before) = (0, 0);
+        let mut count_to = |end: usize| {
+            before += text[done..end].chars().filter(|&character| character != marker).count();
+            done = end;
+            before
+        };
+        let found = self.texts.iter().flat_map(|texts| texts.find_iter(text));
+        let places = found.map(|found| (count_to(found.start()), self.ids[found.pattern().as_usize()]));
+        let places = places.collect();
+        (places, count_to(text.len()))
+    }
 }
 
 /// A text with `marker` at each of the marks.

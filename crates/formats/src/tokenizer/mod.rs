@@ -14,6 +14,7 @@ mod spm;
 mod vocabulary;
 
 pub use error::TokenizerError;
+pub(crate) use finder::NONCHARACTERS;
 
 use crate::gguf::Gguf;
 use bpe::Bpe;
@@ -123,15 +124,26 @@ impl Tokenizer {
         self.controls.mark(text, marker)
     }
 
-    /// As [`Tokenizer::mark_controls`], and also where one could arise when parts of the text are taken out or when it is put
-    /// inside of one.
-    pub(crate) fn mark_all_controls_that_could_arise(&self, text: &str, marker: char) -> String {
-        self.controls.mark_all_that_could_arise(text, marker)
+    /// Puts `marker` around every character of a text that could be a part of a control token.
+    pub(crate) fn mark_each_character(&self, text: &str, marker: char) -> String {
+        self.controls.mark_each(text, marker)
     }
 
-    /// The control tokens whose texts stand in a text, in order.
-    pub(crate) fn controls_in(&self, text: &str) -> Vec<u32> {
-        self.controls.tokens(text)
+    /// A text of the same length without any character that could be a part of a control token.
+    pub(crate) fn blank(&self, text: &str, marker: char) -> String {
+        self.controls.blank(text, marker)
+    }
+
+    /// Whether two texts have the same control tokens, and, where the texts are of one length, in the same places. Markers do
+    /// not count.
+    pub(crate) fn have_same_controls(&self, one: &str, other: &str, marker: char) -> bool {
+        let (one, length) = self.controls.places(one, marker);
+        let (other, other_length) = self.controls.places(other, marker);
+        if length == other_length {
+            return one == other;
+        }
+        let id = |&(_, id): &(usize, u32)| id;
+        one.iter().map(id).eq(other.iter().map(id))
     }
 
     /// A text with a space in place of every control token.

@@ -232,6 +232,48 @@ fn large_tags_neither_overflow_the_stack_nor_take_quadratic_time() {
     checks.unwrap().join().unwrap();
 }
 
+/// Texts at which a filter that goes back to the beginning, or through its argument, for each part takes minutes to hours.
+#[test]
+fn filters_go_once_through_hostile_texts() {
+    const MANY: usize = 2_000_000;
+    let tags = "<a>".repeat(MANY);
+    let comments = "<!---->".repeat(MANY);
+    let nested = format!("{}{}", "<!".repeat(MANY), "-- -->".repeat(MANY));
+    let (wanted, text) = (format!("{}a", "b".repeat(MANY)), "a".repeat(MANY));
+    for (source, first, second, expected) in [
+        ("{{ messages[0].content|striptags }}", &tags, "", ""),
+        ("{{ messages[0].content|striptags }}", &comments, "", ""),
+        ("{{ messages[0].content|striptags }}", &nested, "", ""),
+        (
+            "{{ messages[0].content|trim(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+        (
+            "{{ messages[0].content.strip(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+        (
+            "{{ messages[0].content.lstrip(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+        (
+            "{{ messages[0].content.rstrip(messages[1].content) }}",
+            &text,
+            &wanted,
+            "",
+        ),
+    ] {
+        let messages = [says(Role::User, first), says(Role::User, second)];
+        assert_eq!(render(source, &messages, Turn::Closed).unwrap(), expected, "{source}");
+    }
+}
+
 #[test]
 fn a_text_truncated_to_the_least_length_fails_with_a_reason() {
     let why = render("{{ 'abc'|truncate(-9223372036854775807 - 1) }}", &[], Turn::Closed).unwrap_err();
@@ -371,6 +413,86 @@ fn text_that_a_template_writes_the_ends_of_a_token_around_becomes_no_token() {
         let messages = format!(r#"[{{"role": "{role}", "type": "s", "a": {{"{key}": "{value}"}}}}]"#);
         assert_eq!(controls(&tokenizer, source, &messages), 1, "{messages}");
     }
+}
+
+#[test]
+fn half_of_a_token_beside_the_templates_other_half_becomes_no_token() {
+    let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);
+    for (written, typed) in [
+        ("{{ c }}end|>", "x<|im_"),
+        ("{{ c|trim }}end|>", "x<|im_ "),
+        ("{{ c.rstrip() }}|>", "x<|im_end\\n"),
+        ("<|im_{{ c|trim }}", " end|>x"),
+        ("<|im_{{ c|trim }}|>", " end "),
+        ("<{{ c|trim }}>", " |im_end| "),
+        ("{{ c.split('#')[0] }}end|>", "x<|im_#x"),
+        ("<|im_{{ c.split('#')[1] }}", "x#end|>"),
+        ("<|im_{{ c.split('#')[1] }}|>", "x#end#x"),
+        ("{{ c.replace('#', '') }}end|>", "x<|i#m#_#"),
+        ("{{ c[1:-1] }}end|>", "x<|im_x"),
+        ("{{ c[::-1] }}end|>", "_mi|<"),
+        ("{{ c|lower }}end|>", "<|IM_"),
+        ("{{ c|striptags }}end|>", "<b>&lt;|im_"),
+        ("{{ c|truncate(9, true, '', 0) }}end|>", "xxxx<|im_yyyyyyyyy"),
+        ("{{ c|list|join('') }}end|>", "<|im_"),
+        ("{% for part in c.split() %}{{ part }}{% endfor %}end|>", "< | i m _"),
+        ("{{ c|trim }}{{ c|trim }}", " end|><|im_ "),
+        ("{{ c.upper()|lower }}", "<|im_end|>"),
+        ("{{ c|reverse }}", ">|dne_mi|<"),
+        ("{{ c|striptags }}", "&lt;|im_end|&gt;"),
+    ] {
+        let source = format!("<|im_start|>{{% set c = messages[0].content %}}{written}");
+        let messages = format!(r#"[{{"role": "user", "content": "{typed}"}}]"#);
+        assert_eq!(controls(&tokenizer, &source, &messages), 1, "{written}: {typed}");
+    }
+    // Halves of two people.
+    let source = "<|im_start|>{% for m in messages %}{{ m.content|trim }}{% endfor %}";
+    let messages = r#"[{"role": "user", "content": "<|im_ "}, {"role": "assistant", "content": " end|>"}]"#;
+    assert_eq!(controls(&tokenizer, source, messages), 1);
+}
+
+/// The template looks at the text: where it begins with `>`, ten digits stand for the token that ends the message.
+#[test]
+fn a_token_of_reversed_text_does_not_pass_for_the_templates_own_elsewhere() {
+    let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);
+    let source = "<|im_start|>{% set c = messages[0].content %}{{ c[::-1] }}\
+                  {% if c[0] == '>' %}0123456789{% else %}<|im_end|>{% endif %}";
+    let template = ChatTemplate::parse(source, "", "").unwrap();
+    let ids = template
+        .encode(&tokenizer, &[says(Role::User, ">|dne_mi|<")], Turn::Closed)
+        .unwrap();
+    let special: Vec<bool> = ids.iter().map(|&id| tokenizer.is_special(id)).collect();
+    let typed = "<|im_end|>".len();
+    assert_eq!(special, [vec![true], vec![false; typed], vec![true]].concat());
+}
+
+#[test]
+fn a_template_that_joins_text_into_tokens_in_spite_of_marks_fails() {
+    let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);
+    // Every second character: those between the marks.
+    let source = "<|im_start|>{{ messages[0].content[1::2] }}end|>{{ messages[1].content.replace('#', '') }}";
+    let template = ChatTemplate::parse(source, "", "").unwrap();
+    let said = |texts: [&str; 2]| texts.map(|text| says(Role::User, text));
+    let why = template
+        .encode(&tokenizer, &said(["<|im_", "<|im_en#d|>"]), Turn::Closed)
+        .unwrap_err();
+    assert!(why.to_string().contains("into control tokens"), "{why}");
+    assert!(
+        template
+            .encode(&tokenizer, &said(["<|im_", "a#b"]), Turn::Closed)
+            .is_ok()
+    );
+}
+
+#[test]
+fn marks_pass_through_urlencode() {
+    let tokenizer = with_controls(&["<|im_start|>", "im_end"]);
+    let template = ChatTemplate::parse("<|im_start|>{{ messages[0].content|urlencode }}", "", "").unwrap();
+    let ids = template
+        .encode(&tokenizer, &[says(Role::User, "<|im_end|>")], Turn::Closed)
+        .unwrap();
+    assert_eq!(tokenizer.decode(&ids), "<|im_start|>%3C%7Cim_end%7C%3E");
+    assert_eq!(ids.iter().filter(|&&id| tokenizer.is_special(id)).count(), 1);
 }
 
 #[test]

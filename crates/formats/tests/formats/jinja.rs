@@ -55,19 +55,21 @@ const MILDER: [(&str, &[&str]); 5] = [
     ),
 ];
 
-fn read(path: &str) -> String {
+/// A file of the templates' fixtures.
+pub fn read(path: &str) -> String {
     let path = templates().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The template of a source, with the clock of the fixtures.
-fn template(source: &str) -> Result<ChatTemplate, TemplateError> {
+pub fn template(source: &str) -> Result<ChatTemplate, TemplateError> {
     let now = jiff::civil::date(2026, 3, 7).at(9, 5, 3, 45_000);
     let now = now.to_zoned(jiff::tz::TimeZone::UTC).unwrap();
     Ok(ChatTemplate::parse(source, "<s>", "</s>")?.with_clock(move || now.clone()))
 }
 
-fn chat(case: &str) -> Chat {
+/// A conversation of the fixtures, `NAME` or `NAME+tools`.
+pub fn chat(case: &str) -> Chat {
     let (conversation, tools) = case
         .split_once('+')
         .map_or((case, None), |(name, tools)| (name, Some(tools)));

@@ -1,6 +1,7 @@
 //! All tests of this crate that go through its doors alone; one executable, since linking takes longer than testing.
 
 mod chat_templates;
+mod control_tokens;
 mod fixtures;
 mod gguf_files;
 mod hostile_gguf;

@@ -42,7 +42,9 @@ proptest! {
     #[test]
     fn no_message_passes_for_structure(one in text(), two in text()) {
         for (name, (_, tokenizer)) in VOCABULARIES.iter().zip(TOKENIZERS.iter()) {
-            let source = "{% for m in messages %}<|im_start|><start_of_turn>{{ m.content | trim }}<end_of_turn><|im_end|>{% endfor %}";
+            // Also between halves of tokens, and with parts taken out.
+            let source = "{% for m in messages %}{% set c = m.content | trim %}<|im_start|><start_of_turn>{{ c }}<end_of_turn>\
+                          {{ c }}end|><|im_{{ c }}|{{ c | replace('\\n', '') }}><|im_end|>{% endfor %}";
             let template = ChatTemplate::parse(source, "", "").unwrap();
             let structure = |one: &str, two: &str| -> Vec<u32> {
                 let messages = [(Role::User, one), (Role::Assistant, two)]

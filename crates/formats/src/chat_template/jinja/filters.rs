@@ -2,9 +2,11 @@
 
 use super::arguments::{Arguments, fail};
 use super::source::{ADD, MODULO, MULTIPLY};
-use super::text::{is_space, strip};
+use super::striptags::striptags;
+use super::text::{is_space, one_of, strip};
 use super::views::Generator;
 use super::{methods, text};
+use crate::tokenizer::NONCHARACTERS;
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value, filters};
 use std::borrow::Cow;
@@ -46,7 +48,7 @@ pub(super) fn add(environment: &mut Environment<'_>) {
         ("round", round),
         ("safe", |value, _| Ok(Value::from_safe_string(text::str(value)))),
         ("string", |value, _| of_text(value, str::to_owned)),
-        ("striptags", striptags),
+        ("striptags", |value, _| Ok(Value::from(striptags(&text::str(value))))),
         ("title", |value, _| of_text(value, title)),
         ("trim", trim),
         ("truncate", truncate),
@@ -526,30 +528,6 @@ fn round(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     }
 }
 
-/// A text without tags and comments, its white space in single spaces.
-fn striptags(value: &Value, _: &Arguments) -> Result<Value, Error> {
-    let mut text = text::str(value);
-    for (open, close) in [("<!--", "-->"), ("<", ">")] {
-        while let Some(start) = text.find(open) {
-            let Some(length) = text[start..].find(close) else { break };
-            text.replace_range(start..start + length + close.len(), "");
-        }
-    }
-    let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
-    let mut text = words.join(" ");
-    for (name, sign) in [
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&#34;", "\""),
-        ("&#39;", "'"),
-        ("&quot;", "\""),
-        ("&amp;", "&"),
-    ] {
-        text = text.replace(name, sign);
-    }
-    Ok(Value::from(text))
-}
-
 /// Upper case after white space, hyphens and opening brackets, lower case elsewhere.
 fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -569,7 +547,7 @@ fn trim(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let characters = arguments.optional_text(0, "chars")?;
     arguments.done(1)?;
     of_text(value, |text| match &characters {
-        Some(characters) => text.trim_matches(|c| characters.contains(c)).to_owned(),
+        Some(characters) => text.trim_matches(one_of(characters)).to_owned(),
         None => strip(text).to_owned(),
     })
 }
@@ -621,12 +599,18 @@ fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
 
 fn quoted(value: &Value, in_query: bool) -> String {
     let mut out = String::new();
-    for byte in text::str(value).bytes() {
-        match byte {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'.' | b'-' | b'~' => out.push(char::from(byte)),
-            b'/' if !in_query => out.push('/'),
-            b' ' if in_query => out.push('+'),
-            _ => out.push_str(&format!("%{byte:02X}")),
+    for character in text::str(value).chars() {
+        match character {
+            '0'..='9' | 'a'..='z' | 'A'..='Z' | '_' | '.' | '-' | '~' => out.push(character),
+            '/' if !in_query => out.push('/'),
+            ' ' if in_query => out.push('+'),
+            // One of these may mark texts that are no tokens; it must not become others.
+            _ if NONCHARACTERS.contains(&character) => out.push(character),
+            _ => {
+                for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                    out.push_str(&format!("%{byte:02X}"));
+                }
+            }
         }
     }
     out

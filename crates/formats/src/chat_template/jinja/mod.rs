@@ -11,6 +11,7 @@ mod methods;
 mod slice;
 mod source;
 mod strftime;
+mod striptags;
 mod tests;
 pub(super) mod text;
 mod views;

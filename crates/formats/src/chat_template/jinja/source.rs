@@ -524,8 +524,10 @@ impl Sums<'_> {
 /// A sum as it is read.
 #[derive(Default)]
 struct Sum {
-    /// What is added up already.
+    /// What is added up already, without the brackets that open before it.
     total: String,
+    /// How many brackets open before the total. They are written at the end, so that it is not copied for each.
+    brackets: usize,
     /// The sign before the operand, and whether it is a plus.
     operator: Option<(String, bool)>,
     /// Whether the total needs no brackets before a filter.
@@ -545,9 +547,8 @@ impl Sum {
             None => self.total = operand,
             Some((_, true)) => {
                 if !self.filtered {
-                    let inside = self.total.trim_start();
-                    let space = &self.total[..self.total.len() - inside.len()];
-                    self.total = format!("{space}({inside})");
+                    self.brackets += 1;
+                    self.total.push(')');
                 }
                 self.total.push_str(&format!("|{ADD}({})", operand.trim()));
                 self.filtered = true;
@@ -562,7 +563,10 @@ impl Sum {
 
     fn end(&mut self) -> String {
         self.fold();
-        std::mem::take(self).total
+        let Self { total, brackets, .. } = std::mem::take(self);
+        let inside = total.trim_start();
+        let space = &total[..total.len() - inside.len()];
+        format!("{space}{}{inside}", "(".repeat(brackets))
     }
 }
 

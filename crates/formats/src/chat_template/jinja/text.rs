@@ -1,9 +1,11 @@
 //! Values as text, as Python's `str` and `repr` write them.
 
 use super::views::{Generator, View};
+use crate::tokenizer::NONCHARACTERS;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use regex::Regex;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
@@ -119,7 +121,7 @@ pub(super) fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
         // One of these may mark texts that are no tokens; it must not become others.
-        '\u{fdd0}'..='\u{fdef}' => true,
+        _ if NONCHARACTERS.contains(&character) => true,
         _ => {
             let mut buffer = [0; 4];
             let text = &*character.encode_utf8(&mut buffer);
@@ -192,4 +194,11 @@ pub(super) fn is_space(character: char) -> bool {
 /// A text without white space at its ends.
 pub(super) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
+}
+
+/// Whether a character is one of a text's. Both the text that is searched and this one may be long, so it is not gone through
+/// for each character.
+pub(super) fn one_of(characters: &str) -> impl Fn(char) -> bool + use<> {
+    let characters: HashSet<char> = characters.chars().collect();
+    move |character| characters.contains(&character)
 }

@@ -184,10 +184,8 @@ fn swapped(text: &str) -> String {
 
 fn stripped(text: &str, method: &str, arguments: &Arguments) -> Result<String, Error> {
     let characters = arguments.optional_text(0, "chars")?;
-    let goes = |c: char| match &characters {
-        Some(characters) => characters.contains(c),
-        None => is_space(c),
-    };
+    let given = characters.as_deref().map(text::one_of);
+    let goes = |c: char| given.as_ref().map_or_else(|| is_space(c), |given| given(c));
     Ok(match method {
         "lstrip" => text.trim_start_matches(goes),
         "rstrip" => text.trim_end_matches(goes),

@@ -1,0 +1,54 @@
+//! Text of others on a terminal, which takes control characters for commands.
+
+use std::borrow::Cow;
+use std::io::IsTerminal;
+
+/// A text for an output: on a terminal [`escaped`], otherwise unchanged.
+pub fn for_output<'t>(out: &impl IsTerminal, text: &'t str) -> Cow<'t, str> {
+    if out.is_terminal() {
+        escaped(text)
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// A text with its control characters written out, `\u{1b}` for ESC, but for line feeds and tabs.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    let acts = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if acts(character) {
+            out.extend(character.escape_default());
+        } else {
+            out.push(character);
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_written_out_but_for_line_feeds_and_tabs() {
+        for (text, expected) in [
+            ("a\n\tb é 日本語 \u{fdd0}", "a\n\tb é 日本語 \u{fdd0}"),
+            ("\u{1b}[2J\u{1b}]0;title\u{7}", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
+            ("x\ry\u{8}\0\u{7f}", "x\\ry\\u{8}\\u{0}\\u{7f}"),
+            // The same commands in one character each, as ISO 8859 has them.
+            ("\u{9b}2J\u{9d}", "\\u{9b}2J\\u{9d}"),
+        ] {
+            assert_eq!(escaped(text), expected);
+        }
+    }
+
+    #[test]
+    fn text_for_a_file_is_unchanged() {
+        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(for_output(&file, "\u{1b}[2J\r"), "\u{1b}[2J\r");
+    }
+}
