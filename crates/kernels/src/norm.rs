@@ -157,23 +157,3 @@ pub fn rms_norm_backward_in_place(x: &[f32], weight: &[f32], eps: f32, dy: &mut 
     });
     Ok(())
 }
-
-/// [`rms_norm_backward`], written over the input of the forward.
-///
-/// # Errors
-/// Where the sizes do not fit.
-pub fn rms_norm_backward_over_x(x: &mut [f32], weight: &[f32], eps: f32, dy: &[f32]) -> Result<(), ShapeError> {
-    check(x, weight)?;
-    shape::length("the gradient of the norm's output", dy.len(), Some(x.len()))?;
-    let (isa, width) = (Isa::best(), weight.len());
-    let size = rows_a_chunk(width) * width;
-    team::run_over(x, size, &|chunk, x| {
-        for (x, dy) in x.chunks_exact_mut(width).zip(dy[chunk * size..].chunks_exact(width)) {
-            let s = slope(isa, x, weight, eps, dy);
-            for ((x, w), dy) in x.iter_mut().zip(weight).zip(dy) {
-                *x = (dy * w - *x * s.projection) * s.root;
-            }
-        }
-    });
-    Ok(())
-}

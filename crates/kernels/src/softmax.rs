@@ -1,8 +1,7 @@
-//! Softmax over rows, its gradient, and cross-entropy over rows of logits.
+//! Exponentials of a row, and cross-entropy over rows of logits.
 
 use crate::dot::Isa;
 use crate::lanes::{WIDTH, exp, on_lanes};
-use crate::norm::rows_a_chunk;
 use crate::shape::{self, ShapeError};
 use crate::team;
 
@@ -42,66 +41,6 @@ on_lanes! {
         let sum = a.iter().zip(b).fold(l.splat(0.0), |sum, (a, b)| l.mul_add(l.load(a), l.load(b), sum));
         l.sum(sum) + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
     }
-}
-
-/// One row of softmax, in place; gives the logarithm of the sum of exponentials.
-pub(crate) fn row_in_place(isa: Isa, x: &mut [f32]) -> f32 {
-    let most = greatest(isa, x);
-    let sum = exp_in_place(isa, x, most);
-    let inverse = 1.0 / sum;
-    x.iter_mut().for_each(|x| *x *= inverse);
-    most + sum.ln()
-}
-
-/// Softmax over rows of `width`, in place.
-///
-/// # Errors
-/// Where `x` is not whole rows.
-pub fn softmax_in_place(x: &mut [f32], width: usize) -> Result<(), ShapeError> {
-    shape::rows("a row of the softmax", x.len(), width)?;
-    let isa = Isa::best();
-    team::run_over(x, rows_a_chunk(width) * width, &|_, x| {
-        for x in x.chunks_exact_mut(width) {
-            row_in_place(isa, x);
-        }
-    });
-    Ok(())
-}
-
-/// The gradient of softmax: `dx = y * (dy - sum(y dy))` from its output `y` and `dy`, written over `dy`.
-///
-/// # Errors
-/// Where the sizes do not fit.
-pub fn softmax_backward_in_place(y: &[f32], dy: &mut [f32], width: usize) -> Result<(), ShapeError> {
-    shape::rows("a row of the softmax", y.len(), width)?;
-    shape::length("the gradient of the softmax", dy.len(), Some(y.len()))?;
-    let isa = Isa::best();
-    let size = rows_a_chunk(width) * width;
-    team::run_over(dy, size, &|chunk, dy| {
-        for (y, dy) in y[chunk * size..].chunks_exact(width).zip(dy.chunks_exact_mut(width)) {
-            let mean = product(isa, y, dy);
-            y.iter().zip(dy).for_each(|(y, dy)| *dy = y * (*dy - mean));
-        }
-    });
-    Ok(())
-}
-
-/// The gradient of softmax, written over its output `y`; see [`softmax_backward_in_place`].
-///
-/// # Errors
-/// Where the sizes do not fit.
-pub fn softmax_backward_over_y(y: &mut [f32], dy: &[f32], width: usize) -> Result<(), ShapeError> {
-    shape::rows("a row of the softmax", y.len(), width)?;
-    shape::length("the gradient of the softmax", dy.len(), Some(y.len()))?;
-    let isa = Isa::best();
-    let size = rows_a_chunk(width) * width;
-    team::run_over(y, size, &|chunk, y| {
-        for (y, dy) in y.chunks_exact_mut(width).zip(dy[chunk * size..].chunks_exact(width)) {
-            let mean = product(isa, y, dy);
-            y.iter_mut().zip(dy).for_each(|(y, dy)| *y *= dy - mean);
-        }
-    });
-    Ok(())
 }
 
 /// A target that does not count.

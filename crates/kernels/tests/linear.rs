@@ -445,17 +445,16 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let of_up = linear_gradients(&layer, 2, &normed, &d_up);
         let linears = layer.linears();
         let (norm, mut dx) = (Some(layer.norm()), vec![f32::NAN; x.len()]);
-        let [found_gate, found_up] = gated_backward(
-            &x,
-            norm,
-            &linears[1],
-            &linears[2],
-            Activation::GeluTanh,
-            Product::Exact,
-            &dy,
-            &mut dx,
-        )
-        .unwrap();
+        let (gate, up, act) = (&linears[1], &linears[2], Activation::GeluTanh);
+        let (mut h, mut kept) = (
+            vec![f32::NAN; dy.len()],
+            [vec![f32::NAN; dy.len()], vec![f32::NAN; dy.len()]],
+        );
+        let room = kept.each_mut().map(|kept| &mut kept[..]);
+        gated_keeping(&x, norm, gate, up, act, Product::Exact, room, &mut h).unwrap();
+        let kept = kept.each_ref().map(|kept| &kept[..]);
+        let [found_gate, found_up] =
+            gated_backward_kept(&x, norm, gate, up, act, Product::Exact, kept, &dy, &mut dx).unwrap();
         let all = sum(of_gate[0].clone(), of_up[0].clone());
         assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 1e-5);
         for (found, [_, a, b]) in [(found_gate, of_gate), (found_up, of_up)] {

@@ -95,31 +95,8 @@ pub fn linear_add_backward(
     Ok(gradients.into_iter().next().flatten())
 }
 
-/// The gradient of [`gated`](super::gated), gate and up made again: of `x`, written to `dx`, and of both adapters, the gate's first.
-///
-/// # Errors
-/// Where the sizes do not fit.
-pub fn gated_backward(
-    x: &[f32],
-    norm: Option<Norm>,
-    gate: &Linear,
-    up: &Linear,
-    activation: Activation,
-    product: Product,
-    dh: &[f32],
-    dx: &mut [f32],
-) -> Result<[Option<LoraGradient>; 2], ShapeError> {
-    let product = differentiable(product);
-    let input = Input::new(x, inputs(&[gate, up])?, norm, product)?;
-    shape::length("the rows of up", up.weight.rows(), Some(gate.weight.rows()))?;
-    let (mut gates, mut ups) = (Scratch::new(dh.len()), Scratch::new(dh.len()));
-    forward(&input, &[gate], product, &mut gates, Into::Replace)?;
-    forward(&input, &[up], product, &mut ups, Into::Replace)?;
-    glu::glu_backward_in_place(activation, dh, &mut gates, &mut ups)?;
-    gate_and_up_backward(x, norm, &input, [gate, up], [&gates, &ups], product, dx)
-}
-
-/// [`gated_backward`] from gate and up as [`gated_keeping`](super::gated_keeping) handed them out.
+/// The gradient of [`gated`](super::gated) from gate and up as [`gated_keeping`](super::gated_keeping) handed them out: of `x`, written to
+/// `dx`, and of both adapters, the gate's first.
 ///
 /// # Errors
 /// Where the sizes do not fit.

@@ -8,7 +8,7 @@ mod gated;
 
 pub use crate::bf16s::Kept;
 pub(crate) use backward::linears_backward;
-pub use backward::{gated_backward, gated_backward_kept, linear_add_backward, norm_linears_backward};
+pub use backward::{gated_backward_kept, linear_add_backward, norm_linears_backward};
 pub use gated::{gated, gated_keeping};
 
 use crate::dense::{Factor, Into, Pair, Target};
