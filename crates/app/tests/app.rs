@@ -34,6 +34,7 @@ fn main() {
             a_worker_that_does_not_stop_is_ended,
             a_worker_that_dies_costs_one_answer,
             a_worker_that_babbles_costs_one_answer,
+            a_worker_without_memory_is_told_from_one_that_crashed,
             a_failed_generation_is_told,
             a_cut_answer_is_told,
             what_was_left_out_is_told,
@@ -210,6 +211,15 @@ async fn a_worker_that_dies_costs_one_answer() {
         "again",
         "a new worker, the model loaded again"
     );
+}
+
+async fn a_worker_without_memory_is_told_from_one_that_crashed() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("starve").await;
+    let told = failure(&answer);
+    assert_eq!((answer.content.as_str(), told.code), ("Half an ", Code::OutOfMemory));
+    assert!(told.message.contains("shorter context"), "{}", told.message);
+    assert_eq!(bench.answer("say again").await.content, "again");
 }
 
 async fn a_worker_that_babbles_costs_one_answer() {

@@ -1,5 +1,6 @@
 //! The client: starts a worker, watches it, and says so when it dies.
 
+use crate::memory_death::{Death, KillCount};
 use crate::{Event, HANDED_OVER, PROTOCOL_VERSION, Problem, ProblemCode, Request};
 use std::{
     collections::VecDeque,
@@ -141,6 +142,7 @@ impl Worker {
     /// Starts a worker and waits until it is ready. What it says from then on comes through the receiver, in order; a
     /// receiver that is not read makes the worker wait. Needs a tokio runtime with time and IO.
     pub async fn start(command: &WorkerCommand) -> Result<(Self, mpsc::Receiver<Said>), StartError> {
+        let kills = KillCount::now();
         let mut child = spawn(command)?;
         let process_id = child.id();
         let refused = |what: &str| StartError::Refused {
@@ -158,6 +160,7 @@ impl Worker {
             lines: Lines::new(stdout),
             log,
             ended: None,
+            kills,
         };
 
         match timeout(command.ready_within, watch.next()).await {
@@ -278,6 +281,8 @@ struct Watch {
     lines: Lines<ChildStdout>,
     log: Log,
     ended: Option<io::Result<ExitStatus>>,
+    /// When it was started.
+    kills: KillCount,
 }
 
 impl Watch {
@@ -328,7 +333,18 @@ impl Watch {
         if let (Trouble::Ended, None) = (&trouble, &self.ended) {
             self.ended = timeout(LAST_WORDS, self.child.wait()).await.ok();
         }
+        let death = match (&trouble, &self.ended) {
+            (Trouble::Ended, Some(Ok(status))) => self.log.death(*status, self.kills),
+            _ => Death::Other,
+        };
         let what = match (&trouble, &self.ended) {
+            (Trouble::Ended, Some(Ok(_))) if death == Death::OutOfMemory => {
+                "Hearth's worker needed more memory than there was, and ended.".to_owned()
+            }
+            (Trouble::Ended, Some(Ok(_))) if death == Death::Killed => {
+                "Hearth's worker was killed by the system or another program, perhaps because memory ran short."
+                    .to_owned()
+            }
             (Trouble::Nonsense(line), _) => {
                 format!("Hearth's worker said something that makes no sense (\u{201c}{line}\u{201d}) and was ended.")
             }
@@ -348,7 +364,10 @@ impl Watch {
             let _ = self.child.kill().await;
         }
         Problem {
-            code: ProblemCode::WorkerDied,
+            code: match death {
+                Death::OutOfMemory => ProblemCode::OutOfMemory,
+                Death::Killed | Death::Other => ProblemCode::WorkerDied,
+            },
             message: what + &self.log.tail(),
         }
     }
@@ -359,11 +378,8 @@ fn told(status: ExitStatus) -> String {
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt;
-        match status.signal() {
-            // What the Linux kernel sends when memory runs out, and what a person's `kill -9` sends.
-            Some(9) => return "it was killed, perhaps because memory ran out".to_owned(),
-            Some(signal) => return format!("signal {signal}"),
-            None => {}
+        if let Some(signal) = status.signal() {
+            return format!("signal {signal}");
         }
     }
     match status.code() {
@@ -430,6 +446,12 @@ impl Log {
             }
             kept.push_back(line);
         }
+    }
+
+    /// How a process ended whose log this is.
+    fn death(&self, status: ExitStatus, started: KillCount) -> Death {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Death::of(status, started, kept.iter().map(String::as_str))
     }
 
     /// The last line that is not empty, as the end of a problem's text; all kept lines go to `tracing`.

@@ -6,6 +6,7 @@
 
 mod client;
 mod device;
+mod memory_death;
 mod messages;
 pub mod number;
 mod plan;

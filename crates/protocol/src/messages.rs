@@ -495,7 +495,7 @@ pub enum ProblemCode {
     NoDevice,
     /// The request made no sense.
     BadRequest,
-    /// The worker ended unexpectedly (said by the client, never by a worker).
+    /// The worker ended unexpectedly, and not for want of memory (said by the client, never by a worker).
     WorkerDied,
     /// A defect of Hearth.
     Internal,

@@ -17,6 +17,7 @@ fn main() {
             stops_when_cancelled,
             dies_mid_answer,
             killed_from_outside,
+            out_of_memory_is_told_from_a_crash,
             ended_for_babbling,
             silent_at_start,
             garbage_at_start,
@@ -129,7 +130,27 @@ async fn killed_from_outside() {
     };
     assert!(kill.unwrap().success());
     let (_, end) = answer(&mut said).await;
-    assert!(death(end).contains("ended unexpectedly"));
+    let expected = if cfg!(windows) {
+        "ended unexpectedly"
+    } else {
+        "was killed"
+    };
+    assert!(death(end).contains(expected));
+}
+
+async fn out_of_memory_is_told_from_a_crash() {
+    let (worker, mut said) = started().await;
+    worker.send(chat(1, "starve")).unwrap();
+    let (text, end) = answer(&mut said).await;
+    assert_eq!(text, "Half an ");
+    let Said::Died(problem) = end else {
+        panic!("alive: {end:?}")
+    };
+    assert_eq!(problem.code, ProblemCode::OutOfMemory);
+    assert!(
+        problem.message.contains("needed more memory than there was"),
+        "{problem}"
+    );
 }
 
 async fn ended_for_babbling() {

@@ -1,7 +1,7 @@
 //! How answers, loads and the worker end, other than well.
 
 use super::{Chat, END_WITHIN, Loaded, answer, checking::Checks, measuring, plans::Plans};
-use crate::wire::{Event, MessageState, Problem};
+use crate::wire::{Code, Event, MessageState, Problem};
 use hearth_protocol::Request;
 
 impl Chat {
@@ -44,7 +44,12 @@ impl Chat {
     }
 
     pub(super) async fn worker_died(&mut self, mut problem: Problem) {
-        problem.message += " Send again to start it anew; if that happens again, choose a smaller model.";
+        problem.message += match problem.code {
+            Code::OutOfMemory => {
+                " Close other programs, or choose a shorter context or a smaller model; then send again."
+            }
+            _ => " Send again to start it anew; if that happens again, choose a smaller model.",
+        };
         self.end_measuring(&problem);
         self.let_worker_go();
         self.shared.emit(Event::WorkerDied {

@@ -361,7 +361,14 @@ pub(crate) fn closed() -> Problem {
 }
 
 fn interrupted(mut problem: Problem) -> Problem {
-    problem.message += " Resume to go on from the last checkpoint; if that happens again, choose a shorter sequence or a \
-                        smaller batch.";
+    problem.message += match problem.code {
+        Code::OutOfMemory => {
+            " Close other programs, then resume to go on from the last checkpoint; if that is not enough, begin a run with a shorter \
+             sequence or a smaller batch."
+        }
+        _ => {
+            " Resume to go on from the last checkpoint; if that happens again, choose a shorter sequence or a smaller batch."
+        }
+    };
     problem
 }

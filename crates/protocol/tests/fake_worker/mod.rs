@@ -312,6 +312,12 @@ fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
             piece("answer");
             exit(5);
         }
+        // As the standard library does where an allocation fails.
+        "starve" => {
+            piece("Half an ");
+            eprintln!("memory allocation of 123456789 bytes failed");
+            std::process::abort();
+        }
         "babble" => {
             piece("Half an ");
             println!("\u{7}not a message");
