@@ -8,6 +8,7 @@ mod commands;
 mod failure;
 mod hand_over;
 mod model;
+mod own_output;
 mod progress;
 mod terminal;
 

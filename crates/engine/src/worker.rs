@@ -1,14 +1,14 @@
 //! The worker's loop: requests in, events out.
 //!
-//! Two threads. This one reads requests and answers at once whatever needs no model, so that a cancel is heard
-//! while a prompt is read or a model loads; the other one owns the engine and works through the jobs in order.
+//! Three threads. This one reads requests and computes nothing, so that a cancel is heard whatever goes on. The second one owns the engine
+//! and works through the jobs in order. The third one answers, in order, what needs no engine: which devices there are, and plans.
 
 use crate::problem::{internal, panic_text, problem};
 use crate::training::{self, Wish, Wishes};
 use crate::{Engine, hardware, memory};
 use hearth_protocol::{
     ConversationId, Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest,
-    Message, PROTOCOL_VERSION, PlannedDevice, Problem, ProblemCode, Request, RunId, Summary, TrainRequest,
+    Message, PROTOCOL_VERSION, PlanRequest, PlannedDevice, Problem, ProblemCode, Request, RunId, Summary, TrainRequest,
     TrainingEvent, TrainingRequest,
 };
 use std::collections::HashMap;
@@ -50,7 +50,13 @@ pub fn serve(input: impl BufRead, output: impl Write + Send + 'static) -> io::Re
         work(&waiting, &engine);
         drop(working);
     })?;
-    let read = listen(input, &jobs, &shared);
+    let (asides, aside) = mpsc::channel();
+    let answering = Arc::clone(&shared);
+    // Not waited for at the end: it may be reading a disk that does not answer.
+    std::thread::Builder::new()
+        .name("asides".to_owned())
+        .spawn(move || answer(&aside, &answering))?;
+    let read = listen(input, &jobs, &asides, &shared);
     shared.close();
     drop(jobs);
     // Nothing is ever sent: this waits for the engine's end of the channel to go.
@@ -90,7 +96,13 @@ enum Job {
     },
 }
 
-/// What both threads know.
+/// What is answered beside the engine.
+enum Aside {
+    Devices,
+    Plan { id: GenerationId, plan: PlanRequest },
+}
+
+/// What all threads know.
 struct Shared {
     state: Mutex<State>,
     output: Mutex<Box<dyn Write + Send>>,
@@ -155,7 +167,17 @@ impl Shared {
 }
 
 /// Reads requests until there are no more.
-fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Arc<Shared>) -> io::Result<()> {
+fn listen(
+    mut input: impl BufRead,
+    jobs: &mpsc::Sender<Job>,
+    asides: &mpsc::Sender<Aside>,
+    shared: &Arc<Shared>,
+) -> io::Result<()> {
+    // Its thread ends with this one.
+    let aside = |aside| {
+        let _ = asides.send(aside);
+        None
+    };
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -189,25 +211,12 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Arc<Shared
                 None
             }
             Request::Count { id, messages } => Some(Job::Count { id, messages }),
-            Request::Devices => {
-                shared.say(&Event::Devices {
-                    devices: hardware::devices(),
-                });
-                None
-            }
+            Request::Devices => aside(Aside::Devices),
             Request::Check { device } => {
                 check(device, shared);
                 None
             }
-            Request::Plan { id, plan } => {
-                let loaded = shared.state().loaded.clone();
-                let planned = guarded(|| crate::plan::plan(&plan, &loaded));
-                shared.say(&match planned {
-                    Ok(plan) => Event::Planned { id, plan },
-                    Err(problem) => Event::PlanFailed { id, problem },
-                });
-                None
-            }
+            Request::Plan { id, plan } => aside(Aside::Plan { id, plan }),
             Request::Measure { id } => {
                 shared.state().live.insert(id, false);
                 Some(Job::Measure { id })
@@ -222,6 +231,25 @@ fn listen(mut input: impl BufRead, jobs: &mpsc::Sender<Job>, shared: &Arc<Shared
         {
             return Ok(());
         }
+    }
+}
+
+/// Answers what needs no engine.
+fn answer(asides: &mpsc::Receiver<Aside>, shared: &Shared) {
+    for aside in asides {
+        let event = match aside {
+            Aside::Devices => Event::Devices {
+                devices: hardware::devices(),
+            },
+            Aside::Plan { id, plan } => {
+                let loaded = shared.state().loaded.clone();
+                match guarded(|| crate::plan::plan(&plan, &loaded)) {
+                    Ok(plan) => Event::Planned { id, plan },
+                    Err(problem) => Event::PlanFailed { id, problem },
+                }
+            }
+        };
+        shared.say(&event);
     }
 }
 

@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use hearth_protocol::{
-    ConversationId, Event, FinishReason, GenerateRequest, KeptFolder, KvType, LoadRequest, ProblemCode, Prompt,
-    Request, Role, Sampling,
+    ConversationId, Event, FinishReason, GenerateRequest, KeptFolder, KvType, LoadRequest, PlanRequest, ProblemCode,
+    Prompt, Request, Role, Sampling,
 };
 use std::path::Path;
 
@@ -136,6 +136,32 @@ fn a_cancel_is_heard_while_the_prompt_is_read() {
         matches!(ends[2], (9, Ok(FinishReason::Length | FinishReason::Stop))),
         "{ends:?}"
     );
+}
+
+/// A model's file that does not answer stands for a slow disk.
+#[cfg(unix)]
+#[test]
+fn a_cancel_is_heard_while_a_plan_waits_for_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow.gguf");
+    let status = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(status.success());
+    let mut worker = Worker::with_model(16_384);
+    worker.ask(&Request::Generate(generate(7, raw(&"many words, ".repeat(1200)), 1)));
+    while !matches!(worker.next(), Event::Prefill { .. }) {}
+    let plan = PlanRequest {
+        path: path.clone(),
+        ..PlanRequest::default()
+    };
+    worker.ask(&Request::Plan { id: 8, plan });
+    worker.ask(&Request::Cancel { id: 7 });
+    let events = worker.rest_of_answer();
+    assert_eq!(finished(&events).reason, FinishReason::Cancelled);
+    // The file answers: it is empty.
+    drop(std::fs::OpenOptions::new().write(true).open(&path));
+    let planned = events.into_iter().chain(std::iter::from_fn(|| Some(worker.next())));
+    let mut planned = planned.filter(|event| matches!(event, Event::Planned { .. } | Event::PlanFailed { .. }));
+    assert!(matches!(planned.next(), Some(Event::PlanFailed { id: 8, .. })));
 }
 
 #[test]

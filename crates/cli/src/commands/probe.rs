@@ -1,19 +1,22 @@
 //! `hearth probe`: the graphics drivers, asked for another process.
 
-use super::print_json;
 use crate::args::Probe;
 use crate::failure::Failure;
+use crate::own_output;
 use hearth_engine::hardware;
 use std::io::Write;
 
 /// Prints what they say, or what a check of a device found.
 pub fn run(args: &Probe) -> Result<(), Failure> {
-    match &args.check {
-        None => print_json(&hardware::ask())?,
+    let mut output = own_output::take()?;
+    let answer = match &args.check {
+        None => serde_json::to_vec(&hardware::ask()),
         // Another word than a number is the processor's.
-        Some(device) => print_json(&hardware::check_here(device.parse().ok(), args.small))?,
-    }
-    std::io::stdout().flush()?;
+        Some(device) => serde_json::to_vec(&hardware::check_here(device.parse().ok(), args.small)),
+    };
+    let mut line = answer.map_err(Failure::new)?;
+    line.push(b'\n');
+    output.write_all(&line)?;
     // At once: drivers that fall over while they are left have said what was asked.
     std::process::exit(0);
 }
