@@ -297,7 +297,7 @@ fn what_has_come_is_kept_and_the_next_download_goes_on() {
     let request = hub.requests().remove(0).to_lowercase();
     assert!(request.starts_with("get /owner/name/resolve/main/a.gguf "), "{request}");
     assert!(
-        request.contains("range: bytes=1000-") && request.contains("authorization: bearer secret"),
+        request.contains("range: bytes=1000-") && !request.contains("secret"), // Anybody on the way could read it.
         "{request}"
     );
 }

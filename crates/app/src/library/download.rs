@@ -41,7 +41,7 @@ pub enum Progress {
 pub struct Hub {
     /// Without a slash at its end.
     pub endpoint: String,
-    /// Sent as a bearer token, to the endpoint alone.
+    /// Sent as a bearer token, to the endpoint alone, and only where that is encrypted.
     pub token: Option<String>,
     /// The wait before the second try; it doubles with each.
     pub patience: Duration,
@@ -60,6 +60,15 @@ impl Hub {
             token: set("HF_TOKEN").map(|token| token.trim().to_owned()),
             patience: Duration::from_secs(1),
         })
+    }
+
+    /// The token, unless all between here and the endpoint could read it.
+    fn token_to_send(&self) -> Option<&str> {
+        let encrypted = self
+            .endpoint
+            .get(..8)
+            .is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+        self.token.as_deref().filter(|_| encrypted)
     }
 
     fn url(&self, entry: &Entry) -> String {
@@ -199,7 +208,7 @@ fn request(
 ) -> Result<(), Trouble> {
     let url = hub.url(entry);
     let mut request = agent.get(&url);
-    if let Some(token) = &hub.token {
+    if let Some(token) = hub.token_to_send() {
         request = request.header("Authorization", format!("Bearer {token}"));
     }
     if here > 0 {
@@ -216,6 +225,9 @@ fn request(
         Ok(response) => response,
         Err(ureq::Error::StatusCode(code)) => {
             return Err(match code {
+                401 | 403 if hub.token.is_some() && hub.token_to_send().is_none() => {
+                    refused("the hub asks who you are, and HF_TOKEN is sent to an HF_ENDPOINT with https:// alone")
+                }
                 401 | 403 => refused("the hub asks who you are: accept the model's terms there and set HF_TOKEN"),
                 404 | 410 => refused("the hub no longer has this file"),
                 408 | 429 | 500.. => Trouble::Temporary(format!("the hub answered {code}")),
@@ -270,4 +282,25 @@ fn sha256(file: &mut File) -> io::Result<String> {
     let mut digest = Sha256::new();
     io::copy(file, &mut digest)?;
     Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_goes_to_an_encrypted_endpoint_alone() {
+        let sent = |endpoint: &str| {
+            let hub = Hub {
+                endpoint: endpoint.to_owned(),
+                token: Some("secret".to_owned()),
+                patience: Duration::ZERO,
+            };
+            hub.token_to_send().is_some()
+        };
+        assert!(sent(HUB) && sent("HTTPS://mirror.example"));
+        for endpoint in ["http://huggingface.co", "http://localhost:8080", "https:/a", "", "ü"] {
+            assert!(!sent(endpoint), "{endpoint}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Where models and data are.
 
+use super::private;
 use directories::ProjectDirs;
 use std::{
     env,
@@ -16,8 +17,22 @@ pub fn data_folder() -> Option<PathBuf> {
 }
 
 /// The folder for what can be made again, which may be emptied at any time: `HEARTH_CACHE`, or `cache` in `HEARTH_DATA`, or where the system
-/// keeps such things of apps. None where a system has no such place, and where `HEARTH_CACHE` is `off`.
+/// keeps such things of apps. None where a system has no such place, where `HEARTH_CACHE` is `off`, and where others can write to the folder: they
+/// could exchange the weights of a model.
 pub fn cache_folder() -> Option<PathBuf> {
+    let folder = wanted_cache_folder()?;
+    if private::is_open_to_others(&folder) {
+        tracing::warn!(
+            "The cache folder {} is not used, because others on this machine can write to it. Take that right from them, or set \
+             HEARTH_CACHE to another folder.",
+            folder.display()
+        );
+        return None;
+    }
+    Some(folder)
+}
+
+fn wanted_cache_folder() -> Option<PathBuf> {
     let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
     match (named("HEARTH_CACHE"), named("HEARTH_DATA")) {
         (Some(off), _) if off == "off" => None,

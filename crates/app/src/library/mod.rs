@@ -5,6 +5,7 @@ mod download;
 mod error;
 mod facts;
 mod folders;
+pub(crate) mod private;
 
 pub use download::{Hub, Progress, download};
 pub use error::LibraryError;
