@@ -8,6 +8,7 @@
 
 mod commands;
 mod power;
+mod recovery;
 mod start;
 mod window;
 

@@ -1,7 +1,8 @@
 //! How the app comes up: plugins, where things lie on this machine, the store, the window.
 
-use crate::{power::SystemPower, window};
-use hearth_app::wire::{Event, Problem, Theme};
+use crate::{power::SystemPower, recovery, window};
+use hearth_app::library::data_folder;
+use hearth_app::wire::{Code, Event, Problem, Theme};
 use hearth_app::{App, Options};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +46,10 @@ pub fn start(app: &AppHandle) -> tauri::Result<()> {
             window::open(app, theme)
         }
         Err(problem) => {
-            window::refuse(app, &problem);
+            match (problem.code, data_folder()) {
+                (Code::StoreDamaged, Some(folder)) => recovery::offer(app, &problem, folder),
+                _ => window::refuse(app, &problem),
+            }
             Ok(())
         }
     }

@@ -13,6 +13,7 @@ use hearth_protocol::WorkerCommand;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -78,6 +79,7 @@ impl App {
         if let Err(problem) = kept::sweep(&shared) {
             tracing::warn!(%problem, "what was kept of deleted conversations could not be removed");
         }
+        back_up_daily(&shared);
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
         Ok(Self { shared, chat, tune })
@@ -168,4 +170,23 @@ fn gone() -> Problem {
         code: Code::Internal,
         message: "Hearth is closing. Start it again.".to_owned(),
     }
+}
+
+/// How often it is asked whether the last copy of the store is a day old.
+const BACKUP_ASKED_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// Copies the store once a day for as long as the app is there, beside whatever else goes on.
+fn back_up_daily(shared: &Arc<Shared>) {
+    let shared = Arc::downgrade(shared);
+    tokio::spawn(async move {
+        let mut hours = tokio::time::interval(BACKUP_ASKED_EVERY);
+        loop {
+            hours.tick().await;
+            let Some(shared) = shared.upgrade() else { return };
+            let copied = shared.blocking(|shared| Ok(shared.store.back_up_daily()?)).await;
+            if let Err(problem) = copied {
+                tracing::warn!(%problem, "the conversations could not be copied");
+            }
+        }
+    });
 }

@@ -164,7 +164,10 @@ impl App {
         self.stop(id).await?;
         self.shared
             .blocking(move |shared| {
-                if !shared.store.write(|t| conversation::delete(t, id, now()))? {
+                if !shared
+                    .store
+                    .write(|t| conversation::delete(t, id, shared.store.time()))?
+                {
                     return Err(no_conversation());
                 }
                 kept::remove(shared, id);

@@ -45,7 +45,8 @@ impl App {
 
     /// Takes a dataset off the list; its file stays, and so do the runs that learnt from it.
     pub async fn forget_dataset(&self, id: i64) -> Result<(), Problem> {
-        self.change_dataset(move |t| dataset::delete(t, id, now())).await
+        let at = self.shared.store.time();
+        self.change_dataset(move |t| dataset::delete(t, id, at)).await
     }
 
     /// Takes that back.

@@ -1,7 +1,7 @@
 //! The store as the use cases see it, and what becomes of files that are not as they should be.
 
 use hearth_app::store::{
-    FILE, Store, StoreError, adapter, conversation, dataset,
+    FILE, Store, StoreError, adapter, backups, conversation, dataset,
     message::{self, Message, New, Role, State},
     model, run, run_evaluation, run_point, search, setting,
 };
@@ -485,4 +485,150 @@ fn a_folder_that_cannot_be_made_is_named() {
     let error = Store::open(&file.join("data")).expect_err("a file is no folder");
     assert!(matches!(&error, StoreError::Folder { .. }));
     assert!(error.to_string().contains("HEARTH_DATA"));
+}
+
+#[test]
+fn a_store_is_copied_before_its_tables_change() {
+    let folder = folder();
+    begin(&open(&folder), "kept");
+    assert_eq!(backups(folder.path()), []);
+    let path = folder.path().join(FILE);
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older
+        .execute_batch("DROP TABLE measurement; PRAGMA user_version = 12")
+        .unwrap();
+    drop(older);
+    drop(open(&folder));
+    let [backup] = &backups(folder.path())[..] else {
+        panic!("one copy")
+    };
+    let copy = rusqlite::Connection::open(&backup.path).unwrap();
+    let version: i64 = copy.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    let title: String = copy
+        .query_row("SELECT title FROM conversation", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!((version, title.as_str()), (12, "kept"));
+    drop(open(&folder));
+    assert_eq!(
+        backups(folder.path()).len(),
+        1,
+        "its tables are those of this Hearth now"
+    );
+}
+
+#[test]
+fn a_store_that_is_used_is_copied_once_a_day_and_the_last_copies_are_kept() {
+    let folder = folder();
+    let store = open(&folder);
+    store.back_up_daily().unwrap();
+    store.back_up_daily().unwrap();
+    let made = backups(folder.path());
+    assert_eq!(made.len(), 1);
+    // As if days had passed.
+    let day = 24 * 60 * 60 * 1000;
+    for days in 1..=6 {
+        let older = made[0]
+            .path
+            .with_file_name(format!("hearth-{}.db", made[0].made_at - days * day));
+        fs::copy(&made[0].path, older).unwrap();
+    }
+    let unfinished = made[0].path.with_file_name("hearth-1.unfinished");
+    fs::write(&unfinished, "half a copy").unwrap();
+    fs::remove_file(&made[0].path).unwrap();
+    store.back_up_daily().unwrap();
+    let kept = backups(folder.path());
+    assert_eq!((kept.len(), unfinished.exists()), (5, false));
+    assert!(kept[0].made_at >= made[0].made_at && kept.is_sorted_by(|a, b| a.made_at > b.made_at));
+}
+
+#[test]
+fn a_damaged_store_is_set_aside_for_its_last_copy() {
+    let folder = folder();
+    let store = open(&folder);
+    begin(&store, "in the copy");
+    store.back_up_daily().unwrap();
+    begin(&store, "after the copy");
+    drop(store);
+    let (path, backup) = (folder.path().join(FILE), backups(folder.path()).remove(0));
+    fs::write(&path, "no longer a store ".repeat(500)).unwrap();
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Damaged { .. })));
+
+    let whole = fs::read(&backup.path).unwrap();
+    fs::write(&backup.path, "a damaged copy ".repeat(500)).unwrap();
+    assert!(matches!(
+        Store::restore(folder.path(), &backup),
+        Err(StoreError::Damaged { .. })
+    ));
+    assert!(
+        fs::read(&path).unwrap().starts_with(b"no longer"),
+        "it stays for a better copy"
+    );
+
+    fs::write(&backup.path, whole).unwrap();
+    let aside = Store::restore(folder.path(), &backup).unwrap();
+    assert!(fs::read(aside).unwrap().starts_with(b"no longer"));
+    let titles = open(&folder).read(|t| conversation::list(t)).unwrap();
+    assert_eq!(titles.iter().map(|it| &*it.title).collect::<Vec<_>>(), ["in the copy"]);
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_store_comes_over() {
+    let folder = folder();
+    let store = open(&folder);
+    let mut parent = None;
+    let conversation = begin(&store, "a long one");
+    for number in 0..400 {
+        let text = format!("message {number} {}", "words ".repeat(60));
+        parent = Some(say(&store, conversation, parent, &text, State::Complete).id);
+    }
+    store.write(|t| setting::set(t, "theme", "dark")).unwrap();
+    drop(store);
+    let path = folder.path().join(FILE);
+    // Pages in the middle, which hold messages.
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 3 * 4096].fill(0xa5);
+    fs::write(&path, bytes).unwrap();
+
+    let (aside, saved) = Store::salvage(folder.path()).unwrap();
+    assert!(aside.exists() && saved > 200, "{saved} rows");
+    let store = open(&folder);
+    let titles = store.read(|t| conversation::list(t)).unwrap();
+    assert_eq!(titles.len(), 1);
+    let messages: i64 = store
+        .read(|t| t.query_row("SELECT count(*) FROM message", [], |row| row.get(0)))
+        .unwrap();
+    assert!((200..400).contains(&messages), "{messages} messages");
+    let lost: i64 = store
+        .read(|t| t.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0)))
+        .unwrap();
+    assert_eq!(lost, 0, "nothing refers to what was lost");
+    assert_eq!(
+        store.read(|t| setting::get(t, "theme")).unwrap().as_deref(),
+        Some("dark")
+    );
+    assert!(!found(&store, "message").is_empty());
+}
+
+#[test]
+fn a_clock_that_jumps_purges_nothing() {
+    let folder = folder();
+    let id = {
+        let store = open(&folder);
+        let id = begin(&store, "deleted a moment ago");
+        assert!(store.write(|t| conversation::delete(t, id, store.time())).unwrap());
+        id
+    };
+    // The system's clock said 1970 when Hearth was last used, and is right now: fifty years have passed.
+    let before = |store: &Store| {
+        let kept = store.read(|t| setting::get(t, "clock")).unwrap().unwrap();
+        let [_, own]: [i64; 2] = serde_json::from_str(&kept).unwrap();
+        own
+    };
+    let own = before(&open(&folder));
+    let path = folder.path().join(FILE);
+    let connection = rusqlite::Connection::open(path).unwrap();
+    setting::set(&connection, "clock", &format!("[0,{own}]")).unwrap();
+    drop(connection);
+    assert!(open(&folder).write(|t| conversation::restore(t, id)).unwrap());
 }

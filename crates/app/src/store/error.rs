@@ -32,12 +32,20 @@ pub enum StoreError {
         known: i64,
     },
     /// It is no longer whole.
-    #[error("The file of your conversations, {}, is damaged ({what}). It was left as it is: put a copy from a backup in its place, or set it aside and begin anew.", .path.display())]
+    #[error("The file of your conversations, {}, is damaged ({what}). It was left as it is. When Hearth's window starts it offers to go back to a copy, or to begin again with what can still be read.", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What SQLite says.
         what: String,
+    },
+    /// The copy could not be made without which nothing is changed.
+    #[error("Hearth could not make a copy of your conversations in {}, which it does before it changes their format: {source}. Nothing was changed. Check that there is space in the folder, and that it can be written.", .folder.display())]
+    Backup {
+        /// Where to.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// There is no room left.
     #[error("The disk that holds {} is full: free some space, then try again. Nothing that was saved before is lost.", .path.display())]
@@ -71,7 +79,7 @@ impl StoreError {
     /// The error's kind, for programs.
     pub fn code(&self) -> Code {
         match self {
-            Self::Folder { .. } | Self::Sqlite { .. } => Code::Store,
+            Self::Folder { .. } | Self::Backup { .. } | Self::Sqlite { .. } => Code::Store,
             Self::InUse(_) => Code::AlreadyRunning,
             Self::Newer { .. } => Code::StoreNewer,
             Self::Damaged { .. } => Code::StoreDamaged,

@@ -28,6 +28,26 @@ const MIGRATIONS: &[&str] = &[
     measurement::BY_THREADS,
 ];
 
+/// The tables. The index of the search follows from messages.
+pub(super) const TABLES: [&str; 10] = [
+    "conversation",
+    "message",
+    "setting",
+    "model",
+    "dataset",
+    "run",
+    "run_point",
+    "run_evaluation",
+    "adapter",
+    "measurement",
+];
+
+/// Whether tables of a file are to change, and there is something in it.
+pub(super) fn is_older(connection: &Connection) -> rusqlite::Result<bool> {
+    let version = version(connection)?;
+    Ok(version > 0 && version < MIGRATIONS.len() as i64)
+}
+
 /// The last migration that was applied to a file.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))

@@ -4,6 +4,8 @@
 //! [`Store::write`]. The store is locked for as long as it is open: two apps never write the same conversations.
 
 pub mod adapter;
+mod backup;
+mod clock;
 pub mod conversation;
 pub mod dataset;
 mod error;
@@ -17,8 +19,11 @@ pub mod run_point;
 pub mod search;
 pub mod setting;
 
+pub use backup::{Backup, backups};
 pub use error::StoreError;
 
+use crate::library::private;
+use clock::Clock;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -54,6 +59,7 @@ pub fn now() -> i64 {
 #[derive(Debug)]
 pub struct Store {
     connection: Mutex<Connection>,
+    clock: Clock,
     lock: File,
     path: PathBuf,
 }
@@ -63,7 +69,7 @@ impl Store {
     /// runs interrupted ones, and conversations and datasets deleted a month ago are purged. A file that is damaged, not Hearth's or from a
     /// newer Hearth is left as it is.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder).map_err(|source| StoreError::Folder {
+        private::data_folder(folder).map_err(|source| StoreError::Folder {
             folder: folder.to_owned(),
             source,
         })?;
@@ -72,10 +78,11 @@ impl Store {
         let clean = !marked_open(&mut lock);
 
         let mut connection = Connection::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
-        prepare(&mut connection, &path, clean).map_err(|error| error.at(&path))?;
+        let clock = prepare(&mut connection, folder, &path, clean).map_err(|error| error.at(&path))?;
         mark(&mut lock, OPEN);
         Ok(Self {
             connection: Mutex::new(connection),
+            clock,
             lock,
             path,
         })
@@ -84,6 +91,11 @@ impl Store {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Milliseconds since 1970 by a clock that does not jump: when something is deleted that is purged later.
+    pub fn time(&self) -> i64 {
+        self.clock.now()
     }
 
     /// Runs reads that belong together; what they see does not change between them.
@@ -159,6 +171,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if let Err(error) = self.clock.keep(&self.connection(), now()) {
+            tracing::debug!(%error, "the store's clock could not be written down");
+        }
         mark(&mut self.lock, b"");
     }
 }
@@ -180,7 +195,7 @@ pub fn added_models(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     read().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
-fn prepare(connection: &mut Connection, path: &Path, clean: bool) -> Result<(), StoreError> {
+fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool) -> Result<Clock, StoreError> {
     connection.busy_timeout(BUSY)?;
     // Asked before anything is written, so that a file that is not ours stays as it is.
     migrations::check(connection, path)?;
@@ -196,15 +211,17 @@ fn prepare(connection: &mut Connection, path: &Path, clean: bool) -> Result<(), 
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    backup::before_migration(connection, folder)?;
     migrations::run(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let stopped = message::stop_unfinished(&transaction)?;
     let interrupted = run::interrupt_unfinished(&transaction)?;
-    let before = now() - KEEP_DELETED.as_millis() as i64;
+    let clock = Clock::open(&transaction, now())?;
+    let before = clock.now() - KEEP_DELETED.as_millis() as i64;
     let purged = conversation::purge(&transaction, before)? + dataset::purge(&transaction, before)?;
     transaction.commit()?;
     tracing::info!(stopped, interrupted, purged, clean, "the store is open");
-    Ok(())
+    Ok(clock)
 }
 
 /// A number for a column that must have one: SQLite takes NaN for nothing, and a rate that came to none says as little as 0.

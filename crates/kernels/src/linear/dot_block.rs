@@ -21,7 +21,7 @@ pub(super) trait Element: Pod {
 }
 
 impl Element for f32 {
-    const STREAMED: bool = false;
+    const STREAMED: bool = true;
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {

@@ -3,7 +3,7 @@
 use super::dot_block::{self, Rows};
 use super::{FEW, Input, Linear, Lora};
 use crate::dot::Isa;
-use crate::lanes::{WIDTH, on_lanes};
+use crate::lanes::{WIDTH, fetch_ahead, on_lanes};
 use crate::packed::ROWS;
 use crate::shape::{self, ShapeError};
 use crate::team;
@@ -12,7 +12,9 @@ use std::ops::Range;
 /// Tokens of a unit of work of an adapter's first product.
 const TOKENS: usize = 48;
 /// Products of two numbers that are worth handing to a thread.
-const LEAST_PRODUCTS: usize = 64 * 1024;
+const LEAST_PRODUCTS: usize = 16 * 1024;
+/// Numbers of a cache line.
+const LINE: usize = 64 / size_of::<f32>();
 
 /// What follows the product of a linear with all tokens of an input.
 pub(super) struct Tail<'a> {
@@ -67,6 +69,9 @@ impl<'a> Tail<'a> {
             // Few tokens read `b` as it is stored.
             _ => Vec::new(),
         };
+        if let (Some(LowRank { b: stored, rank, .. }), true) = (&self.adapter, b.is_empty()) {
+            fetch(&stored[rows.start * rank..rows.end.min(rows.start + ROWS) * rank]);
+        }
         Some(TailOfRows {
             tail: self,
             first: rows.start,
@@ -140,7 +145,11 @@ impl TailOfRows<'_> {
         if let Some(LowRank { low, b, rank }) = &self.tail.adapter {
             let low = &low[token * rank..][..*rank];
             match self.b.is_empty() {
-                true => by_row(isa, low, &b[row * rank..self.end.min(row + ROWS) * rank], &mut added),
+                true => {
+                    // Those of the next strip come from memory while that strip's weights meet the input.
+                    fetch(&b[self.end.min(row + ROWS) * rank..self.end.min(row + 2 * ROWS) * rank]);
+                    by_row(isa, low, &b[row * rank..self.end.min(row + ROWS) * rank], &mut added);
+                }
                 false => by_column(
                     isa,
                     low,
@@ -152,6 +161,15 @@ impl TailOfRows<'_> {
         scale_and_add(isa, self.tail.scale, &added, results);
         if let Some(bias) = self.tail.bias {
             results.iter_mut().zip(&bias[row..]).for_each(|(y, bias)| *y += bias);
+        }
+    }
+}
+
+/// Has numbers brought near.
+fn fetch(numbers: &[f32]) {
+    for line in numbers.chunks(LINE) {
+        if let Some(first) = line.first_chunk::<WIDTH>() {
+            fetch_ahead(first, 0);
         }
     }
 }
