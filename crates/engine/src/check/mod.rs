@@ -14,7 +14,7 @@ mod reference;
 mod sample;
 
 use burn::tensor::Device;
-use compare::compare;
+use compare::{Comparison, compare, tolerance};
 use hearth_kernels::Quant;
 use hearth_llm::{Place, Session, device, launches};
 use hearth_protocol::DeviceCheck;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Which check this is: one that asks more has another number, so that what an earlier one found is not taken for its answer.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Something is measured again and again for this long.
 const LONG_ENOUGH: Duration = Duration::from_millis(200);
@@ -65,10 +65,12 @@ fn differs(place: Place) -> Result<Option<String>, Box<dyn Error>> {
     let (there, here) = (OnDevice(device::open(place)?), OnDevice(Device::flex()));
     for case in cases::cases(matrix_units) {
         let began = Instant::now();
-        if let Some(mismatch) = compare(&case, &there, &here)? {
+        let Comparison { error, mismatch } = compare(&case, &there, &here)?;
+        let (seconds, allowed) = (began.elapsed().as_secs_f64(), tolerance(&case));
+        tracing::debug!("{seconds:.3} s, off by {error:.1e} of {allowed:.1e}: {case}");
+        if let Some(mismatch) = mismatch {
             return Ok(Some(mismatch.sentence()));
         }
-        tracing::debug!("{:.3} s: {case}", began.elapsed().as_secs_f64());
     }
     models::compare(place, matrix_units)
 }
