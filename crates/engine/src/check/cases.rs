@@ -125,7 +125,7 @@ fn added(linear: LinearShape, tokens: usize) -> Case {
 }
 
 /// The same in products whose factors are rounded for matrix units.
-fn rounded() -> Vec<Case> {
+pub fn rounded() -> Vec<Case> {
     let of_format = |weight: LinearShape| {
         let with = |product, case| Case { product, ..case };
         [
