@@ -13,9 +13,11 @@ const DRIVER: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 /// take hours.
 const TESTS: &str = "matrix_units";
 
-/// Tests without which the others prove nothing: of the driver, the kernels, the operations and the device check.
-const PROOF: [&str; 4] = [
-    "matrix_units::the_driver_lists_matrix_units_where_they_are_demanded",
+/// Run before the others, which say nothing, and take long, without matrix units.
+const FIRST: &str = "the_driver_lists_matrix_units_where_they_are_demanded";
+
+/// Tests without which the others prove nothing: of the kernels, the operations and the device check.
+const PROOF: [&str; 3] = [
     "matrix_units::every_format_is_multiplied_in_shapes_that_fit_no_tile",
     "table::matrix_units_multiply_as_the_cpu_in_every_layout",
     "products_of_matrix_units_are_within_the_bounds_of_the_check",
@@ -33,8 +35,15 @@ pub fn spirv() -> Outcome {
                 .to_owned(),
         );
     }
+    let mut listed = false;
+    watch("Whether the driver has matrix units", &mut suite(FIRST), |line| {
+        listed |= well(line).is_some_and(|test| test.ends_with(FIRST));
+    })?;
+    if !listed {
+        return Err("The driver that is named has no matrix units, so nothing was tested; see above.".to_owned());
+    }
     let (mut failed, mut passed) = (0, Vec::new());
-    let ended = watch("The tests of matrix units, in SPIR-V", &mut suite(), |line| {
+    let ended = watch("The tests of matrix units, in SPIR-V", &mut suite(TESTS), |line| {
         failed += counted(line).map_or(0, |(_, failed)| failed);
         passed.extend(well(line).map(str::to_owned));
     })?;
@@ -50,9 +59,9 @@ pub fn spirv() -> Outcome {
 }
 
 /// The same build as that of `cargo xtask gpu --build vulkan`.
-fn suite() -> Command {
+fn suite(filter: &str) -> Command {
     let mut command = suite_of("vulkan");
-    command.arg("--").arg(TESTS);
+    command.arg("--").arg(filter);
     command
         .env_remove("HEARTH_NO_GPU_TESTS")
         .env("HEARTH_MATRIX_UNITS", "1");
