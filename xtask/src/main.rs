@@ -34,6 +34,7 @@ cargo xtask gpu [OPTIONS] [FILE.gguf]...
     --build BACKEND               test and measure a build for vulkan or cuda too; may be given several times
     --hearth PROGRAM              take this build, and those beside it, and build nothing
     --tests PROGRAM               with it, a test program that is already built; may be given several times
+cargo xtask spirv                 test the kernels for matrix units on the Vulkan driver that VK_DRIVER_FILES names
 cargo xtask neon                  run the kernels' tests on ARM64, emulated where this machine is another
 ";
 
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         ("package", kinds) => package::package(kinds),
         ("gpu", options) => gpu::gpu(options),
         ("neon", []) => neon::neon(),
+        ("spirv", []) => gpu::spirv(),
         ("help" | "--help" | "-h", []) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

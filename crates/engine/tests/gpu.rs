@@ -36,6 +36,10 @@ fn main() {
         ),
         ("a_gpu_passes_its_check", a_gpu_passes_its_check),
         (
+            "products_of_matrix_units_are_within_the_bounds_of_the_check",
+            products_of_matrix_units_are_within_the_bounds_of_the_check,
+        ),
+        (
             "a_gpu_says_how_much_of_a_buffer_its_kernels_see",
             a_gpu_says_how_much_of_a_buffer_its_kernels_see,
         ),
@@ -139,6 +143,19 @@ fn a_gpu_passes_its_check() {
         found.kernels_compiled > 100 && found.kernels_launched > found.kernels_compiled && found.seconds > 0.0,
         "{found:?}"
     );
+}
+
+/// Without matrix units there is nothing to compare, unless `cargo xtask spirv` demands them.
+fn products_of_matrix_units_are_within_the_bounds_of_the_check() {
+    let mut cases = 0;
+    let mut report = |case: &str, error: f64, allowed: f64| {
+        eprintln!("off by {error:.1e} of {allowed:.1e}: {case}");
+        cases += 1;
+    };
+    let mismatch = check::matrix_units(Place::Gpu(0), &mut report).expect("it runs");
+    assert_eq!(mismatch, None);
+    let demanded = std::env::var("HEARTH_MATRIX_UNITS").is_ok_and(|value| value == "1");
+    assert!(cases > 0 || !demanded, "this driver has no matrix units");
 }
 
 /// What a plan goes by is what the driver says of buffers.

@@ -85,7 +85,8 @@ pub enum Request {
 pub struct LoadRequest {
     /// The GGUF file (the first, of a split one).
     pub path: PathBuf,
-    /// Context in tokens; none: the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`].
+    /// Context in tokens; none: automatic, the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and what the GPUs' kernels see of a
+    /// cache.
     pub context: Option<u32>,
     /// CPU threads; none: the number of physical cores.
     pub threads: Option<u32>,

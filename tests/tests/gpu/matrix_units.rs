@@ -221,6 +221,17 @@ impl Outputs {
     }
 }
 
+/// `cargo xtask spirv` demands them: without matrix units its other tests would pass and prove nothing.
+#[test]
+fn the_driver_lists_matrix_units_where_they_are_demanded() {
+    let Some(client) = gpu() else { return };
+    let demanded = std::env::var("HEARTH_MATRIX_UNITS").is_ok_and(|value| value == "1");
+    assert!(
+        listed(&client) || !demanded,
+        "this driver has no matrix units that multiply f16 and sum in f32: name another in VK_DRIVER_FILES"
+    );
+}
+
 #[test]
 fn matrix_units_are_taken_where_they_are_listed_and_factors_may_be_rounded() {
     let Some(client) = gpu() else { return };

@@ -7,6 +7,7 @@ mod check;
 mod machine;
 mod options;
 mod report;
+mod spirv;
 mod suite;
 mod train;
 
@@ -16,6 +17,7 @@ use crate::{model, package, place};
 use machine::Machine;
 use options::Options;
 use report::{Part, Report};
+pub use spirv::spirv;
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ fn packages(backend: &str) -> &'static [&'static str] {
 }
 
 /// The same programs in a build for a backend, which takes the place of the portable one.
-fn suite_of(backend: &str) -> Command {
+pub fn suite_of(backend: &str) -> Command {
     let mut command = cargo(&["test", "--no-fail-fast", "--release", "--locked", "--test", "gpu"]);
     command.arg("--no-default-features");
     let packages = packages(backend);

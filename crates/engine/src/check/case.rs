@@ -8,8 +8,8 @@ use hearth_llm::ops::{Activation, NOT_TRAINED, Product};
 use std::error::Error;
 use std::fmt;
 
-/// Rank of the adapters: no divisor of any tile.
-pub const RANK: usize = 5;
+/// Ranks of adapters: one beyond a tile of 32, one that people choose, one below any tile.
+pub const RANKS: [usize; 3] = [37, 16, 5];
 /// What an adapter counts for.
 pub const LORA_SCALE: f32 = 1.5;
 /// Epsilon of the norms.
@@ -120,8 +120,8 @@ pub struct LinearShape {
     pub rows: usize,
     /// Inputs.
     pub cols: usize,
-    /// Whether it has an adapter.
-    pub adapter: bool,
+    /// The rank of its adapter, if it has one.
+    pub rank: Option<usize>,
     /// Whether it has a bias, and its weight a scale.
     pub bias: bool,
 }
@@ -133,14 +133,17 @@ impl LinearShape {
             quant,
             rows,
             cols,
-            adapter: false,
+            rank: None,
             bias: false,
         }
     }
 
-    /// With an adapter.
-    pub fn adapted(self) -> Self {
-        Self { adapter: true, ..self }
+    /// With an adapter of this rank.
+    pub fn adapted(self, rank: usize) -> Self {
+        Self {
+            rank: Some(rank),
+            ..self
+        }
     }
 
     /// The weight's own scale.
@@ -161,6 +164,13 @@ impl LinearShape {
             self.quant.quantize_row(values, bytes)?;
         }
         Ok(bytes.iter().copied().cycle().take(row * self.rows).collect())
+    }
+
+    /// What the weight's blocks stand for, row by row.
+    pub fn values(&self, seed: u64) -> Result<Vec<f32>, Box<dyn Error>> {
+        let mut values = vec![0.0; self.rows * self.cols];
+        self.quant.dequantize_row(&self.blocks(seed)?, &mut values)?;
+        Ok(values)
     }
 
     /// The bias.
@@ -192,22 +202,22 @@ impl Leaf {
         }
     }
 
-    /// Both sides of the adapter of the linear of this number.
-    fn adapter(linear: &LinearShape, number: usize) -> [Self; 2] {
+    /// Both sides of the adapter, of this rank, of the linear of this number.
+    fn adapter(linear: &LinearShape, rank: usize, number: usize) -> [Self; 2] {
         let seed = 1000 + 10 * number as u64;
         let spread = (3.0 / linear.cols as f32).sqrt();
         [
             Self {
                 name: format!("a of linear {}", number + 1),
-                rows: RANK,
+                rows: rank,
                 cols: linear.cols,
-                values: times(spread, noise(seed, RANK * linear.cols)),
+                values: times(spread, noise(seed, rank * linear.cols)),
             },
             Self {
                 name: format!("b of linear {}", number + 1),
                 rows: linear.rows,
-                cols: RANK,
-                values: noise(seed + 1, linear.rows * RANK),
+                cols: rank,
+                values: times((3.0 / rank as f32).sqrt(), noise(seed + 1, linear.rows * rank)),
             },
         ]
     }
@@ -269,6 +279,14 @@ impl Case {
         }
     }
 
+    /// The same in products that round nothing.
+    pub fn exact(&self) -> Self {
+        Self {
+            product: Product::Exact,
+            ..self.clone()
+        }
+    }
+
     /// The same with a residual that is held elsewhere too.
     pub fn held(self) -> Self {
         Self { held: true, ..self }
@@ -288,8 +306,9 @@ impl Case {
             Op::CrossEntropy(output) => vec![Leaf::input("x", self.tokens, output.cols, 1)],
             Op::Argmax { vocab } => vec![logits(self.tokens, *vocab)],
         };
-        for (number, linear) in linears.iter().enumerate().filter(|(_, linear)| linear.adapter) {
-            leaves.extend(Leaf::adapter(linear, number));
+        for (number, linear) in linears.iter().enumerate() {
+            let sides = linear.rank.map(|rank| Leaf::adapter(linear, rank, number));
+            leaves.extend(sides.into_iter().flatten());
         }
         leaves
     }
@@ -309,7 +328,8 @@ impl Case {
     pub fn of(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for linear in self.op.linears() {
-            let with = if linear.adapter { " with an adapter" } else { "" };
+            let with = linear.rank.map(|rank| format!(" with an adapter of rank {rank}"));
+            let with = with.unwrap_or_default();
             parts.push(format!("{} {}x{}{with}", linear.quant, linear.rows, linear.cols));
         }
         if let Op::Attend { heads, source, .. } = &self.op {

@@ -16,8 +16,10 @@ const EXACT: f64 = 5e-4;
 /// which a score feels, and softmax with it.
 const F16_CACHE: f64 = 1e-3;
 const Q8_0_CACHE: f64 = 1e-2;
-/// Where both factors are rounded to 16 bits: one part in 2048 each, in sums of a thousand, through up to three products.
-const ROUNDED: f64 = 3e-2;
+/// What rounding both factors of a product to f16, as kernels for matrix units do, makes of a sum of many: a factor is off by 2e-4 (root
+/// mean square over its 11 bits, whatever its size), a product by 1.4 times that, and so is the sum of products of either sign. The
+/// greatest of millions of such errors is five and a half standard deviations.
+const ROUNDED: f64 = 6.0 * 2.8e-4;
 
 /// What two executors make otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,12 +62,21 @@ impl Mismatch {
     }
 }
 
-/// Runs a case on both; none where they agree.
+/// What two executors make of a case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The greatest error of an element, in the measure of [`tolerance`].
+    pub error: f64,
+    /// The first output of which an element is off by more than it may be.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// Runs a case on both, here without rounding any factor.
 ///
 /// # Errors
 /// One of them failed.
-pub fn compare(case: &Case, there: &dyn Executor, here: &dyn Executor) -> Result<Option<Mismatch>, Box<dyn Error>> {
-    let (found, expected) = (there.run(case)?, here.run(case)?);
+pub fn compare(case: &Case, there: &dyn Executor, here: &dyn Executor) -> Result<Comparison, Box<dyn Error>> {
+    let (found, expected) = (there.run(case)?, here.run(&case.exact())?);
     if found.len() != expected.len() {
         return Err(format!(
             "{case} has {} outputs, and {} were expected",
@@ -76,7 +87,11 @@ pub fn compare(case: &Case, there: &dyn Executor, here: &dyn Executor) -> Result
     }
     let tolerance = tolerance(case);
     let mut pairs = found.iter().zip(&expected);
-    Ok(pairs.find_map(|(found, expected)| mismatch(&case.to_string(), found, expected, tolerance)))
+    let errors = pairs.clone().map(|(found, expected)| error(found, expected));
+    Ok(Comparison {
+        error: errors.fold(0.0, f64::max),
+        mismatch: pairs.find_map(|(found, expected)| mismatch(&case.to_string(), found, expected, tolerance)),
+    })
 }
 
 /// The share of a case's elements that they may be off by.
@@ -96,7 +111,18 @@ pub fn tolerance(case: &Case) -> f64 {
     };
     match case.product {
         Product::Exact => cache,
-        Product::Fast | Product::Bf16 => ROUNDED,
+        Product::Fast | Product::Bf16 => ROUNDED * rounded_products(case).sqrt(),
+    }
+}
+
+/// Products of rounded factors that an output of a case is made through; their errors are independent.
+fn rounded_products(case: &Case) -> f64 {
+    match (&case.op, case.backward) {
+        // Gate, up and down.
+        (Op::FeedForward { .. }, false) => 3.0,
+        // Those of the forward's that the activation's gradient is made of, back through down, and back through gate and up.
+        (Op::FeedForward { .. }, true) => 5.0,
+        _ => 1.0,
     }
 }
 
@@ -111,7 +137,7 @@ fn share(found: f32, expected: f32, usual: f64) -> f64 {
 }
 
 /// The root mean square.
-fn usual(output: &Output) -> f64 {
+pub(super) fn usual(output: &Output) -> f64 {
     let squares: f64 = output.values.iter().map(|x| f64::from(*x).powi(2)).sum();
     (squares / output.values.len().max(1) as f64).sqrt()
 }

@@ -14,7 +14,8 @@ mod reference;
 mod sample;
 
 use burn::tensor::Device;
-use compare::compare;
+use case::Case;
+use compare::{Comparison, compare, tolerance};
 use hearth_kernels::Quant;
 use hearth_llm::{Place, Session, device, launches};
 use hearth_protocol::DeviceCheck;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Which check this is: one that asks more has another number, so that what an earlier one found is not taken for its answer.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Something is measured again and again for this long.
 const LONG_ENOUGH: Duration = Duration::from_millis(200);
@@ -62,15 +63,41 @@ pub fn check(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
 /// The first thing that the device computes otherwise, in one sentence.
 fn differs(place: Place) -> Result<Option<String>, Box<dyn Error>> {
     let matrix_units = device::has_matrix_units(place)?;
+    match first_mismatch(place, cases::cases(matrix_units), &mut |_, _, _| {})? {
+        None => models::compare(place, matrix_units),
+        found => Ok(found),
+    }
+}
+
+/// Compares the products alone whose factors matrix units round. Reports of each case its name, its error and the error that is allowed, and
+/// returns the first mismatch in one sentence. A device without matrix units is asked nothing.
+///
+/// # Errors
+/// The device failed.
+pub fn matrix_units(place: Place, report: &mut dyn FnMut(&str, f64, f64)) -> Result<Option<String>, Box<dyn Error>> {
+    match device::has_matrix_units(place)? {
+        true => first_mismatch(place, cases::rounded(), report),
+        false => Ok(None),
+    }
+}
+
+fn first_mismatch(
+    place: Place,
+    cases: Vec<Case>,
+    report: &mut dyn FnMut(&str, f64, f64),
+) -> Result<Option<String>, Box<dyn Error>> {
     let (there, here) = (OnDevice(device::open(place)?), OnDevice(Device::flex()));
-    for case in cases::cases(matrix_units) {
+    for case in cases {
         let began = Instant::now();
-        if let Some(mismatch) = compare(&case, &there, &here)? {
+        let Comparison { error, mismatch } = compare(&case, &there, &here)?;
+        let (seconds, allowed) = (began.elapsed().as_secs_f64(), tolerance(&case));
+        tracing::debug!("{seconds:.3} s, off by {error:.1e} of {allowed:.1e}: {case}");
+        report(&case.to_string(), error, allowed);
+        if let Some(mismatch) = mismatch {
             return Ok(Some(mismatch.sentence()));
         }
-        tracing::debug!("{:.3} s: {case}", began.elapsed().as_secs_f64());
     }
-    models::compare(place, matrix_units)
+    Ok(None)
 }
 
 /// Bytes of weights read in a second while single tokens go through, and weights that meet a token in a second while many do.

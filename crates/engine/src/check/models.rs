@@ -1,6 +1,6 @@
 //! Whole models that are made up: that a session and a run put the operations together as they do on the processor.
 
-use super::case::Output;
+use super::case::{Output, RANKS};
 use super::cases::VOCAB;
 use super::compare::mismatch;
 use super::sample::{Random, Sample};
@@ -136,7 +136,6 @@ pub fn tokens(model: &Model, count: usize) -> Vec<u32> {
 
 /// An adapter on every linear, which changes what comes out about as much as the weights do.
 fn adapter(sample: &Sample) -> Vec<LoraPart> {
-    const RANK: usize = 4;
     let (width, kv) = (sample.width, sample.kv_heads * sample.width / sample.heads);
     let sides = |linear: &str| match linear {
         "attn_k" | "attn_v" => (width, kv),
@@ -146,13 +145,17 @@ fn adapter(sample: &Sample) -> Vec<LoraPart> {
     };
     let part = |(number, linear): (usize, &str)| {
         let (inputs, outputs) = sides(linear);
-        let (seed, spread) = (number as u64 * 10 + 1, (3.0 / inputs as f32).sqrt());
+        let (seed, rank) = (number as u64 * 10 + 1, RANKS[number % RANKS.len()]);
+        let drawn = |seed, count, inputs: usize| {
+            let spread = (3.0 / inputs as f32).sqrt();
+            noise(seed, count).into_iter().map(|x| spread * x).collect()
+        };
         LoraPart {
             layer: number / LINEARS.len(),
             linear: linear.to_owned(),
-            rank: RANK,
-            a: noise(seed, RANK * inputs).into_iter().map(|x| spread * x).collect(),
-            b: noise(seed + 1, outputs * RANK),
+            rank,
+            a: drawn(seed, rank * inputs, inputs),
+            b: drawn(seed + 1, outputs * rank, rank),
             scale: 0.5,
         }
     };
@@ -188,8 +191,8 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
     });
     let settings = Settings {
         version: Settings::VERSION,
-        rank: 4,
-        alpha: 8.0,
+        rank: 16,
+        alpha: 32.0,
         dropout: 0.1,
         rslora: false,
         targets: LINEARS.map(str::to_owned).to_vec(),

@@ -157,12 +157,12 @@ impl Stage<'_> {
     /// The linears with their weights and adapters.
     fn linears(&self) -> Result<Vec<Linear<Dispatch>>, Box<dyn Error>> {
         let shapes = self.case.op.linears();
-        let sides = 2 * shapes.iter().filter(|shape| shape.adapter).count();
+        let sides = 2 * shapes.iter().filter(|shape| shape.rank.is_some()).count();
         let mut next = self.tensors.borrow().len() - sides;
         let mut linear = |(number, shape): (usize, &LinearShape)| -> Result<Linear<Dispatch>, Box<dyn Error>> {
-            let adapter = match shape.adapter {
-                false => Adapter::None,
-                true => {
+            let adapter = match shape.rank {
+                None => Adapter::None,
+                Some(_) => {
                     let (a, b) = (self.take(next)?, self.take(next + 1)?);
                     next += 2;
                     Adapter::Lora {

@@ -21,16 +21,12 @@ impl<'a> Formula<'a> {
     /// A weight is not whole blocks.
     pub fn of(case: &'a Case) -> Result<Self, Box<dyn Error>> {
         let linear = |(number, shape): (usize, super::case::LinearShape)| -> Result<Linear, Box<dyn Error>> {
-            let mut weight = vec![0.0; shape.rows * shape.cols];
-            shape
-                .quant
-                .dequantize_row(&shape.blocks(weight_seed(number))?, &mut weight)?;
             Ok(Linear {
-                weight: wide(&weight),
+                weight: wide(&shape.values(weight_seed(number))?),
                 rows: shape.rows,
                 cols: shape.cols,
                 scale: f64::from(shape.scale()),
-                lora: shape.adapter.then(|| Lora {
+                lora: shape.rank.map(|_| Lora {
                     a: Vec::new(),
                     b: Vec::new(),
                     scale: f64::from(LORA_SCALE),

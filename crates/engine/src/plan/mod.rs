@@ -24,6 +24,8 @@ pub use offer::offer;
 /// A model that leaves more than this with the processor answers more slowly than a person reads: some five tokens a second where
 /// memory gives 30 GB a second.
 const SLOW: u64 = 6 << 30;
+/// Tokens below which an automatic context is not shortened for the sake of layers on GPUs: a conversation of some length.
+const SHORTEST_AUTOMATIC: u32 = 2048;
 
 /// Plans a load of a file without loading it. What is `loaded` now would be let go before, so that its memory is as good as free.
 ///
@@ -65,7 +67,7 @@ pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Pro
 /// What a load asks for, as far as a plan depends on it.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
-    /// Tokens; none: the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`].
+    /// Tokens; none: automatic, the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and what the GPUs' kernels see of a cache.
     pub context: Option<u32>,
     /// A device's id, or several with commas between.
     pub device: Option<String>,
@@ -161,6 +163,39 @@ fn left_out(rooms: &Rooms, load: &Load, placement: &Placement, most: u32) -> Opt
     Some(sentence.trim_end().to_owned())
 }
 
+/// Shortens an automatic context to the longest whose buffers the GPUs' kernels see, rather than have the load refused. Returns a sentence
+/// that says so.
+///
+/// With an automatic number of layers as well, it is not shortened below [`SHORTEST_AUTOMATIC`], nor where no more layers would fit with it:
+/// then layers stay with the processor.
+fn shorten(load: &mut Load, rooms: &Rooms, layers: GpuLayers, total: usize) -> Option<String> {
+    let wanted = match layers {
+        GpuLayers::Auto | GpuLayers::All => total,
+        GpuLayers::Count(layers) => layers as usize,
+    };
+    let placement = rooms.place(total, wanted);
+    let too_large = rooms.too_large(load, &placement)?;
+    let usual = load.context;
+    let shorter = Load {
+        context: rooms.longest_seen(load, &placement, usual),
+        ..*load
+    };
+    let worth = match layers {
+        GpuLayers::Auto => {
+            shorter.context >= SHORTEST_AUTOMATIC.min(usual) && rooms.most_layers(&shorter) > rooms.most_layers(load)
+        }
+        GpuLayers::All | GpuLayers::Count(_) => shorter.context > 0,
+    };
+    if !worth {
+        return None;
+    }
+    *load = shorter;
+    let context = load.context;
+    Some(format!(
+        "{too_large}, so the context is {context} tokens instead of {usual}. For a longer one, choose it and fewer layers on GPUs."
+    ))
+}
+
 impl Training {
     /// Tokens of the longest batch whose matrices have at most this many bytes.
     pub fn tokens_seen(&self, limit: u64) -> u64 {
@@ -175,16 +210,20 @@ impl Training {
 pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceInfo]) -> Result<Planned, Problem> {
     let rooms = rooms(asked, devices)?;
     let trained = count(config.context_trained);
-    let context = asked
-        .context
-        .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT));
     let total = config.layers();
-    let load = Load {
+    let mut load = Load {
         bytes,
-        context,
+        context: asked
+            .context
+            .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT)),
         format: format(asked.kv),
         training: asked.training,
     };
+    let shortened = match asked.context {
+        None => shorten(&mut load, &rooms, asked.gpu_layers, total),
+        Some(_) => None,
+    };
+    let context = load.context;
     let layers_fit = rooms.most_layers(&load);
     let wanted = match asked.gpu_layers {
         GpuLayers::Auto => layers_fit,
@@ -197,10 +236,11 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
     let context_fits = rooms.longest_context(&load, &placement, trained.max(context));
     let left: u64 = placed.first().map_or(0, |cpu| cpu.weights);
     let too_large = rooms.too_large(&load, &placement);
-    let notice = match asked.gpu_layers {
+    let left_out = match asked.gpu_layers {
         GpuLayers::Auto => left_out(&rooms, &load, &placement, trained.max(context)),
         GpuLayers::All | GpuLayers::Count(_) => None,
     };
+    let notice = shortened.or(left_out);
     let (verdict, mut why) = match fits {
         true if left > SLOW => (
             Verdict::Slow,

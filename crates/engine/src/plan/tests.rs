@@ -228,6 +228,70 @@ fn a_cache_larger_than_a_kernel_sees_is_refused_or_left_out() {
     assert!(refused.plan.why.contains("gpu1"), "{}", refused.plan.why);
 }
 
+/// A fixture whose caches are what is large about it.
+fn of_many_heads() -> (Bytes, Config) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
+    let gguf = Gguf::open(path).expect("the fixture opens");
+    let config = Config {
+        kv_heads: 64,
+        context_trained: 1 << 20,
+        ..Config::from_gguf(&gguf).expect("a model")
+    };
+    (Bytes::of(&gguf, &config), config)
+}
+
+/// Nothing is refused for a context that was not asked for: the longest that the kernels see is taken, and said.
+#[test]
+fn an_automatic_context_is_the_longest_whose_cache_a_kernel_sees() {
+    let (bytes, config) = of_many_heads();
+    let total = config.layers() as u32;
+    let usual = LoadRequest::DEFAULT_CONTEXT;
+    let plan_for = |seen: u32, layers| {
+        let devices = short_sighted(bytes.cache(0, seen, KvFormat::F16).gpu / 2);
+        let asked = Asked {
+            context: None,
+            ..asked(layers)
+        };
+        planned(&bytes, &config, &asked, &devices).expect("a plan")
+    };
+    const SEEN: u32 = 3 * 1024;
+    for layers in [GpuLayers::All, GpuLayers::Count(total), GpuLayers::Auto] {
+        let shortened = plan_for(SEEN, layers);
+        assert!(shortened.plan.fits && shortened.check().is_ok(), "{shortened:?}");
+        assert_eq!((shortened.plan.context, shortened.plan.gpu_layers), (SEEN, total));
+        let notice = shortened.notice.expect("it is said");
+        for said in ["gpu0", "cache", "3072 tokens instead of 8192"] {
+            assert!(notice.contains(said), "{said}: {notice}");
+        }
+        assert!(shortened.plan.why.ends_with(&notice), "{}", shortened.plan.why);
+        let whole = plan_for(usual, layers);
+        assert_eq!((whole.plan.context, whole.notice), (usual, None));
+    }
+    // The output layer has no cache, so that it needs no shorter context.
+    let output = plan_for(SEEN, GpuLayers::Count(1));
+    assert_eq!((output.plan.context, output.notice), (usual, None));
+    // Too short to be worth it: layers stay with the processor instead, unless they were asked for.
+    let auto = plan_for(1536, GpuLayers::Auto);
+    assert_eq!((auto.plan.context, auto.plan.gpu_layers), (usual, 1), "{auto:?}");
+    assert!(auto.notice.is_some());
+    let all = plan_for(1536, GpuLayers::All).plan;
+    assert!(all.fits && (1..=1536).contains(&all.context), "{all:?}");
+}
+
+#[test]
+fn an_automatic_context_is_not_shortened_for_a_gpu_without_room() {
+    let (bytes, config) = of_many_heads();
+    let mut devices = short_sighted(bytes.cache(0, 4096, KvFormat::F16).gpu / 2);
+    devices[1].memory_total = Some(0);
+    devices[1].memory_free = Some(0);
+    let asked = Asked {
+        context: None,
+        ..asked(GpuLayers::Auto)
+    };
+    let plan = planned(&bytes, &config, &asked, &devices).expect("a plan").plan;
+    assert_eq!((plan.context, plan.gpu_layers), (LoadRequest::DEFAULT_CONTEXT, 0));
+}
+
 #[test]
 fn activations_and_logits_larger_than_a_kernel_sees_are_refused() {
     let (bytes, config) = fixture("llama.gguf");

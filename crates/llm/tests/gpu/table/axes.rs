@@ -50,6 +50,11 @@ impl Case {
         mixed(self.seed.wrapping_mul(31).wrapping_add(number)) & 1 == 1
     }
 
+    /// The rank of its adapters: within a tile, what people use, and beyond a tile of 32.
+    pub fn rank(&self) -> usize {
+        [5, 16, 37][mixed(self.seed) as usize % 3]
+    }
+
     /// The columns, as many more as whole blocks of the format take.
     pub fn whole_columns(&self) -> usize {
         self.columns.next_multiple_of(self.quant.block_elements())

@@ -15,7 +15,6 @@ use hearth_llm::ops::{
 
 /// Rows of a weight before they repeat: a prime, so that no row stands for one that a tile's side is apart.
 const PERIOD: usize = 61;
-const RANK: usize = 5;
 
 /// One run of an operation on a device: its inputs, what they are drawn from, and what gets gradients.
 pub struct Run<'a> {
@@ -121,9 +120,10 @@ impl<'a> Run<'a> {
                 rate: 0.25,
                 seed: self.case.seed,
             });
+            let rank = self.case.rank();
             linear.adapter = Adapter::Lora {
-                a: self.input(names[0], RANK, cols).into_dispatch(),
-                b: self.input(names[1], rows, RANK).into_dispatch(),
+                a: self.input(names[0], rank, cols).into_dispatch(),
+                b: self.input(names[1], rows, rank).into_dispatch(),
                 scale: 0.25,
                 dropout,
             };

@@ -213,23 +213,55 @@ const ROUNDED: f32 = 2e-2;
 
 /// Elements of a product that a sampled case has at most: drivers in software take seconds for more.
 const SAMPLED_PRODUCTS: usize = 1 << 29;
+/// The same of a case for matrix units, which such drivers play far more slowly.
+const MATRIX_UNIT_PRODUCTS: usize = 1 << 24;
+/// The fewest tokens that matrix units are asked for.
+const FEWEST_FOR_MATRIX_UNITS: usize = 9;
+const VOCABULARY_FOR_MATRIX_UNITS: usize = 331;
+
+/// Which cases of the table are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Sample,
+    Complete,
+    /// Of the sample what matrix units multiply, with fewer tokens and a small vocabulary.
+    MatrixUnits,
+}
+
+impl Extent {
+    fn asked() -> Self {
+        match std::env::var("HEARTH_GPU_TABLE").as_deref() {
+            Ok("complete") => Self::Complete,
+            _ => Self::Sample,
+        }
+    }
+}
 
 impl Row {
-    fn cases(&self, number: u64) -> Vec<Case> {
-        if std::env::var("HEARTH_GPU_TABLE").is_ok_and(|wanted| wanted == "complete") {
+    fn cases(&self, number: u64, extent: Extent, device: &Device) -> Vec<Case> {
+        if extent == Extent::Complete {
             return axes::complete(number, self.crossed, self.cycled);
         }
         let mut cases = axes::sample(number, self.crossed, self.cycled);
+        let (most, fewest) = match extent {
+            Extent::MatrixUnits => (MATRIX_UNIT_PRODUCTS, FEWEST_FOR_MATRIX_UNITS),
+            _ => (SAMPLED_PRODUCTS, 1),
+        };
         for case in &mut cases {
-            while case.tokens * case.columns * case.vocabulary > SAMPLED_PRODUCTS && case.tokens > 1 {
-                case.tokens = case.tokens.div_ceil(4);
+            if extent == Extent::MatrixUnits {
+                case.vocabulary = VOCABULARY_FOR_MATRIX_UNITS;
+            }
+            case.tokens = case.tokens.max(fewest);
+            while case.tokens * case.columns * case.vocabulary > most && case.tokens > fewest {
+                case.tokens = case.tokens.div_ceil(4).max(fewest);
             }
         }
+        cases.retain(|case| extent != Extent::MatrixUnits || self.rounds(case, device));
         cases
     }
 
-    /// What is wrong with a case on the GPU, if anything is.
-    fn problem(&self, case: &Case, device: &Device) -> Option<String> {
+    /// How far an element of a case is off on the GPU at most, or what is wrong with it.
+    fn off(&self, case: &Case, device: &Device) -> Result<f32, String> {
         let exact = Case {
             product: Product::Exact,
             ..case.clone()
@@ -237,20 +269,25 @@ impl Row {
         let run =
             |case: &Case, device: &Device| catch_unwind(AssertUnwindSafe(|| (self.run)(case, device, self.direction)));
         let Ok(expected) = run(&exact, &Device::flex()) else {
-            return Some("the CPU panicked".to_owned());
+            return Err("the CPU panicked".to_owned());
         };
         let Ok(found) = run(case, device) else {
-            return Some("the GPU's operation panicked".to_owned());
+            return Err("the GPU's operation panicked".to_owned());
         };
         let allowed = if self.rounds(case, device) { ROUNDED } else { self.exact };
         if found.len() != expected.len() {
-            return Some(format!("{} outputs, {} expected", found.len(), expected.len()));
+            return Err(format!("{} outputs, {} expected", found.len(), expected.len()));
         }
-        let mut wrong = found.iter().zip(&expected).filter_map(|(found, expected)| {
-            let off = found.off(expected);
-            (off > allowed).then(|| format!("{} is off by {off:.1e}, {allowed:.0e} allowed", found.name))
-        });
-        wrong.next()
+        found
+            .iter()
+            .zip(&expected)
+            .try_fold(0.0, |most: f32, (found, expected)| {
+                let off = found.off(expected);
+                match off > allowed {
+                    true => Err(format!("{} is off by {off:.1e}, {allowed:.0e} allowed", found.name)),
+                    false => Ok(most.max(off)),
+                }
+            })
     }
 
     /// Whether the device rounds factors of this case's products.
@@ -276,7 +313,7 @@ fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
                 tokens: 3,
                 ..case
             };
-            if let Some(problem) = row.problem(&case, &device) {
+            if let Err(problem) = row.off(&case, &device) {
                 panic!("{}, {:?}, {case}: {problem}", row.name, row.direction);
             }
         }
@@ -286,18 +323,36 @@ fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
 #[test]
 fn every_operation_is_the_cpus_in_every_layout() {
     let Some(device) = gpu() else { return };
+    let count = run(Extent::asked(), &device);
+    assert!(count >= ROWS.len(), "{count} cases");
+}
+
+/// Small enough for a driver in software, which plays matrix units slowly; without any there is nothing to multiply.
+#[test]
+fn matrix_units_multiply_as_the_cpu_in_every_layout() {
+    let Some(device) = gpu() else { return };
+    let count = run(Extent::MatrixUnits, &device);
+    let demanded = std::env::var("HEARTH_MATRIX_UNITS").is_ok_and(|value| value == "1");
+    assert!(count > 0 || !demanded, "this driver has no matrix units");
+}
+
+/// Runs the table, and fails where a case is wrong. Returns the number of cases.
+#[track_caller]
+fn run(extent: Extent, device: &Device) -> usize {
     let (mut count, mut wrong) = (0, Vec::new());
     for (number, row) in ROWS.iter().enumerate() {
         let begin = std::time::Instant::now();
-        let cases = row.cases(number as u64);
+        let cases = row.cases(number as u64, extent, device);
+        let mut most = 0.0_f32;
         for case in &cases {
-            if let Some(problem) = row.problem(case, &device) {
-                wrong.push(format!("{}, {:?}, {case}: {problem}", row.name, row.direction));
+            match row.off(case, device) {
+                Ok(off) => most = most.max(off),
+                Err(problem) => wrong.push(format!("{}, {:?}, {case}: {problem}", row.name, row.direction)),
             }
         }
         count += cases.len();
         println!(
-            "{}, {:?}: {} cases, {:.1} s",
+            "{}, {:?}: {} cases, off by {most:.1e} at most, {:.1} s",
             row.name,
             row.direction,
             cases.len(),
@@ -310,4 +365,5 @@ fn every_operation_is_the_cpus_in_every_layout() {
         wrong.len(),
         wrong.join("\n")
     );
+    count
 }
