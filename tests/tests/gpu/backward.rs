@@ -10,6 +10,7 @@ use hearth_kernels::reference::{matmul, noise, transpose, wide};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::softmax::{IGNORED, cross_entropy_backward_in_place};
 use hearth_kernels::{Dropout, Product, Quant};
+use std::path::Path;
 
 /// What a gradient may be off by, as a share of its length.
 const ERROR: f64 = 1e-4;
@@ -218,6 +219,112 @@ fn the_gradient_of_attention_is_the_cpus() {
         let what = format!("{tokens} tokens, {heads:?}, {lengths:?}");
         assert_near(&what, &client, &found, &wide(&expected), ERROR);
     }
+}
+
+/// Masked keys get a gradient of exactly zero, and every gradient is finite, also with scores up to 1e37 apart.
+#[test]
+fn masked_keys_get_exactly_no_gradient_and_far_scores_a_finite_one() {
+    let Some(client) = gpu() else { return };
+    for size in [1.0, 1e10, 1e18] {
+        let heads = Heads {
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 16,
+            scale: 1.0,
+            window: Some(5),
+        };
+        let (tokens, first, width) = (70, 33, heads.qkv_width());
+        let x: Vec<f32> = noise(1, tokens * width).iter().map(|x| size * x).collect();
+        // Only the last sequence's outputs have a gradient, and of those no query but the last: it sees five keys.
+        let seen = tokens - 5..tokens;
+        let mut d_out = noise(2, tokens * heads.out_width());
+        d_out[..(tokens - 1) * heads.out_width()].fill(0.0);
+        let starts: Vec<u32> = (0..tokens)
+            .map(|token| if token < first { 0 } else { first as u32 })
+            .collect();
+        let found = gpu::attend_batch_backward(
+            &client,
+            &floats(&client, &x, tokens, width),
+            &heads,
+            &numbers(&client, &starts),
+            &floats(&client, &d_out, tokens, heads.out_width()),
+        )
+        .expect("sizes that fit");
+        for (token, row) in read(&client, &found).chunks(width).enumerate() {
+            assert!(
+                row.iter().all(|x| x.is_finite()),
+                "scores of {size}, token {token}: {row:?}"
+            );
+            let none = row.iter().all(|x| *x == 0.0);
+            // Far scores leave one key alone with a probability.
+            let expected = !seen.contains(&token) || (none && size > 1.0);
+            assert_eq!(none, expected, "scores of {size}, token {token}: {row:?}");
+        }
+    }
+}
+
+/// A logit of minus infinity, or near it, masks a token.
+#[test]
+fn masked_logits_get_exactly_no_gradient_and_change_no_other() {
+    let Some(client) = gpu() else { return };
+    let (rows, cols) = (3, 700);
+    for masked in [f32::MIN, -3e38, -1e30, f32::NEG_INFINITY] {
+        let is_masked = |column: usize| column % 3 == 1;
+        let plain: Vec<f32> = noise(1, rows * cols).iter().map(|x| 3.0 * x).collect();
+        let mut logits = plain.clone();
+        for (at, logit) in logits.iter_mut().enumerate() {
+            if is_masked(at % cols) {
+                *logit = masked;
+            }
+        }
+        let targets: Vec<u32> = (0..rows as u32).map(|row| row * 30).collect();
+        // On the processor without the masked ones, which is all that masking means.
+        let (mut slopes, mut losses) = (Vec::new(), vec![0.0; rows]);
+        for row in plain.chunks(cols) {
+            let seen = row.iter().enumerate().filter(|(column, _)| !is_masked(*column));
+            slopes.extend(seen.map(|(_, logit)| *logit));
+        }
+        let among = |target: u32| (0..target).filter(|column| !is_masked(*column as usize)).count() as u32;
+        let their_targets: Vec<u32> = targets.iter().map(|target| among(*target)).collect();
+        cross_entropy_backward_in_place(&mut slopes, &their_targets, 0.25, &mut losses).expect("sizes that fit");
+        let x = floats(&client, &logits, rows, cols);
+        let found = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, true)
+            .and_then(|losses| Floats::new(losses, 1, rows))
+            .expect("sizes that fit");
+        let what = format!("masked by {masked:e}");
+        assert_near(&what, &client, &found, &wide(&losses), ERROR);
+        let (mut hidden, mut shown) = (Vec::new(), Vec::new());
+        for (at, slope) in read(&client, &x).into_iter().enumerate() {
+            match is_masked(at % cols) {
+                true => hidden.push(slope),
+                false => shown.push(slope),
+            }
+        }
+        assert!(hidden.iter().all(|slope| *slope == 0.0), "{what}: {:?}", &hidden[..8]);
+        let shown = floats(&client, &shown, 1, slopes.len());
+        assert_near(&what, &client, &shown, &wide(&slopes), ERROR);
+    }
+}
+
+/// The result of `exp` far outside the range of f32 differs between devices; only `gpu/exp.rs` calls it, within bounds.
+#[test]
+fn no_kernel_calls_exp_without_its_bounds() {
+    let gpu = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kernels/src/gpu");
+    let mut unbounded = Vec::new();
+    for folder in ["", "backward", "matrix_units"] {
+        for entry in std::fs::read_dir(gpu.join(folder)).expect("the kernels' folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_none_or(|extension| extension != "rs") || path.ends_with("gpu/exp.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            let lines = text
+                .lines()
+                .filter(|line| line.contains(".exp()") || line.contains("f32::exp("));
+            unbounded.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
+        }
+    }
+    assert!(unbounded.is_empty(), "{unbounded:#?}");
 }
 
 /// Columns `at..at + count` of a matrix of `width`.

@@ -6,6 +6,7 @@
 //! are too few cubes to fill a device, several share the keys, and their parts are joined. <https://arxiv.org/abs/2205.14135>
 
 use super::cache;
+use super::exp::bounded_exp;
 use super::f16::from_bits;
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
@@ -288,7 +289,7 @@ fn attend(
         #[unroll]
         for i in 0..rows {
             let at = row * TILE + i * line + lane;
-            let e = select(scores[at] > UNSEEN, f32::exp(scores[at] - most), 0.0f32);
+            let e = select(scores[at] > UNSEEN, bounded_exp(scores[at] - most), 0.0f32);
             scores[at] = e;
             part += e;
         }
@@ -302,8 +303,8 @@ fn attend(
             half /= 2;
         }
         if lane == 0 {
-            // What was summed before had another exponent. A difference beyond -80 counts for nothing, if finite.
-            let less = f32::exp(max(before - most, -80.0f32));
+            // What was summed before had another exponent.
+            let less = bounded_exp(before - most);
             shrink[row] = less;
             sum[row] = sum[row] * less + scratch[unit];
             greatest[row] = most;
@@ -374,7 +375,7 @@ fn join(sums: &[f32], parts: &[f32], out: &mut [f32], heads: usize, dim: usize, 
     let mut value = 0.0f32;
     for split in 0..splits {
         let part = split * heads + head;
-        let share = f32::exp(max(parts[2 * part] - greatest, -80.0f32));
+        let share = bounded_exp(parts[2 * part] - greatest);
         sum += share * parts[2 * part + 1];
         value += share * sums[part * dim + ABSOLUTE_POS % dim];
     }

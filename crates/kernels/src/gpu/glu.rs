@@ -1,5 +1,6 @@
 //! Gated units: `activation(gate) * up`. <https://arxiv.org/abs/2002.05202>
 
+use super::exp::bounded_exp;
 use super::launch::{cubes, matrix};
 use super::{Floats, GpuError};
 use crate::glu::Activation;
@@ -12,10 +13,10 @@ pub(super) const ROOT_2_PI: f32 = 0.797_884_6;
 /// The cubic term of the tanh form of GELU.
 pub(super) const CUBIC: f32 = 0.044_715;
 
-/// `1 / (1 + exp(-x))`, with an exponential that stays finite: what a device makes of an infinite one is its own.
+/// `1 / (1 + exp(-x))`, with an exponential that stays finite above, too: what a device makes of an infinite one is its own.
 #[cube]
 pub(super) fn sigmoid(x: f32) -> f32 {
-    1.0f32 / (1.0f32 + f32::exp(min(-x, 80.0f32)))
+    1.0f32 / (1.0f32 + bounded_exp(min(-x, 80.0f32)))
 }
 
 /// The activation of a gate.

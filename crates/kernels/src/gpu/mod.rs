@@ -10,6 +10,7 @@ mod blocks;
 mod cache;
 mod dequantize;
 mod error;
+mod exp;
 mod f16;
 mod glu;
 mod heads;

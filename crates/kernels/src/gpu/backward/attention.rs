@@ -6,6 +6,7 @@
 //! and one for each block of keys, which gather what is theirs.
 
 use crate::attention::Heads;
+use crate::gpu::exp::bounded_exp;
 use crate::gpu::launch::{argument, cubes, matrix, same};
 use crate::gpu::{Floats, GpuError, heads as shape_of};
 use cubecl::prelude::*;
@@ -282,7 +283,7 @@ fn slopes(
             let mut ds = 0.0f32;
             if sees(starts, shape, query + y, key + x) {
                 let row = ((query + y) * shape.heads + head) * 2;
-                p = (shape.scale * score[i * 2 + j] - rows[row]).exp();
+                p = bounded_exp(shape.scale * score[i * 2 + j] - rows[row]);
                 ds = p * (slope[i * 2 + j] - rows[row + 1]);
             }
             probabilities[y * WIDE + x] = p;
@@ -328,8 +329,8 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
                 if sees(starts, shape, query + y + i * SIDE, key + x + j * SIDE) {
                     let s = shape.scale * score[i * 2 + j];
                     let above = max(most[i], s);
-                    let less = (most[i] - above).exp();
-                    let e = (s - above).exp();
+                    let less = bounded_exp(most[i] - above);
+                    let e = bounded_exp(s - above);
                     total[i] = total[i] * less + e;
                     mean[i] = mean[i] * less + e * slope[i * 2 + j];
                     most[i] = above;
@@ -358,7 +359,7 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
             }
             let mut sum = 0.0f32;
             for k in 0..SIDE {
-                sum += room[at + comptime!(TILE * SIDE) + k] * (room[at + k] - above).exp();
+                sum += room[at + comptime!(TILE * SIDE) + k] * bounded_exp(room[at + k] - above);
             }
             sums[i] = sum;
             log[i] = above + sum.ln();
@@ -378,7 +379,7 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
                 let at = (y + i * SIDE) * SIDE;
                 let mut weighted = 0.0f32;
                 for k in 0..SIDE {
-                    weighted += room[at + comptime!(TILE * SIDE) + k] * (room[at + k] - log[i]).exp();
+                    weighted += room[at + comptime!(TILE * SIDE) + k] * bounded_exp(room[at + k] - log[i]);
                 }
                 rows[(row * shape.heads + head) * 2] = log[i];
                 rows[(row * shape.heads + head) * 2 + 1] = weighted;

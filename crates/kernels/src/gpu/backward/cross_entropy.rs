@@ -1,5 +1,6 @@
 //! Cross-entropy over rows of logits on a GPU, and its gradient: a cube makes a row.
 
+use crate::gpu::exp::bounded_exp;
 use crate::gpu::launch::{argument, cubes, matrix};
 use crate::gpu::reduce::{greatest, sum};
 use crate::gpu::{Floats, GpuError};
@@ -34,7 +35,7 @@ fn of_rows(
     while column < cols {
         let x = logits[first + column];
         let above = max(most, x);
-        part = part * (most - above).exp() + (x - above).exp();
+        part = part * bounded_exp(most - above) + bounded_exp(x - above);
         most = above;
         if column == target {
             of_target = x;
@@ -43,7 +44,7 @@ fn of_rows(
     }
     let mut room = Shared::<[f32]>::new_slice(UNITS);
     let above = greatest(most, &mut room, UNITS);
-    let total = sum(part * (most - above).exp(), &mut room, UNITS);
+    let total = sum(part * bounded_exp(most - above), &mut room, UNITS);
     if trained {
         // The one that has met the target's logit.
         if unit == target % UNITS {
@@ -58,7 +59,7 @@ fn of_rows(
         while column < cols {
             let mut slope = 0.0f32;
             if trained {
-                slope = (logits[first + column] - above).exp() * factor;
+                slope = bounded_exp(logits[first + column] - above) * factor;
                 if column == target {
                     slope -= scale;
                 }
