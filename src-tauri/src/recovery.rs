@@ -25,7 +25,7 @@ pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
     };
     let then = app.clone();
     app.dialog()
-        .message(format!("{} Either way the damaged file is kept.", problem.message))
+        .message(format!("{} {}", problem.message, choices(backup.is_some())))
         .title("Hearth's conversations are damaged")
         .kind(MessageDialogKind::Warning)
         .buttons(buttons)
@@ -71,10 +71,20 @@ fn begin(app: &AppHandle, restored: Result<PathBuf, StoreError>) {
     }
 }
 
+fn choices(has_copy: bool) -> &'static str {
+    match has_copy {
+        true => {
+            "Hearth can go back to its last copy, or begin again with what can still be read. Either way the damaged file is kept."
+        }
+        false => "Hearth has no copy yet. It can begin again with what can still be read, and keeps the damaged file.",
+    }
+}
+
 /// A time that has passed, in a few words.
 fn ago(milliseconds: i64) -> String {
     let minutes = milliseconds.max(0) / 60_000;
     let (number, unit) = match minutes {
+        0 => return "a moment ago".to_owned(),
         0..60 => (minutes, "minute"),
         60..2880 => (minutes / 60, "hour"),
         _ => (minutes / 1440, "day"),
@@ -91,7 +101,7 @@ mod tests {
     fn a_time_is_told_in_its_largest_unit() {
         const MINUTE: i64 = 60_000;
         for (passed, expected) in [
-            (-5, "0 minutes ago"),
+            (-5, "a moment ago"),
             (MINUTE, "1 minute ago"),
             (90 * MINUTE, "1 hour ago"),
             (47 * 60 * MINUTE, "47 hours ago"),

@@ -632,3 +632,19 @@ fn a_clock_that_jumps_purges_nothing() {
     drop(connection);
     assert!(open(&folder).write(|t| conversation::restore(t, id)).unwrap());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_store_its_lock_and_its_copies_are_for_their_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let store = open(&folder);
+    begin(&store, "private");
+    store.back_up_daily().unwrap();
+    let backup = backups(folder.path()).remove(0).path;
+    let files = [FILE, "hearth.db-wal", "hearth.db-shm", "hearth.lock"].map(|name| folder.path().join(name));
+    for file in files.into_iter().chain([backup]) {
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.display());
+    }
+}

@@ -30,6 +30,15 @@ pub fn data_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a file if it is not there, for its user alone.
+///
+/// # Errors
+/// It cannot be made.
+pub fn file(path: &Path) -> io::Result<()> {
+    fs::OpenOptions::new().append(true).create(true).open(path)?;
+    tighten(path)
+}
+
 /// Makes a folder, and those that it is in, for their user alone. One that is there stays as it is.
 ///
 /// # Errors

@@ -63,6 +63,7 @@ pub(super) fn make(connection: &Connection, folder: &Path) -> Result<Backup, Sto
     let copied = connection.execute("VACUUM INTO ?1", [unfinished.to_string_lossy()]);
     copied.map_err(|error| StoreError::from_sqlite(error, &folder.join(FILE)))?;
     let whole = || -> io::Result<()> {
+        private::file(&unfinished)?;
         File::options().write(true).open(&unfinished)?.sync_all()?;
         fs::rename(&unfinished, &path)?;
         sync(&into)

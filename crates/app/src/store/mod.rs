@@ -75,6 +75,14 @@ impl Store {
         })?;
         let mut lock = lock(folder)?;
         let path = folder.join(FILE);
+        // SQLite gives the files beside it the same rights.
+        let private = [LOCK, FILE]
+            .iter()
+            .try_for_each(|name| private::file(&folder.join(name)));
+        private.map_err(|source| StoreError::Folder {
+            folder: folder.to_owned(),
+            source,
+        })?;
         let clean = !marked_open(&mut lock);
 
         let mut connection = Connection::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
