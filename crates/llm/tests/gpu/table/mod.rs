@@ -45,14 +45,14 @@ impl Output {
         Self { name, values, width }
     }
 
-    /// The greatest difference of an element, as a share of the greatest element of its row; rows that are next to nothing beside the others
-    /// count as a thousandth of them.
+    /// The greatest difference of an element, as a share of the greatest element of its row. A row below a hundredth of the greatest counts as
+    /// that: where an activation's slope crosses zero, a gradient's row is a difference of numbers that are nearly the same.
     fn off(&self, expected: &Self) -> f32 {
         if (self.values.len(), self.width) != (expected.values.len(), expected.width) {
             return f32::INFINITY;
         }
         let greatest = |x: &[f32]| x.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-        let floor = (1e-3 * greatest(&expected.values)).max(f32::MIN_POSITIVE);
+        let floor = (1e-2 * greatest(&expected.values)).max(f32::MIN_POSITIVE);
         let rows = self.values.chunks(self.width).zip(expected.values.chunks(self.width));
         let of_row = |(found, expected): (&[f32], &[f32])| {
             let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
