@@ -13,7 +13,8 @@ const QUIT: &str = "Quit";
 /// Says that the store in a folder is damaged, does what a person chooses, and starts the window.
 pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
     eprintln!("Hearth cannot start: {problem}");
-    let backup = store::backups(&folder).into_iter().next();
+    let mut backups = store::backups(&folder).into_iter();
+    let backup = backups.find(|backup| backup.check().is_ok());
     let restore = backup
         .as_ref()
         .map(|backup| format!("Go back to the copy from {}", ago(store::now() - backup.made_at)));
@@ -47,9 +48,7 @@ fn go_back(folder: &Path, backup: Option<Backup>) -> Result<PathBuf, StoreError>
 }
 
 fn begin_again(folder: &Path) -> Result<PathBuf, StoreError> {
-    let (aside, rows) = Store::salvage(folder)?;
-    tracing::info!(rows, "what could be read of the damaged store came over");
-    Ok(aside)
+    Store::salvage(folder)
 }
 
 /// Starts the window, or says why there is none; a window is made on the main thread.

@@ -452,7 +452,7 @@ fn damaged_and_foreign_files_are_refused_and_left_alone() {
         assert!(told(&error), "{what}: {error}");
         assert!(error.to_string().contains(FILE), "{error}");
         assert!(fs::read(&path).unwrap() == before, "{what}: the file was left as it is");
-        let aside = Store::set_aside(folder.path()).unwrap();
+        let aside = Store::salvage(folder.path()).unwrap();
         assert!(fs::read(aside).unwrap() == before);
         open(&folder);
     }
@@ -590,8 +590,9 @@ fn what_can_be_read_of_a_damaged_store_comes_over() {
     bytes[middle..middle + 3 * 4096].fill(0xa5);
     fs::write(&path, bytes).unwrap();
 
-    let (aside, saved) = Store::salvage(folder.path()).unwrap();
-    assert!(aside.exists() && saved > 200, "{saved} rows");
+    let damaged = fs::read(&path).unwrap();
+    let aside = Store::salvage(folder.path()).unwrap();
+    assert!(fs::read(aside).unwrap() == damaged, "the damaged file is kept as it is");
     let store = open(&folder);
     let titles = store.read(|t| conversation::list(t)).unwrap();
     assert_eq!(titles.len(), 1);
@@ -647,4 +648,44 @@ fn a_store_its_lock_and_its_copies_are_for_their_user_alone() {
         let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{}", file.display());
     }
+}
+
+#[test]
+fn a_run_that_a_restored_store_does_not_know_keeps_its_number() {
+    let folder = folder();
+    let store = open(&folder);
+    store.back_up_daily().unwrap();
+    drop(store);
+    fs::create_dir_all(folder.path().join("runs/7")).unwrap();
+    Store::restore(folder.path(), &backups(folder.path()).remove(0)).unwrap();
+    let next: i64 = open(&folder)
+        .read(|t| {
+            t.query_row("SELECT seq FROM sqlite_sequence WHERE name = 'run'", [], |row| {
+                row.get(0)
+            })
+        })
+        .unwrap();
+    assert_eq!(next, 7);
+    assert!(!folder.path().join("hearth-coming").exists());
+}
+
+#[test]
+fn a_copy_of_the_future_and_a_full_disk_cost_no_other_copy() {
+    let folder = folder();
+    let store = open(&folder);
+    store.back_up_daily().unwrap();
+    let made = backups(folder.path()).remove(0);
+    let future = made.path.with_file_name("hearth-99999999999999.db");
+    fs::copy(&made.path, &future).unwrap();
+    store.back_up_daily().unwrap();
+    let kept = backups(folder.path());
+    assert_eq!(
+        kept.iter().map(|it| &it.path).collect::<Vec<_>>(),
+        [&made.path, &future]
+    );
+    // A copy that cannot be made: its folder is a file.
+    fs::remove_dir_all(made.path.parent().unwrap()).unwrap();
+    fs::write(made.path.parent().unwrap(), "").unwrap();
+    assert!(matches!(store.back_up_daily(), Err(StoreError::Backup { .. })));
+    begin(&store, "still usable");
 }

@@ -39,16 +39,20 @@ fn redirect() -> io::Result<()> {
     }
 }
 
-/// A C runtime that was loaded before keeps the handle that it has; drivers are loaded later.
+/// For the system, and for the C runtime, which drivers share.
 #[cfg(windows)]
 fn redirect() -> io::Result<()> {
     use std::os::windows::io::AsRawHandle;
     use windows_sys::Win32::System::Console::{STD_OUTPUT_HANDLE, SetStdHandle};
     // SAFETY: the handle is open for as long as the process lives.
-    match unsafe { SetStdHandle(STD_OUTPUT_HANDLE, io::stderr().as_raw_handle()) } {
-        0 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+    if unsafe { SetStdHandle(STD_OUTPUT_HANDLE, io::stderr().as_raw_handle()) } == 0 {
+        return Err(io::Error::last_os_error());
     }
+    const OUTPUT: libc::c_int = 1;
+    const ERROR: libc::c_int = 2;
+    // SAFETY: numbers; no memory is touched. A process without a console may have neither, and then nothing prints through them.
+    let _ = unsafe { libc::dup2(ERROR, OUTPUT) };
+    Ok(())
 }
 
 #[cfg(test)]

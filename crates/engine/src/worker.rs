@@ -239,7 +239,10 @@ fn answer(asides: &mpsc::Receiver<Aside>, shared: &Shared) {
     for aside in asides {
         let event = match aside {
             Aside::Devices => Event::Devices {
-                devices: hardware::devices(),
+                devices: guarded(|| Ok(hardware::devices())).unwrap_or_else(|problem| {
+                    tracing::error!("devices are not told: {problem}");
+                    hardware::devices_for(Some(hardware::CPU))
+                }),
             },
             Aside::Plan { id, plan } => {
                 let loaded = shared.state().loaded.clone();

@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The folder of packed weights, in that of caches.
+const PACKED: &str = "packed";
+
 /// The folder that holds the conversations and the downloaded models: `HEARTH_DATA`, or where the system keeps the data
 /// of apps. None where a system has no such place.
 pub fn data_folder() -> Option<PathBuf> {
@@ -21,7 +24,10 @@ pub fn data_folder() -> Option<PathBuf> {
 /// could exchange the weights of a model.
 pub fn cache_folder() -> Option<PathBuf> {
     let folder = wanted_cache_folder()?;
-    if private::is_open_to_others(&folder) {
+    if ![folder.clone(), folder.join(PACKED)]
+        .iter()
+        .all(|folder| private::is_closed_to_others(folder))
+    {
         tracing::warn!(
             "The cache folder {} is not used, because others on this machine can write to it. Take that right from them, or set \
              HEARTH_CACHE to another folder.",
@@ -44,7 +50,7 @@ fn wanted_cache_folder() -> Option<PathBuf> {
 
 /// The folder for weights that were packed for this machine, in [`cache_folder`].
 pub fn packed_folder() -> Option<PathBuf> {
-    cache_folder().map(|folder| folder.join("packed"))
+    cache_folder().map(|folder| folder.join(PACKED))
 }
 
 /// Folders that may hold models which came with the app, the first one first: `HEARTH_MODELS`, the app's resources, and

@@ -1,11 +1,18 @@
 //! Folders for their user alone.
 
-use std::{fs, io, path::Path};
+use std::{ffi::OsStr, fs, io, path::Path};
 
-/// What Hearth puts into its data folder, by the beginnings of the names. A person may have put other things beside it.
-const OWN: [&str; 7] = ["hearth", "models", "datasets", "runs", "kept", "cache", "window.json"];
+/// What Hearth puts into its data folder.
+const OWN: [&str; 6] = ["models", "datasets", "runs", "kept", "cache", "window.json"];
 
-/// Makes a data folder if it is not there, and lets nobody but its user read it or what Hearth has in it, whatever they were before.
+fn is_own(name: &OsStr) -> bool {
+    let is_store = |name: &str| name == "hearth.lock" || name == "hearth-backups" || name.starts_with("hearth.db");
+    name.to_str()
+        .is_some_and(|name| OWN.contains(&name) || is_store(name) || name.starts_with("hearth-set-aside-"))
+}
+
+/// Makes a data folder if it is not there, and lets nobody but its user read it or what is in it, whatever they were before. A folder with
+/// other things than Hearth's is left as it is.
 ///
 /// On Windows a folder takes its access list from the one it is in: within a user's profile that names the user, administrators and the
 /// system.
@@ -14,18 +21,17 @@ const OWN: [&str; 7] = ["hearth", "models", "datasets", "runs", "kept", "cache",
 /// The folder is not there and cannot be made.
 pub fn data_folder(folder: &Path) -> io::Result<()> {
     make(folder)?;
-    let all_is_told = |error: io::Error| {
+    let entries: Vec<_> = fs::read_dir(folder)?.flatten().collect();
+    if !entries.iter().all(|entry| is_own(&entry.file_name())) {
+        tracing::info!(folder = %folder.display(), "the data folder has other things in it, and its rights stay as they are");
+        return Ok(());
+    }
+    let told = |error: io::Error| {
         tracing::warn!(folder = %folder.display(), %error, "others on this machine may be able to read Hearth's data");
     };
-    tighten(folder).unwrap_or_else(all_is_told);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if OWN
-            .iter()
-            .any(|own| name.as_encoded_bytes().starts_with(own.as_bytes()))
-        {
-            tighten_all(&entry.path()).unwrap_or_else(all_is_told);
-        }
+    tighten(folder, OTHERS).unwrap_or_else(told);
+    for entry in entries {
+        tighten_all(&entry.path()).unwrap_or_else(told);
     }
     Ok(())
 }
@@ -36,7 +42,11 @@ pub fn data_folder(folder: &Path) -> io::Result<()> {
 /// It cannot be made.
 pub fn file(path: &Path) -> io::Result<()> {
     fs::OpenOptions::new().append(true).create(true).open(path)?;
-    tighten(path)
+    // Some file systems know no rights.
+    if let Err(error) = tighten(path, OTHERS) {
+        tracing::warn!(path = %path.display(), %error, "others on this machine may be able to read a file");
+    }
+    Ok(())
 }
 
 /// Makes a folder, and those that it is in, for their user alone. One that is there stays as it is.
@@ -51,33 +61,36 @@ pub fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Whether somebody else could put files into a folder, or exchange those that are there: it is another user's, or the rights of others
-/// allow it. One that is not there is nobody's.
-pub fn is_open_to_others(folder: &Path) -> bool {
+/// Whether nobody else can put files into a folder, or exchange those that are there. A folder of this user's from which others can be kept is
+/// made so; one that is not there is nobody's.
+pub fn is_closed_to_others(folder: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        const OTHERS_WRITE: u32 = 0o022;
         // SAFETY: it reads a number of the process.
         let user = unsafe { libc::geteuid() };
-        fs::metadata(folder).is_ok_and(|it| it.mode() & OTHERS_WRITE != 0 || it.uid() != user)
+        match fs::metadata(folder) {
+            Ok(it) if it.uid() != user => false,
+            Ok(it) => it.mode() & OTHERS_WRITE == 0 || tighten(folder, OTHERS_WRITE).is_ok(),
+            Err(_) => true,
+        }
     }
     #[cfg(not(unix))]
     {
         let _ = folder;
-        false
+        true
     }
 }
 
-/// Tightens a file, or a folder and all in it. Links are left alone: what they lead to need not be Hearth's.
+/// Tightens a file, or a folder and all in it. Links are left alone, also files with several names: what they lead to need not be Hearth's.
 fn tighten_all(path: &Path) -> io::Result<()> {
-    let kind = fs::symlink_metadata(path)?.file_type();
-    if kind.is_symlink() {
+    let metadata = fs::symlink_metadata(path)?;
+    if metadata.is_symlink() || (metadata.is_file() && has_other_names(&metadata)) {
         return Ok(());
     }
     // First, so that nobody can exchange what is in it meanwhile.
-    tighten(path)?;
-    if kind.is_dir() {
+    tighten(path, OTHERS)?;
+    if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
             tighten_all(&entry?.path())?;
         }
@@ -85,21 +98,34 @@ fn tighten_all(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes all rights from everybody else.
 #[cfg(unix)]
-fn tighten(path: &Path) -> io::Result<()> {
+fn has_other_names(metadata: &fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::nlink(metadata) > 1
+}
+
+#[cfg(not(unix))]
+fn has_other_names(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// All rights of others, and their right to write.
+const OTHERS: u32 = 0o077;
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Takes rights from everybody else.
+#[cfg(unix)]
+fn tighten(path: &Path, rights: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    const OTHERS: u32 = 0o077;
     let mut permissions = fs::metadata(path)?.permissions();
-    if permissions.mode() & OTHERS == 0 {
+    if permissions.mode() & rights == 0 {
         return Ok(());
     }
-    permissions.set_mode(permissions.mode() & !OTHERS);
+    permissions.set_mode(permissions.mode() & !rights);
     fs::set_permissions(path, permissions)
 }
 
 #[cfg(not(unix))]
-fn tighten(_: &Path) -> io::Result<()> {
+fn tighten(_: &Path, _: u32) -> io::Result<()> {
     Ok(())
 }
 
@@ -126,18 +152,15 @@ mod tests {
         let old = folder.path().join("old");
         let file = old.join("runs/3/adapter.safetensors");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        let (store, script, other) = (
-            old.join("hearth.db-wal"),
-            old.join("runs/run.sh"),
-            old.join("photo.jpg"),
-        );
-        let outside = folder.path().join("outside");
-        for file in [&file, &store, &script, &other, &outside] {
+        let (store, script) = (old.join("hearth.db-wal"), old.join("runs/run.sh"));
+        let (outside, shared) = (folder.path().join("outside"), folder.path().join("shared.gguf"));
+        for file in [&file, &store, &script, &outside, &shared] {
             fs::write(file, "text").unwrap();
             set_mode(file, 0o664);
         }
         set_mode(&script, 0o755);
         symlink(&outside, old.join("models")).unwrap();
+        fs::hard_link(&shared, old.join("runs/base.gguf")).unwrap();
         for folder in [old.clone(), old.join("runs"), old.join("runs/3")] {
             set_mode(&folder, 0o755);
         }
@@ -146,16 +169,38 @@ mod tests {
             assert_eq!(mode(&folder), 0o700, "{folder:?}");
         }
         assert_eq!((mode(&file), mode(&store)), (0o600, 0o600));
-        assert_eq!((mode(&other), mode(&outside)), (0o664, 0o664), "neither is Hearth's");
+        assert_eq!(
+            (mode(&outside), mode(&shared)),
+            (0o664, 0o664),
+            "neither is Hearth's alone"
+        );
     }
 
     #[test]
-    fn a_folder_that_others_can_write_to_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        for (rights, open) in [(0o700, false), (0o755, false), (0o775, true), (0o757, true)] {
-            set_mode(folder.path(), rights);
-            assert_eq!(is_open_to_others(folder.path()), open, "{rights:o}");
+    fn a_folder_with_other_things_in_it_keeps_its_rights() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("runs")).unwrap();
+        fs::write(home.path().join("hearth.db"), "").unwrap();
+        fs::create_dir(home.path().join("models-of-others")).unwrap();
+        for folder in [home.path().to_owned(), home.path().join("runs")] {
+            set_mode(&folder, 0o755);
         }
-        assert!(!is_open_to_others(&folder.path().join("nothing")));
+        data_folder(home.path()).unwrap();
+        assert_eq!((mode(home.path()), mode(&home.path().join("runs"))), (0o755, 0o755));
+    }
+
+    #[test]
+    fn others_are_kept_from_writing_to_a_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        for rights in [0o700, 0o755, 0o775, 0o757] {
+            set_mode(folder.path(), rights);
+            assert!(is_closed_to_others(folder.path()));
+            assert_eq!(mode(folder.path()), rights & 0o755);
+        }
+        assert!(is_closed_to_others(&folder.path().join("nothing")));
+        // SAFETY: it reads a number of the process.
+        if unsafe { libc::geteuid() } != 0 {
+            assert!(!is_closed_to_others(Path::new("/")), "another user's");
+        }
     }
 }

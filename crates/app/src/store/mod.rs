@@ -13,6 +13,7 @@ pub mod measurement;
 pub mod message;
 mod migrations;
 pub mod model;
+mod recovery;
 pub mod run;
 pub mod run_evaluation;
 pub mod run_point;
@@ -24,10 +25,11 @@ pub use error::StoreError;
 
 use crate::library::private;
 use clock::Clock;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{Read, Seek, SeekFrom, Write},
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -86,7 +88,14 @@ impl Store {
         let clean = !marked_open(&mut lock);
 
         let mut connection = Connection::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
+        // A store that turns out to be damaged stays as it is: its log is not written into it at the end.
+        let at_end = |connection: &Connection, leave: bool| {
+            let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave);
+            set.map_err(|error| StoreError::from_sqlite(error, &path))
+        };
+        at_end(&connection, true)?;
         let clock = prepare(&mut connection, folder, &path, clean).map_err(|error| error.at(&path))?;
+        at_end(&connection, false)?;
         mark(&mut lock, OPEN);
         Ok(Self {
             connection: Mutex::new(connection),
@@ -142,33 +151,6 @@ impl Store {
             connection.pragma_update_and_check(None, "max_page_count", pages as i64, |_| Ok(()))
         };
         limit().map_err(|error| StoreError::from_sqlite(error, &self.path))
-    }
-
-    /// Moves a damaged store out of the way, so that a new one can begin; only ever by a person's choice. Answers where
-    /// the old file went.
-    pub fn set_aside(folder: &Path) -> Result<PathBuf, StoreError> {
-        let _lock = lock(folder)?;
-        let from = folder.join(FILE);
-        let to = folder.join(format!("hearth-set-aside-{}.db", now()));
-        for ending in ["", "-wal", "-shm"] {
-            let add = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
-            match fs::rename(add(&from), add(&to)) {
-                Err(error) if !(ending.is_empty() || error.kind() == std::io::ErrorKind::NotFound) => {
-                    return Err(StoreError::Folder {
-                        folder: folder.to_owned(),
-                        source: error,
-                    });
-                }
-                Err(error) if ending.is_empty() => {
-                    return Err(StoreError::Folder {
-                        folder: folder.to_owned(),
-                        source: error,
-                    });
-                }
-                _ => {}
-            }
-        }
-        Ok(to)
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -283,4 +265,16 @@ fn mark(lock: &mut File, text: &[u8]) {
     if let Err(error) = write(lock) {
         tracing::debug!(%error, "the store's lock file could not be marked");
     }
+}
+
+/// Makes a rename in a folder last through a loss of power.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Windows writes renames down by itself, and opens no folders.
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
 }

@@ -6,13 +6,10 @@ use crate::dense::Into;
 use crate::dot::Isa;
 use crate::glu::{self, Activation};
 use crate::linear::{Cut, Input, Linear, Norm, Product, Strips};
-use crate::packed::{ROWS, TOGETHER};
+use crate::packed::ROWS;
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
-
-/// Tokens that a chunk of [`gated`] holds gate and up of at a time.
-const AT_A_TIME: usize = 4 * TOGETHER;
 
 /// `activation(gate(norm(x))) * up(norm(x))`: `x [T, in]` to `h [T, out]`.
 ///
@@ -46,11 +43,11 @@ pub fn gated(
     team::run(across * tokens.div_ceil(cut.tokens), &|chunk| {
         let strips = chunk % across * step..((chunk % across + 1) * step).min(gate.count());
         let columns = strips.start * ROWS..(strips.end * ROWS).min(rows);
-        let mut gates = vec![0.0; AT_A_TIME.min(tokens) * columns.len()];
+        let mut gates = vec![0.0; cut.at_a_time.min(tokens) * columns.len()];
         let first = chunk / across * cut.tokens;
         let end = (first + cut.tokens).min(tokens);
-        for first in (first..end).step_by(AT_A_TIME) {
-            let tokens = first..(first + AT_A_TIME).min(end);
+        for first in (first..end).step_by(cut.at_a_time) {
+            let tokens = first..(first + cut.at_a_time).min(end);
             let at = |token: usize| (token - first) * columns.len();
             outcome.note(
                 gate.product(strips.clone(), &input, tokens.clone(), |token, row, results| {

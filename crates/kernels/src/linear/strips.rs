@@ -165,6 +165,12 @@ fn packed_of<'a>(matrix: &Matrix<'a>) -> Result<Packed<'a>, ShapeError> {
 /// Takes results: the weight's number, the token, the first row, up to sixteen results.
 pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
 
+/// As many tokens as leave three chunks for each thread.
+fn tokens_in_f32() -> usize {
+    let parts = (3 * team::threads()).div_ceil(CHUNKS);
+    (TOKENS_IN_F32 / parts).max(4 * TALL).next_multiple_of(TALL)
+}
+
 /// How the products of weights with tokens are cut into chunks of work.
 pub(crate) struct Cut {
     /// Bytes of weights in a chunk.
@@ -173,6 +179,8 @@ pub(crate) struct Cut {
     strips: usize,
     /// Tokens in a chunk.
     pub tokens: usize,
+    /// Tokens of a chunk whose products with two weights are wanted near each other.
+    pub at_a_time: usize,
 }
 
 impl Cut {
@@ -184,11 +192,22 @@ impl Cut {
             any(|activation| matches!(activation, Activation::F32(_))),
             any(|activation| matches!(activation, Activation::Bf16(_))),
         );
-        if tokens <= TOGETHER || in_f32 || in_bf16 {
+        if in_f32 && tokens > FEW {
             return Self {
                 bytes: (total / CHUNKS).max(LEAST_BYTES),
-                strips: if in_f32 && tokens > FEW { WIDE / ROWS } else { 1 },
-                tokens: if in_f32 { TOKENS_IN_F32 } else { TOKENS_IN_BF16 },
+                strips: WIDE / ROWS,
+                tokens: tokens_in_f32(),
+                // A panel is expanded for each of these.
+                at_a_time: tokens_in_f32(),
+            };
+        }
+        let at_a_time = 4 * TOGETHER;
+        if tokens <= TOGETHER || in_bf16 {
+            return Self {
+                bytes: (total / CHUNKS).max(LEAST_BYTES),
+                strips: 1,
+                tokens: TOKENS_IN_BF16,
+                at_a_time,
             };
         }
         let blocks = (CHUNKS_A_THREAD * team::threads()).div_ceil(total.div_ceil(MOST_BYTES).max(1));
@@ -196,6 +215,7 @@ impl Cut {
             bytes: MOST_BYTES,
             strips: 1,
             tokens: tokens.div_ceil(blocks).next_multiple_of(TOGETHER),
+            at_a_time,
         }
     }
 
