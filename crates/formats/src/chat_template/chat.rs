@@ -1,5 +1,7 @@
 //! Conversations as templates see them: messages and tools as values of JSON.
 
+use super::jinja::budget::NODE;
+use super::jinja::list::List;
 use super::{Message, Role, TemplateError};
 use minijinja::Value;
 use minijinja::value::ValueKind;
@@ -53,12 +55,18 @@ impl Chat {
 
     /// The messages, for a template.
     pub(super) fn messages(&self) -> Value {
-        Value::from(self.messages.clone())
+        List::of_input(self.messages.clone())
+    }
+
+    /// The bytes of all that is in the conversation.
+    pub(super) fn bytes(&self) -> u64 {
+        let values = self.messages.iter().chain(self.tools.iter().flatten());
+        values.map(bytes).sum()
     }
 
     /// The tools, for a template: none where there are none, since templates ask for that and not whether they are defined.
     pub(super) fn tools(&self) -> Value {
-        self.tools.clone().map_or(Value::from(()), Value::from)
+        self.tools.clone().map_or(Value::from(()), List::of_input)
     }
 
     /// The text of the system prompt, if there is one.
@@ -187,6 +195,16 @@ fn pairs(value: &Value) -> impl Iterator<Item = (Value, Value)> {
 
 fn items(value: &Value) -> impl Iterator<Item = Value> {
     value.try_iter().into_iter().flatten()
+}
+
+fn bytes(value: &Value) -> u64 {
+    let inside: u64 = match value.kind() {
+        ValueKind::String => value.as_str().map_or(0, |text| text.len() as u64),
+        ValueKind::Seq => items(value).map(|item| bytes(&item)).sum(),
+        ValueKind::Map => pairs(value).map(|(key, value)| bytes(&key) + bytes(&value)).sum(),
+        _ => 0,
+    };
+    NODE + inside
 }
 
 fn any_text(value: &Value, test: &impl Fn(&str) -> bool) -> bool {

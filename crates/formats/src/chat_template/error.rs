@@ -20,6 +20,12 @@ pub enum TemplateError {
     /// The template ran for too long.
     #[error("the model's chat template does not come to an end. Choose another file of this model.")]
     Endless,
+    /// The template makes more text or more values than a conversation can need.
+    #[error(
+        "the model's chat template makes far more of this conversation than it can need, so it was stopped before it filled the \
+         memory. Choose another file of this model."
+    )]
+    TooMuch,
     /// The template failed while it ran.
     #[error("the model's chat template fails on this conversation: {0}. Choose another file of this model.")]
     Failed(String),

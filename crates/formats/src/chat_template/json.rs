@@ -1,7 +1,7 @@
 //! JSON as Python's `json.dumps` writes it, since models have seen it in that form: a space after commas and colons, nothing
 //! escaped that need not be.
 
-use super::jinja::text;
+use super::jinja::{budget, text};
 use crate::tokenizer::NONCHARACTERS;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
@@ -59,6 +59,7 @@ impl Writer {
                 format!("tojson: more than {DEEPEST} levels"),
             ));
         }
+        budget::spend(32)?;
         match value.kind() {
             ValueKind::String => self.text(value.as_str().unwrap_or_default()),
             ValueKind::None | ValueKind::Bool | ValueKind::Number => self.out.push_str(&scalar(value)),
@@ -105,6 +106,12 @@ impl Writer {
             if place > 0 {
                 self.out.push_str(&self.between);
             }
+            let indent = self
+                .indent
+                .as_deref()
+                .map_or(0, budget::length)
+                .saturating_mul(depth as u64 + 1);
+            budget::spend(indent + budget::length(&self.between) + 2 * budget::length(&self.after_key))?;
             self.line(depth + 1);
             write(self, item)?;
         }
@@ -124,6 +131,12 @@ impl Writer {
     }
 
     fn text(&mut self, text: &str) {
+        // A character that is escaped takes up to twelve bytes.
+        let escaped = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
+        let escaped = text.as_bytes().iter().filter(|byte| escaped(byte)).count() as u64;
+        if !(budget::take(budget::length(text) + 5 * escaped) && budget::work(32 * escaped)) {
+            return;
+        }
         self.out.push('"');
         for character in text.chars() {
             match character {

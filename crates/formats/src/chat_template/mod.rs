@@ -7,14 +7,16 @@ mod chat;
 mod error;
 mod jinja;
 mod json;
+mod stack;
 
 pub use chat::Chat;
 pub use error::TemplateError;
 
 use crate::gguf::Gguf;
 use crate::tokenizer::{NONCHARACTERS, Tokenizer};
-use jinja::Raised;
+use jinja::{Adapted, Raised, budget};
 use minijinja::{Environment, ErrorKind, context};
+use stack::with_stack;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -136,7 +138,11 @@ impl ChatTemplate {
     /// # Errors
     /// Where it is no valid Jinja.
     pub fn parse(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
-        let bad = |error: minijinja::Error| TemplateError::Syntax(error.to_string());
+        with_stack(|| Self::parse_here(source, bos, eos))
+    }
+
+    fn parse_here(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
+        let bad = |error: minijinja::Error| TemplateError::Syntax(jinja::beginning(&error.to_string()));
         let mut environment = jinja::environment().map_err(bad)?;
         environment.set_fuel(Some(FUEL));
         let mut template = Self {
@@ -152,10 +158,18 @@ impl ChatTemplate {
     }
 
     fn add(&mut self, name: &'static str, source: &str) -> Result<(), TemplateError> {
-        let source = jinja::adapt(source).map_err(|what| TemplateError::Syntax(format!("{what} is not supported")))?;
-        self.environment
-            .add_template_owned(name, source)
-            .map_err(|error| TemplateError::Syntax(error.to_string()))
+        let unsupported = |what: &str| TemplateError::Syntax(format!("{what} is not supported"));
+        with_stack(|| {
+            let Adapted { source, unreadable } = jinja::adapt(source).map_err(unsupported)?;
+            // What makes minijinja panic is refused beforehand, as far as it is known.
+            let added = catch_unwind(AssertUnwindSafe(|| self.environment.add_template_owned(name, source)));
+            match added {
+                Ok(Ok(())) if unreadable => Err(unsupported("an expression in it")),
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(TemplateError::Syntax(jinja::beginning(&error.to_string()))),
+                Err(_) => Err(unsupported("something in it")),
+            }
+        })
     }
 
     /// The template with another clock for the dates that it asks for.
@@ -190,13 +204,17 @@ impl ChatTemplate {
     /// # Errors
     /// Where the template refuses the conversation, fails or does not end.
     pub fn render_chat(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
+        with_stack(|| self.render_here(chat, turn))
+    }
+
+    fn render_here(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
         let rendered = self.run(chat, turn);
         let Some(system) = chat.system() else {
             return rendered;
         };
         match rendered {
             Ok(text) if self.keeps(chat, turn, &system, &text) => Ok(text),
-            Err(TemplateError::Endless) => Err(TemplateError::Endless),
+            Err(overstepped @ (TemplateError::Endless | TemplateError::TooMuch)) => Err(overstepped),
             first => match self.run(&chat.without_system(), turn) {
                 Ok(text) => Ok(text),
                 // What it said of the conversation as it is explains more.
@@ -219,6 +237,10 @@ impl ChatTemplate {
     /// # Errors
     /// As [`ChatTemplate::render`], and if the template makes control tokens of text in spite of marks.
     pub fn encode_chat(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
+        with_stack(|| self.encode_here(tokenizer, chat, turn))
+    }
+
+    fn encode_here(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
         let marker = unused_noncharacter(chat);
         let words = self.words(tokenizer);
         let reads = |word: &str| words.contains(word);
@@ -275,6 +297,7 @@ impl ChatTemplate {
     }
 
     fn run(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
+        budget::begin(chat.bytes());
         let conversation = context! {
             messages => chat.messages(),
             tools => chat.tools(),
@@ -295,10 +318,22 @@ impl ChatTemplate {
             };
             template.render(conversation)
         }));
+        if let Some(overstep) = budget::overstepped() {
+            return Err(overstepped(overstep));
+        }
         match rendered {
             Ok(rendered) => rendered.map_err(failure),
             Err(_) => Err(TemplateError::Failed("it cannot be carried out".to_owned())),
         }
+    }
+}
+
+/// What a run means that took more than it may.
+fn overstepped(overstep: budget::Overstep) -> TemplateError {
+    match overstep {
+        budget::Overstep::Bytes => TemplateError::TooMuch,
+        budget::Overstep::Work => TemplateError::Endless,
+        budget::Overstep::Depth => TemplateError::Failed(overstep.to_string()),
     }
 }
 
@@ -313,7 +348,7 @@ fn failure(error: minijinja::Error) -> TemplateError {
     }
     match error.kind() {
         ErrorKind::OutOfFuel => TemplateError::Endless,
-        _ => TemplateError::Failed(error.to_string()),
+        _ => TemplateError::Failed(jinja::beginning(&error.to_string())),
     }
 }
 

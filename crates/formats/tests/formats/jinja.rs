@@ -134,6 +134,32 @@ fn where_jinja_2_fails_the_whole_conversation_is_rendered_all_the_same() {
     }
 }
 
+/// The limits on memory and time are far from what real templates take of long conversations.
+#[test]
+fn conversations_of_some_megabytes_render_in_real_templates() {
+    let text = "A sentence of some length, with <signs> & \"quotes\", ünïcode and a line's end.\n".repeat(25);
+    let turns: Vec<String> = (0..1_000)
+        .map(|turn| {
+            let role = if turn % 2 == 0 { "user" } else { "assistant" };
+            serde_json::json!({"role": role, "content": format!("{turn}: {text}")}).to_string()
+        })
+        .collect();
+    let one = serde_json::json!([{"role": "user", "content": text.repeat(2_000)}]).to_string();
+    let tools = read("tools.json");
+    let expected: BTreeMap<String, BTreeMap<String, Expected>> = serde_json::from_str(&read("rendered.json")).unwrap();
+    for name in expected.keys() {
+        let template = template(&read(&format!("llama.cpp/{name}.jinja"))).unwrap();
+        for messages in [&format!("[{}]", turns.join(",")), &one] {
+            for tools in [None, Some(&*tools)] {
+                let chat = Chat::from_json(messages, tools).unwrap();
+                let rendered = template.render_chat(&chat, Turn::Answer);
+                let stopped = matches!(rendered, Err(TemplateError::Endless | TemplateError::TooMuch));
+                assert!(!stopped, "{name}: {rendered:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn expressions_render_as_jinja_2_renders_them() {
     let expected: Vec<(String, String)> = serde_json::from_str(&read("expressions.json")).unwrap();

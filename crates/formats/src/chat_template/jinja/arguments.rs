@@ -1,5 +1,6 @@
 //! The arguments of a call, by place or by name as in Python.
 
+use super::budget;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Error, ErrorKind, Value};
 
@@ -91,6 +92,7 @@ impl Arguments {
 
 fn text(value: &Value, name: &str) -> Result<String, Error> {
     let text = value.as_str().filter(|_| value.kind() == ValueKind::String);
+    budget::spend(text.map_or(0, budget::length))?;
     text.map(str::to_owned)
         .ok_or_else(|| fail(format!("`{name}` is no text")))
 }

@@ -1,25 +1,22 @@
 //! What stands after `|`, as Jinja 2 does it.
 
 use super::arguments::{Arguments, fail};
-use super::source::{ADD, MODULO, MULTIPLY};
 use super::striptags::striptags;
 use super::text::{is_space, one_of, strip};
 use super::views::Generator;
+use super::{budget, list};
 use super::{methods, text};
 use crate::tokenizer::NONCHARACTERS;
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
-use minijinja::{Environment, Error, State, Value, filters};
+use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use std::borrow::Cow;
 
 /// What a filter of this module is: a value and arguments make a value.
-type Filter = fn(&Value, &Arguments) -> Result<Value, Error>;
+pub(super) type Filter = fn(&Value, &Arguments) -> Result<Value, Error>;
 
 /// Adds the filters that minijinja lacks or has in another way.
 pub(super) fn add(environment: &mut Environment<'_>) {
-    const PLAIN: [(&str, Filter); 37] = [
-        (ADD, add_values),
-        (MODULO, |value, arguments| modulo(value, &arguments.need(0, "right")?)),
-        (MULTIPLY, |value, arguments| repeat(value, &arguments.need(0, "right")?)),
+    const PLAIN: [(&str, Filter); 35] = [
         ("abs", abs),
         ("attr", |_, _| Ok(Value::UNDEFINED)),
         ("capitalize", |value, _| of_text(value, methods::capitalize)),
@@ -48,63 +45,177 @@ pub(super) fn add(environment: &mut Environment<'_>) {
         ("round", round),
         ("safe", |value, _| Ok(Value::from_safe_string(text::str(value)))),
         ("string", |value, _| of_text(value, str::to_owned)),
-        ("striptags", |value, _| Ok(Value::from(striptags(&text::str(value))))),
+        ("striptags", |value, _| {
+            let text = text::str(value);
+            // Its words are listed.
+            budget::room(budget::length(&text).saturating_mul(12))?;
+            Ok(Value::from(striptags(&text)))
+        }),
         ("title", |value, _| of_text(value, title)),
         ("trim", trim),
         ("truncate", truncate),
         ("upper", |value, _| of_text(value, str::to_uppercase)),
         ("urlencode", urlencode),
         ("wordcount", wordcount),
-        ("list", list),
+        ("list", as_list),
+        ("pprint", |value, _| Ok(Value::from(text::repr(value)))),
     ];
+    const QUICK: [&str; 8] = ["count", "d", "default", "first", "last", "length", "safe", "string"];
     for (name, filter) in PLAIN {
+        let quick = QUICK.contains(&name);
         environment.add_filter(name, move |arguments: Rest<ValueOrKwargs>| {
             let (value, arguments) = Arguments::of_filter(arguments)?;
-            filter(&value, &arguments)
+            budget::go_along(&value)?;
+            if !quick {
+                // They look at each character.
+                budget::work(value.as_str().map_or(0, |text| 8 * budget::length(text)));
+            }
+            for argument in arguments.positional() {
+                budget::go_along(argument)?;
+            }
+            let made = filter(&value, &arguments)?;
+            if let Some(text) = made.as_str()
+                && value.as_str().map(str::as_ptr) != Some(text.as_ptr())
+            {
+                budget::spend(2 * budget::length(text))?;
+            }
+            budget::check()?;
+            Ok(made)
         });
     }
+    // Jinja 2 has none of these.
+    for name in ["split", "lines", "bool", "chain", "zip"] {
+        environment.remove_filter(name);
+    }
     add_generators(environment);
+    add_bounded(environment);
+}
+
+/// What a filter of minijinja is called here, where no template can name it.
+fn hidden(name: &str) -> String {
+    format!("{name}!")
+}
+
+/// Filters of minijinja that are charged beforehand. They order values, or make lists of lists.
+fn add_bounded(environment: &mut Environment<'_>) {
+    environment.add_filter(hidden("sort"), filters::sort);
+    environment.add_filter(hidden("min"), filters::min);
+    environment.add_filter(hidden("max"), filters::max);
+    environment.add_filter(hidden("unique"), filters::unique);
+    environment.add_filter(hidden("groupby"), filters::groupby);
+    environment.add_filter(hidden("batch"), filters::batch);
+    environment.add_filter(hidden("slice"), filters::slice);
+    for name in ["sort", "min", "max", "unique", "groupby", "batch", "slice"] {
+        let hidden = hidden(name);
+        environment.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
+            let arguments = arguments.into_values();
+            let Some(value) = arguments.first() else {
+                return Err(Error::from(ErrorKind::MissingArgument));
+            };
+            let items = budget::go_along(value)?;
+            if matches!(name, "batch" | "slice") {
+                let lists = arguments.get(1).and_then(Value::as_usize).unwrap_or(1) as u64;
+                // Batches may be filled up, slices are as many as are asked for.
+                let lists = if name == "slice" || arguments.len() > 2 {
+                    lists
+                } else {
+                    0
+                };
+                budget::room(items.saturating_add(lists).saturating_mul(3 * budget::NODE))?;
+                budget::work(lists.saturating_mul(32));
+            } else {
+                // Each value is compared about as often as their number has bits, and put into lower case for that.
+                let bytes = arguments.iter().map(budget::go_through).sum::<Result<u64, Error>>()?;
+                budget::room(bytes.saturating_mul(3))?;
+                let bits = u64::from(u64::BITS - items.leading_zeros());
+                budget::work((bytes + 64 * items).saturating_mul(2 * bits));
+            }
+            budget::check()?;
+            let made = state.apply_filter(&hidden, &arguments)?;
+            match name {
+                "min" | "max" => Ok(made),
+                "groupby" => list::list(
+                    made.try_iter()?
+                        .map(|group| list::GroupTuple::of(&group))
+                        .collect::<Result<_, _>>()?,
+                ),
+                _ => list::own(made),
+            }
+        });
+    }
 }
 
 /// Those that give a generator, and nothing for whatever counts as false.
 fn add_generators(environment: &mut Environment<'_>) {
-    type Test<'a> = Option<Cow<'a, str>>;
     type More = Rest<ValueOrKwargs>;
     environment.add_filter("map", |state: &mut State, value: Value, more: More| {
-        generator("sync_do_map", &value, |value| filters::map(state, value, more))
+        let more = more.into_values();
+        if more
+            .first()
+            .and_then(Value::as_str)
+            .is_some_and(|name| name.ends_with('!'))
+        {
+            return Err(Error::from(ErrorKind::UnknownFilter));
+        }
+        generator("sync_do_map", &value, |value| filters::map(state, value, rest(more)))
     });
-    environment.add_filter(
-        "select",
-        |state: &mut State, value: Value, test: Test<'_>, more: More| {
-            generator("select_or_reject", &value, |value| {
-                filters::select(state, value, test, more)
-            })
-        },
-    );
-    environment.add_filter(
-        "reject",
-        |state: &mut State, value: Value, test: Test<'_>, more: More| {
-            generator("select_or_reject", &value, |value| {
-                filters::reject(state, value, test, more)
-            })
-        },
-    );
-    environment.add_filter(
-        "selectattr",
-        |state: &mut State, value: Value, field: Cow<'_, str>, test: Test<'_>, more: More| {
-            generator("select_or_reject", &value, |value| {
-                filters::selectattr(state, value, field, test, more)
-            })
-        },
-    );
-    environment.add_filter(
-        "rejectattr",
-        |state: &mut State, value: Value, field: Cow<'_, str>, test: Test<'_>, more: More| {
-            generator("select_or_reject", &value, |value| {
-                filters::rejectattr(state, value, field, test, more)
-            })
-        },
-    );
+    environment.add_filter("select", |state: &mut State, value: Value, more: More| {
+        let (test, more) = word(more.into_values())?;
+        generator("select_or_reject", &value, |value| {
+            filters::select(state, value, test, more)
+        })
+    });
+    environment.add_filter("reject", |state: &mut State, value: Value, more: More| {
+        let (test, more) = word(more.into_values())?;
+        generator("select_or_reject", &value, |value| {
+            filters::reject(state, value, test, more)
+        })
+    });
+    environment.add_filter("selectattr", |state: &mut State, value: Value, more: More| {
+        let (field, test, more) = field_and_test(more)?;
+        generator("select_or_reject", &value, |value| {
+            filters::selectattr(state, value, field, test, more)
+        })
+    });
+    environment.add_filter("rejectattr", |state: &mut State, value: Value, more: More| {
+        let (field, test, more) = field_and_test(more)?;
+        generator("select_or_reject", &value, |value| {
+            filters::rejectattr(state, value, field, test, more)
+        })
+    });
+}
+
+type Word = Option<Cow<'static, str>>;
+
+fn rest(values: Vec<Value>) -> Rest<ValueOrKwargs> {
+    Rest(values.into_iter().map(ValueOrKwargs::from).collect())
+}
+
+/// The name that arguments begin with, if any, and the others. Nothing else is made a text of, which could take any time.
+fn word(mut arguments: Vec<Value>) -> Result<(Word, Rest<ValueOrKwargs>), Error> {
+    if arguments.first().is_none_or(Value::is_kwargs) {
+        return Ok((None, rest(arguments)));
+    }
+    let name = match arguments.remove(0) {
+        name if name.as_str().is_some_and(|name| name.len() <= 1000) => {
+            name.as_str().map(|name| Cow::Owned(name.to_owned()))
+        }
+        name if name.is_integer() => Some(Cow::Owned(name.to_string())),
+        other => {
+            return Err(fail(format!(
+                "the name of a test or a field is expected, not a {}",
+                other.kind()
+            )));
+        }
+    };
+    Ok((name, rest(arguments)))
+}
+
+fn field_and_test(arguments: Rest<ValueOrKwargs>) -> Result<(Cow<'static, str>, Word, Rest<ValueOrKwargs>), Error> {
+    let (field, arguments) = word(arguments.into_values())?;
+    let field = field.ok_or_else(|| Error::from(ErrorKind::MissingArgument))?;
+    let (test, arguments) = word(arguments.into_values())?;
+    Ok((field, test, arguments))
 }
 
 fn generator(
@@ -112,16 +223,19 @@ fn generator(
     value: &Value,
     values: impl FnOnce(Value) -> Result<Vec<Value>, Error>,
 ) -> Result<Value, Error> {
+    budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
     let values = if value.is_true() {
         values(value.clone())?
     } else {
         Vec::new()
     };
-    Ok(Generator::of(name, values))
+    Generator::of(name, values)
 }
 
 /// A text made of a value's text; safe text stays safe.
 fn of_text<T: Into<String>>(value: &Value, make: impl FnOnce(&str) -> T) -> Result<Value, Error> {
+    // Letters in another case may be three times as long.
+    budget::room(4 * value.as_str().map_or(0, budget::length))?;
     let made = make(&text::str(value)).into();
     Ok(if value.is_safe() {
         Value::from_safe_string(made)
@@ -130,52 +244,12 @@ fn of_text<T: Into<String>>(value: &Value, make: impl FnOnce(&str) -> T) -> Resu
     })
 }
 
-fn is_text(value: &Value) -> bool {
+pub(super) fn is_text(value: &Value) -> bool {
     value.kind() == ValueKind::String
 }
 
-fn add_values(left: &Value, arguments: &Arguments) -> Result<Value, Error> {
-    let right = arguments.need(0, "right")?;
-    if is_text(left) && is_text(&right) {
-        if left.is_safe() || right.is_safe() {
-            let part = |value: &Value| {
-                if value.is_safe() {
-                    value.clone()
-                } else {
-                    escaped(&text::str(value))
-                }
-            };
-            let sum = text::str(&part(left)) + &text::str(&part(&right));
-            return Ok(Value::from_safe_string(sum));
-        }
-        return Ok(Value::from(text::str(left) + &text::str(&right)));
-    }
-    let lists = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
-    if lists(left) && lists(&right) && left.is_tuple() == right.is_tuple() {
-        let all = left.try_iter()?.chain(right.try_iter()?);
-        return Ok(if left.is_tuple() {
-            Value::from(Tuple::from(all.collect::<Vec<_>>()))
-        } else {
-            all.collect()
-        });
-    }
-    let integer = |value: &Value| i128::try_from(value.clone()).ok().filter(|_| !is_float(value));
-    if let (Some(left), Some(right)) = (integer(left), integer(&right)) {
-        let sum = left.checked_add(right).ok_or_else(|| fail("a sum is too large"))?;
-        return Ok(i64::try_from(sum).map_or_else(|_| Value::from(sum), Value::from));
-    }
-    match (f64::try_from(left.clone()), f64::try_from(right.clone())) {
-        (Ok(left), Ok(right)) => Ok(Value::from(left + right)),
-        _ => Err(fail(format!(
-            "tried to use + operator on unsupported types {} and {}",
-            left.kind(),
-            right.kind()
-        ))),
-    }
-}
-
 /// A text with values in it.
-fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
+pub(super) fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
     let arguments = match right.kind() {
         ValueKind::Map => Kwargs::from_iter(
             right
@@ -197,24 +271,6 @@ fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
         !pattern.replace("%%", "").contains('%') && !matches!(right.kind(), ValueKind::String | ValueKind::Number);
     let arguments = if unused { Vec::new() } else { vec![arguments] };
     methods::percent(&pattern, &Arguments::new(arguments)?)
-}
-
-/// A text repeated a number of times; empty if that is not positive.
-fn repeat(value: &Value, right: &Value) -> Result<Value, Error> {
-    const LONGEST: usize = 1 << 20;
-    let times = right
-        .as_i64()
-        .ok_or_else(|| fail("a text can be repeated by an integer only"))?;
-    let times = usize::try_from(times).unwrap_or(0);
-    let text = text::str(value);
-    if text.len().saturating_mul(times) > LONGEST {
-        return Err(fail("a repeated text is too large"));
-    }
-    Ok(Value::from(text.repeat(times)))
-}
-
-fn is_float(value: &Value) -> bool {
-    value.kind() == ValueKind::Number && !value.is_integer()
 }
 
 /// A number, as which a boolean counts too.
@@ -265,6 +321,10 @@ fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
     let pairs = object.and_then(|object| object.try_iter_pairs());
     let pairs = pairs.ok_or_else(|| fail(format!("dictsort: a {} is no dictionary", value.kind())))?;
+    let bytes = budget::go_through(value)?;
+    budget::room(bytes.saturating_mul(4))?;
+    budget::work(bytes.saturating_mul(32));
+    budget::check()?;
     let mut keyed: Vec<(Value, Value)> = pairs
         .map(|(key, value)| {
             let by = if by_value { &value } else { &key };
@@ -277,11 +337,14 @@ fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
         .collect();
     // Equal ones stay in order when the order is reversed, too.
     keyed.sort_by(|(one, _), (other, _)| if reverse { other.cmp(one) } else { one.cmp(other) });
-    Ok(keyed.into_iter().map(|(_, pair)| pair).collect())
+    list::list(keyed.into_iter().map(|(_, pair)| pair).collect())
 }
 
 /// A text as HTML, with Python's names for the signs.
-fn escaped(text: &str) -> Value {
+pub(super) fn escaped(text: &str) -> Value {
+    if budget::room(budget::length(text).saturating_mul(6)).is_err() {
+        return Value::from_safe_string(String::new());
+    }
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -326,8 +389,9 @@ fn iterated(value: &Value) -> Result<impl Iterator<Item = Value>, Error> {
     value.try_iter()
 }
 
-fn list(value: &Value, _: &Arguments) -> Result<Value, Error> {
-    Ok(value.try_iter()?.collect())
+fn as_list(value: &Value, _: &Arguments) -> Result<Value, Error> {
+    budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+    list::list(value.try_iter()?.collect())
 }
 
 fn float(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
@@ -412,6 +476,11 @@ fn indent(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
         Some(text) => text.to_owned(),
         None => " ".repeat(usize::try_from(width.as_i64().unwrap_or(0)).unwrap_or(0).min(1000)),
     };
+    let (length, lines) = value
+        .as_str()
+        .map_or((0, 0), |text| (budget::length(text), methods::line_count(text)));
+    let each = budget::length(&indention).saturating_add(32);
+    budget::room(lines.saturating_mul(each).saturating_add(length * 2))?;
     of_text(value, |text| {
         let mut out = String::new();
         for (place, line) in methods::lines(&format!("{text}\n"), false).iter().enumerate() {
@@ -430,13 +499,14 @@ fn indent(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
 
 fn items(value: &Value, _: &Arguments) -> Result<Value, Error> {
     if value.is_undefined() {
-        return Ok(Generator::of("do_items", Vec::new()));
+        return Generator::of("do_items", Vec::new());
     }
     let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
     let pairs = object.and_then(|object| object.try_iter_pairs());
     let pairs = pairs.ok_or_else(|| fail("Can only get item pairs from a mapping."))?;
     let pairs = pairs.map(|(key, value)| Value::from(Tuple::from([key, value])));
-    Ok(Generator::of("do_items", pairs.collect()))
+    budget::room(budget::go_along(value)?.saturating_mul(3 * budget::NODE))?;
+    Generator::of("do_items", pairs.collect())
 }
 
 fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
@@ -451,6 +521,7 @@ fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
         if place > 0 {
             out.push_str(&between);
         }
+        budget::spend(budget::length(&between))?;
         match &attribute {
             Some(path) => out.push_str(&text::str(&field(&item, path)?)),
             None => out.push_str(&text::str(&item)),
@@ -460,7 +531,7 @@ fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
 }
 
 /// A field by its name, by a path with dots or by its place.
-fn field(item: &Value, path: &Value) -> Result<Value, Error> {
+pub(super) fn field(item: &Value, path: &Value) -> Result<Value, Error> {
     let Some(path) = path.as_str() else {
         return item.get_item(path);
     };
@@ -476,24 +547,20 @@ fn replace(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let new = text::str(&arguments.need(1, "new")?);
     let count = arguments.integer(2, "count")?;
     arguments.done(3)?;
-    Ok(Value::from(methods::replaced(
-        &text::str(value),
-        &old,
-        &new,
-        count.unwrap_or(-1),
-    )))
+    methods::replaced(&text::str(value), &old, &new, count.unwrap_or(-1)).map(Value::from)
 }
 
 fn reverse(value: &Value, _: &Arguments) -> Result<Value, Error> {
     if is_text(value) {
         return of_text(value, |text| text.chars().rev().collect::<String>());
     }
+    budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
     let mut values: Vec<Value> = iterated(value)?.collect();
     values.reverse();
     if value.downcast_object_ref::<Generator>().is_some() {
-        return Ok(Value::from(values));
+        return list::list(values);
     }
-    Ok(Generator::of("reversed", values))
+    Generator::of("reversed", values)
 }
 
 fn round(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
@@ -559,6 +626,7 @@ fn truncate(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let leeway = arguments.integer(3, "leeway")?.unwrap_or(5);
     arguments.done(4)?;
     let whole = text::str(value);
+    budget::room(2 * budget::length(&whole) + budget::length(&end))?;
     let count = |text: &str| i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     let kept = length.saturating_sub(count(&end));
     if kept < 0 || leeway < 0 {
@@ -598,8 +666,12 @@ fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
 }
 
 fn quoted(value: &Value, in_query: bool) -> String {
+    let text = text::str(value);
+    if budget::room(budget::length(&text).saturating_mul(3)).is_err() || !budget::work(64 * budget::length(&text)) {
+        return String::new();
+    }
     let mut out = String::new();
-    for character in text::str(value).chars() {
+    for character in text.chars() {
         match character {
             '0'..='9' | 'a'..='z' | 'A'..='Z' | '_' | '.' | '-' | '~' => out.push(character),
             '/' if !in_query => out.push('/'),
@@ -613,6 +685,7 @@ fn quoted(value: &Value, in_query: bool) -> String {
             }
         }
     }
+    budget::take(budget::length(&out));
     out
 }
 

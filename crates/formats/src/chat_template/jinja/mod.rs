@@ -6,8 +6,11 @@
 //! renders for some thousand expressions and for real templates, and the few differences that are left.
 
 mod arguments;
+pub(super) mod budget;
 mod filters;
+pub(super) mod list;
 mod methods;
+mod operators;
 mod slice;
 mod source;
 mod strftime;
@@ -16,38 +19,49 @@ mod tests;
 pub(super) mod text;
 mod views;
 
-pub(super) use source::adapt;
+pub(super) use source::{Adapted, adapt};
 
 use super::json;
 use arguments::Arguments;
 use jiff::Zoned;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value, escape_formatter};
+use minijinja::value::{Rest, ValueOrKwargs};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value};
 
 /// What a template said when it raised an exception; found as the source of minijinja's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Raised(pub String);
 
+/// Prints a value, in whatever way values are escaped just there.
+fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    let text = match state.auto_escape() {
+        AutoEscape::Html if !value.is_safe() => text::str(&filters::escaped(&text::str(value))),
+        AutoEscape::None | AutoEscape::Html => text::str(value),
+        _ => return Err(arguments::fail("only HTML can be escaped")),
+    };
+    budget::check()?;
+    out.write_str(&text).map_err(Error::from)
+}
+
 /// An environment for sources that [`adapt`] has gone over.
 pub(super) fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
+    // It would keep copies of all values with an error.
+    environment.set_debug(false);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.set_formatter(|out, state, value| {
-        if value.kind() == ValueKind::String || !matches!(state.auto_escape(), AutoEscape::None) {
-            return escape_formatter(out, state, value);
-        }
-        escape_formatter(out, state, &Value::from(text::str(value)))
-    });
+    environment.set_formatter(print);
     environment.set_unknown_method_callback(methods::call);
     tests::add(&mut environment);
     filters::add(&mut environment);
+    operators::add(&mut environment);
     environment.add_filter("tojson", to_json);
     environment.add_function("raise_exception", raise_exception);
-    environment.add_function("dict", dict);
-    environment.add_function("cycler", minijinja_contrib::globals::cycler);
-    environment.add_function("joiner", minijinja_contrib::globals::joiner);
+    environment.add_function("dict", operators::dict);
+    environment.add_function("namespace", operators::namespace);
+    environment.add_function("cycler", list::cycler);
+    environment.add_function("joiner", list::joiner);
+    environment.remove_global("debug");
     set_clock(&mut environment, Zoned::now);
     Ok(environment)
 }
@@ -58,34 +72,25 @@ pub(super) fn set_clock(environment: &mut Environment<'_>, now: impl Fn() -> Zon
         let arguments = Arguments::new(arguments.into_values())?;
         let format = arguments.text(0, "format")?;
         arguments.done(1)?;
+        budget::work(64 * budget::length(&format));
+        budget::check()?;
         Ok::<_, Error>(strftime::strftime(&format, &now()))
     });
 }
 
 fn raise_exception(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let message = text::str(&Arguments::new(arguments.into_values())?.need(0, "message")?);
+    let message = beginning(&message);
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 
-/// A dictionary of another one or of pairs, and of what is named.
-fn dict(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
-    let mut pairs: Vec<(Value, Value)> = Vec::new();
-    for given in arguments.into_values() {
-        if given.kind() == ValueKind::Map {
-            pairs.extend(
-                given
-                    .as_object()
-                    .and_then(|object| object.try_iter_pairs())
-                    .into_iter()
-                    .flatten(),
-            );
-            continue;
-        }
-        for pair in given.try_iter()? {
-            pairs.push((pair.get_item(&Value::from(0))?, pair.get_item(&Value::from(1))?));
-        }
+/// The beginning of what is said to people, which a template can make as long as it likes.
+pub(super) fn beginning(text: &str) -> String {
+    const LONGEST: usize = 1000;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
     }
-    Ok(Value::from_pairs(pairs))
 }
 
 /// Python's `json.dumps`.
@@ -98,7 +103,12 @@ fn to_json(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
         sort_keys: arguments.flag(3, "sort_keys")?.unwrap_or(false),
     };
     arguments.done(4)?;
-    json::write(&value, layout).map(Value::from)
+    // Keys are put into order.
+    let bytes = budget::go_through(&value)?;
+    budget::work(if layout.sort_keys { bytes.saturating_mul(32) } else { 0 });
+    let made = json::write(&value, layout)?;
+    budget::spend(budget::length(&made))?;
+    Ok(Value::from(made))
 }
 
 fn indent(arguments: &Arguments) -> Result<Option<String>, Error> {
@@ -106,7 +116,10 @@ fn indent(arguments: &Arguments) -> Result<Option<String>, Error> {
         return Ok(None);
     };
     Ok(Some(match indent.as_str() {
-        Some(text) => text.to_owned(),
+        Some(text) => {
+            budget::spend(budget::length(text))?;
+            text.to_owned()
+        }
         None => " ".repeat(usize::try_from(i64::try_from(indent)?).unwrap_or(0).min(json::WIDEST)),
     }))
 }
@@ -115,7 +128,11 @@ fn separators(arguments: &Arguments) -> Result<Option<(String, String)>, Error> 
     let Some(both) = arguments.get(2, "separators")?.filter(|both| !both.is_none()) else {
         return Ok(None);
     };
-    let both: Vec<String> = both.try_iter()?.map(|separator| text::str(&separator)).collect();
+    let both: Vec<String> = both
+        .try_iter()?
+        .take(3)
+        .map(|separator| text::str(&separator))
+        .collect();
     match <[String; 2]>::try_from(both) {
         Ok([items, keys]) => Ok(Some((items, keys))),
         Err(_) => Err(arguments::fail("tojson: `separators` are two texts")),

@@ -1,7 +1,9 @@
 //! `a[start:stop:step]`, as Python cuts texts, lists and tuples.
 
 use super::arguments::{Arguments, fail};
-use minijinja::value::{Tuple, ValueKind};
+use super::budget;
+use super::list::{self, List};
+use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
 /// A part of a value; of what cannot be cut undefined, as Jinja 2 has it.
@@ -15,10 +17,12 @@ pub(super) fn slice(value: &Value, arguments: &Arguments) -> Result<Value, Error
     match value.kind() {
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default();
+            budget::room(budget::length(text).saturating_mul(6))?;
             let characters: Vec<char> = text.chars().collect();
             let part: String = places(characters.len(), start, stop, step)
                 .map(|place| characters[place])
                 .collect();
+            budget::spend(budget::length(&part))?;
             Ok(if value.is_safe() {
                 Value::from_safe_string(part)
             } else {
@@ -26,13 +30,20 @@ pub(super) fn slice(value: &Value, arguments: &Arguments) -> Result<Value, Error
             })
         }
         ValueKind::Seq | ValueKind::Iterable => {
-            let items: Vec<Value> = value.try_iter()?.collect();
+            let gathered: Vec<Value>;
+            let items = match value.downcast_object_ref::<List>() {
+                Some(list) => list.items(),
+                None => {
+                    gathered = value.try_iter()?.collect();
+                    &gathered
+                }
+            };
             let part = places(items.len(), start, stop, step).map(|place| items[place].clone());
-            Ok(if value.is_tuple() {
-                Value::from(Tuple::from(part.collect::<Vec<_>>()))
+            if value.is_tuple() {
+                list::tuple(part.collect())
             } else {
-                part.collect()
-            })
+                list::list(part.collect())
+            }
         }
         ValueKind::Undefined => Err(fail("what is undefined cannot be sliced")),
         _ => Ok(Value::UNDEFINED),

@@ -1,5 +1,6 @@
 //! Dates as Python's `datetime.strftime` writes them on Linux, in English.
 
+use super::budget;
 use jiff::Zoned;
 use jiff::fmt::strtime;
 
@@ -10,6 +11,10 @@ pub(super) fn strftime(format: &str, now: &Zoned) -> String {
     while let Some(start) = rest.find('%') {
         out.push_str(&rest[..start]);
         let field = &rest[start..];
+        // Each is written in some tens of bytes at most.
+        if !budget::take(64) {
+            break;
+        }
         let flags = field[1..]
             .bytes()
             .take_while(|b| matches!(b, b'-' | b'_' | b'^' | b'#' | b'0'..=b'9'))

@@ -1,5 +1,6 @@
 //! Values as text, as Python's `str` and `repr` write them.
 
+use super::budget;
 use super::views::{Generator, View};
 use crate::tokenizer::NONCHARACTERS;
 use minijinja::Value;
@@ -12,10 +13,16 @@ use std::sync::LazyLock;
 /// How deep values may lie in one another; a template can build them as deep as it likes.
 const DEEPEST: usize = 128;
 
-/// A value as `str` writes it, which is also how it is printed.
+/// A value as `str` writes it, which is also how it is printed. Where the budget does not hold it is cut off.
 pub(crate) fn str(value: &Value) -> String {
     match value.as_str() {
-        Some(text) if value.kind() == ValueKind::String => text.to_owned(),
+        Some(text) if value.kind() == ValueKind::String => {
+            if budget::take(budget::length(text)) {
+                text.to_owned()
+            } else {
+                String::new()
+            }
+        }
         _ if value.is_undefined() => String::new(),
         _ => repr(value),
     }
@@ -29,6 +36,10 @@ pub(super) fn repr(value: &Value) -> String {
 }
 
 fn write(out: &mut String, value: &Value, depth: usize) {
+    // What a value is written with beside its own text.
+    if !(budget::take(32) && budget::work(64)) {
+        return;
+    }
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::String => quoted(out, value),
@@ -69,6 +80,9 @@ fn map(out: &mut String, value: &Value, depth: usize) {
     out.push('{');
     let pairs = value.as_object().and_then(|object| object.try_iter_pairs());
     for (place, (key, value)) in pairs.into_iter().flatten().enumerate() {
+        if !budget::holds() {
+            break;
+        }
         if place > 0 {
             out.push_str(", ");
         }
@@ -82,6 +96,9 @@ fn map(out: &mut String, value: &Value, depth: usize) {
 fn items(out: &mut String, value: &Value, depth: usize) -> usize {
     let mut length = 0;
     for item in value.try_iter().into_iter().flatten() {
+        if !budget::holds() {
+            break;
+        }
         if length > 0 {
             out.push_str(", ");
         }
@@ -132,6 +149,14 @@ pub(super) fn is_printable(character: char) -> bool {
 
 fn quoted(out: &mut String, value: &Value) {
     let text = value.as_str().unwrap_or_default();
+    // A character that is looked up in the table takes some time, and one that is escaped up to ten bytes.
+    let (length, rare) = (
+        budget::length(text),
+        text.bytes().filter(|byte| !matches!(byte, b' '..=b'~')).count() as u64,
+    );
+    if !(budget::take(length + 4 * rare) && budget::work(8 * length + 64 * rare)) {
+        return;
+    }
     if value.is_safe() {
         out.push_str("Markup(");
     }

@@ -1,8 +1,10 @@
 //! What Python gives instead of lists: views of dictionaries, and generators that run once.
 
+use super::budget::Size;
+use super::list;
 use super::text::repr;
-use minijinja::Value;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, Tuple};
+use minijinja::{Error, Value};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,18 +21,24 @@ pub(super) enum Shows {
 pub(super) struct View {
     shows: Shows,
     entries: Vec<Value>,
+    size: Size,
 }
 
 impl View {
-    pub fn of(dictionary: &DynObject, shows: Shows) -> Value {
+    pub fn of(dictionary: &DynObject, shows: Shows) -> Result<Value, Error> {
         let pairs = dictionary.try_iter_pairs().into_iter().flatten();
         let entries = pairs.map(|(key, value)| match shows {
             Shows::Keys => key,
             Shows::Values => value,
             Shows::Items => Value::from(Tuple::from([key, value])),
         });
-        let entries = entries.collect();
-        Value::from_object(Self { shows, entries })
+        let entries: Vec<Value> = entries.collect();
+        let size = list::sized(&entries)?;
+        Ok(Value::from_object(Self { shows, entries, size }))
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
     }
 
     /// What Python prints before the entries.
@@ -49,7 +57,13 @@ impl Object for View {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.entries.clone())
+        let view = Arc::clone(self);
+        let entries = (0..view.entries.len()).map(move |place| view.entries[place].clone());
+        Enumerator::Iter(Box::new(entries))
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.entries.len())
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,14 +76,21 @@ impl Object for View {
 pub(super) struct Generator {
     name: &'static str,
     values: Mutex<std::vec::IntoIter<Value>>,
+    size: Size,
 }
 
 impl Generator {
-    pub fn of(name: &'static str, values: Vec<Value>) -> Value {
-        Value::from_object(Self {
+    pub fn of(name: &'static str, values: Vec<Value>) -> Result<Value, Error> {
+        let size = list::sized(&values)?;
+        Ok(Value::from_object(Self {
             name,
             values: Mutex::new(values.into_iter()),
-        })
+            size,
+        }))
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
     }
 
     /// The function that Python would name.

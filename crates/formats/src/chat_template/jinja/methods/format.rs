@@ -1,10 +1,13 @@
 //! `str.format` and the `%` of texts. minijinja formats numbers; what is Python's alone is done here.
 
 use super::super::arguments::{Arguments, fail};
-use super::super::text;
+use super::super::{budget, text};
 use minijinja::formatting::{FormatStyle, format};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
+
+/// A wider text is never meant.
+const WIDEST: u64 = 10_000;
 
 /// `'{} {name!r:>5}'.format(...)`.
 pub(super) fn braces(pattern: &str, arguments: &Arguments) -> Result<Value, Error> {
@@ -26,6 +29,7 @@ pub(super) fn braces(pattern: &str, arguments: &Arguments) -> Result<Value, Erro
         if field.contains('{') {
             return Err(fail("format: a field inside a field is not supported"));
         }
+        budget::check()?;
         out.push_str(&replacement(field, arguments, &mut next)?);
         rest = after;
     }
@@ -50,6 +54,7 @@ fn replacement(field: &str, arguments: &Arguments, next: &mut usize) -> Result<S
     if layout.is_empty() {
         return Ok(text::str(&value));
     }
+    bounded(layout, &value)?;
     if let Some(layout) = layout.strip_suffix('%') {
         let share = f64::try_from(value)? * 100.0;
         let layout = if layout.contains('.') {
@@ -131,6 +136,7 @@ pub(crate) fn percent(pattern: &str, arguments: &Arguments) -> Result<Value, Err
             }
         };
         let value = value.ok_or_else(|| fail("format: there are not enough arguments"))?;
+        budget::check()?;
         out.push_str(&one(layout, conversion, value)?);
         rest = &field[end + conversion.len_utf8()..];
     }
@@ -139,6 +145,26 @@ pub(crate) fn percent(pattern: &str, arguments: &Arguments) -> Result<Value, Err
         return Err(fail("format: not all arguments are used"));
     }
     Ok(Value::from(out))
+}
+
+/// Charges what a value takes in a layout.
+///
+/// # Errors
+/// Where a width or a precision is larger than [`WIDEST`].
+fn bounded(layout: &str, value: &Value) -> Result<(), Error> {
+    for number in layout
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|number| !number.is_empty())
+    {
+        let number = number.parse::<u64>().ok().filter(|&number| number <= WIDEST);
+        let number = number.ok_or_else(|| fail(format!("format: {WIDEST} is the largest width")))?;
+        // With signs between the digits, and copied a few times.
+        budget::spend(number.saturating_mul(4))?;
+    }
+    if value.as_object().is_some() {
+        return Err(fail(format!("format: a {} has no layout", value.kind())));
+    }
+    budget::spend(256 + 2 * value.as_str().map_or(0, budget::length))
 }
 
 fn one(layout: &str, conversion: char, value: Value) -> Result<String, Error> {
@@ -152,5 +178,6 @@ fn one(layout: &str, conversion: char, value: Value) -> Result<String, Error> {
         'i' | 'u' => ('d', value),
         other => (other, value),
     };
+    bounded(layout, &value)?;
     format(FormatStyle::Printf, &format!("%{layout}{conversion}"), &[value])
 }

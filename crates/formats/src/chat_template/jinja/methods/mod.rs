@@ -5,27 +5,42 @@ mod format;
 mod string;
 
 pub(super) use format::percent;
-pub(super) use string::{capitalize, centered, lines, replaced};
+pub(super) use string::{capitalize, centered, line_count, lines, replaced};
 
 use super::arguments::{Arguments, fail};
-use super::source::SLICE;
+use super::source::names::{ITEM, SLICE};
 use super::views::{Shows, View};
-use super::{slice, text};
+use super::{budget, list, slice, text};
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// Calls a method that a value itself does not have.
 pub(super) fn call(_: &mut State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
-    let arguments = Arguments::new(arguments.to_vec())?;
-    if method == SLICE {
-        return slice::slice(value, &arguments);
+    // These look at no more than the length of their argument.
+    if !matches!(method, "startswith" | "endswith") {
+        budget::go_along(value)?;
     }
-    match value.kind() {
+    for argument in arguments {
+        budget::go_along(argument)?;
+    }
+    let arguments = Arguments::new(arguments.to_vec())?;
+    match method {
+        SLICE => return slice::slice(value, &arguments),
+        ITEM => {
+            let key = arguments.need(0, "key")?;
+            budget::go_through(&key)?;
+            return value.get_item(&key);
+        }
+        _ => {}
+    }
+    let made = match value.kind() {
         ValueKind::String => string::call(value, method, &arguments),
         ValueKind::Map if !text::is_namespace(value) => dictionary(value, method, &arguments),
-        ValueKind::Seq | ValueKind::Iterable => list(value, method, &arguments),
+        ValueKind::Seq | ValueKind::Iterable => items(value, method, &arguments),
         _ => Err(unknown()),
-    }
+    };
+    budget::check()?;
+    made
 }
 
 fn unknown() -> Error {
@@ -38,7 +53,8 @@ fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Valu
     };
     let view = |shows| {
         arguments.done(0)?;
-        Ok(View::of(object, shows))
+        budget::room(budget::go_along(value)?.saturating_mul(4 * budget::NODE))?;
+        View::of(object, shows)
     };
     match method {
         "keys" => view(Shows::Keys),
@@ -46,13 +62,15 @@ fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Valu
         "items" => view(Shows::Items),
         "copy" => {
             arguments.done(0)?;
-            Ok(Value::from_pairs(object.try_iter_pairs().into_iter().flatten()))
+            budget::room(budget::go_along(value)?.saturating_mul(4 * budget::NODE))?;
+            list::dictionary(object.try_iter_pairs().into_iter().flatten().collect())
         }
         "get" => {
             let (&[ref key] | &[ref key, _]) = arguments.positional() else {
                 return Err(fail("get: one or two arguments are expected"));
             };
             arguments.done(2)?;
+            budget::go_through(key)?;
             let default = arguments.positional().get(1).cloned();
             Ok(object
                 .get_value(key)
@@ -62,15 +80,20 @@ fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Valu
     }
 }
 
-fn list(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
+fn items(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
     match method {
         "copy" => {
             arguments.done(0)?;
-            Ok(value.try_iter()?.collect())
+            budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+            list::list(value.try_iter()?.collect())
         }
         "count" | "index" => {
             let wanted = arguments.need(0, "value")?;
             arguments.done(1)?;
+            budget::go_through(value)?;
+            let each = budget::go_through(&wanted)?;
+            budget::work(each.saturating_mul(budget::go_along(value)?));
+            budget::check()?;
             let mut items = value.try_iter()?;
             if method == "count" {
                 return Ok(Value::from(items.filter(|item| *item == wanted).count()));

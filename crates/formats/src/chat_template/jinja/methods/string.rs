@@ -4,8 +4,9 @@ use super::super::arguments::{Arguments, fail};
 use super::super::slice::slice;
 use super::super::tests::is_cased;
 use super::super::text::{self, is_printable, is_space};
+use super::super::{budget, list};
 use super::{format, unknown};
-use minijinja::value::{Tuple, ValueKind};
+use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -15,12 +16,26 @@ const WIDEST: i64 = 1_000_000;
 
 pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
     let text = value.as_str().unwrap_or_default();
+    // Letters in another case may be three times as long.
+    budget::room(4 * budget::length(text))?;
+    if matches!(
+        method,
+        "upper" | "lower" | "casefold" | "capitalize" | "title" | "swapcase" | "expandtabs"
+    ) {
+        budget::work(8 * budget::length(text));
+    }
     if let Some(result) = changed(text, method, arguments)? {
+        budget::spend(2 * budget::length(&result))?;
         return Ok(if value.is_safe() {
             Value::from_safe_string(result)
         } else {
             Value::from(result)
         });
+    }
+    if method.starts_with("is") {
+        // Each character is looked up in a table.
+        budget::work(64 * budget::length(text));
+        budget::check()?;
     }
     if let Some(result) = asked(text, method) {
         arguments.done(0)?;
@@ -31,7 +46,8 @@ pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result
         "splitlines" => {
             let keep = arguments.flag(0, "keepends")?.unwrap_or(false);
             arguments.done(1)?;
-            Ok(lines(text, keep).into_iter().map(Value::from).collect())
+            budget::room(budget::length(text) + line_count(text).saturating_mul(3 * budget::NODE))?;
+            list::list(lines(text, keep).into_iter().map(part_of).collect())
         }
         "partition" | "rpartition" => partition(text, arguments, method == "rpartition"),
         "startswith" => affix(value, arguments, |text, affix| text.starts_with(affix)),
@@ -45,10 +61,22 @@ pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result
         "join" => {
             let items = arguments.need(0, "iterable")?;
             arguments.done(1)?;
-            let items: Vec<String> = items.try_iter()?.map(|item| text::str(&item)).collect();
-            Ok(Value::from(items.join(text)))
+            let mut out = String::new();
+            for (place, item) in items.try_iter()?.enumerate() {
+                if place > 0 {
+                    out.push_str(text);
+                }
+                budget::spend(budget::length(text))?;
+                out.push_str(&text::str(&item));
+            }
+            budget::spend(budget::length(&out))?;
+            Ok(Value::from(out))
         }
-        "format" => format::braces(text, arguments),
+        "format" => {
+            let made = format::braces(text, arguments)?;
+            budget::spend(2 * made.as_str().map_or(0, budget::length))?;
+            Ok(made)
+        }
         _ => Err(unknown()),
     }
 }
@@ -65,7 +93,7 @@ fn changed(text: &str, method: &str, arguments: &Arguments) -> Result<Option<Str
         "strip" | "lstrip" | "rstrip" => stripped(text, method, arguments)?,
         "replace" => {
             let (old, new) = (arguments.text(0, "old")?, arguments.text(1, "new")?);
-            replaced(text, &old, &new, arguments.integer(2, "count")?.unwrap_or(-1))
+            replaced(text, &old, &new, arguments.integer(2, "count")?.unwrap_or(-1))?
         }
         "removeprefix" => {
             let prefix = arguments.text(0, "prefix")?;
@@ -97,7 +125,12 @@ fn changed(text: &str, method: &str, arguments: &Arguments) -> Result<Option<Str
                 }
             }
         }
-        "expandtabs" => expanded(text, arguments.integer(0, "tabsize")?.unwrap_or(8)),
+        "expandtabs" => {
+            let size = arguments.integer(0, "tabsize")?.unwrap_or(8);
+            let tabs = text.bytes().filter(|&byte| byte == b'\t').count() as u64;
+            budget::room(tabs.saturating_mul(size.clamp(0, 1000).unsigned_abs()))?;
+            expanded(text, size)
+        }
         _ => return Ok(None),
     };
     let most = match method {
@@ -195,11 +228,17 @@ fn stripped(text: &str, method: &str, arguments: &Arguments) -> Result<String, E
 }
 
 /// A text with the first so many of something replaced; all where the number is negative.
-pub(crate) fn replaced(text: &str, old: &str, new: &str, count: i64) -> String {
-    match usize::try_from(count) {
-        Ok(count) => text.replacen(old, new, count),
-        Err(_) => text.replace(old, new),
+pub(crate) fn replaced(text: &str, old: &str, new: &str, count: i64) -> Result<String, Error> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    if new.len() > old.len() {
+        let found = text.matches(old).take(count).count() as u64;
+        budget::room(
+            found
+                .saturating_mul(budget::length(new))
+                .saturating_add(budget::length(text)),
+        )?;
     }
+    Ok(text.replacen(old, new, count))
 }
 
 fn width(arguments: &Arguments) -> Result<i64, Error> {
@@ -211,7 +250,8 @@ fn width(arguments: &Arguments) -> Result<i64, Error> {
 /// How many characters a text lacks.
 fn missing(text: &str, width: i64) -> usize {
     let width = usize::try_from(width.min(WIDEST)).unwrap_or(0);
-    width.saturating_sub(text.chars().count())
+    let missing = width.saturating_sub(text.chars().count());
+    if budget::take(4 * missing as u64) { missing } else { 0 }
 }
 
 /// A text in the middle of its width; where that does not come out even, where Python puts it.
@@ -255,14 +295,20 @@ fn expanded(text: &str, size: i64) -> String {
     out
 }
 
+const LINE_ENDS: [char; 10] = [
+    '\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}',
+];
+
+/// How many lines a text has at most.
+pub(crate) fn line_count(text: &str) -> u64 {
+    1 + text.matches(LINE_ENDS).count() as u64
+}
+
 /// The lines of a text, at all the places where Python ends one.
 pub(crate) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
-    const ENDS: [char; 10] = [
-        '\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}',
-    ];
     let mut lines = Vec::new();
     let mut rest = text;
-    while let Some(end) = rest.find(ENDS) {
+    while let Some(end) = rest.find(LINE_ENDS) {
         let length = if rest[end..].starts_with("\r\n") {
             2
         } else {
@@ -283,6 +329,12 @@ fn split(text: &str, arguments: &Arguments, from_right: bool) -> Result<Value, E
     let most = arguments.integer(1, "maxsplit")?.unwrap_or(-1);
     arguments.done(2)?;
     let most = usize::try_from(most).unwrap_or(usize::MAX - 1);
+    let ends = match separator.as_deref() {
+        Some("") => 0,
+        Some(separator) => text.matches(separator).take(most).count(),
+        None => text.matches(is_space).take(most).count(),
+    };
+    budget::room(budget::length(text) + (ends as u64 + 1).saturating_mul(3 * budget::NODE))?;
     let parts: Vec<&str> = match (separator.as_deref(), from_right) {
         (Some(""), _) => return Err(fail("split: the separator is empty")),
         (Some(separator), false) => text.splitn(most + 1, separator).collect(),
@@ -294,7 +346,13 @@ fn split(text: &str, arguments: &Arguments, from_right: bool) -> Result<Value, E
         (None, false) => words(text, most),
         (None, true) => last_words(text, most),
     };
-    Ok(parts.into_iter().map(Value::from).collect())
+    list::list(parts.into_iter().map(part_of).collect())
+}
+
+/// A part of a text as a value.
+fn part_of(text: &str) -> Value {
+    budget::take(budget::length(text));
+    Value::from(text)
 }
 
 fn words(text: &str, most: usize) -> Vec<&str> {
@@ -346,7 +404,7 @@ fn partition(text: &str, arguments: &Arguments, from_right: bool) -> Result<Valu
         None if from_right => ["", "", text],
         None => [text, "", ""],
     };
-    Ok(Value::from(Tuple::from(parts.map(Value::from))))
+    list::tuple(parts.map(part_of).to_vec())
 }
 
 /// The part of a text that the second and third argument bound, and how many characters stand before it.
@@ -367,6 +425,12 @@ fn part(value: &Value, arguments: &Arguments) -> Result<(String, usize), Error> 
 
 fn affix(value: &Value, arguments: &Arguments, has: fn(&str, &str) -> bool) -> Result<Value, Error> {
     let wanted = arguments.need(0, "prefix")?;
+    if let ([wanted], Some(text)) = (arguments.positional(), value.as_str())
+        && let Some(wanted) = wanted.as_str()
+    {
+        return Ok(Value::from(has(text, wanted)));
+    }
+    budget::spend(budget::go_along(value)?)?;
     let (part, _) = part(value, arguments)?;
     if let Some(wanted) = wanted.as_str().filter(|_| wanted.kind() == ValueKind::String) {
         return Ok(Value::from(has(&part, wanted)));

@@ -1,0 +1,332 @@
+//! What stands for operators and literals in an adapted source: each charges for what it makes and what it goes through.
+
+use super::arguments::{Arguments, fail};
+use super::budget;
+use super::filters::{Filter, escaped, is_text, modulo};
+use super::list::{self, List};
+use super::source::names;
+use super::text;
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, Value};
+use std::borrow::Cow;
+
+/// The most names that a namespace begins with.
+const MOST_NAMES: usize = 256;
+
+/// Adds the filters and the function that stand in sources.
+pub(super) fn add(environment: &mut Environment<'_>) {
+    const FILTERS: [(&str, Filter); 20] = [
+        (names::ADD, |value, more| {
+            more.positional()
+                .iter()
+                .try_fold(value.clone(), |sum, next| add_values(&sum, next))
+        }),
+        (names::CONCATENATE, concatenate),
+        (names::MULTIPLY, |value, more| {
+            more.positional()
+                .iter()
+                .try_fold(value.clone(), |product, next| multiply(&product, next))
+        }),
+        (names::MODULO, |value, more| modulo(value, &more.need(0, "right")?)),
+        (names::EQUAL, |value, more| compared(names::EQUAL, value, more)),
+        (names::UNEQUAL, |value, more| compared(names::UNEQUAL, value, more)),
+        (names::LESS, |value, more| compared(names::LESS, value, more)),
+        (names::AT_MOST, |value, more| compared(names::AT_MOST, value, more)),
+        (names::MORE, |value, more| compared(names::MORE, value, more)),
+        (names::AT_LEAST, |value, more| compared(names::AT_LEAST, value, more)),
+        (names::IN, |value, more| compared(names::IN, value, more)),
+        (names::NOT_IN, |value, more| compared(names::NOT_IN, value, more)),
+        (names::CHAIN, chain),
+        (names::LIST, |value, more| list::list(with(value, more))),
+        (names::TUPLE, |value, more| list::tuple(with(value, more))),
+        (names::DICTIONARY, dictionary),
+        (names::PART, |value, _| {
+            budget::part(value)?;
+            Ok(value.clone())
+        }),
+        (names::ALL, |value, _| {
+            budget::go_through(value)?;
+            budget::spend(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+            Ok(value.clone())
+        }),
+        (names::ALONG, |value, _| {
+            budget::go_along(value)?;
+            Ok(value.clone())
+        }),
+        ("sum", sum),
+    ];
+    for (name, filter) in FILTERS {
+        environment.add_filter(name, move |arguments: Rest<ValueOrKwargs>| {
+            budget::check()?;
+            let (value, arguments) = Arguments::of_filter(arguments)?;
+            filter(&value, &arguments)
+        });
+    }
+    environment.add_function(names::STEP, |bytes: u64| budget::step(bytes));
+    const TESTS: [(&str, &[&str]); 7] = [
+        (names::EQUAL, &["eq", "equalto", "=="]),
+        (names::UNEQUAL, &["ne", "!="]),
+        (names::LESS, &["lt", "lessthan", "<"]),
+        (names::AT_MOST, &["le", "<="]),
+        (names::MORE, &["gt", "greaterthan", ">"]),
+        (names::AT_LEAST, &["ge", ">="]),
+        (names::IN, &["in"]),
+    ];
+    for (operator, tests) in TESTS {
+        for &test in tests {
+            environment.add_test(test, move |value: Value, other: Value| {
+                compare(operator, &value, &other)
+            });
+        }
+    }
+}
+
+fn with(value: &Value, more: &Arguments) -> Vec<Value> {
+    let mut values = vec![value.clone()];
+    values.extend(more.positional().iter().cloned());
+    values
+}
+
+fn dictionary(value: &Value, more: &Arguments) -> Result<Value, Error> {
+    let parts = with(value, more);
+    let pairs = parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+    list::dictionary(pairs.collect())
+}
+
+fn concatenate(value: &Value, more: &Arguments) -> Result<Value, Error> {
+    let parts = std::iter::once(value).chain(more.positional());
+    let parts: Vec<Cow<'_, str>> = parts
+        .map(|part| part.as_str().map_or_else(|| Cow::Owned(text::str(part)), Cow::Borrowed))
+        .collect();
+    budget::joined(&parts)
+}
+
+fn impossible(sign: &str, left: &Value, right: &Value) -> Error {
+    fail(format!(
+        "tried to use {sign} operator on unsupported types {} and {}",
+        left.kind(),
+        right.kind()
+    ))
+}
+
+/// What may be an integer, which booleans are.
+fn integer(value: &Value) -> Option<i128> {
+    let is_float = value.kind() == ValueKind::Number && !value.is_integer();
+    i128::try_from(value.clone()).ok().filter(|_| !is_float)
+}
+
+fn float(value: &Value) -> Option<f64> {
+    match value.kind() {
+        ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
+        _ => f64::try_from(value.clone()).ok(),
+    }
+}
+
+fn of_integer(integer: Option<i128>, sign: &str) -> Result<Value, Error> {
+    let integer = integer.ok_or_else(|| fail(format!("the result of {sign} is too large")))?;
+    Ok(i64::try_from(integer).map_or_else(|_| Value::from(integer), Value::from))
+}
+
+fn is_list(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
+}
+
+/// Python's `+`, which escapes what is added to safe text.
+pub(super) fn add_values(left: &Value, right: &Value) -> Result<Value, Error> {
+    if is_text(left) && is_text(right) {
+        if left.is_safe() || right.is_safe() {
+            let part = |value: &Value| {
+                if value.is_safe() {
+                    text::str(value)
+                } else {
+                    text::str(&escaped(&text::str(value)))
+                }
+            };
+            return Ok(Value::from_safe_string(part(left) + &part(right)));
+        }
+        return budget::joined(&[left, right].map(|part| Cow::Borrowed(part.as_str().unwrap_or_default())));
+    }
+    if is_list(left) && is_list(right) && left.is_tuple() == right.is_tuple() {
+        budget::room((budget::go_along(left)? + budget::go_along(right)?).saturating_mul(budget::NODE))?;
+        let all = left.try_iter()?.chain(right.try_iter()?).collect();
+        return if left.is_tuple() {
+            list::tuple(all)
+        } else {
+            list::list(all)
+        };
+    }
+    if let (Some(left), Some(right)) = (integer(left), integer(right)) {
+        return of_integer(left.checked_add(right), "+");
+    }
+    match (float(left), float(right)) {
+        (Some(left), Some(right)) => Ok(Value::from(left + right)),
+        _ => Err(impossible("+", left, right)),
+    }
+}
+
+/// Python's `*`: texts and lists are repeated, not at all where the number is negative.
+fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
+    let repeats = |value: &Value| is_text(value) || is_list(value);
+    let (repeated, times) = if repeats(left) { (left, right) } else { (right, left) };
+    if repeats(repeated) {
+        let times = times.as_i64().filter(|_| times.kind() == ValueKind::Number);
+        let times = times.ok_or_else(|| fail("a text or a list can be repeated by an integer only"))?;
+        let times = u64::try_from(times).unwrap_or(0);
+        let length = budget::go_along(repeated)?;
+        if let Some(text) = repeated.as_str() {
+            budget::spend(length.saturating_mul(times).saturating_mul(2))?;
+            return Ok(Value::from(text.repeat(usize::try_from(times).unwrap_or(0))));
+        }
+        budget::room(length.saturating_mul(times).saturating_mul(budget::NODE))?;
+        let items: Vec<Value> = repeated.try_iter()?.collect();
+        // An empty list would be gone through as often as a template asks.
+        let times = if items.is_empty() {
+            0
+        } else {
+            usize::try_from(times).unwrap_or(0)
+        };
+        let all = std::iter::repeat_n(items, times).flatten().collect();
+        return if repeated.is_tuple() {
+            list::tuple(all)
+        } else {
+            list::list(all)
+        };
+    }
+    if let (Some(left), Some(right)) = (integer(left), integer(right)) {
+        return of_integer(left.checked_mul(right), "*");
+    }
+    match (float(left), float(right)) {
+        (Some(left), Some(right)) => Ok(Value::from(left * right)),
+        _ => Err(impossible("*", left, right)),
+    }
+}
+
+/// The filter `sum`.
+fn sum(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
+    let attribute = arguments.get(0, "attribute")?.filter(|attribute| !attribute.is_none());
+    let start = arguments.get(1, "start")?.unwrap_or_else(|| Value::from(0));
+    arguments.done(2)?;
+    value.try_iter()?.try_fold(start, |sum, item| {
+        let item = match &attribute {
+            Some(path) => super::filters::field(&item, path)?,
+            None => item,
+        };
+        if item.is_undefined() {
+            Ok(sum)
+        } else {
+            add_values(&sum, &item)
+        }
+    })
+}
+
+fn compared(operator: &str, value: &Value, more: &Arguments) -> Result<Value, Error> {
+    Ok(Value::from(compare(operator, value, &more.need(0, "right")?)?))
+}
+
+/// Comparisons in a row: all must hold.
+fn chain(value: &Value, more: &Arguments) -> Result<Value, Error> {
+    let mut left = value.clone();
+    for pair in more.positional().chunks_exact(2) {
+        if !compare(pair[0].as_str().unwrap_or_default(), &left, &pair[1])? {
+            return Ok(Value::from(false));
+        }
+        left = pair[1].clone();
+    }
+    Ok(Value::from(true))
+}
+
+/// Compares two values, as minijinja does.
+fn compare(operator: &str, left: &Value, right: &Value) -> Result<bool, Error> {
+    if left.as_object().is_some() || right.as_object().is_some() {
+        budget::go_through(left)?;
+        budget::go_through(right)?;
+    } else {
+        let length = |value: &Value| value.as_str().map_or(0, budget::length);
+        budget::work(4 + length(left).min(length(right)) / 4);
+        budget::check()?;
+    }
+    Ok(match operator {
+        names::EQUAL => left == right,
+        names::UNEQUAL => left != right,
+        names::LESS => left < right,
+        names::AT_MOST => left <= right,
+        names::MORE => left > right,
+        names::AT_LEAST => left >= right,
+        names::IN => contains(right, left)?,
+        names::NOT_IN => !contains(right, left)?,
+        _ => return Err(fail("a comparison is unknown")),
+    })
+}
+
+fn contains(container: &Value, value: &Value) -> Result<bool, Error> {
+    if container.is_undefined() {
+        return Ok(false);
+    }
+    if let Some(text) = container.as_str() {
+        budget::work(budget::length(text));
+        budget::check()?;
+        return Ok(match value.as_str() {
+            Some(part) => text.contains(part),
+            None => text.contains(&text::str(value)),
+        });
+    }
+    match container.kind() {
+        ValueKind::Map => {
+            let object = container.as_object();
+            Ok(object.is_some_and(|object| object.get_value(value).is_some()))
+        }
+        ValueKind::Seq | ValueKind::Iterable => {
+            if let Some(list) = container.downcast_object_ref::<List>() {
+                return Ok(list.items().contains(value));
+            }
+            Ok(container.try_iter()?.any(|item| item == *value))
+        }
+        ValueKind::Plain => Ok(false),
+        _ => Err(fail("cannot perform a containment check on this value")),
+    }
+}
+
+/// The function `dict`: a dictionary of another one or of pairs, and of what is named.
+pub(super) fn dict(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let mut pairs: Vec<(Value, Value)> = Vec::new();
+    for given in arguments.into_values() {
+        budget::spend(budget::go_along(&given)?.saturating_mul(2 * budget::NODE))?;
+        if given.kind() == ValueKind::Map {
+            let object = given.as_object();
+            pairs.extend(object.and_then(|object| object.try_iter_pairs()).into_iter().flatten());
+            continue;
+        }
+        for pair in given.try_iter()? {
+            pairs.push((pair.get_item(&Value::from(0))?, pair.get_item(&Value::from(1))?));
+        }
+    }
+    list::dictionary(pairs)
+}
+
+/// The function `namespace`.
+pub(super) fn namespace(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let given = arguments.into_values();
+    let mut pairs = Vec::new();
+    for given in given {
+        let Some(object) = given.as_object().filter(|_| given.kind() == ValueKind::Map) else {
+            return Err(fail(format!(
+                "namespace: expected a dictionary or named values, got {}",
+                given.kind()
+            )));
+        };
+        for (key, value) in object.try_iter_pairs().into_iter().flatten() {
+            budget::part(&value)?;
+            budget::spend(4 * budget::NODE)?;
+            if let Some(key) = key.as_str() {
+                budget::spend(budget::length(key))?;
+                pairs.push((key.to_owned(), value));
+            }
+        }
+    }
+    budget::spend(4 * budget::NODE)?;
+    // minijinja lists the names of a namespace whenever it asks whether there are any.
+    if pairs.len() > MOST_NAMES {
+        return Err(fail(format!("a namespace of more than {MOST_NAMES} names")));
+    }
+    minijinja::functions::namespace(Some(ValueOrKwargs::from(Value::from(Kwargs::from_iter(pairs)))))
+}
