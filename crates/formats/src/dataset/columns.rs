@@ -1,9 +1,10 @@
 //! What the columns of a table hold: by their names, or by their content where the names say nothing.
 
-use super::json::Fields;
+use super::json::{Fields, Name};
 use super::turns::is_conversation;
-use super::{DatasetProblem, Mapping};
+use super::{DatasetProblem, Mapping, shortened};
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// Usual names, the most telling first.
 const MESSAGES: &[&str] = &[
@@ -81,7 +82,7 @@ fn plain(name: &str) -> String {
 ///
 /// # Errors
 /// Where a column is not there, or nothing can be learnt from what is chosen.
-pub(super) fn check(mapping: &Mapping, columns: &[String]) -> Result<(), DatasetProblem> {
+pub(super) fn check(mapping: &Mapping, columns: &[Name]) -> Result<(), DatasetProblem> {
     let Mapping {
         messages,
         system,
@@ -91,10 +92,14 @@ pub(super) fn check(mapping: &Mapping, columns: &[String]) -> Result<(), Dataset
         text,
     } = mapping;
     let asked = [messages, system, prompt, input, answer, text].into_iter().flatten();
-    if let Some(missing) = asked.into_iter().find(|name| !columns.contains(name)) {
+    if let Some(missing) = asked
+        .into_iter()
+        .find(|name| !columns.iter().any(|column| **column == ***name))
+    {
         let columns = listed(columns);
         return Err(DatasetProblem::Columns(format!(
-            "there is no column '{missing}' in the file, which has {columns}. Choose one of these."
+            "there is no column '{}' in the file, which has {columns}. Choose one of these.",
+            shortened(missing)
         )));
     }
     if messages.is_none() && text.is_none() && (prompt.is_none() || answer.is_none()) {
@@ -111,8 +116,8 @@ pub(super) fn check(mapping: &Mapping, columns: &[String]) -> Result<(), Dataset
 ///
 /// # Errors
 /// Where no column holds anything to learn from.
-pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
-    let columns: Vec<Column> = columns.iter().map(|name| Column::new(name, sample)).collect();
+pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
+    let columns = sampled(columns, sample);
     let messages = find(&columns, MESSAGES, |column| column.lists > 0);
     // A name that fits and content that does not is worth a sentence about the line.
     let by_name =
@@ -182,7 +187,7 @@ pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<
     match mapping.or_else(|| by_length.first().map(|only| of_text(only))) {
         Some(mapping) => Ok((mapping, true)),
         None => {
-            let names: Vec<String> = columns.iter().map(|column| column.name.to_owned()).collect();
+            let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
             Err(DatasetProblem::Columns(format!(
                 "none of the columns holds text to learn from: there is {}. Name them 'prompt' and 'answer', 'messages' or 'text'.",
                 listed(&names)
@@ -194,6 +199,8 @@ pub(super) fn recognise(columns: &[String], sample: &[(u32, Fields)]) -> Result<
 /// What the sample shows of a column.
 struct Column<'n> {
     name: &'n str,
+    /// Its name without what people vary.
+    plain: String,
     /// Rows that have it.
     rows: usize,
     /// Of these, with text; with a list; with a conversation; with a number or nothing.
@@ -205,39 +212,48 @@ struct Column<'n> {
     bytes: usize,
 }
 
+/// What the sample shows of each column, in one pass.
+fn sampled<'n>(names: &'n [Name], sample: &[(u32, Fields)]) -> Vec<Column<'n>> {
+    let mut columns: Vec<Column> = names.iter().map(|name| Column::new(name)).collect();
+    let places: HashMap<&str, usize> = names.iter().map(|name| &**name).zip(0..).collect();
+    for (name, value) in sample.iter().flat_map(|(_, fields)| fields) {
+        if let Some(&place) = places.get(&**name) {
+            columns[place].add(value);
+        }
+    }
+    columns
+}
+
 impl<'n> Column<'n> {
-    fn new(name: &'n str, sample: &[(u32, Fields)]) -> Self {
-        let mut column = Self {
+    fn new(name: &'n str) -> Self {
+        Self {
             name,
+            plain: plain(name),
             rows: 0,
             texts: 0,
             lists: 0,
             conversations: 0,
             others: 0,
             bytes: 0,
-        };
-        for (_, value) in sample
-            .iter()
-            .flat_map(|(_, fields)| fields)
-            .filter(|(key, _)| key == name)
-        {
-            column.rows += 1;
-            match value {
-                Value::String(text) => {
-                    column.texts += 1;
-                    column.bytes += text.len();
-                    // As tables keep conversations, where they are too damaged to be read as such.
-                    column.lists += usize::from(text.starts_with("[{"));
-                }
-                Value::Array(_) => {
-                    column.lists += 1;
-                    column.conversations += usize::from(is_conversation(value));
-                }
-                Value::Number(_) | Value::Bool(_) | Value::Null => column.others += 1,
-                Value::Object(_) => {}
-            }
         }
-        column
+    }
+
+    fn add(&mut self, value: &Value) {
+        self.rows += 1;
+        match value {
+            Value::String(text) => {
+                self.texts += 1;
+                self.bytes += text.len();
+                // As tables keep conversations, where they are too damaged to be read as such.
+                self.lists += usize::from(text.starts_with("[{"));
+            }
+            Value::Array(_) => {
+                self.lists += 1;
+                self.conversations += usize::from(is_conversation(value));
+            }
+            Value::Number(_) | Value::Bool(_) | Value::Null => self.others += 1,
+            Value::Object(_) => {}
+        }
     }
 
     fn may_be_text(&self) -> bool {
@@ -247,27 +263,19 @@ impl<'n> Column<'n> {
 
 /// The column with the first of these names that holds what is wanted.
 fn find<'c, 'n>(columns: &'c [Column<'n>], names: &[&str], wanted: impl Fn(&Column) -> bool) -> Option<&'c Column<'n>> {
-    let named = |name: &&str| {
-        columns
-            .iter()
-            .find(|column| plain(column.name) == *name && wanted(column))
-    };
+    let named = |name: &&str| columns.iter().find(|column| column.plain == *name && wanted(column));
     names.iter().find_map(named)
 }
 
 /// Names as a sentence has them: `'a'`, `'b'` and `'c'`.
-pub(super) fn listed(names: &[String]) -> String {
+pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
+    let quoted = |name: &_| format!("'{}'", shortened(AsRef::<str>::as_ref(name)));
+    let joined = |names: &[_]| names.iter().map(quoted).collect::<Vec<_>>().join(", ");
     match names {
         [] => "no column".to_owned(),
-        [one] => format!("'{one}'"),
+        [one] => quoted(one),
         // A damaged table may have thousands.
-        [first @ .., last] if first.len() < 12 => {
-            let first: Vec<String> = first.iter().map(|name| format!("'{name}'")).collect();
-            format!("{} and '{last}'", first.join(", "))
-        }
-        _ => {
-            let first: Vec<String> = names[..12].iter().map(|name| format!("'{name}'")).collect();
-            format!("{} and {} more", first.join(", "), names.len() - 12)
-        }
+        [first @ .., last] if first.len() < 12 => format!("{} and {}", joined(first), quoted(last)),
+        _ => format!("{} and {} more", joined(&names[..12]), names.len() - 12),
     }
 }

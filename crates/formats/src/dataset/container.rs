@@ -1,7 +1,7 @@
 //! What kind of file a dataset is, by its content first and by its name second, and its rows one at a time.
 
 use super::gather::{Gather, LARGEST_TEXT};
-use super::source::{Source, UTF8_MARK};
+use super::source::{LONGEST_ROW, Source, UTF8_MARK};
 use super::{DatasetProblem, columns, json, parquet, table};
 use serde::de::IgnoredAny;
 use std::io::{BufRead, Read};
@@ -9,9 +9,6 @@ use std::path::Path;
 
 /// Bytes that are looked at to recognise a file.
 const SAMPLE: usize = 64 * 1024;
-
-/// Bytes that a line of JSONL may have. A value takes some ten times its text while it is read.
-const LONGEST_LINE: usize = 64 << 20;
 
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,13 +186,14 @@ fn json_lines(source: &Source, skip_broken: bool, gather: &mut Gather) -> Result
     let mut reader = source.text()?;
     let mut bytes = Vec::new();
     for line in 1u32.. {
+        source.meter.count_row()?;
         bytes.clear();
-        let read = (&mut reader).take(LONGEST_LINE as u64).read_until(b'\n', &mut bytes)?;
+        let read = (&mut reader).take(LONGEST_ROW as u64).read_until(b'\n', &mut bytes)?;
         if read == 0 {
             break;
         }
-        if read == LONGEST_LINE && bytes.last() != Some(&b'\n') {
-            let mib = LONGEST_LINE >> 20;
+        if read == LONGEST_ROW && bytes.last() != Some(&b'\n') {
+            let mib = LONGEST_ROW >> 20;
             gather.broken(
                 line,
                 format!("it is longer than {mib} MiB; make several examples of it."),
@@ -214,8 +212,8 @@ fn json_lines(source: &Source, skip_broken: bool, gather: &mut Gather) -> Result
             continue;
         }
         match json::row(text) {
-            Ok(fields) => {
-                if gather.row(line, fields).is_break() {
+            Ok((fields, size)) => {
+                if gather.row(line, fields, size).is_break() {
                     break;
                 }
             }
@@ -227,24 +225,33 @@ fn json_lines(source: &Source, skip_broken: bool, gather: &mut Gather) -> Result
 
 /// A file that is one text.
 fn document(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> {
-    let mut bytes = Vec::new();
-    // One more than is held, so that reaching the limit shows.
-    source.text()?.take(LARGEST_TEXT as u64 + 1).read_to_end(&mut bytes)?;
+    // One more than is held, so that reaching the limit shows. Room for all of it at once: growing takes it twice.
+    let most = LARGEST_TEXT as u64 + 1;
+    let mut bytes = Vec::with_capacity((source.len()?.min(most) + 1) as usize);
+    source.text()?.take(most).read_to_end(&mut bytes)?;
     let whole = bytes.len() <= LARGEST_TEXT;
     if !whole {
         let tail = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
         bytes.truncate(bytes.len() - tail);
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        wrong_encoding(before.iter().filter(|&&byte| byte == b'\n').count() as u32 + 1)
-    })?;
-    // Lines end as models have seen them end.
-    let text = if text.contains('\r') {
-        text.replace("\r\n", "\n")
-    } else {
-        text
-    };
+    if let Err(error) = std::str::from_utf8(&bytes) {
+        let before = &bytes[..error.valid_up_to()];
+        return Err(wrong_encoding(
+            before.iter().filter(|&&byte| byte == b'\n').count() as u32 + 1,
+        ));
+    }
+    if bytes.contains(&b'\r') {
+        // Lines end as models have seen them end. In place, since a copy takes as much again.
+        let mut end = 0;
+        for place in 0..bytes.len() {
+            if !bytes[place..].starts_with(b"\r\n") {
+                bytes[end] = bytes[place];
+                end += 1;
+            }
+        }
+        bytes.truncate(end);
+    }
+    let text = String::from_utf8(bytes).map_err(|_| wrong_encoding(1))?;
     gather.document(text, whole);
     Ok(())
 }

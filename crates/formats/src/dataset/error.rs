@@ -29,6 +29,9 @@ pub enum DatasetProblem {
     /// The system could not open or read it.
     #[error("the file cannot be read ({0}). Check that it is there and that you may use it.")]
     Io(#[from] std::io::Error),
+    /// The cancel callback said no.
+    #[error("reading was stopped. Choose the file again to go on.")]
+    Cancelled,
     /// There is nothing in it.
     #[error("the file is empty. Choose one with examples in it.")]
     Empty,

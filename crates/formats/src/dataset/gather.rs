@@ -1,11 +1,12 @@
 //! Makes examples of rows.
 
 use super::columns::{self, Shape, listed};
-use super::json::Fields;
+use super::json::{Fields, Name};
 use super::turns::{conversation, is_conversation, is_share_gpt};
-use super::{BrokenLine, Content, Dataset, DatasetProblem, Example, Mapping};
+use super::{BrokenLine, Content, Dataset, DatasetProblem, Example, Mapping, shortened};
 use crate::chat_template::{Message, Role};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// Bytes of text that are held. Far more than anyone trains on a computer at home, far less than its memory.
@@ -14,8 +15,17 @@ pub(super) const LARGEST_TEXT: usize = 1 << 30;
 /// Rows that are looked at before it is decided what the columns hold.
 const SAMPLE: usize = 256;
 
+/// Bytes of these rows, after which it is decided by as many as there are.
+const LARGEST_SAMPLE: usize = 256 << 20;
+
+/// Columns that a file may name.
+pub(super) const MOST_COLUMNS: usize = 100_000;
+
 /// Bytes that an example takes beside its text.
 const OVERHEAD: usize = 128;
+
+/// Rows that are read, with or without an example in them: as many as examples could be held.
+const MOST_ROWS: u32 = (LARGEST_TEXT / OVERHEAD) as u32;
 
 /// Lines that are named; the rest is counted.
 const NAMED: usize = 100;
@@ -24,9 +34,13 @@ const NAMED: usize = 100;
 pub(super) struct Gather {
     asked: Option<Mapping>,
     largest: usize,
-    columns: Vec<String>,
-    /// Rows that came before the mapping was known.
+    most_rows: u32,
+    columns: Vec<Name>,
+    known: HashSet<Name>,
+    /// Rows that came before the mapping was known, and the bytes that they take.
     waiting: Vec<(u32, Fields)>,
+    waiting_bytes: usize,
+    rows: u32,
     plan: Option<Plan>,
     examples: Vec<Example>,
     held: usize,
@@ -48,8 +62,12 @@ impl Gather {
         Self {
             asked: asked.filter(|mapping| *mapping != Mapping::default()),
             largest: LARGEST_TEXT,
+            most_rows: MOST_ROWS,
             columns: Vec::new(),
+            known: HashSet::new(),
             waiting: Vec::new(),
+            waiting_bytes: 0,
+            rows: 0,
             plan: None,
             examples: Vec::new(),
             held: 0,
@@ -61,26 +79,63 @@ impl Gather {
     }
 
     /// Names columns before there are rows.
-    pub fn columns(&mut self, names: &[String]) {
+    pub fn columns(&mut self, names: &[Name]) {
         for name in names {
-            if !self.columns.contains(name) {
-                self.columns.push(name.clone());
-            }
+            self.column(name);
         }
     }
 
-    /// Takes a row. Break: no more are wanted.
-    pub fn row(&mut self, line: u32, fields: Fields) -> ControlFlow<()> {
+    fn column(&mut self, name: &Name) {
+        if self.known.insert(name.clone()) {
+            self.columns.push(name.clone());
+        }
+    }
+
+    /// Whether a column's values are used, as far as that is known.
+    pub fn needs(&self, name: &str) -> bool {
+        self.plan.as_ref().is_none_or(|plan| {
+            let Mapping {
+                messages,
+                system,
+                prompt,
+                input,
+                answer,
+                text,
+            } = &plan.mapping;
+            let used = [messages, system, prompt, input, answer, text].into_iter().flatten();
+            name == HISTORY || used.into_iter().any(|used| used == name)
+        })
+    }
+
+    /// Whether it is known what the columns hold.
+    pub fn is_decided(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    /// Takes a row and the bytes that it holds in memory. Break: no more are wanted.
+    pub fn row(&mut self, line: u32, fields: Fields, size: usize) -> ControlFlow<()> {
+        self.rows += 1;
+        if self.rows > self.most_rows {
+            self.limit = Some(format!(
+                "The file holds more than {} rows, which are all that are read: what comes from line {line} on is not used. Make \
+                 several files of it.",
+                self.most_rows
+            ));
+            return ControlFlow::Break(());
+        }
         if self.plan.is_some() {
             return self.take(line, fields);
         }
         for (name, _) in &fields {
-            if !self.columns.contains(name) {
-                self.columns.push(name.clone());
-            }
+            self.column(name);
+        }
+        if self.columns.len() > MOST_COLUMNS {
+            self.problem = Some(too_many_columns());
+            return ControlFlow::Break(());
         }
         self.waiting.push((line, fields));
-        if self.waiting.len() < SAMPLE {
+        self.waiting_bytes += size;
+        if self.waiting.len() < SAMPLE && self.waiting_bytes < LARGEST_SAMPLE {
             return ControlFlow::Continue(());
         }
         self.decide()
@@ -149,7 +204,7 @@ impl Gather {
         Ok(Dataset {
             container,
             shape,
-            columns: self.columns,
+            columns: self.columns.iter().map(|name| name.to_string()).collect(),
             mapping,
             unsure,
             examples: self.examples,
@@ -190,7 +245,7 @@ impl Gather {
     fn shape_name(&self, mapping: &Mapping, shape: Shape) -> &'static str {
         let share_gpt = || {
             let fields = self.waiting.iter().flat_map(|(_, fields)| fields);
-            let mut conversations = fields.filter(|(name, _)| Some(name) == mapping.messages.as_ref());
+            let mut conversations = fields.filter(|(name, _)| Some(&**name) == mapping.messages.as_deref());
             conversations.any(|(_, value)| is_share_gpt(value))
         };
         match shape {
@@ -210,6 +265,9 @@ impl Gather {
             Ok(content) => {
                 let example = Example { line, content };
                 self.held += OVERHEAD + example.texts().map(str::len).sum::<usize>();
+                if let Content::Chat(messages) = &example.content {
+                    self.held += size_of::<Message>() * messages.len();
+                }
                 if self.held > self.largest {
                     self.stop(line);
                     return ControlFlow::Break(());
@@ -262,7 +320,7 @@ impl Plan {
         let answer = row.required(&self.mapping.answer)?;
         let system = row.text(&self.mapping.system)?;
         let input = row.text(&self.mapping.input)?;
-        let history = history(row.remove("history"));
+        let history = history(row.remove(HISTORY));
         let mut messages: Vec<Message> = Vec::new();
         if !system.is_empty() {
             messages.push(says(Role::System, system.clone()));
@@ -311,6 +369,9 @@ fn asked(prompt: Value, input: String, column: &Option<String>) -> Result<Vec<Me
     Ok(vec![says(Role::User, prompt)])
 }
 
+/// The column of alpaca's earlier turns.
+const HISTORY: &str = "history";
+
 /// Alpaca's earlier turns: pairs of what was asked and answered.
 fn history(value: Option<Value>) -> Vec<Message> {
     let Some(Value::Array(pairs)) = value else {
@@ -342,11 +403,18 @@ fn with_an_answer(messages: Vec<Message>) -> Result<Content, String> {
     Ok(Content::Chat(messages))
 }
 
+/// The error for a file with more columns than anyone can choose from.
+pub(super) fn too_many_columns() -> DatasetProblem {
+    DatasetProblem::Columns(format!(
+        "the file names more than {MOST_COLUMNS} columns. Leave those out of it that are not for learning."
+    ))
+}
+
 struct Row(Fields);
 
 impl Row {
     fn remove(&mut self, name: &str) -> Option<Value> {
-        let place = self.0.iter().position(|(key, _)| key == name)?;
+        let place = self.0.iter().position(|(key, _)| &**key == name)?;
         Some(self.0.swap_remove(place).1)
     }
 
@@ -354,9 +422,10 @@ impl Row {
     fn required(&mut self, column: &Option<String>) -> Result<Value, String> {
         let name = column.as_deref().unwrap_or_default();
         self.remove(name).ok_or_else(|| {
-            let names: Vec<String> = self.0.iter().map(|(name, _)| name.clone()).collect();
+            let names: Vec<&str> = self.0.iter().map(|(name, _)| &**name).collect();
             format!(
-                "it has no '{name}', as other lines have, but {}. All lines must be of one kind.",
+                "it has no '{}', as other lines have, but {}. All lines must be of one kind.",
+                shortened(name),
                 listed(&names)
             )
         })
@@ -377,8 +446,14 @@ fn text(value: Value, column: &Option<String>) -> Result<String, String> {
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Null => Ok(String::new()),
-        Value::Array(_) => Err(format!("its '{column}' holds a list where a text is needed.")),
-        Value::Object(_) => Err(format!("its '{column}' holds an object where a text is needed.")),
+        Value::Array(_) => Err(format!(
+            "its '{}' holds a list where a text is needed.",
+            shortened(column)
+        )),
+        Value::Object(_) => Err(format!(
+            "its '{}' holds an object where a text is needed.",
+            shortened(column)
+        )),
     }
 }
 
@@ -390,9 +465,9 @@ mod tests {
     fn reading_ends_at_the_limit_and_says_so() {
         let mut gather = Gather::new(None);
         gather.largest = 3 << 20;
-        let row = |size: usize| vec![("text".to_owned(), Value::from("x".repeat(size)))];
+        let row = |size: usize| vec![("text".into(), Value::from("x".repeat(size)))];
         let lines = (1u32..=1000)
-            .take_while(|&line| gather.row(line, row(9000)).is_continue())
+            .take_while(|&line| gather.row(line, row(9000), 9000).is_continue())
             .count();
         let dataset = gather.finish("JSONL", false).unwrap();
         assert_eq!((lines, dataset.examples.len()), (344, 344));
@@ -402,5 +477,18 @@ mod tests {
                 .unwrap()
                 .contains("more than 3 MiB of text, which is all that is read: what comes from line 345")
         );
+    }
+
+    #[test]
+    fn rows_without_an_example_count_towards_a_limit() {
+        let mut gather = Gather::new(None);
+        gather.most_rows = 500;
+        let text = |line| if line == 7 { "a" } else { "" };
+        let row = |line| vec![("text".into(), Value::from(text(line)))];
+        let lines = (1u32..=1000).take_while(|&line| gather.row(line, row(line), 1).is_continue());
+        assert_eq!(lines.count(), 500);
+        let dataset = gather.finish("JSONL", true).unwrap();
+        assert_eq!((dataset.examples.len(), dataset.broken_total), (1, 499));
+        assert!(dataset.limit.unwrap().contains("more than 500 rows"));
     }
 }

@@ -1,27 +1,35 @@
 //! JSON: an array of examples, an object with one array of them, or a single example.
 
-use super::DatasetProblem;
 use super::container::wrong_encoding;
 use super::gather::Gather;
-use super::source::Source;
+use super::json_value::{Bounded, Budget, FIELD, VALUE, too_large, visit_plain_values};
+use super::source::{LONGEST_ROW, Source};
 use super::turns::is_turn;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use super::{DatasetProblem, shortened};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
 use std::io::BufRead;
+use std::sync::Arc;
+
+/// The name of a column, which the rows of a table share.
+pub(super) type Name = Arc<str>;
 
 /// The columns of one row in the order of the file.
-pub(super) type Fields = Vec<(String, Value)>;
+pub(super) type Fields = Vec<(Name, Value)>;
 
-/// Reads a line of JSONL.
+/// Reads a line of JSONL; with the bytes of memory that it takes.
 ///
 /// # Errors
 /// Why it is no row: a part of a sentence about the line.
-pub(super) fn row(text: &str) -> Result<Fields, String> {
-    match serde_json::from_str(text) {
-        Ok(Element::Object(fields)) => Ok(fields),
+pub(super) fn row(text: &str) -> Result<(Fields, usize), String> {
+    let budget = Budget::new();
+    let mut json = serde_json::Deserializer::from_str(text);
+    let read = ElementOf(&budget).deserialize(&mut json);
+    match read.and_then(|element| json.end().map(|()| element)) {
+        Ok(Element::Object(fields)) => Ok((fields, budget.begin())),
         Ok(Element::Other(value)) => Err(not_an_object(&value)),
+        Err(_) if budget.is_exceeded() => Err(too_large()),
         Err(error) => Err(format!("it is no valid JSON ({}).", without_line(&error))),
     }
 }
@@ -51,19 +59,28 @@ fn without_line(error: &serde_json::Error) -> String {
 /// Reads a file, one element at a time.
 pub(super) fn read(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> {
     check_utf8(source)?;
+    let budget = Budget::new();
     let mut state = State {
         gather,
+        begin_row: &|| source.meter.begin_row(),
+        budget: &budget,
         lists: Vec::new(),
         stopped: false,
     };
     let mut json = serde_json::Deserializer::from_reader(source.text()?);
+    source.meter.begin_row();
     let read = Top(&mut state).deserialize(&mut json);
     if state.stopped {
         return Ok(());
     }
+    if source.meter.is_overlong() || budget.is_exceeded() {
+        return Err(too_long(read.err().map_or(0, |error| error.line())));
+    }
     if let [first, second, ..] = state.lists.as_slice() {
         return Err(DatasetProblem::Damaged(format!(
-            "the file holds two lists of examples, '{first}' and '{second}'. Keep one of them, or make two files."
+            "the file holds two lists of examples, '{}' and '{}'. Keep one of them, or make two files.",
+            shortened(first),
+            shortened(second)
         )));
     }
     read.and_then(|()| json.end()).map_err(|error| {
@@ -76,6 +93,15 @@ pub(super) fn read(source: &Source, gather: &mut Gather) -> Result<(), DatasetPr
             format!("the file is no valid JSON: {error}. Correct it there; one object a line is possible too (JSONL).")
         })
     })
+}
+
+/// The error for an example that is no example any more.
+fn too_long(line: usize) -> DatasetProblem {
+    DatasetProblem::Damaged(format!(
+        "an example that goes up to line {line} has more than {} MiB of text, or values that take more memory than an example may. \
+         Make several examples of it.",
+        LONGEST_ROW >> 20
+    ))
 }
 
 /// serde_json says of bytes that are no UTF-8 only that they are wrong.
@@ -110,6 +136,9 @@ fn newlines(bytes: &[u8]) -> u32 {
 
 struct State<'a> {
     gather: &'a mut Gather,
+    /// Tells the source that another example begins.
+    begin_row: &'a dyn Fn(),
+    budget: &'a Budget,
     /// Keys of the arrays that were read as lists of examples.
     lists: Vec<String>,
     stopped: bool,
@@ -122,14 +151,18 @@ impl State<'_> {
         for number in 1u32.. {
             let element = match next.take() {
                 Some(element) => element,
-                None => match elements.next_element()? {
-                    Some(element) => element,
-                    None => break,
-                },
+                None => {
+                    (self.begin_row)();
+                    match elements.next_element_seed(ElementOf(self.budget))? {
+                        Some(element) => element,
+                        None => break,
+                    }
+                }
             };
+            let size = self.budget.begin();
             match element {
                 Element::Object(fields) => {
-                    if self.gather.row(number, fields).is_break() {
+                    if self.gather.row(number, fields, size).is_break() {
                         self.stopped = true;
                         return Err(A::Error::custom("enough"));
                     }
@@ -166,11 +199,14 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut fields = Fields::new();
         while let Some(key) = map.next_key::<String>()? {
+            let budget: &Budget = self.0.budget;
+            budget.take(FIELD + key.len())?;
             if let Some(value) = map.next_value_seed(Member(self.0, &key))? {
-                fields.push((key, value));
+                fields.push((key.into(), value));
             }
         }
-        if self.0.lists.is_empty() && self.0.gather.row(1, fields).is_break() {
+        let size = self.0.budget.begin();
+        if self.0.lists.is_empty() && self.0.gather.row(1, fields, size).is_break() {
             self.0.stopped = true;
         }
         Ok(())
@@ -188,37 +224,10 @@ impl<'de> DeserializeSeed<'de> for Member<'_, '_> {
     }
 }
 
-/// The values that are neither lists nor objects, as a [`Value`] that `$wrap` makes something of.
-macro_rules! visit_plain_values {
-    ($wrap:expr) => {
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("any value")
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-            Ok($wrap(Value::from(text)))
-        }
-
-        fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
-            Ok($wrap(Value::from(value)))
-        }
-
-        fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-            Ok($wrap(Value::from(value)))
-        }
-
-        fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-            Ok($wrap(Value::from(value)))
-        }
-
-        fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-            Ok($wrap(Value::from(value)))
-        }
-
-        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-            Ok($wrap(Value::Null))
-        }
-    };
+impl Member<'_, '_> {
+    fn budget(&self) -> &Budget {
+        self.0.budget
+    }
 }
 
 impl<'de> Visitor<'de> for Member<'_, '_> {
@@ -227,9 +236,10 @@ impl<'de> Visitor<'de> for Member<'_, '_> {
     visit_plain_values!(Some);
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
-        let first: Option<Element> = elements.next_element()?;
+        let budget = self.0.budget;
+        let first: Option<Element> = elements.next_element_seed(ElementOf(budget))?;
         match first {
-            Some(Element::Object(fields)) if !is_turn(|name| fields.iter().any(|(key, _)| key == name)) => {
+            Some(Element::Object(fields)) if !is_turn(|name| fields.iter().any(|(key, _)| &**key == name)) => {
                 self.0.lists.push(self.1.to_owned());
                 if self.0.lists.len() > 1 {
                     return Err(A::Error::custom("two lists"));
@@ -239,7 +249,8 @@ impl<'de> Visitor<'de> for Member<'_, '_> {
             }
             first => {
                 let mut values: Vec<Value> = first.map(Element::into_value).into_iter().collect();
-                while let Some(value) = elements.next_element()? {
+                while let Some(value) = elements.next_element_seed(Bounded(budget))? {
+                    budget.take(VALUE)?;
                     values.push(value);
                 }
                 Ok(Some(Value::Array(values)))
@@ -248,7 +259,7 @@ impl<'de> Visitor<'de> for Member<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        Bounded(self.0.budget).visit_map(map).map(Some)
     }
 }
 
@@ -261,34 +272,47 @@ enum Element {
 impl Element {
     fn into_value(self) -> Value {
         match self {
-            Self::Object(fields) => Value::Object(fields.into_iter().collect()),
+            Self::Object(fields) => {
+                let members = fields.into_iter().map(|(name, value)| (name.to_string(), value));
+                Value::Object(members.collect())
+            }
             Self::Other(value) => value,
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Element {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ElementVisitor)
+/// Reads an [`Element`].
+struct ElementOf<'b>(&'b Budget);
+
+impl ElementOf<'_> {
+    fn budget(&self) -> &Budget {
+        self.0
     }
 }
 
-struct ElementVisitor;
+impl<'de> DeserializeSeed<'de> for ElementOf<'_> {
+    type Value = Element;
 
-impl<'de> Visitor<'de> for ElementVisitor {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Element, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ElementOf<'_> {
     type Value = Element;
 
     visit_plain_values!(Element::Other);
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Element, A::Error> {
         let mut fields = Fields::new();
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.take(FIELD + key.len())?;
+            fields.push((key.into(), map.next_value_seed(Bounded(self.0))?));
         }
         Ok(Element::Object(fields))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<Element, A::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(elements)).map(Element::Other)
+        Bounded(self.0).visit_seq(elements).map(Element::Other)
     }
 }

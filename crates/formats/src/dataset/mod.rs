@@ -6,12 +6,14 @@
 //!
 //! Nothing is left out in silence: what cannot be read is named by its line, what is cut is counted.
 
+mod answers;
 mod columns;
 mod container;
 mod error;
 mod gather;
 mod hash;
 mod json;
+mod json_value;
 mod parquet;
 mod preview;
 mod render;
@@ -127,9 +129,22 @@ impl Dataset {
     /// Where it cannot be opened, is no dataset, holds no example, lacks a column that was asked for, or has a line that cannot
     /// be read while [`ReadOptions::skip_broken`] is off.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, DatasetError> {
+        Self::open_while(path, options, &mut || true)
+    }
+
+    /// As [`Dataset::open`]. `go_on` is called once a megabyte or a few hundred rows; if it says no, reading ends with
+    /// [`DatasetProblem::Cancelled`].
+    ///
+    /// # Errors
+    /// As [`Dataset::open`], and if `go_on` says no.
+    pub fn open_while(
+        path: impl AsRef<Path>,
+        options: &ReadOptions,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, DatasetError> {
         let path = path.as_ref();
         let in_file = |problem| DatasetError::new(path, problem);
-        let source = Source::open(path).map_err(in_file)?;
+        let source = Source::open(path, go_on).map_err(in_file)?;
         read(&source, path, options).map_err(in_file)
     }
 
@@ -138,16 +153,44 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::open`].
     pub fn from_bytes(bytes: Vec<u8>, name: &str, options: &ReadOptions) -> Result<Self, DatasetError> {
+        Self::from_bytes_while(bytes, name, options, &mut || true)
+    }
+
+    /// As [`Dataset::from_bytes`], and cancelled as [`Dataset::open_while`].
+    ///
+    /// # Errors
+    /// As [`Dataset::open_while`].
+    pub fn from_bytes_while(
+        bytes: Vec<u8>,
+        name: &str,
+        options: &ReadOptions,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, DatasetError> {
         let path = Path::new(name);
-        read(&Source::from_bytes(bytes), path, options).map_err(|problem| DatasetError::new(path, problem))
+        let source = Source::from_bytes(bytes, go_on);
+        read(&source, path, options).map_err(|problem| DatasetError::new(path, problem))
     }
 }
 
 fn read(source: &Source, path: &Path, options: &ReadOptions) -> Result<Dataset, DatasetProblem> {
     let container = Container::recognise(source, path)?;
     let mut gather = Gather::new(options.mapping.clone());
-    container.read(source, options.skip_broken, &mut gather)?;
+    let read = container.read(source, options.skip_broken, &mut gather);
+    // Readers between here and the callback may have taken its no for an error of the file.
+    if source.meter.is_cancelled() {
+        return Err(DatasetProblem::Cancelled);
+    }
+    read?;
     gather.finish(container.name(), options.skip_broken)
+}
+
+/// A text out of a file, as short as a sentence about it can hold.
+fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
+    const LONGEST: usize = 120;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 impl Example {

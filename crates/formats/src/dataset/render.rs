@@ -5,10 +5,14 @@
 //! conversation is the answer. Some templates write a conversation differently once it goes on (they drop earlier thoughts, or
 //! move the system prompt), so every span is checked against the words of its answer, and one that cannot be proven is not learnt.
 
+use super::answers::Search;
 use super::{Content, Example, hash};
 use crate::chat_template::{ChatTemplate, Message, Role, TemplateError, Turn};
-use crate::tokenizer::{Special, Tokenizer};
-use std::ops::Range;
+use crate::tokenizer::Tokenizer;
+use std::cell::{Cell, RefCell};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// The tokens of an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +42,25 @@ pub enum RenderError {
         "the model's chat template changes this conversation so much that its answer cannot be found in it. Leave it out."
     )]
     NoAnswer,
+    /// The examples before it have as many tokens as are used.
+    #[error("with it there would be more than {} million tokens, which are all that are used. Make several files of them.", MOST_TOKENS / 1_000_000)]
+    TooMany,
+    /// The cancel callback said no.
+    #[error("reading was stopped. Choose the file again to go on.")]
+    Cancelled,
 }
 
-/// Examples that a thread takes at once, between two looks at whether to go on.
+/// Examples that a thread takes at once.
 const BATCH: usize = 64;
+
+/// How often it is asked whether to go on.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+
+/// Tokens of all examples: five bytes each.
+const MOST_TOKENS: u64 = 256_000_000;
+
+/// Bytes of text from which on an example is rendered while no other such one is: that takes many times its text.
+const LARGE: usize = 1 << 20;
 
 /// The tokens of an example, as the model will see it in a conversation. Prompts and answers are turns of the chat template,
 /// also of the plain one that stands in where a model has none, since that is what it is chatted with.
@@ -56,13 +75,22 @@ pub fn render(
     template: &ChatTemplate,
     train_on_prompts: bool,
 ) -> Result<Rendered, RenderError> {
+    render_while(example, tokenizer, template, train_on_prompts, &|_| true)
+}
+
+/// As [`render`]; `go_on` is told how many tokens there are of a document.
+fn render_while(
+    example: &Example,
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    train_on_prompts: bool,
+    go_on: &dyn Fn(usize) -> bool,
+) -> Result<Rendered, RenderError> {
+    let chat = |messages: &[Message]| conversation(messages, tokenizer, template, train_on_prompts, go_on);
     let mut rendered = match &example.content {
-        Content::Text(text) => document(text, tokenizer),
-        Content::Chat(messages) => conversation(messages, tokenizer, template, train_on_prompts)?,
-        Content::PromptAnswer { system, prompt, answer } => {
-            let messages = turns(system.as_deref(), prompt, answer);
-            conversation(&messages, tokenizer, template, train_on_prompts)?
-        }
+        Content::Text(text) => document(text, tokenizer, go_on)?,
+        Content::Chat(messages) => chat(messages)?,
+        Content::PromptAnswer { system, prompt, answer } => chat(&turns(system.as_deref(), prompt, answer))?,
     };
     rendered.line = example.line;
     rendered.bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
@@ -73,7 +101,9 @@ pub fn render(
 }
 
 /// The tokens of all examples, in their order, made by so many threads. `go_on` is told what share is done; if it says no, nothing
-/// comes back.
+/// comes back. It is asked several times a second, also while one example takes long.
+///
+/// At most 256 million tokens come back; examples beyond them are [`RenderError::TooMany`].
 pub fn render_all(
     examples: &[Example],
     tokenizer: &Tokenizer,
@@ -82,29 +112,106 @@ pub fn render_all(
     threads: usize,
     go_on: &mut dyn FnMut(f32) -> bool,
 ) -> Option<Vec<Result<Rendered, RenderError>>> {
+    let shared = Shared::default();
+    let asker = Asker {
+        go_on: RefCell::new(go_on),
+        asked: Cell::new(None),
+        share: Cell::new(0.0),
+        stopped: &shared.stopped,
+    };
+    let one = |example: &Example, go_on: &dyn Fn() -> bool| {
+        let _alone = (example.texts().map(str::len).sum::<usize>() > LARGE)
+            .then(|| shared.large.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let before = shared.tokens.load(Ordering::Relaxed);
+        let go_on = |tokens: usize| before + tokens as u64 <= MOST_TOKENS && go_on();
+        if !go_on(0) {
+            return Err(shared.refused());
+        }
+        let rendered = render_while(example, tokenizer, template, train_on_prompts, &go_on);
+        let tokens = rendered.as_ref().map_or(0, |rendered| rendered.ids.len() as u64);
+        if shared.tokens.fetch_add(tokens, Ordering::Relaxed) + tokens > MOST_TOKENS {
+            return Err(RenderError::TooMany);
+        }
+        rendered.map_err(|error| match error {
+            RenderError::Cancelled => shared.refused(),
+            other => other,
+        })
+    };
+    let flag = || !shared.stopped.load(Ordering::Relaxed);
     let mut all = Vec::with_capacity(examples.len());
     for round in examples.chunks(BATCH * threads.max(1)) {
-        if !go_on(all.len() as f32 / examples.len() as f32) {
+        asker.share.set(all.len() as f32 / examples.len() as f32);
+        if !asker.ask() {
             return None;
         }
-        let one = |example| render(example, tokenizer, template, train_on_prompts);
         std::thread::scope(|scope| {
             // One of them is this thread.
             let mut batches = round.chunks(BATCH);
             let first = batches.next().unwrap_or_default();
             let others: Vec<_> = batches
-                .map(|batch| scope.spawn(move || batch.iter().map(one).collect::<Vec<_>>()))
+                .map(|batch| scope.spawn(|| batch.iter().map(|example| one(example, &flag)).collect::<Vec<_>>()))
                 .collect();
-            all.extend(first.iter().map(one));
+            all.extend(first.iter().map(|example| one(example, &|| asker.ask_now_and_then())));
             for other in others {
+                while !other.is_finished() {
+                    asker.ask_now_and_then();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 match other.join() {
                     Ok(batch) => all.extend(batch),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
         });
+        if shared.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
     }
     Some(all)
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    stopped: AtomicBool,
+    tokens: AtomicU64,
+    large: Mutex<()>,
+}
+
+impl Shared {
+    /// Why an example has no tokens though nothing is wrong with it.
+    fn refused(&self) -> RenderError {
+        match self.stopped.load(Ordering::Relaxed) {
+            true => RenderError::Cancelled,
+            false => RenderError::TooMany,
+        }
+    }
+}
+
+/// Asks whether to go on, from one thread for all.
+struct Asker<'a> {
+    go_on: RefCell<&'a mut dyn FnMut(f32) -> bool>,
+    asked: Cell<Option<Instant>>,
+    share: Cell<f32>,
+    stopped: &'a AtomicBool,
+}
+
+impl Asker<'_> {
+    fn ask(&self) -> bool {
+        self.asked.set(Some(Instant::now()));
+        let is_stopped = self.stopped.load(Ordering::Relaxed);
+        if is_stopped || !(self.go_on.borrow_mut())(self.share.get()) {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        !self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn ask_now_and_then(&self) -> bool {
+        match self.asked.get() {
+            Some(asked) if asked.elapsed() < ASKED_EVERY => !self.stopped.load(Ordering::Relaxed),
+            _ => self.ask(),
+        }
+    }
 }
 
 /// A question with its answer as a conversation.
@@ -181,16 +288,19 @@ impl Rendered {
 }
 
 /// A text with the tokens that begin and end one.
-fn document(text: &str, tokenizer: &Tokenizer) -> Rendered {
+fn document(text: &str, tokenizer: &Tokenizer, go_on: &dyn Fn(usize) -> bool) -> Result<Rendered, RenderError> {
     let begin = tokenizer.bos().filter(|_| tokenizer.add_bos());
-    let mut ids: Vec<u32> = begin.into_iter().collect();
-    ids.extend(tokenizer.encode(text, Special::Text));
+    let mut ids = tokenizer.encode_while(text, go_on).ok_or(RenderError::Cancelled)?;
+    if let Some(begin) = begin {
+        ids.insert(0, begin);
+    }
     ids.extend(tokenizer.eos());
+    ids.shrink_to_fit();
     let trained = vec![true; ids.len()];
-    Rendered {
+    Ok(Rendered {
         document: true,
         ..Rendered::new(ids, trained)
-    }
+    })
 }
 
 fn conversation(
@@ -198,6 +308,7 @@ fn conversation(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     train_on_prompts: bool,
+    go_on: &dyn Fn(usize) -> bool,
 ) -> Result<Rendered, RenderError> {
     let ids = template.encode(tokenizer, messages, Turn::Closed)?;
     let search = Search {
@@ -205,11 +316,16 @@ fn conversation(
         tokenizer,
         template,
         ids: &ids,
+        go_on: &|| go_on(ids.len()),
     };
     let (spans, last_answer_only) = if train_on_prompts {
         (std::iter::once(0..ids.len()).collect(), false)
     } else {
-        search.spans().ok_or(RenderError::NoAnswer)?
+        match search.spans() {
+            Some(spans) => spans,
+            None if !go_on(ids.len()) => return Err(RenderError::Cancelled),
+            None => return Err(RenderError::NoAnswer),
+        }
     };
     let mut trained = vec![false; ids.len()];
     for span in &spans {
@@ -228,95 +344,4 @@ fn conversation(
         rendered.trained.push(true);
     }
     Ok(rendered)
-}
-
-/// Looks for answers in the tokens of a conversation.
-struct Search<'a> {
-    messages: &'a [Message],
-    tokenizer: &'a Tokenizer,
-    template: &'a ChatTemplate,
-    /// The whole conversation.
-    ids: &'a [u32],
-}
-
-impl Search<'_> {
-    /// Where the answers are, in order, and whether these are not all but only the last one. None: not even that is known.
-    fn spans(&self) -> Option<(Vec<Range<usize>>, bool)> {
-        let answers = (0..self.messages.len()).filter(|&place| self.messages[place].role == Role::Assistant);
-        let mut spans: Vec<Range<usize>> = Vec::new();
-        for place in answers.rev() {
-            // An answer ends before the next one begins.
-            let before = spans.last().map_or(self.ids.len(), |next| next.start);
-            match self.span(place, before) {
-                Some(span) => spans.push(span),
-                None => {
-                    spans.truncate(1);
-                    return (!spans.is_empty()).then_some((spans, true));
-                }
-            }
-        }
-        spans.reverse();
-        (!spans.is_empty()).then_some((spans, false))
-    }
-
-    /// Where one answer is, with the token that ends it.
-    fn span(&self, place: usize, before: usize) -> Option<Range<usize>> {
-        let encode = |messages, turn| self.template.encode(self.tokenizer, messages, turn).ok();
-        let answer = self.messages[place].content.trim();
-        let opened = encode(&self.messages[..place], Turn::Answer)?;
-        let start = common(&opened, self.ids);
-        // Then all that follows is said by the model, up to the end of its turn, whatever the template makes of the answer.
-        let sure = start == opened.len();
-        if let Some(length) = self.ids[start..before].iter().position(|&id| self.is_end(id)) {
-            let span = start..start + length + 1;
-            let said = self.text(span.clone());
-            let said = said.trim();
-            // A template may put thoughts before an answer, or leave them out.
-            let alike = !said.is_empty() && (said.ends_with(answer) || answer.ends_with(said));
-            if said == answer || (sure && alike) {
-                return Some(span);
-            }
-        }
-        // Templates that end turns without a token of their own.
-        let closed = encode(&self.messages[..=place], Turn::Closed)?;
-        let end = common(&closed, self.ids).min(before);
-        let whole = end == closed.len();
-        let last_end = self.ids.get(start..end)?.iter().rposition(|&id| self.is_end(id));
-        let span = start..last_end.map_or(end, |last| start + last + 1);
-        let proven = self.text(span.clone()).trim() == answer || (sure && whole);
-        (proven && !span.is_empty()).then_some(span)
-    }
-
-    /// The token that ends texts, where the conversation ends with an answer and the template does not end it. Without one the
-    /// model would learn to go on for ever.
-    fn missing_end(&self) -> Option<u32> {
-        let last = self.messages.last()?;
-        let after_end = self
-            .ids
-            .iter()
-            .rposition(|&id| self.is_end(id))
-            .map_or(0, |end| end + 1);
-        let ended = after_end > 0 && self.text(after_end..self.ids.len()).trim().is_empty();
-        self.tokenizer.eos().filter(|_| last.role == Role::Assistant && !ended)
-    }
-
-    fn is_end(&self, id: u32) -> bool {
-        self.tokenizer.is_end_of_generation(id)
-    }
-
-    /// The text of these tokens but for the special ones.
-    fn text(&self, span: Range<usize>) -> String {
-        let ids = self.ids[span].iter().filter(|&&id| !self.tokenizer.is_special(id));
-        let bytes: Vec<u8> = ids
-            .filter_map(|&id| self.tokenizer.token_bytes(id))
-            .flatten()
-            .copied()
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-/// How many tokens two texts begin with in common.
-fn common(one: &[u32], other: &[u32]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

@@ -86,6 +86,30 @@ pub(super) fn lines_of(lines: impl IntoIterator<Item = u32>) -> Vec<u32> {
 impl Report {
     /// Of a dataset and its tokens, one for each example.
     pub fn new(dataset: &Dataset, rendered: &[Result<Rendered, RenderError>], options: ReportOptions) -> Self {
+        let (mut report, usable) = Self::begun(dataset, rendered, options);
+        // Nothing stops it.
+        report.content(&dataset.examples, &mut || true);
+        report.ended(dataset, &usable, options)
+    }
+
+    /// As [`Report::new`]; none where `go_on`, which is called for each example, says no.
+    pub fn new_while(
+        dataset: &Dataset,
+        rendered: &[Result<Rendered, RenderError>],
+        options: ReportOptions,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Self> {
+        let (mut report, usable) = Self::begun(dataset, rendered, options);
+        let done = report.content(&dataset.examples, go_on);
+        done.then(|| report.ended(dataset, &usable, options))
+    }
+
+    /// With what tokens and lines say.
+    fn begun<'r>(
+        dataset: &Dataset,
+        rendered: &'r [Result<Rendered, RenderError>],
+        options: ReportOptions,
+    ) -> (Self, Vec<&'r Rendered>) {
         let usable: Vec<&Rendered> = rendered.iter().flatten().collect();
         let mut lengths: Vec<u32> = usable.iter().map(|rendered| rendered.ids.len() as u32).collect();
         lengths.sort_unstable();
@@ -110,12 +134,13 @@ impl Report {
         report.measure(&usable);
         report.reading(dataset, rendered);
         report.size(&usable);
-        report.content(&dataset.examples);
-        report.retrieval(&dataset.examples, &usable, options.context);
-        report
-            .findings
-            .sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        report
+        (report, usable)
+    }
+
+    fn ended(mut self, dataset: &Dataset, usable: &[&Rendered], options: ReportOptions) -> Self {
+        self.retrieval(&dataset.examples, usable, options.context);
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        self
     }
 
     /// Adds what was found elsewhere, in its place.
@@ -276,24 +301,36 @@ impl Report {
         });
     }
 
-    /// What the examples say.
-    fn content(&mut self, all: &[Example]) {
+    /// What the examples say; false: `go_on` said no.
+    fn content(&mut self, all: &[Example], go_on: &mut dyn FnMut() -> bool) -> bool {
         let (mut same, mut alike, mut empty, mut secret) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut kinds: Vec<&'static str> = Vec::new();
         let mut seen: HashSet<u64> = HashSet::new();
         let mut index = Index::default();
+        let mut compared = 0;
         for (place, example) in all.iter().enumerate() {
-            let mut found: Vec<&'static str> = example.texts().flat_map(secrets::find).collect();
+            if !go_on() {
+                return false;
+            }
+            let mut found: Vec<&'static str> = Vec::new();
+            for what in example.texts().flat_map(secrets::find) {
+                if !found.contains(&what) {
+                    found.push(what);
+                }
+            }
             if !found.is_empty() {
                 secret.push(example.line);
                 kinds.append(&mut found);
+                kinds.sort_unstable();
+                kinds.dedup();
             }
             if has_empty_answer(example) {
                 empty.push(example.line);
             }
             if !seen.insert(example.fingerprint()) {
                 same.push(example.line);
-            } else if place < COMPARED {
+            } else if place < COMPARED && !index.is_exhausted() {
+                compared = place + 1;
                 let sketch = Sketch::new(example);
                 match index.find(&sketch, all) {
                     Some(_) => alike.push(example.line),
@@ -301,8 +338,6 @@ impl Report {
                 }
             }
         }
-        kinds.sort_unstable();
-        kinds.dedup();
         self.note("secrets", Severity::Warning, &secret, |count| {
             format!(
                 "{} what looks like {}. A model can repeat what it has learnt to anyone it is given to: remove it from the file.",
@@ -328,14 +363,16 @@ impl Report {
                 examples_are(count)
             )
         });
-        if all.len() > COMPARED {
+        if all.len() > COMPARED || index.is_exhausted() {
+            let compared = if index.is_exhausted() { compared } else { COMPARED };
             self.findings.push(Finding {
                 kind: "near_duplicates",
                 severity: Severity::Note,
-                message: format!("Only the first {COMPARED} examples were searched for near-duplicates."),
+                message: format!("Only the first {compared} examples were searched for near-duplicates."),
                 lines: Vec::new(),
             });
         }
+        true
     }
 
     /// Whether looking things up would serve better than learning them.

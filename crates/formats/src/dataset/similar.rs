@@ -3,6 +3,7 @@
 
 use super::{Content, Example, hash};
 use crate::chat_template::Role;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Two examples are nearly the same where they share this much of their shingles (those of both over those of either): in a
@@ -15,29 +16,33 @@ const SHINGLE: usize = 3;
 /// Words of an example that are looked at.
 const MOST_WORDS: usize = 20_000;
 
+/// Bytes of words that are looked at to compare examples with earlier ones.
+const MOST_WORK: usize = 1 << 30;
+
 /// Of two examples that share [`ALIKE`], the four smallest hashes of a band agree with 0.8^4 = 41 %, so that one of sixteen bands
 /// does with 99.98 %.
 const BANDS: usize = 16;
 const ROWS: usize = 4;
 
 /// The shingles of an example, hashed, in order, each once. Punctuation, letter case and system prompts, which many examples
-/// share, do not count.
-fn shingles(example: &Example) -> Vec<u64> {
-    let text: String = match &example.content {
-        Content::Text(text) => text.clone(),
-        Content::PromptAnswer { prompt, answer, .. } => format!("{prompt} {answer}"),
+/// share, do not count. With the bytes of the words that they are made of.
+fn shingles(example: &Example) -> (Vec<u64>, usize) {
+    let texts: Vec<&str> = match &example.content {
+        Content::Text(text) => vec![text],
+        Content::PromptAnswer { prompt, answer, .. } => vec![prompt, answer],
         Content::Chat(messages) => {
             let said = messages.iter().filter(|message| message.role != Role::System);
-            said.map(|message| message.content.as_str())
-                .collect::<Vec<_>>()
-                .join(" ")
+            said.map(|message| message.content.as_str()).collect()
         }
     };
-    let words = text
-        .split(|c: char| !c.is_alphanumeric())
+    let words = texts
+        .iter()
+        .flat_map(|text| text.split(|c: char| !c.is_alphanumeric()))
         .filter(|word| !word.is_empty());
+    let mut bytes = 0;
     let words: Vec<u64> = words
         .take(MOST_WORDS)
+        .inspect(|word| bytes += word.len() + 1)
         .map(|word| hash::bytes(word.to_lowercase().as_bytes()))
         .collect();
     let combine = |words: &[u64]| {
@@ -52,7 +57,7 @@ fn shingles(example: &Example) -> Vec<u64> {
     };
     shingles.sort_unstable();
     shingles.dedup();
-    shingles
+    (shingles, bytes)
 }
 
 /// What of an example is compared.
@@ -64,7 +69,7 @@ pub(super) struct Sketch {
 
 impl Sketch {
     pub fn new(example: &Example) -> Self {
-        let shingles = shingles(example);
+        let (shingles, _) = shingles(example);
         let bands = if shingles.is_empty() { 0 } else { BANDS };
         let band = |band: usize| {
             let least = |row: usize| {
@@ -83,10 +88,20 @@ impl Sketch {
 }
 
 /// Examples by their bands.
-#[derive(Default)]
 pub(super) struct Index {
     /// The first example with a band.
     bands: HashMap<u64, usize>,
+    /// Bytes of words that may still be looked at once more.
+    work_left: Cell<usize>,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self {
+            bands: HashMap::new(),
+            work_left: Cell::new(MOST_WORK),
+        }
+    }
 }
 
 impl Index {
@@ -106,8 +121,18 @@ impl Index {
             .collect();
         candidates.sort_unstable();
         candidates.dedup();
-        let alike = |&place: &usize| overlap(&sketch.shingles, &shingles(&all[place])) >= ALIKE;
+        let alike = |&place: &usize| {
+            let (shingles, bytes) = shingles(&all[place]);
+            self.work_left.set(self.work_left.get().saturating_sub(bytes));
+            overlap(&sketch.shingles, &shingles) >= ALIKE
+        };
         candidates.into_iter().find(alike)
+    }
+
+    /// Whether so much was compared that no more should be: a long example that many short ones seem to be like is gone through for
+    /// each of them.
+    pub fn is_exhausted(&self) -> bool {
+        self.work_left.get() == 0
     }
 }
 

@@ -62,7 +62,8 @@ pub fn leaks(examples: &[Example], split: &Split) -> Option<Finding> {
         index.insert(place, &Sketch::new(example));
     }
     let held_out = split.eval.iter().filter_map(at).map(|(_, example)| example);
-    let leaked = held_out.filter(|example| index.find(&Sketch::new(example), examples).is_some());
+    let leaked =
+        held_out.filter(|example| !index.is_exhausted() && index.find(&Sketch::new(example), examples).is_some());
     let leaked: Vec<u32> = leaked.map(|example| example.line).collect();
     (!leaked.is_empty()).then(|| Finding {
         kind: "leaks",

@@ -2,8 +2,10 @@
 
 use super::DatasetProblem;
 use super::container::{WRONG_ENCODING, wrong_encoding};
-use super::gather::Gather;
-use super::source::Source;
+use super::gather::{Gather, MOST_COLUMNS, too_many_columns};
+use super::json::Name;
+use super::json_value::{self, Budget, FIELD, too_large};
+use super::source::{LONGEST_ROW, Source};
 use super::turns::is_conversation;
 use csv::{ByteRecord, ReaderBuilder};
 use serde_json::Value;
@@ -35,16 +37,31 @@ pub(super) fn read(
         .delimiter(delimiter)
         .flexible(true)
         .from_reader(source.text()?);
-    let damaged = |error: csv::Error| DatasetProblem::Damaged(format!("the table cannot be read: {error}."));
-    let header = reader.byte_headers().map_err(damaged)?;
-    let names: Result<Vec<String>, _> = header
+    let damaged = |error: csv::Error, line: u64| match source.meter.is_overlong() {
+        true => too_long(line),
+        false => DatasetProblem::Damaged(format!("the table cannot be read: {error}.")),
+    };
+    source.meter.begin_row();
+    let header = reader.byte_headers().map_err(|error| damaged(error, 1))?;
+    if header.len() > MOST_COLUMNS {
+        return Err(too_many_columns());
+    }
+    let names: Result<Vec<Name>, _> = header
         .iter()
-        .map(|name| std::str::from_utf8(name).map(|name| name.trim().to_owned()))
+        .map(|name| std::str::from_utf8(name).map(|name| name.trim().into()))
         .collect();
     let names = names.map_err(|_| wrong_encoding(1))?;
     gather.columns(&names);
     let mut record = ByteRecord::new();
-    while reader.read_byte_record(&mut record).map_err(damaged)? {
+    let budget = Budget::new();
+    loop {
+        source.meter.begin_row();
+        let begins = reader.position().line();
+        let read = reader.read_byte_record(&mut record);
+        if !read.map_err(|error| damaged(error, begins))? {
+            break;
+        }
+        source.meter.count_row()?;
         let line = record.position().map_or(0, |place| place.line());
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         if record.len() != names.len() {
@@ -71,17 +88,35 @@ pub(super) fn read(
             gather.broken(line, WRONG_ENCODING);
             continue;
         };
-        let fields = names.iter().zip(texts).map(|(name, text)| (name.clone(), cell(text)));
-        if gather.row(line, fields.collect()).is_break() {
+        let fields = names
+            .iter()
+            .zip(texts)
+            .map(|(name, text)| (name.clone(), cell(text, &budget)));
+        let fields = fields.collect();
+        let size = record.as_slice().len() + names.len() * FIELD + budget.begin();
+        if budget.take_exceeded() {
+            gather.broken(line, too_large());
+            continue;
+        }
+        if gather.row(line, fields, size).is_break() {
             break;
         }
     }
     Ok(())
 }
 
+/// The error for a row that does not end.
+fn too_long(line: u64) -> DatasetProblem {
+    DatasetProblem::Damaged(format!(
+        "the row that begins at line {line} is longer than {} MiB. Probably a double quote is not closed there: close it, or make \
+         several examples of the row.",
+        LONGEST_ROW >> 20
+    ))
+}
+
 /// A cell's text, or the conversation that tables keep as JSON.
-fn cell(text: &str) -> Value {
-    let list = text.starts_with('[').then(|| serde_json::from_str(text).ok()).flatten();
+fn cell(text: &str, budget: &Budget) -> Value {
+    let list = text.starts_with('[').then(|| json_value::parse(text, budget)).flatten();
     list.filter(is_conversation).unwrap_or_else(|| Value::from(text))
 }
 

@@ -1,5 +1,7 @@
 //! Conversations in the two ways that people write them: `{role, content}` and ShareGPT's `{from, value}`.
 
+use super::json_value::{self, Budget};
+use super::shortened;
 use crate::chat_template::{Message, Role};
 use serde_json::Value;
 
@@ -26,9 +28,10 @@ pub(super) fn conversation(value: Value) -> Result<Vec<Message>, String> {
     let turns = match value {
         Value::Array(turns) => turns,
         // As tables keep them.
-        Value::String(text) => {
-            serde_json::from_str(&text).map_err(|_| "its conversation is a text, not a list of turns.".to_owned())?
-        }
+        Value::String(text) => match json_value::parse(&text, &Budget::new()) {
+            Some(Value::Array(turns)) => turns,
+            _ => return Err("its conversation is a text, not a list of turns.".to_owned()),
+        },
         _ => return Err("its conversation is not a list of turns.".to_owned()),
     };
     turns
@@ -51,9 +54,15 @@ fn message(turn: Value, number: usize) -> Result<Message, String> {
     let role = role(&said_by).ok_or_else(|| match said_by.to_ascii_lowercase().as_str() {
         "tool" | "function" | "function_call" | "function_response" | "observation" | "ipython" | "tool_call"
         | "tool_response" => {
-            format!("its turn {number} is of the role '{said_by}', and Hearth does not train the use of tools yet.")
+            format!(
+                "its turn {number} is of the role '{}', and Hearth does not train the use of tools yet.",
+                shortened(&said_by)
+            )
         }
-        _ => format!("its turn {number} is of the role '{said_by}', which is none of system, user and assistant."),
+        _ => format!(
+            "its turn {number} is of the role '{}', which is none of system, user and assistant.",
+            shortened(&said_by)
+        ),
     })?;
     let calls_tools = ["tool_calls", "function_call"]
         .iter()

@@ -7,6 +7,14 @@ use super::vocabulary::{Kind, Vocabulary};
 use super::{TokenizerError, byte_level};
 use crate::gguf::{Gguf, Strings};
 use hashbrown::HashMap;
+use std::ops::ControlFlow;
+
+/// Bytes of a word that are joined at once: they take some 40 times as much memory while they are. Longer ones, which no
+/// language has, are cut.
+const LONGEST_WORD: usize = 2 << 20;
+
+/// Words that are encoded between two questions whether to go on.
+const ASKED_EVERY: usize = 1 << 14;
 
 /// Everything BPE needs beside the vocabulary.
 pub(super) struct Bpe {
@@ -67,23 +75,50 @@ impl Bpe {
         })
     }
 
-    /// Appends the tokens of a text.
-    pub fn encode(&self, text: &str, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
+    /// Appends the tokens of a text. Breaks where `go_on`, which is told how many tokens there are, says no.
+    pub fn encode(
+        &self,
+        text: &str,
+        vocabulary: &Vocabulary,
+        out: &mut Vec<u32>,
+        go_on: &dyn Fn(usize) -> bool,
+    ) -> ControlFlow<()> {
         let mut pieces = Pieces::default();
+        let mut words = 0;
         self.pre.cut(text, &mut |word| {
+            words += 1;
+            if words % ASKED_EVERY == 0 && !go_on(out.len()) {
+                return ControlFlow::Break(());
+            }
             if self.pre.ignore_merges
                 && let Some(id) = self.tokens.get(word.as_bytes(), &vocabulary.bytes)
             {
-                return out.push(id);
+                out.push(id);
+                return ControlFlow::Continue(());
             }
-            pieces.clear();
-            for byte in word.bytes() {
-                pieces.push(self.of_byte[byte as usize], 1);
+            let mut rest = word;
+            while rest.len() > LONGEST_WORD {
+                let (part, after) = rest.split_at(rest.floor_char_boundary(LONGEST_WORD));
+                self.join(part, &mut pieces, out);
+                rest = after;
+                if !go_on(out.len()) {
+                    return ControlFlow::Break(());
+                }
             }
-            pieces.merge(|left, right| self.merges.get(&(left.id, right.id)).copied());
-            // A byte without a token is dropped, as by every reader of such vocabularies; nothing stands for it.
-            out.extend(pieces.iter().map(|piece| piece.id).filter(|&id| id != NO_TOKEN));
-        });
+            self.join(rest, &mut pieces, out);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Appends the tokens of a word.
+    fn join(&self, word: &str, pieces: &mut Pieces, out: &mut Vec<u32>) {
+        pieces.clear();
+        for byte in word.bytes() {
+            pieces.push(self.of_byte[byte as usize], 1);
+        }
+        pieces.merge(|left, right| self.merges.get(&(left.id, right.id)).copied());
+        // A byte without a token is dropped, as by every reader of such vocabularies; nothing stands for it.
+        out.extend(pieces.iter().map(|piece| piece.id).filter(|&id| id != NO_TOKEN));
     }
 }
 

@@ -112,9 +112,20 @@ impl Finder {
     /// Puts `marker` before and after every character that could be a part of such a token: none is found, whatever parts of
     /// the text are taken out, and whatever text stands beside them.
     pub fn mark_each(&self, text: &str, marker: char) -> String {
-        let parts = text.char_indices().filter(|&(_, character)| self.could_hold(character));
-        let marks = parts.flat_map(|(place, character)| [place, place + character.len_utf8()]);
-        put(text, marks.collect(), marker)
+        let mut marked = String::with_capacity(text.len() * 2);
+        let mut behind_mark = false;
+        for character in text.chars() {
+            let holds = self.could_hold(character);
+            if holds && !behind_mark {
+                marked.push(marker);
+            }
+            marked.push(character);
+            if holds {
+                marked.push(marker);
+            }
+            behind_mark = holds;
+        }
+        marked
     }
 
     /// A text of the same length without any character that could be a part of such a token: noncharacters other than `marker`

@@ -22,6 +22,7 @@ use finder::{Finder, Part};
 use pre::PreTokenizer;
 use spm::Spm;
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use vocabulary::{Kind, Vocabulary};
 
 /// How texts that look like special tokens are read.
@@ -156,6 +157,34 @@ impl Tokenizer {
         rest
     }
 
+    /// As [`Tokenizer::encode`] with [`Special::Text`]; none where `go_on`, which is now and then told how many tokens there are,
+    /// says no.
+    pub(crate) fn encode_while(&self, text: &str, go_on: &dyn Fn(usize) -> bool) -> Option<Vec<u32>> {
+        let mut ids = Vec::with_capacity(text.len() / 3 + 1);
+        let done = self.encode_text_while(text, true, &mut ids, go_on);
+        done.is_continue().then_some(ids)
+    }
+
+    /// As [`Tokenizer::encode_marked`], with the place behind each control token: bytes of the text before it, and tokens.
+    pub(crate) fn encode_marked_parts(&self, text: &str, marker: char) -> (Vec<u32>, Vec<(usize, usize)>) {
+        let ids = self.encode_marked(text, marker);
+        let mut places = Vec::new();
+        let (mut bytes, mut tokens) = (0, 0);
+        self.controls.split(text, |part| match part {
+            Part::Text(text) => bytes += text.len(),
+            Part::Token(id) => {
+                bytes += self.vocabulary.text(id).map_or(0, str::len);
+                // Text has no token that this finder finds.
+                tokens += ids[tokens..]
+                    .iter()
+                    .position(|&other| other == id)
+                    .map_or(0, |at| at + 1);
+                places.push((bytes, tokens));
+            }
+        });
+        (ids, places)
+    }
+
     fn encode_structure<'t>(
         &self,
         text: &'t str,
@@ -175,13 +204,26 @@ impl Tokenizer {
         });
     }
 
-    fn encode_text(&self, text: &str, mut first: bool, ids: &mut Vec<u32>) {
+    fn encode_text(&self, text: &str, first: bool, ids: &mut Vec<u32>) {
+        // Nothing breaks it.
+        let _ = self.encode_text_while(text, first, ids, &|_| true);
+    }
+
+    fn encode_text_while(
+        &self,
+        text: &str,
+        mut first: bool,
+        ids: &mut Vec<u32>,
+        go_on: &dyn Fn(usize) -> bool,
+    ) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
         self.user_defined.split(text, |part| match part {
+            _ if flow.is_break() => {}
             Part::Text(text) => {
-                match &self.model {
-                    Model::Bpe(bpe) => bpe.encode(text, &self.vocabulary, ids),
-                    Model::Spm(spm) => spm.encode(text, first, &self.vocabulary, ids),
-                }
+                flow = match &self.model {
+                    Model::Bpe(bpe) => bpe.encode(text, &self.vocabulary, ids, go_on),
+                    Model::Spm(spm) => spm.encode(text, first, &self.vocabulary, ids, go_on),
+                };
                 first = false;
             }
             Part::Token(id) => {
@@ -189,6 +231,7 @@ impl Tokenizer {
                 first = true;
             }
         });
+        flow
     }
 
     /// The bytes that a token stands for, which may be part of a character. Special tokens give their text. None for an id that

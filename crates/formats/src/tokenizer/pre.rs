@@ -4,7 +4,7 @@
 //! has one, so the patterns here take all of it and [`Pattern::find`] gives the last character back.
 
 use regex::Regex;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::LazyLock;
 
 /// One way of cutting, with what goes along with it.
@@ -55,9 +55,9 @@ impl PreTokenizer {
         })
     }
 
-    /// Calls `word` with every cut of a text, in order. Together they are the text.
-    pub fn cut(&self, text: &str, word: &mut impl FnMut(&str)) {
-        cut_by(self.patterns, text, word);
+    /// Calls `word` with every cut of a text, in order, until it breaks. Together they are the text.
+    pub fn cut(&self, text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
+        cut_by(self.patterns, text, word)
     }
 }
 
@@ -109,7 +109,7 @@ patterns! {
     PUNCTUATION = r"[\p{P}$+<=>^~|]+", breaks_apart: false;
 }
 
-fn cut_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str)) {
+fn cut_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
     let Some((pattern, inner)) = patterns.split_first() else {
         return word(text);
     };
@@ -117,13 +117,14 @@ fn cut_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str)) {
     while done < text.len() {
         let found = pattern.find(text, done);
         if found.start > done {
-            cut_by(inner, &text[done..found.start], word);
+            cut_by(inner, &text[done..found.start], word)?;
         }
         if !found.is_empty() {
-            cut_by(inner, &text[found.clone()], word);
+            cut_by(inner, &text[found.clone()], word)?;
         }
         done = found.end;
     }
+    ControlFlow::Continue(())
 }
 
 impl Pattern {
@@ -155,9 +156,11 @@ mod tests {
 
     fn cuts(name: &str, text: &str) -> Vec<String> {
         let mut words = Vec::new();
-        PreTokenizer::named(name)
-            .unwrap()
-            .cut(text, &mut |word| words.push(word.to_owned()));
+        let cut = PreTokenizer::named(name).unwrap().cut(text, &mut |word| {
+            words.push(word.to_owned());
+            ControlFlow::Continue(())
+        });
+        assert!(cut.is_continue());
         words
     }
 

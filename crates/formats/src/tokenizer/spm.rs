@@ -9,6 +9,15 @@ use super::lookup::{ByteStrings, Lookup};
 use super::merge::{NO_TOKEN, Pieces};
 use super::vocabulary::{Kind, Vocabulary};
 use crate::gguf::{Gguf, Strings};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+
+/// Bytes of a text that are joined at once: a part takes some 33 times as much memory while it is.
+const PART: usize = 64 << 10;
+
+/// Bytes after which a text is cut even where tokens could go over the cut.
+const LONGEST_PART: usize = 2 << 20;
 
 /// The character that stands for a space.
 const SPACE: char = '\u{2581}';
@@ -24,6 +33,8 @@ pub(super) struct Spm {
     of_byte: [u32; 256],
     /// Whether a space goes before a text.
     pub add_space_prefix: bool,
+    /// Characters that stand side by side in any token; made for the first long text.
+    neighbours: OnceLock<HashSet<(char, char)>>,
 }
 
 impl Spm {
@@ -87,20 +98,65 @@ impl Spm {
             ranks,
             of_byte,
             add_space_prefix,
+            neighbours: OnceLock::new(),
         })
     }
 
-    /// Appends the tokens of a text; `first` where it begins the whole or follows a special token.
-    pub fn encode(&self, text: &str, first: bool, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
-        let mut escaped = String::with_capacity(text.len() + text.len() / 4);
-        if first && self.add_space_prefix {
-            escaped.push(SPACE);
+    /// Appends the tokens of a text; `first` where it begins the whole or follows a special token. A long text is encoded in parts.
+    /// Breaks where `go_on`, which is told how many tokens there are, says no.
+    pub fn encode(
+        &self,
+        text: &str,
+        first: bool,
+        vocabulary: &Vocabulary,
+        out: &mut Vec<u32>,
+        go_on: &dyn Fn(usize) -> bool,
+    ) -> ControlFlow<()> {
+        let (mut rest, mut first) = (text, first);
+        while rest.len() > PART {
+            let (part, after) = rest.split_at(self.cut(rest, vocabulary));
+            self.encode_part(part, first, vocabulary, out);
+            (rest, first) = (after, false);
+            if !go_on(out.len()) {
+                return ControlFlow::Break(());
+            }
         }
-        escaped.extend(
-            text.chars()
-                .map(|character| if character == ' ' { SPACE } else { character }),
-        );
-        let escaped = escaped.as_bytes();
+        if first || !rest.is_empty() {
+            self.encode_part(rest, first, vocabulary, out);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Where a text longer than [`PART`] can be cut so that its parts have the tokens of the whole: between characters that no
+    /// token has side by side, since nothing is joined there.
+    fn cut(&self, text: &str, vocabulary: &Vocabulary) -> usize {
+        let neighbours = self.neighbours.get_or_init(|| {
+            let tokens = vocabulary.texts.iter().zip(&vocabulary.kinds);
+            let tokens = tokens.filter(|(_, kind)| matches!(kind, Kind::Normal | Kind::UserDefined | Kind::Unused));
+            tokens
+                .flat_map(|(text, _)| text.chars().zip(text.chars().skip(1)))
+                .collect()
+        });
+        let start = text.floor_char_boundary(PART);
+        let mut before = text[..start].chars().next_back().map(escaped);
+        for (place, character) in text[start..].char_indices() {
+            let character = escaped(character);
+            let place = start + place;
+            if before.is_some_and(|before| !neighbours.contains(&(before, character))) || place >= LONGEST_PART {
+                return place;
+            }
+            before = Some(character);
+        }
+        text.len()
+    }
+
+    fn encode_part(&self, text: &str, first: bool, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
+        let mut all = String::with_capacity(text.len() + text.len() / 4);
+        if first && self.add_space_prefix {
+            all.push(SPACE);
+        }
+        all.extend(text.chars().map(escaped));
+        let escaped = all.as_bytes();
 
         let mut pieces = Pieces::default();
         let mut start = 0;
@@ -135,6 +191,11 @@ impl Spm {
     }
 }
 
+/// A character as it stands in tokens.
+fn escaped(character: char) -> char {
+    if character == ' ' { SPACE } else { character }
+}
+
 /// The byte of a token like `<0x0A>`.
 fn byte_token(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
@@ -167,6 +228,28 @@ mod tests {
             assert!(rank(pair[0]) < rank(pair[1]), "{pair:?}");
         }
         assert_eq!(rank(0.0), rank(-0.0));
+    }
+
+    #[test]
+    fn a_long_text_has_the_tokens_of_the_whole() {
+        for name in ["spm", "spm-gemma"] {
+            let path = format!(
+                "{}/../../tests/fixtures/tokenizer/{name}.gguf",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            let gguf = Gguf::open(path).unwrap();
+            let mut vocabulary = Vocabulary::read(&gguf).unwrap();
+            vocabulary.bytes = Spm::token_bytes(&vocabulary.texts, &vocabulary.kinds);
+            let spm = Spm::build(&gguf, &vocabulary).unwrap();
+            let source = concat!(include_str!("spm.rs"), " \u{2581} 好的。Ünd    ▁ <0x0A>\t\r\n\n\n");
+            let text = source.repeat(3 * PART / source.len() + 1);
+            let (mut whole, mut parts) = (Vec::new(), Vec::new());
+            spm.encode_part(&text, true, &vocabulary, &mut whole);
+            let done = spm.encode(&text, true, &vocabulary, &mut parts, &|_| true);
+            assert!(done.is_continue() && parts == whole, "{name}");
+            let stopped = spm.encode(&text, true, &vocabulary, &mut parts, &|tokens| tokens < 10);
+            assert!(stopped.is_break(), "{name}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Datasets, through their doors alone: files become examples, examples tokens with a mask, and a report says what is wrong.
 
+mod answers;
 #[path = "../formats/fixtures.rs"]
 #[allow(dead_code, reason = "shared with the other tests, which use all of it")]
 mod fixtures;

@@ -1,0 +1,275 @@
+//! The values of a column, a row at a time.
+
+use super::super::json_value::Budget;
+use super::super::source::Places;
+use super::limits::{Limits, over};
+use super::pages::{Filled, Pages};
+use parquet::basic::ConvertedType;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+    Int96Type,
+};
+use parquet::errors::Result;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::schema::types::ColumnDescPtr;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Rows of a column without lists that are decoded at once.
+const ROWS: usize = 256;
+
+/// Rows of a column in lists that are decoded at once; one of them can have any number of entries.
+const ROWS_OF_LISTS: usize = 16;
+
+/// A column of a row group: a sequence of levels, some of them with a value.
+pub(super) trait Column {
+    /// Begins a row: makes sure that its levels are there.
+    ///
+    /// # Errors
+    /// Where the column has no more, or goes over a limit.
+    fn begin_row(&mut self) -> Result<()>;
+
+    /// Leaves a row that was begun, wherever in it the column is.
+    fn leave_row(&mut self);
+
+    /// Definition and repetition of the level under way; none: the row ended, and it was the last one decoded.
+    fn levels(&self) -> Option<(i16, i16)>;
+
+    /// Goes to the next level.
+    fn advance(&mut self);
+
+    /// The value of the level under way; none where it takes more memory than a row may.
+    ///
+    /// # Errors
+    /// Where it is no text, though the column says so.
+    fn value(&self, budget: &Budget) -> Result<Option<Value>>;
+}
+
+/// The column of a row group.
+pub(super) fn open(places: &Arc<Places>, limits: &Arc<Limits>, chunk: &ColumnChunkMetaData) -> Result<Box<dyn Column>> {
+    let filled = Arc::<Filled>::default();
+    let column = chunk.column_descr_ptr();
+    let pages = Pages::new(places, limits, &filled, chunk)?;
+    let common = Common {
+        limits: Arc::clone(limits),
+        filled,
+        column: column.clone(),
+    };
+    Ok(match get_column_reader(column, Box::new(pages)) {
+        ColumnReader::BoolColumnReader(reader) => Typed::<BoolType>::new(common, reader),
+        ColumnReader::Int32ColumnReader(reader) => Typed::<Int32Type>::new(common, reader),
+        ColumnReader::Int64ColumnReader(reader) => Typed::<Int64Type>::new(common, reader),
+        ColumnReader::Int96ColumnReader(reader) => Typed::<Int96Type>::new(common, reader),
+        ColumnReader::FloatColumnReader(reader) => Typed::<FloatType>::new(common, reader),
+        ColumnReader::DoubleColumnReader(reader) => Typed::<DoubleType>::new(common, reader),
+        ColumnReader::ByteArrayColumnReader(reader) => Typed::<ByteArrayType>::new(common, reader),
+        ColumnReader::FixedLenByteArrayColumnReader(reader) => Typed::<FixedLenByteArrayType>::new(common, reader),
+    })
+}
+
+struct Common {
+    limits: Arc<Limits>,
+    filled: Arc<Filled>,
+    column: ColumnDescPtr,
+}
+
+struct Typed<T: DataType> {
+    common: Common,
+    reader: ColumnReaderImpl<T>,
+    values: Vec<T::T>,
+    definition: Vec<i16>,
+    repetition: Vec<i16>,
+    /// Levels that were decoded.
+    count: usize,
+    /// The level under way, where its row began, and the next value.
+    level: usize,
+    row: usize,
+    value: usize,
+    /// Bytes of all these.
+    bytes: usize,
+}
+
+impl<T: DataType<T: Cell> + 'static> Typed<T> {
+    fn new(common: Common, reader: ColumnReaderImpl<T>) -> Box<dyn Column> {
+        Box::new(Self {
+            common,
+            reader,
+            values: Vec::new(),
+            definition: Vec::new(),
+            repetition: Vec::new(),
+            count: 0,
+            level: 0,
+            row: 0,
+            value: 0,
+            bytes: 0,
+        })
+    }
+
+    /// Decodes the next rows.
+    fn fill(&mut self) -> Result<()> {
+        self.values.clear();
+        self.definition.clear();
+        self.repetition.clear();
+        (self.level, self.value) = (0, 0);
+        let filled = &self.common.filled;
+        filled.begin();
+        let rows = if self.common.column.max_rep_level() > 0 {
+            ROWS_OF_LISTS
+        } else {
+            // Never over the end of a page, so that few of them are in memory: one row to read the next, then the rest of it.
+            filled.take(ROWS).max(1)
+        };
+        let (_, _, levels) = self.reader.read_records(
+            rows,
+            Some(&mut self.definition),
+            Some(&mut self.repetition),
+            &mut self.values,
+        )?;
+        if self.common.column.max_rep_level() == 0 && rows == 1 {
+            filled.take(1);
+        }
+        self.count = levels;
+        let bytes = self.values.capacity() * size_of::<T::T>()
+            + (self.definition.capacity() + self.repetition.capacity()) * size_of::<i16>()
+            + filled.texts();
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        self.common.limits.exchange_values(before, bytes)
+    }
+
+    fn definition(&self) -> i16 {
+        self.definition.get(self.level).copied().unwrap_or(0)
+    }
+}
+
+impl<T: DataType> Drop for Typed<T> {
+    fn drop(&mut self) {
+        // Less can only be under the limit.
+        let _ = self.common.limits.exchange_values(self.bytes, 0);
+    }
+}
+
+impl<T: DataType<T: Cell> + 'static> Column for Typed<T> {
+    fn begin_row(&mut self) -> Result<()> {
+        if self.level >= self.count {
+            self.fill()?;
+        }
+        self.row = self.level;
+        match self.levels() {
+            Some((_, 0)) => Ok(()),
+            _ => Err(over("its columns contradict one another")),
+        }
+    }
+
+    fn leave_row(&mut self) {
+        if self.level == self.row {
+            self.advance();
+        }
+        while self.levels().is_some_and(|(_, repetition)| repetition > 0) {
+            self.advance();
+        }
+    }
+
+    fn levels(&self) -> Option<(i16, i16)> {
+        let repetition = self.repetition.get(self.level).copied().unwrap_or(0);
+        (self.level < self.count).then(|| (self.definition(), repetition))
+    }
+
+    fn advance(&mut self) {
+        if self.level < self.count {
+            self.value += usize::from(self.definition() == self.common.column.max_def_level());
+            self.level += 1;
+        }
+    }
+
+    fn value(&self, budget: &Budget) -> Result<Option<Value>> {
+        if self.definition() < self.common.column.max_def_level() {
+            return Ok(Some(Value::Null));
+        }
+        match self.values.get(self.value) {
+            Some(value) => value.value(self.common.column.converted_type(), budget),
+            None => Err(over("its columns contradict one another")),
+        }
+    }
+}
+
+/// A value in a file. Dates and raw bytes are no text to learn from.
+trait Cell {
+    fn value(&self, kind: ConvertedType, budget: &Budget) -> Result<Option<Value>>;
+}
+
+impl Cell for bool {
+    fn value(&self, _: ConvertedType, _: &Budget) -> Result<Option<Value>> {
+        Ok(Some((*self).into()))
+    }
+}
+
+impl Cell for i32 {
+    fn value(&self, kind: ConvertedType, _: &Budget) -> Result<Option<Value>> {
+        Ok(Some(match kind {
+            ConvertedType::INT_8 => (*self as i8).into(),
+            ConvertedType::INT_16 => (*self as i16).into(),
+            ConvertedType::INT_32 | ConvertedType::NONE => (*self).into(),
+            ConvertedType::UINT_8 => (*self as u8).into(),
+            ConvertedType::UINT_16 => (*self as u16).into(),
+            ConvertedType::UINT_32 => (*self as u32).into(),
+            _ => Value::Null,
+        }))
+    }
+}
+
+impl Cell for i64 {
+    fn value(&self, kind: ConvertedType, _: &Budget) -> Result<Option<Value>> {
+        Ok(Some(match kind {
+            ConvertedType::INT_64 | ConvertedType::NONE => (*self).into(),
+            ConvertedType::UINT_64 => (*self as u64).into(),
+            _ => Value::Null,
+        }))
+    }
+}
+
+impl Cell for f32 {
+    fn value(&self, _: ConvertedType, _: &Budget) -> Result<Option<Value>> {
+        Ok(Some((*self).into()))
+    }
+}
+
+impl Cell for f64 {
+    fn value(&self, _: ConvertedType, _: &Budget) -> Result<Option<Value>> {
+        Ok(Some((*self).into()))
+    }
+}
+
+impl Cell for parquet::data_type::Int96 {
+    fn value(&self, _: ConvertedType, _: &Budget) -> Result<Option<Value>> {
+        Ok(Some(Value::Null))
+    }
+}
+
+impl Cell for ByteArray {
+    fn value(&self, kind: ConvertedType, budget: &Budget) -> Result<Option<Value>> {
+        let is_text = matches!(kind, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON);
+        let is_bytes = matches!(kind, ConvertedType::BSON | ConvertedType::NONE);
+        if !is_text && !is_bytes {
+            return Ok(Some(Value::Null));
+        }
+        if !budget.takes(self.len()) {
+            return Ok(None);
+        }
+        match self.as_utf8() {
+            Ok(text) => Ok(Some(Value::from(text))),
+            Err(_) if is_text => Err(over("a text of it is not UTF-8")),
+            // Writers that do not mark texts as such leave bytes.
+            Err(_) => Ok(Some(Value::Null)),
+        }
+    }
+}
+
+impl Cell for parquet::data_type::FixedLenByteArray {
+    fn value(&self, kind: ConvertedType, budget: &Budget) -> Result<Option<Value>> {
+        match kind {
+            ConvertedType::NONE => ByteArray::from(self.clone()).value(kind, budget),
+            _ => Ok(Some(Value::Null)),
+        }
+    }
+}

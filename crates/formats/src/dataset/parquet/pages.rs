@@ -1,0 +1,474 @@
+//! The pages of a column, read and unpacked within limits. The parquet crate's own reader asks for as much memory as a page's
+//! header says that it needs.
+
+use super::super::source::Places;
+use super::delta;
+use super::limits::{Limits, over};
+use super::thrift::{Fault, Field, Fields, Thrift};
+use parquet::basic::{Compression, Encoding, PageType, Type};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::schema::types::ColumnDescPtr;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Bytes that a page may have, unpacked or not.
+const LARGEST_PAGE: usize = 256 << 20;
+
+/// Bytes that a page's header may have; some hold whole texts as statistics.
+const LARGEST_HEADER: usize = 8 << 20;
+
+/// Entries of lists that are decoded at once: those of one row, or of a few.
+const MOST_ENTRIES: usize = 4 << 20;
+
+/// Entries of a dictionary.
+const MOST_WORDS: u64 = 4 << 20;
+
+/// Values of a page that is delta-encoded: they are decoded at once.
+const MOST_DELTAS: u64 = 8 << 20;
+
+/// Bytes that delta-encoded texts of one page may become.
+const LARGEST_DELTAS: u64 = 128 << 20;
+
+/// What an entry of a list counts as work.
+const ENTRY_WORK: u64 = 64;
+
+/// What was read since a column's values were last taken.
+#[derive(Default)]
+pub(super) struct Filled {
+    begun: AtomicBool,
+    entries: AtomicUsize,
+    texts: AtomicUsize,
+    page: AtomicUsize,
+}
+
+impl Filled {
+    /// Begins anew.
+    pub fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+        self.entries.store(0, Ordering::Relaxed);
+        self.texts.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes of texts that were decoded to memory of their own.
+    pub fn texts(&self) -> usize {
+        self.texts.load(Ordering::Relaxed)
+    }
+
+    /// Takes values of the page under way, `most` of them; 0: it has no more.
+    pub fn take(&self, most: usize) -> usize {
+        let left = self.page.load(Ordering::Relaxed);
+        let taken = left.min(most);
+        self.page.store(left - taken, Ordering::Relaxed);
+        taken
+    }
+}
+
+/// Reads the pages of a column in a row group.
+pub(super) struct Pages {
+    places: Arc<Places>,
+    limits: Arc<Limits>,
+    filled: Arc<Filled>,
+    column: ColumnDescPtr,
+    codec: Codec,
+    place: u64,
+    end: u64,
+    /// The header of the next page, where it was looked at already.
+    next: Option<Header>,
+    has_dictionary: bool,
+    /// Bytes of the pages since values were last taken, and of these the last page's.
+    in_memory: usize,
+    last: usize,
+    dictionary: usize,
+}
+
+enum Codec {
+    None,
+    Snappy,
+    Zstd(zstd::bulk::Decompressor<'static>),
+}
+
+impl Pages {
+    pub fn new(
+        places: &Arc<Places>,
+        limits: &Arc<Limits>,
+        filled: &Arc<Filled>,
+        chunk: &ColumnChunkMetaData,
+    ) -> Result<Self> {
+        let codec = match chunk.compression() {
+            Compression::SNAPPY => Codec::Snappy,
+            Compression::ZSTD(_) => Codec::Zstd(zstd::bulk::Decompressor::new()?),
+            _ => Codec::None,
+        };
+        let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+        let place = u64::try_from(start)?;
+        let length = u64::try_from(chunk.compressed_size())?;
+        Ok(Self {
+            places: Arc::clone(places),
+            limits: Arc::clone(limits),
+            filled: Arc::clone(filled),
+            column: chunk.column_descr_ptr(),
+            codec,
+            place,
+            end: place.saturating_add(length).min(places.len()),
+            next: None,
+            has_dictionary: false,
+            in_memory: 0,
+            last: 0,
+            dictionary: 0,
+        })
+    }
+
+    /// Looks at the header of the next page that holds values; none: there is none.
+    fn look(&mut self) -> Result<Option<Header>> {
+        while self.next.is_none() && self.place < self.end {
+            let header = self.header()?;
+            if header.kind == INDEX {
+                self.place = header.data + header.packed as u64;
+            } else {
+                self.next = Some(header);
+            }
+        }
+        Ok(self.next)
+    }
+
+    fn header(&self) -> Result<Header> {
+        let left = (self.end - self.place) as usize;
+        let mut window = 512;
+        loop {
+            let bytes = self.places.read(self.place, window.min(left))?;
+            let mut thrift = Thrift::new(&bytes);
+            match Header::read(&mut thrift, self.place) {
+                Ok(header) if header.data + header.packed as u64 <= self.end => return Ok(header),
+                Err(Fault::End) if window < left && window < LARGEST_HEADER => window *= 16,
+                _ => return Err(over("the header of a page contradicts itself")),
+            }
+        }
+    }
+
+    /// Lets go of the pages whose values were taken.
+    fn forget_taken(&mut self) {
+        if self.filled.begun.swap(false, Ordering::Relaxed) {
+            self.limits.drop_pages(self.in_memory - self.last);
+            self.in_memory = self.last;
+        }
+    }
+
+    /// The bytes of a page, unpacked.
+    fn unpacked(&mut self, header: &Header) -> Result<bytes::Bytes> {
+        if header.packed.max(header.size) > LARGEST_PAGE {
+            return Err(over(&format!("a page of it has more than {} MiB", LARGEST_PAGE >> 20)));
+        }
+        let is_packed = header.is_compressed && !matches!(self.codec, Codec::None);
+        let bytes = header.packed + if is_packed { header.size } else { 0 };
+        self.limits.add_pages(bytes)?;
+        self.in_memory += bytes;
+        self.limits.work(bytes as u64)?;
+        let packed = self.places.read(header.data, header.packed)?;
+        if packed.len() != header.packed {
+            return Err(over("it ends too early"));
+        }
+        let levels = header.level_bytes()?;
+        if levels > header.size || levels > packed.len() {
+            return Err(over("the header of a page contradicts itself"));
+        }
+        let wrong = || over("a page of it is not as long as its header says");
+        let unpacked = match &mut self.codec {
+            _ if !is_packed => return Ok(packed),
+            Codec::None => return Ok(packed),
+            Codec::Snappy => {
+                let most = header.size - levels;
+                if most > 0 && snap::raw::decompress_len(&packed[levels..]).ok() != Some(most) {
+                    return Err(wrong());
+                }
+                let mut unpacked = vec![0; header.size];
+                unpacked[..levels].copy_from_slice(&packed[..levels]);
+                if most > 0 {
+                    let mut snappy = snap::raw::Decoder::new();
+                    let done = snappy.decompress(&packed[levels..], &mut unpacked[levels..]);
+                    done.map_err(|error| ParquetError::External(Box::new(error)))?;
+                }
+                unpacked
+            }
+            Codec::Zstd(zstd) => {
+                let mut unpacked = Vec::with_capacity(header.size);
+                unpacked.extend_from_slice(&packed[..levels]);
+                if header.size > levels {
+                    let mut cursor = Cursor::new(&mut unpacked);
+                    cursor.set_position(levels as u64);
+                    zstd.decompress_to_buffer(&packed[levels..], &mut cursor)?;
+                }
+                unpacked
+            }
+        };
+        if unpacked.len() != header.size {
+            return Err(wrong());
+        }
+        Ok(unpacked.into())
+    }
+
+    fn page(&mut self, header: Header) -> Result<Page> {
+        self.forget_taken();
+        let before = self.in_memory;
+        let buf = self.unpacked(&header)?;
+        let bytes = self.in_memory - before;
+        let encoding = encoding(header.encoding)?;
+        let num_values = u32::try_from(header.values)?;
+        if header.kind == DICTIONARY {
+            self.check_dictionary(&header, &buf)?;
+            self.dictionary += bytes;
+            // It stays.
+            self.in_memory -= bytes;
+            return Ok(Page::DictionaryPage {
+                buf,
+                num_values,
+                encoding,
+                is_sorted: false,
+            });
+        }
+        self.last = bytes;
+        self.filled.page.store(num_values as usize, Ordering::Relaxed);
+        self.check_values(&header, encoding, &buf)?;
+        Ok(match header.kind {
+            DATA => Page::DataPage {
+                buf,
+                num_values,
+                encoding,
+                def_level_encoding: self::encoding(header.definition)?,
+                rep_level_encoding: self::encoding(header.repetition)?,
+                statistics: None,
+            },
+            _ => Page::DataPageV2 {
+                buf,
+                num_values,
+                encoding,
+                num_nulls: u32::try_from(header.nulls)?,
+                num_rows: u32::try_from(header.rows)?,
+                def_levels_byte_len: u32::try_from(header.definition)?,
+                rep_levels_byte_len: u32::try_from(header.repetition)?,
+                is_compressed: header.is_compressed,
+                statistics: None,
+            },
+        })
+    }
+
+    /// A dictionary's entries are made room for by its header.
+    fn check_dictionary(&mut self, header: &Header, buf: &[u8]) -> Result<()> {
+        let width = match self.column.physical_type() {
+            Type::FIXED_LEN_BYTE_ARRAY => self.column.type_length().max(0) as u64,
+            Type::BYTE_ARRAY | Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 12,
+            Type::BOOLEAN => 1,
+        };
+        let count = header.values;
+        if width == 0 || count > MOST_WORDS || count.saturating_mul(width) > buf.len() as u64 || self.has_dictionary {
+            return Err(over("a dictionary of it contradicts itself"));
+        }
+        self.has_dictionary = true;
+        let entry = size_of::<parquet::data_type::ByteArray>();
+        let bytes = count as usize * entry;
+        self.limits.add_pages(bytes)?;
+        self.dictionary += bytes;
+        Ok(())
+    }
+
+    fn check_values(&mut self, header: &Header, encoding: Encoding, buf: &[u8]) -> Result<()> {
+        let wrong = || over("a page of it contradicts itself");
+        if encoding == Encoding::RLE_DICTIONARY || encoding == Encoding::PLAIN_DICTIONARY {
+            if !self.has_dictionary {
+                return Err(over("it lacks a dictionary"));
+            }
+        }
+        if self.column.max_rep_level() > 0 {
+            let entries = usize::try_from(header.values)?;
+            let entries = self.filled.entries.fetch_add(entries, Ordering::Relaxed) + entries;
+            if entries > MOST_ENTRIES {
+                return Err(over("a row of it holds too many entries"));
+            }
+            self.limits.work(header.values * ENTRY_WORK)?;
+        }
+        if matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) {
+            let most = header.values.min(MOST_DELTAS);
+            let from = self.values_at(header, buf).ok_or_else(wrong)?;
+            let size = delta::size(encoding, &buf[from..], most).ok_or_else(wrong)?;
+            if size > LARGEST_DELTAS {
+                return Err(over("a page of it unpacks to too much text"));
+            }
+            self.filled.texts.fetch_add(size as usize, Ordering::Relaxed);
+            if self.filled.texts() as u64 > LARGEST_DELTAS {
+                return Err(over("a row of it is too long"));
+            }
+            self.limits.work(size + header.values * 16)?;
+        }
+        Ok(())
+    }
+
+    /// Where the values of a page begin, behind the levels.
+    fn values_at(&self, header: &Header, buf: &[u8]) -> Option<usize> {
+        if header.kind == DATA_V2 {
+            return header.level_bytes().ok().filter(|&at| at <= buf.len());
+        }
+        let mut at = 0usize;
+        for (most, encoding) in [
+            (self.column.max_rep_level(), header.repetition),
+            (self.column.max_def_level(), header.definition),
+        ] {
+            if most > 0 {
+                // Others are deprecated, and none of the writers that used them knew delta encodings.
+                if encoding != Encoding::RLE as i64 {
+                    return None;
+                }
+                let length = buf.get(at..)?.first_chunk::<4>()?;
+                at = at.checked_add(4)?.checked_add(u32::from_le_bytes(*length) as usize)?;
+            }
+        }
+        (at <= buf.len()).then_some(at)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.limits.drop_pages(self.in_memory + self.dictionary);
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let Some(header) = self.look()? else {
+            return Ok(None);
+        };
+        self.next = None;
+        self.place = header.data + header.packed as u64;
+        self.page(header).map(Some)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        let Some(header) = self.look()? else {
+            return Ok(None);
+        };
+        Ok(Some(PageMetadata {
+            num_rows: (header.kind == DATA_V2).then_some(usize::try_from(header.rows)?),
+            num_levels: (header.kind != DICTIONARY).then_some(usize::try_from(header.values)?),
+            is_dict: header.kind == DICTIONARY,
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.get_next_page().map(|_| ())
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        // Only pages of the second version are sure to begin with a row.
+        Ok(self.look()?.is_none_or(|header| header.kind == DATA_V2))
+    }
+}
+
+/// The kinds of pages.
+const DATA: i64 = PageType::DATA_PAGE as i64;
+const INDEX: i64 = PageType::INDEX_PAGE as i64;
+const DICTIONARY: i64 = PageType::DICTIONARY_PAGE as i64;
+const DATA_V2: i64 = PageType::DATA_PAGE_V2 as i64;
+
+/// A page's header (`PageHeader`).
+#[derive(Debug, Clone, Copy, Default)]
+struct Header {
+    kind: i64,
+    /// Bytes of it unpacked, and in the file.
+    size: usize,
+    packed: usize,
+    values: u64,
+    nulls: u64,
+    rows: u64,
+    encoding: i64,
+    /// The encoding of levels; of a page of the second version their bytes.
+    definition: i64,
+    repetition: i64,
+    is_compressed: bool,
+    /// Where its data is in the file.
+    data: u64,
+}
+
+impl Header {
+    fn read(thrift: &mut Thrift, place: u64) -> std::result::Result<Self, Fault> {
+        let mut header = Self {
+            kind: -1,
+            is_compressed: true,
+            ..Self::default()
+        };
+        let mut inner = None;
+        let size = |number: i64| usize::try_from(number).map_err(|_| Fault::Malformed);
+        let mut fields = Fields::default();
+        while let Some(field) = thrift.field(&mut fields)? {
+            match field.id {
+                1 => header.kind = thrift.number(&field)?,
+                2 => header.size = size(thrift.number(&field)?)?,
+                3 => header.packed = size(thrift.number(&field)?)?,
+                5 | 7 | 8 => {
+                    header.data_header(thrift, &field)?;
+                    inner = Some(field.id);
+                }
+                _ => thrift.skip(field.kind)?,
+            }
+        }
+        let expected = match header.kind {
+            DATA => Some(5),
+            INDEX => inner,
+            DICTIONARY => Some(7),
+            DATA_V2 => Some(8),
+            _ => return Err(Fault::Malformed),
+        };
+        if inner != expected {
+            return Err(Fault::Malformed);
+        }
+        header.data = place + thrift.place() as u64;
+        Ok(header)
+    }
+
+    /// `DataPageHeader`, `DictionaryPageHeader` or `DataPageHeaderV2`.
+    fn data_header(&mut self, thrift: &mut Thrift, outer: &Field) -> std::result::Result<(), Fault> {
+        if outer.kind != super::thrift::STRUCT {
+            return Err(Fault::Malformed);
+        }
+        let count = |number: i64| u64::try_from(number).map_err(|_| Fault::Malformed);
+        let mut fields = Fields::default();
+        while let Some(field) = thrift.field(&mut fields)? {
+            match (outer.id, field.id) {
+                (_, 1) => self.values = count(thrift.number(&field)?)?,
+                (5 | 7, 2) | (8, 4) => self.encoding = thrift.number(&field)?,
+                (5, 3) | (8, 5) => self.definition = thrift.number(&field)?,
+                (5, 4) | (8, 6) => self.repetition = thrift.number(&field)?,
+                (8, 2) => self.nulls = count(thrift.number(&field)?)?,
+                (8, 3) => self.rows = count(thrift.number(&field)?)?,
+                (8, 7) => self.is_compressed = thrift.flag(&field)?,
+                _ => thrift.skip(field.kind)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of levels before what is compressed.
+    fn level_bytes(&self) -> Result<usize> {
+        if self.kind != DATA_V2 {
+            return Ok(0);
+        }
+        Ok(usize::try_from(self.definition)?.saturating_add(usize::try_from(self.repetition)?))
+    }
+}
+
+fn encoding(number: i64) -> Result<Encoding> {
+    let found = Encoding::VARIANTS.iter().find(|encoding| **encoding as i64 == number);
+    found
+        .copied()
+        .ok_or_else(|| over("it is encoded in a way that Hearth does not know"))
+}
