@@ -1,9 +1,11 @@
 //! Going on with a run: on the model that it was begun on, by the rules that it was begun by, or not at all.
 
-use hearth_engine::training::{Wish, Wishes, train};
+use hearth_engine::training::{RunFolder, Wish, Wishes, export, train};
+use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
 use hearth_protocol::{
-    DataSource, GpuLayers, Precision, Problem, StepReport, TrainRequest, TrainSettings, TrainingEvent,
+    DataSource, ExportFormat, ExportRequest, GpuLayers, Outcome, Precision, Problem, StepReport, TrainRequest,
+    TrainSettings, TrainingEvent,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,9 +67,55 @@ impl Stopped {
         self.path("run/run.json")
     }
 
+    /// What Hearth at commit ba366ad left of a run that was stopped after four steps: see `tests/fixtures/ba366ad/make.py`.
+    fn released() -> Self {
+        let stopped = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        let fixtures = fixture("llama").parent().expect("a folder").join("../ba366ad");
+        fs::create_dir_all(stopped.path("run/adapter")).expect("a folder");
+        for file in [
+            "run.json",
+            "log.jsonl",
+            "checkpoint.safetensors",
+            "adapter/adapter_config.json",
+            "adapter/adapter_model.safetensors",
+            "adapter/hearth.json",
+        ] {
+            fs::copy(fixtures.join("run").join(file), stopped.path("run").join(file)).expect("a copy");
+        }
+        fs::copy(fixtures.join("tales.jsonl"), stopped.path("data.jsonl")).expect("a copy");
+        fs::copy(fixture("llama"), stopped.path("model.gguf")).expect("a copy");
+        stopped
+    }
+
     /// The steps that are made.
     fn run(&self, model: &str, resume: bool, stop_after: Option<u32>) -> Result<Vec<StepReport>, Problem> {
-        let request = TrainRequest {
+        let (mut steps, wishes) = (Vec::new(), Wishes::default());
+        train(&self.request(model, resume), &wishes, &mut |event| {
+            if let TrainingEvent::Step(step) = event {
+                if Some(step.step) == stop_after {
+                    wishes.set(Wish::Stop);
+                }
+                steps.push(step);
+            }
+        })?;
+        Ok(steps)
+    }
+
+    /// Goes on to the end; what is said before the first step, and how it ends.
+    fn ends(&self) -> Result<(Vec<String>, Outcome), Problem> {
+        let mut notices = Vec::new();
+        let outcome = train(&self.request("model.gguf", true), &Wishes::default(), &mut |event| {
+            if let TrainingEvent::Planned(plan) = event {
+                notices = plan.notices;
+            }
+        })?;
+        Ok((notices, outcome))
+    }
+
+    fn request(&self, model: &str, resume: bool) -> TrainRequest {
+        TrainRequest {
             id: 1,
             model: self.path(model),
             data: DataSource {
@@ -91,17 +139,14 @@ impl Stopped {
             build: None,
             gpu_layers: GpuLayers::Auto,
             low_priority: false,
-        };
-        let (wishes, mut steps) = (Wishes::default(), Vec::new());
-        train(&request, &wishes, &mut |event| {
-            if let TrainingEvent::Step(step) = event {
-                if Some(step.step) == stop_after {
-                    wishes.set(Wish::Stop);
-                }
-                steps.push(step);
-            }
-        })?;
-        Ok(steps)
+        }
+    }
+
+    /// The adapter that is there.
+    fn adapter(&self) -> AdapterFile {
+        let gguf = Gguf::open(self.path("model.gguf")).expect("the model opens");
+        let base = BaseShape::from_gguf(&gguf).expect("its sizes");
+        AdapterFile::open(&RunFolder(self.path("run")).adapter(), &base).expect("an adapter")
     }
 
     /// Every file of the run, to the bit.
@@ -206,6 +251,157 @@ fn a_run_that_cannot_be_read_is_refused_and_not_begun_anew() {
     let text = fs::read(stopped.run_file()).expect("a run");
     fs::write(stopped.run_file(), &text[..text.len() / 2]).expect("it is written");
     stopped.is_refused("model.gguf", &["run.json cannot be read"]);
+    fs::write(stopped.run_file(), b"\xff\xfe{}").expect("it is written");
+    stopped.is_refused("model.gguf", &["run.json cannot be read"]);
     fs::remove_file(stopped.run_file()).expect("it is there");
     stopped.is_refused("model.gguf", &["run.json is gone"]);
+    fs::create_dir(stopped.run_file()).expect("a folder");
+    stopped.is_refused("model.gguf", &["run.json cannot be read"]);
+}
+
+#[test]
+fn a_run_that_a_newer_hearth_wrote_is_refused_and_left_alone() {
+    let stopped = Stopped::new();
+    let text = fs::read(stopped.run_file()).expect("a run");
+    for change in [("version", 3.into()), ("schedule", "spiral".into())] {
+        let (field, value): (&str, serde_json::Value) = change;
+        stopped.edit(|run| run["settings"][field] = value);
+        stopped.is_refused("model.gguf", &["go on with the Hearth that wrote it"]);
+        fs::write(stopped.run_file(), &text).expect("it is written");
+    }
+    let path = stopped.path("run/checkpoint.safetensors");
+    let old = fs::read(&path).expect("a checkpoint");
+    let version = br#"{\"version\":1,"#;
+    let at = old
+        .windows(version.len())
+        .position(|bytes| bytes == version)
+        .expect("a version");
+    let mut new = old.clone();
+    new[at + version.len() - 2] = b'2';
+    fs::write(&path, &new).expect("it is written");
+    stopped.is_refused("model.gguf", &["version 2", "go on with the Hearth that wrote it"]);
+    fs::write(&path, &old[..old.len() - 7]).expect("it is written");
+    stopped.is_refused("model.gguf", &["damaged"]);
+    fs::write(&path, &old).expect("it is written");
+    assert_eq!(stopped.run("model.gguf", true, None).expect("it goes on").len(), 2);
+}
+
+#[test]
+fn the_run_that_ba366ad_stopped_goes_on() {
+    let stopped = Stopped::released();
+    let before = stopped.adapter();
+    let passport = before.passport.expect("hearth.json");
+    assert_eq!((passport.base.file.as_str(), passport.seed), ("llama.gguf", 42));
+    assert_eq!(passport.scores["best_step"], 4);
+    let run = RunFolder(stopped.path("run"));
+    let losses = run.losses();
+    let read = run.read().expect("a run");
+    assert_eq!(
+        (
+            read.settings.version,
+            read.settings.rank,
+            read.sequence,
+            read.prompts.len()
+        ),
+        (1, 1, 64, 3)
+    );
+    assert_eq!((losses.len(), read.base, read.init), (4, None, None));
+    write_model(&stopped.path("other.gguf"), Some("blk.1.ffn_norm.weight"));
+
+    let steps = stopped.run("model.gguf", true, Some(6)).expect("it goes on");
+    // By the rules that it was begun by: the learning rate rises from the first of 120 steps.
+    let rates: Vec<f64> = steps.iter().map(|step| step.learning_rate / 2e-4 * 120.0).collect();
+    assert!(
+        rates.len() == 2 && (rates[0] - 5.0).abs() < 1e-9 && (rates[1] - 6.0).abs() < 1e-9,
+        "{rates:?}"
+    );
+    assert_eq!(run.losses()[..4], losses);
+    stopped.adapter();
+    stopped.is_refused("other.gguf", &["other weights of the same sizes"]);
+}
+
+#[test]
+fn a_run_whose_adapter_is_lost_goes_on_from_its_checkpoint_and_says_so() {
+    let stopped = Stopped::new();
+    let (notices, whole) = stopped.ends().expect("it ends");
+    assert!(notices.is_empty() && whole.eval_loss.is_some(), "{notices:?}");
+    // Killed between two renames of an older Hearth, for one: the configuration is gone.
+    for lost in ["run/adapter/adapter_config.json", "run/adapter"] {
+        let path = stopped.path(lost);
+        let removed = if path.is_dir() {
+            fs::remove_dir_all(path)
+        } else {
+            fs::remove_file(path)
+        };
+        removed.expect("it is removed");
+        let (notices, outcome) = stopped.ends().expect("it ends, too");
+        assert!(
+            notices.iter().any(|notice| notice.contains("last checkpoint")),
+            "{notices:?}"
+        );
+        assert_eq!((outcome.steps, outcome.eval_loss), (STEPS, None));
+        let scores = stopped.adapter().passport.expect("hearth.json").scores;
+        assert!(scores["eval_loss"].is_null() && scores["general_after"].is_number());
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_before_its_first_step_ends_and_leaves_an_older_adapter_alone() {
+    let stopped = Stopped::new();
+    let before = stopped.adapter();
+    let wishes = Wishes::default();
+    let outcome = train(&stopped.request("model.gguf", false), &wishes, &mut |event| {
+        if matches!(event, TrainingEvent::Evaluated { .. }) {
+            wishes.set(Wish::Stop);
+        }
+    });
+    assert_eq!(outcome.expect("it ends").steps, 0);
+    assert_eq!(stopped.adapter(), before);
+}
+
+#[test]
+fn a_run_that_began_with_an_adapter_begins_again_with_it() {
+    let stopped = Stopped::new();
+    stopped.ends().expect("it ends");
+    let mut request = stopped.request("model.gguf", false);
+    request.settings.init = Some(stopped.path("run"));
+    request.out = stopped.path("second");
+    let losses = |request: &TrainRequest| {
+        let outcome = train(request, &Wishes::default(), &mut |_| {});
+        outcome.expect("it ends");
+        RunFolder(request.out.clone()).losses()
+    };
+    let first = losses(&request);
+    // As after a kill before the first checkpoint.
+    fs::remove_file(stopped.path("second/checkpoint.safetensors")).expect("a checkpoint");
+    (request.resume, request.settings.init) = (true, None);
+    assert_eq!(losses(&request), first);
+}
+
+#[test]
+fn an_export_replaces_an_adapter_and_nothing_of_others() {
+    let stopped = Stopped::new();
+    let out = stopped.path("out");
+    let export = || {
+        let request = ExportRequest {
+            id: 2,
+            model: stopped.path("model.gguf"),
+            adapter: stopped.path("run"),
+            format: ExportFormat::Peft,
+            out: out.clone(),
+            verify: false,
+        };
+        export(&request, &mut |_, _| std::ops::ControlFlow::Continue(()))
+    };
+    fs::create_dir(&out).expect("a folder");
+    fs::write(out.join("README.md"), "mine").expect("it is written");
+    export().expect("beside other files");
+    let problem = export().err().expect("it is refused");
+    assert!(problem.message.contains("beside other files"), "{}", problem.message);
+    assert_eq!(fs::read_to_string(out.join("README.md")).expect("it is there"), "mine");
+    fs::remove_file(out.join("README.md")).expect("it is removed");
+    fs::write(out.join("adapter_config.json"), "of another").expect("it is written");
+    export().expect("an adapter alone is replaced");
+    assert_eq!(fs::read_dir(&out).expect("a folder").count(), 3);
+    assert_eq!(fs::read_dir(stopped.folder.path()).expect("a folder").count(), 4);
 }

@@ -1,6 +1,7 @@
 //! A run's state on the disk: one file, replaced as a whole, from which the run goes on as if it had never stopped.
 
 use crate::adamw::{AdamW, Means};
+use crate::durable;
 use crate::error::TrainError;
 use crate::parameters::{Parameters, tensor, values};
 use crate::settings::Settings;
@@ -9,7 +10,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,12 @@ struct State {
     data: u64,
     tokens: u64,
     seconds: f64,
+}
+
+/// What every version of the file has.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
 }
 
 /// The checkpoint in a run's folder, if there is one.
@@ -117,18 +124,8 @@ pub(crate) fn save(
         let state = serde_json::to_string(&state).map_err(io::Error::other)?;
         let about = HashMap::from([(STATE.to_owned(), state)]);
         let bytes = safetensors::serialize(views, Some(about)).map_err(io::Error::other)?;
-        fs::create_dir_all(folder)?;
-        let new = folder.join(format!("{NAME}.new"));
-        let written = File::create(&new).and_then(|mut file| {
-            file.write_all(&bytes)?;
-            file.sync_all()
-        });
-        if let Err(error) = written.and_then(|()| fs::rename(&new, &path)) {
-            // Half a file helps nobody; that it could not be written is what is said.
-            let _ = fs::remove_file(&new);
-            return Err(error);
-        }
-        Ok(())
+        durable::create_folder(folder)?;
+        durable::write_file(&path, |out| out.write_all(&bytes))
     };
     write().map_err(|source| TrainError::Write {
         path: path.clone(),
@@ -153,10 +150,19 @@ pub(crate) fn restore(
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(&error))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(&error))?;
     let state = header.metadata().as_ref().and_then(|about| about.get(STATE));
-    let state: State = state
-        .and_then(|state| serde_json::from_str(state).ok())
-        .filter(|state: &State| state.version == VERSION)
-        .ok_or_else(|| bad("it is of another version of Hearth".to_owned()))?;
+    let state = state.ok_or_else(|| bad("it is not of Hearth".to_owned()))?;
+    // Asked first: what else a newer version has may not be readable.
+    let version = serde_json::from_str(state).map(|Version { version }| version);
+    match version.map_err(|error| damaged(&error))? {
+        VERSION => {}
+        version => {
+            let why = format!(
+                "it has version {version}, and this Hearth reads {VERSION}; go on with the Hearth that wrote it"
+            );
+            return Err(bad(why));
+        }
+    }
+    let state: State = serde_json::from_str(state).map_err(|error| damaged(&error))?;
     if state.settings != *settings {
         return Err(bad("the run had other settings".to_owned()));
     }

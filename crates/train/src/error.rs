@@ -71,7 +71,7 @@ pub enum TrainError {
         source: io::Error,
     },
     /// A checkpoint cannot be read.
-    #[error("The checkpoint {} cannot be used: {why}. Begin the run anew.", path.display())]
+    #[error("The checkpoint {} cannot be used: {why}. Nothing was changed. Put the right one there, or begin a new run in another folder.", path.display())]
     Checkpoint {
         /// Where.
         path: PathBuf,

@@ -6,6 +6,7 @@
 mod adamw;
 mod batch;
 mod checkpoint;
+pub mod durable;
 mod error;
 mod gradient;
 mod merge;

@@ -1,8 +1,7 @@
 //! Merging: a model and its adapter become one GGUF, which anything that reads GGUFs can use without knowing of adapters.
 
-use hearth_formats::adapter::{
-    AdapterError, AdapterFile, AdapterProblem, LinearName, LoraTensors, TargetName, write_whole,
-};
+use crate::durable;
+use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, LoraTensors, TargetName};
 use hearth_formats::gguf::{
     Gguf, GgufError, GgufProblem, GgufWriter, Metadata, Tensor, TensorHeader, TensorInfo, TensorType,
 };
@@ -190,7 +189,7 @@ pub fn merge(
         GgufProblem::Io(error) => Failed::Disk(error),
         _ => Failed::Merge(error.into()),
     };
-    let written = write_whole(path, |out| {
+    let written = durable::write_file(path, |out| {
         let mut writer = GgufWriter::begin(out, &metadata(base, mix, title)?, &table).map_err(writing)?;
         for (info, header) in base.tensors().zip(&table) {
             let Some(tensor) = base.tensor(&info.name) else {

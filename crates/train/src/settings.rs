@@ -6,6 +6,8 @@ use hearth_llm::ops::Product;
 use serde::{Deserialize, Serialize};
 
 /// How a run learns: everything is chosen.
+///
+/// Runs that were begun are gone on with for ever, so a new field has a `#[serde(default)]` that means what runs did before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// By which rules the other numbers are read: [`Settings::VERSION`] for a new run. A run goes on by those that it began with; one

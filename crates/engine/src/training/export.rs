@@ -1,14 +1,14 @@
 //! Adapters for other programs.
 
 use super::data::Reader;
-use super::folder::open_adapter;
+use super::folder::{Unwritten, open_adapter, write_peft};
 use super::verify::verify;
 use crate::problem::{disk, from_adapter, from_merge, interrupted, problem};
-use hearth_formats::adapter::{BaseShape, modelfile, write_whole};
+use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
-use hearth_train::{Mix, merge};
+use hearth_train::{Mix, durable, merge};
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -41,12 +41,15 @@ pub fn export(
     let (adapter, _) = open_adapter(&request.adapter, &reader.gguf)?;
     let title = title(&request.adapter);
     if let Some(parent) = request.out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent).map_err(|error| disk(parent, &error))?;
+        durable::create_folder(parent).map_err(|error| disk(parent, &error))?;
     }
     step(0.05, "writing")?;
     match &request.format {
-        ExportFormat::Peft => adapter.write_peft(&request.out, &base).map_err(from_adapter)?,
-        ExportFormat::GgufLora => adapter.write_gguf(&request.out).map_err(from_adapter)?,
+        ExportFormat::Peft => to_folder(&adapter, &request.out, &base)?,
+        ExportFormat::GgufLora => {
+            durable::replace_file(&request.out, |staged| Ok::<_, Unwritten>(adapter.write_gguf(staged)?))
+                .map_err(|error| error.at(&request.out))?
+        }
         ExportFormat::Gguf { kind } => {
             let mix = mix(kind.as_deref())?;
             merge(
@@ -76,6 +79,40 @@ pub fn export(
         bytes: size(&request.out).map_err(|error| disk(&request.out, &error))?,
         verification,
     })
+}
+
+/// What an adapter's folder has, and nothing else.
+const OF_ADAPTER: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
+
+/// Writes a PEFT folder. One that has nothing but an adapter is replaced as a whole; beside files of others an adapter is added, but
+/// none is replaced, since that could not be done at once.
+fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), Problem> {
+    // A link stays; what it leads to is replaced.
+    let folder = match out.is_symlink() {
+        true => fs::canonicalize(out).map_err(|error| disk(out, &error))?,
+        false => out.to_owned(),
+    };
+    let names = match fs::read_dir(&folder) {
+        Ok(entries) => entries
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| disk(out, &error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(disk(out, &error)),
+    };
+    let is_adapters = |name: &&std::ffi::OsString| OF_ADAPTER.iter().any(|own| *own == **name);
+    match names.iter().filter(is_adapters).count() {
+        own if own == names.len() => write_peft(adapter, &folder, base),
+        0 => adapter.write_peft(&folder, base).map_err(from_adapter),
+        _ => {
+            let message = format!(
+                "The folder {} has an adapter beside other files, so it is not replaced. Delete the adapter there, or choose another \
+                 folder.",
+                out.display()
+            );
+            Err(problem(ProblemCode::BadRequest, message))
+        }
+    }
 }
 
 fn mix(kind: Option<&str>) -> Result<Mix, Problem> {
@@ -111,7 +148,7 @@ fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Probl
     let template = reader.template.notice().is_none().then_some(&reader.template);
     let text = modelfile(&base, adapter.as_deref(), template, &[]);
     let path = request.out.with_extension("Modelfile");
-    write_whole(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))
+    durable::write_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))
 }
 
 /// Bytes of a file, or of the files of a folder.

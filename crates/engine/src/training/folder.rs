@@ -1,20 +1,23 @@
 //! A run's folder: what is in it, and under which names.
 //!
 //! `run.json` says what the run is made of, `log.jsonl` what happened, `checkpoint.safetensors` (of `hearth-train`) how to go on,
-//! and `adapter/` is what came of it: a PEFT folder with a passport.
+//! and `adapter/` is what came of it: a PEFT folder with a passport. All are written by [`hearth_train::durable`], so that a run that was
+//! killed at any moment goes on.
 
 use crate::problem::{disk, from_adapter, problem};
-use hearth_formats::adapter::{AdapterFile, BaseId, BaseShape, LinearName, LoraTensors, Passport, TargetName};
+use hearth_formats::adapter::{
+    AdapterError, AdapterFile, BaseId, BaseShape, LinearName, LoraTensors, Passport, TargetName,
+};
 use hearth_llm::LoraPart;
 use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
-use hearth_train::Settings;
+use hearth_train::{Settings, durable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What a run is made of.
+/// What a run is made of. A new field has a `#[serde(default)]`, as [`Settings`] have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
     /// The model.
@@ -24,6 +27,9 @@ pub struct RunFile {
     pub base: Option<BaseId>,
     /// What it learns from.
     pub data: DataSource,
+    /// The adapter that it begins with; not in runs from before this was written down.
+    #[serde(default)]
+    pub init: Option<PathBuf>,
     /// How, with everything chosen.
     pub settings: Settings,
     /// Tokens an example may have.
@@ -52,9 +58,9 @@ impl RunFile {
 pub struct RunFolder(pub PathBuf);
 
 impl RunFolder {
-    /// Where the adapter is.
+    /// Where the adapter is; after a kill while it was replaced, where a whole one is.
     pub fn adapter(&self) -> PathBuf {
-        self.0.join("adapter")
+        durable::standing_in(&self.0.join("adapter"))
     }
 
     /// What the run is made of, if this is a run's folder.
@@ -76,7 +82,12 @@ impl RunFolder {
             );
             problem(ProblemCode::BadRequest, message)
         };
-        let text = match fs::read_to_string(&path) {
+        let unreadable = |error: &dyn std::fmt::Display| {
+            cannot(format!(
+                "its run.json cannot be read ({error}); go on with the Hearth that wrote it, or begin anew elsewhere"
+            ))
+        };
+        let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return match hearth_train::latest_checkpoint(&self.0) {
@@ -87,13 +98,17 @@ impl RunFolder {
                     )),
                 };
             }
-            Err(error) => return Err(disk(&path, &error)),
+            Err(error) => return Err(unreadable(&error)),
         };
-        let run: RunFile = serde_json::from_str(&text).map_err(|error| {
-            cannot(format!(
-                "its run.json cannot be read ({error}); go on with the Hearth that wrote it, or begin anew elsewhere"
-            ))
-        })?;
+        let run: RunFile = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
+        if run.settings.version > Settings::VERSION {
+            return Err(cannot(format!(
+                "its settings have version {}, and this Hearth reads up to {}; go on with the Hearth that wrote it, or begin anew \
+                 elsewhere",
+                run.settings.version,
+                Settings::VERSION
+            )));
+        }
         match run.base.as_ref().and_then(|begun_on| begun_on.difference(base)) {
             None => Ok(Some(run)),
             Some(difference) => Err(cannot(format!(
@@ -112,16 +127,24 @@ impl RunFolder {
         by_step.into_values().collect()
     }
 
-    /// Begins a run here; what an earlier one left is cleared away.
+    /// Begins a run here; what an earlier one left is cleared away, but for its adapter, which stays until there is a new one.
     pub(super) fn begin(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
-        fs::create_dir_all(&self.0).map_err(failed)?;
+        durable::create_folder(&self.0).map_err(failed)?;
+        // The checkpoint first: the other way round a kill would leave one beside the settings of another run.
         if let Some(old) = hearth_train::latest_checkpoint(&self.0) {
-            fs::remove_file(old).map_err(failed)?;
+            durable::remove_file(&old).map_err(failed)?;
         }
         self.write(run)?;
-        File::create(self.0.join("log.jsonl")).map_err(failed)?;
-        Ok(())
+        durable::write_file(&self.0.join("log.jsonl"), |_| Ok(())).map_err(failed)
+    }
+
+    /// Finishes or takes back what a kill left half done, before a run goes on here.
+    pub(super) fn recover(&self) -> Result<(), Problem> {
+        ["adapter", "run.json", "log.jsonl"]
+            .into_iter()
+            .try_for_each(|name| durable::recover(&self.0.join(name)))
+            .map_err(|error| disk(&self.0, &error))
     }
 
     /// Replaces `run.json` as a whole.
@@ -129,22 +152,17 @@ impl RunFolder {
         let failed = |error| disk(&self.0, &error);
         let text = serde_json::to_vec_pretty(run).map_err(|error| failed(error.into()))?;
         let path = self.0.join("run.json");
-        hearth_formats::adapter::write_whole(&path, |file| file.write_all(&text)).map_err(failed)
+        durable::write_file(&path, |file| file.write_all(&text)).map_err(failed)
     }
 
     /// Adds a line to the log.
     pub(super) fn log(&self, step: &StepReport) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
-        let mut line = serde_json::to_vec(step).map_err(|error| failed(error.into()))?;
-        line.push(b'\n');
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(self.0.join("log.jsonl"));
-        file.and_then(|mut file| file.write_all(&line)).map_err(failed)
+        let line = serde_json::to_vec(step).map_err(|error| failed(error.into()))?;
+        durable::append_line(&self.0.join("log.jsonl"), &line).map_err(failed)
     }
 
-    /// Writes the adapter anew; the one before stays until this one is whole.
+    /// Replaces the adapter as a whole.
     pub(super) fn keep(
         &self,
         parts: &[LoraPart],
@@ -177,21 +195,62 @@ impl RunFolder {
             tensors.insert(target, lora);
         }
         let adapter = AdapterFile {
-            path: self.adapter(),
+            path: self.0.join("adapter"),
             architecture: base.architecture.clone(),
             base_name: Some(passport.base.file.clone()),
             rslora: run.settings.rslora,
             tensors,
             passport: Some(passport),
         };
-        adapter.write_peft(&self.adapter(), base).map_err(from_adapter)
+        write_peft(&adapter, &adapter.path, base)
+    }
+}
+
+/// Replaces a folder as a whole with an adapter's.
+pub(super) fn write_peft(adapter: &AdapterFile, folder: &Path, base: &BaseShape) -> Result<(), Problem> {
+    let written = durable::replace_folder(folder, |staged| Ok::<_, Unwritten>(adapter.write_peft(staged, base)?));
+    written.map_err(|error| error.at(folder))
+}
+
+/// Why an adapter could not be written.
+pub(super) enum Unwritten {
+    Adapter(AdapterError),
+    Disk(io::Error),
+}
+
+impl Unwritten {
+    /// What to tell a person who wants it at this path.
+    pub fn at(self, path: &Path) -> Problem {
+        match self {
+            Self::Disk(error) => disk(path, &error),
+            Self::Adapter(error) => from_adapter(AdapterError {
+                path: path.to_owned(),
+                ..error
+            }),
+        }
+    }
+}
+
+impl From<AdapterError> for Unwritten {
+    fn from(error: AdapterError) -> Self {
+        Self::Adapter(error)
+    }
+}
+
+impl From<io::Error> for Unwritten {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
     }
 }
 
 /// The adapter that a person means by a path: a run's folder, a PEFT folder or a GGUF adapter.
 pub(crate) fn adapter_path(path: &Path) -> PathBuf {
     let of_run = RunFolder(path.to_owned()).adapter();
-    if of_run.is_dir() { of_run } else { path.to_owned() }
+    if of_run.is_dir() {
+        of_run
+    } else {
+        durable::standing_in(path)
+    }
 }
 
 /// Opens an adapter for a model, and says what a person should know about the two.

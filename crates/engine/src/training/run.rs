@@ -92,8 +92,14 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
             plan::settings(&asked, &reader.config, &lengths, targets, most_tokens)
         }
     };
-    let (init, mut notices) = match &asked.init {
-        Some(path) if before.is_none() => {
+    // A run that was killed before its first checkpoint begins again with what it began with.
+    let begins_with = match (&before, &checkpoint) {
+        (_, Some(_)) => None,
+        (Some(before), None) => before.init.as_ref().or(asked.init.as_ref()),
+        (None, None) => asked.init.as_ref(),
+    };
+    let (init, mut notices) = match begins_with {
+        Some(path) => {
             let (adapter, notice) = open_adapter(path, &reader.gguf)?;
             (LoraPart::of(&adapter, 1.0), notice.into_iter().collect())
         }
@@ -178,6 +184,7 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
             names.join(" and ")
         ));
     }
+    let is_begun = before.is_some();
     let mut run_file = match before {
         Some(before) => before,
         None => {
@@ -185,6 +192,10 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
                 model: std::path::absolute(&request.model).unwrap_or_else(|_| request.model.clone()),
                 base: Some(base.clone()),
                 data: request.data.clone(),
+                init: asked
+                    .init
+                    .clone()
+                    .map(|path| std::path::absolute(&path).unwrap_or(path)),
                 settings: settings.clone(),
                 sequence: material.sequence,
                 eval_split: asked.eval_split,
@@ -195,13 +206,19 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
             run_file
         }
     };
+    let mut best_before = None;
     if let Some(checkpoint) = checkpoint {
         run.resume(&checkpoint).map_err(from_train)?;
-        if run_file.base.is_none() {
-            // Begun before the base was recorded: from here on it is compared.
-            run_file.base = Some(base.clone());
-            folder.write(&run_file)?;
-        }
+    }
+    // From here on nothing refuses to go on with the run, so its folder may change.
+    if is_begun {
+        folder.recover()?;
+        best_before = best_of(&folder, &run, &material, &reader, &mut notices);
+    }
+    if run_file.base.is_none() {
+        // Begun before the base was recorded: from here on it is compared.
+        run_file.base = Some(base.clone());
+        folder.write(&run_file)?;
     }
     let plan = plan_of(&run, &run_file, &material, rehearsed, threads, notices);
     let seconds_a_token = plan.step_seconds / tokens_a_step(&material, &settings);
@@ -243,20 +260,29 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     // What was learnt is on the disk; what it is worth takes a moment more.
     let product = settings.product();
     let before = probe::perplexity(&model, &reader.tokenizer, product);
-    let best = match listener.best.is_empty() {
+    let improved = std::mem::take(&mut listener.best);
+    let (best, scored) = match (improved.is_empty(), best_before) {
+        (false, _) => (improved, end.eval.map(|loss| (end.best_step, loss))),
         // Nothing was better than what an earlier part of the run left behind.
-        true => open_adapter(&folder.0, &reader.gguf).map(|(adapter, _)| LoraPart::of(&adapter, 1.0))?,
-        false => std::mem::take(&mut listener.best),
+        (true, Some(best)) => (best, end.eval.map(|loss| (end.best_step, loss))),
+        // That is lost, or no step was made.
+        (true, None) => (run.parameters().parts(), None),
+    };
+    let (best_step, eval_loss) = match scored {
+        Some((step, loss)) => (step, Some(loss)),
+        None => (end.losses.len(), None),
     };
     let tuned = model
         .adapted(&best)
         .map_err(|error| problem(ProblemCode::Internal, error.to_string()))?;
     let after = probe::perplexity(&tuned, &reader.tokenizer, product);
     listener.passport.scores = serde_json::json!({
-        "eval_loss_before": end.eval_before, "eval_loss": end.eval, "best_step": end.best_step,
+        "eval_loss_before": end.eval_before, "eval_loss": eval_loss, "best_step": best_step,
         "general_before": before, "general_after": after,
     });
-    folder.keep(&best, &run_file, listener.passport.clone(), &base.shape)?;
+    if !end.losses.is_empty() {
+        folder.keep(&best, &run_file, listener.passport.clone(), &base.shape)?;
+    }
     let last = end.losses.len().div_ceil(10).max(1);
     let tail = &end.losses[end.losses.len().saturating_sub(last)..];
     Ok(Outcome {
@@ -266,10 +292,10 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
             hearth_train::EndReason::Stopped => EndReason::Stopped,
         },
         steps: count(end.losses.len()),
-        best_step: count(end.best_step),
+        best_step: count(best_step),
         train_loss: tail.iter().sum::<f64>() / tail.len().max(1) as f64,
         eval_loss_before: end.eval_before,
-        eval_loss: end.eval,
+        eval_loss,
         general_before: Some(before).filter(|perplexity| perplexity.is_finite()),
         general_after: Some(after).filter(|perplexity| perplexity.is_finite()),
         tokens_per_second: end.tokens as f64 / end.seconds.max(LEAST_SECONDS),
@@ -277,6 +303,34 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         peak_memory: memory::peak().unwrap_or(0),
         adapter: folder.adapter(),
     })
+}
+
+/// The best adapter of the steps that a run goes on from, if it had one. One that is lost is announced: the checkpoint's takes its place.
+fn best_of(
+    folder: &RunFolder,
+    run: &Run,
+    material: &Material,
+    reader: &Reader,
+    notices: &mut Vec<String>,
+) -> Option<Vec<LoraPart>> {
+    let (losses, evaluations) = run.history();
+    let has_one = match material.held_out.is_empty() {
+        true => !losses.is_empty(),
+        false => evaluations.iter().any(|(step, loss)| *step > 0 && loss.is_finite()),
+    };
+    if !has_one {
+        return None;
+    }
+    match open_adapter(&folder.adapter(), &reader.gguf) {
+        Ok((adapter, _)) => Some(LoraPart::of(&adapter, 1.0)),
+        Err(problem) => {
+            notices.push(format!(
+                "The best adapter so far cannot be read, so the run goes on with that of its last checkpoint. {}",
+                problem.message
+            ));
+            None
+        }
+    }
 }
 
 /// Whether products in bf16 are faster in a place than those in f32: where the processor has instructions, or an open GPU matrix units, for
