@@ -84,7 +84,7 @@ fn ago(milliseconds: i64) -> String {
     let minutes = milliseconds.max(0) / 60_000;
     let (number, unit) = match minutes {
         0 => return "a moment ago".to_owned(),
-        0..60 => (minutes, "minute"),
+        1..60 => (minutes, "minute"),
         60..2880 => (minutes / 60, "hour"),
         _ => (minutes / 1440, "day"),
     };

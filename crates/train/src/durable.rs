@@ -31,7 +31,7 @@ pub fn write_file<E: From<io::Error>>(
     out.get_ref().sync_all()?;
     drop(out);
     fs::rename(&staged.path, path)?;
-    staged.is_gone();
+    staged.renamed();
     Ok(sync_folder(parent(path))?)
 }
 
@@ -71,7 +71,7 @@ pub fn replace_folder<E: From<io::Error>>(folder: &Path, fill: impl FnOnce(&Path
     sync_folder(&staged.path)?;
     if !folder.exists() {
         fs::rename(&staged.path, folder)?;
-        staged.is_gone();
+        staged.renamed();
         return Ok(sync_folder(parent(folder))?);
     }
     if !exchange(&staged.path, folder)? {
@@ -178,7 +178,7 @@ impl Staged {
     }
 
     /// It has been renamed.
-    fn is_gone(self) {
+    fn renamed(self) {
         std::mem::forget(self);
     }
 }
