@@ -16,8 +16,13 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 /// Calls a method that a value itself does not have.
 pub(super) fn call(_: &mut State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
-    // These look at no more than the length of their argument.
-    if !matches!(method, "startswith" | "endswith") {
+    // These look at no more than the length of their argument, or at one place.
+    let quick = match method {
+        "startswith" | "endswith" => true,
+        ITEM => matches!(value.kind(), ValueKind::Seq | ValueKind::Map),
+        _ => false,
+    };
+    if !quick {
         budget::go_along(value)?;
     }
     for argument in arguments {
