@@ -53,24 +53,24 @@ impl Store {
         })
     }
 
-    /// Copies what can be read of another store's tables, all or nothing.
+    /// Copies what can be read of another store's tables.
     fn take_over(&self, other: &Path) -> rusqlite::Result<()> {
-        let mut connection = self.connection();
+        let connection = self.connection();
         // A row's counterpart may be lost.
         connection.pragma_update(None, "foreign_keys", false)?;
         if connection.execute("ATTACH ?1 AS old", [SqlPath(other)]).is_err() {
             // Nothing of it can be read.
             return Ok(());
         }
-        let transaction = connection.transaction()?;
+        // Each statement by itself: what SQLite meets in the damaged store would end a transaction over both.
         let mut saved = 0;
         for table in migrations::TABLES {
             // A table of which nothing can be read costs the others nothing.
-            saved += take_over_table(&transaction, table).unwrap_or(0);
+            saved += take_over_table(&connection, table).unwrap_or(0);
         }
-        transaction.execute_batch(MEND)?;
+        connection.execute_batch(MEND)?;
         tracing::info!(saved, "rows of the damaged store came over");
-        transaction.commit()
+        Ok(())
     }
 }
 
@@ -152,8 +152,9 @@ fn in_folder(folder: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
 fn take_over_table(connection: &Connection, table: &str) -> rusqlite::Result<usize> {
     let columns = common_columns(connection, table)?.join(", ");
     let insert = format!("INSERT OR IGNORE INTO main.{table} ({columns}) SELECT {columns} FROM old.{table}");
-    if let Ok(all) = connection.execute(&insert, []) {
-        return Ok(all);
+    // A statement that fails half-way would leave the index of the search unlike its messages.
+    if is_readable(connection, table) {
+        return connection.execute(&insert, []);
     }
     let mut saved = 0;
     for order in ["ASC", "DESC"] {
@@ -162,17 +163,36 @@ fn take_over_table(connection: &Connection, table: &str) -> rusqlite::Result<usi
             continue;
         };
         let mut one = connection.prepare(&format!("{insert} WHERE rowid = ?1"))?;
+        let mut whole = connection.prepare(&format!("SELECT * FROM old.{table} WHERE rowid = ?1"))?;
         let Ok(ids) = ids.query_map([], |row| row.get::<_, i64>(0)) else {
             continue;
         };
         for id in ids {
-            match id.and_then(|id| one.execute([id])) {
+            let Ok(id) = id else { break };
+            // As above: read first, then written.
+            match whole.query_row([id], |_| Ok(())).and_then(|()| one.execute([id])) {
                 Ok(rows) => saved += rows,
                 Err(_) => break,
             }
         }
     }
     Ok(saved)
+}
+
+/// Whether every row of a damaged store's table can be read.
+fn is_readable(connection: &Connection, table: &str) -> bool {
+    let read = || -> rusqlite::Result<()> {
+        let mut rows = connection.prepare(&format!("SELECT * FROM old.{table}"))?;
+        let columns = rows.column_count();
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            for column in 0..columns {
+                row.get_ref(column)?;
+            }
+        }
+        Ok(())
+    };
+    read().is_ok()
 }
 
 /// Columns that both stores have: the older one may lack some.
