@@ -1,6 +1,7 @@
 //! Several builds of Hearth side by side: each is asked what it can use, what was found of each decides, and work is handed over. The
 //! other builds are played by copies of the portable one.
 
+use hearth_protocol::DeviceCheck;
 use hearth_tests::driver;
 use hearth_tests::hearth::{Ended, call};
 use hearth_tests::place::{executable, root};
@@ -10,9 +11,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
-
-/// The number of the check whose answers count: `hearth_engine::check::VERSION`.
-const CHECK: u32 = 2;
 
 /// A folder with executables, and what is kept between their starts.
 struct Installed {
@@ -58,7 +56,7 @@ impl Installed {
             json!({
                 "subject": {
                     "identity": gpu["identity"], "name": gpu["name"], "driver": gpu["driver"], "build": build,
-                    "version": env!("CARGO_PKG_VERSION"), "check": CHECK,
+                    "version": env!("CARGO_PKG_VERSION"), "check": DeviceCheck::VERSION,
                 },
                 "check": { "wrong": found.err(), "bytes_per_second": speed, "products_per_second": speed },
             })

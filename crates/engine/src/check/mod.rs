@@ -27,9 +27,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Which check this is: one that asks more has another number, so that what an earlier one found is not taken for its answer.
-pub const VERSION: u32 = 3;
-
 /// Something is measured again and again for this long.
 const LONG_ENOUGH: Duration = Duration::from_millis(200);
 /// The longest prompt.

@@ -205,7 +205,7 @@ impl Gpu {
             driver: self.driver.clone(),
             build: build.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            check: crate::check::VERSION,
+            check: DeviceCheck::VERSION,
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Subject {
     pub build: String,
     /// Hearth's version.
     pub version: String,
-    /// Which check it was: [`crate::check::VERSION`].
+    /// Which check it was: [`DeviceCheck::VERSION`].
     #[serde(default)]
     pub check: u32,
 }

@@ -6,7 +6,7 @@ use super::records::{Subject, store};
 use super::{CPU, drivers_matter, gpus, instructions, merge, probe, processor, this_program};
 use crate::problem::problem;
 use hearth_llm::Place;
-use hearth_protocol::{DeviceInfo, DeviceWay, GpuLayers, HANDED_OVER, Problem, ProblemCode};
+use hearth_protocol::{DeviceCheck, DeviceInfo, DeviceWay, GpuLayers, HANDED_OVER, Problem, ProblemCode};
 use std::path::PathBuf;
 
 /// Puts to each GPU what is known of it, and its builds in order.
@@ -37,7 +37,7 @@ fn processors() -> Subject {
         driver: Some(instructions().to_owned()),
         build: CPU.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        check: crate::check::VERSION,
+        check: DeviceCheck::VERSION,
     }
 }
 
