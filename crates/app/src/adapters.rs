@@ -7,7 +7,7 @@ use crate::{
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    tune::{ERRAND, errand, no_answer},
+    tune::{ERRAND, errand, no_answer, stand_ins},
     wire::{Adapter, AdapterChoice, Code, Event, ExportOrder, Exported, Problem, UsedAdapter, Votes},
 };
 use hearth_formats::{
@@ -211,7 +211,8 @@ fn get(shared: &Shared, id: i64) -> Result<adapter::Adapter, Problem> {
 }
 
 fn missing(row: &adapter::Adapter) -> Option<String> {
-    (!row.path.exists()).then(|| {
+    let is_there = row.path.exists() || row.run.is_some() && stand_ins(&row.path).iter().any(|path| path.exists());
+    (!is_there).then(|| {
         format!(
             "The adapter \u{201c}{}\u{201d} is no longer at {}. Put it back, or import it from where it is now.",
             row.name,

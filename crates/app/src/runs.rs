@@ -216,10 +216,13 @@ fn begin(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> 
         .init
         .map(|id| adapters::path(shared, &model.id, id))
         .transpose()?;
-    let row = shared
-        .store
-        .write(|t| run::create(t, &row).and_then(|id| run::get(t, id)))?
-        .ok_or_else(no_run)?;
+    // A store that was set aside leaves its runs' folders behind.
+    let taken = tune::last_folder(shared);
+    let create = |t: &Transaction<'_>| {
+        run::skip_to(t, taken)?;
+        run::create(t, &row).and_then(|id| run::get(t, id))
+    };
+    let row = shared.store.write(create)?.ok_or_else(no_run)?;
     show(shared, row, &model, init)
 }
 
@@ -268,7 +271,8 @@ fn show(
         id: run.id.unsigned_abs(),
         model: model.path.clone(),
         data,
-        resume: run.checkpoint.is_some() && out.is_dir(),
+        // The worker knows whether there is a checkpoint: a kill may have kept it from the store.
+        resume: out.is_dir(),
         out,
         settings: run.settings.for_worker(init),
         threads: settings.threads,

@@ -46,6 +46,14 @@ fn main() {
             two_answers_side_by_side_and_a_vote,
             stop_ends_both_answers,
             rated_answers_become_a_dataset,
+            stores_of_every_released_version_are_read,
+            an_imported_adapter_owns_no_files,
+            a_run_whose_adapter_was_imported_keeps_its_files,
+            an_adapter_made_again_after_a_delete_stays,
+            a_deletion_that_a_killed_run_has_overtaken_is_undone,
+            an_adapter_left_beside_its_place_is_there,
+            a_checkpoint_that_the_store_does_not_know_of_is_gone_on_from,
+            runs_of_a_store_that_was_set_aside_stay,
         ]
     })
 }
@@ -745,4 +753,233 @@ async fn rated_answers_become_a_dataset() {
         bench.rate_answer(user, Some(Thumb::Up), None).await.unwrap_err().code,
         Code::BadRequest
     );
+}
+
+/// What a store of each version holds is written in `tests/fixtures/ba366ad/make.py`.
+async fn stores_of_every_released_version_are_read() {
+    for version in 1..=14 {
+        let folder = tempfile::tempdir().unwrap();
+        support::model(&folder.path().join("bundled"), "tiny.gguf");
+        let data = folder.path().join("data");
+        fs::create_dir_all(&data).unwrap();
+        let fixture = fixtures().join(format!("ba366ad/store/{version}.db"));
+        fs::copy(fixture, data.join("hearth.db")).unwrap();
+        let bench = Bench::open(folder);
+
+        let snapshot = bench.snapshot().await.unwrap();
+        let titles: Vec<_> = snapshot.conversations.iter().map(|one| one.title.as_str()).collect();
+        assert_eq!(titles, ["Of cormorants"], "version {version}");
+        let conversation = bench.open_conversation(1).await.unwrap();
+        assert_eq!(conversation.system_prompt.as_deref(), Some("Be brief."));
+        assert_eq!(conversation.adapters.len(), usize::from(version >= 11));
+        let said: Vec<_> = conversation
+            .messages
+            .iter()
+            .map(|one| (&*one.content, one.state.clone()))
+            .collect();
+        match version {
+            1 => assert!(said.is_empty()),
+            _ => assert_eq!(
+                said,
+                [
+                    ("What is a cormorant?", MessageState::Complete),
+                    ("A seabird.", MessageState::Complete),
+                    ("A bird that", MessageState::Stopped),
+                ]
+            ),
+        }
+        if version >= 2 {
+            let answer = &conversation.messages[1];
+            assert_eq!((conversation.leaf, answer.parent), (Some(2), Some(1)));
+            assert_eq!(answer.stats.as_ref().map(|stats| stats.tokens), Some(3));
+            assert_eq!(
+                answer.rating.is_some() && answer.adapters[0].scale == 0.5,
+                version >= 12
+            );
+        }
+        assert_eq!(
+            bench.search("seabird".into()).await.unwrap().len(),
+            usize::from(version >= 2)
+        );
+        let set = Settings {
+            theme: Theme::Dark,
+            threads: Some(3),
+            context: Some(4096),
+            device: Some("gpu0".into()),
+            training_device: None,
+            build: Some("vulkan".into()),
+            gpu_layers: GpuLayers::Count { count: 7 },
+            kv: KvType::Q8_0,
+            last_model: Some("tiny".into()),
+            kept_bytes: 1_000_000,
+        };
+        let expected = if version >= 4 { set } else { Settings::default() };
+        assert_eq!(snapshot.settings, expected, "version {version}");
+        let models = bench.store().read(|t| hearth_app::store::model::list(t)).unwrap();
+        assert_eq!(models.len(), usize::from(version >= 5));
+        let datasets = bench.datasets().await.unwrap();
+        assert_eq!(
+            datasets.iter().map(|one| one.examples).collect::<Vec<_>>(),
+            vec![Some(12); usize::from(version >= 6)]
+        );
+        check_released_runs(&bench, version).await;
+        let measured = bench
+            .store()
+            .read(|t| hearth_app::store::measurement::list(t, 9))
+            .unwrap();
+        // The table of version 13 was made anew in 14: a measurement can be made again.
+        assert_eq!(measured.len(), usize::from(version == 14));
+    }
+}
+
+async fn check_released_runs(bench: &Bench, version: u32) {
+    let runs = bench.runs().await.unwrap();
+    assert_eq!(runs.len(), if version >= 7 { 2 } else { 0 }, "version {version}");
+    if let [cut_off, done] = &runs[..] {
+        assert!(matches!(cut_off.state, RunState::Interrupted { .. }) && cut_off.checkpoint == Some(2));
+        assert_eq!(
+            (&done.state, done.adapter),
+            (&RunState::Finished, (version >= 10).then_some(1))
+        );
+        assert_eq!((done.settings.rank, done.settings.schedule), (8, Schedule::Linear));
+        assert_eq!(
+            (done.settings.seed, &done.settings.targets[..]),
+            (7, &["q_proj".to_owned()][..])
+        );
+        assert_eq!(done.outcome.as_ref().and_then(|outcome| outcome.eval_loss), Some(1.25));
+        let curves = bench.run_points(1).await.unwrap();
+        assert_eq!(steps(&curves), if version >= 8 { vec![1, 2, 3] } else { vec![] });
+        assert_eq!(curves.evaluations.len(), usize::from(version >= 9));
+    }
+    let adapters = bench.adapters().await.unwrap();
+    let names: Vec<_> = adapters.iter().map(|one| (&*one.name, one.run)).collect();
+    let both = [("Theirs", None), ("Tales on tiny", Some(1))];
+    assert_eq!(names, both[..if version >= 10 { 2 } else { 0 }]);
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+/// A run that is done, with a real adapter for the model `llama`.
+async fn really_tuned(bench: &mut Bench) -> Adapter {
+    let adapter = tuned(bench).await;
+    let folder = Path::new(&adapter.path);
+    fs::remove_file(folder).unwrap();
+    fs::create_dir(folder).unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        fs::copy(fixtures().join("training/llama/end").join(file), folder.join(file)).unwrap();
+    }
+    let model = bench.folder.path().join("bundled/llama.gguf");
+    fs::copy(fixtures().join("models/llama.gguf"), model).unwrap();
+    adapter
+}
+
+async fn an_imported_adapter_owns_no_files() {
+    let mut bench = Bench::tiny();
+    let adapter = really_tuned(&mut bench).await;
+    let imported = bench
+        .import_adapter(adapter.path.clone().into(), "llama".into())
+        .await
+        .unwrap();
+    assert_eq!(imported.run, None);
+    bench.delete_adapter(imported.id).await.unwrap();
+    let bench = bench.again().await;
+    assert_eq!(bench.adapters().await.unwrap().len(), 1, "the imported one is gone");
+    assert!(
+        Path::new(&adapter.path).join("adapter_model.safetensors").exists(),
+        "the files are the run's"
+    );
+}
+
+async fn a_run_whose_adapter_was_imported_keeps_its_files() {
+    let mut bench = Bench::tiny();
+    let adapter = really_tuned(&mut bench).await;
+    let imported = bench
+        .import_adapter(adapter.path.clone().into(), "llama".into())
+        .await
+        .unwrap();
+    let weights = Path::new(&adapter.path).join("adapter_model.safetensors");
+    // Neither the adapter's deletion nor the run's takes what another one lies in.
+    bench.delete_adapter(adapter.id).await.unwrap();
+    let bench = bench.again().await;
+    assert!(weights.exists());
+    bench.delete_run(adapter.run.unwrap()).await.unwrap();
+    let bench = bench.again().await;
+    assert!(weights.exists() && bench.runs().await.unwrap().is_empty());
+    assert_eq!(bench.adapters().await.unwrap()[0].id, imported.id);
+    // With that they go.
+    bench.delete_adapter(imported.id).await.unwrap();
+    let bench = bench.again().await.again().await;
+    assert!(!folder(&bench, adapter.run.unwrap()).exists());
+}
+
+async fn an_adapter_made_again_after_a_delete_stays() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 6 wait 4").await.id;
+    until(&mut bench, id, |run| run.checkpoint == Some(4)).await;
+    bench.stop_run(id).await.unwrap();
+    let first = until(&mut bench, id, |run| run.adapter.is_some()).await.adapter;
+    bench.delete_adapter(first.unwrap()).await.unwrap();
+    bench.resume_run(id).await.unwrap();
+    until(&mut bench, id, |run| run.state == RunState::Finished).await;
+    // Its end is saved a moment after it is told.
+    bench.run_points(id).await.unwrap();
+    let made = bench.adapters().await.unwrap();
+    assert_eq!(made.iter().map(|one| Some(one.id)).collect::<Vec<_>>(), [first]);
+    let bench = bench.again().await;
+    assert_eq!(bench.adapters().await.unwrap(), made);
+    assert!(Path::new(&made[0].path).exists());
+}
+
+async fn a_deletion_that_a_killed_run_has_overtaken_is_undone() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    bench.delete_adapter(adapter.id).await.unwrap();
+    // As by a run that was gone on with, and killed before the store heard of its end.
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    fs::write(&adapter.path, "better").unwrap();
+    let bench = bench.again().await;
+    assert_eq!(bench.adapters().await.unwrap(), [adapter.clone()]);
+    assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better");
+    // Deleted once more, it goes.
+    bench.delete_adapter(adapter.id).await.unwrap();
+    let bench = bench.again().await;
+    assert!(bench.adapters().await.unwrap().is_empty() && !Path::new(&adapter.path).exists());
+}
+
+async fn an_adapter_left_beside_its_place_is_there() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let beside = Path::new(&adapter.path).with_file_name(".adapter.last");
+    fs::rename(&adapter.path, &beside).unwrap();
+    assert_eq!(bench.adapters().await.unwrap()[0].problem, None);
+    bench.delete_adapter(adapter.id).await.unwrap();
+    let bench = bench.again().await;
+    assert!(bench.adapters().await.unwrap().is_empty() && !beside.exists());
+}
+
+async fn a_checkpoint_that_the_store_does_not_know_of_is_gone_on_from() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 5 die 3").await.id;
+    broken(&mut bench, id).await;
+    // As if the worker had made its last one when the app was killed.
+    let forget = "UPDATE run SET checkpoint = NULL";
+    bench.store().write(|t| t.execute_batch(forget)).unwrap();
+    fs::write(folder(&bench, id).join("checkpoint"), "4").unwrap();
+    bench.resume_run(id).await.unwrap();
+    finished(&mut bench, id).await;
+    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 5]);
+}
+
+async fn runs_of_a_store_that_was_set_aside_stay() {
+    let mut bench = Bench::tiny();
+    let checkpoint = folder(&bench, 7).join("checkpoint");
+    fs::create_dir_all(folder(&bench, 7)).unwrap();
+    fs::write(&checkpoint, "another run's").unwrap();
+    for id in [8, 9] {
+        assert_eq!(begin(&bench, "learn 2").await.id, id);
+        finished(&mut bench, id).await;
+    }
+    assert_eq!(fs::read_to_string(checkpoint).unwrap(), "another run's");
 }

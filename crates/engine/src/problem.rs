@@ -118,6 +118,7 @@ pub(crate) fn from_train(error: TrainError) -> Problem {
         TrainError::NothingToLearn | TrainError::NoSuchToken { .. } => ProblemCode::DataInvalid,
         TrainError::WrongStart(_) | TrainError::Adapter(_) => ProblemCode::AdapterInvalid,
         TrainError::Diverged { .. } => ProblemCode::Diverged,
+        TrainError::Aborted => ProblemCode::Internal,
         TrainError::Write { source, .. } => of_disk(source),
         TrainError::Checkpoint { .. } => ProblemCode::FileInvalid,
     };

@@ -62,6 +62,11 @@ pub enum TrainError {
         /// What it became, in words where it is no number.
         value: String,
     },
+    /// What it reported could not be kept.
+    #[error(
+        "The run has ended at once, since what it had learnt could not be kept. Resume it from its last checkpoint."
+    )]
+    Aborted,
     /// A checkpoint could not be written.
     #[error("The checkpoint could not be written to {}: {source}. What was saved before is still there; make room, and resume.", path.display())]
     Write {

@@ -76,6 +76,17 @@ pub enum Control {
     Continue,
     /// Make a checkpoint and end.
     Stop,
+    /// End at once, without a checkpoint: what was reported could not be kept, so the run has to go on from before it.
+    Abort,
+}
+
+/// Reports something; whether the run is to stop.
+fn tell(report: &mut dyn FnMut(Report) -> Control, what: Report) -> Result<bool, TrainError> {
+    match report(what) {
+        Control::Continue => Ok(false),
+        Control::Stop => Ok(true),
+        Control::Abort => Err(TrainError::Aborted),
+    }
 }
 
 /// Why a run ended.
@@ -218,20 +229,20 @@ impl Run {
             if let Some(loss) = loss {
                 self.progress.evaluations.push((0, loss));
                 let best = false;
-                if report(Report::Evaluated { step: 0, loss, best }) == Control::Stop {
+                if tell(report, Report::Evaluated { step: 0, loss, best })? {
                     return Ok(self.end(EndReason::Stopped, None));
                 }
             }
         }
         while self.progress.losses.len() < steps {
             let (step, mut stop) = self.step(steps, report)?;
-            stop |= report(Report::Step(step)) == Control::Stop;
+            stop |= tell(report, Report::Step(step))?;
             if watch.has_exploded(step.loss) {
                 return Err(TrainError::diverged("The loss", step.step, step.loss));
             }
             let last = step.step == steps;
             if last || step.step % self.settings.eval_every == 0 {
-                stop |= self.evaluated(step.step, report)? == Control::Stop;
+                stop |= self.evaluated(step.step, report)?;
             }
             let patience = self.settings.patience;
             if !last && patience > 0 && self.progress.since_best() >= patience {
@@ -241,9 +252,9 @@ impl Run {
             if last || stop || step.step % self.settings.checkpoint_every == 0 {
                 self.check_adapters(step.step)?;
                 if self.held_out.is_empty() {
-                    stop |= report(Report::Improved(&self.parameters)) == Control::Stop;
+                    stop |= tell(report, Report::Improved(&self.parameters))?;
                 }
-                stop |= self.checkpoint(report)? == Control::Stop;
+                stop |= self.checkpoint(report)?;
             }
             if stop && !last {
                 let now = self.measure_at_stop(step.step, report)?;
@@ -284,7 +295,7 @@ impl Run {
             });
             // Whoever listens may take their time.
             seconds += began.elapsed().as_secs_f64();
-            stop |= report(Report::Batch) == Control::Stop;
+            stop |= tell(report, Report::Batch)?;
         }
         let began = Instant::now();
         let gradients = sum.unwrap_or_default();
@@ -349,13 +360,13 @@ impl Run {
         (trained > 0).then(|| losses.sum::<f64>() / trained as f64)
     }
 
-    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
+    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<bool, TrainError> {
         let Some(loss) = self.evaluate() else {
-            return Ok(Control::Continue);
+            return Ok(false);
         };
-        let (_, control) = self.tell_evaluation(step, loss, report)?;
+        let (_, stop) = self.tell_evaluation(step, loss, report)?;
         self.progress.evaluations.push((step, loss));
-        Ok(control)
+        Ok(stop)
     }
 
     /// What a run that is stopped between evaluations has reached: kept if it is the best, but no part of its history, so that it goes
@@ -374,7 +385,7 @@ impl Run {
     }
 
     /// Tells an evaluation, and that the adapters are to be kept if it is the best: as it is also where no evaluation so far came to
-    /// a number, since then the latest adapters are the best that are known. Whether it is the best.
+    /// a number, since then the latest adapters are the best that are known. Whether it is the best, and whether the run is to stop.
     ///
     /// # Errors
     /// The adapters themselves hold what is no number.
@@ -383,17 +394,17 @@ impl Run {
         step: usize,
         loss: f64,
         report: &mut dyn FnMut(Report) -> Control,
-    ) -> Result<(bool, Control), TrainError> {
+    ) -> Result<(bool, bool), TrainError> {
         let best = self.progress.is_better(loss);
         let keep = best || self.progress.best().is_none();
         if keep {
             self.check_adapters(step)?;
         }
-        let mut control = report(Report::Evaluated { step, loss, best });
-        if keep && report(Report::Improved(&self.parameters)) == Control::Stop {
-            control = Control::Stop;
+        let mut stop = tell(report, Report::Evaluated { step, loss, best })?;
+        if keep {
+            stop |= tell(report, Report::Improved(&self.parameters))?;
         }
-        Ok((best, control))
+        Ok((best, stop))
     }
 
     /// That what was learnt is numbers: what is none is neither kept nor gone on from.
@@ -404,9 +415,9 @@ impl Run {
         }
     }
 
-    fn checkpoint(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
+    fn checkpoint(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<bool, TrainError> {
         let Some(folder) = &self.folder else {
-            return Ok(Control::Continue);
+            return Ok(false);
         };
         let data = self.fingerprint();
         checkpoint::save(
@@ -418,7 +429,7 @@ impl Run {
             &self.progress,
         )?;
         let step = self.progress.losses.len();
-        Ok(report(Report::Checkpointed { step }))
+        tell(report, Report::Checkpointed { step })
     }
 
     fn end(&self, reason: EndReason, at_stop: Option<(usize, f64)>) -> End {

@@ -92,12 +92,13 @@ pub struct New<'a> {
     pub created_at: i64,
 }
 
-/// Adds one and answers its id; the adapter of a run that has one already is that one, at its new path.
+/// Adds one and answers its id; the adapter of a run that has one already is that one, at its new path. If that was deleted, it is not any
+/// more: its files are new ones.
 pub fn add(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
             "INSERT INTO adapter (name, run, model, model_name, path, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (run) DO UPDATE SET path = ?5, created_at = ?6 RETURNING id",
+             ON CONFLICT (run) DO UPDATE SET path = ?5, created_at = ?6, deleted_at = NULL RETURNING id",
         )?
         .query_row(
             params![new.name, new.run, new.model, new.model_name, new.path, new.created_at],
@@ -123,12 +124,27 @@ pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     changed(connection, sql, params![id])
 }
 
-/// Those deleted before a time: their ids and paths.
-pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<(i64, PathBuf)>> {
+/// One that is deleted; see [`Adapter`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Deleted {
+    pub id: i64,
+    pub run: Option<i64>,
+    pub path: PathBuf,
+    pub deleted_at: i64,
+}
+
+/// Those deleted before a time.
+pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<Deleted>> {
     connection
-        .prepare_cached("SELECT id, path FROM adapter WHERE deleted_at < ?1")?
+        .prepare_cached("SELECT id, run, path, deleted_at FROM adapter WHERE deleted_at < ?1")?
         .query_map(params![before], |row| {
-            Ok((row.get(0)?, PathBuf::from(row.get::<_, String>(1)?)))
+            Ok(Deleted {
+                id: row.get(0)?,
+                run: row.get(1)?,
+                path: PathBuf::from(row.get::<_, String>(2)?),
+                deleted_at: row.get(3)?,
+            })
         })?
         .collect()
 }

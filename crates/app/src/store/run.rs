@@ -159,6 +159,17 @@ pub struct New<'a> {
     pub created_at: i64,
 }
 
+/// Gives no new run a number up to this one: there is a folder of that number, of a run of another store.
+pub fn skip_to(connection: &Connection, number: i64) -> rusqlite::Result<()> {
+    connection.execute(
+        "INSERT INTO sqlite_sequence (name, seq) SELECT 'run', 0
+         WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'run')",
+        [],
+    )?;
+    let raise = "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'run' AND seq < ?1";
+    connection.execute(raise, params![number]).map(drop)
+}
+
 /// Begins one, unfinished; its number is never given again.
 pub fn create(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     connection

@@ -9,7 +9,7 @@ mod errand;
 mod purge;
 
 pub(crate) use errand::{ERRAND, errand, no_answer};
-pub(crate) use purge::{UNDO_FOR, purge, removed, runs_folder};
+pub(crate) use purge::{UNDO_FOR, last_folder, purge, removed, runs_folder, stand_ins};
 
 use crate::{
     power::Supply,

@@ -1,14 +1,19 @@
-//! What becomes of the files of runs and adapters that were deleted.
+//! What becomes of the files of runs and adapters that were deleted: a file goes with its owner, and with nothing else.
+//!
+//! All files of a run, its adapter's among them, are that run's. An imported adapter owns none, wherever it lies.
 
 use crate::{
+    library,
     shared::Shared,
     store::{adapter, run},
     wire::Problem,
 };
+use rusqlite::Transaction;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::PoisonError,
+    time::{Duration, UNIX_EPOCH},
 };
 
 /// How long a deletion can be taken back while the app runs.
@@ -19,24 +24,92 @@ pub(crate) fn runs_folder(shared: &Shared) -> PathBuf {
     shared.data.join("runs")
 }
 
+/// The highest number that a run's folder has, be it of this store or of one that was set aside; 0 if there is none.
+pub(crate) fn last_folder(shared: &Shared) -> i64 {
+    let entries = fs::read_dir(runs_folder(shared)).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.max().unwrap_or(0)
+}
+
 /// Removes what was deleted before a time (milliseconds since 1970), files first: what cannot be removed is tried again the
-/// next time. An adapter that lies elsewhere is the person's, and stays.
+/// next time. Files that a run is at work on, or that another adapter lies in, stay until then, too. A deletion that was overtaken, since
+/// the adapter was made again, is undone.
 pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
+    // No run begins meanwhile, and none that is under way is touched: what is looked at does not change.
+    let _beginning = shared.beginning.lock().unwrap_or_else(PoisonError::into_inner);
     let (runs, adapters) = shared
         .store
         .read(|t| Ok((run::deleted(t, before)?, adapter::deleted(t, before)?)))?;
-    let folder = runs_folder(shared);
     for id in runs {
-        if removed(&folder.join(id.to_string())) {
-            shared.store.write(|t| run::remove(t, id))?;
+        let files = runs_folder(shared).join(id.to_string());
+        if shared.live_run(id).is_none() {
+            // In one transaction, so that it is not restored between the two.
+            shared.store.write(|t| {
+                let goes = run::deleted(t, before)?.contains(&id) && !is_used(t, Some(id), None, &files)?;
+                Ok(goes && removed(&files) && run::remove(t, id)?)
+            })?;
         }
     }
-    for (id, path) in adapters {
-        if !path.starts_with(&folder) || removed(&path) {
-            shared.store.write(|t| adapter::remove(t, id))?;
+    let mut restored = false;
+    for deleted in adapters {
+        let busy = |run| shared.live_run(run).is_some();
+        if !deleted.run.is_some_and(busy) {
+            restored |= shared.store.write(|t| {
+                let still = adapter::deleted(t, before)?.contains(&deleted);
+                Ok(still && purge_adapter(t, &runs_folder(shared), &deleted)?)
+            })?;
         }
+    }
+    if restored {
+        shared.emit_adapters()?;
     }
     Ok(())
+}
+
+/// Removes a deleted adapter, or restores it; whether it was restored.
+fn purge_adapter(t: &Transaction<'_>, runs: &Path, deleted: &adapter::Deleted) -> rusqlite::Result<bool> {
+    let path = &deleted.path;
+    // An imported one is the person's, also where it lies in a run's folder.
+    let owned = deleted
+        .run
+        .is_some_and(|run| path.starts_with(runs.join(run.to_string())));
+    if !owned {
+        return adapter::remove(t, deleted.id).map(|_| false);
+    }
+    if modified(path).is_some_and(|modified| modified > deleted.deleted_at) {
+        tracing::info!(id = deleted.id, "a deleted adapter was made again, so it stays");
+        return adapter::restore(t, deleted.id);
+    }
+    let goes = !is_used(t, None, Some(deleted.id), path)?;
+    if goes && stand_ins(path).iter().all(|path| removed(path)) && removed(path) {
+        adapter::remove(t, deleted.id)?;
+    }
+    Ok(false)
+}
+
+/// Whether an adapter that is not deleted lies in a folder: any but those of a run, or but one.
+fn is_used(t: &Transaction<'_>, run: Option<i64>, id: Option<i64>, folder: &Path) -> rusqlite::Result<bool> {
+    // Imported ones have their full path.
+    let full = |path: &Path| fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| library::plain(&path));
+    let folder = full(folder);
+    let others = adapter::list(t)?.into_iter().filter(|other| {
+        let own = run.is_some() && other.run == run || id == Some(other.id);
+        !own
+    });
+    Ok(others.into_iter().any(|other| full(&other.path).starts_with(&folder)))
+}
+
+/// Where an adapter's folder may be after a worker was killed while it replaced it: see `hearth_train::durable::standing_in`.
+pub(crate) fn stand_ins(path: &Path) -> Vec<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = |ending| path.with_file_name(format!(".{name}.{ending}"));
+    ["next", "last"].into_iter().map(beside).collect()
+}
+
+/// When a file or folder was last written, in milliseconds since 1970.
+fn modified(path: &Path) -> Option<i64> {
+    let modified = fs::symlink_metadata(path).ok()?.modified().ok()?;
+    i64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
 /// Removes a file or a folder; whether it is gone.

@@ -397,7 +397,7 @@ impl Listener<'_> {
         };
         if let Err(problem) = done {
             self.failure = Some(problem);
-            return Control::Stop;
+            return Control::Abort;
         }
         let wish = match self.wishes.get() {
             Wish::Hold => {

@@ -146,7 +146,8 @@ impl Run {
         fs::create_dir_all(&self.request.out).expect("a folder");
         let checkpoint = self.request.out.join("checkpoint");
         if self.request.resume {
-            let text = fs::read_to_string(&checkpoint).expect("a checkpoint");
+            // Without one it begins anew.
+            let text = fs::read_to_string(&checkpoint).unwrap_or("0".to_owned());
             self.step = text.parse().expect("a step");
         }
         self.tell(TrainingEvent::Planned(self.plan()));

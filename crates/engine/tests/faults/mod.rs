@@ -1,0 +1,424 @@
+//! The C library's calls that change files, defined in front of its own: a call counts if it is about a file of the folder that is
+//! armed, and one of them fails.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The exit code of a process that a fault has killed.
+pub const KILLED: i32 = 99;
+
+/// What goes wrong, at which operation, counted from 0.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// Nothing.
+    Count { cannot_exchange: bool },
+    /// The process ends before the operation, a write in its middle, and what was not flushed is lost.
+    Kill { at: usize, cannot_exchange: bool },
+    /// There is no room from here on.
+    Full { at: usize },
+    /// The disk fails, this once.
+    Broken { at: usize },
+}
+
+/// A kind of operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Open,
+    Write,
+    Sync,
+    Rename,
+    Remove,
+    Mkdir,
+    Resize,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind::Open,
+    Kind::Write,
+    Kind::Sync,
+    Kind::Rename,
+    Kind::Remove,
+    Kind::Mkdir,
+    Kind::Resize,
+];
+
+impl Kind {
+    /// Whether a full disk refuses it.
+    pub fn takes_room(self) -> bool {
+        matches!(self, Self::Open | Self::Write | Self::Mkdir | Self::Resize)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exchange = |cannot: &bool| if *cannot { "apart" } else { "at once" };
+        match self {
+            Self::Count { cannot_exchange } => write!(f, "count 0 {}", exchange(cannot_exchange)),
+            Self::Kill { at, cannot_exchange } => write!(f, "kill {at} {}", exchange(cannot_exchange)),
+            Self::Full { at } => write!(f, "full {at} at once"),
+            Self::Broken { at } => write!(f, "broken {at} at once"),
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.splitn(3, ' ');
+        let kind = words.next().unwrap_or_default();
+        let at = words.next().and_then(|at| at.parse().ok()).ok_or("no number")?;
+        let cannot_exchange = words.next() == Some("apart");
+        match kind {
+            "count" => Ok(Self::Count { cannot_exchange }),
+            "kill" => Ok(Self::Kill { at, cannot_exchange }),
+            "full" => Ok(Self::Full { at }),
+            "broken" => Ok(Self::Broken { at }),
+            _ => Err(format!("no fault '{kind}'")),
+        }
+    }
+}
+
+pub fn write_kinds(path: &Path, kinds: &[Kind]) {
+    let numbers: Vec<u8> = kinds.iter().map(|kind| *kind as u8).collect();
+    fs::write(path, numbers).expect("it is written");
+}
+
+pub fn read_kinds(path: &Path) -> Vec<Kind> {
+    let numbers = fs::read(path).expect("it is read");
+    numbers.into_iter().map(|number| KINDS[number as usize]).collect()
+}
+
+/// What is armed.
+struct Armed {
+    folder: Vec<u8>,
+    fault: Fault,
+    kinds: Vec<Kind>,
+    /// Files with something that was not flushed.
+    dirty: BTreeSet<(u64, u64)>,
+}
+
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static ARMED: Mutex<Option<Armed>> = Mutex::new(None);
+/// Of each descriptor, whether it is of the folder.
+static IN_FOLDER: [AtomicBool; 4096] = [const { AtomicBool::new(false) }; 4096];
+/// Calls that reached this, armed or not: that they do is what all depends on.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+pub fn arm(folder: &Path, fault: Fault) {
+    let armed = Armed {
+        folder: folder.as_os_str().as_bytes().to_owned(),
+        fault,
+        kinds: Vec::new(),
+        dirty: BTreeSet::new(),
+    };
+    *ARMED.lock().unwrap_or_else(PoisonError::into_inner) = Some(armed);
+    IS_ARMED.store(true, Ordering::SeqCst);
+}
+
+/// The operations that there were.
+pub fn disarm() -> Vec<Kind> {
+    IS_ARMED.store(false, Ordering::SeqCst);
+    assert!(CALLS.load(Ordering::SeqCst) > 0, "the C library's own were called");
+    let armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    armed.map(|armed| armed.kinds).unwrap_or_default()
+}
+
+/// What an operation is to do.
+enum Verdict {
+    Go,
+    Fail(c_int),
+    Die,
+}
+
+/// Counts an operation.
+fn judge(kind: Kind) -> Verdict {
+    let mut armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(armed) = armed.as_mut() else {
+        return Verdict::Go;
+    };
+    let now = armed.kinds.len();
+    armed.kinds.push(kind);
+    match armed.fault {
+        Fault::Kill { at, .. } if now == at => Verdict::Die,
+        Fault::Full { at } if now >= at && kind.takes_room() => Verdict::Fail(libc::ENOSPC),
+        Fault::Broken { at } if now == at => Verdict::Fail(libc::EIO),
+        _ => Verdict::Go,
+    }
+}
+
+/// Ends the process as a loss of power would: what was not flushed is not there. The log is left out, since it is not flushed and
+/// nothing depends on it.
+fn die() -> ! {
+    IS_ARMED.store(false, Ordering::SeqCst);
+    if let Some(armed) = ARMED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let mut folders = vec![std::path::PathBuf::from(std::ffi::OsStr::from_bytes(&armed.folder))];
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path())
+            {
+                let Ok(about) = fs::symlink_metadata(&path) else {
+                    continue;
+                };
+                if about.is_dir() {
+                    folders.push(path);
+                } else if armed.dirty.contains(&(about.dev(), about.ino())) && !path.ends_with("log.jsonl") {
+                    let emptied = fs::OpenOptions::new()
+                        .write(true)
+                        .open(&path)
+                        .and_then(|file| file.set_len(0));
+                    emptied.expect("it is emptied");
+                }
+            }
+        }
+    }
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(KILLED) }
+}
+
+fn fail(errno: c_int) -> c_int {
+    // SAFETY: the C library's own, of this thread.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// Does an operation of a kind, if it is about the folder.
+fn operate(kind: Kind, counts: bool, call: impl FnOnce() -> c_int) -> c_int {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    if !(counts && IS_ARMED.load(Ordering::SeqCst)) {
+        return call();
+    }
+    match judge(kind) {
+        Verdict::Go => call(),
+        Verdict::Fail(errno) => fail(errno),
+        Verdict::Die => die(),
+    }
+}
+
+/// # Safety
+/// `path` is a string that ends in NUL.
+unsafe fn is_in_folder(path: *const c_char) -> bool {
+    if !IS_ARMED.load(Ordering::SeqCst) {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner);
+    armed.as_ref().is_some_and(|armed| path.starts_with(&armed.folder))
+}
+
+/// # Safety
+/// As [`is_in_folder`].
+unsafe fn is_in_folder_at(directory: c_int, path: *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    mark(directory).is_some_and(|mark| mark.load(Ordering::SeqCst)) || unsafe { is_in_folder(path) }
+}
+
+fn mark(descriptor: c_int) -> Option<&'static AtomicBool> {
+    usize::try_from(descriptor).ok().and_then(|at| IN_FOLDER.get(at))
+}
+
+fn is_marked(descriptor: c_int) -> bool {
+    mark(descriptor).is_some_and(|mark| mark.load(Ordering::SeqCst))
+}
+
+fn set_dirty(descriptor: c_int, dirty: bool) {
+    // SAFETY: a zeroed struct is what the call fills.
+    let mut about: libc::stat64 = unsafe { std::mem::zeroed() };
+    // SAFETY: it lives until the call returns.
+    if unsafe { libc::fstat64(descriptor, &mut about) } != 0 {
+        return;
+    }
+    if let Some(armed) = ARMED.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        let file = (about.st_dev, about.st_ino);
+        match dirty {
+            true => drop(armed.dirty.insert(file)),
+            false => drop(armed.dirty.remove(&file)),
+        }
+    }
+}
+
+/// # Safety
+/// As `openat` of the C library.
+unsafe fn open(directory: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    let ours = unsafe { is_in_folder_at(directory, path) };
+    let writes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
+    let descriptor = operate(Kind::Open, ours && writes, || {
+        // SAFETY: the caller's promise.
+        unsafe { libc::syscall(libc::SYS_openat, directory, path, flags, mode) as c_int }
+    });
+    if let Some(mark) = mark(descriptor) {
+        mark.store(ours, Ordering::SeqCst);
+    }
+    descriptor
+}
+
+/// # Safety
+/// As in the C library; the mode, which is there only with some flags, is passed as any argument is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open(libc::AT_FDCWD, path, flags, mode) }
+}
+
+/// # Safety
+/// As [`open64`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open(directory, path, flags, mode) }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+    if let Some(mark) = mark(descriptor) {
+        mark.store(false, Ordering::SeqCst);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_close, descriptor) as c_int }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, count: usize) -> isize {
+    let real = |count: usize| {
+        // SAFETY: the caller's promise; never more than it says.
+        unsafe { libc::syscall(libc::SYS_write, descriptor, bytes, count) as isize }
+    };
+    if !(is_marked(descriptor) && IS_ARMED.load(Ordering::SeqCst)) {
+        return real(count);
+    }
+    set_dirty(descriptor, true);
+    match judge(Kind::Write) {
+        Verdict::Go => real(count),
+        Verdict::Fail(errno) => fail(errno) as isize,
+        Verdict::Die => {
+            real(count / 2);
+            die()
+        }
+    }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fsync(descriptor: c_int) -> c_int {
+    let ours = is_marked(descriptor);
+    let done = operate(Kind::Sync, ours, || {
+        // SAFETY: the caller's promise.
+        unsafe { libc::syscall(libc::SYS_fsync, descriptor) as c_int }
+    });
+    if ours && done == 0 {
+        set_dirty(descriptor, false);
+    }
+    done
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdatasync(descriptor: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { fsync(descriptor) }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftruncate64(descriptor: c_int, length: libc::off64_t) -> c_int {
+    operate(Kind::Resize, is_marked(descriptor), || {
+        // SAFETY: the caller's promise.
+        unsafe { libc::syscall(libc::SYS_ftruncate, descriptor, length) as c_int }
+    })
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    operate(Kind::Rename, unsafe { is_in_folder(to) }, || unsafe {
+        libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0) as c_int
+    })
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn renameat2(
+    from_directory: c_int,
+    from: *const c_char,
+    to_directory: c_int,
+    to: *const c_char,
+    flags: std::ffi::c_uint,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let ours = unsafe { is_in_folder(to) };
+    if ours {
+        let armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(
+            Fault::Count { cannot_exchange: true }
+            | Fault::Kill {
+                cannot_exchange: true, ..
+            },
+        ) = armed.as_ref().map(|armed| &armed.fault)
+        {
+            return fail(libc::EINVAL);
+        }
+    }
+    operate(Kind::Rename, ours, || {
+        // SAFETY: the caller's promise.
+        unsafe { libc::syscall(libc::SYS_renameat2, from_directory, from, to_directory, to, flags) as c_int }
+    })
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unlinkat(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    operate(Kind::Remove, unsafe { is_in_folder_at(directory, path) }, || unsafe {
+        libc::syscall(libc::SYS_unlinkat, directory, path, flags) as c_int
+    })
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { unlinkat(libc::AT_FDCWD, path, 0) }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { unlinkat(libc::AT_FDCWD, path, libc::AT_REMOVEDIR) }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mkdir(path: *const c_char, mode: libc::mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    operate(Kind::Mkdir, unsafe { is_in_folder(path) }, || unsafe {
+        libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path, mode) as c_int
+    })
+}

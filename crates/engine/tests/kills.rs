@@ -1,0 +1,404 @@
+//! A run, its exports and what is read of them, with a fault at every single operation on the disk: killed there, with what was not
+//! flushed lost; a disk that is full from there on; one that fails there.
+//!
+//! The calls of the C library that change files are defined here, in front of the library's own, so that every write is counted,
+//! whichever module makes it. A child process has the fault; this one reads what is left and goes on.
+
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+mod faults;
+
+use faults::Fault;
+use hearth_engine::training::{RunFolder, Wishes, export, train};
+use hearth_formats::adapter::{AdapterFile, BaseShape};
+use hearth_formats::gguf::Gguf;
+use hearth_protocol::{
+    DataSource, ExportFormat, ExportRequest, GpuLayers, Precision, Problem, TrainRequest, TrainSettings, TrainingEvent,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
+
+/// In a child: the fault, and the folder.
+const FAULT: &str = "HEARTH_TEST_FAULT";
+const FOLDER: &str = "HEARTH_TEST_FOLDER";
+/// Children at a time.
+const CHILDREN: usize = 3;
+
+/// What is made in one folder: `work` for what has faults, and beside it what is given.
+struct Work {
+    folder: PathBuf,
+}
+
+/// The exports, by file or folder.
+const EXPORTS: [&str; 3] = ["peft", "lora.gguf", "merged.gguf"];
+
+impl Work {
+    fn new(folder: &Path) -> Self {
+        let text: String = (0..6)
+            .map(|i| format!("{{\"text\": \"Tale {i}: a fox number {i}.\"}}\n"))
+            .collect();
+        fs::write(folder.join("data.jsonl"), text).expect("it is written");
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
+    fn work(&self, name: &str) -> PathBuf {
+        self.folder.join("work").join(name)
+    }
+
+    fn model(&self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf")
+    }
+
+    /// Notes that something is said to be done, and so has to stay.
+    fn confirm(&self, what: &str) {
+        let mut all = self.confirmed();
+        all.push(what.to_owned());
+        fs::write(self.folder.join("confirmed"), all.join("\n")).expect("it is written");
+    }
+
+    fn confirmed(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.join("confirmed")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn is_confirmed(&self, what: &str) -> bool {
+        self.confirmed().iter().any(|one| one == what)
+    }
+
+    /// The run and the exports, as far as they are not done; the steps that were made.
+    fn go(&self) -> Result<Vec<u32>, Problem> {
+        let mut steps = Vec::new();
+        if !self.is_confirmed("run") {
+            train(&self.run(), &Wishes::default(), &mut |event| match event {
+                TrainingEvent::Step(step) => steps.push(step.step),
+                TrainingEvent::Checkpointed { step } => self.confirm(&format!("checkpoint {step}")),
+                _ => {}
+            })?;
+            self.confirm("run");
+        }
+        let formats = [
+            ExportFormat::Peft,
+            ExportFormat::GgufLora,
+            ExportFormat::Gguf { kind: None },
+        ];
+        for (name, format) in EXPORTS.into_iter().zip(formats) {
+            if !self.is_confirmed(name) {
+                let request = ExportRequest {
+                    id: 2,
+                    model: self.model(),
+                    adapter: self.work("run"),
+                    format,
+                    out: self.work(name),
+                    verify: false,
+                };
+                export(&request, &mut |_, _| ControlFlow::Continue(()))?;
+                self.confirm(name);
+            }
+        }
+        Ok(steps)
+    }
+
+    fn run(&self) -> TrainRequest {
+        TrainRequest {
+            id: 1,
+            model: self.model(),
+            data: DataSource {
+                path: self.folder.join("data.jsonl"),
+                mapping: None,
+                skip_broken: false,
+            },
+            out: self.work("run"),
+            settings: TrainSettings {
+                rank: 1,
+                targets: vec!["q_proj".to_owned()],
+                learning_rate: 1e-2,
+                max_steps: Some(3),
+                epochs: Some(9.0),
+                batch: Some(2),
+                sequence: Some(24),
+                eval_split: 0.3,
+                eval_every: Some(2),
+                checkpoint_every: Some(1),
+                patience: 0,
+                precision: Precision::F32,
+                ..TrainSettings::default()
+            },
+            resume: true,
+            threads: Some(1),
+            device: Some("cpu".to_owned()),
+            build: None,
+            gpu_layers: GpuLayers::Auto,
+            low_priority: false,
+        }
+    }
+
+    /// Every file under `work`, without what says when or how quickly.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let (mut files, mut folders) = (BTreeMap::new(), vec![self.folder.join("work")]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten() {
+                let path = entry.expect("an entry").path();
+                let name = path
+                    .strip_prefix(self.folder.join("work"))
+                    .expect("it is in it")
+                    .to_owned();
+                let mut bytes = match path.is_dir() {
+                    true => {
+                        folders.push(path);
+                        continue;
+                    }
+                    false => fs::read(&path).expect("a file"),
+                };
+                match name.file_name().and_then(|name| name.to_str()) {
+                    Some("hearth.json") => bytes = without(&bytes, "created"),
+                    Some("lora.gguf") => forget_created(&mut bytes),
+                    // Where the data is.
+                    Some("run.json") => bytes = without(&bytes, "data"),
+                    // Both have seconds, and the losses are compared by themselves.
+                    Some("checkpoint.safetensors" | "log.jsonl") => bytes.clear(),
+                    _ => {}
+                }
+                files.insert(name, bytes);
+            }
+        }
+        files
+    }
+
+    /// Reads all that is there after a fault: what is confirmed is as it will be, and nothing is half there.
+    fn check(&self, reference: &Reference) {
+        let files = self.files();
+        let under = |name: &str, files: &BTreeMap<PathBuf, Vec<u8>>| -> BTreeMap<PathBuf, Vec<u8>> {
+            let own = files.iter().filter(|(path, _)| path.starts_with(name));
+            own.map(|(path, bytes)| (path.clone(), bytes.clone())).collect()
+        };
+        for name in EXPORTS {
+            if self.work(name).exists() || self.is_confirmed(name) {
+                assert!(
+                    under(name, &files) == under(name, &reference.files),
+                    "{name} is not whole"
+                );
+            }
+        }
+        let run = RunFolder(self.work("run"));
+        if run.adapter().exists() {
+            AdapterFile::read_peft(&run.adapter(), &reference.base).expect("a whole adapter");
+        }
+        if self.is_confirmed("run") {
+            assert!(under("run/adapter", &files) == under("run/adapter", &reference.files));
+            assert_eq!(run.losses(), reference.losses);
+        }
+        if run.0.join("run.json").exists() {
+            run.read().expect("a whole run.json");
+        }
+    }
+
+    /// Goes on, without a fault, to where an uninterrupted one ends. What a failed disk did not let be removed may be left.
+    fn goes_on(&self, reference: &Reference, may_leave: bool) {
+        let confirmed = self.confirmed().iter().rev().find_map(|one| {
+            let step = one.strip_prefix("checkpoint ")?;
+            step.parse::<u32>().ok()
+        });
+        let steps = self.go().expect("it goes on");
+        if let (Some(first), Some(confirmed)) = (steps.first(), confirmed) {
+            assert!(
+                *first > confirmed,
+                "step {first} was made again: {confirmed} was confirmed"
+            );
+        }
+        let mut files = self.files();
+        if may_leave {
+            let is_left = |path: &Path| path.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
+            files.retain(|path, _| !is_left(path));
+        }
+        let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&files), names(&reference.files));
+        for (path, bytes) in &files {
+            assert!(*bytes == reference.files[path], "{} is another", path.display());
+        }
+        assert_eq!(RunFolder(self.work("run")).losses(), reference.losses);
+    }
+}
+
+/// Blanks the time at which an adapter was made, in the passport that a GGUF has.
+fn forget_created(bytes: &mut [u8]) {
+    const FIELD: &[u8] = br#""created":""#;
+    const TIME: usize = "2026-01-01T00:00:00Z".len();
+    if let Some(at) = bytes.windows(FIELD.len()).position(|window| window == FIELD)
+        && let Some(time) = bytes.get_mut(at + FIELD.len()..at + FIELD.len() + TIME)
+    {
+        time.fill(b'-');
+    }
+}
+
+/// JSON without a field.
+fn without(bytes: &[u8], field: &str) -> Vec<u8> {
+    let mut json: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    json.as_object_mut().map(|fields| fields.remove(field));
+    json.to_string().into_bytes()
+}
+
+/// What an uninterrupted run ends with.
+struct Reference {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    losses: Vec<f64>,
+    base: BaseShape,
+    /// The operations that it made, of which kind.
+    operations: Vec<faults::Kind>,
+}
+
+impl Reference {
+    fn make(cannot_exchange: bool) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let work = Work::new(folder.path());
+        let count = Fault::Count { cannot_exchange };
+        assert!(start(&work.folder, &count).wait().expect("it ends").success());
+        let gguf = Gguf::open(work.model()).expect("the model opens");
+        let losses = RunFolder(work.work("run")).losses();
+        assert!(losses.len() == 3 && work.is_confirmed("merged.gguf"));
+        let reference = Self {
+            files: work.files(),
+            losses,
+            base: BaseShape::from_gguf(&gguf).expect("its sizes"),
+            operations: faults::read_kinds(&folder.path().join("operations")),
+        };
+        work.check(&reference);
+        reference
+    }
+}
+
+fn start(folder: &Path, fault: &Fault) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", "a_child_with_a_fault", "--nocapture"])
+        .env(FAULT, fault.to_string())
+        .env(FOLDER, folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().expect("it starts")
+}
+
+/// Not a test of its own: what [`start`] starts.
+#[test]
+fn a_child_with_a_fault() {
+    let (Ok(fault), Some(folder)) = (std::env::var(FAULT), std::env::var_os(FOLDER)) else {
+        return;
+    };
+    let work = Work {
+        folder: PathBuf::from(folder),
+    };
+    let fault: Fault = fault.parse().expect("a fault");
+    faults::arm(&work.folder.join("work"), fault.clone());
+    let result = work.go();
+    let kinds = faults::disarm();
+    match fault {
+        Fault::Count { .. } => {
+            result.expect("nothing failed");
+            faults::write_kinds(&work.folder.join("operations"), &kinds);
+        }
+        // A fault may cost nothing, or end the work; then in a sentence.
+        _ => {
+            if let Err(problem) = result {
+                fs::write(work.folder.join("problem"), problem.message).expect("it is written");
+            }
+        }
+    }
+}
+
+/// The tests take turns: each of them trains in this process, too.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Tries a fault at each of these operations.
+fn at_each(reference: &Reference, operations: &[usize], fault: impl Fn(usize) -> Fault) {
+    for group in operations.chunks(CHILDREN) {
+        let started: Vec<(usize, TempDir, Child)> = group
+            .iter()
+            .map(|at| {
+                let folder = tempfile::tempdir().expect("a folder");
+                Work::new(folder.path());
+                let child = start(folder.path(), &fault(*at));
+                (*at, folder, child)
+            })
+            .collect();
+        for (at, folder, mut child) in started {
+            let work = Work {
+                folder: folder.path().to_owned(),
+            };
+            let status = child.wait().expect("it ends");
+            let what = format!("{} ({:?})", fault(at), reference.operations[at]);
+            let _told = Told(&what);
+            match fault(at) {
+                Fault::Kill { .. } => assert_eq!(status.code(), Some(faults::KILLED), "{what}"),
+                _ => assert!(status.success(), "{what}: {status}"),
+            }
+            if let Ok(sentence) = fs::read_to_string(folder.path().join("problem")) {
+                assert!(sentence.len() > 20 && sentence.ends_with('.'), "{what}: {sentence}");
+            }
+            work.check(reference);
+            work.goes_on(reference, matches!(fault(at), Fault::Broken { .. }));
+        }
+    }
+}
+
+/// Says which fault it was if something panics.
+struct Told<'a>(&'a str);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("with the fault {}", self.0);
+        }
+    }
+}
+
+#[test]
+fn a_kill_at_every_operation_loses_nothing_and_the_work_goes_on() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let reference = Reference::make(false);
+    let all: Vec<usize> = (0..reference.operations.len()).collect();
+    assert!(all.len() > 50, "{:?}", reference.operations);
+    let cannot_exchange = false;
+    at_each(&reference, &all, |at| Fault::Kill { at, cannot_exchange });
+}
+
+#[test]
+fn a_kill_loses_nothing_where_folders_cannot_be_exchanged() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let reference = Reference::make(true);
+    let renames: Vec<usize> = (0..reference.operations.len())
+        .filter(|at| reference.operations[*at] == faults::Kind::Rename)
+        .collect();
+    // The moment before each rename and after it.
+    let mut around: Vec<usize> = renames.iter().flat_map(|at| [*at, *at + 1]).collect();
+    around.dedup();
+    around.retain(|at| *at < reference.operations.len());
+    let cannot_exchange = true;
+    at_each(&reference, &around, |at| Fault::Kill { at, cannot_exchange });
+}
+
+#[test]
+fn a_disk_that_is_full_from_any_write_on_loses_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let reference = Reference::make(false);
+    let writes: Vec<usize> = (0..reference.operations.len())
+        .filter(|at| reference.operations[*at].takes_room())
+        .collect();
+    at_each(&reference, &writes, |at| Fault::Full { at });
+}
+
+#[test]
+fn a_disk_that_fails_once_loses_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let reference = Reference::make(false);
+    let others: Vec<usize> = (0..reference.operations.len())
+        .filter(|at| !reference.operations[*at].takes_room())
+        .collect();
+    at_each(&reference, &others, |at| Fault::Broken { at });
+}
