@@ -57,14 +57,14 @@ pub(super) fn open(places: &Arc<Places>, limits: &Arc<Limits>, chunk: &ColumnChu
         column: column.clone(),
     };
     Ok(match get_column_reader(column, Box::new(pages)) {
-        ColumnReader::BoolColumnReader(reader) => Typed::<BoolType>::new(common, reader),
-        ColumnReader::Int32ColumnReader(reader) => Typed::<Int32Type>::new(common, reader),
-        ColumnReader::Int64ColumnReader(reader) => Typed::<Int64Type>::new(common, reader),
-        ColumnReader::Int96ColumnReader(reader) => Typed::<Int96Type>::new(common, reader),
-        ColumnReader::FloatColumnReader(reader) => Typed::<FloatType>::new(common, reader),
-        ColumnReader::DoubleColumnReader(reader) => Typed::<DoubleType>::new(common, reader),
-        ColumnReader::ByteArrayColumnReader(reader) => Typed::<ByteArrayType>::new(common, reader),
-        ColumnReader::FixedLenByteArrayColumnReader(reader) => Typed::<FixedLenByteArrayType>::new(common, reader),
+        ColumnReader::BoolColumnReader(reader) => Typed::<BoolType>::boxed(common, reader),
+        ColumnReader::Int32ColumnReader(reader) => Typed::<Int32Type>::boxed(common, reader),
+        ColumnReader::Int64ColumnReader(reader) => Typed::<Int64Type>::boxed(common, reader),
+        ColumnReader::Int96ColumnReader(reader) => Typed::<Int96Type>::boxed(common, reader),
+        ColumnReader::FloatColumnReader(reader) => Typed::<FloatType>::boxed(common, reader),
+        ColumnReader::DoubleColumnReader(reader) => Typed::<DoubleType>::boxed(common, reader),
+        ColumnReader::ByteArrayColumnReader(reader) => Typed::<ByteArrayType>::boxed(common, reader),
+        ColumnReader::FixedLenByteArrayColumnReader(reader) => Typed::<FixedLenByteArrayType>::boxed(common, reader),
     })
 }
 
@@ -91,7 +91,7 @@ struct Typed<T: DataType> {
 }
 
 impl<T: DataType<T: Cell> + 'static> Typed<T> {
-    fn new(common: Common, reader: ColumnReaderImpl<T>) -> Box<dyn Column> {
+    fn boxed(common: Common, reader: ColumnReaderImpl<T>) -> Box<dyn Column> {
         Box::new(Self {
             common,
             reader,

@@ -277,10 +277,9 @@ impl Pages {
 
     fn check_values(&mut self, header: &Header, encoding: Encoding, buf: &[u8]) -> Result<()> {
         let wrong = || over("a page of it contradicts itself");
-        if encoding == Encoding::RLE_DICTIONARY || encoding == Encoding::PLAIN_DICTIONARY {
-            if !self.has_dictionary {
-                return Err(over("it lacks a dictionary"));
-            }
+        let is_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        if is_dictionary && !self.has_dictionary {
+            return Err(over("it lacks a dictionary"));
         }
         if self.column.max_rep_level() > 0 {
             let entries = usize::try_from(header.values)?;
