@@ -171,7 +171,7 @@ impl Gather {
     /// # Errors
     /// Where there is no example, or a line that cannot be read and should not be left out.
     pub fn finish(mut self, container: &'static str, skip_broken: bool) -> Result<Dataset, DatasetProblem> {
-        if self.plan.is_none() && !self.waiting.is_empty() {
+        if self.plan.is_none() && self.problem.is_none() && !self.waiting.is_empty() {
             // Whether more is wanted does not matter any more.
             let _ = self.decide();
         }

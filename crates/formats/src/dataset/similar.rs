@@ -3,8 +3,8 @@
 
 use super::{Content, Example, hash};
 use crate::chat_template::Role;
-use std::cell::Cell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 
 /// Two examples are nearly the same where they share this much of their shingles (those of both over those of either): in a
 /// hundred words, about four changed ones that stand apart.
@@ -15,6 +15,9 @@ const SHINGLE: usize = 3;
 
 /// Words of an example that are looked at.
 const MOST_WORDS: usize = 20_000;
+
+/// Examples whose shingles are at hand.
+const RECENT: usize = 16;
 
 /// Bytes of words that are looked at to compare examples with earlier ones.
 const MOST_WORK: usize = 1 << 30;
@@ -91,6 +94,8 @@ impl Sketch {
 pub(super) struct Index {
     /// The first example with a band.
     bands: HashMap<u64, usize>,
+    /// The shingles of examples that were compared with last.
+    recent: RefCell<VecDeque<(usize, Vec<u64>)>>,
     /// Bytes of words that may still be looked at once more.
     work_left: Cell<usize>,
 }
@@ -99,6 +104,7 @@ impl Default for Index {
     fn default() -> Self {
         Self {
             bands: HashMap::new(),
+            recent: RefCell::default(),
             work_left: Cell::new(MOST_WORK),
         }
     }
@@ -121,12 +127,22 @@ impl Index {
             .collect();
         candidates.sort_unstable();
         candidates.dedup();
-        let alike = |&place: &usize| {
-            let (shingles, bytes) = shingles(&all[place]);
-            self.work_left.set(self.work_left.get().saturating_sub(bytes));
-            overlap(&sketch.shingles, &shingles) >= ALIKE
-        };
+        let alike = |&place: &usize| self.overlap(sketch, place, all) >= ALIKE;
         candidates.into_iter().find(alike)
+    }
+
+    /// What a sketch shares with an earlier example.
+    fn overlap(&self, sketch: &Sketch, place: usize, all: &[Example]) -> f64 {
+        let mut recent = self.recent.borrow_mut();
+        if let Some((_, shingles)) = recent.iter().find(|(other, _)| *other == place) {
+            return overlap(&sketch.shingles, shingles);
+        }
+        let (shingles, bytes) = shingles(&all[place]);
+        self.work_left.set(self.work_left.get().saturating_sub(bytes));
+        let shared = overlap(&sketch.shingles, &shingles);
+        recent.truncate(RECENT - 1);
+        recent.push_front((place, shingles));
+        shared
     }
 
     /// Whether so much was compared that no more should be: a long example that many short ones seem to be like is gone through for

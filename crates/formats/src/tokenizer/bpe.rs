@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 /// Bytes of a word that are joined at once: they take some 40 times as much memory while they are. Longer ones, which no
 /// language has, are cut.
-const LONGEST_WORD: usize = 2 << 20;
+const LONGEST_WORD: usize = 1 << 20;
 
 /// Words that are encoded between two questions whether to go on.
 const ASKED_EVERY: usize = 1 << 14;

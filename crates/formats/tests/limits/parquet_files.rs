@@ -1,0 +1,265 @@
+//! Parquet: numbers that ask for memory, schemas that are deep, pages and texts that grow, and what is read all the same.
+
+use crate::{MIB, memory, read, refused};
+use hearth_formats::dataset::{Dataset, DatasetProblem, ReadOptions};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use std::sync::Arc;
+
+/// The file of a footer.
+fn with_footer(footer: &[u8]) -> Vec<u8> {
+    let length = (footer.len() as u32).to_le_bytes();
+    [b"PAR1", footer, &length, b"PAR1"].concat()
+}
+
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number > 0x7f {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// A node of a schema: a name, and how many children it has.
+fn node(children: u64) -> Vec<u8> {
+    let mut bytes = vec![0x35, 0x02, 0x18, 1, b'a'];
+    if children > 0 {
+        bytes.push(0x15);
+        bytes.extend(varint(2 * children));
+    } else {
+        bytes.splice(..0, [0x15, 0x0c]);
+        bytes[2] = 0x25;
+    }
+    bytes.push(0);
+    bytes
+}
+
+/// A footer's version and schema.
+fn schema(nodes: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = vec![0x15, 2, 0x19, 0xfc];
+    bytes.extend(varint(nodes.len() as u64));
+    bytes.extend(nodes.concat());
+    bytes
+}
+
+#[test]
+fn a_file_of_few_bytes_asks_for_no_more_than_it_has() {
+    let _alone = memory::alone();
+    // A list of 2^27 row groups, none of which is there.
+    let mut footer = schema(&[node(1), node(0)]);
+    footer.extend([0x16, 2, 0x19, 0xfc]);
+    footer.extend(varint(1 << 27));
+    footer.extend([0; 2]);
+    let file = with_footer(&footer);
+    assert!(file.len() < 50, "{}", file.len());
+    refused(file, "x.parquet", "this Parquet file is damaged", MIB);
+    // A footer longer than the file.
+    refused(
+        b"PAR1\0\0\0\0\xff\xff\xff\xffPAR1".to_vec(),
+        "x.parquet",
+        "it ends too early",
+        MIB,
+    );
+}
+
+#[test]
+fn a_schema_of_a_hundred_thousand_levels_is_refused() {
+    let _alone = memory::alone();
+    for levels in [65, 100_000] {
+        let mut nodes = vec![node(1); levels];
+        nodes.push(node(0));
+        let mut footer = schema(&nodes);
+        footer.extend([0x16, 2, 0x19, 0x0c, 0]);
+        refused(
+            with_footer(&footer),
+            "x.parquet",
+            "its columns lie too deep in one another",
+            20 * MIB,
+        );
+    }
+}
+
+fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_compression(Compression::UNCOMPRESSED)
+}
+
+/// A file of one column of texts, with definition and repetition levels.
+fn written(
+    schema: &str,
+    properties: WriterPropertiesBuilder,
+    texts: &[ByteArray],
+    levels: Option<(&[i16], &[i16])>,
+) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut bytes = Vec::new();
+    let mut file = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties.build())).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let ColumnWriter::ByteArrayColumnWriter(writer) = column.untyped() else {
+        panic!("a column of texts");
+    };
+    let (definition, repetition) = levels.unzip();
+    writer.write_batch(texts, definition, repetition).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    file.close().unwrap();
+    bytes
+}
+
+const TEXT: &str = "message schema { required binary text (UTF8); }";
+const LIST: &str =
+    "message schema { required group text (LIST) { repeated group list { required binary element (UTF8); } } }";
+
+/// A file with a page of another size, unpacked, than its header says.
+fn with_page_size(bytes: &[u8], size: u32) -> Vec<u8> {
+    // The first page is behind the first four bytes: its kind, and its size as a zigzag number.
+    assert_eq!((bytes[4], bytes[6]), (0x15, 0x15));
+    let end = 7 + bytes[7..].iter().position(|&byte| byte < 0x80).unwrap() + 1;
+    let new = varint(2 * u64::from(size));
+    assert_eq!(new.len(), end - 7);
+    [&bytes[..7], &new, &bytes[end..]].concat()
+}
+
+#[test]
+fn a_page_that_unpacks_to_gigabytes_is_refused() {
+    let _alone = memory::alone();
+    // Long enough that both sizes are written with as many bytes.
+    let text = ByteArray::from("a".repeat(140 * MIB).as_str());
+    for codec in [Compression::ZSTD(ZstdLevel::default()), Compression::SNAPPY] {
+        let plain = properties().set_compression(codec).set_dictionary_enabled(false);
+        let file = written(TEXT, plain, std::slice::from_ref(&text), None);
+        for size in [i32::MAX as u32, 200 << 20] {
+            refused(
+                with_page_size(&file, size),
+                "x.parquet",
+                "this Parquet file is damaged",
+                500 * MIB,
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_that_unpack_to_more_than_memory_end_at_the_limit() {
+    let _alone = memory::alone();
+    // A few kilobytes that are 4,000 times a text of a megabyte.
+    let text = ByteArray::from("a ".repeat(MIB / 2).as_str());
+    let zstd = properties().set_compression(Compression::ZSTD(ZstdLevel::default()));
+    for properties in [
+        zstd.clone()
+            .set_dictionary_enabled(true)
+            .set_dictionary_page_size_limit(8 * MIB),
+        zstd.set_dictionary_enabled(false)
+            .set_encoding(Encoding::DELTA_BYTE_ARRAY),
+    ] {
+        let file = written(TEXT, properties, &vec![text.clone(); 1500], None);
+        assert!(file.len() < 4 * MIB, "{}", file.len());
+        let (dataset, took) = read(file, "x.parquet");
+        match dataset {
+            Ok(dataset) => assert!(dataset.limit.unwrap().contains("more than 1024 MiB of text")),
+            Err(why) => assert!(why.contains("unpacks to too much text"), "{why}"),
+        }
+        assert!(took < 3000 * MIB, "it took {} MiB", took / MIB);
+    }
+}
+
+#[test]
+fn a_row_whose_list_is_longer_than_memory_is_left_out() {
+    let _alone = memory::alone();
+    let text = ByteArray::from("a ".repeat(16 << 10).as_str());
+    let count = 100_000;
+    let mut repetition = vec![1; count];
+    repetition[0] = 0;
+    let dictionary = properties().set_dictionary_enabled(true);
+    let file = written(
+        LIST,
+        dictionary,
+        &vec![text; count],
+        Some((&vec![1; count], &repetition)),
+    );
+    assert!(file.len() < MIB, "{}", file.len());
+    refused(file, "x.parquet", "take more than 256 MiB of memory", 900 * MIB);
+}
+
+#[test]
+fn a_row_of_more_entries_than_memory_holds_is_refused() {
+    let _alone = memory::alone();
+    let count = 6_000_000;
+    let mut repetition = vec![1; count];
+    repetition[0] = 0;
+    let file = written(
+        LIST,
+        properties().set_data_page_row_count_limit(usize::MAX),
+        &vec![ByteArray::from("a"); count],
+        Some((&vec![1; count], &repetition)),
+    );
+    refused(file, "x.parquet", "a row of it holds too many entries", 700 * MIB);
+}
+
+#[test]
+fn every_way_to_write_texts_is_read() {
+    let _alone = memory::alone();
+    let texts: Vec<String> = (0..3000)
+        .map(|row| format!("row {row} {}", "x".repeat(row % 90)))
+        .collect();
+    let arrays: Vec<ByteArray> = texts.iter().map(|text| ByteArray::from(text.as_str())).collect();
+    let codecs = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::ZSTD(ZstdLevel::default()),
+    ];
+    let encodings = [
+        None,
+        Some(Encoding::PLAIN),
+        Some(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        Some(Encoding::DELTA_BYTE_ARRAY),
+    ];
+    for codec in codecs {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for encoding in encodings {
+                let properties = properties()
+                    .set_compression(codec)
+                    .set_writer_version(version)
+                    .set_data_page_row_count_limit(700);
+                let properties = match encoding {
+                    Some(encoding) => properties.set_dictionary_enabled(false).set_encoding(encoding),
+                    None => properties,
+                };
+                let (dataset, _) = read(written(TEXT, properties, &arrays, None), "x.parquet");
+                let dataset = dataset.unwrap();
+                let read: Vec<&str> = dataset
+                    .examples
+                    .iter()
+                    .map(|example| match &example.content {
+                        hearth_formats::dataset::Content::Text(text) => text.as_str(),
+                        other => panic!("{other:?}"),
+                    })
+                    .collect();
+                assert!(read == texts, "{codec} {version:?} {encoding:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reading_stops_when_it_is_told_to() {
+    let _alone = memory::alone();
+    let texts = vec![ByteArray::from("some text"); 50_000];
+    let file = written(TEXT, properties(), &texts, None);
+    let (cancelled, _) = memory::watched(move || {
+        let mut asked = 0;
+        let mut go_on = || {
+            asked += 1;
+            asked < 4
+        };
+        let read = Dataset::from_bytes_while(file, "x.parquet", &ReadOptions::default(), &mut go_on);
+        read.is_err_and(|error| matches!(error.problem, DatasetProblem::Cancelled)) && asked == 4
+    });
+    assert!(cancelled);
+}
