@@ -343,7 +343,7 @@ fn rights_that_change_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = support::model(&folder.path().join("models"), "secret.gguf");
         let library = library(folder.path(), support::probe());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
         let listed = library.list(&[]);
         match File::open(&path) {
             Ok(_) => read(&listed, &["secret.gguf"]),
