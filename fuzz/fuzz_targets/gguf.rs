@@ -2,11 +2,14 @@
 #![no_main]
 
 use hearth_formats::chat_template::ChatTemplate;
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::{Gguf, GgufHeader};
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    // A file that the system said was longer, as one that is cut while it is read.
+    let cut = GgufHeader::from_reader(bytes, u64::MAX);
+    drop(cut);
     let Ok(gguf) = Gguf::from_bytes(bytes.to_vec()) else {
         return;
     };

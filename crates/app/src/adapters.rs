@@ -10,16 +10,9 @@ use crate::{
     tune::{ERRAND, errand, no_answer, stand_ins},
     wire::{Adapter, AdapterChoice, Code, Event, ExportOrder, Exported, Problem, UsedAdapter, Votes},
 };
-use hearth_formats::{
-    adapter::{AdapterError, AdapterFile, BaseShape},
-    gguf::Gguf,
-};
 use hearth_protocol::{self as protocol, ExportRequest, TrainingEvent, TrainingRequest};
 use rusqlite::Transaction;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 impl App {
     /// All adapters, newest first.
@@ -38,9 +31,10 @@ impl App {
                     message: format!("{} cannot be read: {error}. Check the path.", path.display()),
                 })?;
                 let full = library::plain(&full);
-                check(&full, &model.path).map_err(|error| Problem {
+                let checked = shared.library.check_adapter(&full, &model.path);
+                checked.map_err(|message| Problem {
                     code: Code::AdapterInvalid,
-                    message: error.to_string(),
+                    message,
                 })?;
                 let kept = full
                     .to_str()
@@ -263,16 +257,6 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
         }
     });
     Ok(adapters.collect())
-}
-
-/// Refuses what is no adapter for a model.
-fn check(path: &Path, model: &Path) -> Result<(), AdapterError> {
-    let model = Gguf::open(model).map_err(|error| AdapterError {
-        path: model.to_owned(),
-        problem: error.into(),
-    })?;
-    AdapterFile::open(path, &BaseShape::from_gguf(&model)?)?.check_base(&model)?;
-    Ok(())
 }
 
 fn no_adapter() -> Problem {

@@ -2,7 +2,8 @@
 
 use crate::{
     chat::{self, Command},
-    kept, library,
+    kept,
+    library::{self, probe::ProbeCommand},
     power::{AlwaysOn, Power},
     shared::Shared,
     store::{Store, conversation},
@@ -28,8 +29,12 @@ pub struct Options {
     pub samples: Vec<PathBuf>,
     /// Where workers keep packed weights, if they do.
     pub packed: Option<PathBuf>,
+    /// Where the facts of models are kept from start to start, if they are.
+    pub facts: Option<PathBuf>,
     /// How a worker is started.
     pub worker: WorkerCommand,
+    /// How the process is started that reads files which anybody may have made.
+    pub probe: ProbeCommand,
     /// The machine's power, which a run saves.
     pub power: Arc<dyn Power>,
 }
@@ -47,13 +52,15 @@ impl Options {
             let executable = std::env::current_exe().unwrap_or_default();
             executable.with_file_name(format!("hearth{}", std::env::consts::EXE_SUFFIX))
         };
-        let worker = named.map_or_else(beside, PathBuf::from);
+        let worker = WorkerCommand::new(named.map_or_else(beside, PathBuf::from));
         Ok(Self {
             data,
             bundled: library::bundled_folders(resources),
             samples: library::sample_folders(resources),
             packed: library::packed_folder(),
-            worker: WorkerCommand::new(worker),
+            facts: library::facts_file(),
+            probe: (&worker).into(),
+            worker,
             power: Arc::new(AlwaysOn),
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     Options,
-    library::{Library, Model},
+    library::{Library, Model, Reader},
     power::Power,
     store::{Store, StoreError, conversation, message, model, setting},
     wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
@@ -51,9 +51,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(store: Store, options: Options, sink: Sink) -> Result<Self, StoreError> {
         let settings = store.read(load_settings)?;
+        // This process parses none of them.
+        let reader = Reader::Probe(options.probe);
         Ok(Self {
             store,
-            library: Library::new(options.bundled, &options.data),
+            library: Library::new(options.bundled, &options.data, reader, options.facts),
             data: options.data,
             samples: options.samples,
             packed: options.packed,
@@ -85,7 +87,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The models on this machine; reads files.
+    /// The models on this machine; may start a process that reads files.
     pub(crate) fn models(&self) -> Result<Vec<Model>, StoreError> {
         let added: Vec<PathBuf> = self.store.read(|t| model::list(t))?;
         Ok(self.library.list(&added))

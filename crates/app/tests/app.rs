@@ -25,6 +25,7 @@ use std::{
 use tokio::sync::mpsc;
 
 fn main() {
+    support::probe_if_asked();
     fake_worker::run(|| {
         trials![
             first_message_loads_the_model_and_is_answered,

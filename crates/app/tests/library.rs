@@ -3,7 +3,7 @@
 mod support;
 
 use hearth_app::{
-    library::{Hub, Library, LibraryError, Progress, catalog, download},
+    library::{Hub, Library, LibraryError, Progress, Reader, catalog, download},
     wire::Source,
 };
 use hearth_protocol::Sampling;
@@ -37,7 +37,12 @@ fn library(folder: &Path) -> (Library, Vec<PathBuf>) {
     fs::write(folder.join("data/models/half.gguf.partial"), "no model yet").unwrap();
     let added = support::model(folder, "added.gguf");
     (
-        Library::new(vec![folder.join("nowhere"), bundled], &folder.join("data")),
+        Library::new(
+            vec![folder.join("nowhere"), bundled],
+            &folder.join("data"),
+            Reader::Here,
+            None,
+        ),
         vec![added],
     )
 }

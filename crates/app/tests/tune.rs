@@ -23,6 +23,7 @@ use std::{
 };
 
 fn main() {
+    support::probe_if_asked();
     fake_worker::run(|| {
         trials![
             a_run_from_start_to_finish,

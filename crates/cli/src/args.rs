@@ -44,7 +44,7 @@ pub enum Command {
     /// Serve the desktop window: requests on standard input, events on standard output
     #[command(hide = true)]
     Worker,
-    /// Ask the graphics drivers what they can do, and print it as one JSON object; a broken one ends this process
+    /// Ask the graphics drivers what they can do, or read files, and print it as JSON; a broken one ends this process
     #[command(hide = true)]
     Probe(Probe),
 }
@@ -68,6 +68,9 @@ pub struct Probe {
     /// Measure it with a model that a driver in software gets through
     #[arg(long)]
     pub small: bool,
+    /// Read files that standard input names instead, one JSON object a line, and print what they are
+    #[arg(long, conflicts_with_all = ["check", "small"])]
+    pub files: bool,
     #[command(flatten)]
     pub output: Json,
 }

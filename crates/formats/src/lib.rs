@@ -7,4 +7,5 @@ pub mod adapter;
 pub mod chat_template;
 pub mod dataset;
 pub mod gguf;
+mod regular;
 pub mod tokenizer;

@@ -1,16 +1,17 @@
-//! What a model's file says of itself, read once as long as the file stays the same.
+//! What a model's file says of itself.
 
-use hearth_formats::gguf::Gguf;
-use std::{
-    collections::HashMap,
-    fs,
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-    time::SystemTime,
-};
+use hearth_formats::gguf::GgufFile;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The longest name of a model that is shown, in characters.
+const LONGEST_NAME: usize = 200;
+
+/// The longest name of an architecture, in bytes; known ones have up to 20.
+const LONGEST_ARCHITECTURE: usize = 64;
 
 /// What a GGUF file says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// The model's own name.
     pub name: Option<String>,
@@ -26,66 +27,39 @@ pub struct Facts {
     pub context_trained: u32,
 }
 
+impl Facts {
+    /// Reads them from a model's file, without a map and within limits.
+    ///
+    /// # Errors
+    /// Why they cannot be had: a sentence that names the file.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let gguf = GgufFile::open(path).map_err(|error| error.to_string())?;
+        let architecture = gguf.architecture().map_err(|error| error.to_string())?.to_owned();
+        if architecture.len() > LONGEST_ARCHITECTURE {
+            return Err(format!(
+                "{}: the name of its architecture has {} bytes, so the file is damaged. Get another file of this model.",
+                path.display(),
+                architecture.len()
+            ));
+        }
+        // What only describes is not worth refusing a model for.
+        let context = gguf.u64(&format!("{architecture}.context_length")).ok().flatten();
+        let name = gguf.str("general.name").ok().flatten();
+        Ok(Self {
+            name: name.map(|name| name.chars().take(LONGEST_NAME).collect()),
+            quantization: gguf.quantization(),
+            parameters: gguf.parameter_count(),
+            file_size: gguf.file_size(),
+            context_trained: context.map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+            architecture,
+        })
+    }
+}
+
 /// The name of a model: its own, or the file's.
 pub(super) fn name(facts: &Result<Facts, String>, stem: String) -> String {
     match facts {
         Ok(Facts { name: Some(name), .. }) if !name.trim().is_empty() => name.trim().to_owned(),
         _ => stem,
     }
-}
-
-/// Facts by path, kept while the file's size and time stay the same.
-#[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<HashMap<PathBuf, Kept>>);
-
-#[derive(Debug)]
-struct Kept {
-    size: u64,
-    changed: Option<SystemTime>,
-    facts: Result<Facts, String>,
-}
-
-impl Cache {
-    /// The facts of a file, or a sentence on why they cannot be had.
-    pub(super) fn of(&self, path: &Path) -> Result<Facts, String> {
-        let about = fs::metadata(path).map_err(|error| {
-            format!(
-                "{} cannot be read: {error}. It may have been moved or deleted.",
-                path.display()
-            )
-        })?;
-        let (size, changed) = (about.len(), about.modified().ok());
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = kept
-            .get(path)
-            .filter(|known| known.size == size && known.changed == changed)
-        {
-            return known.facts.clone();
-        }
-        let facts = read(path);
-        kept.insert(
-            path.to_owned(),
-            Kept {
-                size,
-                changed,
-                facts: facts.clone(),
-            },
-        );
-        facts
-    }
-}
-
-fn read(path: &Path) -> Result<Facts, String> {
-    let gguf = Gguf::open(path).map_err(|error| error.to_string())?;
-    let architecture = gguf.architecture().map_err(|error| error.to_string())?.to_owned();
-    // What only describes is not worth refusing a model for.
-    let context = gguf.u64(&format!("{architecture}.context_length")).ok().flatten();
-    Ok(Facts {
-        name: gguf.str("general.name").ok().flatten().map(str::to_owned),
-        quantization: gguf.quantization().to_string(),
-        parameters: gguf.parameter_count(),
-        file_size: gguf.file_size(),
-        context_trained: context.map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
-        architecture,
-    })
 }

@@ -53,6 +53,11 @@ pub fn packed_folder() -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join(PACKED))
 }
 
+/// The file in which the facts of models are kept from start to start, in [`cache_folder`].
+pub fn facts_file() -> Option<PathBuf> {
+    cache_folder().map(|folder| folder.join("models.json"))
+}
+
 /// Folders that may hold models which came with the app, the first one first: `HEARTH_MODELS`, the app's resources, and
 /// the places where packages and builds put them beside the executable. Some may not be there.
 pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {

@@ -1,20 +1,25 @@
 //! The library: which models are on this machine, where they came from, and how more are had.
 
+mod cache;
 pub mod catalog;
 mod download;
 mod error;
 mod facts;
 mod folders;
+mod parts;
 pub(crate) mod private;
+pub mod probe;
 
+pub use cache::Reader;
 pub use download::{Hub, Progress, download};
 pub use error::LibraryError;
 pub use facts::Facts;
-pub use folders::{bundled_folders, cache_folder, data_folder, packed_folder, sample_folders};
+pub use folders::{bundled_folders, cache_folder, data_folder, facts_file, packed_folder, sample_folders};
 
 use crate::{store, wire::Source};
 use catalog::Entry;
 use hearth_protocol::Sampling;
+use parts::is_first;
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashSet,
@@ -58,16 +63,17 @@ impl Model {
 pub struct Library {
     bundled: Vec<PathBuf>,
     downloaded: PathBuf,
-    facts: facts::Cache,
+    facts: cache::Cache,
 }
 
 impl Library {
-    /// A library over folders of bundled models (the first that has a model wins) and the app's own data folder.
-    pub fn new(bundled: Vec<PathBuf>, data: &Path) -> Self {
+    /// A library over folders of bundled models (the first that has a model wins) and the app's own data folder. `reader`
+    /// reads the files; `remembered` is the file in which facts are kept for the next start, if they are.
+    pub fn new(bundled: Vec<PathBuf>, data: &Path, reader: Reader, remembered: Option<PathBuf>) -> Self {
         Self {
             bundled,
             downloaded: data.join("models"),
-            facts: facts::Cache::default(),
+            facts: cache::Cache::new(reader, remembered),
         }
     }
 
@@ -76,26 +82,31 @@ impl Library {
         &self.downloaded
     }
 
-    /// Every model: bundled ones, downloaded ones, then those added by path. A file is listed once.
+    /// Every model: bundled ones, downloaded ones, then those added by path. A file is listed once; one that cannot be read is
+    /// listed with the reason.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
         let mut seen = HashSet::new();
-        let mut models = Vec::new();
+        let mut files = Vec::new();
         let folders = self.bundled.iter().map(|folder| (folder, Source::Bundled));
         for (folder, source) in folders.chain([(&self.downloaded, Source::Catalog)]) {
-            for path in models_in(folder) {
-                let model = self.known(path, source);
-                if seen.insert(model.id.clone()) {
-                    models.push(model);
-                }
-            }
+            let new = |path: &PathBuf| seen.insert(known_id(path));
+            files.extend(models_in(folder).into_iter().filter(new).map(|path| (path, source)));
         }
-        let here: HashSet<PathBuf> = models
+        let here: HashSet<PathBuf> = files
             .iter()
-            .filter_map(|model| fs::canonicalize(&model.path).ok())
+            .filter_map(|(path, _)| fs::canonicalize(path).ok())
             .collect();
-        for path in added.iter().filter(|path| !here.contains(*path)) {
-            models.push(self.added(path));
-        }
+        let others = added.iter().filter(|path| !here.contains(*path));
+        files.extend(others.map(|path| (path.clone(), Source::File)));
+        let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+        let mut models: Vec<Model> = files
+            .into_iter()
+            .zip(self.facts.of(&paths))
+            .map(|((path, source), facts)| match source {
+                Source::File => file_model(path, facts),
+                _ => known_model(path, source, facts),
+            })
+            .collect();
         // The catalog's first is the default model, and comes first.
         models.sort_by_key(|model| {
             catalog::entries()
@@ -152,9 +163,19 @@ impl Library {
     pub fn by_path(&self, path: &Path) -> Model {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match catalog::of_file(&name) {
-            Some(_) => self.known(path.to_owned(), Source::File),
-            None => self.added(path),
+            Some(_) => known_model(path.to_owned(), Source::File, self.facts(path)),
+            None => file_model(path.to_owned(), self.facts(path)),
         }
+    }
+
+    /// Whether an adapter, a file or a folder, can be used over a model; or a sentence on why not.
+    pub fn check_adapter(&self, adapter: &Path, model: &Path) -> Result<(), String> {
+        self.facts.check_adapter(adapter, model)
+    }
+
+    fn facts(&self, path: &Path) -> Result<Facts, String> {
+        let one = self.facts.of(&[path.to_owned()]).pop();
+        one.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
     }
 
     /// Downloads a model of the catalog; one that is here already is left alone. Blocks until it is done.
@@ -192,7 +213,8 @@ impl Library {
             .to_str()
             .ok_or_else(|| LibraryError::StrangePath(full.clone()))?
             .to_owned();
-        let model = self.added(Path::new(&kept));
+        let path = PathBuf::from(&kept);
+        let model = file_model(path.clone(), self.facts(&path));
         match &model.facts {
             Ok(_) => Ok((model, kept)),
             Err(message) => Err(unreadable(true, message.clone())),
@@ -213,45 +235,45 @@ impl Library {
             (Source::File, _) => Ok(()),
         }
     }
+}
 
-    /// A model in one of the app's folders.
-    fn known(&self, path: PathBuf, source: Source) -> Model {
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let entry = catalog::of_file(&file);
-        let facts = self.facts.of(&path);
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let id = entry.map_or_else(|| stem.clone(), |entry| entry.id.clone());
-        let name = entry.map_or_else(|| facts::name(&facts, stem), |entry| entry.name.clone());
-        Model {
-            id,
-            name,
-            path,
-            source,
-            entry,
-            facts,
-        }
+/// What a model in one of the app's folders is called.
+fn known_id(path: &Path) -> String {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    catalog::of_file(&file).map_or_else(stem, |entry| entry.id.clone())
+}
+
+/// A model in one of the app's folders.
+fn known_model(path: PathBuf, source: Source, facts: Result<Facts, String>) -> Model {
+    Model {
+        id: known_id(&path),
+        ..model(path, source, facts)
     }
+}
 
-    /// A model that a person added by its path.
-    fn added(&self, path: &Path) -> Model {
-        let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-        let id = digest
-            .iter()
-            .take(6)
-            .fold("file-".to_owned(), |id, byte| format!("{id}{byte:02x}"));
-        let facts = self.facts.of(path);
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let entry = catalog::of_file(&file);
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = entry.map_or_else(|| facts::name(&facts, stem), |entry| entry.name.clone());
-        Model {
-            id,
-            name,
-            path: path.to_owned(),
-            source: Source::File,
-            entry,
-            facts,
-        }
+/// A model that a person added by its path.
+fn file_model(path: PathBuf, facts: Result<Facts, String>) -> Model {
+    model(path, Source::File, facts)
+}
+
+fn model(path: PathBuf, source: Source, facts: Result<Facts, String>) -> Model {
+    let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
+    let id = digest
+        .iter()
+        .take(6)
+        .fold("file-".to_owned(), |id, byte| format!("{id}{byte:02x}"));
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let entry = catalog::of_file(&file);
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = entry.map_or_else(|| facts::name(&facts, stem), |entry| entry.name.clone());
+    Model {
+        id,
+        name,
+        path,
+        source,
+        entry,
+        facts,
     }
 }
 
@@ -259,10 +281,11 @@ impl Library {
 pub fn open() -> Result<(Library, Vec<PathBuf>), LibraryError> {
     let data = data_folder().unwrap_or_default();
     let added = store::added_models(&data)?;
-    Ok((Library::new(bundled_folders(None), &data), added))
+    Ok((Library::new(bundled_folders(None), &data, Reader::Here, None), added))
 }
 
-/// The GGUF files of a folder, by name; of a split model only its first part. None where the folder is not there.
+/// What is called like a GGUF file in a folder, by name; of a split model only its first part. What is no file, or cannot be read,
+/// is listed too, so that a person learns why. None where the folder is not there.
 fn models_in(folder: &Path) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(folder) else {
         return Vec::new();
@@ -272,28 +295,11 @@ fn models_in(folder: &Path) -> Vec<PathBuf> {
         .filter(|path| {
             path.extension()
                 .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
-                && path.is_file()
                 && is_first(path)
         })
         .collect();
     paths.sort();
     paths
-}
-
-/// Whether a file is whole, or the first part of a split model (`NAME-00001-of-00003.gguf`).
-fn is_first(path: &Path) -> bool {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let Some((head, count)) = stem.rsplit_once("-of-") else {
-        return true;
-    };
-    let Some((_, part)) = head.rsplit_once('-') else {
-        return true;
-    };
-    let number = |text: &str| (text.len() == 5).then(|| text.parse::<u32>().ok()).flatten();
-    match (number(part), number(count)) {
-        (Some(part), Some(_)) => part == 1,
-        _ => true,
-    }
 }
 
 /// Windows' canonical paths begin with `\\?\`, which people do not recognise and some programs refuse.

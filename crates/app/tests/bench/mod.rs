@@ -37,7 +37,9 @@ pub fn options(folder: &TempDir) -> Options {
         bundled: vec![folder.path().join("bundled")],
         samples: vec![folder.path().join("samples")],
         packed: Some(folder.path().join("cache/packed")),
+        facts: Some(folder.path().join("cache/models.json")),
         worker: fake_worker::command(""),
+        probe: support::probe(),
         power: Arc::new(AlwaysOn),
     }
 }

@@ -1,5 +1,9 @@
-//! Small model files that a test may do anything to.
+//! Small model files that a test may do anything to, and the process that reads them.
 
+// Each test that has this uses a part of it.
+#![allow(dead_code)]
+
+use hearth_app::library::probe::{ProbeCommand, Question, serve};
 use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
 use std::{
     fs,
@@ -8,12 +12,28 @@ use std::{
 
 /// Writes a model of one tensor and says where.
 pub fn model(folder: &Path, file: &str) -> PathBuf {
+    write(folder, file, "weight", &[])
+}
+
+/// Writes a model in two parts, and says where they are.
+pub fn split_model(folder: &Path, name: &str) -> [PathBuf; 2] {
+    [0, 1].map(|part: u16| {
+        let file = format!("{name}-{:05}-of-00002.gguf", part + 1);
+        let keys = [("split.no", part), ("split.count", 2), ("split.tensors.count", 2)];
+        write(folder, &file, &format!("weight{part}"), &keys)
+    })
+}
+
+fn write(folder: &Path, file: &str, tensor: &str, keys: &[(&str, u16)]) -> PathBuf {
     let mut metadata = Metadata::new();
     metadata.insert("general.architecture", "llama");
     metadata.insert("general.name", "A tiny model");
     metadata.insert("llama.context_length", 2048u32);
+    for &(key, value) in keys {
+        metadata.insert(key, value);
+    }
     let header = TensorHeader {
-        name: "weight".into(),
+        name: tensor.into(),
         shape: vec![8],
         kind: TensorType::F32,
     };
@@ -23,4 +43,21 @@ pub fn model(folder: &Path, file: &str) -> PathBuf {
     fs::create_dir_all(folder).expect("a folder");
     fs::write(&path, writer.finish().expect("a file")).expect("a written file");
     path
+}
+
+/// How this executable is started as the process that reads files.
+pub fn probe() -> ProbeCommand {
+    ProbeCommand {
+        program: std::env::current_exe().expect("a test has an executable"),
+        environment: Vec::new(),
+        within: None,
+    }
+}
+
+/// The main of a test whose executable reads files as well: it does that and ends where it was started for it.
+pub fn probe_if_asked() {
+    if std::env::args().skip(1).eq(["probe", "--files"]) {
+        let done = serve(std::io::stdin().lock(), std::io::stdout().lock(), Question::answer);
+        std::process::exit(if done.is_ok() { 0 } else { 1 });
+    }
 }

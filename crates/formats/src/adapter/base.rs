@@ -1,7 +1,7 @@
 //! What an adapter has to know of the model it changes: sizes, and the order of the rows of Q and K.
 
-use super::{AdapterError, AdapterProblem, LinearName};
-use crate::gguf::{Gguf, GgufError, GgufProblem};
+use super::{AdapterError, AdapterProblem, LinearName, TargetName};
+use crate::gguf::{GgufError, GgufHeader, GgufProblem};
 use serde::{Deserialize, Serialize};
 
 /// The architecture and sizes of a model.
@@ -39,7 +39,7 @@ impl BaseShape {
     ///
     /// # Errors
     /// Where a key is missing or makes no sense, or Hearth knows no adapters for the architecture.
-    pub fn from_gguf(gguf: &Gguf) -> Result<Self, AdapterError> {
+    pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, AdapterError> {
         let of_gguf = |error: GgufError| AdapterError::new(gguf.path(), error);
         let architecture = gguf.architecture().map_err(of_gguf)?.to_owned();
         row_order(&architecture).map_err(|problem| AdapterError::new(gguf.path(), problem))?;
@@ -71,8 +71,8 @@ impl BaseShape {
             return Err(bad(format!("{architecture}.attention.key_length")));
         }
         let vocab = gguf
-            .tensor("token_embd.weight")
-            .and_then(|table| usize::try_from(*table.info.shape.get(1)?).ok())
+            .info("token_embd.weight")
+            .and_then(|table| usize::try_from(*table.shape.get(1)?).ok())
             .unwrap_or(0);
         Ok(Self {
             layers: required("block_count")?,
@@ -97,6 +97,23 @@ impl BaseShape {
             LinearName::FfnGate | LinearName::FfnUp => (self.ffn_width, self.width),
             LinearName::FfnDown => (self.width, self.ffn_width),
         }
+    }
+
+    /// Refuses an adapter's part that cannot be one of this model's, by its layer and sizes.
+    pub(super) fn check_linear(&self, target: TargetName, inputs: usize, outputs: usize) -> Result<(), AdapterProblem> {
+        if target.layer >= self.layers {
+            return Err(AdapterProblem::OtherModel(format!(
+                "it changes {target}, and this model has {} layers",
+                self.layers
+            )));
+        }
+        let (own_outputs, own_inputs) = self.linear(target.linear);
+        if (outputs, inputs) != (own_outputs, own_inputs) {
+            return Err(AdapterProblem::OtherModel(format!(
+                "its part for {target} is {inputs} x {outputs}, and this model's weight is {own_inputs} x {own_outputs}"
+            )));
+        }
+        Ok(())
     }
 
     /// Why an adapter for another architecture does not belong to this model.

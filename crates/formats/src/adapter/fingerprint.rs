@@ -1,6 +1,6 @@
 //! A model's fingerprint: quick even for large files, and another for another quantisation or another model.
 
-use crate::gguf::{Gguf, TensorInfo, Value};
+use crate::gguf::{GgufError, GgufProblem, TensorData, TensorInfo, Value};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -25,7 +25,14 @@ const VECTOR: usize = 1 << 20;
 
 impl Fingerprint {
     /// Computes it; reads about 12 KiB of each tensor.
-    pub fn of(gguf: &Gguf) -> Self {
+    ///
+    /// # Errors
+    /// Where a tensor cannot be read.
+    pub fn of(gguf: &impl TensorData) -> Result<Self, GgufError> {
+        Self::read(gguf).map_err(|problem| gguf.error(problem))
+    }
+
+    fn read(gguf: &impl TensorData) -> Result<Self, GgufProblem> {
         let architecture = gguf.architecture().unwrap_or_default();
         let (mut model, mut file) = (Hash::new(), Hash::new());
         model.text(architecture);
@@ -46,25 +53,22 @@ impl Fingerprint {
         let mut tensors: Vec<&TensorInfo> = gguf.tensors().collect();
         tensors.sort_by_key(|info| info.name.as_str());
         for info in tensors {
-            let Some(bytes) = gguf.tensor(&info.name).map(|tensor| tensor.bytes()) else {
-                continue;
-            };
             file.shape(info);
             file.number(info.kind.id().into());
-            file.samples(bytes);
+            file.samples(gguf, info)?;
             // The scales beside a weight belong to one quantisation alone.
             if !info.name.ends_with("scale") {
                 model.shape(info);
-                if info.shape.len() == 1 && bytes.len() <= VECTOR {
+                if info.shape.len() == 1 && info.byte_len <= VECTOR {
                     model.number(info.kind.id().into());
-                    model.bytes(bytes);
+                    model.bytes(&gguf.read(info, 0, info.byte_len)?);
                 }
             }
         }
-        Self {
+        Ok(Self {
             model: model.end(),
             file: file.end(),
-        }
+        })
     }
 }
 
@@ -100,14 +104,17 @@ impl Hash {
     }
 
     /// The beginning, the middle and the end; all of what is no longer than the three.
-    fn samples(&mut self, bytes: &[u8]) {
-        if bytes.len() <= 3 * SAMPLE {
-            return self.bytes(bytes);
+    fn samples(&mut self, gguf: &impl TensorData, info: &TensorInfo) -> Result<(), GgufProblem> {
+        let len = info.byte_len;
+        if len <= 3 * SAMPLE {
+            self.bytes(&gguf.read(info, 0, len)?);
+            return Ok(());
         }
-        self.number(bytes.len() as u64);
-        for start in [0, bytes.len() / 2, bytes.len() - SAMPLE] {
-            self.0.update(&bytes[start..start + SAMPLE]);
+        self.number(len as u64);
+        for start in [0, len / 2, len - SAMPLE] {
+            self.0.update(gguf.read(info, start, SAMPLE)?);
         }
+        Ok(())
     }
 
     fn end(self) -> String {

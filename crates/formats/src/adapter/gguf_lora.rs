@@ -1,8 +1,8 @@
 //! Adapters as GGUF files, as llama.cpp reads and writes them.
 
-use super::{AdapterError, AdapterFile, AdapterProblem, LoraTensors, Passport, TargetName, write_whole};
-use crate::gguf::{Gguf, GgufError, GgufWriter, Metadata, Tensor, TensorHeader, TensorType};
-use half::{bf16, f16};
+use super::numbers::{Float, Numbers, floats};
+use super::{AdapterError, AdapterFile, AdapterProblem, BaseShape, LoraTensors, Passport, TargetName, write_whole};
+use crate::gguf::{GgufError, GgufWriter, Metadata, TensorData, TensorHeader, TensorInfo, TensorType};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -12,8 +12,8 @@ const PASSPORT_KEY: &str = "hearth.passport";
 /// The two halves of a target, as far as they were found.
 #[derive(Default)]
 struct Pair<'a> {
-    a: Option<Tensor<'a>>,
-    b: Option<Tensor<'a>>,
+    a: Option<&'a TensorInfo>,
+    b: Option<&'a TensorInfo>,
 }
 
 impl AdapterFile {
@@ -21,8 +21,8 @@ impl AdapterFile {
     ///
     /// # Errors
     /// Where it is a model and no adapter, is damaged, or does what Hearth cannot do.
-    pub fn from_gguf(gguf: &Gguf) -> Result<Self, AdapterError> {
-        read(gguf).map_err(|problem| AdapterError::new(gguf.path(), problem))
+    pub fn from_gguf(gguf: &impl TensorData) -> Result<Self, AdapterError> {
+        read(gguf, None, Numbers::Keep).map_err(|problem| AdapterError::new(gguf.path(), problem))
     }
 
     /// Writes it as a GGUF file in F32. llama.cpp knows one alpha for all and divides it by each rank, so where targets have
@@ -101,7 +101,13 @@ fn writing(error: GgufError) -> AdapterProblem {
     }
 }
 
-fn read(gguf: &Gguf) -> Result<AdapterFile, AdapterProblem> {
+/// Reads an adapter, for a model of these sizes where they are given: what is of another size is refused before its numbers are
+/// read.
+pub(super) fn read(
+    gguf: &impl TensorData,
+    base: Option<&BaseShape>,
+    numbers: Numbers,
+) -> Result<AdapterFile, AdapterProblem> {
     match gguf.str("general.type")? {
         Some("adapter") => {}
         _ => {
@@ -123,6 +129,10 @@ fn read(gguf: &Gguf) -> Result<AdapterFile, AdapterProblem> {
             "This adapter is an activated LoRA, which works only from certain tokens on.".to_owned(),
         ));
     }
+    let architecture = gguf.architecture()?.to_owned();
+    if let Some(why) = base.and_then(|base| base.other_architecture(&architecture)) {
+        return Err(AdapterProblem::OtherModel(why));
+    }
     let alpha = gguf.f32("adapter.lora.alpha")?.unwrap_or(0.0);
     let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
     for info in gguf.tensors() {
@@ -132,8 +142,8 @@ fn read(gguf: &Gguf) -> Result<AdapterFile, AdapterProblem> {
         };
         let pair = pairs.entry(target).or_default();
         match half {
-            "lora_a" => pair.a = gguf.tensor(&info.name),
-            "lora_b" => pair.b = gguf.tensor(&info.name),
+            "lora_a" => pair.a = Some(info),
+            "lora_b" => pair.b = Some(info),
             _ => {
                 return Err(AdapterProblem::Unsupported(format!(
                     "This adapter holds '{}'.",
@@ -144,7 +154,7 @@ fn read(gguf: &Gguf) -> Result<AdapterFile, AdapterProblem> {
     }
     let tensors = pairs
         .into_iter()
-        .map(|(target, pair)| Ok((target, lora(target, &pair, alpha)?)))
+        .map(|(target, pair)| Ok((target, lora(gguf, target, &pair, alpha, base, numbers)?)))
         .collect::<Result<_, AdapterProblem>>()?;
     let passport = gguf
         .str(PASSPORT_KEY)?
@@ -152,65 +162,83 @@ fn read(gguf: &Gguf) -> Result<AdapterFile, AdapterProblem> {
         .transpose();
     let adapter = AdapterFile {
         path: gguf.path().to_owned(),
-        architecture: gguf.architecture()?.to_owned(),
+        architecture,
         base_name: gguf.str("general.base_model.0.name")?.map(str::to_owned),
         rslora: false,
         tensors,
         passport: passport.map_err(|error| AdapterProblem::damaged("passport", error))?,
     };
-    adapter.check()?;
+    adapter.check_any()?;
     Ok(adapter)
 }
 
-fn lora(target: TargetName, pair: &Pair, alpha: f32) -> Result<LoraTensors, AdapterProblem> {
-    let half = |tensor: Option<Tensor>, name: &str| -> Result<([usize; 2], Vec<f32>), AdapterProblem> {
-        let tensor = tensor.ok_or_else(|| AdapterProblem::target(target, format!("its {name} is missing")))?;
-        let [row, rows] = *tensor.info.shape.as_slice() else {
+fn lora(
+    gguf: &impl TensorData,
+    target: TargetName,
+    pair: &Pair,
+    alpha: f32,
+    base: Option<&BaseShape>,
+    numbers: Numbers,
+) -> Result<LoraTensors, AdapterProblem> {
+    let half = |info: Option<&'_ TensorInfo>, name: &str| {
+        let info = info.ok_or_else(|| AdapterProblem::target(target, format!("its {name} is missing")))?;
+        let [row, rows] = *info.shape.as_slice() else {
             return Err(AdapterProblem::target(
                 target,
-                format!("its {name} has {} dimensions", tensor.info.shape.len()),
+                format!("its {name} has {} dimensions", info.shape.len()),
             ));
         };
-        let values = floats(tensor.info.kind, tensor.bytes()).ok_or_else(|| {
+        let float = float(info.kind).ok_or_else(|| {
             AdapterProblem::Unsupported(format!(
                 "This adapter's part for {target} is stored as {}, not as F32, F16 or BF16.",
-                tensor.info.kind.name()
+                info.kind.name()
             ))
         })?;
-        // What lies in memory has such sizes.
-        Ok(([row as usize, rows as usize], values))
+        // A dimension of 0 leaves the other one unbounded by the file's length.
+        let sizes = [row, rows].map(usize::try_from);
+        let [Ok(row), Ok(rows)] = sizes else {
+            return Err(AdapterProblem::target(target, format!("its {name} is {row} x {rows}")));
+        };
+        Ok((row, rows, float))
     };
-    let ([inputs, rank], a) = half(pair.a, "lora_a")?;
-    let ([rank_b, outputs], b) = half(pair.b, "lora_b")?;
+    let (inputs, rank, float_a) = half(pair.a, "lora_a")?;
+    let (rank_b, outputs, float_b) = half(pair.b, "lora_b")?;
     if rank != rank_b {
         return Err(AdapterProblem::target(
             target,
             format!("its lora_a has the rank {rank} and its lora_b {rank_b}"),
         ));
     }
-    Ok(LoraTensors {
-        a,
-        b,
+    if let Some(why) = LoraTensors::size_problem(rank, inputs, outputs) {
+        return Err(AdapterProblem::target(target, why));
+    }
+    if let Some(base) = base {
+        base.check_linear(target, inputs, outputs)?;
+    }
+    let read = |info: Option<&TensorInfo>, float: Float| match info {
+        Some(info) => floats(float, info.byte_len, |start, len| {
+            gguf.read(info, start, len).map_err(AdapterProblem::Gguf)
+        }),
+        None => Ok(Vec::new()),
+    };
+    let lora = LoraTensors {
+        a: read(pair.a, float_a)?,
+        b: read(pair.b, float_b)?,
         rank,
         inputs,
         outputs,
         // In a GGUF 0 means a scale of 1.
         alpha: if alpha == 0.0 { rank as f32 } else { alpha },
-    })
+    };
+    numbers.checked(target, lora)
 }
 
-/// Plain numbers; none where they are quantised.
-fn floats(kind: TensorType, bytes: &[u8]) -> Option<Vec<f32>> {
+/// The floats of a type; none where it is quantised or whole numbers.
+fn float(kind: TensorType) -> Option<Float> {
     Some(match kind {
-        TensorType::F32 => decode(bytes, f32::from_le_bytes),
-        TensorType::F16 => decode(bytes, |bytes| f16::from_le_bytes(bytes).to_f32()),
-        TensorType::BF16 => decode(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        TensorType::F32 => Float::F32,
+        TensorType::F16 => Float::F16,
+        TensorType::BF16 => Float::Bf16,
         _ => return None,
     })
-}
-
-/// Numbers of `N` bytes each, one after the other.
-pub(super) fn decode<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    let (numbers, _) = bytes.as_chunks::<N>();
-    numbers.iter().map(|&bytes| number(bytes)).collect()
 }

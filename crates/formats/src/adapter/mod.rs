@@ -8,9 +8,11 @@ mod error;
 mod fingerprint;
 mod gguf_lora;
 mod modelfile;
+mod numbers;
 mod passport;
 mod peft;
 mod peft_config;
+mod safetensors_file;
 mod target;
 mod whole;
 
@@ -22,7 +24,8 @@ pub use passport::{BaseId, DataId, Passport};
 pub use target::{LinearName, TargetName};
 pub use whole::write_whole;
 
-use crate::gguf::Gguf;
+use crate::gguf::{GgufFile, TensorData};
+use numbers::Numbers;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -72,14 +75,20 @@ pub enum Fit {
 }
 
 impl LoraTensors {
+    /// What is wrong with the sizes, before a number is read.
+    fn size_problem(rank: usize, inputs: usize, outputs: usize) -> Option<String> {
+        (rank == 0 || rank > inputs.min(outputs))
+            .then(|| format!("its rank is {rank}, and the layer is {outputs} x {inputs}"))
+    }
+
     /// What is wrong with the numbers: lengths that are not those of the sizes, a rank of zero or beyond the linear, or values
     /// that are NaN or infinite.
     fn problem(&self) -> Option<String> {
         let Self {
             rank, inputs, outputs, ..
         } = *self;
-        if rank == 0 || rank > inputs.min(outputs) {
-            return Some(format!("its rank is {rank}, and the layer is {outputs} x {inputs}"));
+        if let Some(why) = Self::size_problem(rank, inputs, outputs) {
+            return Some(why);
         }
         if rank.checked_mul(inputs) != Some(self.a.len()) || rank.checked_mul(outputs) != Some(self.b.len()) {
             return Some("its matrices are not as long as its sizes say".to_owned());
@@ -93,17 +102,32 @@ impl LoraTensors {
 }
 
 impl AdapterFile {
-    /// Reads an adapter from a GGUF file or a folder of PEFT's, for a model of these sizes.
+    /// Reads an adapter from a GGUF file or a folder of PEFT's, for a model of these sizes. What cannot be that model's is
+    /// refused before its numbers are read.
     ///
     /// # Errors
     /// Where it cannot be read, is damaged, or does what Hearth cannot do. Whether it belongs to a model is another
     /// question: [`AdapterFile::check_base`].
     pub fn open(path: &Path, base: &BaseShape) -> Result<Self, AdapterError> {
+        Self::read(path, base, Numbers::Keep)
+    }
+
+    /// Checks an adapter for a model as [`AdapterFile::open`] and [`AdapterFile::check_base`] do, with the numbers of one
+    /// target in memory at a time.
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn check_file(path: &Path, model: &GgufFile) -> Result<Fit, AdapterError> {
+        let base = BaseShape::from_gguf(model)?;
+        Self::read(path, &base, Numbers::Check)?.check_base(model)
+    }
+
+    fn read(path: &Path, base: &BaseShape, numbers: Numbers) -> Result<Self, AdapterError> {
         let mut adapter = if path.is_dir() {
-            Self::read_peft(path, base)?
+            peft::read_folder(path, base, numbers)?
         } else {
-            let gguf = Gguf::open(path).map_err(|error| AdapterError::new(path, error))?;
-            Self::from_gguf(&gguf)?
+            let gguf = GgufFile::open(path).map_err(|error| AdapterError::new(path, error))?;
+            gguf_lora::read(&gguf, Some(base), numbers).map_err(|problem| AdapterError::new(path, problem))?
         };
         path.clone_into(&mut adapter.path);
         Ok(adapter)
@@ -119,8 +143,9 @@ impl AdapterFile {
     /// Checks that the adapter may change this model, and says how sure that is.
     ///
     /// # Errors
-    /// Where the architecture, a layer or a size is another, or the passport says that it was trained on another model.
-    pub fn check_base(&self, gguf: &Gguf) -> Result<Fit, AdapterError> {
+    /// Where the architecture, a layer or a size is another, or the passport says that it was trained on another model, or the
+    /// model cannot be read.
+    pub fn check_base(&self, gguf: &impl TensorData) -> Result<Fit, AdapterError> {
         let refuse = |why: String| Err(AdapterError::new(&self.path, AdapterProblem::OtherModel(why)));
         let base = BaseShape::from_gguf(gguf)?;
         if let Some(why) = base.other_architecture(&self.architecture) {
@@ -136,7 +161,7 @@ impl AdapterFile {
                     base.layers
                 ));
             }
-            let shape = gguf.tensor(&target.weight()).map(|tensor| tensor.info.shape.as_slice());
+            let shape = gguf.info(&target.weight()).map(|info| info.shape.as_slice());
             match shape {
                 Some(&[inputs, outputs]) if (inputs, outputs) == (lora.inputs as u64, lora.outputs as u64) => {}
                 Some(shape) => {
@@ -153,7 +178,7 @@ impl AdapterFile {
         let Some(passport) = &self.passport else {
             return Ok(Fit::SizesOnly);
         };
-        let found = Fingerprint::of(gguf);
+        let found = Fingerprint::of(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?;
         let trained_on = &passport.base;
         if trained_on.fingerprint == found {
             return Ok(Fit::Exact);
@@ -173,14 +198,20 @@ impl AdapterFile {
 
     /// Checks what others are to read: every target's numbers, and that there are any.
     fn check(&self) -> Result<(), AdapterProblem> {
-        if self.tensors.is_empty() {
-            return Err(AdapterProblem::NotAnAdapter("it changes no weight".to_owned()));
-        }
+        self.check_any()?;
         for (&target, lora) in &self.tensors {
             if let Some(why) = lora.problem() {
                 return Err(AdapterProblem::target(target, why));
             }
         }
         Ok(())
+    }
+
+    /// Checks that it changes anything.
+    fn check_any(&self) -> Result<(), AdapterProblem> {
+        match self.tensors.is_empty() {
+            true => Err(AdapterProblem::NotAnAdapter("it changes no weight".to_owned())),
+            false => Ok(()),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What Hearth writes down about an adapter that it trained: on what, with what, and how well.
 
 use super::{AdapterError, BaseShape, Fingerprint};
-use crate::gguf::Gguf;
+use crate::gguf::TensorData;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -51,12 +51,12 @@ impl BaseId {
     /// Names a model.
     ///
     /// # Errors
-    /// As [`BaseShape::from_gguf`].
-    pub fn of(gguf: &Gguf) -> Result<Self, AdapterError> {
+    /// As [`BaseShape::from_gguf`] and [`Fingerprint::of`].
+    pub fn of(gguf: &impl TensorData) -> Result<Self, AdapterError> {
         let file = gguf.path().file_name().unwrap_or(gguf.path().as_os_str());
         Ok(Self {
             file: file.to_string_lossy().into_owned(),
-            fingerprint: Fingerprint::of(gguf),
+            fingerprint: Fingerprint::of(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?,
             shape: BaseShape::from_gguf(gguf)?,
         })
     }

@@ -1,18 +1,19 @@
 //! Adapters as PEFT keeps them: a folder with `adapter_config.json` and `adapter_model.safetensors`.
 
-use super::gguf_lora::decode;
-use super::peft_config::{CONFIG, Config};
+use super::numbers::{Float, Numbers, floats};
+use super::peft_config::{CONFIG, Config, MAX_CONFIG};
+use super::safetensors_file::{Bytes, OnDisk, Table};
 use super::whole::Staged;
 use super::{AdapterError, AdapterFile, AdapterProblem, BaseShape, LoraTensors, Passport, TargetName};
-use half::{bf16, f16};
+use crate::regular::read_regular;
 use safetensors::Dtype;
-use safetensors::tensor::{SafeTensors, TensorView};
+use safetensors::tensor::{TensorInfo, TensorView};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::{fs, io};
 
 /// The tensors' file, in its folder.
-const TENSORS: &str = "adapter_model.safetensors";
+pub(super) const TENSORS: &str = "adapter_model.safetensors";
 
 /// The tensors' file of old, a program that Python runs.
 const PICKLED: &str = "adapter_model.bin";
@@ -20,11 +21,20 @@ const PICKLED: &str = "adapter_model.bin";
 /// Hearth's own file in the folder.
 const PASSPORT: &str = "hearth.json";
 
+/// The largest [`PASSPORT`] that is read, in bytes; those that Hearth writes have some thousands.
+const MAX_PASSPORT: u64 = 4 << 20;
+
 /// What PEFT puts before the path of every module.
 const WRAPPER: &str = "base_model.model.";
 
-/// One half of a target: rows, row length and numbers.
-type Half = (usize, usize, Vec<f32>);
+/// One half of a target, and where its numbers are.
+struct Half {
+    rows: usize,
+    row: usize,
+    float: Float,
+    start: u64,
+    len: usize,
+}
 
 /// The two halves of a target, as far as they were found.
 #[derive(Default)]
@@ -41,27 +51,7 @@ impl AdapterFile {
     /// # Errors
     /// Where a file is missing or damaged, or the adapter does what Hearth cannot do.
     pub fn read_peft(folder: &Path, base: &BaseShape) -> Result<Self, AdapterError> {
-        let fail = |problem| AdapterError::new(folder, problem);
-        let read = |name: &str| match fs::read(folder.join(name)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(fail(AdapterProblem::Read(error))),
-        };
-        let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
-        let config = read(CONFIG)?.ok_or_else(|| fail(no(CONFIG)))?;
-        let tensors = read(TENSORS)?.ok_or_else(|| {
-            fail(match folder.join(PICKLED).exists() {
-                true => AdapterProblem::Unsupported(format!(
-                    "This adapter is stored as {PICKLED}, which is a program rather than data, so Hearth does not open it; load it \
-                     in PEFT and save it again with safe_serialization=True."
-                )),
-                false => no(TENSORS),
-            })
-        })?;
-        let passport = read(PASSPORT)?;
-        let mut adapter = Self::from_peft(&config, &tensors, passport.as_deref(), base).map_err(fail)?;
-        folder.clone_into(&mut adapter.path);
-        Ok(adapter)
+        read_folder(folder, base, Numbers::Keep)
     }
 
     /// Reads what the files of such a folder hold: `adapter_config.json`, `adapter_model.safetensors` and, where there is one,
@@ -75,55 +65,7 @@ impl AdapterFile {
         passport: Option<&[u8]>,
         base: &BaseShape,
     ) -> Result<Self, AdapterProblem> {
-        let config = Config::parse(config)?;
-        let passport: Option<Passport> = passport
-            .map(serde_json::from_slice)
-            .transpose()
-            .map_err(|error| AdapterProblem::damaged(PASSPORT, error))?;
-        // The rows of Q and K cannot be put in order for a model of another kind.
-        if let Some(difference) = passport.as_ref().and_then(|p| p.base.shape.difference(base)) {
-            return Err(AdapterProblem::OtherModel(difference));
-        }
-        let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
-        let file = SafeTensors::deserialize(tensors).map_err(|error| AdapterProblem::damaged(TENSORS, error))?;
-        for (name, view) in file.iter() {
-            let (module, is_a) = module(name)?;
-            let target = TargetName::from_module(module).ok_or_else(|| unknown(module))?;
-            let pair = pairs.entry(target).or_default();
-            module.clone_into(&mut pair.module);
-            let half = if is_a { &mut pair.a } else { &mut pair.b };
-            if half.replace(matrix(name, &view)?).is_some() {
-                return Err(AdapterProblem::target(target, "it is there twice"));
-            }
-        }
-        let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
-        if let Some(missing) = config.missing(&found, base.layers) {
-            let layers = found.last().map_or(0, |last| last.layer + 1);
-            if (1..base.layers).contains(&layers) && config.missing(&found, layers).is_none() {
-                return Err(AdapterProblem::OtherModel(format!(
-                    "it changes all layers of a model of {layers}, and this one has {}",
-                    base.layers
-                )));
-            }
-            return Err(AdapterProblem::target(
-                missing,
-                format!("{CONFIG} says that the adapter changes it, and {TENSORS} holds nothing for it"),
-            ));
-        }
-        let tensors = pairs
-            .into_iter()
-            .map(|(target, pair)| Ok((target, lora(target, pair, &config, base)?)))
-            .collect::<Result<_, AdapterProblem>>()?;
-        let adapter = Self {
-            path: Default::default(),
-            architecture: base.architecture.clone(),
-            base_name: config.base_model_name_or_path,
-            rslora: config.use_rslora,
-            tensors,
-            passport,
-        };
-        adapter.check()?;
-        Ok(adapter)
+        read(config, &tensors, passport, base, Numbers::Keep)
     }
 
     /// Writes a folder that PEFT reads, for the model of these sizes; with the passport where there is one. The configuration
@@ -175,7 +117,7 @@ impl AdapterFile {
         let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
         let mut halves = Vec::new();
         for (&target, lora) in &self.tensors {
-            check_shape(target, lora, base)?;
+            base.check_linear(target, lora.inputs, lora.outputs)?;
             let order = base.row_order(target.linear)?;
             let b = order.export(lora.b.clone(), lora.rank, base.head_dim);
             let name = |half: &str| format!("{WRAPPER}{}.{half}.weight", target.module());
@@ -192,6 +134,100 @@ impl AdapterFile {
         let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         safetensors::serialize(views, Some(about)).map_err(unsound)
     }
+}
+
+/// Reads a folder; see [`AdapterFile::read_peft`].
+pub(super) fn read_folder(folder: &Path, base: &BaseShape, numbers: Numbers) -> Result<AdapterFile, AdapterError> {
+    let fail = |problem| AdapterError::new(folder, problem);
+    let read = |name: &str, most| if_there(name, read_regular(&folder.join(name), most)).map_err(fail);
+    let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
+    let config = read(CONFIG, MAX_CONFIG)?.ok_or_else(|| fail(no(CONFIG)))?;
+    let tensors = if_there(TENSORS, OnDisk::open(&folder.join(TENSORS))).map_err(fail)?;
+    let tensors = tensors.ok_or_else(|| {
+        fail(match folder.join(PICKLED).exists() {
+            true => AdapterProblem::Unsupported(format!(
+                "This adapter is stored as {PICKLED}, which is a program rather than data, so Hearth does not open it; load it \
+                 in PEFT and save it again with safe_serialization=True."
+            )),
+            false => no(TENSORS),
+        })
+    })?;
+    let passport = read(PASSPORT, MAX_PASSPORT)?;
+    let mut adapter = self::read(&config, &tensors, passport.as_deref(), base, numbers).map_err(fail)?;
+    folder.clone_into(&mut adapter.path);
+    Ok(adapter)
+}
+
+/// A file of the folder; none where it is not there.
+fn if_there<T>(name: &str, read: io::Result<T>) -> Result<Option<T>, AdapterProblem> {
+    match read {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(AdapterProblem::Read(named(name, error))),
+    }
+}
+
+/// An error of a file in the folder, with its name.
+fn named(name: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{name}: {error}"))
+}
+
+fn read(
+    config: &[u8],
+    tensors: &impl Bytes,
+    passport: Option<&[u8]>,
+    base: &BaseShape,
+    numbers: Numbers,
+) -> Result<AdapterFile, AdapterProblem> {
+    let config = Config::parse(config)?;
+    let passport: Option<Passport> = passport
+        .map(serde_json::from_slice)
+        .transpose()
+        .map_err(|error| AdapterProblem::damaged(PASSPORT, error))?;
+    // The rows of Q and K cannot be put in order for a model of another kind.
+    if let Some(difference) = passport.as_ref().and_then(|p| p.base.shape.difference(base)) {
+        return Err(AdapterProblem::OtherModel(difference));
+    }
+    let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
+    let table = Table::read(tensors)?;
+    for (name, info) in table.tensors() {
+        let (module, is_a) = module(&name)?;
+        let target = TargetName::from_module(module).ok_or_else(|| unknown(module))?;
+        let pair = pairs.entry(target).or_default();
+        module.clone_into(&mut pair.module);
+        let half = if is_a { &mut pair.a } else { &mut pair.b };
+        if half.replace(matrix(&name, info, &table)?).is_some() {
+            return Err(AdapterProblem::target(target, "it is there twice"));
+        }
+    }
+    let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
+    if let Some(missing) = config.missing(&found, base.layers) {
+        let layers = found.last().map_or(0, |last| last.layer + 1);
+        if (1..base.layers).contains(&layers) && config.missing(&found, layers).is_none() {
+            return Err(AdapterProblem::OtherModel(format!(
+                "it changes all layers of a model of {layers}, and this one has {}",
+                base.layers
+            )));
+        }
+        return Err(AdapterProblem::target(
+            missing,
+            format!("{CONFIG} says that the adapter changes it, and {TENSORS} holds nothing for it"),
+        ));
+    }
+    let tensors = pairs
+        .into_iter()
+        .map(|(target, pair)| Ok((target, lora(target, pair, tensors, &config, base, numbers)?)))
+        .collect::<Result<_, AdapterProblem>>()?;
+    let adapter = AdapterFile {
+        path: Default::default(),
+        architecture: base.architecture.clone(),
+        base_name: config.base_model_name_or_path,
+        rslora: config.use_rslora,
+        tensors,
+        passport,
+    };
+    adapter.check_any()?;
+    Ok(adapter)
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -218,30 +254,45 @@ fn module(name: &str) -> Result<(&str, bool), AdapterProblem> {
     }
 }
 
-fn matrix(name: &str, view: &TensorView) -> Result<Half, AdapterProblem> {
-    let &[rows, row] = view.shape() else {
+fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterProblem> {
+    let &[rows, row] = info.shape.as_slice() else {
         return Err(AdapterProblem::damaged(
             TENSORS,
-            format!("'{name}' has {} dimensions instead of 2", view.shape().len()),
+            format!("'{name}' has {} dimensions instead of 2", info.shape.len()),
         ));
     };
-    let values = match view.dtype() {
-        Dtype::F32 => decode(view.data(), f32::from_le_bytes),
-        Dtype::F16 => decode(view.data(), |bytes| f16::from_le_bytes(bytes).to_f32()),
-        Dtype::BF16 => decode(view.data(), |bytes| bf16::from_le_bytes(bytes).to_f32()),
+    let float = match info.dtype {
+        Dtype::F32 => Float::F32,
+        Dtype::F16 => Float::F16,
+        Dtype::BF16 => Float::Bf16,
         other => {
             return Err(AdapterProblem::Unsupported(format!(
                 "This adapter stores '{name}' as {other:?}, not as F32, F16 or BF16."
             )));
         }
     };
-    Ok((rows, row, values))
+    let (start, len) = table.place(info);
+    Ok(Half {
+        rows,
+        row,
+        float,
+        start,
+        len,
+    })
 }
 
-fn lora(target: TargetName, pair: Pair, config: &Config, base: &BaseShape) -> Result<LoraTensors, AdapterProblem> {
+fn lora(
+    target: TargetName,
+    pair: Pair,
+    file: &impl Bytes,
+    config: &Config,
+    base: &BaseShape,
+    numbers: Numbers,
+) -> Result<LoraTensors, AdapterProblem> {
     let missing = |name: &str| AdapterProblem::target(target, format!("its {name} is missing"));
-    let (rank, inputs, a) = pair.a.ok_or_else(|| missing("lora_A"))?;
-    let (outputs, rank_b, b) = pair.b.ok_or_else(|| missing("lora_B"))?;
+    let a = pair.a.ok_or_else(|| missing("lora_A"))?;
+    let b = pair.b.ok_or_else(|| missing("lora_B"))?;
+    let (rank, inputs, outputs, rank_b) = (a.rows, a.row, b.rows, b.row);
     let says = config.rank(&pair.module);
     if rank != rank_b || rank != says {
         return Err(AdapterProblem::target(
@@ -249,36 +300,26 @@ fn lora(target: TargetName, pair: Pair, config: &Config, base: &BaseShape) -> Re
             format!("its lora_A has the rank {rank}, its lora_B {rank_b}, and {CONFIG} says {says}"),
         ));
     }
-    let mut lora = LoraTensors {
-        a,
-        b,
+    if let Some(why) = LoraTensors::size_problem(rank, inputs, outputs) {
+        return Err(AdapterProblem::target(target, why));
+    }
+    // Rows can be put in order only where they are the model's.
+    base.check_linear(target, inputs, outputs)?;
+    let values = |half: &Half| {
+        let read = |start: usize, len: usize| file.read(half.start + start as u64, len);
+        floats(half.float, half.len, read).map_err(|error| AdapterProblem::Read(named(TENSORS, error)))
+    };
+    let lora = LoraTensors {
+        a: values(&a)?,
+        b: values(&b)?,
         rank,
         inputs,
         outputs,
         alpha: config.alpha(&pair.module),
     };
-    if let Some(why) = lora.problem() {
-        return Err(AdapterProblem::target(target, why));
+    let mut lora = numbers.checked(target, lora)?;
+    if !lora.b.is_empty() {
+        lora.b = base.row_order(target.linear)?.import(lora.b, rank, base.head_dim);
     }
-    check_shape(target, &lora, base)?;
-    lora.b = base.row_order(target.linear)?.import(lora.b, rank, base.head_dim);
     Ok(lora)
-}
-
-/// Rows can be put in order only where they are the model's.
-fn check_shape(target: TargetName, lora: &LoraTensors, base: &BaseShape) -> Result<(), AdapterProblem> {
-    let (outputs, inputs) = base.linear(target.linear);
-    if target.layer >= base.layers {
-        return Err(AdapterProblem::OtherModel(format!(
-            "it changes {target}, and this model has {} layers",
-            base.layers
-        )));
-    }
-    if (lora.outputs, lora.inputs) != (outputs, inputs) {
-        return Err(AdapterProblem::OtherModel(format!(
-            "its part for {target} is {} x {}, and this model's weight is {inputs} x {outputs}",
-            lora.inputs, lora.outputs
-        )));
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! PEFT's `adapter_config.json`: what of it Hearth follows, and what it must refuse.
 
 use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +10,15 @@ use std::marker::PhantomData;
 
 /// The file's name, in its folder.
 pub(super) const CONFIG: &str = "adapter_config.json";
+
+/// The largest configuration that is read, in bytes. One that names each linear of a large model has 100 KB.
+pub(super) const MAX_CONFIG: u64 = 1 << 20;
+
+/// The most patterns of one kind; each linear of the largest known models has one where there are 1,000.
+const MAX_PATTERNS: usize = 2048;
+
+/// The most memory that one pattern may take, in bytes.
+const MAX_PATTERN: usize = 128 << 10;
 
 /// Settings that change what an adapter computes in ways that Hearth does not know, and what to say of them. They do no harm
 /// where they are absent, null, false, empty or "none".
@@ -206,11 +215,21 @@ fn says_something(value: &Value) -> bool {
 /// PEFT takes a pattern as a regular expression for whole parts at the end of a module's path.
 fn compile<T>(patterns: Option<InOrder<T>>) -> Result<Vec<(Regex, T)>, String> {
     let entries = patterns.map_or(Vec::new(), |patterns| patterns.0);
+    if entries.len() > MAX_PATTERNS {
+        return Err(format!(
+            "it has {} patterns for ranks or alphas, and Hearth reads at most {MAX_PATTERNS}",
+            entries.len()
+        ));
+    }
     entries
         .into_iter()
         .map(|(pattern, value)| {
-            let whole = Regex::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
-            let regex = whole.map_err(|_| format!("the pattern '{pattern}' cannot be understood"))?;
+            let whole = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{pattern})$"))
+                .size_limit(MAX_PATTERN)
+                .dfa_size_limit(MAX_PATTERN)
+                .build();
+            let shown: String = pattern.chars().take(60).collect();
+            let regex = whole.map_err(|_| format!("the pattern '{shown}' cannot be understood"))?;
             Ok((regex, value))
         })
         .collect()

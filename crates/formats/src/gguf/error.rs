@@ -34,6 +34,18 @@ pub enum GgufProblem {
         /// What was being read.
         what: String,
     },
+    /// More than any known model has, at which reading ends.
+    #[error(
+        "{what}: more than any known model has ({found}, and Hearth reads at most {most}). Get another file of this model."
+    )]
+    TooLarge {
+        /// What was being read.
+        what: String,
+        /// How large it is, or claims to be.
+        found: String,
+        /// The limit.
+        most: String,
+    },
     /// A text that is not UTF-8.
     #[error("{what} is not valid UTF-8, so the file is damaged. Download it again.")]
     NotUtf8 {

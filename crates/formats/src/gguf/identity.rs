@@ -1,5 +1,6 @@
 //! Telling a file from others without reading it whole.
 
+use super::header::PartInfo;
 use super::source::Source;
 use sha2::{Digest, Sha256};
 use std::time::UNIX_EPOCH;
@@ -20,10 +21,10 @@ pub struct Identity([u8; 32]);
 
 impl Identity {
     /// That of a file of these parts; none where they do not come from a file system.
-    pub(super) fn of(parts: &[Source]) -> Option<Self> {
+    pub(super) fn of(about: &[PartInfo], parts: &[Source]) -> Option<Self> {
         let mut hash = Sha256::new();
-        for part in parts {
-            let written = part.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        for (about, part) in about.iter().zip(parts) {
+            let written = about.modified?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let bytes = part.bytes();
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(written.as_nanos().to_le_bytes());

@@ -1,7 +1,10 @@
-//! Reads one GGUF file's header: metadata and tensor table. Nothing is believed before it is checked.
+//! Parse one GGUF file's header: metadata and tensor table. Nothing is believed before it is checked.
 
+use super::limits::{MAX_KEYS, MAX_NAME, MAX_TENSORS, MAX_TEXT};
+use super::reader::HeaderReader;
 use super::{Array, GgufProblem, Metadata, Strings, TensorType, Value};
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 
 /// `GGUF`, as the first four bytes stand in the file.
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
@@ -14,9 +17,6 @@ pub(super) const ALIGNMENT_KEY: &str = "general.alignment";
 
 /// The most dimensions of a tensor.
 pub(super) const MAX_DIMENSIONS: usize = 4;
-
-/// The longest key and tensor name in bytes; the format says 65535 for keys and 64 for names.
-pub(super) const MAX_NAME: usize = 65535;
 
 /// What a header says, with offsets from the beginning of the file.
 pub(super) struct Header {
@@ -33,11 +33,14 @@ pub(super) struct TensorEntry {
     pub len: usize,
 }
 
-/// Reads the header of a whole file.
-pub(super) fn parse(file: &[u8]) -> Result<Header, GgufProblem> {
-    let mut at = Cursor { file, position: 0 };
-    if at.take(4, "its first four bytes").ok() != Some(&MAGIC) {
-        return Err(GgufProblem::NotGguf);
+/// Parses the header of a file of `file_len` bytes, of which `file` yields the beginning. Memory grows with the bytes
+/// that were read, never with a length that the file claims.
+pub(super) fn parse(file: impl Read, file_len: u64) -> Result<Header, GgufProblem> {
+    let mut at = HeaderReader::new(file, file_len);
+    match at.array("its first four bytes") {
+        Ok(MAGIC) => {}
+        Err(GgufProblem::Io(error)) => return Err(error.into()),
+        _ => return Err(GgufProblem::NotGguf),
     }
     let version = at.u32("its version")?;
     match version {
@@ -53,38 +56,33 @@ pub(super) fn parse(file: &[u8]) -> Result<Header, GgufProblem> {
     let alignment = read_alignment(&metadata)?;
     let listed = read_tensor_table(&mut at, tensor_count)?;
 
-    let data = (at.position as u64).next_multiple_of(alignment);
+    let data = at.position().next_multiple_of(alignment);
     let tensors = listed
         .into_iter()
-        .map(|tensor| tensor.place(data, alignment, file.len() as u64))
+        .map(|tensor| tensor.place(data, alignment, file_len))
         .collect::<Result<Vec<_>, _>>()?;
     refuse_overlaps(&tensors)?;
     Ok(Header { metadata, tensors })
 }
 
-fn read_metadata(at: &mut Cursor<'_>, count: u64) -> Result<Metadata, GgufProblem> {
+fn read_metadata(at: &mut HeaderReader<impl Read>, count: u64) -> Result<Metadata, GgufProblem> {
     // A key takes at least its length, its type and one byte of value.
-    at.check_count(count, 8 + 4 + 1, "its metadata keys")?;
+    at.check_count(count, 8 + 4 + 1, MAX_KEYS, "its metadata keys")?;
     let mut metadata = Metadata::new();
     for _ in 0..count {
-        let key = at.text("a metadata key")?;
-        if key.len() > MAX_NAME {
-            return Err(GgufProblem::metadata(
-                shorten(key),
-                format!("it is longer than {MAX_NAME} bytes"),
-            ));
+        let key = at.text(MAX_NAME, "a metadata key")?.into_owned();
+        let shown = shorten(&key);
+        if metadata.get(&key).is_some() {
+            return Err(GgufProblem::metadata(shown, "it is there twice"));
         }
-        if metadata.get(key).is_some() {
-            return Err(GgufProblem::metadata(key, "it is there twice"));
-        }
-        let value_type = at.u32(&format!("the metadata key '{key}'"))?;
-        let value = read_value(at, key, value_type)?;
+        let value_type = at.u32(&format!("the metadata key '{shown}'"))?;
+        let value = read_value(at, &shown, value_type)?;
         metadata.insert(key, value);
     }
     Ok(metadata)
 }
 
-fn read_value(at: &mut Cursor<'_>, key: &str, value_type: u32) -> Result<Value, GgufProblem> {
+fn read_value(at: &mut HeaderReader<impl Read>, key: &str, value_type: u32) -> Result<Value, GgufProblem> {
     let what = format!("the metadata key '{key}'");
     let what = what.as_str();
     Ok(match value_type {
@@ -96,7 +94,7 @@ fn read_value(at: &mut Cursor<'_>, key: &str, value_type: u32) -> Result<Value, 
         5 => Value::I32(at.number(what, i32::from_le_bytes)?),
         6 => Value::F32(at.number(what, f32::from_le_bytes)?),
         7 => Value::Bool(boolean(at.number(what, u8::from_le_bytes)?, key)?),
-        8 => Value::Str(at.text(what)?.to_owned()),
+        8 => Value::Str(at.text(MAX_TEXT, what)?.into_owned()),
         9 => Value::Array(read_array(at, key)?),
         10 => Value::U64(at.number(what, u64::from_le_bytes)?),
         11 => Value::I64(at.number(what, i64::from_le_bytes)?),
@@ -105,7 +103,7 @@ fn read_value(at: &mut Cursor<'_>, key: &str, value_type: u32) -> Result<Value, 
     })
 }
 
-fn read_array(at: &mut Cursor<'_>, key: &str) -> Result<Array, GgufProblem> {
+fn read_array(at: &mut HeaderReader<impl Read>, key: &str) -> Result<Array, GgufProblem> {
     let what = format!("the metadata key '{key}'");
     let what = what.as_str();
     let element_type = at.u32(what)?;
@@ -128,10 +126,10 @@ fn read_array(at: &mut Cursor<'_>, key: &str) -> Result<Array, GgufProblem> {
             )
         }
         8 => {
-            at.check_count(count, 8, what)?;
+            at.check_count(count, 8, u64::MAX, what)?;
             let mut texts = Strings::new();
             for _ in 0..count {
-                texts.push(at.text(what)?);
+                texts.push(&at.text(MAX_TEXT, what)?);
             }
             Array::Str(texts)
         }
@@ -181,31 +179,34 @@ struct ListedTensor {
     offset: u64,
 }
 
-fn read_tensor_table(at: &mut Cursor<'_>, count: u64) -> Result<Vec<ListedTensor>, GgufProblem> {
+fn read_tensor_table(at: &mut HeaderReader<impl Read>, count: u64) -> Result<Vec<ListedTensor>, GgufProblem> {
     // A line takes at least: length of the name, number of dimensions, one dimension, type, offset.
-    at.check_count(count, 8 + 4 + 8 + 4 + 8, "its tensor table")?;
+    at.check_count(count, 8 + 4 + 8 + 4 + 8, MAX_TENSORS, "its tensor table")?;
     let mut names = HashSet::new();
     let mut tensors = Vec::new();
     for number in 1..=count {
-        let name = at.text(&format!("the name of tensor {number} of {count}"))?;
-        if name.is_empty() || name.len() > MAX_NAME {
-            let why = format!("as number {number} of the table its name has {} bytes", name.len());
-            return Err(GgufProblem::tensor(shorten(name), why));
+        let name = at
+            .text(MAX_NAME, &format!("the name of tensor {number} of {count}"))?
+            .into_owned();
+        let shown = shorten(&name);
+        if name.is_empty() {
+            let why = format!("as number {number} of the table its name has 0 bytes");
+            return Err(GgufProblem::tensor(shown, why));
         }
-        if !names.insert(name) {
-            return Err(GgufProblem::tensor(name, "it is there twice"));
+        if !names.insert(name.clone()) {
+            return Err(GgufProblem::tensor(shown, "it is there twice"));
         }
-        let what = format!("the tensor table at '{name}'");
+        let what = format!("the tensor table at '{shown}'");
         let dimensions = at.u32(&what)? as usize;
         if dimensions == 0 || dimensions > MAX_DIMENSIONS {
             let why = format!("it has {dimensions} dimensions; a tensor has 1 to {MAX_DIMENSIONS}");
-            return Err(GgufProblem::tensor(name, why));
+            return Err(GgufProblem::tensor(shown, why));
         }
         let shape = (0..dimensions).map(|_| at.u64(&what)).collect::<Result<Vec<_>, _>>()?;
-        let kind = TensorType::read(at.u32(&what)?, name)?;
+        let kind = TensorType::read(at.u32(&what)?, &shown)?;
         let offset = at.u64(&what)?;
         tensors.push(ListedTensor {
-            name: name.to_owned(),
+            name,
             shape,
             kind,
             offset,
@@ -223,31 +224,34 @@ impl ListedTensor {
             kind,
             offset,
         } = self;
+        let refuse = |why: String| Err(GgufProblem::tensor(shorten(&name), why));
         let len = match kind.byte_len(&shape) {
             Ok(len) => len,
-            Err(why) => return Err(GgufProblem::tensor(name, why)),
+            Err(why) => return refuse(why),
         };
         if offset % alignment != 0 {
-            let why = format!("its offset {offset} is no multiple of the alignment {alignment}");
-            return Err(GgufProblem::tensor(name, why));
+            return refuse(format!(
+                "its offset {offset} is no multiple of the alignment {alignment}"
+            ));
         }
         let start = data.checked_add(offset);
         let end = start
             .and_then(|start| start.checked_add(len))
             .filter(|&end| end <= file_len);
-        match (start, end) {
-            // Both lie inside the file, whose length is a usize.
-            (Some(start), Some(_)) => Ok(TensorEntry {
+        let (Some(start), Some(_)) = (start, end) else {
+            return refuse(format!(
+                "its {len} bytes from offset {offset} reach beyond the end of the file"
+            ));
+        };
+        match (usize::try_from(start), usize::try_from(len)) {
+            (Ok(start), Ok(len)) => Ok(TensorEntry {
                 name,
                 shape,
                 kind,
-                start: start as usize,
-                len: len as usize,
+                start,
+                len,
             }),
-            _ => {
-                let why = format!("its {len} bytes from offset {offset} reach beyond the end of the file");
-                Err(GgufProblem::tensor(name, why))
-            }
+            _ => refuse("this system cannot address a file of this size".to_owned()),
         }
     }
 }
@@ -257,8 +261,8 @@ fn refuse_overlaps(tensors: &[TensorEntry]) -> Result<(), GgufProblem> {
     by_start.sort_by_key(|tensor| tensor.start);
     for pair in by_start.windows(2) {
         if pair[0].start + pair[0].len > pair[1].start {
-            let why = format!("its data overlaps that of '{}'", pair[0].name);
-            return Err(GgufProblem::tensor(&pair[1].name, why));
+            let why = format!("its data overlaps that of '{}'", shorten(&pair[0].name));
+            return Err(GgufProblem::tensor(shorten(&pair[1].name), why));
         }
     }
     Ok(())
@@ -272,72 +276,11 @@ pub(super) fn index<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String,
         .collect()
 }
 
-/// A name that is too long for an error's text.
+/// A name, cut to what fits an error's text.
 fn shorten(name: &str) -> String {
     const SHOWN: usize = 40;
     match name.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &name[..end]),
         None => name.to_owned(),
-    }
-}
-
-/// Reads forward through a file and never past its end.
-struct Cursor<'a> {
-    file: &'a [u8],
-    position: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn take(&mut self, len: u64, what: &str) -> Result<&'a [u8], GgufProblem> {
-        let rest = &self.file[self.position..];
-        match usize::try_from(len).ok().and_then(|len| rest.get(..len)) {
-            Some(bytes) => {
-                self.position += bytes.len();
-                Ok(bytes)
-            }
-            None => Err(GgufProblem::Truncated { what: what.to_owned() }),
-        }
-    }
-
-    /// Refuses a count of things that the rest of the file cannot hold, before memory is asked for.
-    fn check_count(&self, count: u64, smallest: u64, what: &str) -> Result<(), GgufProblem> {
-        let rest = (self.file.len() - self.position) as u64;
-        match count.checked_mul(smallest) {
-            Some(bytes) if bytes <= rest => Ok(()),
-            _ => Err(GgufProblem::Truncated {
-                what: format!("{what} (it claims {count} of them)"),
-            }),
-        }
-    }
-
-    fn number<const N: usize, T>(&mut self, what: &str, convert: fn([u8; N]) -> T) -> Result<T, GgufProblem> {
-        let mut bytes = [0; N];
-        bytes.copy_from_slice(self.take(N as u64, what)?);
-        Ok(convert(bytes))
-    }
-
-    fn numbers<const N: usize, T>(
-        &mut self,
-        count: u64,
-        what: &str,
-        convert: fn([u8; N]) -> T,
-    ) -> Result<Vec<T>, GgufProblem> {
-        self.check_count(count, N as u64, what)?;
-        let (chunks, _) = self.take(count * N as u64, what)?.as_chunks::<N>();
-        Ok(chunks.iter().map(|&chunk| convert(chunk)).collect())
-    }
-
-    fn u32(&mut self, what: &str) -> Result<u32, GgufProblem> {
-        self.number(what, u32::from_le_bytes)
-    }
-
-    fn u64(&mut self, what: &str) -> Result<u64, GgufProblem> {
-        self.number(what, u64::from_le_bytes)
-    }
-
-    fn text(&mut self, what: &str) -> Result<&'a str, GgufProblem> {
-        let len = self.u64(what)?;
-        let bytes = self.take(len, what)?;
-        std::str::from_utf8(bytes).map_err(|_| GgufProblem::NotUtf8 { what: what.to_owned() })
     }
 }

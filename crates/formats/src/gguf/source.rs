@@ -2,15 +2,11 @@
 
 use memmap2::{Mmap, MmapMut};
 use std::fs::File;
-use std::path::Path;
-use std::time::SystemTime;
 
 /// The bytes of one file.
 #[derive(Debug)]
 pub(super) struct Source {
     bytes: Mmap,
-    /// When the file was last written to; none for a copy in memory, and where the system does not say.
-    modified: Option<SystemTime>,
     /// Whether pages that are let go come back from a file.
     #[cfg_attr(not(unix), allow(dead_code))]
     file_backed: bool,
@@ -18,20 +14,13 @@ pub(super) struct Source {
 
 impl Source {
     /// Maps a file.
-    pub fn map(path: &Path) -> std::io::Result<Self> {
-        let file = File::open(path)?;
-        // Mapping a directory fails with a text that would puzzle a person.
-        let about = file.metadata()?;
-        if about.is_dir() {
-            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is a folder"));
-        }
+    pub fn map(file: &File) -> std::io::Result<Self> {
         // SAFETY: the map is read-only and private to us. That nobody else shortens or rewrites the file while it is mapped
-        // cannot be enforced; every reader of mapped weights lives with that, and here it can end a worker, not the window,
-        // which only reads what was copied out of the header.
-        let bytes = unsafe { Mmap::map(&file)? };
+        // cannot be enforced; every reader of mapped weights lives with that, and here it can end a worker. The window maps
+        // none, and headers are read without a map.
+        let bytes = unsafe { Mmap::map(file)? };
         Ok(Self {
             bytes,
-            modified: about.modified().ok(),
             file_backed: true,
         })
     }
@@ -43,18 +32,12 @@ impl Source {
         map[..bytes.len()].copy_from_slice(bytes);
         Ok(Self {
             bytes: map.make_read_only()?,
-            modified: None,
             file_backed: false,
         })
     }
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
-    }
-
-    /// When the file was last written to; none for a copy in memory, and where the system does not say.
-    pub fn modified(&self) -> Option<SystemTime> {
-        self.modified
     }
 
     /// Lets the pages of a range go; they are read from the file again when touched. Does nothing where that cannot be.

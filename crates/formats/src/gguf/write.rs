@@ -1,6 +1,7 @@
 //! Writes GGUF files: the header at once, then the tensors' data one after the other, so that no model need be in memory.
 
-use super::parse::{MAGIC, MAX_DIMENSIONS, MAX_NAME, read_alignment};
+use super::limits::{MAX_HEADER, MAX_KEYS, MAX_NAME, MAX_TENSORS, MAX_TEXT};
+use super::parse::{MAGIC, MAX_DIMENSIONS, read_alignment};
 use super::{Array, GgufError, GgufProblem, Metadata, TensorType, Value};
 use std::collections::HashSet;
 use std::io::Write;
@@ -34,6 +35,7 @@ impl<W: Write> GgufWriter<W> {
     /// Where something may not stand in a GGUF file (a name twice, a row that does not fill its blocks), or writing fails.
     pub fn begin(mut out: W, metadata: &Metadata, tensors: &[TensorHeader]) -> Result<Self, GgufError> {
         let alignment = read_alignment(metadata).map_err(fail)?;
+        check_metadata(metadata).map_err(fail)?;
         let lens = check_table(tensors).map_err(fail)?;
 
         let mut header = Vec::new();
@@ -58,6 +60,9 @@ impl<W: Write> GgufWriter<W> {
                 .checked_add(len)
                 .and_then(|end| end.checked_next_multiple_of(alignment));
             offset = end.ok_or_else(|| fail(GgufProblem::tensor(&tensor.name, "the file would be too large")))?;
+        }
+        if header.len() as u64 > MAX_HEADER {
+            return Err(fail(too_large("its header", header.len(), MAX_HEADER)));
         }
         header.resize(header.len().next_multiple_of(alignment as usize), 0);
         out.write_all(&header).map_err(|error| fail(error.into()))?;
@@ -113,14 +118,45 @@ fn fail(problem: GgufProblem) -> GgufError {
     }
 }
 
+/// What a reader refuses for its size.
+fn too_large(what: &str, found: usize, most: u64) -> GgufProblem {
+    GgufProblem::TooLarge {
+        what: what.to_owned(),
+        found: found.to_string(),
+        most: most.to_string(),
+    }
+}
+
+/// Refuses metadata that no reader takes.
+fn check_metadata(metadata: &Metadata) -> Result<(), GgufProblem> {
+    let check = |what: &str, found: usize, most: u64| match found as u64 > most {
+        true => Err(too_large(what, found, most)),
+        false => Ok(()),
+    };
+    check("the number of its metadata keys", metadata.len(), MAX_KEYS)?;
+    for (key, value) in metadata.iter() {
+        check("the length of a metadata key", key.len(), MAX_NAME)?;
+        let longest = match value {
+            Value::Str(text) => text.len(),
+            Value::Array(Array::Str(texts)) => texts.iter().map(str::len).max().unwrap_or(0),
+            _ => 0,
+        };
+        check(&format!("the metadata key '{key}'"), longest, MAX_TEXT)?;
+    }
+    Ok(())
+}
+
 /// Checks the table and tells each tensor's bytes.
 fn check_table(tensors: &[TensorHeader]) -> Result<Vec<u64>, GgufProblem> {
+    if tensors.len() as u64 > MAX_TENSORS {
+        return Err(too_large("the number of its tensors", tensors.len(), MAX_TENSORS));
+    }
     let mut names = HashSet::new();
     tensors
         .iter()
         .map(|tensor| {
             let refuse = |why: String| Err(GgufProblem::tensor(&tensor.name, why));
-            if tensor.name.is_empty() || tensor.name.len() > MAX_NAME {
+            if tensor.name.is_empty() || tensor.name.len() as u64 > MAX_NAME {
                 return refuse(format!("its name has {} bytes", tensor.name.len()));
             }
             if !names.insert(&tensor.name) {

@@ -2,11 +2,14 @@
 //!
 //! All memory of this program is counted, so that its tests run one after the other.
 
+mod adapters;
 #[path = "../formats/fixtures.rs"]
 #[allow(dead_code, reason = "shared with the other tests, which use all of it")]
 mod fixtures;
+mod headers;
 mod memory;
 mod parquet_files;
+mod raw;
 mod tables;
 mod texts;
 

@@ -68,3 +68,12 @@ pub fn watched<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     let done = crate::in_time(work);
     (done, MOST.load(Ordering::Relaxed) - before)
 }
+
+/// What comes of `work`, and the most bytes that it had at once. No other test's memory is counted.
+pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let _alone = alone();
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let result = work();
+    (result, MOST.load(Ordering::Relaxed) - before)
+}

@@ -1,0 +1,176 @@
+//! A model's file, opened and read where it is asked for, without a map.
+
+use super::header::PartInfo;
+use super::limits::MAX_TENSORS;
+use super::parse::{self, Header};
+use super::split::{self, Part};
+use super::{GgufError, GgufHeader, GgufProblem, Metadata, TensorInfo};
+use crate::regular::{open_regular, read_exact_at};
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+
+/// A GGUF whose tensors' data can be read.
+pub trait TensorData: Deref<Target = GgufHeader> {
+    /// `len` bytes of a tensor's data, from its byte `start`.
+    ///
+    /// # Errors
+    /// Where the tensor does not have them, or they cannot be read.
+    fn read(&self, tensor: &TensorInfo, start: usize, len: usize) -> Result<Cow<'_, [u8]>, GgufProblem>;
+}
+
+/// One model's file, or files: the header in memory, the data read when it is asked for. Nothing is mapped, so that a file
+/// that is cut meanwhile is an error and no signal.
+#[derive(Debug)]
+pub struct GgufFile {
+    header: GgufHeader,
+    files: Vec<File>,
+}
+
+impl GgufFile {
+    /// Reads a model's header. Of a split model any part may be named; the others are found by their names.
+    ///
+    /// # Errors
+    /// Where the file is no regular one or cannot be read, or where anything in its header cannot be right.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
+        let (header, files) = open_parts(path.as_ref())?;
+        Ok(Self { header, files })
+    }
+}
+
+impl Deref for GgufFile {
+    type Target = GgufHeader;
+
+    fn deref(&self) -> &GgufHeader {
+        &self.header
+    }
+}
+
+impl TensorData for GgufFile {
+    fn read(&self, tensor: &TensorInfo, start: usize, len: usize) -> Result<Cow<'_, [u8]>, GgufProblem> {
+        let from = position(tensor, start, len)?;
+        let Some(file) = self.files.get(tensor.part) else {
+            return Err(GgufProblem::tensor(&tensor.name, "it is not in this file"));
+        };
+        let mut bytes = vec![0; len];
+        read_exact_at(file, &mut bytes, from as u64)?;
+        Ok(Cow::Owned(bytes))
+    }
+}
+
+/// Where bytes of a tensor's data are in its file.
+pub(super) fn position(tensor: &TensorInfo, start: usize, len: usize) -> Result<usize, GgufProblem> {
+    match start.checked_add(len) {
+        Some(end) if end <= tensor.byte_len => Ok(tensor.start + start),
+        _ => {
+            let why = format!("it has {} bytes, not {len} from {start}", tensor.byte_len);
+            Err(GgufProblem::tensor(&tensor.name, why))
+        }
+    }
+}
+
+/// Opens all parts of a model and reads their headers.
+pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufError> {
+    let at_path = |problem| GgufError {
+        file: path.to_owned(),
+        problem,
+    };
+    let mut opened = Opened::part(path)?;
+    let part = Part::read(&opened.header.metadata).map_err(at_path)?;
+    if part.count == 1 {
+        let header = GgufHeader::assemble(path.to_owned(), vec![(opened.about, opened.header)]).map_err(at_path)?;
+        return Ok((header, vec![opened.file]));
+    }
+    if part.number > 0 {
+        // Only the first part's are used.
+        opened.header.metadata = Metadata::new();
+    }
+    let mut named = Some((part.number, opened));
+    let mut parts = Vec::new();
+    let mut files = Vec::new();
+    let mut tensors = 0;
+    for number in 0..part.count {
+        let next = match named.take_if(|(of, _)| *of == number) {
+            Some((_, opened)) => opened,
+            None => Opened::other(path, part, number)?,
+        };
+        tensors += next.header.tensors.len() as u64;
+        if tensors > MAX_TENSORS {
+            return Err(at_path(GgufProblem::TooLarge {
+                what: "its tensor table".to_owned(),
+                found: format!("more than {tensors} tensors in all parts"),
+                most: MAX_TENSORS.to_string(),
+            }));
+        }
+        parts.push((next.about, next.header));
+        files.push(next.file);
+    }
+    let first = split::sibling(path, part, 0).map_err(at_path)?;
+    let header = GgufHeader::assemble(first, parts).map_err(at_path)?;
+    match part.tensors {
+        Some(count) if count != header.tensors.len() as u64 => Err(at_path(GgufProblem::Split(format!(
+            "the parts of this split model hold {} tensors together, not the {count} they should. Download all parts again.",
+            header.tensors.len()
+        )))),
+        _ => Ok((header, files)),
+    }
+}
+
+/// One part, opened.
+struct Opened {
+    file: File,
+    about: PartInfo,
+    header: Header,
+}
+
+impl Opened {
+    fn part(path: &Path) -> Result<Self, GgufError> {
+        let opened = open_regular(path).map_err(GgufProblem::Io).and_then(|(file, about)| {
+            let header = parse::parse(&file, about.len())?;
+            let about = PartInfo {
+                len: about.len(),
+                modified: about.modified().ok(),
+            };
+            Ok(Self { file, about, header })
+        });
+        opened.map_err(|problem| GgufError {
+            file: path.to_owned(),
+            problem,
+        })
+    }
+
+    /// Part `number` of the model of which `part` is at `path`.
+    fn other(path: &Path, part: Part, number: u32) -> Result<Self, GgufError> {
+        let at_path = |problem| GgufError {
+            file: path.to_owned(),
+            problem,
+        };
+        let other = split::sibling(path, part, number).map_err(at_path)?;
+        if !other.exists() {
+            return Err(at_path(GgufProblem::Split(format!(
+                "this is part {} of {} of a split model, but '{}' is missing. Put all parts into one folder.",
+                part.number + 1,
+                part.count,
+                other.display()
+            ))));
+        }
+        let mut opened = Self::part(&other)?;
+        let at_other = |problem| GgufError {
+            file: other.clone(),
+            problem,
+        };
+        if Part::read(&opened.header.metadata).map_err(at_other)? != (Part { number, ..part }) {
+            return Err(at_other(GgufProblem::Split(format!(
+                "it does not belong to '{}': the two do not agree on the number of parts or tensors. Download all parts \
+                 again.",
+                path.display()
+            ))));
+        }
+        if number > 0 {
+            // Only the first part's are used.
+            opened.header.metadata = Metadata::new();
+        }
+        Ok(opened)
+    }
+}

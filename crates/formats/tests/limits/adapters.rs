@@ -1,0 +1,162 @@
+//! Adapters that claim more than they have, or have more than any adapter.
+
+use crate::memory::peak;
+use hearth_formats::adapter::{AdapterFile, BaseShape, Fit};
+use hearth_formats::gguf::{GgufFile, GgufWriter, Metadata, TensorHeader, TensorType};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures")
+        .join(file)
+}
+
+fn model() -> GgufFile {
+    GgufFile::open(fixture("models/llama.gguf")).unwrap()
+}
+
+/// A copy of the adapter for the tiny llama.
+fn copy(folder: &Path) {
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        fs::copy(fixture("adapters/llama").join(file), folder.join(file)).unwrap();
+    }
+}
+
+/// What is said of a folder, both where it is opened and where it is checked, and in little memory.
+fn refused(folder: &Path, expected: &str) {
+    let base = BaseShape::from_gguf(&model()).unwrap();
+    let opened = peak(|| AdapterFile::open(folder, &base).map(drop));
+    let checked = peak(|| AdapterFile::check_file(folder, &model()).map(drop));
+    for (read, bytes) in [opened, checked] {
+        let said = read.expect_err(expected).to_string();
+        assert!(said.contains(expected), "{said}");
+        assert!(bytes < 64 << 20, "{expected}: took {bytes} bytes");
+    }
+}
+
+#[test]
+fn an_adapter_that_fits_is_checked_without_its_numbers_in_memory() {
+    let model = model();
+    let fit = AdapterFile::check_file(&fixture("adapters/llama"), &model).unwrap();
+    assert_eq!(fit, Fit::SizesOnly);
+    assert_eq!(
+        AdapterFile::check_file(&fixture("adapters/llama.gguf"), &model).unwrap(),
+        Fit::SizesOnly
+    );
+}
+
+#[test]
+fn a_configuration_beyond_its_limits_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(folder.path());
+    let config = folder.path().join("adapter_config.json");
+    let write = |text: &str| fs::write(&config, text).unwrap();
+    write(&format!(
+        "{{\"peft_type\": \"LORA\", \"x\": \"{}\"}}",
+        "x".repeat(2 << 20)
+    ));
+    refused(folder.path(), "adapter_config.json: it has more than 1048576 bytes");
+    write(&format!("{{\"x\": {}", "[".repeat(500_000)));
+    refused(
+        folder.path(),
+        "adapter_config.json is damaged: recursion limit exceeded",
+    );
+    let patterns: serde_json::Map<_, _> = (0..5000).map(|n| (format!("m{n}"), json!(4))).collect();
+    write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": patterns}).to_string());
+    refused(folder.path(), "it has 5000 patterns");
+    write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {"(?:x{900}){900}": 4}}).to_string());
+    refused(folder.path(), "cannot be understood");
+}
+
+#[test]
+fn a_table_of_tensors_beyond_its_limits_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8});
+    fs::write(folder.path().join("adapter_config.json"), config.to_string()).unwrap();
+    let tensors = folder.path().join("adapter_model.safetensors");
+    let sparse = |table: &[u8], claimed: u64, len: u64| {
+        let mut file = File::create(&tensors).unwrap();
+        file.write_all(&claimed.to_le_bytes()).unwrap();
+        file.write_all(table).unwrap();
+        file.set_len(len).unwrap();
+    };
+    let one = |name: &str, shape: [u64; 2], end: u64| {
+        let half = json!({"dtype": "F32", "shape": shape, "data_offsets": [0, end]});
+        json!({ name: half }).to_string().into_bytes()
+    };
+    sparse(b"{", 64 << 20, 65 << 20);
+    refused(folder.path(), "its table has 67108864 bytes");
+    let deep = format!("{{\"x\": {}", "[".repeat(500_000)).into_bytes();
+    sparse(&deep, deep.len() as u64, deep.len() as u64 + 8);
+    refused(folder.path(), "adapter_model.safetensors is damaged");
+    #[cfg(unix)]
+    {
+        // 256 GiB of zeros, which take no room.
+        let len = 256u64 << 30;
+        let name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+        let table = one(name, [len / 256, 64], len);
+        sparse(&table, table.len() as u64, 8 + table.len() as u64 + len);
+        refused(folder.path(), "its lora_B is missing");
+        let b = name.replace("lora_A", "lora_B");
+        let both = json!({
+            name: {"dtype": "F32", "shape": [len / 512, 64], "data_offsets": [0, len / 2]},
+            b: {"dtype": "F32", "shape": [64, len / 512], "data_offsets": [len / 2, len]},
+        });
+        let table = both.to_string().into_bytes();
+        sparse(&table, table.len() as u64, 8 + table.len() as u64 + len);
+        refused(folder.path(), "its lora_A has the rank");
+    }
+}
+
+/// A GGUF adapter whose part is not the model's is refused by its table, before its numbers are read.
+#[cfg(unix)]
+#[test]
+fn a_sparse_adapter_of_256_gib_is_refused_by_its_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("adapter.gguf");
+    let metadata: Metadata = [
+        ("general.type", "adapter"),
+        ("general.architecture", "llama"),
+        ("adapter.type", "lora"),
+    ]
+    .into_iter()
+    .collect();
+    let size = 1u64 << 18;
+    let table = ["lora_a", "lora_b"].map(|half| TensorHeader {
+        name: format!("blk.0.attn_q.weight.{half}"),
+        shape: vec![size, size],
+        kind: TensorType::F32,
+    });
+    let mut file = File::create(&path).unwrap();
+    drop(GgufWriter::begin(&mut file, &metadata, &table).unwrap());
+    file.set_len((512 << 30) + (1 << 20)).unwrap();
+    refused(
+        &path,
+        "its part for blk.0.attn_q is 262144 x 262144, and this model's weight is 64 x 64",
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_and_devices_in_the_folder_are_refused_at_once() {
+    for file in ["adapter_config.json", "adapter_model.safetensors", "hearth.json"] {
+        let folder = tempfile::tempdir().unwrap();
+        copy(folder.path());
+        let path = folder.path().join(file);
+        let _ = fs::remove_file(&path);
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        refused(folder.path(), &format!("{file}: it is a pipe, a socket or a device"));
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        refused(folder.path(), &format!("{file}: it is a pipe, a socket or a device"));
+    }
+}
