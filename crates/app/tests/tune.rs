@@ -941,7 +941,7 @@ async fn a_deletion_that_a_killed_run_has_overtaken_is_undone() {
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     fs::write(&adapter.path, "better").unwrap();
     let bench = bench.again().await;
-    assert_eq!(bench.adapters().await.unwrap(), [adapter.clone()]);
+    assert_eq!(bench.adapters().await.unwrap(), std::slice::from_ref(&adapter));
     assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better");
     // Deleted once more, it goes.
     bench.delete_adapter(adapter.id).await.unwrap();
