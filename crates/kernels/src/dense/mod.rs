@@ -18,6 +18,7 @@ pub(crate) use product::{Segment, Wide, product};
 pub(crate) use target::Finish;
 pub use target::{Into, Target};
 pub(crate) use thin::{Side, thin};
+pub(crate) use tile::add_products;
 pub use view::View;
 pub(crate) use view::{pack_tall, pack_wide};
 

@@ -43,21 +43,34 @@ unsafe fn part<L: Lanes, E: Factor, const R: usize, const C: usize>(
 ) {
     let mut sums = [[l.splat(0.0); C]; R];
     for (tall, wide) in parts {
-        for (tall, wide) in tall.as_chunks::<TALL>().0.iter().zip(wide.as_chunks::<WIDE>().0) {
-            let vectors = wide.as_chunks::<WIDTH>().0;
-            let right: [_; C] = std::array::from_fn(|c| E::load(l, &vectors[col + c]));
-            for r in 0..R {
-                let left = E::splat(l, tall[row + r]);
-                for c in 0..C {
-                    sums[r][c] = E::mul_add(l, left, right[c], sums[r][c]);
-                }
-            }
-        }
+        add_products(l, tall.as_chunks().0, wide.as_chunks().0, row, col, &mut sums);
     }
     for (r, sums) in sums.iter().enumerate() {
         for (c, sum) in sums.iter().enumerate() {
             // SAFETY: the caller's word.
             unsafe { place.write(l, row + r, col + c, *sum) };
+        }
+    }
+}
+
+/// Adds `tall[k][row + r] * wide[k][col * 16 + ..]` to `sums[r][c]`, one `k` after the other.
+#[inline(always)]
+pub(crate) fn add_products<L: Lanes, E: Factor, const R: usize, const C: usize>(
+    l: L,
+    tall: &[[E; TALL]],
+    wide: &[[E; WIDE]],
+    row: usize,
+    col: usize,
+    sums: &mut [[L::Floats; C]; R],
+) {
+    for (tall, wide) in tall.iter().zip(wide) {
+        let vectors = wide.as_chunks::<WIDTH>().0;
+        let right: [_; C] = std::array::from_fn(|c| E::load(l, &vectors[col + c]));
+        for r in 0..R {
+            let left = E::splat(l, tall[row + r]);
+            for c in 0..C {
+                sums[r][c] = E::mul_add(l, left, right[c], sums[r][c]);
+            }
         }
     }
 }

@@ -13,16 +13,11 @@ const AHEAD: usize = 4096;
 
 /// A number that a vector of floats can be made of.
 pub(super) trait Element: Pod {
-    /// Whether rows come from memory, which is read in order: for one token, one after the other.
-    const STREAMED: bool;
-
     /// Sixteen numbers as f32, exactly; to be marked `#[inline(always)]`.
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
 }
 
 impl Element for f32 {
-    const STREAMED: bool = true;
-
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
         l.load(x)
@@ -30,8 +25,6 @@ impl Element for f32 {
 }
 
 impl Element for F32 {
-    const STREAMED: bool = true;
-
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
         l.load(&bytemuck::cast(words(bytemuck::cast(*x))))
@@ -39,8 +32,6 @@ impl Element for F32 {
 }
 
 impl Element for Fp16 {
-    const STREAMED: bool = true;
-
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
         l.load_half(&halves(bytemuck::cast(*x)))
@@ -48,8 +39,6 @@ impl Element for Fp16 {
 }
 
 impl Element for Bf16 {
-    const STREAMED: bool = true;
-
     #[inline(always)]
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
         l.load_bf16(&halves(bytemuck::cast(*x)))
@@ -111,8 +100,8 @@ on_lanes! {
                 (true, 2) => some::<L, E, 4, 2>(l, weights, tokens, first, sink),
                 (false, 3..) => some::<L, E, 2, 3>(l, weights, tokens, first, sink),
                 (false, 2) => some::<L, E, 2, 2>(l, weights, tokens, first, sink),
-                _ if E::STREAMED => some::<L, E, 1, 1>(l, weights, tokens, first, sink),
-                _ => some::<L, E, 4, 1>(l, weights, tokens, first, sink),
+                // Row after row, as they are in memory.
+                _ => some::<L, E, 1, 1>(l, weights, tokens, first, sink),
             };
         }
     }
@@ -164,7 +153,7 @@ fn block<L: Lanes, E: Element, const R: usize, const T: usize>(
     let whole_rows: [&[[E; WIDTH]]; R] = std::array::from_fn(|r| &rows[r].as_chunks().0[..steps]);
     let whole_x: [&[[f32; WIDTH]]; T] = std::array::from_fn(|t| &x[t].as_chunks().0[..steps]);
     for step in 0..steps {
-        if T == 1 && E::STREAMED {
+        if T == 1 {
             fetch_ahead(&whole_rows[0][step], AHEAD / size_of::<E>());
         }
         add(
@@ -209,12 +198,7 @@ fn add<L: Lanes, E: Element, const R: usize, const T: usize>(
 mod tests {
     use super::*;
     use crate::dot::Isa;
-
-    fn noise(count: usize, seed: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0)
-            .collect()
-    }
+    use crate::reference::noise;
 
     fn all(isa: Isa, weights: Rows<f32>, tokens: Rows<f32>) -> Vec<f32> {
         let count = weights.count;
@@ -229,7 +213,7 @@ mod tests {
     fn products_are_those_of_f64() {
         for isa in Isa::available() {
             for (rows, cols, count) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (15, 96, 13), (16, 576, 2)] {
-                let (weights, x) = (noise(rows * cols, 1), noise(count * cols, 2));
+                let (weights, x) = (noise(1, rows * cols), noise(2, count * cols));
                 let (weights, tokens) = (Rows::packed(&weights, rows, cols), Rows::packed(&x, count, cols));
                 for (i, found) in all(isa, weights, tokens).into_iter().enumerate() {
                     let products = tokens.row(i / rows).iter().zip(weights.row(i % rows));
@@ -247,7 +231,7 @@ mod tests {
     fn a_token_has_the_same_bits_alone_as_among_others() {
         for isa in Isa::available() {
             for (rows, cols) in [(16, 576), (7, 45), (4, 331)] {
-                let (weights, x) = (noise(rows * cols, 3), noise(20 * cols, 4));
+                let (weights, x) = (noise(3, rows * cols), noise(4, 20 * cols));
                 let weights = Rows::packed(&weights, rows, cols);
                 let tokens = |first: usize, count: usize| Rows::packed(&x[first * cols..], count, cols);
                 let expected: Vec<f32> = (0..20).flat_map(|token| all(isa, weights, tokens(token, 1))).collect();
@@ -261,7 +245,7 @@ mod tests {
 
     #[test]
     fn numbers_of_16_bits_are_those_of_32() {
-        let (weights, x) = (noise(16 * 45, 5), noise(3 * 45, 6));
+        let (weights, x) = (noise(5, 16 * 45), noise(6, 3 * 45));
         let tokens = Rows::packed(&x, 3, 45);
         let halves: Vec<Fp16> = weights.iter().map(|x| Fp16::from_f32(*x)).collect();
         let widened: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();

@@ -5,7 +5,7 @@
 //! two sides one after the other.
 
 use super::dot_block::Element;
-use crate::dense::{TALL, WIDE};
+use crate::dense::{TALL, WIDE, add_products};
 use crate::dot::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::packed::ROWS;
@@ -187,19 +187,7 @@ fn pass<L: Lanes, const R: usize, const C: usize>(
     out: &mut Tile,
 ) {
     let mut sums = [[l.splat(0.0); C]; R];
-    for (tall, wide) in tall.iter().zip(wide) {
-        let wide = &wide[col..].as_chunks::<WIDTH>().0[..C];
-        let mut right = [l.splat(0.0); C];
-        for c in 0..C {
-            right[c] = l.load(&wide[c]);
-        }
-        for r in 0..R {
-            let left = l.splat(tall[row + r]);
-            for c in 0..C {
-                sums[r][c] = l.mul_add(left, right[c], sums[r][c]);
-            }
-        }
-    }
+    add_products(l, tall, wide, row, col / WIDTH, &mut sums);
     // A sum is whole once its right side is.
     let whole = number.trailing_ones() as usize;
     for left in &tree[..whole] {
@@ -221,10 +209,12 @@ fn pass<L: Lanes, const R: usize, const C: usize>(
 mod tests {
     use super::*;
     use crate::linear::dot_block::{self, Rows};
+    use crate::reference::noise;
 
-    fn noise(count: usize, seed: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0)
+    /// Which NaN it is, is the chip's choice.
+    fn bits(x: &[f32]) -> Vec<u32> {
+        x.iter()
+            .map(|x| if x.is_nan() { f32::NAN } else { *x }.to_bits())
             .collect()
     }
 
@@ -232,7 +222,12 @@ mod tests {
     fn products_have_the_bits_of_dot_products() {
         for isa in Isa::available() {
             for (rows, cols, count) in [(32, 576, 60), (16, 64, 12), (19, 331, 7), (1, 1, 1), (32, 17, 13)] {
-                let (weights, x) = (noise(rows * cols, 1), noise(count * cols, 2));
+                let (mut weights, mut x) = (noise(1, rows * cols), noise(2, count * cols));
+                // A row of zeros, and tokens that are zero, too large and no number.
+                weights[(rows - 1) * cols..].fill(-0.0);
+                for (token, number) in [(2, -0.0), (3, f32::INFINITY), (4, f32::NAN)] {
+                    x.iter_mut().skip(token * cols).take(cols).for_each(|x| *x = number);
+                }
                 let mut expected = vec![0.0; count * rows];
                 for (first, strip) in (0..rows).step_by(ROWS).zip(weights.chunks(ROWS * cols)) {
                     let strip = Rows::packed(strip, strip.len() / cols, cols);
@@ -248,8 +243,8 @@ mod tests {
                 product(isa, &tokens, 0..tiles, &mut panel, rows, &mut out);
                 for (token, out) in out.chunks(WIDE).enumerate().take(count) {
                     assert_eq!(
-                        out[..rows],
-                        expected[token * rows..][..rows],
+                        bits(&out[..rows]),
+                        bits(&expected[token * rows..][..rows]),
                         "{isa:?}, {rows} x {cols}, token {token}"
                     );
                 }

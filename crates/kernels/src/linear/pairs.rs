@@ -173,6 +173,7 @@ fn strip(weights: &Rows, count: usize, x: &Rows, tokens: Range<usize>, sink: &mu
 mod tests {
     use super::*;
     use crate::Layout;
+    use crate::reference::noise;
 
     #[test]
     fn every_f16_is_rounded_alike_on_all_instructions() {
@@ -203,9 +204,9 @@ mod tests {
             (Quant::BF16, 33),
         ] {
             let mut bytes = vec![0; rows * cols * 2];
-            quant.quantize_row(&noise(rows * cols), &mut bytes).unwrap();
+            quant.quantize_row(&noise(1, rows * cols), &mut bytes).unwrap();
             let matrix = Matrix::new(quant, Layout::Plain, rows, cols, &bytes).unwrap();
-            let x = Rows::of(&noise(tokens * cols), cols);
+            let x = Rows::of(&noise(2, tokens * cols), cols);
             for isa in Isa::available() {
                 let results = |tokens: Range<usize>| {
                     let mut y = vec![f32::NAN; tokens.len() * rows];
@@ -230,10 +231,6 @@ mod tests {
         }
     }
 
-    fn noise(count: usize) -> Vec<f32> {
-        (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect()
-    }
-
     #[test]
     fn products_are_alike_on_all_instructions() {
         let sizes = [(1, 1, 1), (3, 45, 5), (16, 64, 6), (35, 96, 13)];
@@ -242,9 +239,9 @@ mod tests {
             .flat_map(|size| [(size, Quant::F16), (size, Quant::BF16)])
         {
             let mut bytes = vec![0; rows * cols * 2];
-            quant.quantize_row(&noise(rows * cols), &mut bytes).unwrap();
+            quant.quantize_row(&noise(1, rows * cols), &mut bytes).unwrap();
             let matrix = Matrix::new(quant, Layout::Plain, rows, cols, &bytes).unwrap();
-            let x = Rows::of(&noise(tokens * cols), cols);
+            let x = Rows::of(&noise(2, tokens * cols), cols);
             let results = |isa| {
                 let mut y = vec![f32::NAN; tokens * rows];
                 product(isa, &matrix, 0..rows, &x, 0..tokens, |token, row, results| {
