@@ -7,10 +7,11 @@ use crate::{
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    tune::{ERRAND, errand, no_answer, stand_ins},
+    tune::{ERRAND, export, no_answer},
     wire::{Adapter, AdapterChoice, Code, Event, ExportOrder, Exported, Problem, UsedAdapter, Votes},
 };
-use hearth_protocol::{self as protocol, ExportRequest, TrainingEvent, TrainingRequest};
+use hearth_formats::durable::stand_ins;
+use hearth_protocol::{self as protocol, ExportRequest, TrainingEvent};
 use rusqlite::Transaction;
 use std::{fs, path::PathBuf};
 
@@ -90,7 +91,7 @@ impl App {
                 })
             })
             .await?;
-        match errand(&self.shared, TrainingRequest::Export(request)).await? {
+        match export(&self.shared, request).await? {
             TrainingEvent::Exported {
                 path,
                 bytes,

@@ -5,10 +5,10 @@ use crate::{
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
-    tune::{ERRAND, errand, no_answer},
+    tune::{ERRAND, inspect, no_answer},
     wire::{Code, ColumnMapping, Dataset, Event, Inspection, Problem, SampleDataset},
 };
-use hearth_protocol::{DataSource, InspectRequest, TrainingEvent, TrainingRequest};
+use hearth_protocol::{DataSource, InspectRequest, TrainingEvent};
 use rusqlite::Transaction;
 use std::{
     fs,
@@ -82,8 +82,7 @@ impl App {
                 })
             })
             .await?;
-        let TrainingEvent::Inspected(inspection) = errand(&self.shared, TrainingRequest::Inspect(request)).await?
-        else {
+        let TrainingEvent::Inspected(inspection) = inspect(&self.shared, request).await? else {
             return Err(no_answer());
         };
         let examples = inspection.examples;

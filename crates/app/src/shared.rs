@@ -5,6 +5,7 @@ use crate::{
     library::{Library, Model, Reader},
     power::Power,
     store::{Store, StoreError, conversation, message, model, setting},
+    tune::Errands,
     wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
 };
 use hearth_protocol::WorkerCommand;
@@ -44,8 +45,7 @@ pub(crate) struct Shared {
     runs: Mutex<HashMap<i64, Run>>,
     /// Held while a run is begun: one at a time.
     pub(crate) beginning: Mutex<()>,
-    /// Held while a worker reads a dataset or writes an adapter: one at a time.
-    pub(crate) errand: tokio::sync::Mutex<()>,
+    pub(crate) errands: Errands,
 }
 
 impl Shared {
@@ -68,7 +68,7 @@ impl Shared {
             answering: watch::Sender::new(false),
             runs: Mutex::default(),
             beginning: Mutex::default(),
-            errand: tokio::sync::Mutex::default(),
+            errands: Errands::default(),
         })
     }
 

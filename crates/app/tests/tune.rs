@@ -41,6 +41,7 @@ fn main() {
             a_run_that_cannot_be_saved_is_kept_in_memory,
             what_is_missing_is_told,
             datasets_are_added_inspected_and_forgotten,
+            an_inspection_that_takes_long_is_in_no_ones_way,
             adapters_are_imported_checked_and_exported,
             adapters_of_a_conversation_reach_the_worker,
             an_adapter_of_another_model_is_refused,
@@ -511,6 +512,29 @@ async fn datasets_are_added_inspected_and_forgotten() {
             Code::FileUnreadable
         );
     }
+}
+
+async fn an_inspection_that_takes_long_is_in_no_ones_way() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let dataset = bench.add_dataset(data(&bench, "endless")).await.unwrap();
+    let inspect = || bench.inspect_dataset(dataset.id, "tiny".into(), None, false, None);
+    let work = async {
+        // The other is under way by then.
+        tokio::task::yield_now().await;
+        let order = ExportOrder {
+            adapter: adapter.id,
+            format: ExportFormat::GgufLora,
+            out: bench.folder.path().join("out.gguf").to_string_lossy().into_owned(),
+            verify: false,
+        };
+        bench.export_adapter(order).await.unwrap();
+        data(&bench, "one two");
+        inspect().await
+    };
+    let (endless, new) = tokio::join!(inspect(), work);
+    assert_eq!(endless.unwrap_err().code, Code::Cancelled);
+    assert_eq!(new.unwrap().examples, 2);
 }
 
 async fn adapters_are_imported_checked_and_exported() {

@@ -2,7 +2,7 @@
 
 use hearth_formats::adapter::{AdapterError, AdapterProblem};
 use hearth_formats::chat_template::TemplateError;
-use hearth_formats::dataset::DatasetError;
+use hearth_formats::dataset::{DatasetError, DatasetProblem};
 use hearth_formats::gguf::{GgufError, GgufProblem};
 use hearth_formats::tokenizer::TokenizerError;
 use hearth_llm::{LoadError, SamplingError, SessionError};
@@ -99,6 +99,9 @@ pub(crate) fn from_sampling(error: SamplingError) -> Problem {
 }
 
 pub(crate) fn from_dataset(error: DatasetError) -> Problem {
+    if matches!(error.problem, DatasetProblem::Cancelled) {
+        return interrupted();
+    }
     problem(ProblemCode::DataInvalid, error.to_string())
 }
 

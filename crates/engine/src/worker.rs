@@ -450,7 +450,7 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 });
             }
             Job::Inspect(request) => {
-                let inspected = guarded(|| training::inspect(&request));
+                let inspected = guarded(|| training::inspect(&request, &|| !shared.state().closing));
                 memory::give_back();
                 say_end(
                     shared,

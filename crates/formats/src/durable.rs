@@ -91,12 +91,16 @@ pub fn replace_folder<E: From<io::Error>>(folder: &Path, fill: impl FnOnce(&Path
     Ok(sync_folder(parent(folder))?)
 }
 
+/// What may stand in for a folder after a kill in [`replace_folder`]: the new one, then the old one.
+pub fn stand_ins(folder: &Path) -> [PathBuf; 2] {
+    [NEXT, LAST].map(|ending| sibling(folder, ending))
+}
+
 /// Where the content of a folder is that [`replace_folder`] replaces: the folder, or what stands in for it after a kill.
 pub fn standing_in(folder: &Path) -> PathBuf {
-    let whole = [NEXT, LAST].map(|ending| sibling(folder, ending));
     match folder.exists() {
         true => folder.to_owned(),
-        false => whole
+        false => stand_ins(folder)
             .into_iter()
             .find(|path| path.is_dir())
             .unwrap_or_else(|| folder.to_owned()),
@@ -199,7 +203,8 @@ fn sibling(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn parent(path: &Path) -> &Path {
+/// The folder that a path is in.
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -224,15 +229,18 @@ fn sync_file(path: &Path) -> io::Result<()> {
     OpenOptions::new().read(true).write(true).open(path)?.sync_all()
 }
 
-/// Waits until the disk has the folder's entries.
+/// Waits until the disk has the entries of a folder, so that what was renamed in it stays so through a loss of power.
+///
+/// # Errors
+/// The folder cannot be opened or flushed.
 #[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
 /// Folders cannot be opened here; NTFS orders renames in its journal.
 #[cfg(not(unix))]
-fn sync_folder(_folder: &Path) -> io::Result<()> {
+pub fn sync_folder(_folder: &Path) -> io::Result<()> {
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 pub mod adapter;
 pub mod chat_template;
 pub mod dataset;
+pub mod durable;
 pub mod gguf;
 mod regular;
 pub mod tokenizer;

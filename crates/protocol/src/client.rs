@@ -281,7 +281,7 @@ struct Watch {
     lines: Lines<ChildStdout>,
     log: Log,
     ended: Option<io::Result<ExitStatus>>,
-    /// When it was started.
+    /// How often the system had ended a process for want of memory when this one was started.
     kills: KillCount,
 }
 

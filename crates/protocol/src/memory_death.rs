@@ -41,8 +41,7 @@ pub(crate) enum Death {
 
 impl Death {
     /// That of a process which ended so, having written these last lines to its log.
-    pub fn of<'a>(status: ExitStatus, started: KillCount, log: impl Iterator<Item = &'a str>) -> Self {
-        let mut log = log;
+    pub fn of<'a>(status: ExitStatus, started: KillCount, mut log: impl Iterator<Item = &'a str>) -> Self {
         if !status.success() && (has_no_memory_left(status) || log.any(says_out_of_memory)) {
             return Self::OutOfMemory;
         }

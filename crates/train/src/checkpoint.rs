@@ -1,11 +1,11 @@
 //! A run's state on the disk: one file, replaced as a whole, from which the run goes on as if it had never stopped.
 
 use crate::adamw::{AdamW, Means};
-use crate::durable;
 use crate::error::TrainError;
 use crate::parameters::{Parameters, tensor, values};
 use crate::settings::Settings;
 use burn::tensor::Tensor;
+use hearth_formats::durable;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,6 @@
 mod adamw;
 mod batch;
 mod checkpoint;
-pub mod durable;
 mod error;
 mod gradient;
 mod merge;

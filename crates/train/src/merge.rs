@@ -1,7 +1,7 @@
 //! Merging: a model and its adapter become one GGUF, which anything that reads GGUFs can use without knowing of adapters.
 
-use crate::durable;
 use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, LoraTensors, TargetName};
+use hearth_formats::durable;
 use hearth_formats::gguf::{
     Gguf, GgufError, GgufProblem, GgufWriter, Metadata, Tensor, TensorHeader, TensorInfo, TensorType,
 };

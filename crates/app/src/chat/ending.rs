@@ -48,7 +48,7 @@ impl Chat {
             Code::OutOfMemory => {
                 " Close other programs, or choose a shorter context or a smaller model; then send again."
             }
-            _ => " Send again to start it anew; if that happens again, choose a smaller model.",
+            _ => " Send again to restart it; if that happens again, choose a smaller model.",
         };
         self.end_measuring(&problem);
         self.let_worker_go();

@@ -1,9 +1,19 @@
-//! Folders for their user alone.
+//! Folders that only their user may read or write.
+
+mod windows;
 
 use std::{ffi::OsStr, fs, io, path::Path};
 
 /// What Hearth puts into its data folder.
-const OWN: [&str; 6] = ["models", "datasets", "runs", "kept", "cache", "window.json"];
+const OWN: [&str; 7] = [
+    "models",
+    "datasets",
+    "runs",
+    "kept",
+    "cache",
+    "window.json",
+    "hearth-coming",
+];
 
 fn is_own(name: &OsStr) -> bool {
     let is_store = |name: &str| name == "hearth.lock" || name == "hearth-backups" || name.starts_with("hearth.db");
@@ -11,11 +21,11 @@ fn is_own(name: &OsStr) -> bool {
         .is_some_and(|name| OWN.contains(&name) || is_store(name) || name.starts_with("hearth-set-aside-"))
 }
 
-/// Makes a data folder if it is not there, and lets nobody but its user read it or what is in it, whatever they were before. A folder with
-/// other things than Hearth's is left as it is.
+/// Makes a data folder if it is not there, and takes the rights of other users to it and to what is in it, also where it existed before. A
+/// folder that has other things in it than Hearth's keeps its rights.
 ///
-/// On Windows a folder takes its access list from the one it is in: within a user's profile that names the user, administrators and the
-/// system.
+/// On Windows a folder inherits the access list of its parent: within a user's profile that names the user, administrators and the system.
+/// A folder elsewhere gets such a list of its own.
 ///
 /// # Errors
 /// The folder is not there and cannot be made.
@@ -29,6 +39,9 @@ pub fn data_folder(folder: &Path) -> io::Result<()> {
     let told = |error: io::Error| {
         tracing::warn!(folder = %folder.display(), %error, "others on this machine may be able to read Hearth's data");
     };
+    if cfg!(windows) {
+        windows::restrict(folder).unwrap_or_else(told);
+    }
     tighten(folder, OTHERS).unwrap_or_else(told);
     for entry in entries {
         tighten_all(&entry.path()).unwrap_or_else(told);
@@ -61,8 +74,8 @@ pub fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Whether nobody else can put files into a folder, or exchange those that are there. A folder of this user's from which others can be kept is
-/// made so; one that is not there is nobody's.
+/// Whether other users cannot put files into a folder, or exchange those that are there. Takes their right to write, where the folder is this
+/// user's. A folder that does not exist is closed.
 pub fn is_closed_to_others(folder: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -88,7 +101,7 @@ fn tighten_all(path: &Path) -> io::Result<()> {
     if metadata.is_symlink() || (metadata.is_file() && has_other_names(&metadata)) {
         return Ok(());
     }
-    // First, so that nobody can exchange what is in it meanwhile.
+    // First, so that no other user can exchange what is in it meanwhile.
     tighten(path, OTHERS)?;
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
@@ -112,7 +125,7 @@ fn has_other_names(_: &fs::Metadata) -> bool {
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Takes rights from everybody else.
+/// Takes rights from other users.
 #[cfg(unix)]
 fn tighten(path: &Path, rights: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

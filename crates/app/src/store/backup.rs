@@ -1,7 +1,8 @@
 //! Copies of the store, made by SQLite itself.
 
-use super::{FILE, Store, StoreError, migrations, now, sync_folder};
+use super::{FILE, Store, StoreError, migrations, now};
 use crate::library::private;
+use hearth_formats::durable::sync_folder;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
 use std::{

@@ -36,7 +36,7 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Milliseconds that only ever grow; those since 1970 where no clock ever jumped.
+    /// Milliseconds that never go back; those since 1970 where no clock jumped and the machine was not suspended while the store was open.
     pub fn now(&self) -> i64 {
         let since = i64::try_from(self.opened.elapsed().as_millis()).unwrap_or(i64::MAX);
         self.at_opening.saturating_add(since)

@@ -29,7 +29,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::{
     fs::{File, OpenOptions, TryLockError},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -265,16 +265,4 @@ fn mark(lock: &mut File, text: &[u8]) {
     if let Err(error) = write(lock) {
         tracing::debug!(%error, "the store's lock file could not be marked");
     }
-}
-
-/// Makes a rename in a folder last through a loss of power.
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-/// Windows writes renames down by itself, and opens no folders.
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -4,7 +4,8 @@
 //! another name before that: a process that ends at any point leaves the old store or the new one.
 
 use super::backup::SqlPath;
-use super::{Backup, FILE, Store, StoreError, lock, migrations, now, sync_folder};
+use super::{Backup, FILE, Store, StoreError, lock, migrations, now};
+use hearth_formats::durable::sync_folder;
 use rusqlite::Connection;
 use std::{
     fs::{self, File},

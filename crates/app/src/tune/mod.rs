@@ -8,8 +8,8 @@ mod current;
 mod errand;
 mod purge;
 
-pub(crate) use errand::{ERRAND, errand, no_answer};
-pub(crate) use purge::{UNDO_FOR, last_folder, purge, removed, runs_folder, stand_ins};
+pub(crate) use errand::{ERRAND, Errands, export, inspect, no_answer};
+pub(crate) use purge::{UNDO_FOR, last_folder, purge, removed, runs_folder};
 
 use crate::{
     power::Supply,

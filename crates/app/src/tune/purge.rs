@@ -8,6 +8,7 @@ use crate::{
     store::{adapter, run},
     wire::Problem,
 };
+use hearth_formats::durable::stand_ins;
 use rusqlite::Transaction;
 use std::{
     fs, io,
@@ -97,13 +98,6 @@ fn is_used(t: &Transaction<'_>, run: Option<i64>, id: Option<i64>, folder: &Path
         !own
     });
     Ok(others.into_iter().any(|other| full(&other.path).starts_with(&folder)))
-}
-
-/// Where an adapter's folder may be after a worker was killed while it replaced it: see `hearth_train::durable::standing_in`.
-pub(crate) fn stand_ins(path: &Path) -> Vec<PathBuf> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = |ending| path.with_file_name(format!(".{name}.{ending}"));
-    ["next", "last"].into_iter().map(beside).collect()
 }
 
 /// When a file or folder was last written, in milliseconds since 1970.

@@ -180,13 +180,13 @@ fn shorten(load: &mut Load, rooms: &Rooms, layers: GpuLayers, total: usize) -> O
         context: rooms.longest_seen(load, &placement, usual),
         ..*load
     };
-    let worth = match layers {
+    let gains_layers = match layers {
         GpuLayers::Auto => {
             shorter.context >= SHORTEST_AUTOMATIC.min(usual) && rooms.most_layers(&shorter) > rooms.most_layers(load)
         }
         GpuLayers::All | GpuLayers::Count(_) => shorter.context > 0,
     };
-    if !worth {
+    if !gains_layers {
         return None;
     }
     *load = shorter;

@@ -68,7 +68,7 @@ fn read(
         mapping: source.mapping.clone().map(|mapping| columns!(Mapping, mapping)),
         skip_broken: source.skip_broken,
     };
-    let dataset = Dataset::open(&source.path, &options).map_err(from_dataset)?;
+    let dataset = Dataset::open_while(&source.path, &options, &mut || go_on(0.0)).map_err(from_dataset)?;
     let (tokenizer, template) = (&reader.tokenizer, &reader.template);
     let threads = hardware::physical_cores();
     let rendered = dataset::render_all(&dataset.examples, tokenizer, template, train_on_prompts, threads, go_on)
@@ -77,7 +77,7 @@ fn read(
         sequence,
         context: count(reader.config.context_trained),
     };
-    let report = Report::new(&dataset, &rendered, options);
+    let report = Report::new_while(&dataset, &rendered, options, &mut || go_on(1.0)).ok_or_else(interrupted)?;
     Ok(Read {
         dataset,
         rendered,
@@ -85,13 +85,13 @@ fn read(
     })
 }
 
-/// Reads a dataset as a run would, and says what is in it.
+/// Reads a dataset as a run would, and says what is in it. `go_on` is asked several times a second.
 ///
 /// # Errors
-/// The model or the dataset cannot be read.
-pub fn inspect(request: &InspectRequest) -> Result<Inspection, Problem> {
+/// The model or the dataset cannot be read, or `go_on` said no.
+pub fn inspect(request: &InspectRequest, go_on: &dyn Fn() -> bool) -> Result<Inspection, Problem> {
     let reader = Reader::open(&request.model)?;
-    let read = read(&reader, &request.data, request.sequence, false, &mut |_| true)?;
+    let read = read(&reader, &request.data, request.sequence, false, &mut |_| go_on())?;
     let Read {
         dataset,
         rendered,
@@ -213,5 +213,33 @@ fn broken(broken: dataset::BrokenLine) -> BrokenLine {
     BrokenLine {
         line: broken.line,
         why: broken.why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn reading_a_dataset_is_stopped_before_its_end() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.jsonl");
+        // The end would be refused.
+        std::fs::write(&path, "{\"text\": \"words\"}\n".repeat(50_000) + "no example").unwrap();
+        let request = InspectRequest {
+            id: 1,
+            model: root.join("tests/fixtures/models/llama.gguf"),
+            data: DataSource {
+                path,
+                mapping: None,
+                skip_broken: false,
+            },
+            sequence: None,
+            previews: 1,
+        };
+        assert_eq!(inspect(&request, &|| false).unwrap_err(), interrupted());
+        assert_eq!(inspect(&request, &|| true).unwrap_err().code, ProblemCode::DataInvalid);
     }
 }

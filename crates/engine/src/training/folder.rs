@@ -1,16 +1,17 @@
 //! A run's folder: what is in it, and under which names.
 //!
 //! `run.json` says what the run is made of, `log.jsonl` what happened, `checkpoint.safetensors` (of `hearth-train`) how to go on,
-//! and `adapter/` is what came of it: a PEFT folder with a passport. All are written by [`hearth_train::durable`], so that a run that was
+//! and `adapter/` is what came of it: a PEFT folder with a passport. All are written by [`hearth_formats::durable`], so that a run that was
 //! killed at any moment goes on.
 
 use crate::problem::{disk, from_adapter, problem};
 use hearth_formats::adapter::{
     AdapterError, AdapterFile, BaseId, BaseShape, LinearName, LoraTensors, Passport, TargetName,
 };
+use hearth_formats::durable;
 use hearth_llm::LoraPart;
 use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
-use hearth_train::{Settings, durable};
+use hearth_train::Settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,7 +85,7 @@ impl RunFolder {
         };
         let unreadable = |error: &dyn std::fmt::Display| {
             cannot(format!(
-                "its run.json cannot be read ({error}); go on with the Hearth that wrote it, or begin anew elsewhere"
+                "its run.json cannot be read ({error}); go on with the Hearth that wrote it, or start a new run in another folder"
             ))
         };
         let text = match fs::read(&path) {
@@ -93,7 +94,7 @@ impl RunFolder {
                 return match hearth_train::latest_checkpoint(&self.0) {
                     None => Ok(None),
                     Some(_) => Err(cannot(
-                        "there is a checkpoint, and its run.json is gone; put that back, or begin anew elsewhere"
+                        "there is a checkpoint, and its run.json is gone; put that back, or start a new run in another folder"
                             .to_owned(),
                     )),
                 };
@@ -103,8 +104,8 @@ impl RunFolder {
         let run: RunFile = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
         if run.settings.version > Settings::VERSION {
             return Err(cannot(format!(
-                "its settings have version {}, and this Hearth reads up to {}; go on with the Hearth that wrote it, or begin anew \
-                 elsewhere",
+                "its settings have version {}, and this Hearth reads up to {}; go on with the Hearth that wrote it, or start \
+                 a new run in another folder",
                 run.settings.version,
                 Settings::VERSION
             )));
@@ -112,7 +113,7 @@ impl RunFolder {
         match run.base.as_ref().and_then(|begun_on| begun_on.difference(base)) {
             None => Ok(Some(run)),
             Some(difference) => Err(cannot(format!(
-                "{difference}; choose the model that it was begun on, or begin anew elsewhere"
+                "{difference}; choose the model that it was begun on, or start a new run in another folder"
             ))),
         }
     }

@@ -1,5 +1,9 @@
 //! Files that are there whole or not at all: written beside their place, flushed to the disk, then renamed.
+//!
+//! Unlike those of [`durable`](crate::durable), staged files have names of their own, so that two processes may write one path at the same
+//! time, and several can be staged before the first is renamed.
 
+use crate::durable::{parent, sync_folder};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -29,18 +33,7 @@ impl Staged {
         path: &Path,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
     ) -> Result<Self, E> {
-        /// Tells files apart that one process writes at once.
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = path
-            .file_name()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the place has no file name"))?;
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_file_name(format!(
-            ".{}.{}-{number}.part",
-            name.to_string_lossy(),
-            std::process::id()
-        ));
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        let (temporary, file) = beside(path)?;
         let staged = Self {
             temporary: Some(temporary),
             path: path.to_owned(),
@@ -58,32 +51,54 @@ impl Staged {
             fs::rename(temporary, &self.path)?;
             self.temporary = None;
         }
-        self.path.parent().map_or(Ok(()), sync_folder)
+        sync_folder(parent(&self.path))
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // What cannot be removed is in nobody's way.
+            // One that cannot be removed is in no one's way: the next one has another name.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// Waits until the disk knows of the new name.
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
-    File::open(folder)?.sync_all()
+/// A new file beside `path`.
+fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    /// Tells files apart that one process writes at once.
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?;
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_file_name(format!(
+            ".{}.{}-{number}.part",
+            name.to_string_lossy(),
+            std::process::id()
+        ));
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            // A process that had this one's number was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return Ok((temporary, opened?)),
+        }
+    }
 }
 
-/// Folders cannot be opened here; the system keeps their order itself.
-#[cfg(not(unix))]
-fn sync_folder(_folder: &Path) -> io::Result<()> {
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_a_killed_process_of_the_same_number_left_is_in_no_ones_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adapter.gguf");
+        for number in 0..50 {
+            let left = format!(".adapter.gguf.{}-{number}.part", std::process::id());
+            fs::write(folder.path().join(left), "half").unwrap();
+        }
+        write_whole::<io::Error>(&path, |out| out.write_all(b"whole")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+    }
 }

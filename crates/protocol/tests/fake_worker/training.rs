@@ -21,6 +21,8 @@ pub fn obey(request: TrainingRequest, requests: &Receiver<Request>) {
     match request {
         TrainingRequest::Inspect(inspect) => {
             let answer = match words(&inspect.data.path) {
+                // It is read for ever, or until the worker is told to end.
+                Ok(words) if words == ["endless"] => return while requests.recv().is_ok() {},
                 Ok(words) => TrainingEvent::Inspected(Box::new(inspection(&inspect, &words))),
                 Err(problem) => TrainingEvent::Failed(problem),
             };
