@@ -83,26 +83,16 @@ fn plain(name: &str) -> String {
 /// # Errors
 /// Where a column is not there, or nothing can be learnt from what is chosen.
 pub(super) fn check(mapping: &Mapping, columns: &[Name]) -> Result<(), DatasetProblem> {
-    let Mapping {
-        messages,
-        system,
-        prompt,
-        input,
-        answer,
-        text,
-    } = mapping;
-    let asked = [messages, system, prompt, input, answer, text].into_iter().flatten();
-    if let Some(missing) = asked
-        .into_iter()
-        .find(|name| !columns.iter().any(|column| **column == ***name))
-    {
+    let is_missing = |name: &&str| !columns.iter().any(|column| **column == **name);
+    if let Some(missing) = mapping.columns().find(is_missing) {
         let columns = listed(columns);
         return Err(DatasetProblem::Columns(format!(
             "there is no column '{}' in the file, which has {columns}. Choose one of these.",
             shortened(missing)
         )));
     }
-    if messages.is_none() && text.is_none() && (prompt.is_none() || answer.is_none()) {
+    let has_pair = mapping.prompt.is_some() && mapping.answer.is_some();
+    if mapping.messages.is_none() && mapping.text.is_none() && !has_pair {
         return Err(DatasetProblem::Columns(
             "the chosen columns are not enough to learn from. Choose a column of conversations, one of prompts and one of answers, \
              or one of texts."

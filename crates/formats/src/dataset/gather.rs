@@ -93,18 +93,9 @@ impl Gather {
 
     /// Whether a column's values are used, as far as that is known.
     pub fn needs(&self, name: &str) -> bool {
-        self.plan.as_ref().is_none_or(|plan| {
-            let Mapping {
-                messages,
-                system,
-                prompt,
-                input,
-                answer,
-                text,
-            } = &plan.mapping;
-            let used = [messages, system, prompt, input, answer, text].into_iter().flatten();
-            name == HISTORY || used.into_iter().any(|used| used == name)
-        })
+        self.plan
+            .as_ref()
+            .is_none_or(|plan| name == HISTORY || plan.mapping.columns().any(|used| used == name))
     }
 
     /// Whether it is known what the columns hold.

@@ -63,6 +63,22 @@ pub struct Mapping {
     pub text: Option<String>,
 }
 
+impl Mapping {
+    /// The columns that are used.
+    fn columns(&self) -> impl Iterator<Item = &str> {
+        let Self {
+            messages,
+            system,
+            prompt,
+            input,
+            answer,
+            text,
+        } = self;
+        let columns = [messages, system, prompt, input, answer, text].into_iter();
+        columns.flatten().map(String::as_str)
+    }
+}
+
 /// One thing to learn from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {

@@ -1,6 +1,6 @@
 //! Adapters that claim more than they have, or have more than any adapter.
 
-use crate::memory::peak;
+use crate::memory::{self, peak};
 use hearth_formats::adapter::{AdapterFile, BaseShape, Fit};
 use hearth_formats::gguf::{GgufFile, GgufWriter, Metadata, TensorHeader, TensorType};
 use serde_json::json;
@@ -39,6 +39,7 @@ fn refused(folder: &Path, expected: &str) {
 
 #[test]
 fn an_adapter_that_fits_is_checked_without_its_numbers_in_memory() {
+    let _alone = memory::alone();
     let model = model();
     let fit = AdapterFile::check_file(&fixture("adapters/llama"), &model).unwrap();
     assert_eq!(fit, Fit::SizesOnly);
@@ -50,6 +51,7 @@ fn an_adapter_that_fits_is_checked_without_its_numbers_in_memory() {
 
 #[test]
 fn a_configuration_beyond_its_limits_is_refused() {
+    let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     copy(folder.path());
     let config = folder.path().join("adapter_config.json");
@@ -73,6 +75,7 @@ fn a_configuration_beyond_its_limits_is_refused() {
 
 #[test]
 fn a_table_of_tensors_beyond_its_limits_is_refused() {
+    let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8});
     fs::write(folder.path().join("adapter_config.json"), config.to_string()).unwrap();
@@ -115,6 +118,7 @@ fn a_table_of_tensors_beyond_its_limits_is_refused() {
 #[cfg(unix)]
 #[test]
 fn a_sparse_adapter_of_256_gib_is_refused_by_its_table() {
+    let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("adapter.gguf");
     let metadata: Metadata = [
@@ -142,6 +146,7 @@ fn a_sparse_adapter_of_256_gib_is_refused_by_its_table() {
 #[cfg(unix)]
 #[test]
 fn pipes_and_devices_in_the_folder_are_refused_at_once() {
+    let _alone = memory::alone();
     for file in ["adapter_config.json", "adapter_model.safetensors", "hearth.json"] {
         let folder = tempfile::tempdir().unwrap();
         copy(folder.path());

@@ -1,6 +1,6 @@
 //! Headers that claim more than they have, or have more than any model.
 
-use crate::memory::peak;
+use crate::memory::{self, peak};
 use crate::raw::Raw;
 use hearth_formats::gguf::{GgufFile, GgufHeader, GgufWriter, Metadata, Value};
 use std::fs::{self, File};
@@ -137,6 +137,7 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn a_header_that_claims_more_than_any_model_is_refused_in_little_memory() {
+    let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     for (name, raw, len, expected, most) in cases() {
         // Files of such a length take no room on systems that know sparse ones.
@@ -159,6 +160,7 @@ fn a_header_that_claims_more_than_any_model_is_refused_in_little_memory() {
 /// A file may be cut after the system told its length: reading then ends early, anywhere in the header.
 #[test]
 fn a_file_cut_while_its_header_is_read_is_an_error_of_its_place() {
+    let _alone = memory::alone();
     let mut metadata: Metadata = [("general.architecture", "llama")].into_iter().collect();
     metadata.insert("a.numbers", (0..50_000u32).collect::<Vec<_>>());
     let texts: hearth_formats::gguf::Strings = (0..20_000).map(|n| format!("text {n}")).collect();
@@ -192,6 +194,7 @@ impl Read for Trickle<'_> {
 
 #[test]
 fn a_header_is_the_same_however_its_bytes_come() {
+    let _alone = memory::alone();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let bytes = fs::read(fixture).unwrap();
     let at_once = GgufHeader::from_reader(bytes.as_slice(), bytes.len() as u64).unwrap();
@@ -202,6 +205,7 @@ fn a_header_is_the_same_however_its_bytes_come() {
 
 #[test]
 fn what_is_no_file_is_refused_at_once() {
+    let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     let refused = |path: &Path, expected: &str| {
         let said = GgufFile::open(path).expect_err("no file").to_string();
@@ -230,6 +234,7 @@ fn what_is_no_file_is_refused_at_once() {
 
 #[test]
 fn a_writer_writes_no_header_that_a_reader_refuses_for_its_size() {
+    let _alone = memory::alone();
     let refused = |metadata: Metadata, expected: &str| {
         let said = GgufWriter::begin(Vec::new(), &metadata, &[])
             .expect_err("beyond the limits")

@@ -8,6 +8,7 @@ mod adapters;
 mod fixtures;
 mod headers;
 mod memory;
+mod parquet_bytes;
 mod parquet_files;
 mod raw;
 mod tables;

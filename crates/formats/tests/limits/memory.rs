@@ -69,9 +69,8 @@ pub fn watched<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     (done, MOST.load(Ordering::Relaxed) - before)
 }
 
-/// What comes of `work`, and the most bytes that it had at once. No other test's memory is counted.
+/// What comes of `work`, and the most bytes that it had at once.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let _alone = alone();
     let before = NOW.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
     let result = work();

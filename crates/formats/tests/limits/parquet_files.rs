@@ -1,62 +1,16 @@
 //! Parquet: numbers that ask for memory, schemas that are deep, pages and texts that grow, and what is read all the same.
 
+use crate::parquet_bytes::{LIST, TEXT, grows, many_groups, nested, properties, varint, written};
 use crate::{MIB, memory, read, refused};
 use hearth_formats::dataset::{Dataset, DatasetProblem, ReadOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
-use std::sync::Arc;
-
-/// The file of a footer.
-fn with_footer(footer: &[u8]) -> Vec<u8> {
-    let length = (footer.len() as u32).to_le_bytes();
-    [b"PAR1", footer, &length, b"PAR1"].concat()
-}
-
-fn varint(mut number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while number > 0x7f {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-    bytes
-}
-
-/// A node of a schema: a name, and how many children it has.
-fn node(children: u64) -> Vec<u8> {
-    let mut bytes = vec![0x35, 0x02, 0x18, 1, b'a'];
-    if children > 0 {
-        bytes.push(0x15);
-        bytes.extend(varint(2 * children));
-    } else {
-        bytes.splice(..0, [0x15, 0x0c]);
-        bytes[2] = 0x25;
-    }
-    bytes.push(0);
-    bytes
-}
-
-/// A footer's version and schema.
-fn schema(nodes: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = vec![0x15, 2, 0x19, 0xfc];
-    bytes.extend(varint(nodes.len() as u64));
-    bytes.extend(nodes.concat());
-    bytes
-}
+use parquet::file::properties::WriterVersion;
 
 #[test]
 fn a_file_of_few_bytes_asks_for_no_more_than_it_has() {
     let _alone = memory::alone();
-    // A list of 2^27 row groups, none of which is there.
-    let mut footer = schema(&[node(1), node(0)]);
-    footer.extend([0x16, 2, 0x19, 0xfc]);
-    footer.extend(varint(1 << 27));
-    footer.extend([0; 2]);
-    let file = with_footer(&footer);
+    let file = many_groups();
     assert!(file.len() < 50, "{}", file.len());
     refused(file, "x.parquet", "this Parquet file is damaged", MIB);
     // A footer longer than the file.
@@ -72,49 +26,14 @@ fn a_file_of_few_bytes_asks_for_no_more_than_it_has() {
 fn a_schema_of_a_hundred_thousand_levels_is_refused() {
     let _alone = memory::alone();
     for levels in [65, 100_000] {
-        let mut nodes = vec![node(1); levels];
-        nodes.push(node(0));
-        let mut footer = schema(&nodes);
-        footer.extend([0x16, 2, 0x19, 0x0c, 0]);
         refused(
-            with_footer(&footer),
+            nested(levels),
             "x.parquet",
             "its columns lie too deep in one another",
             20 * MIB,
         );
     }
 }
-
-fn properties() -> WriterPropertiesBuilder {
-    WriterProperties::builder().set_compression(Compression::UNCOMPRESSED)
-}
-
-/// A file of one column of texts, with definition and repetition levels.
-fn written(
-    schema: &str,
-    properties: WriterPropertiesBuilder,
-    texts: &[ByteArray],
-    levels: Option<(&[i16], &[i16])>,
-) -> Vec<u8> {
-    let schema = Arc::new(parse_message_type(schema).unwrap());
-    let mut bytes = Vec::new();
-    let mut file = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties.build())).unwrap();
-    let mut group = file.next_row_group().unwrap();
-    let mut column = group.next_column().unwrap().unwrap();
-    let ColumnWriter::ByteArrayColumnWriter(writer) = column.untyped() else {
-        panic!("a column of texts");
-    };
-    let (definition, repetition) = levels.unzip();
-    writer.write_batch(texts, definition, repetition).unwrap();
-    column.close().unwrap();
-    group.close().unwrap();
-    file.close().unwrap();
-    bytes
-}
-
-const TEXT: &str = "message schema { required binary text (UTF8); }";
-const LIST: &str =
-    "message schema { required group text (LIST) { repeated group list { required binary element (UTF8); } } }";
 
 /// A file with a page of another size, unpacked, than its header says.
 fn with_page_size(bytes: &[u8], size: u32) -> Vec<u8> {
@@ -148,17 +67,12 @@ fn a_page_that_unpacks_to_gigabytes_is_refused() {
 #[test]
 fn rows_that_unpack_to_more_than_memory_end_at_the_limit() {
     let _alone = memory::alone();
-    // A few kilobytes that are 4,000 times a text of a megabyte.
     let text = ByteArray::from("a ".repeat(MIB / 2).as_str());
-    let zstd = properties().set_compression(Compression::ZSTD(ZstdLevel::default()));
-    for properties in [
-        zstd.clone()
-            .set_dictionary_enabled(true)
-            .set_dictionary_page_size_limit(8 * MIB),
-        zstd.set_dictionary_enabled(false)
-            .set_encoding(Encoding::DELTA_BYTE_ARRAY),
-    ] {
-        let file = written(TEXT, properties, &vec![text.clone(); 1500], None);
+    let deltas = properties()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(false)
+        .set_encoding(Encoding::DELTA_BYTE_ARRAY);
+    for file in [grows(1500), written(TEXT, deltas, &vec![text; 1500], None)] {
         assert!(file.len() < 4 * MIB, "{}", file.len());
         let (dataset, took) = read(file, "x.parquet");
         match dataset {

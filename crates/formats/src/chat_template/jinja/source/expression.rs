@@ -233,13 +233,19 @@ impl<'t> Reader<'t> {
                 out.push_str(&self.take()?);
                 out.push_str(&self.expression()?.text);
             }
-            if self.is(",") {
-                out.push_str(&self.take()?);
-            } else if !self.is(")") {
-                return Err(UNREADABLE);
-            }
+            self.comma_or(")", out)?;
         }
         out.push_str(&self.take()?);
+        Ok(())
+    }
+
+    /// Copies a comma, if there is one; nothing else may stand before the end of a list.
+    fn comma_or(&mut self, close: &str, out: &mut String) -> Result<()> {
+        match self.is(",") {
+            true => out.push_str(&self.take()?),
+            false if self.is(close) => {}
+            false => return Err(UNREADABLE),
+        }
         Ok(())
     }
 
@@ -564,11 +570,7 @@ impl<'t> Reader<'t> {
             } else {
                 out.push_str(&self.expression()?.text);
             }
-            if self.is(",") {
-                out.push_str(&self.take()?);
-            } else if !self.is(")") {
-                return Err(UNREADABLE);
-            }
+            self.comma_or(")", &mut out)?;
         }
         out.push_str(&self.take()?);
         Ok(out)
