@@ -32,15 +32,13 @@ pub fn hearth<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended 
 pub fn call(command: &mut Command) -> Ended {
     let data = tempfile::tempdir().expect("a temporary folder");
     // What the caller has set stays.
-    let own_cache = command.get_envs().any(|(name, _)| name == "HEARTH_CACHE");
-    if !own_cache {
-        command.env("HEARTH_CACHE", "off");
+    let models = place::models();
+    for (name, value) in [("HEARTH_CACHE", "off".as_ref()), ("HEARTH_MODELS", models.as_os_str())] {
+        if !command.get_envs().any(|(own, _)| own == name) {
+            command.env(name, value);
+        }
     }
-    let Output { status, stdout, stderr } = command
-        .env("HEARTH_DATA", data.path())
-        .env("HEARTH_MODELS", place::models())
-        .output()
-        .expect("hearth starts");
+    let Output { status, stdout, stderr } = command.env("HEARTH_DATA", data.path()).output().expect("hearth starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("hearth prints UTF-8");
     Ended {
         code: status.code(),

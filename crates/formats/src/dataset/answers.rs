@@ -14,8 +14,9 @@ use std::ops::Range;
 /// Answers that are looked for one by one, and the size of the sample of more of them.
 const FEW: usize = 8;
 
-/// Bytes of conversations that are rendered to look for answers one by one. Where more are needed, only the last answer is learnt.
-const MOST_PREFIXES: usize = 64 << 20;
+/// Bytes of conversations that are rendered to look for answers one by one: a second or two. Where more are needed, only the last answer is
+/// learnt. A conversation of 8,000 tokens has some 250 answers until then.
+const MOST_PREFIXES: usize = 4 << 20;
 
 /// Bytes that a token stands for, about.
 const BYTES_OF_TOKEN: usize = 4;

@@ -21,6 +21,12 @@ const LARGEST_SAMPLE: usize = 256 << 20;
 /// Columns that a file may name.
 pub(super) const MOST_COLUMNS: usize = 100_000;
 
+/// How many times the size of a file its text may be: more than any text grows that is not made to, or repeats itself.
+const MOST_GROWTH: usize = 1000;
+
+/// Bytes of text that are read of any file, however small.
+const LEAST_TEXT: usize = 32 << 20;
+
 /// Bytes that an example takes beside its text.
 const OVERHEAD: usize = 128;
 
@@ -58,10 +64,12 @@ struct Plan {
 }
 
 impl Gather {
-    pub fn new(asked: Option<Mapping>) -> Self {
+    /// For a file of `size` bytes.
+    pub fn new(asked: Option<Mapping>, size: u64) -> Self {
+        let unpacked = usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(MOST_GROWTH);
         Self {
             asked: asked.filter(|mapping| *mapping != Mapping::default()),
-            largest: LARGEST_TEXT,
+            largest: unpacked.clamp(LEAST_TEXT, LARGEST_TEXT),
             most_rows: MOST_ROWS,
             columns: Vec::new(),
             known: HashSet::new(),
@@ -454,7 +462,7 @@ mod tests {
 
     #[test]
     fn reading_ends_at_the_limit_and_says_so() {
-        let mut gather = Gather::new(None);
+        let mut gather = Gather::new(None, u64::MAX);
         gather.largest = 3 << 20;
         let row = |size: usize| vec![("text".into(), Value::from("x".repeat(size)))];
         let lines = (1u32..=1000)
@@ -472,7 +480,7 @@ mod tests {
 
     #[test]
     fn rows_without_an_example_count_towards_a_limit() {
-        let mut gather = Gather::new(None);
+        let mut gather = Gather::new(None, u64::MAX);
         gather.most_rows = 500;
         let text = |line| if line == 7 { "a" } else { "" };
         let row = |line| vec![("text".into(), Value::from(text(line)))];

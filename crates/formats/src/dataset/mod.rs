@@ -190,7 +190,7 @@ impl Dataset {
 
 fn read(source: &Source, path: &Path, options: &ReadOptions) -> Result<Dataset, DatasetProblem> {
     let container = Container::recognise(source, path)?;
-    let mut gather = Gather::new(options.mapping.clone());
+    let mut gather = Gather::new(options.mapping.clone(), source.len()?);
     let read = container.read(source, options.skip_broken, &mut gather);
     // Readers between here and the callback may have taken its no for an error of the file.
     if source.meter.is_cancelled() {

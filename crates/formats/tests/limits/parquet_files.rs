@@ -76,7 +76,7 @@ fn rows_that_unpack_to_more_than_memory_end_at_the_limit() {
         assert!(file.len() < 4 * MIB, "{}", file.len());
         let (dataset, took) = read(file, "x.parquet");
         match dataset {
-            Ok(dataset) => assert!(dataset.limit.unwrap().contains("more than 1024 MiB of text")),
+            Ok(dataset) => assert!(dataset.limit.unwrap().contains("MiB of text")),
             Err(why) => assert!(why.contains("unpacks to too much text"), "{why}"),
         }
         assert!(took < 3000 * MIB, "it took {} MiB", took / MIB);

@@ -1,0 +1,212 @@
+//! Files that are made to take memory, time or the stack, given to `hearth` as a person would: it works, or ends with one sentence and exit
+//! code 1. It may use 20 seconds of processor time and 3 GB of memory; whatever takes more is ended by a signal, and fails.
+#![cfg(target_os = "linux")]
+
+#[path = "../../crates/formats/tests/limits/parquet_bytes.rs"]
+#[allow(dead_code, reason = "shared with the tests of the readers, which use all of it")]
+mod parquet_bytes;
+#[path = "../../crates/formats/tests/limits/raw.rs"]
+mod raw;
+
+use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
+use hearth_tests::hearth::{Ended, call};
+use hearth_tests::place::{executable, root};
+use raw::Raw;
+use serde_json::json;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const GIB: u64 = 1 << 30;
+
+/// `hearth` with its limits: seconds of processor time, and KiB of data.
+fn limited(arguments: &[&str]) -> Command {
+    let script = format!("ulimit -t 20 && ulimit -d {} && exec \"$0\" \"$@\"", 3 * GIB / 1024);
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(executable("hearth")).args(arguments);
+    command
+}
+
+fn hearth(arguments: &[&str]) -> Ended {
+    call(&mut limited(arguments))
+}
+
+fn llama() -> PathBuf {
+    root().join("tests/fixtures/models/llama.gguf")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("test paths are UTF-8")
+}
+
+/// It worked, or ended with exit code 1 and a sentence.
+#[track_caller]
+fn ends_well(ended: &Ended, name: &str) {
+    println!("{name}: {}", ended.stderr.trim_end());
+    if ended.code != Some(0) {
+        assert!(ended.complaint().ends_with(['.', ')']), "{name}: {ended:?}");
+    }
+}
+
+/// What the headers are, and how long their files are, sparse.
+fn headers() -> Vec<(&'static str, Raw, u64)> {
+    let text_of = |len: u64| Raw::header(0, 1).text("a").u32(8).u64(len);
+    vec![
+        ("array", Raw::header(0, 1).array("a", 0, 256 * GIB), 257 * GIB),
+        ("texts", Raw::header(0, 1).array("a", 8, 1 << 34), 257 * GIB),
+        ("overflow", Raw::header(0, 1).array("a", 12, u64::MAX / 4), 257 * GIB),
+        ("key", Raw::header(0, 1).u64(GIB), 2 * GIB),
+        ("text", text_of(GIB), 2 * GIB),
+        ("name", Raw::header(1, 0).u64(GIB), 2 * GIB),
+        ("tensors", Raw::header(1 << 60, 0), 2 * GIB),
+        ("keys", Raw::header(0, 1 << 60), 2 * GIB),
+        ("empty", Raw(Vec::new()), 0),
+    ]
+}
+
+/// A folder with a file for each header, and with a model that is cut in its header.
+fn models() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, header, len) in headers() {
+        let path = folder.path().join(format!("{name}.gguf"));
+        fs::write(&path, header.0).expect("it is written");
+        let file = File::options().write(true).open(&path).expect("it is there");
+        file.set_len(len).expect("the file system has sparse files");
+    }
+    let whole = fs::read(llama()).expect("a fixture");
+    fs::write(folder.path().join("cut.gguf"), &whole[..whole.len() / 3]).expect("it is written");
+    folder
+}
+
+#[test]
+fn headers_are_refused_in_a_sentence() {
+    let folder = models();
+    for entry in fs::read_dir(folder.path()).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        for command in [
+            &["plan", text(&path)][..],
+            &["tokenize", text(&path), "words"],
+            &["run", text(&path), "words", "-n", "1"],
+            &["train", text(&path), text(&path), "--out", text(&path.join("out"))],
+            &["run", text(&llama()), "words", "-n", "1", "--adapter", text(&path)],
+        ] {
+            let ended = hearth(command);
+            let said = ended.complaint();
+            assert!(said.ends_with('.') && said.len() < 1000, "{command:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn models_that_cannot_be_read_are_listed_with_the_reason() {
+    let folder = models();
+    fs::copy(llama(), folder.path().join("whole.gguf")).expect("it is copied");
+    let listed = call(limited(&["list"]).env("HEARTH_MODELS", folder.path()));
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    for entry in fs::read_dir(folder.path()).expect("a folder") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.to_str().expect("test names are UTF-8").trim_end_matches(".gguf");
+        assert!(listed.stdout.contains(name), "{name}: {listed:?}");
+    }
+}
+
+/// The fixture with another template.
+fn with_template(folder: &Path, template: &str) -> PathBuf {
+    let model = Gguf::open(llama()).expect("a fixture");
+    let mut metadata = model.metadata().clone();
+    metadata.insert("tokenizer.chat_template", template);
+    let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
+        name: info.name.clone(),
+        shape: info.shape.clone(),
+        kind: info.kind,
+    };
+    let headers: Vec<TensorHeader> = model.tensors().map(header).collect();
+    let path = folder.join("model.gguf");
+    let file = File::create(&path).expect("it is made");
+    let mut out = GgufWriter::begin(file, &metadata, &headers).expect("it is written");
+    for header in &headers {
+        let tensor = model.tensor(&header.name).expect("it is there");
+        out.tensor(tensor.bytes()).expect("it is written");
+    }
+    out.finish().expect("it is written");
+    path
+}
+
+#[test]
+fn templates_that_overstep_are_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let doubled = "{% set ns = namespace(x=['a'], y='a') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}\
+                   {% set ns.y = ns.y ~ ns.y %}{% endfor %}";
+    for template in [
+        "{{ []|slice(10**12)|list }}".to_owned(),
+        "{{ '%1000000000000d'|format(1) }}".to_owned(),
+        "{{ 'a\nb'|indent(10**18) }}".to_owned(),
+        format!("{doubled}{{{{ ns.y }}}}"),
+        format!("{doubled}{{{{ ns.x|join }}}}"),
+        "{{ ".to_owned() + &"(".repeat(100_000) + "1" + &")".repeat(100_000) + " }}",
+        "{% if true %}".repeat(100_000) + &"{% endif %}".repeat(100_000),
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}".to_owned(),
+    ] {
+        let model = with_template(folder.path(), &template);
+        let shown: String = template.chars().take(80).collect();
+        ends_well(&hearth(&["run", text(&model), "words", "-n", "1"]), &shown);
+    }
+}
+
+/// A name and the bytes of each dataset.
+fn datasets() -> Vec<(&'static str, Vec<u8>)> {
+    let mut object = String::from("{\"text\":\"a\"");
+    (0..50_000).for_each(|key| write!(object, ",\"key {key}\":\"x\"").expect("memory"));
+    object.push('}');
+    let mut table = String::from("text");
+    (0..20_000).for_each(|column| write!(table, ",c{column}").expect("memory"));
+    (0..300).for_each(|row| write!(table, "\n{row}{}", ",".repeat(20_000)).expect("memory"));
+    let turns: Vec<_> = (0..2000)
+        .map(|turn| {
+            let role = ["user", "assistant"][turn % 2];
+            json!({ "role": role, "content": format!("turn {turn}") })
+        })
+        .collect();
+    let turns = json!({ "messages": turns }).to_string();
+    let deep = "[".repeat(1_000_000);
+    vec![
+        ("keys.json", object.into_bytes()),
+        ("columns.csv", table.into_bytes()),
+        ("turns.jsonl", (turns.clone() + "\n" + &turns + "\n").into_bytes()),
+        ("deep.json", deep.into_bytes()),
+        ("groups.parquet", parquet_bytes::many_groups()),
+        ("nested.parquet", parquet_bytes::nested(100_000)),
+        ("grows.parquet", parquet_bytes::grows(4700)),
+        ("word.txt", vec![b'a'; 8 << 20]),
+    ]
+}
+
+#[test]
+fn datasets_are_learnt_from_or_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, bytes) in datasets() {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).expect("it is written");
+        let out = folder.path().join("out");
+        let ended = hearth(&[
+            "train",
+            text(&llama()),
+            text(&path),
+            "--out",
+            text(&out),
+            "--max-steps",
+            "1",
+            "--seq",
+            "32",
+            "--batch",
+            "1",
+            "--eval-split",
+            "0",
+        ]);
+        assert!(ended.code.is_some(), "{name} ended it by a signal");
+        ends_well(&ended, name);
+        let _ = fs::remove_dir_all(&out);
+    }
+}
