@@ -95,3 +95,8 @@ export function dayGroup(time: number, now: number): string {
   if (days < 30) return "This month";
   return new Date(time).toLocaleDateString("en", { month: "long", year: "numeric" });
 }
+
+/** A sentence that begins with a capital letter. */
+export function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
