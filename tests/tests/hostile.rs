@@ -44,7 +44,6 @@ fn text(path: &Path) -> &str {
 /// It worked, or ended with exit code 1 and a sentence.
 #[track_caller]
 fn ends_well(ended: &Ended, name: &str) {
-    println!("{name}: {}", ended.stderr.trim_end());
     if ended.code != Some(0) {
         assert!(ended.complaint().ends_with(['.', ')']), "{name}: {ended:?}");
     }
@@ -108,7 +107,12 @@ fn models_that_cannot_be_read_are_listed_with_the_reason() {
     for entry in fs::read_dir(folder.path()).expect("a folder") {
         let name = entry.expect("an entry").file_name();
         let name = name.to_str().expect("test names are UTF-8").trim_end_matches(".gguf");
-        assert!(listed.stdout.contains(name), "{name}: {listed:?}");
+        let mut lines = listed.stdout.lines();
+        let is_of_it = |line: &&str| line.split_whitespace().next() == Some(name);
+        let said = lines.by_ref().find(is_of_it).and_then(|_| lines.next()).map(str::trim);
+        let said = said.unwrap_or_else(|| panic!("{name} is not listed: {listed:?}"));
+        let is_refused = said.starts_with("cannot be used: ") && said.ends_with('.');
+        assert_eq!(is_refused, name != "whole", "{name}: {said}");
     }
 }
 
@@ -142,7 +146,6 @@ fn templates_that_overstep_are_refused_in_a_sentence() {
     for template in [
         "{{ []|slice(10**12)|list }}".to_owned(),
         "{{ '%1000000000000d'|format(1) }}".to_owned(),
-        "{{ 'a\nb'|indent(10**18) }}".to_owned(),
         format!("{doubled}{{{{ ns.y }}}}"),
         format!("{doubled}{{{{ ns.x|join }}}}"),
         "{{ ".to_owned() + &"(".repeat(100_000) + "1" + &")".repeat(100_000) + " }}",
@@ -151,8 +154,12 @@ fn templates_that_overstep_are_refused_in_a_sentence() {
     ] {
         let model = with_template(folder.path(), &template);
         let shown: String = template.chars().take(80).collect();
-        ends_well(&hearth(&["run", text(&model), "words", "-n", "1"]), &shown);
+        let ended = hearth(&["run", text(&model), "words", "-n", "1"]);
+        assert!(ended.complaint().ends_with('.'), "{shown}: {ended:?}");
     }
+    // An indent has a bound of its own, within which this one may answer.
+    let model = with_template(folder.path(), "{{ 'a\nb'|indent(10**18) }}");
+    ends_well(&hearth(&["run", text(&model), "words", "-n", "1"]), "indent");
 }
 
 /// A name and the bytes of each dataset.
@@ -205,7 +212,6 @@ fn datasets_are_learnt_from_or_refused_in_a_sentence() {
             "--eval-split",
             "0",
         ]);
-        assert!(ended.code.is_some(), "{name} ended it by a signal");
         ends_well(&ended, name);
         let _ = fs::remove_dir_all(&out);
     }

@@ -65,6 +65,12 @@ fn act(question: &Question) -> Answer {
     let (Question::Model { path } | Question::Adapter { path, .. }) = question;
     match path.file_stem().and_then(|stem| stem.to_str()) {
         Some("abort") => std::process::abort(),
+        #[cfg(unix)]
+        // SAFETY: it ends this process, and touches no memory.
+        Some("killed") => unsafe {
+            libc::raise(libc::SIGKILL);
+            unreachable!("a process does not survive it");
+        },
         Some("exit") => std::process::exit(7),
         Some("silence") => std::process::exit(0),
         Some("panic") => panic!("a mistake"),
@@ -226,6 +232,13 @@ fn a_reader_that_ends_early_costs_one_file() {
     assert!(said[1].contains("ended early (exit code 7)"), "{}", said[1]);
     assert!(said[2].contains("Hearth made a mistake"), "{}", said[2]);
     assert!(said[3].contains("ended early (exit code 0)"), "{}", said[3]);
+
+    // Of that the file need not be the cause, and it is tried again.
+    #[cfg(unix)]
+    {
+        let said = beside(&["killed.gguf"], support::probe()).remove(0);
+        assert!(said.contains("was killed, perhaps because memory ran short"), "{said}");
+    }
 
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("models"), "babble.gguf");

@@ -612,26 +612,59 @@ fn what_can_be_read_of_a_damaged_store_comes_over() {
 }
 
 #[test]
-fn a_clock_that_jumps_purges_nothing() {
+fn a_clock_that_jumps_ages_what_was_deleted_by_a_day() {
+    const DAY: i64 = 24 * 60 * 60 * 1000;
     let folder = folder();
-    let id = {
-        let store = open(&folder);
-        let id = begin(&store, "deleted a moment ago");
-        assert!(store.write(|t| conversation::delete(t, id, store.time())).unwrap());
-        id
-    };
+    let store = open(&folder);
+    let now = store.time();
+    // Days since each was deleted; what is older than thirty is purged.
+    let deleted = [0, 22, 28, 30].map(|days| {
+        let conversation = begin(&store, "deleted");
+        let path = format!("/{days}.jsonl");
+        let dataset = store.write(|t| dataset::add(t, &path, "deleted", 1)).unwrap();
+        let time = now - days * DAY;
+        store.write(|t| conversation::delete(t, conversation, time)).unwrap();
+        store.write(|t| dataset::delete(t, dataset, time)).unwrap();
+        (conversation, dataset)
+    });
+    drop(store);
     // The system's clock said 1970 when Hearth was last used, and is right now: fifty years have passed.
-    let before = |store: &Store| {
-        let kept = store.read(|t| setting::get(t, "clock")).unwrap().unwrap();
-        let [_, own]: [i64; 2] = serde_json::from_str(&kept).unwrap();
-        own
-    };
-    let own = before(&open(&folder));
-    let path = folder.path().join(FILE);
-    let connection = rusqlite::Connection::open(path).unwrap();
+    let connection = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
+    let kept = setting::get(&connection, "clock").unwrap().unwrap();
+    let [_, own]: [i64; 2] = serde_json::from_str(&kept).unwrap();
     setting::set(&connection, "clock", &format!("[0,{own}]")).unwrap();
     drop(connection);
-    assert!(open(&folder).write(|t| conversation::restore(t, id)).unwrap());
+    let store = open(&folder);
+    let comes_back = deleted.map(|(conversation, dataset)| {
+        let conversation = store.write(|t| conversation::restore(t, conversation)).unwrap();
+        (conversation, store.write(|t| dataset::restore(t, dataset)).unwrap())
+    });
+    assert_eq!(comes_back, [true, true, true, false].map(|there| (there, there)));
+}
+
+#[test]
+fn damage_that_is_met_while_a_store_is_open_is_looked_for_at_the_next_start() {
+    let folder = folder();
+    let store = open(&folder);
+    let conversation = begin(&store, "a long one");
+    let mut parent = None;
+    for number in 0..400 {
+        let text = format!("message {number} {}", "words ".repeat(60));
+        parent = Some(say(&store, conversation, parent, &text, State::Complete).id);
+    }
+    drop(store);
+    let path = folder.path().join(FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 3 * 4096].fill(0xa5);
+    fs::write(&path, bytes).unwrap();
+
+    // It ended as it should, so that only its beginning is looked at.
+    let store = open(&folder);
+    let read = store.read(|t| message::of_conversation(t, conversation));
+    assert!(matches!(read, Err(StoreError::Damaged { .. })), "{read:?}");
+    drop(store);
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Damaged { .. })));
 }
 
 #[cfg(unix)]
@@ -670,7 +703,7 @@ fn a_run_that_a_restored_store_does_not_know_keeps_its_number() {
 }
 
 #[test]
-fn a_copy_of_the_future_and_a_full_disk_cost_no_other_copy() {
+fn a_copy_of_the_future_and_one_that_cannot_be_made_cost_no_other_copy() {
     let folder = folder();
     let store = open(&folder);
     store.back_up_daily().unwrap();
@@ -683,9 +716,17 @@ fn a_copy_of_the_future_and_a_full_disk_cost_no_other_copy() {
         kept.iter().map(|it| &it.path).collect::<Vec<_>>(),
         [&made.path, &future]
     );
-    // A copy that cannot be made: its folder is a file.
-    fs::remove_dir_all(made.path.parent().unwrap()).unwrap();
-    fs::write(made.path.parent().unwrap(), "").unwrap();
+    // A copy that cannot be made: what is to be removed first is a folder.
+    fs::remove_file(&future).unwrap();
+    fs::rename(&made.path, made.path.with_file_name("hearth-1.db")).unwrap();
+    let folder_of_copies = made.path.parent().unwrap();
+    fs::create_dir(folder_of_copies.join("hearth-0.unfinished")).unwrap();
     assert!(matches!(store.back_up_daily(), Err(StoreError::Backup { .. })));
+    let left: Vec<_> = fs::read_dir(folder_of_copies)
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(backups(folder.path())[0].check().is_ok());
     begin(&store, "still usable");
 }

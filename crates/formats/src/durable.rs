@@ -1,8 +1,9 @@
 //! Durable writes: after a kill, a full disk or a loss of power at any moment, a path holds what it held before or what was written,
 //! never a part of it.
 //!
-//! Everything is staged in a sibling, `.NAME.part`, flushed, renamed, and the renaming flushed too. What a kill leaves of a staged
+//! A replacement is staged in a sibling, `.NAME.part`, flushed, renamed, and the renaming flushed too. What a kill leaves of a staged
 //! file or folder is removed by the next write to the same path. Two processes must not write one path at the same time.
+//! [`append_line`] neither stages nor flushes.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -153,15 +154,19 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder and those that it lies in.
+/// Makes a folder and its parents.
 ///
 /// # Errors
-/// One of them cannot be made.
+/// One of them cannot be made or flushed.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(folder)?;
+    create_folder(parent(folder))?;
+    match fs::create_dir(folder) {
+        Err(error) if !folder.is_dir() => return Err(error),
+        _ => {}
+    }
     sync_folder(parent(folder))
 }
 

@@ -451,7 +451,7 @@ impl Log {
     /// How a process ended whose log this is.
     fn death(&self, status: ExitStatus, started: KillCount) -> Death {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Death::of(status, started, kept.iter().map(String::as_str))
+        Death::of(status, started, KillCount::now(), kept.iter().map(String::as_str))
     }
 
     /// The last line that is not empty, as the end of a problem's text; all kept lines go to `tracing`.

@@ -1,4 +1,4 @@
-//! Whether a process ended for want of memory.
+//! How a process ended: out of memory, killed, or otherwise.
 
 use std::process::ExitStatus;
 
@@ -41,12 +41,18 @@ pub(crate) enum Death {
 
 impl Death {
     /// That of a process which ended so, having written these last lines to its log.
-    pub fn of<'a>(status: ExitStatus, started: KillCount, mut log: impl Iterator<Item = &'a str>) -> Self {
+    /// `started` and `now`: the counts when it was started and after it ended.
+    pub fn of<'a>(
+        status: ExitStatus,
+        started: KillCount,
+        now: KillCount,
+        mut log: impl Iterator<Item = &'a str>,
+    ) -> Self {
         if !status.success() && (has_no_memory_left(status) || log.any(says_out_of_memory)) {
             return Self::OutOfMemory;
         }
         match was_killed(status) {
-            true if started.has_risen(KillCount::now()) => Self::OutOfMemory,
+            true if started.has_risen(now) => Self::OutOfMemory,
             true => Self::Killed,
             false => Self::Other,
         }
@@ -96,31 +102,28 @@ mod tests {
     #[test]
     fn a_death_for_want_of_memory_is_told_from_others() {
         use std::os::unix::process::ExitStatusExt;
-        let (before, now) = (KillCount(Some(0)), KillCount::now());
-        let [killed, aborted, fell] = [9, 6, 11].map(ExitStatus::from_raw);
+        let [killed, aborted, fell, exited, fine] = [9, 6, 11, 5 << 8, 0].map(ExitStatus::from_raw);
         let failed = "memory allocation of 123456 bytes failed";
-        for (status, started, log, expected) in [
-            (aborted, now, &["loading", failed][..], Death::OutOfMemory),
-            (
-                aborted,
-                now,
-                &["terminate called after throwing an instance of 'std::bad_alloc'"],
-                Death::OutOfMemory,
-            ),
-            (aborted, now, &["assertion failed"], Death::Other),
-            (fell, now, &[], Death::Other),
-            (killed, now, &[], Death::Killed),
-            (ExitStatus::from_raw(5 << 8), before, &[], Death::Other),
-            // One that went on after a failed allocation ended by itself.
-            (ExitStatus::from_raw(0), now, &[failed], Death::Other),
+        let thrown = "terminate called after throwing an instance of 'std::bad_alloc'";
+        let (same, risen, unknown) = ([Some(3), Some(3)], [Some(3), Some(4)], [None, Some(1)]);
+        for (status, counts, log, expected) in [
+            (aborted, same, &["loading", failed][..], Death::OutOfMemory),
+            (aborted, same, &[thrown], Death::OutOfMemory),
+            (aborted, risen, &["assertion failed"], Death::Other),
+            (fell, same, &[], Death::Other),
+            (killed, same, &[], Death::Killed),
+            (killed, unknown, &[], Death::Killed),
+            (killed, risen, &[], Death::OutOfMemory),
+            (exited, risen, &[], Death::Other),
+            // One that went on after a failed allocation ended as it should.
+            (fine, same, &[failed], Death::Other),
         ] {
+            let [started, now] = counts.map(KillCount);
             assert_eq!(
-                Death::of(status, started, log.iter().copied()),
+                Death::of(status, started, now, log.iter().copied()),
                 expected,
-                "{status:?}, {log:?}"
+                "{status:?}, {counts:?}, {log:?}"
             );
         }
-        assert!(KillCount(Some(3)).has_risen(KillCount(Some(4))));
-        assert!(!KillCount(Some(3)).has_risen(KillCount(Some(3))) && !KillCount(None).has_risen(KillCount(Some(1))));
     }
 }

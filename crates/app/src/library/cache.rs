@@ -137,8 +137,9 @@ impl Cache {
                 self.read(paths, &stamped, &missing, &mut facts);
             }
         }
-        let not_read = || Err("it was not read. Try again.".to_owned());
-        facts.into_iter().map(|facts| facts.unwrap_or_else(not_read)).collect()
+        let all = facts.into_iter().zip(paths);
+        all.map(|(facts, path)| facts.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display()))))
+            .collect()
     }
 
     /// Reads what is not known, and remembers it.
@@ -174,9 +175,11 @@ impl Cache {
                 known.insert(paths[place].clone(), new);
             }
         }
-        if let Some(file) = &self.file
-            && let Err(error) = save(file, &mut known)
-        {
+        let Some(file) = &self.file else { return };
+        let saved = serialised(&mut known);
+        // Writing may take long, and what is known already waits for nothing.
+        drop(known);
+        if let Err(error) = saved.and_then(|text| save(file, &text)) {
             tracing::warn!(%error, "facts of models could not be kept; they are read again at the next start");
         }
     }
@@ -253,14 +256,15 @@ fn load(file: &Path) -> HashMap<PathBuf, Known> {
         Ok(_) => HashMap::new(),
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {
-                tracing::info!(%error, "facts of models are read anew");
+                tracing::info!(%error, "the cache of model facts cannot be read; the models are read again");
             }
             HashMap::new()
         }
     }
 }
 
-fn save(file: &Path, known: &mut HashMap<PathBuf, Known>) -> io::Result<()> {
+/// The cache's text. One with too many models is cleared first.
+fn serialised(known: &mut HashMap<PathBuf, Known>) -> io::Result<Vec<u8>> {
     if known.len() > MOST {
         known.clear();
     }
@@ -277,14 +281,17 @@ fn save(file: &Path, known: &mut HashMap<PathBuf, Known>) -> io::Result<()> {
         })
         .collect();
     models.sort_by(|one, other| one.path.cmp(&other.path));
-    let text = serde_json::to_vec(&Saved {
+    Ok(serde_json::to_vec(&Saved {
         version: VERSION,
         models,
-    })?;
+    })?)
+}
+
+fn save(file: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    write_whole(file, |out| out.write_all(&text))
+    write_whole(file, |out| out.write_all(text))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

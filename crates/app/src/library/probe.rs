@@ -1,4 +1,4 @@
-//! Reads files that anybody may have made, in a process that lives only for that: `hearth probe --files`.
+//! Reads untrusted files in a separate process: `hearth probe --files`.
 //!
 //! The process reads one [`Question`] a line and writes one [`Answer`] a line. It limits its own memory; the one that asks ends
 //! it where a file takes too long. Where it ends early, the file that it was reading is at fault, and another process goes on with
@@ -112,10 +112,10 @@ impl Question {
     }
 }
 
-/// The process's whole life: limits its memory, then answers each line of `questions` by one of `answers`, as `answer` says.
+/// Sets the process's limits, then answers one JSON [`Question`] a line until `questions` end.
 ///
 /// # Errors
-/// Where the one that asks is gone.
+/// Reading or writing fails, or a line is not a question.
 pub fn serve(
     questions: impl BufRead,
     mut answers: impl Write,
@@ -126,7 +126,7 @@ pub fn serve(
         let Ok(question) = serde_json::from_str::<Question>(&line?) else {
             return Err(std::io::Error::new(
                 std::io::ErrorKind::InvalidData,
-                "a question makes no sense",
+                "a line is not a question",
             ));
         };
         let said = catch_unwind(AssertUnwindSafe(|| answer(&question))).unwrap_or_else(|_| {
@@ -316,7 +316,7 @@ impl Process {
             if let Ok(answer) = serde_json::from_str(&line) {
                 return Ok(answer);
             }
-            tracing::warn!(line, "the process that reads files said something that makes no sense");
+            tracing::warn!(line, "unexpected output of the process that reads files");
         }
     }
 
@@ -357,8 +357,19 @@ impl Process {
             _ if log.contains("memory allocation of") => {
                 "it takes more memory to read than any known model or adapter does".to_owned()
             }
-            Some(status) => format!("the process that was reading it ended early ({})", told(status)),
-            None => "the process that was reading it went silent".to_owned(),
+            Some(status) if !was_killed(status) => {
+                format!("the process that was reading it ended early ({})", told(status))
+            }
+            // Not the file's fault, as far as is known.
+            _ => {
+                return Failed {
+                    message: format!(
+                        "{at}: the process that was reading it was killed, perhaps because memory ran short. Close other programs, \
+                         then try again."
+                    ),
+                    temporary: true,
+                };
+            }
         };
         Failed {
             message: format!("{at}: {why}, so it was not read. Get another file."),
@@ -383,14 +394,21 @@ fn end_of_itself(child: &mut Child) -> Option<ExitStatus> {
 fn told(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return match signal {
-            // What the Linux kernel sends when memory runs out.
-            9 => "it was killed, perhaps because memory ran out".to_owned(),
-            signal => format!("signal {signal}"),
-        };
+        return format!("signal {signal}");
     }
     match status.code() {
         Some(code) => format!("exit code {code}"),
         None => "no exit code".to_owned(),
     }
+}
+
+/// Whether the system or another program ended it by force, as Linux does where memory runs out.
+#[cfg(unix)]
+fn was_killed(status: ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL)
+}
+
+#[cfg(not(unix))]
+fn was_killed(_: ExitStatus) -> bool {
+    false
 }

@@ -1,7 +1,8 @@
 //! A clock of the store's own, by which what was deleted is purged.
 //!
-//! The system's clock may jump: a machine starts with a wrong date, or a person travels. The store's goes on while the store is open, and
-//! from one opening to the next by what the system's clock says has passed, at most a week.
+//! The system's clock may be wrong, for instance where the battery of its hardware clock is empty. The store's advances by monotonic time
+//! while the store is open. From one opening to the next it advances by what the system's clock says, or by a day where that is more than a
+//! week.
 
 use super::setting;
 use rusqlite::Connection;
@@ -9,8 +10,11 @@ use std::time::{Duration, Instant};
 
 const KEY: &str = "clock";
 
-/// What counts of the time between two openings. A jump of years purges nothing that a person deleted in the last weeks.
-const MOST_APART: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The longest time between two openings that is believed.
+const LONGEST_GAP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// What a longer one counts as.
+const DOUBTFUL_GAP: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs while the store is open.
 #[derive(Debug)]
@@ -25,8 +29,11 @@ impl Clock {
         let kept = setting::get(connection, KEY)?;
         let kept: Option<[i64; 2]> = kept.and_then(|text| serde_json::from_str(&text).ok());
         let at_opening = kept.map_or(wall, |[kept_wall, kept_own]| {
-            let most = MOST_APART.as_millis() as i64;
-            kept_own.saturating_add(wall.saturating_sub(kept_wall).clamp(0, most))
+            let gap = match wall.saturating_sub(kept_wall).max(0) {
+                gap if gap > LONGEST_GAP.as_millis() as i64 => DOUBTFUL_GAP.as_millis() as i64,
+                gap => gap,
+            };
+            kept_own.saturating_add(gap)
         });
         let clock = Self {
             opened: Instant::now(),
@@ -64,11 +71,12 @@ mod tests {
             (today, 0),
             (today + DAY, DAY),
             // A year ahead, and back again.
-            (today + 365 * DAY, 7 * DAY),
+            (today + 365 * DAY, DAY),
             (today + 2 * DAY, 0),
             (today + 3 * DAY, DAY),
+            (today + 10 * DAY, 7 * DAY),
             (i64::MIN, 0),
-            (i64::MAX, 7 * DAY),
+            (i64::MAX, DAY),
         ] {
             expected += passed;
             let own = Clock::open(&connection, wall).unwrap().at_opening;

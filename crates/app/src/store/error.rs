@@ -32,7 +32,7 @@ pub enum StoreError {
         known: i64,
     },
     /// It is no longer whole.
-    #[error("The file of your conversations, {}, is damaged ({what}). It was left as it is.", .path.display())]
+    #[error("The file of your conversations, {}, is damaged ({what}). Restart Hearth: it offers to go back to a copy, or to save what can be read.", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -31,7 +31,10 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -64,6 +67,8 @@ pub struct Store {
     clock: Clock,
     lock: File,
     path: PathBuf,
+    /// Whether SQLite has met damage.
+    is_damaged: AtomicBool,
 }
 
 impl Store {
@@ -102,6 +107,7 @@ impl Store {
             clock,
             lock,
             path,
+            is_damaged: AtomicBool::new(false),
         })
     }
 
@@ -137,7 +143,13 @@ impl Store {
             transaction.commit()?;
             Ok(result)
         };
-        run().map_err(|error| StoreError::from_sqlite(error, &self.path))
+        run().map_err(|error| {
+            let error = StoreError::from_sqlite(error, &self.path);
+            if matches!(error, StoreError::Damaged { .. }) {
+                self.is_damaged.store(true, Ordering::Relaxed);
+            }
+            error
+        })
     }
 
     /// Lets the file grow to this many bytes and no further, as a full disk would; none lifts the limit. What does not
@@ -161,6 +173,10 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if self.is_damaged.load(Ordering::Relaxed) {
+            // The lock keeps its mark, so that the next start checks the whole file.
+            return;
+        }
         if let Err(error) = self.clock.keep(&self.connection(), now()) {
             tracing::debug!(%error, "the store's clock could not be written down");
         }

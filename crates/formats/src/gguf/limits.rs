@@ -1,4 +1,4 @@
-//! Limits of a header. They bound memory and time for any file, and are several times what the largest known models need.
+//! Limits of a header. They bound memory and time for any file, and are about twice what the largest known models need, or more.
 
 /// The largest header in bytes, metadata and tensor table together. A vocabulary of 256k tokens with its scores, types and
 /// 500k merges takes 15 to 30 MB; some files carry the tokenizer's JSON besides, another 35 MB.
