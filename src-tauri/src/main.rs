@@ -6,13 +6,14 @@
 // A second console window would open beside the app on Windows.
 #![cfg_attr(windows, windows_subsystem = "windows")]
 
+mod close;
 mod commands;
 mod power;
 mod recovery;
 mod start;
 mod window;
 
-use tauri::RunEvent;
+use tauri::{RunEvent, WindowEvent};
 use tracing_subscriber::EnvFilter;
 
 /// Says what is logged to standard error, as for `hearth`.
@@ -29,10 +30,17 @@ fn main() {
         .setup(|app| Ok(start::start(app.handle())?))
         .build(tauri::generate_context!());
     match built {
-        Ok(app) => app.run(|app, event| {
-            if let RunEvent::Exit = event {
-                start::end(app);
+        Ok(app) => app.run(|app, event| match event {
+            RunEvent::WindowEvent {
+                event: WindowEvent::CloseRequested { api, .. },
+                ..
+            } => {
+                if close::waits_for_run(app) {
+                    api.prevent_close();
+                }
             }
+            RunEvent::Exit => close::end(app),
+            _ => {}
         }),
         Err(error) => {
             eprintln!("Hearth's window could not be opened: {error}");

@@ -1,6 +1,6 @@
 //! How the app comes up: plugins, where things lie on this machine, the store, the window.
 
-use crate::{power::SystemPower, recovery, window};
+use crate::{close, power::SystemPower, recovery, window};
 use hearth_app::library::data_folder;
 use hearth_app::wire::{Code, Event, Problem, Theme};
 use hearth_app::{App, Options};
@@ -43,6 +43,7 @@ pub fn start(app: &AppHandle) -> tauri::Result<()> {
     match tauri::async_runtime::block_on(open(app)) {
         Ok((hearth, theme)) => {
             app.manage(hearth);
+            close::on_signals(app);
             window::open(app, theme)
         }
         Err(problem) => {
@@ -52,14 +53,6 @@ pub fn start(app: &AppHandle) -> tauri::Result<()> {
             }
             Ok(())
         }
-    }
-}
-
-/// Ends what still runs, so that an answer that is being made is kept as far as it came.
-pub fn end(app: &AppHandle) {
-    if let Some(hearth) = app.try_state::<App>() {
-        // The window is gone: there is nobody left to tell, and the next start mends what was not saved.
-        let _ = tauri::async_runtime::block_on(hearth.shut_down());
     }
 }
 

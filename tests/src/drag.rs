@@ -33,7 +33,7 @@ const VERSION: u32 = 5;
 /// How long the window may take to want what hangs over it, and then to take it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Drags a file onto the largest window of a display, and lets go.
 ///
@@ -75,7 +75,7 @@ pub fn drop_file(display: &str, file: &Path) -> Outcome<()> {
 }
 
 /// The largest window on the screen that takes drops, and its middle as the protocol has it.
-fn largest(connection: &RustConnection, root: Window, aware: Atom) -> Outcome<Option<(Window, u32)>> {
+pub(crate) fn largest(connection: &RustConnection, root: Window, aware: Atom) -> Outcome<Option<(Window, u32)>> {
     let mut best: Option<(u32, Window, u32)> = None;
     for window in connection.query_tree(root)?.reply()?.children {
         let shown = connection.get_window_attributes(window)?.reply()?.map_state == MapState::VIEWABLE;

@@ -1,6 +1,8 @@
 //! What end-to-end tests share: the executables of this build, the model, a WebDriver client for the window, and a GPU driver.
 
 #[cfg(target_os = "linux")]
+pub mod close;
+#[cfg(target_os = "linux")]
 pub mod drag;
 pub mod driver;
 pub mod hearth;

@@ -169,8 +169,13 @@ impl Window {
 
 /// The worker of the window whose data lie in `data`: the process of `hearth` that was started with them.
 pub fn worker(data: &Path) -> Option<u32> {
+    process("hearth", data)
+}
+
+/// The process of this executable of the build that was started with its data in `data`.
+pub fn process(name: &str, data: &Path) -> Option<u32> {
     let mark = format!("HEARTH_DATA={}", data.display());
-    let executable = place::executable("hearth").canonicalize().ok()?;
+    let executable = place::executable(name).canonicalize().ok()?;
     fs::read_dir("/proc").ok()?.filter_map(Result::ok).find_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let same = fs::read_link(entry.path().join("exe")).ok()? == executable;

@@ -3,12 +3,13 @@
 //! Linux only, as all tests of the window are.
 #![cfg(target_os = "linux")]
 
+use hearth_tests::close::close_window;
 use hearth_tests::drag::drop_file;
 use hearth_tests::place;
-use hearth_tests::window::{Desk, Window, id, worker};
+use hearth_tests::window::{Desk, Window, id, process, worker};
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long enough for a few steps on a slow machine, what is measured before them included.
 const STEPS: Duration = Duration::from_secs(180);
@@ -131,4 +132,72 @@ fn a_run_waits_while_chat_answers_and_outlives_its_worker() {
     until_past(&window, before);
     window.click("stop-run");
     until_run_is(&window, "stopped");
+}
+
+#[test]
+fn closing_the_window_saves_the_run_that_is_under_way() {
+    let desk = Desk::new();
+    let window = desk.open();
+    window.click("view-tune");
+    window.click("sample");
+    window.click("train");
+    until_run_is(&window, "running");
+    let made = until_past(&window, 0);
+    close_window(&desk.screen.display).expect("the window is closed");
+    let told = until_gone(&desk, Some(&window));
+    assert!(told.contains("Saving the run"), "{told:?}");
+    drop(window);
+    assert!(logged(&desk).len() >= made as usize);
+
+    // The same where the system ends the session.
+    let window = desk.open();
+    window.click("view-tune");
+    window.click("open-run");
+    until_run_is(&window, "interrupted");
+    window.screenshot("tune-closed");
+    window.click("resume-run");
+    until_run_is(&window, "running");
+    until_past(&window, logged(&desk).len() as u32);
+    let app = process("hearth-desktop", desk.data.path()).expect("the window's process");
+    let asked = Command::new("kill").args(["-TERM", &app.to_string()]).status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    until_gone(&desk, None);
+    drop(window);
+
+    let window = desk.open();
+    window.click("view-tune");
+    window.click("open-run");
+    until_run_is(&window, "interrupted");
+    window.click("resume-run");
+    until_run_is(&window, "running");
+    until_past(&window, logged(&desk).len() as u32);
+    window.click("stop-run");
+    until_run_is(&window, "stopped");
+    // No step was lost, and none was made twice.
+    let steps = logged(&desk);
+    assert_eq!(steps, (1..=steps.len() as u64).collect::<Vec<_>>());
+}
+
+/// Waits until the window's process has ended; what the window said meanwhile.
+fn until_gone(desk: &Desk, window: Option<&Window>) -> String {
+    let (begun, mut told) = (Instant::now(), String::new());
+    while process("hearth-desktop", desk.data.path()).is_some() {
+        assert!(begun.elapsed() < STEPS, "it does not end");
+        let script = "return document.querySelector('[data-testid=closing]')?.innerText ?? ''";
+        let shown = window.and_then(|window| window.session.script(script).ok());
+        if let (Some(shown), true) = (shown.as_ref().and_then(|it| it.as_str()), told.is_empty()) {
+            shown.clone_into(&mut told);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    told
+}
+
+/// The steps in the log of the first run.
+fn logged(desk: &Desk) -> Vec<u64> {
+    let log = fs::read_to_string(desk.data.path().join("runs/1/log.jsonl")).expect("a log");
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a line"));
+    lines.map(|line| line["step"].as_u64().expect("a step")).collect()
 }

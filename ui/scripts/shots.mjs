@@ -106,6 +106,8 @@ const pictures = [
   { name: "run-preparing", act: async (page) => { await data(page, "replies.jsonl"); await page.evaluate("fakeHost.pace = 60000"); await page.getByTestId("train").click(); await runIs(page, "preparing"); } },
   { name: "run-learning", height: 900, act: async (page) => { await data(page, "replies.jsonl"); await page.evaluate("fakeHost.pace = 25"); await page.getByTestId("train").click(); await page.waitForFunction(() => Number(document.querySelector("[data-testid=run-tiles] dd")?.textContent?.split("o")[0]) >= 38); await page.evaluate("fakeHost.pace = 60000"); await page.waitForTimeout(300); await page.getByTestId("loss-chart").hover({ position: { x: 200, y: 90 } }); } },
   { name: "run-paused-by-chat", height: 900, act: async (page) => { await train(page, "endless.jsonl"); await page.evaluate("fakeHost.pace = 4"); await runIs(page, "running"); await page.waitForTimeout(400); await page.evaluate("fakeHost.send(null, null, 'Tell me a long story.')"); await runIs(page, "paused"); } },
+  { name: "run-closing", height: 900, act: async (page) => { await train(page, "replies.jsonl"); await page.evaluate("fakeHost.runs().then((runs) => fakeHost.close(runs[0].id))"); await page.getByTestId("closing").waitFor(); } },
+  { name: "store-held", act: async (page) => { await open(page, "Borrow checker"); await page.evaluate("fakeHost.holdStore(true)"); await page.getByTestId("toast").waitFor(); } },
   { name: "run-finished", height: 1180, act: (page) => pastRun(page, "21") },
   { name: "run-table", height: 1180, act: async (page) => { await pastRun(page, "21"); await page.getByTestId("as-table").click(); } },
   { name: "run-forgetful", height: 1180, act: (page) => pastRun(page, "22") },

@@ -37,7 +37,12 @@ pub struct Options {
     pub probe: ProbeCommand,
     /// The machine's power, which a run saves.
     pub power: Arc<dyn Power>,
+    /// How long a run that is under way may take to end its step and make a checkpoint when the app closes.
+    pub close_within: Duration,
 }
+
+/// See [`Options::close_within`]: longer than most steps, and no longer than a person waits.
+const CLOSE_WITHIN: Duration = Duration::from_secs(30);
 
 impl Options {
     /// As the environment has it. The worker is `HEARTH_WORKER`, or the `hearth` beside this executable; `resources` is
@@ -62,6 +67,7 @@ impl Options {
             probe: (&worker).into(),
             worker,
             power: Arc::new(AlwaysOn),
+            close_within: CLOSE_WITHIN,
         })
     }
 }
@@ -136,10 +142,17 @@ impl App {
         self.ask(Command::State).await
     }
 
-    /// Stops every answer, keeps what was said and learnt, and ends the workers. The app can still be used.
+    /// Stops every answer, keeps what was said and learnt, and ends the workers. A run ends its step and makes a checkpoint, for which
+    /// it has [`Options::close_within`], and can be resumed. The app can still be used.
     pub async fn shut_down(&self) -> Result<(), Problem> {
         let (chat, tune) = tokio::join!(self.ask(Command::ShutDown), self.ask_tune(tune::Command::ShutDown));
+        self.shared.save_before_closing().await;
         chat.and(tune)
+    }
+
+    /// Whether a run of fine-tuning is under way, whose step [`App::shut_down`] waits for.
+    pub fn is_training(&self) -> bool {
+        self.shared.run_under_way().is_some()
     }
 
     /// The store, for whoever looks after it.

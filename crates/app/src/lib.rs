@@ -18,6 +18,7 @@ pub mod power;
 mod ratings;
 mod report;
 mod runs;
+mod saving;
 mod shared;
 pub mod store;
 mod task;

@@ -4,6 +4,7 @@ use crate::{
     Options,
     library::{Library, Model, Reader},
     power::Power,
+    saving::Held,
     store::{Store, StoreError, conversation, message, model, setting},
     tune::Errands,
     wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
@@ -15,6 +16,7 @@ use std::{
     collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tokio::sync::watch;
 
@@ -33,10 +35,14 @@ pub(crate) struct Shared {
     /// How a worker is started.
     pub(crate) worker: WorkerCommand,
     pub(crate) power: Arc<dyn Power>,
+    /// How long a run's step may take once the app is to close.
+    pub(crate) close_within: Duration,
     sink: Sink,
     settings: Mutex<Settings>,
-    /// Messages of which memory knows more than the store: answers that grow, and those a full disk refused.
+    /// Messages of which memory knows more than the store: answers that grow, and those that could not be saved yet.
     live: Mutex<HashMap<i64, Message>>,
+    /// Whether another process holds the store.
+    pub(crate) held: Mutex<Option<Held>>,
     /// Held while an answer is added: one at a time in a conversation.
     pub(crate) adding: Mutex<()>,
     /// Whether the chat is at work.
@@ -61,9 +67,11 @@ impl Shared {
             packed: options.packed,
             worker: options.worker,
             power: options.power,
+            close_within: options.close_within,
             sink,
             settings: Mutex::new(settings),
             live: Mutex::default(),
+            held: Mutex::default(),
             adding: Mutex::default(),
             answering: watch::Sender::new(false),
             runs: Mutex::default(),
@@ -128,21 +136,6 @@ impl Shared {
         self.lock_live()
             .values()
             .any(|message| message.conversation == conversation && is_unfinished(message))
-    }
-
-    /// Tries again to save what a full disk refused.
-    pub(crate) fn save_refused(&self) {
-        let refused: Vec<_> = self
-            .lock_live()
-            .values()
-            .filter(|message| !is_unfinished(message))
-            .cloned()
-            .collect();
-        for refused in refused {
-            if self.store.write(|t| message::save(t, &(&refused).into())).is_ok() {
-                self.settle(refused.id);
-            }
-        }
     }
 
     /// Tells everybody how a conversation is now.
@@ -215,7 +208,7 @@ impl Shared {
     }
 }
 
-fn is_unfinished(message: &Message) -> bool {
+pub(crate) fn is_unfinished(message: &Message) -> bool {
     message::State::from(&message.state) == message::State::Unfinished
 }
 

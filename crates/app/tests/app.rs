@@ -66,6 +66,8 @@ fn main() {
             a_measurement_gives_way,
             a_report_tells_no_path,
             a_full_disk_fails_the_answer_but_not_the_text,
+            a_lock_on_the_store_ends_no_answer,
+            closing_waits_for_a_lock_on_the_store,
             a_second_app_is_refused,
             nothing_there_is_told,
         ]
@@ -874,6 +876,73 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
     let kept = bench.conversation(id).await.messages[1].clone();
     assert_eq!(failure(&kept).code, Code::DiskFull);
     assert!(kept.content.starts_with(&answer.content), "saved once there was room");
+}
+
+/// Another connection that keeps everybody else from writing.
+fn locked(bench: &Bench) -> rusqlite::Connection {
+    // As long as the real one, but quicker: what is waited for is the same.
+    bench.store().set_patience(Duration::from_millis(200)).unwrap();
+    let other = rusqlite::Connection::open(bench.store().path()).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    other
+}
+
+/// The message as the store has it.
+fn stored(bench: &Bench, id: i64) -> hearth_app::store::message::Message {
+    let get = |t: &rusqlite::Transaction<'_>| hearth_app::store::message::get(t, id);
+    bench.store().read(get).unwrap().expect("a message")
+}
+
+async fn a_lock_on_the_store_ends_no_answer() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    let other = locked(&bench);
+    let held = |wanted| move |event| matches!(event, Event::StoreHeld { held } if held == wanted).then_some(());
+    bench.next(held(true)).await;
+    for _ in 0..20 {
+        bench.streaming(sent.answer.id).await;
+    }
+    bench.stop(sent.conversation.id).await.unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(
+        answer.state,
+        MessageState::Stopped,
+        "it ends as if nothing were the matter"
+    );
+    let shown = bench.conversation(sent.conversation.id).await.messages[1].clone();
+    assert_eq!(shown, answer);
+    assert!(
+        stored(&bench, answer.id).content.len() < answer.content.len(),
+        "it waits in memory"
+    );
+    other.execute_batch("COMMIT").unwrap();
+    bench.next(held(false)).await;
+    assert_eq!(stored(&bench, answer.id).content, answer.content);
+    let bench = bench.again().await;
+    assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], answer);
+}
+
+async fn closing_waits_for_a_lock_on_the_store() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    let other = locked(&bench);
+    for _ in 0..20 {
+        bench.streaming(sent.answer.id).await;
+    }
+    let told = bench.conversation(sent.conversation.id).await.messages[1]
+        .content
+        .clone();
+    let app = bench.app.clone();
+    let closing = tokio::spawn(async move { app.shut_down().await });
+    let ended = bench.ended(sent.answer.id).await;
+    assert!(!closing.is_finished() && ended.content.starts_with(&told));
+    other.execute_batch("COMMIT").unwrap();
+    closing.await.unwrap().unwrap();
+    let bench = bench.again().await;
+    assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], ended);
 }
 
 async fn a_second_app_is_refused() {

@@ -36,6 +36,8 @@ fn main() {
             a_run_that_failed_is_tried_again,
             a_worker_that_cannot_start_fails_the_run,
             a_restart_interrupts_the_run_and_it_goes_on,
+            closing_lets_the_step_end_and_keeps_it,
+            closing_does_not_wait_longer_than_its_bound,
             one_run_at_a_time,
             a_deleted_run_comes_back_until_the_next_start,
             a_run_that_cannot_be_saved_is_kept_in_memory,
@@ -100,6 +102,13 @@ async fn paused(bench: &mut Bench, id: i64, reason: PauseReason) -> Run {
 
 async fn running(bench: &mut Bench, id: i64) -> Run {
     until(bench, id, |run| run.state == RunState::Running).await
+}
+
+/// Waits until this step is made.
+async fn stepped(bench: &mut Bench, step: u32) {
+    bench
+        .next(|event| matches!(event, Event::RunPoint { point, .. } if point.step == step).then_some(()))
+        .await
 }
 
 /// The run once the store has its end.
@@ -369,6 +378,46 @@ async fn a_restart_interrupts_the_run_and_it_goes_on() {
     let run = finished(&mut bench, id).await;
     assert_eq!(run.last.map(|point| point.step), Some(6));
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6]);
+}
+
+async fn closing_lets_the_step_end_and_keeps_it() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 9 wait 5").await.id;
+    stepped(&mut bench, 5).await;
+    bench.shut_down().await.unwrap();
+    bench
+        .next(|event| matches!(event, Event::Closing { run } if run == id).then_some(()))
+        .await;
+    let mut bench = bench.again().await;
+    let run = listed(&bench, id).await.unwrap();
+    // The last checkpoint by count is of step 4, and step 6 was under way.
+    assert_eq!((run.checkpoint, run.last.map(|point| point.step)), (Some(6), Some(6)));
+    assert!(matches!(&run.state, RunState::Interrupted { problem } if problem.message.contains("closed")));
+    assert_eq!(run.adapter, None, "nothing was measured on the way out");
+    bench.resume_run(id).await.unwrap();
+    let first = bench.next(|event| match event {
+        Event::RunPoint { point, .. } => Some(point.step),
+        _ => None,
+    });
+    assert_eq!(first.await, 7);
+    finished(&mut bench, id).await;
+    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+async fn closing_does_not_wait_longer_than_its_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let options = Options {
+        close_within: std::time::Duration::from_millis(200),
+        ..options(&folder)
+    };
+    let mut bench = Bench::with(folder, options);
+    let id = begin(&bench, "learn 9 deaf 5").await.id;
+    stepped(&mut bench, 5).await;
+    let bench = bench.again().await;
+    let run = listed(&bench, id).await.unwrap();
+    assert_eq!((run.checkpoint, run.last.map(|point| point.step)), (Some(4), Some(5)));
+    assert!(matches!(run.state, RunState::Interrupted { .. }));
 }
 
 async fn one_run_at_a_time() {

@@ -152,7 +152,7 @@ impl Shared {
         self.interrupt();
         let mut state = self.state();
         state.closing = true;
-        state.runs.values().for_each(|wishes| wishes.set(Wish::Stop));
+        state.runs.values().for_each(|wishes| wishes.set(Wish::Suspend));
     }
 
     /// Whether somebody waits for the engine since this turn.
@@ -308,6 +308,7 @@ fn training_job(request: TrainingRequest, shared: &Shared) -> Option<Job> {
         TrainingRequest::Pause { id } => wish(id, Wish::Hold),
         TrainingRequest::Resume { id } => wish(id, Wish::Go),
         TrainingRequest::Stop { id } => wish(id, Wish::Stop),
+        TrainingRequest::Suspend { id } => wish(id, Wish::Suspend),
         TrainingRequest::Export(request) => Some(Job::Export(request)),
     }
 }
@@ -480,7 +481,8 @@ fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
                 shared.state().runs.remove(&id);
                 match trained {
                     Ok(Err(program)) => shared.say(&Event::HandOver { program }),
-                    Ok(Ok(outcome)) => say_end(shared, id, Ok(TrainingEvent::Finished(Box::new(outcome)))),
+                    Ok(Ok(Some(outcome))) => say_end(shared, id, Ok(TrainingEvent::Finished(Box::new(outcome)))),
+                    Ok(Ok(None)) => say_end(shared, id, Ok(TrainingEvent::Suspended)),
                     Err(problem) => say_end(shared, id, Err(problem)),
                 }
             }

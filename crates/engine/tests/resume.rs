@@ -111,7 +111,7 @@ impl Stopped {
                 notices = plan.notices;
             }
         })?;
-        Ok((notices, outcome))
+        Ok((notices, outcome.expect("it was not suspended")))
     }
 
     fn request(&self, model: &str, resume: bool) -> TrainRequest {
@@ -346,6 +346,39 @@ fn a_run_whose_adapter_is_lost_goes_on_from_its_checkpoint_and_says_so() {
 }
 
 #[test]
+fn a_run_that_is_suspended_has_no_outcome_and_goes_on_from_its_step() {
+    let whole = Stopped::new();
+    whole.ends().expect("it ends");
+    for last in [0, 1, STEPS] {
+        let suspended = Stopped::new();
+        let wishes = Wishes::default();
+        let mut steps = Vec::new();
+        let outcome = train(
+            &suspended.request("model.gguf", false),
+            &wishes,
+            &mut |event| match event {
+                TrainingEvent::Preparing { .. } if last == 0 => wishes.set(Wish::Suspend),
+                TrainingEvent::Step(step) => {
+                    steps.push(step.step);
+                    if step.step == last {
+                        wishes.set(Wish::Suspend);
+                        // It stays told.
+                        wishes.set(Wish::Stop);
+                    }
+                }
+                _ => {}
+            },
+        );
+        assert_eq!((outcome.expect("it ends"), steps.len() as u32), (None, last));
+        let (_, outcome) = suspended.ends().expect("it goes on");
+        assert_eq!(outcome.steps, STEPS);
+        let losses = |run: &Stopped| RunFolder(run.path("run")).losses();
+        assert_eq!(losses(&suspended), losses(&whole));
+        assert_eq!(suspended.adapter().tensors, whole.adapter().tensors);
+    }
+}
+
+#[test]
 fn a_run_that_is_stopped_before_its_first_step_ends_and_leaves_an_older_adapter_alone() {
     let stopped = Stopped::new();
     let before = stopped.adapter();
@@ -355,7 +388,7 @@ fn a_run_that_is_stopped_before_its_first_step_ends_and_leaves_an_older_adapter_
             wishes.set(Wish::Stop);
         }
     });
-    assert_eq!(outcome.expect("it ends").steps, 0);
+    assert_eq!(outcome.expect("it ends").expect("an outcome").steps, 0);
     assert_eq!(stopped.adapter(), before);
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of this protocol; a worker says its own in [`Event::Ready`], and another number is refused.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Names one generation, plan or measurement; chosen by whoever asks, unique in the life of the worker.
 pub type GenerationId = u64;

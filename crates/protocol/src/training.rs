@@ -14,7 +14,7 @@ pub enum TrainingRequest {
     /// Reads a dataset as a run would, without training. Answered by [`TrainingEvent::Inspected`] or [`TrainingEvent::Failed`].
     Inspect(InspectRequest),
     /// Trains. Answered by [`TrainingEvent::Preparing`], [`TrainingEvent::Planned`], steps and evaluations, and last
-    /// [`TrainingEvent::Finished`] or [`TrainingEvent::Failed`].
+    /// [`TrainingEvent::Finished`], [`TrainingEvent::Suspended`] or [`TrainingEvent::Failed`].
     Start(Box<TrainRequest>),
     /// Holds the run after the step under way. Answered by [`TrainingEvent::Paused`].
     Pause {
@@ -28,6 +28,12 @@ pub enum TrainingRequest {
     },
     /// Ends the run after the step under way; what was learnt is kept. Answered by [`TrainingEvent::Finished`].
     Stop {
+        /// Which.
+        id: RunId,
+    },
+    /// Ends the run with a checkpoint after the step under way, and measures nothing more: the app closes. Answered by
+    /// [`TrainingEvent::Suspended`].
+    Suspend {
         /// Which.
         id: RunId,
     },
@@ -420,6 +426,8 @@ pub enum TrainingEvent {
     Resumed,
     /// The run has ended, and its adapter is on the disk.
     Finished(Box<Outcome>),
+    /// The answer to [`TrainingRequest::Suspend`]: the run has ended, and can be resumed from its last checkpoint.
+    Suspended,
     /// The answer to [`TrainingRequest::Export`].
     Exported {
         /// What was written.

@@ -25,7 +25,7 @@ const SMOOTHING: f64 = 0.1;
 /// What happens in a run.
 #[derive(Debug)]
 pub enum Report<'a> {
-    /// A batch of a step went forwards and backwards: a moment to wait in, if need be.
+    /// A batch of a step went forwards and backwards, or one of an evaluation forwards: a moment to wait in, if need be.
     Batch,
     /// A step was made.
     Step(Step),
@@ -69,23 +69,24 @@ pub struct Step {
     pub seconds: f64,
 }
 
-/// What the run is to do after a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the run is to do after a report; of several, the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Control {
     /// Go on.
     Continue,
-    /// Make a checkpoint and end.
+    /// Make a checkpoint, measure what was reached, and end.
     Stop,
+    /// Make a checkpoint after the step and end; an evaluation is given up, and made when the run is resumed.
+    Suspend,
     /// End at once, without a checkpoint: what was reported could not be kept, so the run has to go on from before it.
     Abort,
 }
 
-/// Reports something; whether the run is to stop.
-fn tell(report: &mut dyn FnMut(Report) -> Control, what: Report) -> Result<bool, TrainError> {
+/// Reports something; what the run is to do now.
+fn tell(report: &mut dyn FnMut(Report) -> Control, what: Report) -> Result<Control, TrainError> {
     match report(what) {
-        Control::Continue => Ok(false),
-        Control::Stop => Ok(true),
         Control::Abort => Err(TrainError::Aborted),
+        wanted => Ok(wanted),
     }
 }
 
@@ -98,6 +99,8 @@ pub enum EndReason {
     EarlyStop,
     /// It was told to.
     Stopped,
+    /// It was told to, and is to be resumed: what it reached was not measured.
+    Suspended,
 }
 
 /// How a run ended.
@@ -117,6 +120,15 @@ pub struct End {
     pub tokens: u64,
     /// Seconds that the steps took.
     pub seconds: f64,
+}
+
+/// Why a run ends from which something is wanted; none where it goes on.
+fn reason(wanted: Control) -> Option<EndReason> {
+    match wanted {
+        Control::Continue => None,
+        Control::Stop => Some(EndReason::Stopped),
+        Control::Suspend | Control::Abort => Some(EndReason::Suspended),
+    }
 }
 
 /// Adapters that learn.
@@ -225,47 +237,81 @@ impl Run {
             watch.has_exploded(*loss);
         }
         if self.progress.evaluations.is_empty() && self.progress.losses.is_empty() {
-            let loss = self.evaluate();
+            let (loss, mut wanted) = self.evaluate(report)?;
             if let Some(loss) = loss {
                 self.progress.evaluations.push((0, loss));
                 let best = false;
-                if tell(report, Report::Evaluated { step: 0, loss, best })? {
-                    return Ok(self.end(EndReason::Stopped, None));
-                }
+                wanted = wanted.max(tell(report, Report::Evaluated { step: 0, loss, best })?);
+            }
+            if let Some(reason) = reason(wanted) {
+                return Ok(self.end(reason, None));
             }
         }
+        if self.owes_evaluation()
+            && let Some(end) = self.after_step(Control::Continue, report)?
+        {
+            return Ok(end);
+        }
         while self.progress.losses.len() < steps {
-            let (step, mut stop) = self.step(steps, report)?;
-            stop |= tell(report, Report::Step(step))?;
+            let (step, mut wanted) = self.step(steps, report)?;
+            wanted = wanted.max(tell(report, Report::Step(step))?);
             if watch.has_exploded(step.loss) {
                 return Err(TrainError::diverged("The loss", step.step, step.loss));
             }
-            let last = step.step == steps;
-            if last || step.step % self.settings.eval_every == 0 {
-                stop |= self.evaluated(step.step, report)?;
-            }
-            let patience = self.settings.patience;
-            if !last && patience > 0 && self.progress.since_best() >= patience {
-                self.checkpoint(report)?;
-                return Ok(self.end(EndReason::EarlyStop, None));
-            }
-            if last || stop || step.step % self.settings.checkpoint_every == 0 {
-                self.check_adapters(step.step)?;
-                if self.held_out.is_empty() {
-                    stop |= tell(report, Report::Improved(&self.parameters))?;
-                }
-                stop |= self.checkpoint(report)?;
-            }
-            if stop && !last {
-                let now = self.measure_at_stop(step.step, report)?;
-                return Ok(self.end(EndReason::Stopped, now));
+            if let Some(end) = self.after_step(wanted, report)? {
+                return Ok(end);
             }
         }
         Ok(self.end(EndReason::Completed, None))
     }
 
-    /// One step: gradients of its batches, clipped, and the optimiser; and whether it was told meanwhile that it is to be the last.
-    fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, bool), TrainError> {
+    /// Whether the held-out examples are to be measured after the last step that was made.
+    fn owes_evaluation(&self) -> bool {
+        let (step, steps) = (self.progress.losses.len(), self.steps());
+        let due = step > 0 && (step == steps || step % self.settings.eval_every == 0);
+        let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
+        due && !measured && !self.held_out.is_empty()
+    }
+
+    /// What follows a step: an evaluation and a checkpoint where they are due, and the end if it is wanted.
+    fn after_step(
+        &mut self,
+        mut wanted: Control,
+        report: &mut dyn FnMut(Report) -> Control,
+    ) -> Result<Option<End>, TrainError> {
+        let (step, steps) = (self.progress.losses.len(), self.steps());
+        let last = step == steps;
+        if wanted < Control::Suspend && self.owes_evaluation() {
+            wanted = wanted.max(self.evaluated(step, report)?);
+        }
+        let patience = self.settings.patience;
+        if !last && patience > 0 && self.progress.since_best() >= patience {
+            self.checkpoint(report)?;
+            return Ok(Some(self.end(EndReason::EarlyStop, None)));
+        }
+        let is_due = step % self.settings.checkpoint_every == 0;
+        if last || wanted > Control::Continue || is_due {
+            self.check_adapters(step)?;
+            if self.held_out.is_empty() {
+                wanted = wanted.max(tell(report, Report::Improved(&self.parameters))?);
+            }
+            wanted = wanted.max(self.checkpoint(report)?);
+        }
+        let done = last && !self.owes_evaluation();
+        if wanted == Control::Continue || done {
+            return Ok(None);
+        }
+        let mut now = None;
+        if wanted == Control::Stop {
+            let measured = self.measure_at_stop(step, report)?;
+            now = measured.0;
+            wanted = wanted.max(measured.1);
+        }
+        Ok(reason(wanted).map(|reason| self.end(reason, now)))
+    }
+
+    /// One step: gradients of its batches, clipped, and the optimiser; and what was wanted meanwhile.
+    fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, Control), TrainError> {
         let number = self.progress.losses.len();
         let settings = &self.settings;
         let an_epoch = settings.steps_an_epoch(self.examples.len());
@@ -279,7 +325,7 @@ impl Run {
             .collect();
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
         let (mut loss, mut sum) = (0.0, None::<Vec<[Tensor<2>; 2]>>);
-        let (mut seconds, mut stop) = (0.0, false);
+        let (mut seconds, mut wanted) = (0.0, Control::Continue);
         for (at, batch) in batches.iter().enumerate() {
             let began = Instant::now();
             let pass = (number * settings.accumulation + at) as u64;
@@ -295,7 +341,7 @@ impl Run {
             });
             // Whoever listens may take their time.
             seconds += began.elapsed().as_secs_f64();
-            stop |= tell(report, Report::Batch)?;
+            wanted = wanted.max(tell(report, Report::Batch)?);
         }
         let began = Instant::now();
         let gradients = sum.unwrap_or_default();
@@ -330,7 +376,7 @@ impl Run {
             tokens,
             seconds,
         };
-        Ok((step, stop))
+        Ok((step, wanted))
     }
 
     fn gradient(&self, batch: &Batch, scale: f32, pass: u64) -> (f64, Vec<[Tensor<2>; 2]>) {
@@ -349,43 +395,53 @@ impl Run {
         gradient::of_batch(self.model.decoder(), &self.parameters, batch, &how)
     }
 
-    /// Mean loss a learnt token of the held-out examples, if there are any.
-    fn evaluate(&self) -> Option<f64> {
+    /// Mean loss a learnt token of the held-out examples, if there are any and all of them were measured; and what was wanted meanwhile.
+    fn evaluate(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<(Option<f64>, Control), TrainError> {
         let batches = Batch::of_tokens(&self.held_out, TOKENS_AN_EVALUATION);
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
         let decoder = self.parameters.hung(self.model.decoder(), None);
-        let losses = batches
-            .iter()
-            .map(|batch| gradient::loss(&decoder, batch, self.settings.product()));
-        (trained > 0).then(|| losses.sum::<f64>() / trained as f64)
+        let (mut loss, mut wanted) = (0.0, Control::Continue);
+        for batch in &batches {
+            loss += gradient::loss(&decoder, batch, self.settings.product());
+            wanted = wanted.max(tell(report, Report::Batch)?);
+            if wanted == Control::Suspend {
+                return Ok((None, wanted));
+            }
+        }
+        Ok(((trained > 0).then(|| loss / trained as f64), wanted))
     }
 
-    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<bool, TrainError> {
-        let Some(loss) = self.evaluate() else {
-            return Ok(false);
+    fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
+        let (loss, meanwhile) = self.evaluate(report)?;
+        let Some(loss) = loss else {
+            return Ok(meanwhile);
         };
-        let (_, stop) = self.tell_evaluation(step, loss, report)?;
+        let (_, wanted) = self.tell_evaluation(step, loss, report)?;
         self.progress.evaluations.push((step, loss));
-        Ok(stop)
+        Ok(meanwhile.max(wanted))
     }
 
     /// What a run that is stopped between evaluations has reached: kept if it is the best, but no part of its history, so that it goes
-    /// on as if it had not been stopped.
+    /// on as if it had not been stopped. And what was wanted meanwhile.
     fn measure_at_stop(
         &self,
         step: usize,
         report: &mut dyn FnMut(Report) -> Control,
-    ) -> Result<Option<(usize, f64)>, TrainError> {
+    ) -> Result<(Option<(usize, f64)>, Control), TrainError> {
         let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
-        let Some(loss) = (!measured).then(|| self.evaluate()).flatten() else {
-            return Ok(None);
+        if measured {
+            return Ok((None, Control::Continue));
+        }
+        let (loss, meanwhile) = self.evaluate(report)?;
+        let Some(loss) = loss else {
+            return Ok((None, meanwhile));
         };
-        let (best, _) = self.tell_evaluation(step, loss, report)?;
-        Ok(best.then_some((step, loss)))
+        let (best, wanted) = self.tell_evaluation(step, loss, report)?;
+        Ok((best.then_some((step, loss)), meanwhile.max(wanted)))
     }
 
     /// Tells an evaluation, and that the adapters are to be kept if it is the best: as it is also where no evaluation so far came to
-    /// a number, since then the latest adapters are the best that are known. Whether it is the best, and whether the run is to stop.
+    /// a number, since then the latest adapters are the best that are known. Whether it is the best, and what is wanted now.
     ///
     /// # Errors
     /// The adapters themselves hold what is no number.
@@ -394,17 +450,17 @@ impl Run {
         step: usize,
         loss: f64,
         report: &mut dyn FnMut(Report) -> Control,
-    ) -> Result<(bool, bool), TrainError> {
+    ) -> Result<(bool, Control), TrainError> {
         let best = self.progress.is_better(loss);
         let keep = best || self.progress.best().is_none();
         if keep {
             self.check_adapters(step)?;
         }
-        let mut stop = tell(report, Report::Evaluated { step, loss, best })?;
+        let mut wanted = tell(report, Report::Evaluated { step, loss, best })?;
         if keep {
-            stop |= tell(report, Report::Improved(&self.parameters))?;
+            wanted = wanted.max(tell(report, Report::Improved(&self.parameters))?);
         }
-        Ok((best, stop))
+        Ok((best, wanted))
     }
 
     /// That what was learnt is numbers: what is none is neither kept nor gone on from.
@@ -415,9 +471,9 @@ impl Run {
         }
     }
 
-    fn checkpoint(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<bool, TrainError> {
+    fn checkpoint(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
         let Some(folder) = &self.folder else {
-            return Ok(false);
+            return Ok(Control::Continue);
         };
         let data = self.fingerprint();
         checkpoint::save(

@@ -237,6 +237,46 @@ fn a_run_that_was_cut_off_ends_as_if_it_had_not_been() {
 }
 
 #[test]
+fn a_run_that_is_suspended_at_any_moment_goes_on_as_if_it_had_not_been() {
+    let fixture = Fixture::read("llama");
+    let whole = ending(&mut fixture.run(drawn(&fixture), None));
+    let (mut moment, mut suspended) = (0, 0);
+    loop {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut run = fixture.run(drawn(&fixture), Some(folder.path()));
+        let (mut reports, mut steps_after, mut evaluated_after) = (0, 0, 0);
+        let end = run.go(&mut |report| {
+            reports += 1;
+            if reports <= moment {
+                return Control::Continue;
+            }
+            steps_after += usize::from(matches!(report, Report::Step(_)));
+            evaluated_after += usize::from(matches!(report, Report::Evaluated { .. }) && reports > moment + 1);
+            Control::Suspend
+        });
+        let end = end.expect("it ends");
+        assert!(steps_after <= 1, "only the step under way is made");
+        assert_eq!(evaluated_after, 0, "nothing more is measured");
+        if reports <= moment {
+            assert!(suspended > 20, "every moment was tried");
+            return;
+        }
+        // After its last report of a step a run is done, whatever is wanted.
+        suspended += usize::from(end.reason == EndReason::Suspended);
+        let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
+        match latest_checkpoint(folder.path()) {
+            Some(checkpoint) => {
+                again.resume(&checkpoint).expect("it goes on");
+                assert_eq!(again.history().0.len(), end.losses.len(), "from the very step");
+            }
+            None => assert!(end.losses.is_empty()),
+        }
+        assert!(ending(&mut again) == whole, "suspended at report {moment}");
+        moment += 1;
+    }
+}
+
+#[test]
 fn a_run_that_is_stopped_keeps_the_best_and_goes_on_as_if_it_had_not_been() {
     let fixture = Fixture::read("llama");
     let folder = tempfile::tempdir().expect("a folder");

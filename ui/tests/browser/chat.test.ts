@@ -78,6 +78,18 @@ describe("an answer", () => {
   });
 });
 
+test("a store that another program holds ends no answer, and is told", async () => {
+  const { page, errors } = await open();
+  await send(page, "Tell me a long story.");
+  await answers(page).last().getByText("Paragraph 2.").waitFor();
+  await page.evaluate("fakeHost.holdStore(true)");
+  await expect.poll(() => page.getByTestId("toast").textContent()).toContain("Answers go on");
+  await page.evaluate("fakeHost.holdStore(false)");
+  await expect.poll(() => page.getByTestId("toast").last().textContent()).toContain("Everything is saved again.");
+  await answers(page).last().getByText("Paragraph 3.").waitFor();
+  expect(errors).toEqual([]);
+});
+
 test("a dead worker costs neither the text nor the next answer", async () => {
   const { page } = await open();
   await send(page, "Tell me a long story.");

@@ -253,3 +253,15 @@ test("what was learnt is exported, and the proof is told", async () => {
   expect(await page.getByTestId("export-dialog").count()).toBe(0);
   expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("export");
 });
+
+test("a window that is closed says that the run is being saved", async () => {
+  const { page, errors } = await open();
+  await pace(page, 5);
+  await train(page, "/home/you/replies.jsonl");
+  expect(await page.getByTestId("closing").count()).toBe(0);
+  await page.evaluate("fakeHost.runs().then((runs) => fakeHost.close(runs[0].id))");
+  const closing = page.getByTestId("closing");
+  await expect.poll(() => closing.textContent()).toContain("Saving the run…");
+  expect(await closing.textContent()).toContain("replies");
+  expect(errors).toEqual([]);
+});

@@ -2,8 +2,9 @@
 
 use crate::{
     convert,
+    saving::{SAVE_AGAIN, Saved},
     shared::Shared,
-    store::{self, conversation, message},
+    store::message,
     wire::{CutReason, Event, LeftOut, Message, MessageState, Problem, Stats},
 };
 use hearth_protocol::{GenerationId, Summary};
@@ -100,16 +101,21 @@ impl Answer {
         self.save_at.get_or_insert_with(|| Instant::now() + SAVE_EVERY);
     }
 
-    /// Saves what is there. Where that fails the answer fails, but what was said stays in memory; whether it goes on.
+    /// Saves what is there, later if another process holds the store. Where that fails the answer fails, but what was said stays in
+    /// memory; whether it goes on.
     pub(super) async fn save(&mut self) -> bool {
         self.save_at = None;
         let row = message::Message::from(&self.message);
         let saved = self
             .shared
-            .blocking(move |shared| Ok(shared.store.write(|t| message::save(t, &row))?))
+            .blocking(move |shared| Ok(shared.save(|t| message::save(t, &row))?))
             .await;
         match saved {
-            Ok(()) => true,
+            Ok(Saved::Done(_)) => true,
+            Ok(Saved::Held) => {
+                self.save_at = Some(Instant::now() + SAVE_AGAIN);
+                true
+            }
             Err(problem) => {
                 self.over = true;
                 self.change(MessageState::Failed { problem });
@@ -177,27 +183,29 @@ impl Answer {
     }
 }
 
-/// Saves a message in its last state and tells everybody. A message that cannot be saved is shown as failed, whole, for
-/// as long as the app runs, and is saved when there is room again.
+/// Saves a message in its last state and tells everybody. Where another process holds the store it is shown as it is, and saved later. One
+/// that cannot be saved is shown as failed, whole, for as long as the app runs, and is saved when there is room again.
 pub(super) async fn end(shared: &Arc<Shared>, mut last: Message) {
-    let row = message::Message::from(&last);
+    let message = last.clone();
     let saved = shared
         .blocking(move |shared| {
-            let conversation = shared.store.write(|t| {
-                message::save(t, &row)?;
-                conversation::touch(t, row.conversation, row.model.as_deref(), store::now())?;
-                conversation::get(t, row.conversation)
-            })?;
-            shared.settle(row.id);
-            Ok(conversation)
+            let saved = shared.save_ended(&message)?;
+            if saved == Saved::Held {
+                shared.keep_live(message);
+            }
+            Ok(saved)
         })
         .await;
     match saved {
-        Ok(conversation) => {
+        Ok(Saved::Done(conversation)) => {
             shared.emit(Event::MessageChanged { message: last });
             if let Some(row) = conversation {
                 shared.emit_conversation(&row);
             }
+        }
+        Ok(Saved::Held) => {
+            shared.emit(Event::MessageChanged { message: last });
+            shared.save_later();
         }
         Err(problem) => {
             last.state = MessageState::Failed { problem };

@@ -53,6 +53,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// Another process holds it.
+    #[error("Another program is using the file of your conversations, {}. Close it or wait until it is done, then try again.", .path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
     /// Something else.
     #[error("Your conversations could not be read or written: {source}.")]
     Sqlite {
@@ -67,6 +73,7 @@ impl StoreError {
     pub(super) fn from_sqlite(error: rusqlite::Error, path: &Path) -> Self {
         let path = path.to_owned();
         match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
             Some(ErrorCode::DiskFull) => Self::DiskFull { path },
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged {
                 path,
@@ -79,7 +86,7 @@ impl StoreError {
     /// The error's kind, for programs.
     pub fn code(&self) -> Code {
         match self {
-            Self::Folder { .. } | Self::Backup { .. } | Self::Sqlite { .. } => Code::Store,
+            Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => Code::Store,
             Self::InUse(_) => Code::AlreadyRunning,
             Self::Newer { .. } => Code::StoreNewer,
             Self::Damaged { .. } => Code::StoreDamaged,

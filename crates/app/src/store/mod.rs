@@ -28,12 +28,12 @@ use clock::Clock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -50,6 +50,9 @@ const KEEP_DELETED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Another process (a backup, a person's `sqlite3`) may hold the file for a moment.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// What a write may wait for another process that is tried again anyway.
+const BRIEFLY: Duration = Duration::from_millis(50);
 
 /// In the lock file while a store is open: found at the next start, the last one did not end well.
 const OPEN: &[u8] = b"open";
@@ -69,6 +72,8 @@ pub struct Store {
     path: PathBuf,
     /// Whether SQLite has met damage.
     is_damaged: AtomicBool,
+    /// How long a transaction waits for another process.
+    patience: AtomicU64,
 }
 
 impl Store {
@@ -108,6 +113,7 @@ impl Store {
             lock,
             path,
             is_damaged: AtomicBool::new(false),
+            patience: AtomicU64::new(BUSY.as_millis() as u64),
         })
     }
 
@@ -131,12 +137,68 @@ impl Store {
         self.transact(TransactionBehavior::Immediate, writes)
     }
 
+    /// As [`Store::write`], for what is tried again: waits a moment only, for another process as for another thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] where that was too short; then nothing was written.
+    pub fn write_if_free<T>(
+        &self,
+        writes: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let until = Instant::now() + BRIEFLY;
+        let mut connection = loop {
+            match self.connection.try_lock() {
+                Ok(connection) => break connection,
+                // As in `connection`.
+                Err(TryLockError::Poisoned(held)) => break held.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(BRIEFLY / 10),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Busy {
+                        path: self.path.clone(),
+                    });
+                }
+            }
+        };
+        let waits = |connection: &Connection, patience| {
+            let set = connection.busy_timeout(patience);
+            set.map_err(|error| StoreError::from_sqlite(error, &self.path))
+        };
+        waits(&connection, BRIEFLY)?;
+        let written = self.run(&mut connection, TransactionBehavior::Immediate, writes);
+        waits(&connection, self.patience())?;
+        written
+    }
+
+    /// How long a transaction waits for another process that holds the store.
+    pub fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience.load(Ordering::Relaxed))
+    }
+
+    /// Has transactions wait this long for another process that holds the store, and no longer; 5 seconds unless set.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn set_patience(&self, patience: Duration) -> Result<(), StoreError> {
+        let set = self.connection().busy_timeout(patience);
+        set.map_err(|error| StoreError::from_sqlite(error, &self.path))?;
+        self.patience.store(patience.as_millis() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn transact<T>(
         &self,
         behavior: TransactionBehavior,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let mut connection = self.connection();
+        self.run(&mut self.connection(), behavior, work)
+    }
+
+    fn run<T>(
+        &self,
+        connection: &mut Connection,
+        behavior: TransactionBehavior,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         let run = || -> rusqlite::Result<T> {
             let transaction = connection.transaction_with_behavior(behavior)?;
             let result = work(&transaction)?;
@@ -259,9 +321,9 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PATIENCE / 20),
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(folder.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PATIENCE / 20),
+            Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(folder.to_owned())),
+            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
     }
 }

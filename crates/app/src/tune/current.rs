@@ -1,7 +1,9 @@
 //! The run that is under way: what its worker says of it, shown and saved as it comes.
 
+use super::closed;
 use crate::{
     convert::to_json,
+    saving::{SAVE_AGAIN, Saved},
     shared::Shared,
     store::{self, adapter, run, run_evaluation, run_point},
     wire::{EndReason, Event, Outcome, PauseReason, Problem, Run, RunEvaluation, RunPoint, RunState},
@@ -14,7 +16,7 @@ use tokio::time::Instant;
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 
 /// Where saving failed it is tried again after this long.
-const SAVE_AGAIN: Duration = Duration::from_secs(5);
+const SAVE_REFUSED_AGAIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Current {
     shared: Arc<Shared>,
@@ -38,6 +40,8 @@ pub(super) struct Current {
     pub(super) stopping: bool,
     /// Whether it has ended, and only has to be saved.
     pub(super) over: bool,
+    /// Whether another process held the store when it was saved last.
+    pub(super) held: bool,
     /// When it is saved next; none: nothing is new.
     pub(super) save_at: Option<Instant>,
     points: Vec<RunPoint>,
@@ -60,6 +64,7 @@ impl Current {
             paused: false,
             stopping: false,
             over: false,
+            held: false,
             save_at: None,
             points: Vec::new(),
             evaluations: Vec::new(),
@@ -138,6 +143,7 @@ impl Current {
                     problem: problem.into(),
                 });
             }
+            TrainingEvent::Suspended => return Some(RunState::Interrupted { problem: closed() }),
             TrainingEvent::Inspected(_) | TrainingEvent::Exported { .. } => {}
         }
         None
@@ -188,7 +194,7 @@ impl Current {
             .collect();
         let path = self.adapter.as_ref().and_then(|path| path.to_str()).map(str::to_owned);
         let saved = self.shared.blocking(move |shared| {
-            shared.store.write(|t| {
+            let saved = shared.save(|t| {
                 run_point::add(t, id, &points)?;
                 for evaluation in &evaluations {
                     run_evaluation::add(t, id, evaluation)?;
@@ -207,6 +213,9 @@ impl Current {
                 }
                 Ok(())
             })?;
+            if saved == Saved::Held {
+                return Ok(saved);
+            }
             if over {
                 shared.settle_run(id);
                 shared.emit_run(id)?;
@@ -214,17 +223,23 @@ impl Current {
             if over && new_adapter {
                 shared.emit_adapters()?;
             }
-            Ok(())
+            Ok(saved)
         });
-        match saved.await {
-            Ok(()) => {
+        let saved = saved.await;
+        self.held = saved == Ok(Saved::Held);
+        match saved {
+            Ok(Saved::Done(())) => {
                 self.points.clear();
                 self.evaluations.clear();
                 true
             }
+            Ok(Saved::Held) => {
+                self.save_at = Some(Instant::now() + SAVE_AGAIN);
+                false
+            }
             Err(Problem { message, .. }) => {
                 tracing::warn!(id, message, "a run could not be saved");
-                self.save_at = Some(Instant::now() + SAVE_AGAIN);
+                self.save_at = Some(Instant::now() + SAVE_REFUSED_AGAIN);
                 false
             }
         }

@@ -13,9 +13,10 @@ pub(crate) use purge::{UNDO_FOR, last_folder, purge, removed, runs_folder};
 
 use crate::{
     power::Supply,
+    saving::CLOSING_AGAIN,
     shared::Shared,
     task::{Connected, Started, at, heard, joined},
-    wire::{Code, PauseReason, Problem, RunState},
+    wire::{Code, Event, PauseReason, Problem, RunState},
 };
 use current::Current;
 use hearth_protocol as protocol;
@@ -24,7 +25,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
-    time::Instant,
+    time::{Instant, sleep, timeout},
 };
 
 /// The chat must have been at rest for this long before a run goes on.
@@ -323,20 +324,54 @@ impl Tune {
     }
 
     async fn end_all(&mut self) {
-        if let Some(current) = self.current.as_mut().filter(|current| !current.over) {
-            let mut state = RunState::Interrupted { problem: closed() };
-            if let Some((worker, mut said)) = self.worker.take() {
-                // It may keep a checkpoint before it goes.
-                let last_words = async {
-                    while let Some(Said::Event(protocol::Event::Training { event, .. })) = said.recv().await {
-                        state = current.hear(event).unwrap_or(state.clone());
-                    }
-                };
-                tokio::join!(worker.shut_down(END_WITHIN), last_words);
-            }
+        if self.current.as_ref().is_some_and(|current| !current.over) {
+            let state = self.suspend().await;
             self.end(state).await;
         }
+        let until = Instant::now() + self.shared.close_within;
+        self.save().await;
+        while self.current.as_ref().is_some_and(|current| current.held) && Instant::now() < until {
+            sleep(CLOSING_AGAIN).await;
+            self.save().await;
+        }
         self.advance().await;
+    }
+
+    /// Has the worker end its step and make a checkpoint, for as long as a person is to wait for that; the state that the run ends in.
+    async fn suspend(&mut self) -> RunState {
+        let interrupted = RunState::Interrupted { problem: closed() };
+        let (Some(current), Some((worker, mut said))) = (&mut self.current, self.worker.take()) else {
+            return interrupted;
+        };
+        let id = name(current.id);
+        self.shared.emit(Event::Closing { run: current.id });
+        // One that is gone says so by itself.
+        let _ = worker.send(Request::Training(TrainingRequest::Suspend { id }));
+        let suspended = async {
+            loop {
+                match said.recv().await {
+                    Some(Said::Event(protocol::Event::Training { id: which, event })) if which == id => {
+                        if let Some(state) = current.hear(event) {
+                            return state;
+                        }
+                    }
+                    Some(Said::Event(_)) => {}
+                    Some(Said::Died(_)) | None => return interrupted.clone(),
+                }
+            }
+        };
+        match timeout(self.shared.close_within, suspended).await {
+            Ok(state) => {
+                drop(said);
+                worker.shut_down(END_WITHIN).await;
+                state
+            }
+            // Dropped, the worker is ended.
+            Err(_) => {
+                tracing::warn!("the run's step takes too long: it goes on from its last checkpoint");
+                interrupted
+            }
+        }
     }
 }
 

@@ -622,6 +622,16 @@ pub enum Event {
         /// How, in a sentence.
         message: String,
     },
+    /// Another program has held the store for long, or has let it go; answers go on meanwhile.
+    StoreHeld {
+        /// Whether it holds it.
+        held: bool,
+    },
+    /// The app closes once this run has ended its step and made a checkpoint.
+    Closing {
+        /// Which run.
+        run: i64,
+    },
     /// An adapter was made, imported, renamed, voted on, deleted or restored.
     AdaptersChanged {
         /// All there are now.

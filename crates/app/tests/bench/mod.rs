@@ -41,6 +41,7 @@ pub fn options(folder: &TempDir) -> Options {
         worker: fake_worker::command(""),
         probe: support::probe(),
         power: Arc::new(AlwaysOn),
+        close_within: PATIENCE,
     }
 }
 

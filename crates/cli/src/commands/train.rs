@@ -58,6 +58,11 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let mut show = Show::new();
     let outcome = training::train(&request, &wishes, &mut |event| show.hear(&event))?;
     drop(show.progress);
+    let Some(outcome) = outcome else {
+        return Err(Failure::new(
+            "The run was suspended. Run it again with --resume.".to_owned(),
+        ));
+    };
     let losses = hearth_engine::training::RunFolder(args.out.clone()).losses();
     tell(&outcome);
     if !args.output.json {

@@ -32,20 +32,36 @@ const LEAST_SECONDS: f64 = 1e-9;
 /// What of preparing is reading the data.
 const READ: f32 = 0.5;
 
-/// Trains an adapter. `say` gets every event but the last, whose outcome is returned. A run that is told to hold waits after the batch
-/// under way, one that is told to stop ends after the step.
+/// Trains an adapter. `say` gets every event but the last, whose outcome is returned; `None` means that the run was suspended. A run that
+/// is told to hold waits after the batch under way, one that is told to stop or to suspend ends after the step.
 ///
 /// # Errors
 /// The model, the data or the settings cannot be used, the disk is full, or the loss diverged. What was learnt up to the last
 /// checkpoint is kept.
-pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(TrainingEvent)) -> Result<Outcome, Problem> {
+pub fn train(
+    request: &TrainRequest,
+    wishes: &Wishes,
+    say: &mut dyn FnMut(TrainingEvent),
+) -> Result<Option<Outcome>, Problem> {
+    match trained(request, wishes, say) {
+        // Before its first step there is nothing to keep.
+        Err(problem) if wishes.get() == Wish::Suspend && problem == interrupted() => Ok(None),
+        ended => ended,
+    }
+}
+
+fn trained(
+    request: &TrainRequest,
+    wishes: &Wishes,
+    say: &mut dyn FnMut(TrainingEvent),
+) -> Result<Option<Outcome>, Problem> {
     let preparing = |say: &mut dyn FnMut(TrainingEvent), fraction: f32, stage: &str| {
         say(TrainingEvent::Preparing {
             fraction,
             stage: stage.to_owned(),
         });
         match wishes.get() {
-            Wish::Stop => Err(interrupted()),
+            Wish::Stop | Wish::Suspend => Err(interrupted()),
             Wish::Go | Wish::Hold => Ok(()),
         }
     };
@@ -256,6 +272,12 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         return Err(failure);
     }
     let end = ended.map_err(from_train)?;
+    let reason = match end.reason {
+        hearth_train::EndReason::Completed => EndReason::Completed,
+        hearth_train::EndReason::EarlyStop => EndReason::EarlyStop,
+        hearth_train::EndReason::Stopped => EndReason::Stopped,
+        hearth_train::EndReason::Suspended => return Ok(None),
+    };
 
     // What was learnt is on the disk; what it is worth takes a moment more.
     let product = settings.product();
@@ -285,12 +307,8 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
     }
     let last = end.losses.len().div_ceil(10).max(1);
     let tail = &end.losses[end.losses.len().saturating_sub(last)..];
-    Ok(Outcome {
-        reason: match end.reason {
-            hearth_train::EndReason::Completed => EndReason::Completed,
-            hearth_train::EndReason::EarlyStop => EndReason::EarlyStop,
-            hearth_train::EndReason::Stopped => EndReason::Stopped,
-        },
+    Ok(Some(Outcome {
+        reason,
         steps: count(end.losses.len()),
         best_step: count(best_step),
         train_loss: tail.iter().sum::<f64>() / tail.len().max(1) as f64,
@@ -302,7 +320,7 @@ pub fn train(request: &TrainRequest, wishes: &Wishes, say: &mut dyn FnMut(Traini
         seconds: end.seconds,
         peak_memory: memory::peak().unwrap_or(0),
         adapter: folder.adapter(),
-    })
+    }))
 }
 
 /// The best adapter of the steps that a run goes on from, if it had one. One that is lost is announced: the checkpoint's takes its place.
@@ -412,6 +430,7 @@ impl Listener<'_> {
         };
         match wish {
             Wish::Stop => Control::Stop,
+            Wish::Suspend => Control::Suspend,
             Wish::Go | Wish::Hold => Control::Continue,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What is wanted of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wish {
     /// That it goes on.
     #[default]
@@ -12,6 +12,8 @@ pub enum Wish {
     Hold,
     /// That it ends, with what it has learnt.
     Stop,
+    /// That it ends at once after the step, to be resumed later.
+    Suspend,
 }
 
 /// The latest wish about one run.
@@ -22,10 +24,10 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// Wants something else from now on. What was told to stop stays told.
+    /// Wants something else from now on. What was told to end stays told, and can only be told to end sooner.
     pub fn set(&self, wish: Wish) {
         let mut held = self.lock();
-        if *held != Wish::Stop {
+        if *held < Wish::Stop || wish > *held {
             *held = wish;
             self.changed.notify_all();
         }

@@ -1,7 +1,8 @@
 //! A run without a model: what it plays is told by the first words of the dataset.
 //!
 //! `learn 5` plans five steps and makes them; with `die 3`, `fail 3` or `wait 3` after that, something else happens after
-//! the third step. A checkpoint is kept after every second step, so that resuming begins there.
+//! the third step. A checkpoint is kept after every second step, so that resuming begins there, and after the step in which the run is
+//! suspended.
 
 use super::{HANDED, PAUSE, hand_over, handed_over, say};
 use hearth_protocol::{
@@ -14,6 +15,7 @@ use std::{
     path::Path,
     process::exit,
     sync::mpsc::{Receiver, RecvTimeoutError},
+    thread,
     time::Duration,
 };
 
@@ -34,7 +36,8 @@ pub fn obey(request: TrainingRequest, requests: &Receiver<Request>) {
             tell(export.id, self::export(&export));
         }
         // Of a run that has ended meanwhile.
-        TrainingRequest::Pause { .. } | TrainingRequest::Resume { .. } | TrainingRequest::Stop { .. } => {}
+        TrainingRequest::Pause { .. } | TrainingRequest::Resume { .. } => {}
+        TrainingRequest::Stop { .. } | TrainingRequest::Suspend { .. } => {}
     }
 }
 
@@ -116,6 +119,7 @@ struct Run {
     steps: u32,
     held: bool,
     stopped: bool,
+    suspended: bool,
 }
 
 impl Run {
@@ -126,6 +130,7 @@ impl Run {
             steps: 0,
             held: false,
             stopped: false,
+            suspended: false,
         }
     }
 
@@ -163,9 +168,12 @@ impl Run {
             }
             self.step += 1;
             self.tell(TrainingEvent::Step(self.report()));
-            if self.step.is_multiple_of(2) {
+            if self.step.is_multiple_of(2) || self.suspended {
                 fs::write(&checkpoint, self.step.to_string()).expect("a checkpoint");
                 self.tell(TrainingEvent::Checkpointed { step: self.step });
+            }
+            if self.suspended {
+                return self.tell(TrainingEvent::Suspended);
             }
             // What goes wrong does so once: a run that was resumed gets over it.
             match order {
@@ -175,12 +183,16 @@ impl Run {
                     let problem = problem(ProblemCode::DiskFull, "The disk is full. Free some space, then resume.");
                     return self.tell(TrainingEvent::Failed(problem));
                 }
-                // Until it is told to stop, or ended.
+                // Until it is told to stop or to suspend, or ended.
                 "wait" => {
-                    while !self.stopped {
+                    while !self.stopped && !self.suspended {
                         self.listen(requests, Duration::from_secs(60));
                     }
                 }
+                // Until it is ended.
+                "deaf" => loop {
+                    thread::sleep(Duration::from_secs(60));
+                },
                 _ => {}
             }
         }
@@ -205,6 +217,10 @@ impl Run {
                 }
                 Ok(Request::Training(TrainingRequest::Stop { .. })) => {
                     self.stopped = true;
+                    return;
+                }
+                Ok(Request::Training(TrainingRequest::Suspend { .. })) => {
+                    self.suspended = true;
                     return;
                 }
                 Ok(Request::Shutdown) | Err(RecvTimeoutError::Disconnected) => exit(0),

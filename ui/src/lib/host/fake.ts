@@ -291,6 +291,16 @@ export class FakeHost extends FakeTuning implements Host {
     this.emit({ type: "workerDied", problem: DEATH });
   }
 
+  /** For tests: the window was closed while this run is under way. */
+  close(run: number): void {
+    this.emit({ type: "closing", run });
+  }
+
+  /** For tests: another program holds the store, or lets it go. */
+  holdStore(held: boolean): void {
+    this.emit({ type: "storeHeld", held });
+  }
+
   /** Whether a person stopped it. */
   private async write(home: Conversation, answer: Message, question: string): Promise<boolean> {
     const run: Writing = { stopped: false, dead: false };

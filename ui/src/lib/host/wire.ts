@@ -1636,7 +1636,15 @@ run: number,
 /**
  * How, in a sentence.
  */
-message: string, } | { "type": "adaptersChanged",
+message: string, } | { "type": "storeHeld",
+/**
+ * Whether it holds it.
+ */
+held: boolean, } | { "type": "closing",
+/**
+ * Which run.
+ */
+run: number, } | { "type": "adaptersChanged",
 /**
  * All there are now.
  */

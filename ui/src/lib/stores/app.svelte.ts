@@ -28,6 +28,8 @@ export class App {
   ready = $state(false);
   /** Why the window could not be filled. */
   problem: Problem | null = $state.raw(null);
+  /** The run that is being saved while the window closes. */
+  closing: number | null = $state(null);
 
   readonly conversations: Conversations;
   readonly thread: Thread;
@@ -91,6 +93,11 @@ export class App {
     this.runs.handle(event);
     this.adapters.handle(event);
     this.tune.handle(event);
+    if (event.type === "closing") this.closing = event.run;
+    if (event.type === "storeHeld") {
+      const text = event.held ? "Another program is using the file of your conversations. Answers go on, and are saved as soon as it is done." : "Everything is saved again.";
+      this.toasts.show({ kind: event.held ? "problem" : "note", text });
+    }
   }
 
   newConversation(): void {

@@ -1,0 +1,67 @@
+//! How the app ends: a run that is under way ends its step and makes a checkpoint, an answer is kept as far as it came.
+//!
+//! A window that is closed stays open for that, and says so. What ends the session is heard as a signal, where there are signals; on
+//! macOS it is told as the end of the app, and Windows ends a session without a word.
+
+use hearth_app::App;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tauri::{AppHandle, Manager};
+
+/// Whether the app is about to end.
+static CLOSING: AtomicBool = AtomicBool::new(false);
+
+/// Whether the window has to stay open until a run is saved; then the app ends by itself.
+pub fn waits_for_run(app: &AppHandle) -> bool {
+    let is_training = app.try_state::<App>().is_some_and(|hearth| hearth.is_training());
+    if is_training {
+        leave(app);
+    }
+    is_training
+}
+
+/// Ends the app once everything is saved, which has its limit in time. Asked again, it is under way already.
+fn leave(app: &AppHandle) {
+    if CLOSING.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let app = app.clone();
+    tauri::async_runtime::spawn(async move {
+        if let Some(hearth) = app.try_state::<App>() {
+            // What could not be saved is told by nobody any more; the next start mends it.
+            let _ = hearth.shut_down().await;
+        }
+        app.exit(0);
+    });
+}
+
+/// Ends what still runs. After [`leave`] that is nothing.
+pub fn end(app: &AppHandle) {
+    if let Some(hearth) = app.try_state::<App>() {
+        // As in `leave`.
+        let _ = tauri::async_runtime::block_on(hearth.shut_down());
+    }
+}
+
+/// Ends the app in good order when the system, or a terminal, asks it to end.
+#[cfg(unix)]
+pub fn on_signals(app: &AppHandle) {
+    use tokio::signal::unix::{SignalKind, signal};
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let app = app.clone();
+        tauri::async_runtime::spawn(async move {
+            match signal(kind) {
+                // After the first, none ends the process at once any more: closing has a limit in time.
+                Ok(mut signals) => {
+                    while signals.recv().await.is_some() {
+                        leave(&app);
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "a signal to end is not heard"),
+            }
+        });
+    }
+}
+
+/// There are none.
+#[cfg(not(unix))]
+pub fn on_signals(_: &AppHandle) {}
