@@ -28,7 +28,7 @@ pub fn run(bytes: &[u8]) -> bool {
     if settings.check().is_ok() {
         let steps = settings.steps(1000);
         assert!(steps > 0);
-        for step in [0, 1, steps / 2, steps] {
+        for step in [0, steps / 2, steps - 1] {
             assert!(settings.learning_rate_of(step, steps).is_finite());
         }
         settings.clip_factor(1.0);
