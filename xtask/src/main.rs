@@ -1,6 +1,7 @@
 //! Set-up, run, test and package, each by one command on a machine that has only Rust, Node and Python.
 
 mod cargo;
+mod fuzz;
 mod gpu;
 mod json;
 mod model;
@@ -34,11 +35,19 @@ cargo xtask gpu [OPTIONS] [FILE.gguf]...
     --build BACKEND               test and measure a build for vulkan or cuda too; may be given several times
     --hearth PROGRAM              take this build, and those beside it, and build nothing
     --tests PROGRAM               with it, a test program that is already built; may be given several times
+cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
+                                  fuzz one target of fuzz/ or all of them, or replay files through one
+    --seconds N                   so long each (20, if not told)
+    --keep                        put minimised inputs that reach more than the seeds into fuzz/corpus
 cargo xtask spirv                 test the kernels for matrix units on the Vulkan driver that VK_DRIVER_FILES names
 cargo xtask neon                  run the kernels' tests on ARM64, emulated where this machine is another
 ";
 
 fn main() -> ExitCode {
+    if std::env::var_os(fuzz::AS_RUSTC).is_some() {
+        let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+        return fuzz::rustc(&arguments);
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = match arguments.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
@@ -50,6 +59,7 @@ fn main() -> ExitCode {
         ("run", []) => run::run(),
         ("test", []) => test::test(),
         ("package", kinds) => package::package(kinds),
+        ("fuzz", options) => fuzz::fuzz(options),
         ("gpu", options) => gpu::gpu(options),
         ("neon", []) => neon::neon(),
         ("spirv", []) => gpu::spirv(),

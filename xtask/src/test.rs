@@ -3,7 +3,7 @@
 use crate::cargo::{TESTS, cargo};
 use crate::process::{Outcome, announce, run, watch};
 use crate::setup::{For, setup};
-use crate::{model, place, ui};
+use crate::{fuzz, model, place, ui};
 use std::process::Command;
 
 /// The window's WebDriver; a version of its own, since it is no part of the app.
@@ -48,6 +48,10 @@ pub fn test() -> Outcome {
     totals.tests("Rust tests, the window's among them", &mut tests);
     totals.tests("The kernels' tests, with assertions", &mut checked_kernels());
     totals.tests("Layers, with assertions", &mut checked_layers());
+    match cfg!(target_os = "linux") {
+        true => totals.outcome("Fuzzing", &fuzz::fuzz(&[])),
+        false => announce("Fuzzing is left out: CI does it on Linux. The inputs were replayed with the Rust tests."),
+    }
     totals.verdict()
 }
 
@@ -115,7 +119,12 @@ pub struct Totals {
 impl Totals {
     /// A check that passes or fails as a whole.
     pub fn check(&mut self, what: &str, command: &mut Command) {
-        match run(what, command) {
+        self.outcome(what, &run(what, command));
+    }
+
+    /// One that was run already.
+    pub fn outcome(&mut self, what: &str, outcome: &Outcome) {
+        match outcome {
             Ok(()) => self.passed += 1,
             Err(problem) => {
                 eprintln!("{problem}");

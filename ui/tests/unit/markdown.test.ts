@@ -16,6 +16,7 @@ const texts: Record<string, string> = {
   "table after text": "text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend",
   "windows lines": "one\r\n\r\ntwo\r\n- three\r\n",
   "indented code": "para\n\n    code\n\n    more\n\npara",
+  "tags of a link and of code that are left open": "see <a href=x> and <pre>\n\nhttps://example.com *x*",
   html: "<div>\n\n*x*\n\n</div>\n\ntext",
 };
 

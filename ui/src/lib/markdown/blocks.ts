@@ -1,6 +1,6 @@
 // Markdown to blocks, a bit at a time: what came before the last block is never read again while an answer grows.
 
-import { Lexer, type Token } from "marked";
+import { Lexer, Tokenizer, type Token, type Tokens } from "marked";
 
 export type { Token };
 
@@ -33,10 +33,20 @@ export class BlockReader {
   }
 }
 
-/** `raw` of the blocks joined is the text again, which {@link BlockReader} counts on: so no line ending is left to be normalised. */
+/** An HTML tag is shown as it was written, so it changes nothing behind it: marked would take an `<a>` for a link that is open, in later blocks too. */
+class TagsAsWritten extends Tokenizer {
+  override tag(src: string): Tokens.Tag | undefined {
+    const { inLink, inRawBlock } = this.lexer.state;
+    const tag = super.tag(src);
+    Object.assign(this.lexer.state, { inLink, inRawBlock });
+    return tag && { ...tag, inLink, inRawBlock };
+  }
+}
+
+/** `raw` of the blocks is as long as the text, which {@link BlockReader} counts on: so no line ending is left to be normalised. */
 function lex(text: string): Token[] {
   try {
-    return new Lexer({ gfm: true }).lex(text);
+    return new Lexer({ gfm: true, tokenizer: new TagsAsWritten() }).lex(text);
   } catch {
     // Nested beyond what the stack holds: shown as it was written.
     return [{ type: "html", raw: text, text, pre: false, block: true }];

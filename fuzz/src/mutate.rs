@@ -1,0 +1,98 @@
+//! Mutations from a seeded generator: the same on every machine and in every run.
+
+/// xorshift64*.
+pub struct Random(u64);
+
+impl Random {
+    /// One that is drawn from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 11) as usize % end.max(1)
+    }
+}
+
+/// Numbers at which sizes and counts go wrong.
+const NUMBERS: [u64; 12] = [
+    0,
+    1,
+    0x7f,
+    0xff,
+    0xffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    0x1_0000_0000,
+    1 << 40,
+    i64::MAX as u64,
+    1 << 63,
+    u64::MAX,
+];
+
+/// A piece of text at which readers go wrong.
+const TEXTS: [&str; 12] = [
+    "\"", "\\", "{", "[[[[[[[[", "null", "1e999", "-1", "\0", "\u{feff}", "{%", "\u{2581}", "\r\n",
+];
+
+/// `bytes` with one to four changes.
+pub fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    // Of a long file the beginning is what decides.
+    let reach = if random.below(2) == 0 {
+        bytes.len()
+    } else {
+        bytes.len().min(2048)
+    };
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(reach).min(bytes.len());
+        let end = (at + 1 + random.below(16)).min(bytes.len());
+        match random.below(8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 if at < bytes.len() => bytes[at] = random.next() as u8,
+            2 => drop(bytes.drain(at..end)),
+            3 => bytes.truncate(at),
+            4 => {
+                let piece = bytes[at..end].to_vec();
+                drop(bytes.splice(at..at, piece));
+            }
+            5 => {
+                let number = NUMBERS[random.below(NUMBERS.len())].to_le_bytes();
+                let length = [1, 2, 4, 8][random.below(4)].min(bytes.len() - at);
+                bytes[at..at + length].copy_from_slice(&number[..length]);
+            }
+            6 => drop(bytes.splice(at..at, TEXTS[random.below(TEXTS.len())].bytes())),
+            _ => {
+                let number = NUMBERS[random.below(NUMBERS.len())].to_string();
+                drop(bytes.splice(at..end, number.into_bytes()));
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Random, mutated};
+
+    #[test]
+    fn mutations_differ_from_each_other_and_not_from_run_to_run() {
+        let all = || {
+            let mut random = Random::new(7);
+            (0..200)
+                .map(|_| mutated(b"{\"a\": [1, 2, 3]}", &mut random))
+                .collect::<Vec<_>>()
+        };
+        let (first, second) = (all(), all());
+        assert_eq!(first, second);
+        let different: std::collections::BTreeSet<_> = first.iter().collect();
+        assert!(different.len() > 100, "{}", different.len());
+    }
+}

@@ -1,0 +1,71 @@
+//! Any text as a template, and after a NUL any JSON as its conversation: it ends, with a text or an error, within the limits.
+
+use crate::seeds::{self, Seed};
+use hearth_formats::chat_template::{Chat, ChatTemplate, Message, Role, Turn};
+
+/// Tools, so that the templates' largest parts are reached.
+const TOOLS: &str = r#"[{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters":
+    {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}]"#;
+
+pub fn run(bytes: &[u8]) -> bool {
+    let Ok(input) = std::str::from_utf8(bytes) else {
+        return false;
+    };
+    let (source, messages) = input.split_once('\0').unwrap_or((input, ""));
+    let Ok(template) = ChatTemplate::parse(source, "<s>", "</s>") else {
+        return false;
+    };
+    if let Ok(chat) = Chat::from_json(messages, Some(TOOLS)) {
+        let _ = template.render_chat(&chat, Turn::Answer);
+        return true;
+    }
+    let messages = [
+        (Role::System, "Be brief."),
+        (Role::User, "Hello"),
+        (Role::Assistant, "Hi."),
+        (Role::User, "<think>And</think>?\n"),
+    ]
+    .map(|(role, content)| Message {
+        role,
+        content: content.to_owned(),
+    });
+    let _ = template.render(&messages, Turn::Answer);
+    true
+}
+
+/// Templates of models where set-up has fetched them, and expressions; with conversations of several kinds.
+pub fn seeds() -> Vec<Seed> {
+    let conversations = ["turns", "call", "thoughts", "signs"].map(|name| {
+        let text = seeds::text(&format!("tests/fixtures/templates/{name}.json"));
+        // As short as it can be.
+        serde_json::from_str::<serde_json::Value>(&text)
+            .expect("a conversation")
+            .to_string()
+    });
+    let with = |number: usize, source: &[u8]| {
+        let conversation = conversations[number % conversations.len()].as_bytes();
+        [source, b"\0", conversation].concat()
+    };
+    let templates = seeds::files("tests/fixtures/templates/llama.cpp", ".jinja")
+        .into_iter()
+        .enumerate();
+    let mut all: Vec<Seed> = templates
+        .map(|(number, file)| Seed::new(file.name, with(number, &file.bytes)))
+        .collect();
+    let expressions = seeds::text("tests/fixtures/templates/expressions.json");
+    let expressions: Vec<(String, Option<String>)> = serde_json::from_str(&expressions).expect("expressions");
+    // Of several thousand that are no errors, so many that each kind is there.
+    let sound: Vec<String> = expressions
+        .into_iter()
+        .filter(|(_, rendered)| rendered.is_some())
+        .map(|(source, _)| source)
+        .collect();
+    for (number, some) in sound.chunks(100).enumerate() {
+        let source: String = some.iter().step_by(10).map(String::as_str).collect();
+        all.push(Seed::new(
+            format!("expressions {number}"),
+            with(number, source.as_bytes()),
+        ));
+    }
+    all
+}

@@ -1,0 +1,14 @@
+//! One module for each target.
+
+pub mod adapter;
+pub mod chat_template;
+pub mod checkpoint;
+pub mod dataset;
+pub mod gguf;
+pub mod kv_snapshot;
+pub mod model;
+pub mod packed;
+pub mod render;
+pub mod request;
+pub mod run_file;
+pub mod tokenizer;

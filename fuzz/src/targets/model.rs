@@ -1,0 +1,40 @@
+//! Any bytes as a model: its hyperparameters, its weights, and a few tokens through it.
+
+use crate::seeds::{self, Seed};
+use hearth_formats::gguf::{Gguf, TensorType};
+use hearth_llm::{LoadOptions, Model, Session};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+pub fn run(bytes: &[u8]) -> bool {
+    let Ok(gguf) = Gguf::from_bytes(bytes.to_vec()) else {
+        return false;
+    };
+    let Ok(model) = load(&gguf) else {
+        return false;
+    };
+    let vocab = model.config().vocab;
+    let mut session = Session::new(Arc::new(model), 8).expect("a context of 8 tokens");
+    let ids = [0, 1, 2].map(|id| id % vocab as u32);
+    session
+        .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))
+        .expect("tokens of the vocabulary");
+    assert_eq!(session.logits().len(), vocab);
+    session.push(ids[1]).expect("room for one more");
+    true
+}
+
+pub fn load(gguf: &Gguf) -> Result<Model, hearth_llm::LoadError> {
+    Model::load(gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()))
+}
+
+pub fn seeds() -> Vec<Seed> {
+    [
+        ("llama", TensorType::Q4_0),
+        ("qwen2", TensorType::Q8_0),
+        ("qwen3", TensorType::F16),
+        ("gemma3", TensorType::F32),
+    ]
+    .map(|(architecture, kind)| Seed::new(architecture, seeds::model(architecture, kind)))
+    .into()
+}

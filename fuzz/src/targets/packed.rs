@@ -1,0 +1,83 @@
+//! Any bytes as a file of packed weights: the model loads all the same.
+
+use crate::seeds::{self, Seed, VOCAB};
+use hearth_formats::gguf::{Gguf, TensorType};
+use hearth_llm::{LoadOptions, Model, Session};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+use tempfile::TempDir;
+
+/// A model, and its packed file as a load writes it.
+struct Scene {
+    folder: TempDir,
+    gguf: Gguf,
+    file: PathBuf,
+    sound: Vec<u8>,
+}
+
+static SCENE: LazyLock<Scene> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tiny.gguf");
+    fs::write(&path, seeds::model("llama", TensorType::Q4_0)).expect("a model");
+    let gguf = Gguf::open(&path).expect("it opens");
+    load(&gguf, &folder);
+    let packed = fs::read_dir(folder.path().join("packed")).expect("a folder of packed weights");
+    let file = packed.flatten().next().expect("a packed file").path();
+    let sound = fs::read(&file).expect("it is read");
+    Scene {
+        folder,
+        gguf,
+        file,
+        sound,
+    }
+});
+
+fn load(gguf: &Gguf, folder: &TempDir) -> Model {
+    let options = LoadOptions {
+        placement: None,
+        packed_in: Some(folder.path().join("packed")),
+    };
+    Model::load(gguf, &options, &mut |_, _| ControlFlow::Continue(())).expect("packed weights are never needed")
+}
+
+/// The input: whether the sum of its table is to be mended, then the file.
+pub fn run(bytes: &[u8]) -> bool {
+    let Some((&how, bytes)) = bytes.split_first() else {
+        return false;
+    };
+    let mut bytes = bytes.to_vec();
+    if how & 1 == 1 {
+        mend(&mut bytes);
+    }
+    let scene = &*SCENE;
+    fs::write(&scene.file, &bytes).expect("it is written");
+    let model = load(&scene.gguf, &scene.folder);
+    let mut session = Session::new(Arc::new(model), 4).expect("a context of 4 tokens");
+    session.push(1).expect("a token of the vocabulary");
+    assert_eq!(session.logits().len(), VOCAB);
+    drop(session);
+    // What is not sound was removed, or is written again by the next load.
+    let there = fs::read(&scene.file).is_ok_and(|there| there == bytes);
+    let _ = fs::remove_file(&scene.file);
+    there
+}
+
+/// Gives the table the sum that its head says.
+fn mend(bytes: &mut [u8]) {
+    let table_at = bytes
+        .get(8..16)
+        .and_then(|at| at.try_into().ok())
+        .map(u64::from_le_bytes);
+    let table = table_at.and_then(|at| bytes.get(usize::try_from(at).ok()?..));
+    if let Some(sum) = table.map(crc32fast::hash) {
+        bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+pub fn seeds() -> Vec<Seed> {
+    [0, 1]
+        .map(|how| Seed::new("packed", [&[how], &SCENE.sound[..]].concat()))
+        .into()
+}

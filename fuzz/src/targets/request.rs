@@ -1,0 +1,84 @@
+//! Any line to a worker: it comes back as it was read; one that is no request is answered as well as can be, and the worker goes on.
+
+use crate::seeds::Seed;
+use hearth_protocol::{Event, Message, Request, Role};
+use std::io::{self, Cursor, Write};
+use std::sync::{Arc, Mutex};
+
+/// What a worker says.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Heard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no thread panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub fn run(bytes: &[u8]) -> bool {
+    let lines = || {
+        bytes
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.trim_ascii().is_empty())
+    };
+    let read: Vec<Request> = lines().filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    for request in &read {
+        let text = serde_json::to_vec(request).expect("it is written");
+        let again: Request = serde_json::from_slice(&text).expect("what Hearth wrote");
+        // Not by `==`: a setting may be NaN.
+        assert_eq!(serde_json::to_vec(&again).expect("it is written"), text);
+    }
+    // What would load or train is not asked for.
+    if read.is_empty() {
+        let heard = Heard::default();
+        hearth_engine::worker::serve(Cursor::new(bytes.to_vec()), heard.clone()).expect("its input can be read");
+        let heard = heard.0.lock().expect("no thread panicked");
+        let events = heard.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let events = events.map(|line| serde_json::from_slice::<Event>(line).expect("an event a line"));
+        assert!(events.count() <= 1 + lines().count());
+    }
+    !read.is_empty()
+}
+
+pub fn seeds() -> Vec<Seed> {
+    let message = Message {
+        role: Role::User,
+        content: "Hi".to_owned(),
+    };
+    let requests = [
+        Request::Load(hearth_protocol::LoadRequest::default()),
+        Request::Unload,
+        Request::Cancel { id: 1 },
+        Request::Count {
+            id: 2,
+            messages: vec![message],
+        },
+        Request::Devices,
+        Request::Check {
+            device: "gpu0".to_owned(),
+        },
+        Request::Measure { id: 3 },
+        Request::Forget { conversation: -4 },
+        Request::Keep { most_bytes: 5 },
+        Request::Shutdown,
+    ];
+    let written = requests
+        .iter()
+        .map(|request| serde_json::to_string(request).expect("it is written"));
+    let mut all: Vec<Seed> = written.map(|line| Seed::new("a request", line)).collect();
+    // Those with settings, as a window writes them.
+    let others = [
+        r#"{"type":"generate","id":1,"prompt":{"chat":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]},"sampling":{"temperature":0.7,"top_k":40,"top_p":0.9,"min_p":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
+        r#"{"type":"generate","id":1,"prompt":{"raw":"Once"},"sampling":{},"max_tokens":null,"stop":[]}"#,
+        r#"{"type":"plan","id":2,"plan":{"path":"m.gguf","context":4096,"device":"gpu0,gpu1","assume_gpu":8589934592}}"#,
+        r#"{"type":"training","what":"inspect","id":4,"model":"m.gguf","data":{"path":"d.jsonl","mapping":{"prompt":"q","answer":"a"},"skip_broken":true},"sequence":null,"previews":3}"#,
+        r#"{"type":"training","what":"pause","id":5}"#,
+    ];
+    all.extend(others.map(|line| Seed::new("a request", line)));
+    all
+}

@@ -1,0 +1,79 @@
+// Answers that are drawn from a seed: whatever a model writes, it is shown, as elements of ours alone.
+
+import { render } from "svelte/server";
+import { describe, expect, test } from "vitest";
+import { BlockReader, normalised } from "../../src/lib/markdown/blocks";
+import Markdown from "../../src/lib/markdown/Markdown.svelte";
+import { randomSource } from "./random";
+
+/** What markdown is made of, and what somebody would write to get out of it. */
+const PIECES = [
+  "a", "word ", " ", "  ", "    ", "\t", "\n", "\n\n", "\r\n", "\\", "\u0000", "\u00a0", "\u2028", "é", "😀", "\ud800", "日本",
+  "*", "**", "_", "__", "~~", "`", "``", "```", "```rust\n", "```\n", "~~~\n", "# ", "###### ", "===\n", "---\n", "> ", ">", "- ", "* ", "1. ", "999999999. ",
+  "- [ ] ", "- [x] ", "| ", "|---|---|\n", "|:-:|\n", "[", "]", "](", ")", "![", "[a]: ", "[a]", "[^1]", "<", ">", "</", "/>", "<!--", "-->", "<![CDATA[", "<?",
+  "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<a href='javascript:alert(1)'>", "<svg onload=alert(1)>", "\" onmouseover=\"alert(1)",
+  "javascript:alert(1)", "https://example.com/", "http://", "www.example.com", "a@example.com", "data:text/html,x", "file:///etc/passwd",
+  "&", "&lt;", "&#60;", "&#x3c;", "&#xd800;", "&#0;", "&amp;lt;", "&quot;", "'", "\"", "{", "}", "{@html x}", "${x}", "$$",
+];
+
+function drawn(seed: number, most: number): string {
+  const random = randomSource(seed);
+  // Few kinds of pieces a text, so that they meet more often.
+  const kinds = Array.from({ length: 2 + random(12) }, () => PIECES[random(PIECES.length)] ?? "");
+  return Array.from({ length: 1 + random(most) }, () => kinds[random(kinds.length)]).join("");
+}
+
+const ELEMENTS = "div p h[1-6] span strong em del code pre br hr a ul ol li blockquote table thead tbody tr th td button svg path g rect circle line polyline";
+const ATTRIBUTES = "class title rel target start role aria-[a-z]+ tabindex style width height viewBox fill stroke stroke-[a-z]+ d data-[a-z]+ cx cy r x y x1 x2 y1 y2 rx points";
+const names = (list: string) => `(?:${list.split(" ").join("|")})`;
+const ATTRIBUTE = `(?: ${names(ATTRIBUTES)}(?:="[^"<>]*")?| href="(?:https?|mailto):[^"<>]*")`;
+const TAG = new RegExp(`<!--[^<>]*-->|</${names(ELEMENTS)}>|<${names(ELEMENTS)}${ATTRIBUTE}*\\s*/?>`, "g");
+
+/** What is left of a page when the tags that are ours are gone: no `<`, since that of a text is written `&lt;`. */
+function beside(html: string): string {
+  return html.replace(TAG, "");
+}
+
+/** The page's text for an answer. */
+function shown(text: string): string {
+  return render(Markdown, { props: { text } }).body;
+}
+
+describe("an answer that is drawn from a seed", () => {
+  test("becomes elements of ours alone", () => {
+    for (let seed = 1; seed <= 1000; seed++) {
+      const text = drawn(seed, 40);
+      expect(beside(shown(text)), `seed ${seed}: ${JSON.stringify(text)}`).not.toContain("<");
+    }
+  });
+
+  test("has a block for each of its characters, also while it grows", () => {
+    for (let seed = 1; seed <= 1000; seed++) {
+      const text = normalised(drawn(seed, 30));
+      const random = randomSource(seed);
+      const reader = new BlockReader();
+      for (let at = 0; at < text.length; ) {
+        at = Math.min(text.length, at + 1 + random(9));
+        // Not the text itself: marked writes a line's end for a space behind a task.
+        const characters = reader.read(text.slice(0, at)).reduce((sum, block) => sum + block.raw.length, 0);
+        expect(characters, `seed ${seed}: ${JSON.stringify(text)}`).toBe(at);
+      }
+    }
+  });
+
+  test("is shown also where one piece comes thousands of times", () => {
+    for (const piece of PIECES) {
+      const text = piece.repeat(Math.ceil(10_000 / piece.length));
+      expect(beside(shown(text)), JSON.stringify(piece)).not.toContain("<");
+    }
+  });
+});
+
+test.each([
+  ["<script>x</script>", "<script>x</script>"],
+  ['<a href="javascript:x">', '<a href="javascript:x">'],
+  ['<p onclick="x">y</p>', '<p onclick="x">y'],
+  ['<p class="x">y</p><!--[-->', "y"],
+])("a page with %j has %j beside elements of ours", (html, left) => {
+  expect(beside(html)).toBe(left);
+});
