@@ -8,7 +8,7 @@ mod parquet_bytes;
 #[path = "../../crates/formats/tests/limits/raw.rs"]
 mod raw;
 
-use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
+use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, TensorHeader};
 use hearth_tests::hearth::{Ended, call};
 use hearth_tests::place::{executable, root};
 use raw::Raw;
@@ -118,9 +118,14 @@ fn models_that_cannot_be_read_are_listed_with_the_reason() {
 
 /// The fixture with another template.
 fn with_template(folder: &Path, template: &str) -> PathBuf {
+    changed(folder, &|metadata| metadata.insert("tokenizer.chat_template", template))
+}
+
+/// The fixture with other metadata.
+fn changed(folder: &Path, change: &dyn Fn(&mut Metadata)) -> PathBuf {
     let model = Gguf::open(llama()).expect("a fixture");
     let mut metadata = model.metadata().clone();
-    metadata.insert("tokenizer.chat_template", template);
+    change(&mut metadata);
     let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
         name: info.name.clone(),
         shape: info.shape.clone(),
@@ -162,6 +167,48 @@ fn templates_that_overstep_are_refused_in_a_sentence() {
     ends_well(&hearth(&["run", text(&model), "words", "-n", "1"]), "indent");
 }
 
+#[test]
+fn a_vocabulary_of_long_special_tokens_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    const COUNT: usize = 20_000;
+    let texts: Strings = (0..COUNT).map(|n| format!("{n:0>500}")).collect();
+    let model = changed(folder.path(), &|metadata| {
+        metadata.insert("tokenizer.ggml.tokens", texts.clone());
+        metadata.insert("tokenizer.ggml.scores", vec![0f32; COUNT]);
+        metadata.insert("tokenizer.ggml.token_type", vec![4i32; COUNT]);
+    });
+    let ended = hearth(&["tokenize", text(&model), "words"]);
+    assert!(ended.complaint().contains("special tokens have"), "{ended:?}");
+}
+
+#[test]
+fn parts_of_a_model_share_the_limit_of_a_header() {
+    const PARTS: u16 = 300;
+    let folder = tempfile::tempdir().expect("a folder");
+    for number in 0..PARTS {
+        let part = |key: &str, value: u16| {
+            [
+                &(key.len() as u64).to_le_bytes(),
+                key.as_bytes(),
+                &[2, 0, 0, 0],
+                &value.to_le_bytes(),
+            ]
+            .concat()
+        };
+        let mut header = Raw::header(0, 3);
+        header.0.extend(part("split.no", number));
+        header.0.extend(part("split.count", PARTS));
+        // Texts that are all empty, in a file that is sparse.
+        let header = header.array("a", 8, 15 << 20);
+        let path = folder.path().join(format!("m-{:05}-of-{PARTS:05}.gguf", number + 1));
+        fs::write(&path, header.0).expect("it is written");
+        let file = File::options().write(true).open(&path).expect("it is there");
+        file.set_len(GIB).expect("the file system has sparse files");
+    }
+    let listed = call(limited(&["list"]).env("HEARTH_MODELS", folder.path()));
+    assert!(listed.stdout.contains("in all parts together"), "{listed:?}");
+}
+
 /// A name and the bytes of each dataset.
 fn datasets() -> Vec<(&'static str, Vec<u8>)> {
     let mut object = String::from("{\"text\":\"a\"");
@@ -177,11 +224,20 @@ fn datasets() -> Vec<(&'static str, Vec<u8>)> {
         })
         .collect();
     let turns = json!({ "messages": turns }).to_string();
+    // Not quite long enough for a limit of one conversation to count.
+    let chat: Vec<_> = (0..600)
+        .map(|turn| {
+            let role = ["user", "assistant"][turn % 2];
+            json!({ "role": role, "content": format!("t {turn}") })
+        })
+        .collect();
+    let chats = (json!({ "messages": chat }).to_string() + "\n").repeat(40);
     let deep = "[".repeat(1_000_000);
     vec![
         ("keys.json", object.into_bytes()),
         ("columns.csv", table.into_bytes()),
         ("turns.jsonl", (turns.clone() + "\n" + &turns + "\n").into_bytes()),
+        ("chats.jsonl", chats.into_bytes()),
         ("deep.json", deep.into_bytes()),
         ("groups.parquet", parquet_bytes::many_groups()),
         ("nested.parquet", parquet_bytes::nested(100_000)),

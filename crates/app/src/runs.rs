@@ -139,10 +139,11 @@ impl App {
     pub(crate) fn purge_later(&self) {
         // The app may be closed before: then the next start does it.
         let shared = Arc::downgrade(&self.shared);
+        // What is deleted after this is not removed by this timer, whatever the system's clock says when it ends.
+        let before = now() + 1;
         tokio::spawn(async move {
             tokio::time::sleep(tune::UNDO_FOR).await;
             let Some(shared) = shared.upgrade() else { return };
-            let before = now() - tune::UNDO_FOR.as_millis() as i64 + 1;
             if let Err(problem) = shared.blocking(move |shared| tune::purge(shared, before)).await {
                 tracing::warn!(%problem, "what was deleted could not be removed yet");
             }

@@ -5,7 +5,7 @@ mod windows;
 use std::{ffi::OsStr, fs, io, path::Path};
 
 /// What Hearth puts into its data folder.
-const OWN: [&str; 7] = [
+const OWN: [&str; 10] = [
     "models",
     "datasets",
     "runs",
@@ -13,6 +13,10 @@ const OWN: [&str; 7] = [
     "cache",
     "window.json",
     "hearth-coming",
+    // Of systems, in any folder.
+    ".DS_Store",
+    "desktop.ini",
+    "lost+found",
 ];
 
 fn is_own(name: &OsStr) -> bool {
@@ -74,8 +78,8 @@ pub fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Whether other users cannot put files into a folder, or exchange those that are there. Takes their right to write, where the folder is this
-/// user's. A folder that does not exist is closed.
+/// Whether other users cannot put files into a folder, or exchange those that are there. Takes the group's right to write, where the folder is
+/// this user's. A folder that does not exist is closed.
 pub fn is_closed_to_others(folder: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -84,6 +88,8 @@ pub fn is_closed_to_others(folder: &Path) -> bool {
         let user = unsafe { libc::geteuid() };
         match fs::metadata(folder) {
             Ok(it) if it.uid() != user => false,
+            // What any user could write to may hold what another put there. A group is often the user's own.
+            Ok(it) if it.mode() & OTHERS_WRITE & !GROUP != 0 => false,
             Ok(it) => it.mode() & OTHERS_WRITE == 0 || tighten(folder, OTHERS_WRITE).is_ok(),
             Err(_) => true,
         }
@@ -124,6 +130,7 @@ fn has_other_names(_: &fs::Metadata) -> bool {
 /// All rights of others, and their right to write.
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
+const GROUP: u32 = 0o070;
 
 /// Takes rights from other users.
 #[cfg(unix)]
@@ -205,11 +212,18 @@ mod tests {
     #[test]
     fn others_are_kept_from_writing_to_a_cache() {
         let folder = tempfile::tempdir().unwrap();
-        for rights in [0o700, 0o755, 0o775, 0o757] {
+        for (rights, is_closed) in [
+            (0o700, true),
+            (0o755, true),
+            (0o775, true),
+            (0o757, false),
+            (0o1777, false),
+        ] {
             set_mode(folder.path(), rights);
-            assert!(is_closed_to_others(folder.path()));
-            assert_eq!(mode(folder.path()), rights & 0o755);
+            assert_eq!(is_closed_to_others(folder.path()), is_closed, "{rights:o}");
         }
+        set_mode(folder.path(), 0o775);
+        assert!(is_closed_to_others(folder.path()) && mode(folder.path()) == 0o755);
         assert!(is_closed_to_others(&folder.path().join("nothing")));
         // SAFETY: it reads a number of the process.
         if unsafe { libc::geteuid() } != 0 {

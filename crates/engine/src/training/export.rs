@@ -1,7 +1,7 @@
 //! Adapters for other programs.
 
 use super::data::Reader;
-use super::folder::{Unwritten, open_adapter, write_peft};
+use super::folder::{Unwritten, is_of_adapter, names, open_adapter, write_peft};
 use super::verify::verify;
 use crate::problem::{disk, from_adapter, from_merge, interrupted, problem};
 use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
@@ -40,6 +40,7 @@ pub fn export(
     let reader = Reader::open(&request.model)?;
     let base = BaseShape::from_gguf(&reader.gguf).map_err(from_adapter)?;
     let (adapter, _) = open_adapter(&request.adapter, &reader.gguf)?;
+    check_out(request, &adapter)?;
     let title = title(&request.adapter);
     if let Some(parent) = request.out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         durable::create_folder(parent).map_err(|error| disk(parent, &error))?;
@@ -82,8 +83,28 @@ pub fn export(
     })
 }
 
-/// What an adapter's folder has, and nothing else.
-const OF_ADAPTER: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
+/// Refuses to write over what is exported, and over the text that is written beside it.
+fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Problem> {
+    let refused = |why: &str| {
+        let message = format!("{} {why}. Choose another file.", request.out.display());
+        Err(problem(ProblemCode::BadRequest, message))
+    };
+    if request.out.extension().is_some_and(|ending| ending == MODELFILE) {
+        return refused("has the name of the Modelfile that is written beside an export");
+    }
+    // What is not there yet is none of them.
+    let Ok(out) = fs::canonicalize(&request.out) else {
+        return Ok(());
+    };
+    let is_out = |path: &Path| fs::canonicalize(path).is_ok_and(|path| path == out);
+    if is_out(&request.model) {
+        return refused("is the model that the adapter was trained on");
+    }
+    if is_out(&adapter.path) || is_out(&request.adapter) {
+        return refused("is the adapter that is exported");
+    }
+    Ok(())
+}
 
 /// Writes a PEFT folder. One that has nothing but an adapter is replaced as a whole; beside files of others an adapter is added, but
 /// none is replaced, since that could not be done at once.
@@ -93,16 +114,8 @@ fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), 
         true => fs::canonicalize(out).map_err(|error| disk(out, &error))?,
         false => out.to_owned(),
     };
-    let names = match fs::read_dir(&folder) {
-        Ok(entries) => entries
-            .map(|entry| entry.map(|entry| entry.file_name()))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(|error| disk(out, &error))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(disk(out, &error)),
-    };
-    let is_adapters = |name: &&std::ffi::OsString| OF_ADAPTER.iter().any(|own| *own == **name);
-    match names.iter().filter(is_adapters).count() {
+    let names = names(&folder).map_err(|error| disk(out, &error))?;
+    match names.iter().filter(|name| is_of_adapter(name)).count() {
         own if own == names.len() => write_peft(adapter, &folder, base),
         0 => adapter.write_peft(&folder, base).map_err(from_adapter),
         _ => {
@@ -137,6 +150,9 @@ fn title(adapter: &Path) -> String {
         .map_or_else(|| "tuned".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
+/// The ending of a Modelfile.
+const MODELFILE: &str = "Modelfile";
+
 /// A Modelfile beside a GGUF, so that Ollama takes it as it is.
 fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Problem> {
     let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -148,7 +164,7 @@ fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Probl
     };
     let template = reader.template.notice().is_none().then_some(&reader.template);
     let text = modelfile(&base, adapter.as_deref(), template, &[]);
-    let path = request.out.with_extension("Modelfile");
+    let path = request.out.with_extension(MODELFILE);
     durable::write_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))
 }
 

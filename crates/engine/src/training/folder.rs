@@ -14,7 +14,8 @@ use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
 use hearth_train::Settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -54,6 +55,26 @@ impl RunFile {
     }
 }
 
+const RUN: &str = "run.json";
+const LOG: &str = "log.jsonl";
+const LOCK: &str = ".lock";
+
+/// What an adapter's folder has, and nothing else.
+const OF_ADAPTER: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
+
+pub(super) fn is_of_adapter(name: &OsStr) -> bool {
+    OF_ADAPTER.iter().any(|own| *own == name)
+}
+
+/// The names in a folder; none where there is no folder.
+pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.file_name())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// A run's folder.
 #[derive(Debug, Clone)]
 pub struct RunFolder(pub PathBuf);
@@ -66,7 +87,7 @@ impl RunFolder {
 
     /// What the run is made of, if this is a run's folder.
     pub fn read(&self) -> Option<RunFile> {
-        let text = fs::read_to_string(self.0.join("run.json")).ok()?;
+        let text = fs::read_to_string(self.0.join(RUN)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
@@ -75,7 +96,7 @@ impl RunFolder {
     /// # Errors
     /// One was begun, and it cannot be told how, or it was begun on another model.
     pub(super) fn resumed(&self, base: &BaseId) -> Result<Option<RunFile>, Problem> {
-        let path = self.0.join("run.json");
+        let path = self.0.join(RUN);
         let cannot = |why: String| {
             let message = format!(
                 "The run in {} cannot go on: {why}. Nothing was changed there.",
@@ -120,12 +141,73 @@ impl RunFolder {
 
     /// The loss of each step in the log. A step that was made again after a resume counts once, as it was last.
     pub fn losses(&self) -> Vec<f64> {
-        let text = fs::read_to_string(self.0.join("log.jsonl")).unwrap_or_default();
+        let text = fs::read_to_string(self.0.join(LOG)).unwrap_or_default();
         let steps = text
             .lines()
             .filter_map(|line| serde_json::from_str::<StepReport>(line).ok());
         let by_step: BTreeMap<u32, f64> = steps.map(|step| (step.step, step.loss)).collect();
         by_step.into_values().collect()
+    }
+
+    /// Refuses a folder that holds a run already, or files by the names that a run's have.
+    pub(super) fn check_unused(&self) -> Result<(), Problem> {
+        let checkpoint = hearth_train::latest_checkpoint(&self.0);
+        let files = [RUN, LOG].map(|name| self.0.join(name)).into_iter();
+        match files
+            .chain([self.adapter()])
+            .chain(checkpoint)
+            .find(|path| path.exists())
+        {
+            None => Ok(()),
+            Some(path) => {
+                let message = format!(
+                    "The folder {} may hold a run of fine-tuning already: there is {}. Resume that run, or choose another folder.",
+                    self.0.display(),
+                    path.display()
+                );
+                Err(problem(ProblemCode::BadRequest, message))
+            }
+        }
+    }
+
+    /// Refuses a folder whose `adapter` has other files than an adapter's: it is replaced as a whole.
+    pub(super) fn check_adapter(&self) -> Result<(), Problem> {
+        let folder = self.adapter();
+        let names = names(&folder).map_err(|error| disk(&folder, &error))?;
+        match names.iter().find(|name| !is_of_adapter(name)) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!(
+                    "The folder {} is replaced with the adapter of the run, and has another file in it: {}. Move that, or choose another \
+                     folder.",
+                    folder.display(),
+                    other.display()
+                );
+                Err(problem(ProblemCode::BadRequest, message))
+            }
+        }
+    }
+
+    /// Keeps other processes out of this run, for as long as the file is open.
+    pub(super) fn lock(&self) -> Result<File, Problem> {
+        let failed = |error: io::Error| disk(&self.0, &error);
+        durable::create_folder(&self.0).map_err(failed)?;
+        let file = File::options()
+            .append(true)
+            .create(true)
+            .open(self.0.join(LOCK))
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!(
+                    "Another Hearth is at work on the run in {}. Wait until it has ended, or choose another folder.",
+                    self.0.display()
+                );
+                Err(problem(ProblemCode::BadRequest, message))
+            }
+        }
     }
 
     /// Begins a run here; what an earlier one left is cleared away, but for its adapter, which stays until there is a new one.
@@ -137,12 +219,12 @@ impl RunFolder {
             durable::remove_file(&old).map_err(failed)?;
         }
         self.write(run)?;
-        durable::write_file(&self.0.join("log.jsonl"), |_| Ok(())).map_err(failed)
+        durable::write_file(&self.0.join(LOG), |_| Ok(())).map_err(failed)
     }
 
     /// Finishes or takes back what a kill left half done, before a run goes on here.
     pub(super) fn recover(&self) -> Result<(), Problem> {
-        ["adapter", "run.json", "log.jsonl"]
+        ["adapter", RUN, LOG]
             .into_iter()
             .try_for_each(|name| durable::recover(&self.0.join(name)))
             .map_err(|error| disk(&self.0, &error))
@@ -152,7 +234,7 @@ impl RunFolder {
     pub(super) fn write(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         let text = serde_json::to_vec_pretty(run).map_err(|error| failed(error.into()))?;
-        let path = self.0.join("run.json");
+        let path = self.0.join(RUN);
         durable::write_file(&path, |file| file.write_all(&text)).map_err(failed)
     }
 
@@ -160,7 +242,7 @@ impl RunFolder {
     pub(super) fn log(&self, step: &StepReport) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         let line = serde_json::to_vec(step).map_err(|error| failed(error.into()))?;
-        durable::append_line(&self.0.join("log.jsonl"), &line).map_err(failed)
+        durable::append_line(&self.0.join(LOG), &line).map_err(failed)
     }
 
     /// Replaces the adapter as a whole.

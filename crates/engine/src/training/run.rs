@@ -69,9 +69,13 @@ fn trained(
     let reader = Reader::open(&request.model)?;
     let folder = RunFolder(request.out.clone());
     let base = BaseId::of(&reader.gguf).map_err(from_adapter)?;
+    folder.check_adapter()?;
     let before = match request.resume {
         true => folder.resumed(&base)?,
-        false => None,
+        false => {
+            folder.check_unused()?;
+            None
+        }
     };
     let checkpoint = request
         .resume
@@ -201,6 +205,11 @@ fn trained(
         ));
     }
     let is_begun = before.is_some();
+    let _lock = folder.lock()?;
+    if !is_begun && !request.resume {
+        // Another process may have been at work here until a moment ago.
+        folder.check_unused()?;
+    }
     let mut run_file = match before {
         Some(before) => before,
         None => {

@@ -14,9 +14,9 @@ use std::ops::Range;
 /// Answers that are looked for one by one, and the size of the sample of more of them.
 const FEW: usize = 8;
 
-/// Bytes of conversations that are rendered to look for answers one by one: a second or two. Where more are needed, only the last answer is
-/// learnt. A conversation of 8,000 tokens has some 250 answers until then.
-const MOST_PREFIXES: usize = 4 << 20;
+/// Bytes of conversations that are rendered to look for answers one by one. Where more are needed, only the last answer is learnt. The first
+/// number is for any conversation, the second goes with its length: all together they take time that is linear in the file.
+const MOST_PREFIXES: [usize; 2] = [256 << 10, 32];
 
 /// Bytes that a token stands for, about.
 const BYTES_OF_TOKEN: usize = 4;
@@ -67,10 +67,11 @@ impl Search<'_> {
     fn spans_one_by_one(&self, answers: &[usize]) -> Option<(Vec<Range<usize>>, bool)> {
         let mut spans: Vec<Range<usize>> = Vec::new();
         let mut bytes = 0usize;
+        let most = MOST_PREFIXES[0] + MOST_PREFIXES[1] * self.ids.len() * BYTES_OF_TOKEN;
         for &place in answers.iter().rev() {
             // An answer ends before the next one begins.
             let before = spans.last().map_or(self.ids.len(), |next| next.start);
-            let is_one_more = spans.is_empty() || (bytes < MOST_PREFIXES && (self.go_on)());
+            let is_one_more = spans.is_empty() || (bytes < most && (self.go_on)());
             bytes += self.ids[..before].len() * BYTES_OF_TOKEN;
             match is_one_more.then(|| self.span(place, before, self)).flatten() {
                 Some(span) => spans.push(span),

@@ -1,7 +1,7 @@
 //! A model's file, opened and read where it is asked for, without a map.
 
 use super::header::PartInfo;
-use super::limits::MAX_TENSORS;
+use super::limits::{MAX_HEADER, MAX_TENSORS};
 use super::parse::{self, Header};
 use super::split::{self, Part};
 use super::{GgufError, GgufHeader, GgufProblem, Metadata, TensorInfo};
@@ -76,7 +76,8 @@ pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufErr
         file: path.to_owned(),
         problem,
     };
-    let mut opened = Opened::part(path)?;
+    let mut left = MAX_HEADER;
+    let mut opened = Opened::part(path, &mut left)?;
     let part = Part::read(&opened.header.metadata).map_err(at_path)?;
     if part.count == 1 {
         let header = GgufHeader::assemble(path.to_owned(), vec![(opened.about, opened.header)]).map_err(at_path)?;
@@ -93,7 +94,7 @@ pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufErr
     for number in 0..part.count {
         let next = match named.take_if(|(of, _)| *of == number) {
             Some((_, opened)) => opened,
-            None => Opened::other(path, part, number)?,
+            None => Opened::other(path, part, number, &mut left)?,
         };
         tensors += next.header.tensors.len() as u64;
         if tensors > MAX_TENSORS {
@@ -125,9 +126,15 @@ struct Opened {
 }
 
 impl Opened {
-    fn part(path: &Path) -> Result<Self, GgufError> {
+    /// `left`: the bytes that the headers of a model's parts may still have.
+    fn part(path: &Path, left: &mut u64) -> Result<Self, GgufError> {
         let opened = open_regular(path).map_err(GgufProblem::Io).and_then(|(file, about)| {
             let header = parse::parse(&file, about.len())?;
+            *left = left.checked_sub(header.len).ok_or_else(|| GgufProblem::TooLarge {
+                what: "its header".to_owned(),
+                found: "more bytes in all parts together".to_owned(),
+                most: MAX_HEADER.to_string(),
+            })?;
             let about = PartInfo {
                 len: about.len(),
                 modified: about.modified().ok(),
@@ -141,7 +148,7 @@ impl Opened {
     }
 
     /// Part `number` of the model of which `part` is at `path`.
-    fn other(path: &Path, part: Part, number: u32) -> Result<Self, GgufError> {
+    fn other(path: &Path, part: Part, number: u32, left: &mut u64) -> Result<Self, GgufError> {
         let at_path = |problem| GgufError {
             file: path.to_owned(),
             problem,
@@ -155,7 +162,7 @@ impl Opened {
                 other.display()
             ))));
         }
-        let mut opened = Self::part(&other)?;
+        let mut opened = Self::part(&other, left)?;
         let at_other = |problem| GgufError {
             file: other.clone(),
             problem,

@@ -22,6 +22,8 @@ pub(super) const MAX_DIMENSIONS: usize = 4;
 pub(super) struct Header {
     pub metadata: Metadata,
     pub tensors: Vec<TensorEntry>,
+    /// Its bytes.
+    pub len: u64,
 }
 
 /// One line of the tensor table, checked.
@@ -62,7 +64,8 @@ pub(super) fn parse(file: impl Read, file_len: u64) -> Result<Header, GgufProble
         .map(|tensor| tensor.place(data, alignment, file_len))
         .collect::<Result<Vec<_>, _>>()?;
     refuse_overlaps(&tensors)?;
-    Ok(Header { metadata, tensors })
+    let len = at.position();
+    Ok(Header { metadata, tensors, len })
 }
 
 fn read_metadata(at: &mut HeaderReader<impl Read>, count: u64) -> Result<Metadata, GgufProblem> {

@@ -8,6 +8,9 @@ use std::ops::RangeInclusive;
 /// Unicode's noncharacters. One that does not occur in a conversation is its marker.
 pub(crate) const NONCHARACTERS: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 
+/// Bytes of text of all tokens of a kind. Models have some ten thousand; the automaton that finds them takes some 50 times as much.
+const MOST_BYTES: usize = 1 << 20;
+
 /// A part of a text.
 pub(super) enum Part<'t> {
     Text(&'t str),
@@ -37,6 +40,11 @@ impl Finder {
                 ids.push(id as u32);
                 patterns.push(text.to_owned());
             }
+        }
+        let bytes: usize = patterns.iter().map(String::len).sum();
+        if bytes > MOST_BYTES {
+            let why = format!("its special tokens have {bytes} bytes of text, and Hearth reads at most {MOST_BYTES}");
+            return Err(vocabulary.malformed(why));
         }
         let texts = if ids.is_empty() {
             None
