@@ -27,11 +27,6 @@ fuzz_target!(init: begin(), |bytes: &[u8]| {
 
 /// Chooses the target and writes its inputs where `HEARTH_FUZZ_SEEDS` says, before libFuzzer reads them.
 fn begin() {
-    // In place of libfuzzer-sys's own, which aborts also where a panic is caught: the parquet crate panics on some damaged files.
-    std::panic::set_hook(Box::new(|panic| {
-        let said = (panic.to_string(), Backtrace::force_capture());
-        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
-    }));
     let Some(name) = std::env::var_os("HEARTH_FUZZ_TARGET") else {
         for target in TARGETS {
             println!("{} {} {}", target.name, target.memory_mib, target.longest);
@@ -43,4 +38,9 @@ fn begin() {
     if let Some(folder) = std::env::var_os("HEARTH_FUZZ_SEEDS") {
         inputs::write(target, Path::new(&folder)).expect("seeds are written");
     }
+    // In place of libfuzzer-sys's own, which aborts also where a panic is caught: the parquet crate panics on some damaged files.
+    std::panic::set_hook(Box::new(|panic| {
+        let said = (panic.to_string(), Backtrace::force_capture());
+        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+    }));
 }
