@@ -34,11 +34,7 @@ fn main() {
             RunEvent::WindowEvent {
                 event: WindowEvent::CloseRequested { api, .. },
                 ..
-            } => {
-                if close::waits_for_run(app) {
-                    api.prevent_close();
-                }
-            }
+            } if close::waits_for_run(app) => api.prevent_close(),
             RunEvent::Exit => close::end(app),
             _ => {}
         }),
