@@ -2,7 +2,7 @@
 //! (<https://www.x.org/releases/current/doc/xorg-docs/icccm/icccm.html>, 4.2.8.1).
 
 use crate::drag::{Outcome, largest};
-use x11rb::connection::Connection;
+use x11rb::connection::Connection as _;
 use x11rb::protocol::xproto::{ClientMessageEvent, ConnectionExt, EventMask};
 use x11rb::rust_connection::RustConnection;
 use x11rb::{CURRENT_TIME, atom_manager};
@@ -27,6 +27,7 @@ pub fn close_window(display: &str) -> Outcome<()> {
     let data = [atoms.WM_DELETE_WINDOW, CURRENT_TIME, 0, 0, 0];
     let message = ClientMessageEvent::new(32, window, atoms.WM_PROTOCOLS, data);
     connection.send_event(false, window, EventMask::NO_EVENT, message)?;
-    connection.flush()?;
+    // A server need not do what was asked by a client that is gone: the answer to something later says that it was done.
+    connection.get_input_focus()?.reply()?;
     Ok(())
 }

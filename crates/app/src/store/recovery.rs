@@ -84,6 +84,7 @@ fn replaced(folder: &Path, make: &dyn Fn(&Path) -> Result<(), StoreError>) -> Re
     crate::library::private::make(&coming).map_err(&failed)?;
     let done = make(&coming)
         .and_then(|()| go_on_counting(&coming, folder))
+        .and_then(|()| put_in_one_file(&coming))
         .and_then(|()| exchange(&coming.join(FILE), folder).map_err(&failed));
     let _ = fs::remove_dir_all(&coming);
     done
@@ -109,6 +110,24 @@ fn go_on_counting(coming: &Path, folder: &Path) -> Result<(), StoreError> {
         connection.close().map_err(|(_, error)| error)
     };
     count().map_err(|error| StoreError::from_sqlite(error, &path))
+}
+
+/// Writes SQLite's log into the file, which is then all there is of the store. Closing it does so too, but does not tell when that fails.
+fn put_in_one_file(coming: &Path) -> Result<(), StoreError> {
+    let path = coming.join(FILE);
+    let written = || -> rusqlite::Result<String> {
+        let connection = Connection::open(&path)?;
+        let mode = connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
+        connection.close().map_err(|(_, error)| error)?;
+        Ok(mode)
+    };
+    let mode = written().map_err(|error| StoreError::from_sqlite(error, &path))?;
+    match mode == "delete" && !with_ending(&path, "-wal").exists() {
+        true => Ok(()),
+        false => Err(in_folder(coming)(io::Error::other(
+            "its log could not be written into it",
+        ))),
+    }
 }
 
 /// Puts a whole file in the place of the store. Answers under which name the store that was there is kept.

@@ -38,9 +38,10 @@ pub enum Kind {
     Remove,
     Mkdir,
     Resize,
+    Link,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Open,
     Kind::Write,
     Kind::Sync,
@@ -48,12 +49,13 @@ const KINDS: [Kind; 7] = [
     Kind::Remove,
     Kind::Mkdir,
     Kind::Resize,
+    Kind::Link,
 ];
 
 impl Kind {
     /// Whether a full disk refuses it.
     pub fn takes_room(self) -> bool {
-        matches!(self, Self::Open | Self::Write | Self::Mkdir | Self::Resize)
+        matches!(self, Self::Open | Self::Write | Self::Mkdir | Self::Resize | Self::Link)
     }
 }
 
@@ -312,6 +314,48 @@ pub unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, count: u
             die()
         }
     }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn copy_file_range(
+    from: c_int,
+    from_at: *mut libc::off64_t,
+    to: c_int,
+    to_at: *mut libc::off64_t,
+    count: usize,
+    flags: std::ffi::c_uint,
+) -> isize {
+    let real = |count: usize| {
+        // SAFETY: the caller's promise.
+        unsafe { libc::syscall(libc::SYS_copy_file_range, from, from_at, to, to_at, count, flags) as isize }
+    };
+    if !(is_marked(to) && IS_ARMED.load(Ordering::SeqCst)) {
+        return real(count);
+    }
+    set_dirty(to, true);
+    match judge(Kind::Write) {
+        Verdict::Go => real(count),
+        Verdict::Fail(errno) => fail(errno) as isize,
+        Verdict::Die => die(),
+    }
+}
+
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkat(
+    from_directory: c_int,
+    from: *const c_char,
+    to_directory: c_int,
+    to: *const c_char,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    operate(Kind::Link, unsafe { is_in_folder_at(to_directory, to) }, || unsafe {
+        libc::syscall(libc::SYS_linkat, from_directory, from, to_directory, to, flags) as c_int
+    })
 }
 
 /// # Safety

@@ -1,0 +1,103 @@
+//! A model from a hub.
+
+use hearth_app::library::{self, Hub, catalog::Entry};
+use hearth_protocol::Sampling;
+use sha2::{Digest, Sha256};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+/// What is in the file: more than one piece of it is written.
+fn body() -> Vec<u8> {
+    (0..200_000_u32)
+        .flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect()
+}
+
+fn target(folder: &Path) -> PathBuf {
+    folder.join("work/models/model.gguf")
+}
+
+/// The beginning of it is here already.
+pub fn prepare(folder: &Path) {
+    let partial = target(folder).with_file_name("model.gguf.partial");
+    fs::create_dir_all(partial.parent().expect("a folder")).expect("it is made");
+    fs::write(partial, &body()[..100_000]).expect("it is written");
+}
+
+pub fn download(folder: &Path) -> Result<(), String> {
+    let body = body();
+    let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let entry = Entry {
+        id: "model".into(),
+        name: "A model".into(),
+        description: String::new(),
+        licence: String::new(),
+        repository: "owner/name".into(),
+        revision: "main".into(),
+        file: "model.gguf".into(),
+        size: body.len() as u64,
+        sha256,
+        system_prompt: None,
+        sampling: Sampling::default(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let hub = Hub {
+        endpoint: format!("http://{}", listener.local_addr().expect("an address")),
+        token: None,
+        patience: Duration::ZERO,
+    };
+    // It ends with the process.
+    thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &body)));
+    let target = target(folder);
+    let whole = library::download(&hub, &entry, target.parent().expect("a folder"), &mut |_| {
+        ControlFlow::Continue(())
+    });
+    whole.map(drop).map_err(|error| error.to_string())
+}
+
+/// Answers a request with what it asks for.
+fn answer(mut stream: TcpStream, body: &[u8]) {
+    let lines = BufReader::new(stream.try_clone().expect("a stream")).lines();
+    let head: Vec<String> = lines
+        .map_while(Result::ok)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let from = head.iter().find_map(|line| {
+        let line = line.to_ascii_lowercase();
+        line.strip_prefix("range: bytes=")?
+            .strip_suffix('-')?
+            .parse::<usize>()
+            .ok()
+    });
+    let (status, rest) = match from {
+        Some(from) => ("206 Partial Content", &body[from..]),
+        None => ("200 OK", body),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        rest.len()
+    );
+    // Whoever asked may have been killed.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(rest));
+}
+
+pub fn check(folder: &Path, done: bool) {
+    let target = target(folder);
+    assert!(target.exists() || !done);
+    if target.exists() {
+        assert!(
+            fs::read(&target).expect("a file") == body(),
+            "what is in place is whole"
+        );
+    }
+    if done {
+        assert!(!target.with_file_name("model.gguf.partial").exists());
+    }
+}

@@ -1,0 +1,52 @@
+//! What is tried.
+
+mod adapters;
+mod downloads;
+mod stores;
+
+use crate::table::Row;
+
+pub const ALL: &[Row] = &[
+    Row {
+        name: "a download",
+        prepare: downloads::prepare,
+        work: downloads::download,
+        check: downloads::check,
+    },
+    Row {
+        name: "a new store",
+        prepare: |_| {},
+        work: stores::begin,
+        check: stores::check_begun,
+    },
+    Row {
+        name: "a store of an older version",
+        prepare: stores::put_older,
+        work: stores::open,
+        check: stores::check_copied,
+    },
+    Row {
+        name: "the daily copy",
+        prepare: stores::put_used,
+        work: stores::copy,
+        check: stores::check_copied,
+    },
+    Row {
+        name: "going back to a copy",
+        prepare: stores::put_damaged,
+        work: stores::restore,
+        check: stores::check_restored,
+    },
+    Row {
+        name: "beginning again with what can be read",
+        prepare: stores::put_damaged,
+        work: stores::salvage,
+        check: stores::check_replaced,
+    },
+    Row {
+        name: "an adapter that is imported",
+        prepare: adapters::prepare,
+        work: adapters::import,
+        check: adapters::check,
+    },
+];

@@ -1,0 +1,153 @@
+//! Work on the disk, a row each, with a fault at every operation that it makes: killed there, with what was not flushed lost; a disk that
+//! is full from there on; one that fails there once. Then everything is read back, and the work done once more.
+
+use crate::faults::{self, Fault, Kind};
+use libtest_mimic::Trial;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio, exit};
+use std::sync::{Mutex, PoisonError};
+
+/// In a child: the row, the fault, and the folder.
+const ROW: &str = "HEARTH_TEST_ROW";
+const FAULT: &str = "HEARTH_TEST_FAULT";
+const FOLDER: &str = "HEARTH_TEST_FOLDER";
+/// Children at a time.
+const CHILDREN: usize = 3;
+
+/// Work on the disk.
+pub struct Row {
+    /// What is done, for people.
+    pub name: &'static str,
+    /// Puts into a new folder what is there before.
+    pub prepare: fn(&Path),
+    /// Does it: what it changes in the folder `work` of that folder has faults.
+    pub work: fn(&Path) -> Result<(), String>,
+    /// Reads everything back: what was there before is whole or replaced as a whole, and nothing that is half made is used. After work
+    /// that was said to be done, what came of it is there.
+    pub check: fn(&Path, bool),
+}
+
+/// The main of a test whose executable does the work as well: it does that and ends where it was started for it.
+pub fn work_if_asked(rows: &[Row]) {
+    let (Ok(row), Ok(fault), Some(folder)) = (std::env::var(ROW), std::env::var(FAULT), std::env::var_os(FOLDER))
+    else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    let row = rows.iter().find(|one| one.name == row).expect("a row");
+    let fault: Fault = fault.parse().expect("a fault");
+    faults::arm(&folder.join("work"), fault.clone());
+    let done = (row.work)(folder);
+    let kinds = faults::disarm();
+    match (fault, done) {
+        (Fault::Count { .. }, done) => {
+            done.expect("nothing failed");
+            faults::write_kinds(&folder.join("operations"), &kinds);
+        }
+        // A fault may cost nothing, or end the work; then in a sentence.
+        (_, Ok(())) => fs::write(folder.join("done"), "").expect("it is written"),
+        (_, Err(sentence)) => fs::write(folder.join("problem"), sentence).expect("it is written"),
+    }
+    exit(0)
+}
+
+/// A trial for each row and kind of fault.
+pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
+    type Faulty = (&'static str, fn(usize) -> Fault, fn(Kind) -> bool);
+    const FAULTS: [Faulty; 3] = [
+        (
+            "killed at every operation",
+            |at| Fault::Kill {
+                at,
+                cannot_exchange: false,
+            },
+            |_| true,
+        ),
+        (
+            "on a disk that is full from any write on",
+            |at| Fault::Full { at },
+            Kind::takes_room,
+        ),
+        (
+            "on a disk that fails once",
+            |at| Fault::Broken { at },
+            |kind| !kind.takes_room(),
+        ),
+    ];
+    let trial = |row: &'static Row, (with, fault, counts): Faulty| {
+        Trial::test(format!("{}, {with}", row.name), move || {
+            try_each(row, fault, counts);
+            Ok(())
+        })
+    };
+    rows.iter()
+        .flat_map(|row| FAULTS.map(|faulty| trial(row, faulty)))
+        .collect()
+}
+
+/// The trials take turns: each does the work in this process, too.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    (row.prepare)(folder.path());
+    let counted = start(row, folder.path(), &Fault::Count { cannot_exchange: false }).wait();
+    assert!(counted.expect("it ends").success());
+    (row.check)(folder.path(), true);
+    let operations = faults::read_kinds(&folder.path().join("operations"));
+    let at: Vec<usize> = (0..operations.len()).filter(|at| counts(operations[*at])).collect();
+    let mut met = 0;
+    for group in at.chunks(CHILDREN) {
+        let started: Vec<_> = group
+            .iter()
+            .map(|at| {
+                let folder = tempfile::tempdir().expect("a folder");
+                (row.prepare)(folder.path());
+                let child = start(row, folder.path(), &fault(*at));
+                (*at, folder, child)
+            })
+            .collect();
+        for (at, folder, mut child) in started {
+            let status = child.wait().expect("it ends");
+            let what = format!("{} ({:?})", fault(at), operations[at]);
+            let _told = Told(&what);
+            let is_killed = status.code() == Some(faults::KILLED);
+            // Threads and connections may take another order, so that there are fewer operations than were counted.
+            assert!(is_killed || status.success(), "{status}");
+            met += usize::from(is_killed || matches!(fault(at), Fault::Full { .. } | Fault::Broken { .. }));
+            if let Ok(sentence) = fs::read_to_string(folder.path().join("problem")) {
+                assert!(sentence.len() > 20 && sentence.ends_with('.'), "{sentence}");
+            }
+            let done = folder.path().join("done").exists();
+            (row.check)(folder.path(), done);
+            (row.work)(folder.path()).expect("a second try succeeds");
+            (row.check)(folder.path(), true);
+        }
+    }
+    assert!(met * 10 >= at.len() * 9, "{met} of {} faults were met", at.len());
+}
+
+fn start(row: &Row, folder: &Path, fault: &Fault) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .env(ROW, row.name)
+        .env(FAULT, fault.to_string())
+        .env(FOLDER, folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().expect("it starts")
+}
+
+/// Says which fault it was if something panics.
+struct Told<'a>(&'a str);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("with the fault {}", self.0);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What is tried.
+
+use crate::table::Row;
+use hearth_engine::{Engine, packed};
+use hearth_protocol::{GenerateRequest, KeptFolder, LoadRequest, Prompt, Sampling};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+pub const ALL: &[Row] = &[
+    Row {
+        name: "packed weights",
+        prepare: |_| {},
+        work: |folder| answer(folder, Cache::Packed, 1).map(drop),
+        check: |folder, _| check(folder, Cache::Packed),
+    },
+    Row {
+        name: "the first answer of a conversation",
+        prepare: |_| {},
+        work: |folder| answer(folder, Cache::Read, 1).map(drop),
+        check: |folder, _| check(folder, Cache::Read),
+    },
+    Row {
+        name: "an answer that is appended to a conversation",
+        prepare: |folder| drop(answer(folder, Cache::Read, 1).expect("an answer")),
+        work: |folder| answer(folder, Cache::Read, 2).map(drop),
+        check: |folder, _| check(folder, Cache::Read),
+    },
+];
+
+/// What is kept.
+#[derive(Clone, Copy, PartialEq)]
+enum Cache {
+    Packed,
+    Read,
+    Nothing,
+}
+
+/// Loads the model and answers, with what is kept in the folder; the text.
+fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
+    let work = folder.join("work");
+    fs::create_dir_all(&work).map_err(|error| format!("The folder cannot be made: {error}."))?;
+    packed::keep_in((cache == Cache::Packed).then(|| work.join("packed")));
+    let load = LoadRequest {
+        path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
+        context: Some(512),
+        device: Some("cpu".to_owned()),
+        kept: (cache == Cache::Read).then(|| KeptFolder {
+            path: work.join("kept"),
+            most_bytes: 1 << 30,
+        }),
+        ..LoadRequest::default()
+    };
+    let mut engine = Engine::load(&load, &mut |_, _| ControlFlow::Continue(())).map_err(|problem| problem.message)?;
+    let request = GenerateRequest {
+        id: 1,
+        prompt: Prompt::Raw("A tale of a fox in the wood and of its home. ".repeat(4 * turns)),
+        sampling: Sampling {
+            temperature: 0.0,
+            ..Sampling::default()
+        },
+        max_tokens: Some(12),
+        stop: Vec::new(),
+        adapters: Vec::new(),
+        conversation: Some(1),
+    };
+    let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
+    let summary = summary.map_err(|problem| problem.message)?;
+    if cache == Cache::Read {
+        engine.keep(1, &|| false);
+    }
+    Ok(format!("{:?}", summary.ids))
+}
+
+/// The answers are those of an engine that keeps nothing, whatever is left; afterwards nothing half made is there.
+fn check(folder: &Path, cache: Cache) {
+    static EXPECTED: OnceLock<[String; 2]> = OnceLock::new();
+    let nowhere = |turns| answer(folder, Cache::Nothing, turns).expect("an answer");
+    let expected = EXPECTED.get_or_init(|| [nowhere(1), nowhere(2)]);
+    for (turns, expected) in (1..).zip(expected) {
+        assert_eq!(answer(folder, cache, turns).as_ref(), Ok(expected), "of {turns} turns");
+    }
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
+    };
+    match cache {
+        Cache::Packed => {
+            let names = names(&folder.join("work/packed"));
+            assert!(matches!(&names[..], [one] if one.ends_with(".packed")), "{names:?}");
+        }
+        Cache::Read => {
+            let names = names(&folder.join("work/kept/1"));
+            assert!(matches!(&names[..], [one] if one.ends_with(".kv")), "{names:?}");
+        }
+        Cache::Nothing => {}
+    }
+}
