@@ -139,6 +139,41 @@ fn every_export_is_read_again_and_says_what_was_trained() {
 }
 
 #[test]
+fn an_export_does_not_replace_what_it_is_made_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let base = folder.path().join("base.gguf");
+    fs::copy(model(), &base).expect("it is copied");
+    let adapter = Path::new(&run_folder()).join("adapter");
+    let files = |path: &Path| fs::read_dir(path).expect("a folder").count();
+    let before = files(&adapter);
+    for (to, out, says) in [
+        ("gguf", base.as_path(), "is the model"),
+        ("gguf-lora", &base, "is the model"),
+        ("peft", &adapter, "is the adapter"),
+        (
+            "gguf-lora",
+            &folder.path().join("x.Modelfile"),
+            "has the name of the Modelfile",
+        ),
+    ] {
+        let words = [
+            "export",
+            &run_folder(),
+            "--model",
+            text(&base),
+            "--to",
+            to,
+            "--out",
+            text(out),
+        ];
+        let ended = hearth(words);
+        assert!(ended.complaint().contains(says), "{ended:?}");
+    }
+    assert!(fs::read(&base).expect("a model") == fs::read(model()).expect("a model"));
+    assert_eq!((files(&adapter), files(folder.path())), (before, 1));
+}
+
+#[test]
 fn what_cannot_be_trained_on_is_said_in_a_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     let train = |name: &str, data: &[u8], more: &[&str]| -> Ended {

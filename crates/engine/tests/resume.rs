@@ -260,6 +260,27 @@ fn a_run_that_cannot_be_read_is_refused_and_not_begun_anew() {
 }
 
 #[test]
+fn no_run_is_begun_over_another() {
+    let stopped = Stopped::new();
+    let before = stopped.files();
+    let refused = |resume: bool| {
+        let problem = stopped.run("model.gguf", resume, None).expect_err("it is refused");
+        problem.message
+    };
+    assert!(refused(false).contains("Resume that run"));
+    let notes = stopped.path("run/adapter/notes.txt");
+    fs::write(&notes, "a person's").expect("it is written");
+    assert!(refused(true).contains("notes.txt"));
+    fs::remove_file(notes).expect("it is there");
+    let other = fs::File::open(stopped.path("run/.lock")).expect("a lock");
+    other.try_lock().expect("it is free");
+    assert!(refused(true).contains("Another Hearth is at work"));
+    assert!(stopped.files() == before);
+    drop(other);
+    stopped.run("model.gguf", true, None).expect("it goes on");
+}
+
+#[test]
 fn a_run_that_a_newer_hearth_wrote_is_refused_and_left_alone() {
     let stopped = Stopped::new();
     let text = fs::read(stopped.run_file()).expect("a run");

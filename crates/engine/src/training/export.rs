@@ -9,7 +9,7 @@ use hearth_formats::durable;
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
 use hearth_train::{Mix, merge};
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
