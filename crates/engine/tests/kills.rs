@@ -157,6 +157,8 @@ impl Work {
                     false => fs::read(&path).expect("a file"),
                 };
                 match name.file_name().and_then(|name| name.to_str()) {
+                    // Empty, and made by each run that begins or goes on.
+                    Some(".lock") => continue,
                     Some("hearth.json") => bytes = without(&bytes, "created"),
                     Some("lora.gguf") => forget_created(&mut bytes),
                     // Where the data is.

@@ -372,6 +372,7 @@ fn a_run_that_is_suspended_has_no_outcome_and_goes_on_from_its_step() {
     whole.ends().expect("it ends");
     for last in [0, 1, STEPS] {
         let suspended = Stopped::new();
+        fs::remove_dir_all(suspended.path("run")).expect("a run");
         let wishes = Wishes::default();
         let mut steps = Vec::new();
         let outcome = train(
@@ -403,8 +404,10 @@ fn a_run_that_is_suspended_has_no_outcome_and_goes_on_from_its_step() {
 fn a_run_that_is_stopped_before_its_first_step_ends_and_leaves_an_older_adapter_alone() {
     let stopped = Stopped::new();
     let before = stopped.adapter();
+    // Without one the run restarts.
+    fs::remove_file(stopped.path("run/checkpoint.safetensors")).expect("a checkpoint");
     let wishes = Wishes::default();
-    let outcome = train(&stopped.request("model.gguf", false), &wishes, &mut |event| {
+    let outcome = train(&stopped.request("model.gguf", true), &wishes, &mut |event| {
         if matches!(event, TrainingEvent::Evaluated { .. }) {
             wishes.set(Wish::Stop);
         }
