@@ -1,7 +1,7 @@
 //! How the app ends: a run that is under way ends its step and makes a checkpoint, an answer is kept as far as it came.
 //!
 //! A window that is closed stays open for that, and says so. What ends the session is heard as a signal, where there are signals; on
-//! macOS it is told as the end of the app, and Windows ends a session without a word.
+//! macOS as the end of the app. Windows does not tell.
 
 use hearth_app::App;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tauri::{AppHandle, Manager};
 /// Whether the app is about to end.
 static CLOSING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the window has to stay open until a run is saved; then the app ends by itself.
+/// Whether the window has to stay open until a run is saved; then the app ends.
 pub fn waits_for_run(app: &AppHandle) -> bool {
     let is_training = app.try_state::<App>().is_some_and(|hearth| hearth.is_training());
     if is_training {
@@ -27,7 +27,7 @@ fn leave(app: &AppHandle) {
     let app = app.clone();
     tauri::async_runtime::spawn(async move {
         if let Some(hearth) = app.try_state::<App>() {
-            // What could not be saved is told by nobody any more; the next start mends it.
+            // There is no window left to tell what could not be saved; the next start mends it.
             let _ = hearth.shut_down().await;
         }
         app.exit(0);
