@@ -14,6 +14,12 @@ fn after<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     None
 }
 
+/// What stands between the brackets of the first list of this name, which has no lists in it.
+pub fn list<'a>(json: &'a str, name: &str) -> Option<&'a str> {
+    let (list, _) = after(json, name)?.strip_prefix('[')?.split_once(']')?;
+    Some(list)
+}
+
 /// The first text of this name, as it is written; none where it is null.
 pub fn text<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     text_at(after(json, name)?)

@@ -10,6 +10,7 @@ mod package;
 mod place;
 mod process;
 mod run;
+mod same;
 mod setup;
 mod system;
 mod templates;
@@ -39,6 +40,8 @@ cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
                                   fuzz one target of fuzz/ or all of them, or replay files through one
     --seconds N                   so long each (20, if not told)
     --keep                        put minimised inputs that reach more than the seeds into fuzz/corpus
+cargo xtask same OLD [NEW]        compare the bits that two executables of hearth compute on the CPU: answers, perplexities,
+                                  losses, adapters and training states of the fixtures and of the default model
 cargo xtask spirv                 test the kernels for matrix units on the Vulkan driver that VK_DRIVER_FILES names
 cargo xtask neon                  run the kernels' tests on ARM64, emulated where this machine is another
 ";
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         ("package", kinds) => package::package(kinds),
         ("fuzz", options) => fuzz::fuzz(options),
         ("gpu", options) => gpu::gpu(options),
+        ("same", programs) => same::same(programs),
         ("neon", []) => neon::neon(),
         ("spirv", []) => gpu::spirv(),
         ("help" | "--help" | "-h", []) => {
