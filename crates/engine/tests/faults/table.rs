@@ -126,8 +126,8 @@ fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
             (row.check)(folder.path(), true);
         }
     }
-    // A connection yields its bytes in more or fewer pieces each time.
-    assert!(met * 2 > at.len(), "{met} of {} faults were met", at.len());
+    // A connection yields its bytes in more or fewer pieces each time. Caches neither flush nor rename, so that some of them have no such fault.
+    assert!(met * 2 >= at.len(), "{met} of {} faults were met", at.len());
 }
 
 fn start(row: &Row, folder: &Path, fault: &Fault) -> Child {
