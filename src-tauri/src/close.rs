@@ -10,6 +10,9 @@ use tauri::{AppHandle, Manager};
 /// Whether the app is about to end.
 static CLOSING: AtomicBool = AtomicBool::new(false);
 
+/// Whether everything is saved, as far as it could be.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
 /// Whether the window has to stay open until a run is saved; then the app ends.
 pub fn waits_for_run(app: &AppHandle) -> bool {
     let is_training = app.try_state::<App>().is_some_and(|hearth| hearth.is_training());
@@ -30,12 +33,16 @@ fn leave(app: &AppHandle) {
             // There is no window left to tell what could not be saved; the next start mends it.
             let _ = hearth.shut_down().await;
         }
+        CLOSED.store(true, Ordering::SeqCst);
         app.exit(0);
     });
 }
 
-/// Ends what still runs. After [`leave`] that is nothing.
+/// Ends what still runs, unless [`leave`] has.
 pub fn end(app: &AppHandle) {
+    if CLOSED.load(Ordering::SeqCst) {
+        return;
+    }
     if let Some(hearth) = app.try_state::<App>() {
         // As in `leave`.
         let _ = tauri::async_runtime::block_on(hearth.shut_down());

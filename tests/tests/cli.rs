@@ -4,9 +4,9 @@ use hearth_tests::driver;
 use hearth_tests::hearth::{Ended, hearth};
 use hearth_tests::place::{executable, model, root};
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Calls `hearth COMMAND MODEL ARGUMENTS...` on the default model.
 fn on_model(command: &str, arguments: &[&str]) -> Ended {
@@ -346,4 +346,28 @@ fn perplexity_is_that_of_llama_cpp() {
         let ours = report["perplexity"].as_f64().expect("a number");
         assert!((ours / theirs - 1.0).abs() < 0.003, "{text}: {ours}, not {theirs}");
     }
+}
+
+/// The end of a session signals all processes. The window's still wants a checkpoint of the worker, which ends with its input.
+#[cfg(unix)]
+#[test]
+fn a_signal_to_all_of_a_session_leaves_the_worker_to_the_window() {
+    let mut worker = Command::new(executable("hearth"))
+        .arg("worker")
+        .env("HEARTH_CACHE", "off")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("hearth starts");
+    let mut said = BufReader::new(worker.stdout.take().expect("it is piped"));
+    let mut ready = String::new();
+    said.read_line(&mut ready).expect("it says that it is ready");
+    assert!(ready.contains("ready"), "{ready}");
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        let sent = Command::new("kill").args([signal, &worker.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+    drop(worker.stdin.take());
+    let ended = worker.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(0), "{ended}");
 }

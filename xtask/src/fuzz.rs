@@ -41,6 +41,8 @@ const MOST_KEPT: u64 = 4096;
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     seconds: u32,
+    /// Makes the same mutations each time; a new one if none.
+    seed: Option<u32>,
     /// Puts minimised inputs that reach more than the seeds into `fuzz/corpus`.
     keep: bool,
     /// All, if none.
@@ -53,6 +55,7 @@ impl Asked {
     fn parse(arguments: &[String]) -> Outcome<Self> {
         let mut asked = Self {
             seconds: 20,
+            seed: None,
             keep: false,
             target: None,
             files: Vec::new(),
@@ -65,6 +68,10 @@ impl Asked {
                     asked.seconds = seconds
                         .filter(|&n| n > 0)
                         .ok_or("--seconds takes a number of seconds.")?;
+                }
+                "--seed" => {
+                    let seed = words.next().and_then(|number| number.parse().ok());
+                    asked.seed = Some(seed.filter(|&n| n > 0).ok_or("--seed takes a number, from 1 on.")?);
                 }
                 "--keep" => asked.keep = true,
                 option if option.starts_with('-') => return Err(format!("There is no option {option}.")),
@@ -266,6 +273,7 @@ fn one(fuzzer: &Path, target: &Target, asked: &Asked) -> Outcome {
     let out = File::create(&log).map_err(failed)?;
     let mut command = started(fuzzer, target, &folder);
     command
+        .args(asked.seed.map(|seed| format!("-seed={seed}")))
         .arg(format!("-max_total_time={}", asked.seconds))
         .arg(folder.join("found"))
         .arg(folder.join("seeds"))

@@ -39,6 +39,7 @@ cargo xtask gpu [OPTIONS] [FILE.gguf]...
 cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
                                   fuzz one target of fuzz/ or all of them, or replay files through one
     --seconds N                   so long each (20, if not told)
+    --seed N                      make the same mutations each time
     --keep                        put minimised inputs that reach more than the seeds into fuzz/corpus
 cargo xtask same OLD [NEW]        compare the bits that two executables of hearth compute on the CPU: answers, perplexities,
                                   losses, adapters and training states of the fixtures and of the default model

@@ -105,6 +105,9 @@ fn elsewhere(purpose: For) -> Outcome {
         if program(&["cc", "gcc", "clang"]).is_none() || program(&["pkg-config"]).is_none() {
             missing.push("a C compiler and pkg-config");
         }
+        if purpose == For::Test && program(&["c++", "g++", "clang++"]).is_none() {
+            missing.push("a C++ compiler");
+        }
         for (library, name) in [
             ("webkit2gtk-4.1", "WebKitGTK 4.1 (development files)"),
             ("gtk+-3.0", "GTK 3 (development files)"),

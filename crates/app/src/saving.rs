@@ -104,10 +104,26 @@ impl Shared {
                 Ok(Saved::Done(Some(row))) => self.emit_conversation(&row),
                 Ok(Saved::Done(None)) => {}
                 Ok(Saved::Held) => still = Saved::Held,
-                Err(error) => tracing::warn!(%error, message = message.id, "an answer could not be saved yet"),
+                Err(error) => {
+                    tracing::warn!(%error, message = message.id, "an answer could not be saved yet");
+                    self.refused(message, error);
+                }
             }
         }
         still
+    }
+
+    /// Shows an answer that cannot be saved as failed, whole; it is saved when there is room again.
+    fn refused(&self, message: Message, error: StoreError) {
+        if matches!(message.state, MessageState::Failed { .. }) {
+            return;
+        }
+        let message = Message {
+            state: MessageState::Failed { problem: error.into() },
+            ..message
+        };
+        self.keep_live(message.clone());
+        self.emit(Event::MessageChanged { message });
     }
 
     /// Saves what another process holds up, once it lets the store go.

@@ -345,8 +345,10 @@ impl Tune {
         };
         let id = name(current.id);
         self.shared.emit(Event::Closing { run: current.id });
-        // One that is gone says so by itself.
-        let _ = worker.send(Request::Training(TrainingRequest::Suspend { id }));
+        // One that was told to stop ends as it was told. One that is gone reports its death below.
+        if !current.stopping {
+            let _ = worker.send(Request::Training(TrainingRequest::Suspend { id }));
+        }
         let suspended = async {
             loop {
                 match said.recv().await {
@@ -355,8 +357,11 @@ impl Tune {
                             return state;
                         }
                     }
+                    // Another build was to begin the run.
+                    Some(Said::Event(protocol::Event::HandOver { .. }) | Said::Died(_)) | None => {
+                        return interrupted.clone();
+                    }
                     Some(Said::Event(_)) => {}
-                    Some(Said::Died(_)) | None => return interrupted.clone(),
                 }
             }
         };

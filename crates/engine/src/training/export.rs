@@ -89,7 +89,11 @@ fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Probl
         let message = format!("{} {why}. Choose another file.", request.out.display());
         Err(problem(ProblemCode::BadRequest, message))
     };
-    if request.out.extension().is_some_and(|ending| ending == MODELFILE) {
+    if request
+        .out
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case(MODELFILE))
+    {
         return refused("has the name of the Modelfile that is written beside an export");
     }
     // What is not there yet is none of them.

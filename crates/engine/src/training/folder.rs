@@ -18,6 +18,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What a run is made of. A new field has a `#[serde(default)]`, as [`Settings`] have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +61,9 @@ const RUN: &str = "run.json";
 const LOG: &str = "log.jsonl";
 const LOCK: &str = ".lock";
 
+/// How long the worker that was at work on a run before may take to end.
+const LOCK_WITHIN: Duration = Duration::from_secs(5);
+
 /// What an adapter's folder has, and nothing else.
 const OF_ADAPTER: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
 
@@ -66,10 +71,19 @@ pub(super) fn is_of_adapter(name: &OsStr) -> bool {
     OF_ADAPTER.iter().any(|own| *own == name)
 }
 
-/// The names in a folder; none where there is no folder.
+/// Whether a file is one that a file manager or a network file system puts into any folder.
+fn is_of_system(name: &OsStr) -> bool {
+    let names = [".DS_Store", ".directory", "desktop.ini", "Thumbs.db"];
+    names.iter().any(|own| *own == name) || name.to_string_lossy().starts_with(".nfs")
+}
+
+/// The names in a folder that people and programs gave, not file managers; none where there is no folder.
 pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    let names = |entries: fs::ReadDir| entries.map(|entry| entry.map(|entry| entry.file_name()));
     match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.file_name())).collect(),
+        Ok(entries) => names(entries)
+            .filter(|name| name.as_ref().is_ok_and(|name| !is_of_system(name)) || name.is_err())
+            .collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -197,15 +211,23 @@ impl RunFolder {
             .create(true)
             .open(self.0.join(LOCK))
             .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
-            Err(TryLockError::WouldBlock) => {
-                let message = format!(
-                    "Another Hearth is at work on the run in {}. Wait until it has ended, or choose another folder.",
-                    self.0.display()
-                );
-                Err(problem(ProblemCode::BadRequest, message))
+        let until = Instant::now() + LOCK_WITHIN;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_WITHIN / 100),
+                Err(TryLockError::WouldBlock) => {
+                    let message = format!(
+                        "Another Hearth is at work on the run in {}. Wait until it has ended, or choose another folder.",
+                        self.0.display()
+                    );
+                    return Err(problem(ProblemCode::BadRequest, message));
+                }
+                Err(TryLockError::Error(error)) => {
+                    // Some network file systems have no locks; a run there is as safe as it was without.
+                    tracing::warn!(folder = %self.0.display(), %error, "the folder of a run cannot be locked");
+                    return Ok(file);
+                }
             }
         }
     }
