@@ -4,9 +4,9 @@ use hearth_tests::driver;
 use hearth_tests::hearth::{Ended, hearth};
 use hearth_tests::place::{executable, model, root};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Calls `hearth COMMAND MODEL ARGUMENTS...` on the default model.
 fn on_model(command: &str, arguments: &[&str]) -> Ended {
@@ -352,6 +352,8 @@ fn perplexity_is_that_of_llama_cpp() {
 #[cfg(unix)]
 #[test]
 fn a_signal_to_all_of_a_session_leaves_the_worker_to_the_window() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
     let mut worker = Command::new(executable("hearth"))
         .arg("worker")
         .env("HEARTH_CACHE", "off")
