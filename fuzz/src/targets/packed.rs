@@ -71,8 +71,8 @@ fn mend(bytes: &mut [u8]) {
         .and_then(|at| at.try_into().ok())
         .map(u64::from_le_bytes);
     let table = table_at.and_then(|at| bytes.get(usize::try_from(at).ok()?..));
-    if let Some(sum) = table.map(crc32fast::hash) {
-        bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    if let (Some(sum), Some(place)) = (table.map(crc32fast::hash), bytes.get_mut(16..20)) {
+        place.copy_from_slice(&sum.to_le_bytes());
     }
 }
 
