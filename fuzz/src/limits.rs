@@ -19,7 +19,7 @@ fn take(bytes: usize) -> bool {
         return true;
     }
     give(bytes);
-    // Without a buffer, so that nothing is allocated. Whoever can do without these bytes goes on; an abort says no more than this.
+    // Unbuffered, so that nothing is allocated. Code that handles a failed allocation continues; an abort prints nothing else.
     let _ = writeln!(
         std::io::stderr(),
         "hearth-fuzz: {bytes} bytes beyond the limit of memory were asked for"

@@ -571,26 +571,35 @@ fn a_damaged_store_is_set_aside_for_its_last_copy() {
     assert_eq!(titles.iter().map(|it| &*it.title).collect::<Vec<_>>(), ["in the copy"]);
 }
 
+/// Begins a conversation of 400 messages, which take many pages of the file.
+fn begin_long(store: &Store) -> i64 {
+    let conversation = begin(store, "a long one");
+    let mut parent = None;
+    for number in 0..400 {
+        let text = format!("message {number} {}", "words ".repeat(60));
+        parent = Some(say(store, conversation, parent, &text, State::Complete).id);
+    }
+    conversation
+}
+
+/// Overwrites pages in the middle of a closed store, which hold messages; the file's bytes then.
+fn damage(folder: &Path) -> Vec<u8> {
+    let path = folder.join(FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 3 * 4096].fill(0xa5);
+    fs::write(&path, &bytes).unwrap();
+    bytes
+}
+
 #[test]
 fn what_can_be_read_of_a_damaged_store_comes_over() {
     let folder = folder();
     let store = open(&folder);
-    let mut parent = None;
-    let conversation = begin(&store, "a long one");
-    for number in 0..400 {
-        let text = format!("message {number} {}", "words ".repeat(60));
-        parent = Some(say(&store, conversation, parent, &text, State::Complete).id);
-    }
+    begin_long(&store);
     store.write(|t| setting::set(t, "theme", "dark")).unwrap();
     drop(store);
-    let path = folder.path().join(FILE);
-    // Pages in the middle, which hold messages.
-    let mut bytes = fs::read(&path).unwrap();
-    let middle = bytes.len() / 2 / 4096 * 4096;
-    bytes[middle..middle + 3 * 4096].fill(0xa5);
-    fs::write(&path, bytes).unwrap();
-
-    let damaged = fs::read(&path).unwrap();
+    let damaged = damage(folder.path());
     let aside = Store::salvage(folder.path()).unwrap();
     assert!(fs::read(aside).unwrap() == damaged, "the damaged file is kept as it is");
     let store = open(&folder);
@@ -646,18 +655,9 @@ fn a_clock_that_jumps_ages_what_was_deleted_by_a_day() {
 fn damage_that_is_met_while_a_store_is_open_is_looked_for_at_the_next_start() {
     let folder = folder();
     let store = open(&folder);
-    let conversation = begin(&store, "a long one");
-    let mut parent = None;
-    for number in 0..400 {
-        let text = format!("message {number} {}", "words ".repeat(60));
-        parent = Some(say(&store, conversation, parent, &text, State::Complete).id);
-    }
+    let conversation = begin_long(&store);
     drop(store);
-    let path = folder.path().join(FILE);
-    let mut bytes = fs::read(&path).unwrap();
-    let middle = bytes.len() / 2 / 4096 * 4096;
-    bytes[middle..middle + 3 * 4096].fill(0xa5);
-    fs::write(&path, bytes).unwrap();
+    damage(folder.path());
 
     // It ended as it should, so that only its beginning is looked at.
     let store = open(&folder);

@@ -901,7 +901,7 @@ async fn stores_of_every_released_version_are_read() {
             .store()
             .read(|t| hearth_app::store::measurement::list(t, 9))
             .unwrap();
-        // The table of version 13 was made anew in 14: a measurement can be made again.
+        // Version 14 dropped and recreated the table of version 13: measurements can be repeated.
         assert_eq!(measured.len(), usize::from(version == 14));
     }
 }
@@ -949,13 +949,16 @@ async fn really_tuned(bench: &mut Bench) -> Adapter {
     adapter
 }
 
+/// Imports a run's adapter where it is.
+async fn import(bench: &Bench, adapter: &Adapter) -> Adapter {
+    let path = adapter.path.clone().into();
+    bench.import_adapter(path, "llama".into()).await.expect("an adapter")
+}
+
 async fn an_imported_adapter_owns_no_files() {
     let mut bench = Bench::tiny();
     let adapter = really_tuned(&mut bench).await;
-    let imported = bench
-        .import_adapter(adapter.path.clone().into(), "llama".into())
-        .await
-        .unwrap();
+    let imported = import(&bench, &adapter).await;
     assert_eq!(imported.run, None);
     bench.delete_adapter(imported.id).await.unwrap();
     let bench = bench.again().await;
@@ -969,10 +972,7 @@ async fn an_imported_adapter_owns_no_files() {
 async fn a_run_whose_adapter_was_imported_keeps_its_files() {
     let mut bench = Bench::tiny();
     let adapter = really_tuned(&mut bench).await;
-    let imported = bench
-        .import_adapter(adapter.path.clone().into(), "llama".into())
-        .await
-        .unwrap();
+    let imported = import(&bench, &adapter).await;
     let weights = Path::new(&adapter.path).join("adapter_model.safetensors");
     // Neither the adapter's deletion nor the run's takes what another one lies in.
     bench.delete_adapter(adapter.id).await.unwrap();

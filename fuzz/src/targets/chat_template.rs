@@ -54,7 +54,7 @@ pub fn seeds() -> Vec<Seed> {
         .collect();
     let expressions = seeds::text("tests/fixtures/templates/expressions.json");
     let expressions: Vec<(String, Option<String>)> = serde_json::from_str(&expressions).expect("expressions");
-    // Of several thousand that are no errors, so many that each kind is there.
+    // A sample of the several thousand that are no errors; it has some of each kind.
     let sound: Vec<String> = expressions
         .into_iter()
         .filter(|(_, rendered)| rendered.is_some())

@@ -22,10 +22,10 @@ const VERSION: u32 = 1;
 /// More than this, in bytes, is no file of ours.
 const LONGEST: u64 = 16 << 20;
 
-/// Models that are remembered on the disk; with more, it begins anew.
+/// The most models in the cache. With more, the cache is cleared.
 const MOST: usize = 4096;
 
-/// How long a failure counts that may pass by itself.
+/// How long a temporary failure is cached.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Who reads files.

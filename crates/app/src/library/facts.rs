@@ -42,7 +42,7 @@ impl Facts {
                 architecture.len()
             ));
         }
-        // What only describes is not worth refusing a model for.
+        // A model is not refused for an invalid description.
         let context = gguf.u64(&format!("{architecture}.context_length")).ok().flatten();
         let name = gguf.str("general.name").ok().flatten();
         Ok(Self {

@@ -64,7 +64,7 @@ impl Store {
             // Nothing of it can be read.
             return Ok(());
         }
-        // Each statement by itself: what SQLite meets in the damaged store would end a transaction over both.
+        // No transaction: an error in the damaged store would roll back both databases.
         let mut saved = 0;
         for table in migrations::TABLES {
             // A table of which nothing can be read costs the others nothing.

@@ -70,7 +70,7 @@ pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
 /// Removes a deleted adapter, or restores it; whether it was restored.
 fn purge_adapter(t: &Transaction<'_>, runs: &Path, deleted: &adapter::Deleted) -> rusqlite::Result<bool> {
     let path = &deleted.path;
-    // An imported one is the person's, also where it lies in a run's folder.
+    // The files of an imported adapter belong to the user, even inside a run's folder.
     let owned = deleted
         .run
         .is_some_and(|run| path.starts_with(runs.join(run.to_string())));

@@ -84,7 +84,7 @@ fn answer(mut stream: TcpStream, body: &[u8]) {
         "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         rest.len()
     );
-    // Whoever asked may have been killed.
+    // The client may have been killed.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(rest));
 }
 

@@ -126,7 +126,7 @@ impl<R: Read> HeaderReader<R> {
         let mut numbers = Vec::new();
         let mut left = count;
         while left > 0 {
-            // Those that are whole in the buffer at once, one that is not by itself.
+            // Elements that are complete in the buffer are read together, one that is split is read alone.
             let whole = (self.filled - self.taken) / N;
             if whole == 0 {
                 numbers.push(self.number(what, convert)?);

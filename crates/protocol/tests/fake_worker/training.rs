@@ -153,7 +153,7 @@ impl Run {
         fs::create_dir_all(&self.request.out).expect("a folder");
         let checkpoint = self.request.out.join("checkpoint");
         if self.request.resume {
-            // Without one it begins anew.
+            // Without a checkpoint the run restarts.
             let text = fs::read_to_string(&checkpoint).unwrap_or("0".to_owned());
             self.step = text.parse().expect("a step");
         }
