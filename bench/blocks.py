@@ -1,7 +1,7 @@
 """Random blocks in the formats of GGUF, in the layouts that gguf's own tables and llama.cpp's headers describe.
 
-Codes are bytes at random. Scales are chosen so that weights are about as large as a trained model's, finite, and no scale is a denormal
-number of f16: such a number can be slow, which would say something about the weights and not about the program.
+Codes are random bytes. Scales are chosen so that weights are finite and about as large as those of a trained model, and no scale is a
+subnormal f16, which could be slow and distort the comparison.
 """
 
 from collections.abc import Callable
@@ -10,36 +10,36 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 Bytes = np.ndarray  # of uint8, one block a row
-# The weights that a code stands for spread this much where codes are at random, with a block's scale, and with its scales, left out.
+# Standard deviation of the values of random codes, and of random scales, before scaling.
 UNIFORM4, UNIFORM5, UNIFORM6, UNIFORM8, NONLINEAR4 = 4.6, 9.2, 18.5, 74.0, 68.0
 SCALES6 = 31.5
 SMALLEST_F16 = 2.0**-14
 
 
 def random_rows(rng: np.random.Generator, name: str, rows: int, cols: int) -> Bytes:
-    """A matrix in the format called `name`, as rows of bytes."""
+    """A random matrix in the format `name`, as rows of bytes."""
     elements, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
     if cols % elements:
         raise ValueError(f"Rows of {cols} cannot be stored as {name}, whose blocks hold {elements}.")
     blocks = rng.integers(0, 256, (rows * cols // elements, size), dtype=np.uint8)
-    # So that a product with normed activations is about as large as they are.
+    # So that products with normalised activations have about their magnitude.
     FILL[name](blocks, 1.0 / np.sqrt(cols))
     return blocks.reshape(rows, -1)
 
 
 def put_f16(blocks: Bytes, at: int, value: float) -> None:
-    """Writes one f16 into each block; the sign stays, the size is at least the smallest normal number's."""
+    """Writes one f16 into each block, with at least the magnitude of the smallest normal f16."""
     sized = np.copysign(max(abs(value), SMALLEST_F16), value)
     blocks[:, at : at + 2] = np.array([sized], dtype="<f2").view(np.uint8)
 
 
 def scaled(at: int, spread: float) -> Callable[[Bytes, float], None]:
-    """Formats with one scale, whose codes are around zero."""
+    """Symmetric formats, with one scale."""
     return lambda blocks, size: put_f16(blocks, at, size / spread)
 
 
 def scaled_with_minimum(spread: float, middle: float, minimum_sign: int) -> Callable[[Bytes, float], None]:
-    """Formats with a scale and a minimum, which moves the codes' `middle` to zero."""
+    """Formats with a scale and a minimum, which shifts the codes' `middle` to zero."""
 
     def fill(blocks: Bytes, size: float) -> None:
         scale = max(size / spread, SMALLEST_F16)
@@ -50,12 +50,12 @@ def scaled_with_minimum(spread: float, middle: float, minimum_sign: int) -> Call
 
 
 def floats(exponent_bits: int) -> Callable[[Bytes, float], None]:
-    """Plain numbers of 16 bits: sign and mantissa at random, an exponent that makes them as large as wanted."""
+    """16-bit floats: random sign and mantissa, and an exponent that gives the requested magnitude."""
     bias, shift = 2 ** (exponent_bits - 1) - 1, 15 - exponent_bits
 
-    def fill(numbers: Bytes, size: float) -> None:
+    def fill(blocks: Bytes, size: float) -> None:
         exponent = (int(np.floor(np.log2(size))) + bias) << shift
-        halves = numbers.view("<u2")
+        halves = blocks.view("<u2")
         halves &= np.uint16(0x8000 | ((1 << shift) - 1))
         halves |= np.uint16(exponent)
 
@@ -71,7 +71,7 @@ FILL: dict[str, Callable[[Bytes, float], None]] = {
     "Q5_1": scaled_with_minimum(UNIFORM5, 15.5, -1),
     "Q8_0": scaled(0, UNIFORM8),
     "IQ4_NL": scaled(0, NONLINEAR4),
-    # The K formats take their minimum away, and scale it as they do the codes.
+    # The K formats subtract their minimum, and scale it like the codes.
     "Q4_K": scaled_with_minimum(UNIFORM4 * SCALES6, 7.5, 1),
     "Q5_K": scaled_with_minimum(UNIFORM5 * SCALES6, 15.5, 1),
     "Q6_K": scaled(208, UNIFORM6 * UNIFORM8),

@@ -19,7 +19,7 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292
 
 @dataclass(frozen=True)
 class Bar:
-    """How many times as much as whatever is one, and the figure itself in words."""
+    """A multiple of the baseline, and the value as text."""
 
     kind: str
     times: float
@@ -29,14 +29,14 @@ class Bar:
 @dataclass(frozen=True)
 class Panel:
     title: str
-    # What the line at one stands for.
+    # Label of the line at one.
     one: str
     # A name and its bars, from top to bottom.
     rows: Sequence[tuple[str, Sequence[Bar]]]
 
 
 def chart(panels: Sequence[Panel]) -> str:
-    """Panels above each other."""
+    """An SVG of panels, one below the other."""
     parts, y = [], 8
     for panel in panels:
         drawn, height = draw(panel, y)

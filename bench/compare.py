@@ -1,9 +1,9 @@
-"""Hearth beside llama.cpp, and with --train beside PEFT and PyTorch too: measured in turns, printed, and written as a page.
+"""Compares Hearth with llama.cpp, and with --train also with PEFT and PyTorch: measures in turns, prints, and writes a page.
 
     python compare.py HEARTH [--quick] [--only GROUP...] [--models NAME...] [--train] [--write docs/PERFORMANCE.md]
 
-HEARTH is a release build of `hearth`. Every figure is kept in a file, so a run can be broken off, gone on with, or shown again with
---show. README.md says more.
+HEARTH is a release build of `hearth`. Results are saved in a file, so a run can be interrupted, continued, or shown again with
+--show. See README.md.
 """
 
 import argparse
@@ -49,22 +49,22 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     cores = machine.cores()
-    parser = argparse.ArgumentParser(description="Hearth beside llama.cpp, PEFT and PyTorch.", epilog=f"Models: {'; '.join(NAMES)}; or a GGUF file.")
+    parser = argparse.ArgumentParser(description="Compare Hearth with llama.cpp, PEFT and PyTorch.", epilog=f"Models: {'; '.join(NAMES)}; or a GGUF file.")
     parser.add_argument("hearth", type=Path, help="a release build of hearth")
     parser.add_argument(
-        "--only", nargs="+", choices=[*GROUPS, TRAIN], default=GROUPS, metavar="GROUP", help=f"what to measure, of {', '.join([*GROUPS, TRAIN])}"
+        "--only", nargs="+", choices=[*GROUPS, TRAIN], default=GROUPS, metavar="GROUP", help=f"groups to measure: {', '.join([*GROUPS, TRAIN])}"
     )
-    parser.add_argument("--models", nargs="+", default=USUAL, metavar="NAME", help=f"by default {'; '.join(USUAL)}")
+    parser.add_argument("--models", nargs="+", default=USUAL, metavar="NAME", help=f"default: {'; '.join(USUAL)}")
     parser.add_argument("--threads", type=lambda text: [int(part) for part in text.split(",")], default=sorted({1, cores}), metavar="N,N")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--long-rounds", type=int, default=1, metavar="ROUNDS", help="of what reads thousands of tokens")
-    parser.add_argument("--quick", action="store_true", help="the default model alone, one round, nothing long: about a minute")
-    parser.add_argument("--train", action="store_true", help="measure fine-tuning too, which needs requirements-train.txt")
-    parser.add_argument("--llama-bench", type=Path, metavar="PATH", help="use this one, and build none")
-    parser.add_argument("--llama-name", metavar="TEXT", help="what the page calls it, if it is not of the package that is built otherwise")
-    parser.add_argument("--json", type=Path, default=CACHE / "results.json", metavar="FILE", help="where figures are kept; new ones join them")
-    parser.add_argument("--fresh", action="store_true", help="forget the figures that are kept")
-    parser.add_argument("--show", action="store_true", help="measure nothing, show what is kept")
+    parser.add_argument("--long-rounds", type=int, default=1, metavar="ROUNDS", help="rounds of tests with thousands of tokens")
+    parser.add_argument("--quick", action="store_true", help="default model only, one round, no long tests: about a minute")
+    parser.add_argument("--train", action="store_true", help="also compare fine-tuning; needs requirements-train.txt")
+    parser.add_argument("--llama-bench", type=Path, metavar="PATH", help="use this llama-bench instead of building one")
+    parser.add_argument("--llama-name", metavar="TEXT", help="name of that llama-bench on the page")
+    parser.add_argument("--json", type=Path, default=CACHE / "results.json", metavar="FILE", help="results file; new results are added")
+    parser.add_argument("--fresh", action="store_true", help="delete saved results first")
+    parser.add_argument("--show", action="store_true", help="show saved results without measuring")
     parser.add_argument("--write", type=Path, metavar="PAGE.md", help=f"write the page, and {page.CHART} beside it")
     args = parser.parse_args()
     for path in [args.hearth, args.llama_bench]:
@@ -77,9 +77,9 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | LlamaCpp]) -> Iterator[str]:
-    """Adds to the results, and says after each step what was done."""
+    """Adds to the results; yields a line of progress after each step."""
     tests = [test for test in TESTS if test.group in args.only]
-    # In a process of its own, since what this one holds would count as its children's memory.
+    # In a separate process, because this one's memory would count as its children's peak.
     made = subprocess.run([sys.executable, HERE / "models.py", *args.models], stdout=subprocess.PIPE, text=True)
     if made.returncode:
         sys.exit(made.returncode)
@@ -89,15 +89,15 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | 
         for facts in chosen:
             read_once(facts["path"])
             for threads in args.threads:
-                could = machine.ceilings(CACHE, threads)
-                results.ceilings.append({"model": facts["name"], "threads": threads, **could})
-                yield f"round {turn + 1}, {facts['name']}, ceilings, threads {threads}: {could}"
+                peaks = machine.ceilings(CACHE, threads)
+                results.ceilings.append({"model": facts["name"], "threads": threads, **peaks})
+                yield f"round {turn + 1}, {facts['name']}, peak rates, threads {threads}: {peaks}"
             for test in tests:
-                # Quantised keys and values are shown on one model alone.
+                # A quantised KV cache is measured on one model only.
                 if turn >= (args.long_rounds if test.long else args.rounds) or (test.group == "kv" and facts is not chosen[0]):
                     continue
                 if test is START and turn == 0:
-                    # The first start of a model packs its weights; that is not what is compared.
+                    # The first start of a model packs its weights, which is not compared.
                     for program in programs:
                         program.measure(test, facts["path"], [max(args.threads)])
                 for threads in groups(test, args.threads):
@@ -112,14 +112,14 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | 
 
 
 def read_once(path: str) -> None:
-    """Brings a file into the system's cache, so that whoever comes first does not wait for the disk alone."""
+    """Reads a file into the page cache, so that the first program does not wait for the disk."""
     with open(path, "rb") as file:
         while file.read(1 << 24):
             pass
 
 
 def groups(test: Test, threads: list[int]) -> list[list[int]]:
-    """Numbers of threads that a program is asked for at once: all where llama-bench then reads what comes before but once."""
+    """Thread counts per call of a program: all at once for tests with depth, so that llama-bench processes the context only once."""
     if test is START:
         return [[max(threads)]]
     if test.depth:
@@ -129,12 +129,12 @@ def groups(test: Test, threads: list[int]) -> list[list[int]]:
 
 def trained(args: argparse.Namespace, results: Results) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder) / "train.json"
+        output = Path(folder) / "train.json"
         model = HERE.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-        command = [sys.executable, HERE / "train.py", args.hearth, model, "--rounds", args.rounds, "--threads", max(args.threads), "--json", kept]
+        command = [sys.executable, HERE / "train.py", args.hearth, model, "--rounds", args.rounds, "--threads", max(args.threads), "--json", output]
         if code := subprocess.run([str(part) for part in command], stdout=subprocess.DEVNULL).returncode:
             sys.exit(code)
-        results.train = json.loads(kept.read_text())
+        results.train = json.loads(output.read_text())
 
 
 if __name__ == "__main__":

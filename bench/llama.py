@@ -1,7 +1,7 @@
-"""llama.cpp's `llama-bench`, built once for the very processor it runs on.
+"""llama.cpp's `llama-bench`, built once, natively for this CPU.
 
-PyPI's source package llama-cpp-python carries the whole source of llama.cpp; a wheel would carry a build for any processor, and no
-tools. CMake and Ninja come from PyPI too, the C++ compiler is the machine's own.
+PyPI's source package llama-cpp-python contains the whole source of llama.cpp; a wheel has a generic build, and no tools. CMake and Ninja
+come from PyPI too; the C++ compiler must be installed.
 """
 
 import subprocess
@@ -10,27 +10,27 @@ import tarfile
 from pathlib import Path
 
 PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
-# Of llama.cpp, that the package carries.
+# Of the llama.cpp in the package.
 COMMIT = "0c1e570"
-# Only what runs on the processor, and nothing that would fetch something.
+# CPU backend only, and nothing that would download anything.
 OPTIONS = """CMAKE_BUILD_TYPE=Release GGML_NATIVE=ON GGML_METAL=OFF GGML_CCACHE=OFF BUILD_SHARED_LIBS=OFF LLAMA_BUILD_TESTS=OFF
 LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_SERVER=OFF LLAMA_BUILD_APP=OFF LLAMA_BUILD_UI=OFF LLAMA_USE_PREBUILT_UI=OFF LLAMA_OPENSSL=OFF""".split()
 
 
 def find(cache: Path) -> Path:
-    """The program, built if it is not there yet, which takes some minutes."""
+    """Path of the program; builds it if needed, which takes some minutes."""
     build = cache / f"llama.cpp-{VERSION}"
     return built(build) or compile_into(build, source(cache))
 
 
 def built(build: Path) -> Path | None:
-    """Where the compiler's kind puts programs: Visual Studio in a folder for each configuration."""
+    """Path of the built program; Visual Studio has a folder for each configuration."""
     names = [build / "bin" / folder / f"llama-bench{end}" for folder in ["", "Release"] for end in ["", ".exe"]]
     return next((name for name in names if name.is_file()), None)
 
 
 def source(cache: Path) -> Path:
-    """The source of llama.cpp, fetched with `pip`."""
+    """The source of llama.cpp, downloaded with `pip`."""
     folder = f"{PACKAGE.replace('-', '_')}-{VERSION}"
     unpacked = cache / folder / "vendor" / "llama.cpp"
     if not unpacked.is_dir():
@@ -59,7 +59,7 @@ def ninja() -> list[str]:
 
 
 def run(command: list[str | Path]) -> None:
-    """Runs a step of the build, whose output goes where errors go."""
+    """Runs a build step, with its output on stderr."""
     if code := subprocess.run(command, stdout=sys.stderr).returncode:
         sys.exit(f"{Path(command[0]).name} failed with exit code {code}. Without a C++ compiler, name a llama-bench with --llama-bench.")
 

@@ -1,4 +1,4 @@
-"""The circumstances: what is measured on and with, and what the machine can do at most."""
+"""The machine and programs of a measurement, and the machine's peak rates."""
 
 import datetime
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 HERE = Path(__file__).parent
-# Those that make a difference to how fast weights are multiplied.
+# Instructions that affect the speed of matrix products.
 INSTRUCTIONS = ["avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp", "i8mm", "bf16"]
 
 
@@ -29,7 +29,7 @@ def about(hearth: Path, llama: str) -> dict[str, Any]:
         "commit": output("git", "-C", HERE, "rev-parse", "--short", "HEAD"),
         "llama": llama,
         "date": datetime.date.today().isoformat(),
-        # What waited for the processor before anything was measured.
+        # Load average before the measurement.
         "load": round(psutil.getloadavg()[0], 1),
     }
 
@@ -53,14 +53,14 @@ def instructions() -> list[str]:
 
 
 def cpuinfo(key: str) -> str:
-    """A value of the first processor; nothing where there is no such file."""
+    """A value of the first CPU; empty if there is no /proc/cpuinfo."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.is_file() else []
     return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == key), "")
 
 
 def output(*command: str | Path) -> str:
-    """What a command prints, or nothing if it cannot be run."""
+    """Output of a command; empty if it cannot be run."""
     try:
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
     except OSError:
@@ -68,7 +68,7 @@ def output(*command: str | Path) -> str:
 
 
 def ceilings(cache: Path, threads: int) -> dict[str, float | None]:
-    """What examples/ceilings.rs says; the compiler that built Hearth builds it."""
+    """Output of examples/ceilings.rs, built with the installed rustc."""
     cache.mkdir(exist_ok=True)
     program, source = cache / f"ceilings{'.exe' if sys.platform == 'win32' else ''}", HERE / "examples" / "ceilings.rs"
     if not program.is_file() or program.stat().st_mtime < source.stat().st_mtime:

@@ -1,9 +1,9 @@
-"""The model files that are measured: the default model, and random weights in the shapes and formats that people use.
+"""Model files: the default model, and random weights in common shapes and formats.
 
     python models.py NAME...
 
-prints a line of JSON for each, with what the measuring has to know. A NAME is one of `NAMES`, or a GGUF file. Random weights are
-written once, into bench/cache: neither the time nor the memory depends on what the weights say. The tokenizer is the default model's.
+prints a line of JSON for each: `Facts`. A NAME is one of `NAMES`, or a GGUF file. Random weights are written once, to bench/cache: neither
+time nor memory depends on the values of weights. The tokenizer is the default model's.
 """
 
 import json
@@ -20,21 +20,21 @@ CONTEXT = 8192
 
 @dataclass(frozen=True)
 class Facts:
-    """What a token costs; computed from the file itself."""
+    """Cost of a token, computed from the file."""
 
     name: str
     path: str
     file_bytes: int
-    weight_bytes: int  # all weights that a token's way through the model reads once
+    weight_bytes: int  # weights read once per token
     kv_bytes: int  # keys and values of one position, in f16
-    macs: int  # multiplications with weights for a token of a prompt, so without the output layer
-    floats: bool  # weights are plain numbers, not quantised
+    macs: int  # multiply-adds with weights per prompt token, without the output layer
+    floats: bool  # weights are not quantised
 
 
 def find(name: str) -> Path:
-    """The file of that name, written if it is not there yet."""
+    """Path of a model; writes random models if needed."""
     if not DEFAULT_FILE.is_file():
-        sys.exit("The default model is missing: `cargo xtask setup` fetches it.")
+        sys.exit("The default model is missing. Download it with `cargo xtask setup`.")
     if name == DEFAULT:
         return DEFAULT_FILE
     shape, _, recipe = name.partition(" ")
@@ -47,11 +47,11 @@ def find(name: str) -> Path:
         return path
     if Path(name).is_file():
         return Path(name)
-    sys.exit(f"There is no model called {name}: it is neither a GGUF file nor one of those that --help names.")
+    sys.exit(f"No model called {name}: it is neither a GGUF file nor a name that --help lists.")
 
 
 def write(path: Path, shape_name: str, recipe_name: str) -> None:
-    """Writes a llama with random weights, always the same for the same name, one tensor in memory at a time."""
+    """Writes a Llama model with random weights, reproducibly, one tensor in memory at a time."""
     import gguf
     import numpy as np
     from blocks import random_rows

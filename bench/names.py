@@ -1,4 +1,4 @@
-"""What random models there are: shapes times recipes. No package is needed to read this."""
+"""Names of the random models: shapes times quantisation recipes. Imports no package."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ DEFAULT = "SmolLM2-135M Q4_1"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which format is where."""
+    """The format of each matrix."""
 
     main: str
     output: str
-    # For those half of the matrices of values and of those that lead down that matter more.
+    # For the half of attn_v and ffn_down that matters more.
     more: str = ""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A llama whose output layer is its embedding. All rows can be divided by 256, so that every format fits."""
+    """A Llama model with tied embeddings. All row lengths are multiples of 256, so that every format fits."""
 
     layers: int
     width: int
@@ -27,7 +27,7 @@ class Shape:
     kv_heads: int
 
     def tensors(self, recipe: Recipe, vocab: int) -> Iterator[tuple[str, str, int, int]]:
-        """Name, format, rows and columns of each; a norm is a row in F32."""
+        """Name, format, rows and columns of each tensor; a norm is a row in F32."""
         kv = self.width // self.heads * self.kv_heads
         yield "token_embd.weight", recipe.output, vocab, self.width
         yield "output_norm.weight", "F32", 1, self.width
@@ -54,7 +54,7 @@ SHAPES = {
 RECIPES = {
     "Q4_K_M": Recipe("Q4_K", "Q6_K", more="Q6_K"),
     "Q5_K_M": Recipe("Q5_K", "Q6_K", more="Q6_K"),
-    # What a "Q4_K_M" comes to where rows cannot be divided by 256.
+    # The formats of a "Q4_K_M" file whose row lengths are not multiples of 256.
     "Q5_0+Q8_0": Recipe("Q5_0", "Q8_0", more="Q8_0"),
     "Q5_0": Recipe("Q5_0", "Q8_0"),
     "Q8_0": Recipe("Q8_0", "Q8_0"),
@@ -67,5 +67,5 @@ RECIPES = {
     "IQ4_XS": Recipe("IQ4_XS", "Q6_K"),
 }
 NAMES = [DEFAULT, *(f"{shape} {recipe}" for shape in SHAPES for recipe in RECIPES)]
-# What the page shows: each common kind of file, and one larger model.
+# The models of the page: each common format, and one larger model.
 USUAL = [DEFAULT, "0.5B Q4_K_M", "0.5B Q5_0", "0.5B Q8_0", "0.5B F16", "1B Q4_K_M"]

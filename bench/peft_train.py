@@ -1,11 +1,11 @@
-"""Trains an adapter with PEFT and PyTorch on a model of SmolLM2-135M's shape, and says how fast; `train.py` runs it.
+"""Trains an adapter with PEFT and PyTorch on a model of SmolLM2-135M's shape and reports the speed; run by `train.py`.
 
     python peft_train.py f32|bf16 --steps N --batch B --seq S --rank R --threads T
 
-The weights and the tokens are random, since neither changes the time, so nothing is downloaded. In `bf16` the frozen weights and the
-activations are bf16 and the adapter is f32, as PEFT does it by itself. The last line of stdout is a JSON object with the fields of
-`hearth train --json`, and `baseline_mb`: the memory of the process when all is imported and nothing is built. The first step is not
-timed: PyTorch makes its plans and its memory there.
+Weights and tokens are random, because neither affects the time, so nothing is downloaded. In `bf16` the frozen weights and the
+activations are bf16 and the adapter is f32, which is PEFT's default. The last line of stdout is a JSON object with the fields of
+`hearth train --json`, and `baseline_mb`: the memory of the process after importing, before building the model. The first step is not
+timed: PyTorch plans and allocates there.
 """
 
 import argparse
@@ -19,11 +19,11 @@ import torch
 import transformers
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-MB = 1 << 20  # As `hearth train` counts them.
+MB = 1 << 20  # as in `hearth train`
 
 
 def peak_mb():
-    """The most memory that this process has held."""
+    """Maximum resident set size of this process."""
     if sys.platform == "win32":
         return psutil.Process().memory_info().peak_wset / MB
     import resource

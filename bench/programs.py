@@ -1,4 +1,4 @@
-"""What is measured, and how each program is asked to measure it."""
+"""The tests, and how each program runs them."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from train import WORDS
 
 DEPTH = 4096
 WARM_UP = 32
-# As many tokens for the one as words for the other, in a context no larger than the smallest that llama-bench makes.
+# As many tokens for llama-bench as words for Hearth, in a context no larger than the smallest of llama-bench.
 CONTEXT = 256
 START_PROMPT, START_WORDS = 32, " ".join(WORDS[:32])
 
@@ -25,11 +25,11 @@ class Test:
 
     name: str
     group: str
-    read: int = 0
-    write: int = 0
+    prefill: int = 0
+    decode: int = 0
     depth: int = 0
     kv: str = "f16"
-    # Reads so many tokens that it takes long.
+    # Processes thousands of tokens.
     long: bool = False
 
 
@@ -37,19 +37,19 @@ START = Test("start", "start")
 MEMORY = "memory"
 TESTS = [
     START,
-    Test("read 32", "read", read=32),
-    Test("read 512", "read", read=512),
-    Test("read 2048", "read", read=2048, long=True),
-    Test("write", "write", write=32),
-    Test(f"write at {DEPTH}", "depth", write=32, depth=DEPTH, long=True),
-    Test(f"write at {DEPTH} q8_0", "kv", write=32, depth=DEPTH, kv="q8_0", long=True),
+    Test("prefill 32", "prefill", prefill=32),
+    Test("prefill 512", "prefill", prefill=512),
+    Test("prefill 2048", "prefill", prefill=2048, long=True),
+    Test("decode", "decode", decode=32),
+    Test(f"decode at {DEPTH}", "depth", decode=32, depth=DEPTH, long=True),
+    Test(f"decode at {DEPTH} q8_0", "kv", decode=32, depth=DEPTH, kv="q8_0", long=True),
 ]
 GROUPS = list(dict.fromkeys(test.group for test in TESTS))
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One figure: tokens a second, or for the start seconds, or for memory megabytes."""
+    """One measurement: tokens per second; seconds for `start`; megabytes for `memory`."""
 
     test: str
     threads: int
@@ -61,7 +61,7 @@ class Hearth:
 
     def __init__(self, program: Path, data: Path) -> None:
         self.program = program.resolve()
-        # What it keeps of random models is not to lie among the user's own.
+        # Keeps the caches of random models out of the user's data folder.
         self.environment = os.environ | {"HEARTH_DATA": str(data)}
 
     def measure(self, test: Test, model: str, threads: list[int]) -> list[Sample]:
@@ -72,11 +72,11 @@ class Hearth:
         if test is START:
             return started(run([self.program, "run", model, START_WORDS, "-n", 1, "--raw", "--ctx", CONTEXT, *where], self.environment), threads)
         done = run([
-            self.program, "bench", model, *where, "-p", test.read, "-n", test.write, "--depth", test.depth, "--kv", test.kv,
-            "-r", 3 if test.write and not test.depth else 1, "--json",
+            self.program, "bench", model, *where, "-p", test.prefill, "-n", test.decode, "--depth", test.depth, "--kv", test.kv,
+            "-r", 3 if test.decode and not test.depth else 1, "--json",
         ], self.environment)  # fmt: skip
         report = json.loads(done.lines[-1])
-        return [Sample(test.name, threads, report["prompt_tok_s" if test.read else "gen_tok_s"])]
+        return [Sample(test.name, threads, report["prompt_tok_s" if test.prefill else "gen_tok_s"])]
 
 
 class LlamaCpp:
@@ -89,11 +89,11 @@ class LlamaCpp:
         command = [self.program, "-m", model, "-o", "jsonl", "-ngl", 0, "-t", ",".join(map(str, threads))]
         if test is START:
             return started(run([*command, "-p", 0, "-n", 0, "-pg", f"{START_PROMPT},1", "-r", 1, "--no-warmup"]), threads[0])
-        # Its own warming up would read the whole prompt. A short one does as much; its figure is left out.
-        prompts = f"{WARM_UP},{test.read}" if test.read else 0
+        # Its own warm-up would process the whole prompt. A short one is enough; its result is ignored.
+        prompts = f"{WARM_UP},{test.prefill}" if test.prefill else 0
         done = run([
-            *command, "-p", prompts, "-n", test.write, "-d", test.depth, "-ctk", test.kv, "-ctv", test.kv,
-            "-r", 3 if test.write else 1, *(["--no-warmup"] if test.read else []),
+            *command, "-p", prompts, "-n", test.decode, "-d", test.depth, "-ctk", test.kv, "-ctv", test.kv,
+            "-r", 3 if test.decode else 1, *(["--no-warmup"] if test.prefill else []),
         ])  # fmt: skip
         results = {result["n_threads"]: statistics.median(result["samples_ts"]) for result in map(json.loads, done.lines)}
         return [Sample(test.name, count, speed) for count, speed in results.items()]
@@ -103,12 +103,12 @@ class LlamaCpp:
 class Done:
     lines: list[str]
     seconds: float
-    # The most memory that the process held; None where the system does not say.
+    # Maximum resident set size; None if the system does not report it.
     peak_mb: float | None
 
 
 def run(command: list[object], environment: dict[str, str] | None = None) -> Done:
-    """Runs a program to its end. What it wrote to stderr is shown only if it fails."""
+    """Runs a program. Shows its stderr only if it fails."""
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
@@ -117,7 +117,7 @@ def run(command: list[object], environment: dict[str, str] | None = None) -> Don
         if sys.platform == "win32":
             code, peak = process.wait(), None
         else:
-            # Of a child that was started from this process, so this one has to stay small.
+            # A child's peak includes that of this process at the fork, so this process must stay small.
             _, status, usage = os.wait4(process.pid, 0)
             code = process.returncode = os.waitstatus_to_exitcode(status)
             peak = usage.ru_maxrss / 1e6 if sys.platform == "darwin" else usage.ru_maxrss * 1024 / 1e6

@@ -1,10 +1,10 @@
-"""How soon a long chat goes on in a worker that was just started, with and without what was kept of it.
+"""Time to first token of a long chat in a new worker, with and without the prompt cache.
 
     python reopen.py HEARTH MODEL.gguf [--years N] [--rounds N] [--threads N]
 
-HEARTH is a release build of `hearth`. A worker reads a chat and keeps it; then workers are started in turns that know of it and that do
-not, and each is asked the next question. Printed are tokens known, seconds to the first token, and the ratio; that the answers are the
-same is checked. On Linux, also the bytes that a worker writes for a chat, turn by turn.
+HEARTH is a release build of `hearth`. A worker prefills a chat and saves it in the prompt cache; then workers are started in turns with and
+without that cache, and each answers the next question. Prints the cached tokens, the seconds to the first token, and the ratio; checks
+that the answers are equal. On Linux, also prints the bytes that a worker writes for a chat, turn by turn.
 """
 
 import argparse
@@ -20,17 +20,17 @@ CONVERSATION = 1
 
 
 class Worker:
-    def __init__(self, args, kept):
+    def __init__(self, args, cache):
         self.process = subprocess.Popen([args.hearth, "worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.hear("ready")
-        how = {"context": 8192, "threads": args.threads, "device": "cpu"}
-        self.say({"type": "load", "path": str(args.model.resolve()), "kept": kept and {"path": str(kept), "most_bytes": 2**40}, **how})
-        self.hear("loaded")
+        self.receive("ready")
+        settings = {"context": 8192, "threads": args.threads, "device": "cpu"}
+        self.send({"type": "load", "path": str(args.model.resolve()), "prompt_cache": cache and {"path": str(cache), "max_bytes": 2**40}, **settings})
+        self.receive("loaded")
 
-    def say(self, request):
+    def send(self, request):
         print(json.dumps(request), file=self.process.stdin, flush=True)
 
-    def hear(self, kind):
+    def receive(self, kind):
         for line in self.process.stdout:
             event = json.loads(line)
             if event["type"] == kind:
@@ -41,17 +41,17 @@ class Worker:
         sys.exit("The worker failed.")
 
     def ask(self, messages):
-        """Tokens known, seconds to the first token, and the answer, once that is kept."""
+        """Cached tokens, seconds to the first token, and the answer, after it is saved."""
         request = {"id": 1, "prompt": {"chat": messages}, "max_tokens": 8, "stop": [], "conversation": CONVERSATION}
-        self.say({"type": "generate", "sampling": {"temperature": 0.0}, **request})
-        known = self.hear("started")["cached_tokens"]
-        summary = self.hear("finished")["summary"]
-        self.say({"type": "count", "id": 2, "messages": messages[:1]})
-        self.hear("counted")
-        return known, summary["first_token_seconds"], summary["ids"]
+        self.send({"type": "generate", "sampling": {"temperature": 0.0}, **request})
+        cached = self.receive("started")["cached_tokens"]
+        summary = self.receive("finished")["summary"]
+        self.send({"type": "count", "id": 2, "messages": messages[:1]})
+        self.receive("counted")
+        return cached, summary["first_token_seconds"], summary["ids"]
 
     def written(self):
-        """Bytes that it has written so far; none where the system does not tell."""
+        """Bytes written so far; None if the system does not report them."""
         try:
             lines = Path(f"/proc/{self.process.pid}/io").read_text().splitlines()
         except OSError:
@@ -63,27 +63,27 @@ class Worker:
         self.process.wait()
 
 
-def asked(args, kept, messages):
-    worker = Worker(args, kept)
+def ask_new_worker(args, cache, messages):
+    worker = Worker(args, cache)
     answer = worker.ask(messages)
     worker.end()
     return answer
 
 
-def turns(args, kept, chat):
-    """Prints what is written after each answer in a chat that grows, and after one to another last question."""
+def turns(args, cache, chat):
+    """Prints the bytes written after each answer of a growing chat, and after an answer to an edited last question."""
     chats = [chat]
     for question in ["When did it rise most?", "And when least?", "Which years had no boats lost?"]:
         chats.append(chats[-1] + [{"role": "assistant", "content": "I do not know."}, {"role": "user", "content": question}])
     chats.append(chats[-1][:-1] + [{"role": "user", "content": "How many boats were lost in all?"}])
-    worker, figures = Worker(args, kept), []
+    worker, figures = Worker(args, cache), []
     for messages in chats:
         before = worker.written()
         worker.ask(messages)
         figures.append(before is not None and f"{(worker.written() - before) / 1e6:.1f} MB")
     worker.end()
     if all(figures):
-        print("written after each turn, the last with another question:", ", ".join(figures))
+        print("written after each turn, the last with an edited question:", ", ".join(figures))
 
 
 def main():
@@ -99,22 +99,22 @@ def main():
     chat = [{"role": "user", "content": story}]
     more = [{"role": "assistant", "content": "It rose often."}, {"role": "user", "content": "When did it rise most?"}]
     with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder, "kept")
-        asked(args, kept, chat)
-        size = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
-        print(f"kept: {size / 1e6:.1f} MB")
+        cache = Path(folder, "prompt-cache")
+        ask_new_worker(args, cache, chat)
+        size = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+        print(f"prompt cache: {size / 1e6:.1f} MB")
         turns(args, Path(folder, "turns"), chat)
         ratios = []
         for number in range(args.rounds):
-            # A copy, for an answer replaces what was kept.
+            # A copy, because an answer overwrites the cache.
             copy = Path(folder, str(number))
-            shutil.copytree(kept, copy)
-            (none, before, expected), (known, after, answer) = asked(args, None, chat + more), asked(args, copy, chat + more)
+            shutil.copytree(cache, copy)
+            (none, before, expected), (cached, after, answer) = (ask_new_worker(args, folder, chat + more) for folder in [None, copy])
             shutil.rmtree(copy)
             if answer != expected:
                 sys.exit(f"The answers differ: {expected} and {answer}.")
             ratios.append(before / after)
-            print(f"known {none}: {before:.2f} s   known {known}: {after:.2f} s   ratio {ratios[-1]:.0f}")
+            print(f"cached {none}: {before:.2f} s   cached {cached}: {after:.2f} s   ratio {ratios[-1]:.0f}")
         print(f"median ratio {statistics.median(ratios):.0f}")
 
 

@@ -1,4 +1,4 @@
-"""All figures that were measured, kept in a file, so that runs can be joined and the page written again without measuring."""
+"""Measured results, saved in a file, so that runs can be joined and the page written again without measuring."""
 
 import json
 import statistics
@@ -13,39 +13,39 @@ from programs import Sample
 class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
-        # What has to be the same for figures to be joined: the machine, and the programs.
+        # The machine and the programs; results are joined only if these match.
         self.about: dict[str, Any] = {}
-        # What the machine could do just before a model's turn, which drifts: the model, the number of threads, and machine.ceilings.
+        # Peak rates just before each model's turn, because they drift: the model, the number of threads, and machine.ceilings.
         self.ceilings: list[dict[str, Any]] = []
-        # What `models.Facts` says, by name.
+        # `models.Facts`, by name.
         self.models: dict[str, dict[str, Any]] = {}
         self.samples: list[dict[str, Any]] = []
-        # What train.py measured, by contender.
+        # Results of train.py, by contender.
         self.train: dict[str, list[dict[str, Any]]] = {}
         self.seconds = 0.0
         if path.is_file():
             vars(self).update(json.loads(path.read_text()))
 
     def save(self) -> None:
-        kept = {key: value for key, value in vars(self).items() if key != "path"}
+        saved = {key: value for key, value in vars(self).items() if key != "path"}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(kept, indent=1) + "\n")
+        self.path.write_text(json.dumps(saved, indent=1) + "\n")
 
     def join(self, about: dict[str, Any]) -> None:
-        """Goes on with what is there already, if it was measured on the same machine with the same programs."""
+        """Continues with the saved results if they are of the same machine and programs; exits otherwise."""
         for key in ["processor", "cores", "hearth", "hearth_sha256", "llama"]:
             if self.about and self.about.get(key) != about[key]:
                 sys.exit(
-                    f"{self.path.name} has figures of another {key} ({self.about.get(key)}, now {about[key]}). "
-                    "Begin anew with --fresh, or keep these in another file with --json."
+                    f"{self.path.name} has results of a different {key} ({self.about.get(key)}, now {about[key]}). "
+                    "Delete them with --fresh, or write to another file with --json."
                 )
         self.about = about
 
     def add(self, program: str, model: str, samples: list[Sample]) -> None:
         self.samples += [{"program": program, "model": model, **vars(sample)} for sample in samples]
 
-    def could(self, kind: str, threads: int, model: str | None = None) -> list[float]:
-        """All measurements of one ceiling, of one model's turns or of all."""
+    def peaks(self, kind: str, threads: int, model: str | None = None) -> list[float]:
+        """All measurements of one ceiling, for one model or for all."""
         wanted = {"threads": threads} | ({"model": model} if model else {})
         return [found[kind] for found in self.ceilings if wanted.items() <= found.items() and found[kind]]
 
@@ -58,7 +58,7 @@ class Results:
         return statistics.median(values) if values else None
 
     def ratio(self, model: str, test: str, threads: int) -> float | None:
-        """Hearth's figure as a multiple of llama.cpp's."""
+        """Hearth's median as a multiple of llama.cpp's."""
         return quotient(self.median("Hearth", model, test, threads), self.median("llama.cpp", model, test, threads))
 
     def threads(self) -> list[int]:
@@ -68,7 +68,7 @@ class Results:
         return list(dict.fromkeys(sample["test"] for sample in self.samples))
 
     def rounds(self) -> tuple[int, int]:
-        """The fewest and the most figures that a median is made of."""
+        """Minimum and maximum number of samples per median."""
         counts = [len(self.values(*cell)) for cell in self.cells()]
         return min(counts, default=0), max(counts, default=0)
 
@@ -76,19 +76,19 @@ class Results:
         yield from dict.fromkeys((s["program"], s["model"], s["test"], s["threads"]) for s in self.samples)
 
     def ceiling(self, model: str, test: str, threads: int) -> float | None:
-        """The tokens a second beyond which the machine cannot go: reading takes products, writing takes bytes from memory."""
+        """Upper bound of tokens per second: prefill is bound by multiply-adds, decode by memory bandwidth."""
         facts = self.models[model]
 
         def median(kind: str) -> float:
-            return statistics.median(self.could(kind, threads, model) or [0.0])
+            return statistics.median(self.peaks(kind, threads, model) or [0.0])
 
-        if test.startswith("read"):
+        if test.startswith("prefill"):
             kinds = ["bf16_gmac_s", "f32_gmac_s"] if facts["floats"] else ["int8_gmac_s"]
             best = max(map(median, kinds))
             return best * 1e9 / facts["macs"] if best else None
         _, _, depth = test.partition(" at ")
         cells, _, kv = depth.partition(" ")
-        # q8_0 keeps 32 values in 34 bytes, f16 in 64.
+        # q8_0 stores 32 values in 34 bytes, f16 in 64.
         cached = int(cells or 0) * facts["kv_bytes"] * (34 / 64 if kv == "q8_0" else 1)
         bandwidth = median("read_gb_s")
         return bandwidth * 1e9 / (facts["weight_bytes"] + cached) if bandwidth else None

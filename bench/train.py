@@ -1,10 +1,10 @@
-"""Fine-tuning with Hearth and with PEFT + PyTorch, beside each other on this machine.
+"""Compares fine-tuning with Hearth and with PEFT + PyTorch on this machine.
 
     python train.py HEARTH MODEL.gguf [--steps N] [--rounds N] [--threads N] [--json FILE]
 
-HEARTH is a release build of `hearth`, MODEL.gguf the default model. LoRA of rank 16 on all seven linears of a block, batches of 2
-times 512 tokens, every token trained. The contenders take turns, each in a process of its own, so that a busy minute hits them all;
-the table has the medians of the rounds. README.md says what is compared with what.
+HEARTH is a release build of `hearth`, MODEL.gguf the default model. LoRA of rank 16 on all seven linear layers of each layer, batches of 2
+times 512 tokens, every token in the loss. The contenders run in turns, each in a separate process, so that load on the machine affects all;
+the table has the medians of the rounds. See README.md.
 """
 
 import argparse
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 BATCH, SEQ, RANK = 2, 512, 16
 BASELINE = "PEFT f32"
 
-# Each is one token of SmolLM2 with the space before it, so that words may be counted for tokens.
+# Each is one token of SmolLM2 with its leading space, so that words count as tokens.
 WORDS = """the of and to in a is that for it was on with as be by at from are this have or an which you one were all her she there
 would their we him been has when who will no more if out so up said what its about than into them can only other time new some could
 these two may first then do any like my now over such our man me even most made after also did many off before must well back through
@@ -30,13 +30,13 @@ years much where your way down should because long each just state those people 
 
 
 def document(tokens):
-    """Words at random, a few more than make `tokens` tokens."""
+    """Random words, slightly more than `tokens` tokens."""
     chosen = random.Random(1)
     return " ".join(chosen.choice(WORDS) for _ in range(tokens + tokens // 8)) + "\n"
 
 
 def last_line_of(command):
-    """Runs a command and reads the JSON object that ends its output."""
+    """Runs a command. Returns the JSON object in the last line of its output."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
@@ -44,7 +44,7 @@ def last_line_of(command):
 
 
 def run_hearth(args, folder):
-    # Enough for a step more than are taken, so that no step is short.
+    # Enough for one more step, so that no step is short.
     data = folder / "document.txt"
     data.write_text(document((args.steps + 1) * BATCH * SEQ))
     with tempfile.TemporaryDirectory(dir=folder) as out:
@@ -67,7 +67,7 @@ def median(results, name, field):
 
 
 def table(results):
-    """Rows of Markdown: the medians, their spread, and how they stand to PEFT in f32."""
+    """A Markdown table: medians, their range, and ratios to PEFT in f32."""
     lines = ["| | tokens/s | from - to | to f32 | peak MB | to f32 | MB before the model |", "|---|---:|---:|---:|---:|---:|---:|"]
     for name, runs in results.items():
         speeds = [result["tok_s"] for result in runs]
@@ -81,13 +81,13 @@ def table(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Fine-tuning with Hearth and with PEFT + PyTorch, beside each other.")
+    parser = argparse.ArgumentParser(description="Compare fine-tuning with Hearth and with PEFT + PyTorch.")
     parser.add_argument("hearth", type=Path, help="a release build of hearth")
     parser.add_argument("model", type=Path, help="SmolLM2-135M as GGUF")
-    parser.add_argument("--steps", type=int, default=5, help="timed steps in a run")
+    parser.add_argument("--steps", type=int, default=5, help="timed steps per run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every run's figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to FILE")
     args = parser.parse_args()
     for path in [args.hearth, args.model]:
         if not path.is_file():

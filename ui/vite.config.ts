@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   plugins: [svelte()],
-  // Paths relative to the page: the window serves it from an address of its own.
+  // Relative paths: the window serves the page from its own address.
   base: "./",
   clearScreen: false,
   server: { port: 5173, strictPort: true },

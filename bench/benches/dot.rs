@@ -1,17 +1,18 @@
-//! How fast one thread multiplies a stored matrix with a row of activations, in bytes of weights a second.
+//! GEMV of a stored matrix on one thread, in bytes of weights per second.
 //!
-//! 576x576 is a square of the smallest model we ship and stays in cache; 4096x4096 comes from memory.
+//! 576x576 is a square matrix of the default model and stays in cache; 4096x4096 streams from memory.
 
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::blocks::Quant;
-use hearth_kernels::dot::{ActivationChunk, Activations, Isa};
+use hearth_kernels::gemv::{ActivationChunk, Activations};
+use hearth_kernels::isa::Isa;
 
 /// Sides of the square matrices.
 const SIDES: [usize; 2] = [576, 4096];
 
-/// A row that is not all alike, with any weights.
+/// A row of varied values.
 fn row(cols: usize) -> Vec<f32> {
     (0..cols).map(|i| (i as f32 * 0.37).sin()).collect()
 }

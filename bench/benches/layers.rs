@@ -1,21 +1,21 @@
-//! What a forward pass is made of: products of each format for one token (bytes a second) and for many (multiplications a
-//! second), attention, the cost of a dispatch, and whole passes of models, the default one's shape among them.
+//! Parts of a forward pass: products of each format for one token (bytes per second) and for many (multiply-adds per
+//! second), attention, the latency of a dispatch, and whole passes of models, including the shape of the default model.
 //!
-//! `cargo bench -p hearth-bench --bench layers -- decode`. Figures are in docs/tried.md.
+//! `cargo bench -p hearth-bench --bench layers -- decode`. Results are in docs/tried.md.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::attention::{
-    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_keeping,
-    prepare_in_place,
+    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_with_lse,
+    qk_norm_rope_in_place,
 };
+use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
-use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::rope::{Pairing, Rope};
-use hearth_kernels::{Layout, Linear, Matrix, Norm, Product, Quant, ShapeError, matrix, team};
+use hearth_kernels::{Layout, Linear, MatmulPrecision, Matrix, Norm, Quant, ShapeError, matrix, team};
 use std::cell::LazyCell;
 use std::hint::black_box;
 
-/// Formats that have a packed layout, and those of 16 bits.
+/// Formats with a packed layout, and the 16-bit ones.
 const QUANTS: [Quant; 14] = [
     Quant::F16,
     Quant::BF16,
@@ -48,7 +48,7 @@ struct Weight {
 }
 
 impl Weight {
-    /// One row's worth of numbers, again and again: quantising is not what is measured.
+    /// Repeats one quantised row: quantisation is not measured.
     fn new(quant: Quant, rows: usize, cols: usize) -> Self {
         let mut row = vec![0; quant.row_bytes(cols).expect("whole blocks")];
         quant.quantize_row(&noise(cols), &mut row).expect("one row");
@@ -67,7 +67,7 @@ impl Weight {
     }
 }
 
-/// One token: bound by memory where the weight is larger than the caches (64 MiB here).
+/// One token: bound by memory, because the weight is larger than the caches (64 MiB).
 fn one_token(c: &mut Criterion) {
     let mut group = c.benchmark_group("gemv");
     for quant in QUANTS {
@@ -77,28 +77,36 @@ fn one_token(c: &mut Criterion) {
         let _awake = team::enter();
         group.throughput(Throughput::Bytes(weight.bytes.len() as u64));
         group.bench_function(BenchmarkId::from_parameter(quant), |b| {
-            b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], Product::Fast, &mut y));
+            b.iter(|| {
+                norm_linears(
+                    black_box(&x),
+                    None,
+                    &[weight.linear()],
+                    MatmulPrecision::Int8Activations,
+                    &mut y,
+                )
+            });
         });
     }
 }
 
-/// 32 and 512 tokens: bound by arithmetic. Elements are multiplications.
+/// 32 and 512 tokens: bound by arithmetic. Elements are multiply-adds.
 fn many_tokens(c: &mut Criterion) {
     let mut group = c.benchmark_group("gemm");
     let (rows, cols) = (1536, 768);
     let _awake = team::enter();
     for quant in QUANTS {
         let weight = Weight::new(quant, rows, cols);
-        for (tokens, product) in [
-            (32, Product::Fast),
-            (512, Product::Fast),
-            (512, Product::Exact),
-            (512, Product::Bf16),
+        for (tokens, precision) in [
+            (32, MatmulPrecision::Int8Activations),
+            (512, MatmulPrecision::Int8Activations),
+            (512, MatmulPrecision::F32),
+            (512, MatmulPrecision::Bf16),
         ] {
             let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
             group.throughput(Throughput::Elements((rows * cols * tokens) as u64));
-            group.bench_function(BenchmarkId::new(format!("{product:?} {tokens}"), quant), |b| {
-                b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], product, &mut y));
+            group.bench_function(BenchmarkId::new(format!("{precision:?} {tokens}"), quant), |b| {
+                b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], precision, &mut y));
             });
         }
     }
@@ -112,7 +120,7 @@ const HEADS: Heads = Heads {
     window: None,
 };
 
-/// The multiplications of attention's scores and sums: of `tokens` that end a context of `depth`, each with those before it and itself.
+/// Multiply-adds of causal attention for the last `tokens` of a context of `depth`.
 fn products(tokens: usize, depth: usize) -> u64 {
     let seen: usize = (depth - tokens + 1..=depth).sum();
     (2 * HEADS.heads * HEADS.head_dim * seen) as u64
@@ -135,7 +143,7 @@ fn attention(c: &mut Criterion) {
             });
         }
     }
-    // As a model of thirty layers meets them: each from memory.
+    // As in a model of thirty layers: each layer's cache streams from memory.
     let (depth, cells) = (4096, (0..4096).collect::<Vec<u32>>());
     let (spans, all) = (Spans::of(&cells), noise(depth * HEADS.qkv_width()));
     for format in [KvFormat::F16, KvFormat::Q8_0] {
@@ -170,9 +178,9 @@ fn attention(c: &mut Criterion) {
     });
     let mut logs = vec![0.0; 512 * HEADS.heads];
     group.bench_function("batch of 512, keeping", |b| {
-        b.iter(|| attend_batch_keeping(black_box(&qkv), &HEADS, &starts, &mut out, &mut logs))
+        b.iter(|| attend_batch_with_lse(black_box(&qkv), &HEADS, &starts, &mut out, &mut logs))
     });
-    // What it takes at least: the scores again, and the gradients of both factors of both products.
+    // Minimum work: recomputed scores, and the gradients of both factors of both products.
     group.throughput(Throughput::Elements(products(512, 512) / 2 * 5));
     let mut gradient = vec![0.0; qkv.len()];
     group.bench_function("batch of 512, backward", |b| {
@@ -191,29 +199,29 @@ fn dispatch(c: &mut Criterion) {
     });
 }
 
-/// What a model's blocks look like.
+/// Shape of a model.
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,
-    blocks: usize,
+    layers: usize,
     heads: Heads,
     feed_forward: usize,
     vocab: usize,
 }
 
-/// The default model's.
+/// The default model.
 const SMALL: Shape = Shape {
     name: "135M",
-    blocks: 30,
+    layers: 30,
     heads: HEADS,
     feed_forward: 1536,
     vocab: 49152,
 };
 
-/// That of the random 0.5B of compare.py: wide enough for weights to come from memory.
+/// The random 0.5B model of compare.py: wide enough for weights to stream from memory.
 const LARGE: Shape = Shape {
     name: "0.5B",
-    blocks: 28,
+    layers: 28,
     heads: Heads {
         heads: 16,
         kv_heads: 8,
@@ -227,7 +235,7 @@ const LARGE: Shape = Shape {
 
 struct Model {
     shape: Shape,
-    blocks: Vec<[Weight; 7]>,
+    layers: Vec<[Weight; 7]>,
     output: Weight,
     norm: Vec<f32>,
     rope: Rope,
@@ -238,7 +246,7 @@ impl Model {
         let width = shape.heads.out_width();
         let narrow = shape.heads.kv_heads * shape.heads.head_dim;
         let weight = |rows, cols| Weight::new(quant, rows, cols);
-        let block = |_| {
+        let layer = |_| {
             [
                 weight(width, width),
                 weight(narrow, width),
@@ -251,14 +259,14 @@ impl Model {
         };
         Self {
             shape,
-            blocks: (0..shape.blocks).map(block).collect(),
+            layers: (0..shape.layers).map(layer).collect(),
             output: Weight::new(Quant::Q8_0, shape.vocab, width),
             norm: vec![1.0; width],
             rope: Rope::new(Pairing::Interleaved, shape.heads.head_dim, 10_000.0, 1.0, None),
         }
     }
 
-    /// Tokens from position `first` on, logits of the last.
+    /// Processes tokens starting at position `first`. Returns the logits of the last.
     fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize) -> Vec<f32> {
         let _awake = team::enter();
         let norm = Some(Norm {
@@ -275,20 +283,36 @@ impl Model {
         let (mut qkv, mut out) = (vec![0.0; tokens * heads.qkv_width()], vec![0.0; tokens * width]);
         let mut h = vec![0.0; tokens * feed_forward];
         let fit = "the model's own sizes";
-        for ([q, k, v, o, gate, up, down], layer) in self.blocks.iter().zip(layers) {
+        for ([q, k, v, o, gate, up, down], layer) in self.layers.iter().zip(layers) {
             let qkv_linears = [q.linear(), k.linear(), v.linear()];
-            norm_linears(&x, norm, &qkv_linears, Product::Fast, &mut qkv).expect(fit);
-            prepare_in_place(&mut qkv, heads, &positions, None, None, &self.rope).expect(fit);
+            norm_linears(&x, norm, &qkv_linears, MatmulPrecision::Int8Activations, &mut qkv).expect(fit);
+            qk_norm_rope_in_place(&mut qkv, heads, &positions, None, None, &self.rope).expect(fit);
             layer.write(heads, &positions, &qkv).expect(fit);
             attend(&qkv, heads, layer, &spans, first, &mut out).expect(fit);
-            linear_add_in_place(&out, &o.linear(), None, Product::Fast, &mut x).expect(fit);
+            linear_add_in_place(&out, &o.linear(), None, MatmulPrecision::Int8Activations, &mut x).expect(fit);
             let (gate, up) = (gate.linear(), up.linear());
-            gated(&x, norm, &gate, &up, Activation::Silu, Product::Fast, &mut h).expect(fit);
-            linear_add_in_place(&h, &down.linear(), None, Product::Fast, &mut x).expect(fit);
+            gated(
+                &x,
+                norm,
+                &gate,
+                &up,
+                Activation::Silu,
+                MatmulPrecision::Int8Activations,
+                &mut h,
+            )
+            .expect(fit);
+            linear_add_in_place(&h, &down.linear(), None, MatmulPrecision::Int8Activations, &mut x).expect(fit);
         }
         let mut logits = vec![0.0; self.shape.vocab];
         let last = &x[(tokens - 1) * width..];
-        norm_linears(last, norm, &[self.output.linear()], Product::Fast, &mut logits).expect(fit);
+        norm_linears(
+            last,
+            norm,
+            &[self.output.linear()],
+            MatmulPrecision::Int8Activations,
+            &mut logits,
+        )
+        .expect(fit);
         logits
     }
 }
@@ -304,13 +328,13 @@ fn model(c: &mut Criterion) {
         let model = LazyCell::new(|| Model::new(shape, quant));
         let Heads { kv_heads, head_dim, .. } = shape.heads;
         let layer = |_| KvLayer::new(KvFormat::F16, 1024, kv_heads, head_dim);
-        let mut layers: Vec<KvLayer> = (0..shape.blocks).map(layer).collect();
+        let mut layers: Vec<KvLayer> = (0..shape.layers).map(layer).collect();
         let mut group = c.benchmark_group(shape.name);
         group.sample_size(10);
         for (name, tokens, first) in [("decode", 1, 64), ("prefill of 512", 512, 0)] {
             group.throughput(Throughput::Elements(tokens as u64));
             group.bench_function(BenchmarkId::new(name, quant), |b| {
-                // Made only where it is asked for.
+                // Created only if the filter selects it.
                 LazyCell::force(&model);
                 b.iter(|| model.pass(&mut layers, tokens, first));
             });

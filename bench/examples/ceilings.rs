@@ -1,43 +1,43 @@
-//! What this machine can do at most, for `compare.py` to hold programs against: bytes read from memory and products made, a second.
+//! Peak memory bandwidth and multiply-add rates of this machine, for `compare.py`.
 //!
-//! `ceilings THREADS` prints one JSON object; a kind of product that the processor has no instruction for is null. Every figure is
-//! the best of several, since a ceiling is what nothing gets above. The file needs no crate, so `rustc` alone builds it in seconds.
+//! `ceilings THREADS` prints one JSON object; a rate is null if the CPU has no such instruction. Every rate is the maximum of
+//! several measurements. The file needs no crate, so `rustc` alone builds it in seconds.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// What all threads together read in a pass: many times what caches hold.
+/// Bytes read by all threads together: many times the size of the caches.
 const BYTES: usize = 512 << 20;
-/// How often every sum is added to in a measurement, which takes about a tenth of a second.
-const PASSES: usize = 20_000_000;
-/// Sums that do not wait for each other: more than an instruction's delay in cycles, times the instructions begun in each.
+/// Additions to each accumulator per measurement, which takes about a tenth of a second.
+const ITERATIONS: usize = 20_000_000;
+/// Independent accumulators: more than an instruction's latency in cycles times the instructions issued per cycle.
 const SUMS: usize = 12;
-/// Measurements, of which the best counts.
+/// Measurements; the maximum is reported.
 const TRIES: usize = 5;
 
-/// A function that makes `SUMS * PASSES` vectors of products, and how many products there are in a vector.
+/// A function that computes `SUMS * ITERATIONS` vectors of multiply-adds, and the multiply-adds per vector.
 type Products = (fn(), usize);
 
 fn main() {
     let threads = std::env::args().nth(1).and_then(|count| count.parse().ok());
     let Some(threads) = threads.filter(|count| *count > 0) else {
-        eprintln!("How many threads? Give a number from 1 on: ceilings THREADS");
+        eprintln!("usage: ceilings THREADS (at least 1)");
         std::process::exit(2);
     };
     let products = |products: Option<Products>| match products {
-        Some((make, each)) => format!("{:.2}", best(threads, |_| make(), SUMS * PASSES * each * threads)),
+        Some((make, each)) => format!("{:.2}", best(threads, |_| make(), SUMS * ITERATIONS * each * threads)),
         None => "null".to_owned(),
     };
     println!(
         r#"{{"read_gb_s": {:.2}, "int8_gmac_s": {}, "bf16_gmac_s": {}, "f32_gmac_s": {}}}"#,
         read(threads),
-        products(chip::int8()),
-        products(chip::bf16()),
-        products(chip::f32()),
+        products(cpu::int8()),
+        products(cpu::bf16()),
+        products(cpu::f32()),
     );
 }
 
-/// Gigabytes a second: every thread adds up its own part of the memory.
+/// Read bandwidth in GB/s: every thread sums its own part of the memory.
 fn read(threads: usize) -> f64 {
     let words = vec![1_u64; BYTES / 8];
     let parts: Vec<&[u64]> = words.chunks(words.len().div_ceil(threads)).collect();
@@ -47,7 +47,7 @@ fn read(threads: usize) -> f64 {
     best(threads, add_up, BYTES)
 }
 
-/// Billions a second, where all threads together do `amount` at a time; each is told its number.
+/// Best rate in billions per second of `work`, which does `amount` on all threads together; called with the thread's index.
 fn best(threads: usize, work: impl Fn(usize) + Sync, amount: usize) -> f64 {
     let work = &work;
     let measure = || {
@@ -62,15 +62,15 @@ fn best(threads: usize, work: impl Fn(usize) + Sync, amount: usize) -> f64 {
     (0..TRIES).map(|_| measure()).fold(0.0, f64::max)
 }
 
-/// [`Products`] of one instruction, or of a few, where the processor has the features. What is made has to depend on the sum, or it
-/// would be made once before the loop.
+/// [`Products`] of one or a few instructions; `None` if the CPU lacks a feature. Each product must depend on the accumulator, or it
+/// would be hoisted out of the loop.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! products {
     ($detected:ident: $($feature:tt),+; $each:literal in $zero:expr; |$sum:ident| $product:expr) => {{
         $(#[target_feature(enable = $feature)])+
         fn make() {
             let mut sums: [_; SUMS] = std::array::from_fn(|_| black_box($zero));
-            for _ in 0..PASSES {
+            for _ in 0..ITERATIONS {
                 for sum in &mut sums {
                     let $sum = *sum;
                     *sum = $product;
@@ -78,15 +78,15 @@ macro_rules! products {
             }
             black_box(sums);
         }
-        // SAFETY: the features were found.
+        // SAFETY: the features are detected below, before the function is returned.
         let made: Products = (|| unsafe { make() }, $each);
         ($(std::arch::$detected!($feature))&&+).then_some(made)
     }};
 }
 
 #[cfg(target_arch = "x86_64")]
-mod chip {
-    use super::{PASSES, Products, SUMS, black_box};
+mod cpu {
+    use super::{ITERATIONS, Products, SUMS, black_box};
     use std::arch::x86_64::*;
 
     pub fn int8() -> Option<Products> {
@@ -116,8 +116,8 @@ mod chip {
 }
 
 #[cfg(target_arch = "aarch64")]
-mod chip {
-    use super::{PASSES, Products, SUMS, black_box};
+mod cpu {
+    use super::{ITERATIONS, Products, SUMS, black_box};
     use std::arch::aarch64::*;
 
     pub fn int8() -> Option<Products> {
@@ -132,7 +132,7 @@ mod chip {
         })
     }
 
-    /// Its intrinsics are not stable yet.
+    /// `None`: the intrinsics are not stable yet.
     pub fn bf16() -> Option<Products> {
         None
     }
@@ -143,7 +143,7 @@ mod chip {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod chip {
+mod cpu {
     use super::Products;
 
     pub fn int8() -> Option<Products> {

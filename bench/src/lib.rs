@@ -1,4 +1,4 @@
-//! Benches of what is hot; figures are in `docs/tried.md`.
+//! Benchmarks of the kernels; results are in `docs/tried.md`.
 //!
-//! A package of its own, with what measures as an ordinary dependency: as a development dependency of `hearth-kernels` it would
-//! give shared crates other features in tests than in programs, and so have Burn built twice.
+//! A separate package, with criterion as an ordinary dependency: as a development dependency of `hearth-kernels` it would
+//! give shared crates different features in tests than in programs, so that Burn would be built twice.

@@ -1,14 +1,14 @@
-//! The inputs of a target: its seeds, and what was found and is kept in `fuzz/corpus`.
+//! The inputs of a target: its seeds, and the corpus in `fuzz/corpus`.
 
 use crate::{Seed, Target};
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// Files that were found once, in the order of their names.
+/// The files of a target's corpus, sorted by name.
 ///
 /// # Errors
-/// The folder or a file of it cannot be read.
-pub fn kept(target: &Target) -> io::Result<Vec<Seed>> {
+/// If the folder or one of its files cannot be read.
+pub fn corpus(target: &Target) -> io::Result<Vec<Seed>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
         .join(target.name);
@@ -27,12 +27,12 @@ pub fn kept(target: &Target) -> io::Result<Vec<Seed>> {
     files.iter().map(read).collect()
 }
 
-/// Writes seeds and kept files into a folder, from which a fuzzer starts.
+/// Writes seeds and corpus files into a folder, as the initial inputs of a fuzzer.
 ///
 /// # Errors
-/// A file cannot be read or written.
+/// If a file cannot be read or written.
 pub fn write(target: &Target, folder: &std::path::Path) -> io::Result<()> {
-    for (number, seed) in (target.seeds)().into_iter().chain(kept(target)?).enumerate() {
+    for (number, seed) in (target.seeds)().into_iter().chain(corpus(target)?).enumerate() {
         fs::write(folder.join(format!("{number:04}")), seed.bytes)?;
     }
     Ok(())

@@ -1,7 +1,5 @@
-//! Fuzz targets: one function for each kind of input that comes from outside, and one table of them.
-//!
-//! A further target is one row of [`TARGETS`]. The test `replay` runs every seed, every file of `fuzz/corpus/NAME` and mutations of them on
-//! the stable compiler, on each system; `cargo xtask fuzz` runs the same functions under libFuzzer.
+//! Fuzz targets: one function for each kind of untrusted input, and one table of them.
+//! To add a target, add a row to [`TARGETS`]. The test `replay` runs every seed, every file of `fuzz/corpus/NAME` and mutations of them on stable Rust, on every system; `cargo xtask fuzz` runs the same functions under libFuzzer.
 
 pub mod inputs;
 pub mod limits;
@@ -11,19 +9,19 @@ mod targets;
 
 pub use seeds::Seed;
 
-/// One kind of input from outside.
+/// A kind of untrusted input.
 pub struct Target {
-    /// Its name, that of its folder in `fuzz/corpus` too.
+    /// Its name, and that of its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// Reads an input and uses what was read. Returns whether it was read; panics where what was read is unsound.
+    /// Parses an input and uses the result. Returns whether it was accepted. Panics if the result is invalid.
     pub run: fn(&[u8]) -> bool,
-    /// Inputs to start from, made of the fixtures. Each of them is read.
+    /// Initial inputs, made from fixtures. Each must be accepted.
     pub seeds: fn() -> Vec<Seed>,
-    /// Memory that one input may take, in MiB.
+    /// Memory limit per input, in MiB.
     pub memory_mib: usize,
-    /// The longest input that the fuzzer makes, in bytes.
-    pub longest: usize,
-    /// Mutations of each seed that the test `replay` tries.
+    /// Maximum length of generated inputs, in bytes.
+    pub max_len: usize,
+    /// Number of mutations of each seed in the test `replay`.
     pub mutations: usize,
 }
 
@@ -104,7 +102,7 @@ const fn row(
     run: fn(&[u8]) -> bool,
     seeds: fn() -> Vec<Seed>,
     memory_mib: usize,
-    longest: usize,
+    max_len: usize,
     mutations: usize,
 ) -> Target {
     Target {
@@ -112,7 +110,7 @@ const fn row(
         run,
         seeds,
         memory_mib,
-        longest,
+        max_len,
         mutations,
     }
 }

@@ -1,82 +1,85 @@
-//! The limit of memory that an input is held to, on every system and without a sanitizer: an allocator that counts.
+//! Memory limit per input, on every system and without a sanitizer: a counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-struct Limited;
+struct LimitedAllocator;
 
 #[global_allocator]
-static LIMITED: Limited = Limited;
+static ALLOCATOR: LimitedAllocator = LimitedAllocator;
 
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Counts `bytes`; false where they are too many.
-fn take(bytes: usize) -> bool {
-    let now = NOW.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-    if now <= MOST.load(Ordering::Relaxed) {
+/// Counts an allocation; returns `false` if it exceeds the limit.
+fn reserve(bytes: usize) -> bool {
+    let now = ALLOCATED.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+    if now <= LIMIT.load(Ordering::Relaxed) {
         return true;
     }
-    give(bytes);
+    release(bytes);
     // Unbuffered, so that nothing is allocated. Code that handles a failed allocation continues; an abort prints nothing else.
     let _ = writeln!(
         std::io::stderr(),
-        "hearth-fuzz: {bytes} bytes beyond the limit of memory were asked for"
+        "hearth-fuzz: an allocation of {bytes} bytes exceeds the memory limit"
     );
     false
 }
 
-fn give(bytes: usize) {
-    NOW.fetch_sub(bytes, Ordering::Relaxed);
+fn release(bytes: usize) {
+    ALLOCATED.fetch_sub(bytes, Ordering::Relaxed);
 }
 
-// SAFETY: the system's allocator does it all, or nothing is given.
-unsafe impl GlobalAlloc for Limited {
+// SAFETY: forwards to the system allocator, or returns null.
+unsafe impl GlobalAlloc for LimitedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match take(layout.size()) {
-            // SAFETY: as the caller promises.
+        match reserve(layout.size()) {
+            // SAFETY: the caller upholds the same contract.
             true => unsafe { System.alloc(layout) },
             false => std::ptr::null_mut(),
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        match take(layout.size()) {
-            // SAFETY: as the caller promises.
+        match reserve(layout.size()) {
+            // SAFETY: the caller upholds the same contract.
             true => unsafe { System.alloc_zeroed(layout) },
             false => std::ptr::null_mut(),
         }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        give(layout.size());
-        // SAFETY: as the caller promises.
+        release(layout.size());
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(place, layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Both are there while it moves.
-        if !take(size) {
+        // Both blocks exist during the move.
+        if !reserve(size) {
             return std::ptr::null_mut();
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the same contract.
         let moved = unsafe { System.realloc(place, layout, size) };
-        give(if moved.is_null() { size } else { layout.size() });
+        release(if moved.is_null() { size } else { layout.size() });
         moved
     }
 }
 
-/// Does `work` with at most `mib` MiB beside what is allocated already. More is not given: the process aborts, unless `work` can do without.
+/// Runs `work` with at most `mib` MiB in addition to existing allocations. Beyond that allocations fail and the process aborts, unless `work` handles it.
 pub fn within<T>(mib: usize, work: impl FnOnce() -> T) -> T {
-    struct Unlimited;
-    impl Drop for Unlimited {
+    struct ResetLimit;
+    impl Drop for ResetLimit {
         fn drop(&mut self) {
-            MOST.store(usize::MAX, Ordering::Relaxed);
+            LIMIT.store(usize::MAX, Ordering::Relaxed);
         }
     }
-    let _unlimited = Unlimited;
-    MOST.store(NOW.load(Ordering::Relaxed).saturating_add(mib << 20), Ordering::Relaxed);
+    let _unlimited = ResetLimit;
+    LIMIT.store(
+        ALLOCATED.load(Ordering::Relaxed).saturating_add(mib << 20),
+        Ordering::Relaxed,
+    );
     work()
 }
 
@@ -85,7 +88,7 @@ mod tests {
     use super::within;
 
     #[test]
-    fn what_is_beyond_the_limit_is_not_given() {
+    fn allocations_beyond_the_limit_fail() {
         within(8, || {
             assert!(Vec::<u8>::new().try_reserve(4 << 20).is_ok());
             assert!(Vec::<u8>::new().try_reserve(9 << 20).is_err());

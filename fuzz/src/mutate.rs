@@ -1,10 +1,10 @@
-//! Mutations from a seeded generator: the same on every machine and in every run.
+//! Deterministic mutations from a seeded generator.
 
 /// xorshift64*.
 pub struct Random(u64);
 
 impl Random {
-    /// One that is drawn from `seed`.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
@@ -21,8 +21,8 @@ impl Random {
     }
 }
 
-/// Numbers at which sizes and counts go wrong.
-const NUMBERS: [u64; 12] = [
+/// Boundary values of sizes and counts.
+const BOUNDARY_INTEGERS: [u64; 12] = [
     0,
     1,
     0x7f,
@@ -37,15 +37,15 @@ const NUMBERS: [u64; 12] = [
     u64::MAX,
 ];
 
-/// A piece of text at which readers go wrong.
-const TEXTS: [&str; 12] = [
+/// Text fragments that parsers tend to mishandle.
+const TRICKY_TEXTS: [&str; 12] = [
     "\"", "\\", "{", "[[[[[[[[", "null", "1e999", "-1", "\0", "\u{feff}", "{%", "\u{2581}", "\r\n",
 ];
 
-/// `bytes` with one to four changes.
+/// Returns `bytes` with one to four random changes.
 pub fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    // Of a long file the beginning is what decides.
+    // The start of a long file matters most.
     let reach = if random.below(2) == 0 {
         bytes.len()
     } else {
@@ -64,13 +64,13 @@ pub fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
                 drop(bytes.splice(at..at, piece));
             }
             5 => {
-                let number = NUMBERS[random.below(NUMBERS.len())].to_le_bytes();
+                let number = BOUNDARY_INTEGERS[random.below(BOUNDARY_INTEGERS.len())].to_le_bytes();
                 let length = [1, 2, 4, 8][random.below(4)].min(bytes.len() - at);
                 bytes[at..at + length].copy_from_slice(&number[..length]);
             }
-            6 => drop(bytes.splice(at..at, TEXTS[random.below(TEXTS.len())].bytes())),
+            6 => drop(bytes.splice(at..at, TRICKY_TEXTS[random.below(TRICKY_TEXTS.len())].bytes())),
             _ => {
-                let number = NUMBERS[random.below(NUMBERS.len())].to_string();
+                let number = BOUNDARY_INTEGERS[random.below(BOUNDARY_INTEGERS.len())].to_string();
                 drop(bytes.splice(at..end, number.into_bytes()));
             }
         }
@@ -83,7 +83,7 @@ mod tests {
     use super::{Random, mutated};
 
     #[test]
-    fn mutations_differ_from_each_other_and_not_from_run_to_run() {
+    fn mutations_are_distinct_and_deterministic() {
         let all = || {
             let mut random = Random::new(7);
             (0..200)

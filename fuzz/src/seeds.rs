@@ -1,20 +1,20 @@
-//! What seeds are made of: the fixtures, and models that are tiny.
+//! Sources of seeds: fixtures and tiny models.
 
 use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
 use hearth_kernels::reference::noise;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One input.
+/// An input.
 pub struct Seed {
-    /// Where it is from.
+    /// Its origin.
     pub name: String,
-    /// The input.
+    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Seed {
-    /// One that is from there.
+    /// Creates a seed.
     pub fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self {
             name: name.into(),
@@ -28,18 +28,18 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A file of the repository.
+/// Reads a file of the repository.
 pub fn file(path: &str) -> Vec<u8> {
     let path = root().join(path);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A text of the repository.
+/// Reads a text file of the repository.
 pub fn text(path: &str) -> String {
     String::from_utf8(file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The files of a folder with this ending, in the order of their names; none where there is no such folder.
+/// The files of a folder with this suffix, sorted by name; empty if there is no such folder.
 pub fn files(folder: &str, ending: &str) -> Vec<Seed> {
     let entries = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -54,14 +54,14 @@ pub fn files(folder: &str, ending: &str) -> Vec<Seed> {
     names.into_iter().map(seed).collect()
 }
 
-/// The sizes of [`model`].
+/// Hidden size of [`model`].
 pub const WIDTH: usize = 32;
 const FFN_WIDTH: usize = 64;
 const HEAD_DIM: usize = 16;
-/// Tokens of its vocabulary.
+/// Vocabulary size of [`model`].
 pub const VOCAB: usize = 48;
 
-/// A model of one layer whose matrices are in this format.
+/// A model of one layer with matrices of this type.
 pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
     let mut metadata: Metadata = [("general.architecture", architecture), ("general.name", "tiny")]
         .into_iter()
@@ -119,7 +119,7 @@ pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
     write(&metadata, &tensors)
 }
 
-/// A GGUF file of these tensors, whose values are made up.
+/// A GGUF file of these tensors with random values.
 fn write(metadata: &Metadata, tensors: &[TensorHeader]) -> Vec<u8> {
     let mut writer = GgufWriter::begin(Vec::new(), metadata, tensors).expect("a header");
     for (number, tensor) in tensors.iter().enumerate() {
@@ -131,7 +131,7 @@ fn write(metadata: &Metadata, tensors: &[TensorHeader]) -> Vec<u8> {
                 let halves = values.iter().map(|&value| half::f16::from_f32(value));
                 halves.flat_map(half::f16::to_le_bytes).collect()
             }
-            // A scale, then an integer for each of 32 values.
+            // Q8_0 block: a scale, then 32 integers of 8 bits.
             TensorType::Q8_0 => values
                 .chunks(32)
                 .flat_map(|block| {
@@ -141,7 +141,7 @@ fn write(metadata: &Metadata, tensors: &[TensorHeader]) -> Vec<u8> {
                         .chain(block.iter().map(|value| (value * 100.0) as i8 as u8))
                 })
                 .collect(),
-            // A scale, then half a byte for each of 32 values.
+            // Q4_0 block: a scale, then 32 integers of 4 bits.
             TensorType::Q4_0 => values
                 .chunks(32)
                 .flat_map(|block| {
@@ -160,12 +160,12 @@ fn write(metadata: &Metadata, tensors: &[TensorHeader]) -> Vec<u8> {
     writer.finish().expect("a file")
 }
 
-/// `bytes` behind their length, for an input of several parts.
+/// Prefixes `bytes` with their length, for an input of several parts.
 pub fn with_length(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u16).to_le_bytes(), bytes].concat()
 }
 
-/// Takes a part that stands behind its length; the rest, where that is more than there is.
+/// Splits off a length-prefixed part; all of the rest if the length exceeds it.
 pub fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.split_first_chunk::<2>() {
         Some((length, rest)) => rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len())),

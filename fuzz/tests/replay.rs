@@ -1,4 +1,4 @@
-//! Every seed, every kept input and mutations of them through every target, on the stable compiler: one test for each row of the table.
+//! Runs every seed, every corpus input and mutations of them through every target on stable Rust; one test per target.
 
 use hearth_fuzz::mutate::{Random, mutated};
 use hearth_fuzz::{Seed, TARGETS, Target, inputs, limits};
@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// After so long an input hangs. Far beyond what any takes, also where others use the machine.
-const HANGS: Duration = Duration::from_secs(120);
+/// Time after which an input counts as a hang; generous, for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is being done, and since when.
-static DOING: Mutex<Option<(Instant, String)>> = Mutex::new(None);
+/// The current input and when it started.
+static CURRENT: Mutex<Option<(Instant, String)>> = Mutex::new(None);
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // The limit of memory is the process's.
+    // The memory limit is per process.
     arguments.test_threads = Some(1);
-    std::thread::spawn(watch);
+    std::thread::spawn(watchdog);
     let trials = TARGETS.iter().map(|target| Trial::test(target.name, || replay(target)));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
@@ -25,22 +25,22 @@ fn main() {
 fn replay(target: &'static Target) -> Result<(), Failed> {
     let seeds = (target.seeds)();
     for seed in &seeds {
-        if !survived(target, &seed.name, &seed.bytes)? {
+        if !run_input(target, &seed.name, &seed.bytes)? {
             return Err(format!(
-                "{}: the seed {} is not read, so that fuzzing does not reach far",
+                "{}: the seed {} is refused, so fuzzing would not reach deep",
                 target.name, seed.name
             )
             .into());
         }
     }
-    let kept = inputs::kept(target)?;
-    for input in &kept {
-        survived(target, &input.name, &input.bytes)?;
+    let corpus = inputs::corpus(target)?;
+    for input in &corpus {
+        run_input(target, &input.name, &input.bytes)?;
     }
-    for Seed { name, bytes } in seeds.iter().chain(&kept) {
+    for Seed { name, bytes } in seeds.iter().chain(&corpus) {
         let mut random = Random::new(bytes.len() as u64);
         for number in 0..target.mutations {
-            survived(
+            run_input(
                 target,
                 &format!("mutation {number} of {name}"),
                 &mutated(bytes, &mut random),
@@ -50,17 +50,17 @@ fn replay(target: &'static Target) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether an input was read.
+/// Runs an input. Returns whether it was accepted.
 ///
 /// # Errors
-/// The target panicked. Where it aborts or hangs, the process ends, and says with which input.
-fn survived(target: &Target, name: &str, bytes: &[u8]) -> Result<bool, Failed> {
+/// If the target panics. If it aborts or hangs, the process ends and names the input.
+fn run_input(target: &Target, name: &str, bytes: &[u8]) -> Result<bool, Failed> {
     let what = format!("{}: {name}", target.name);
-    doing(Some((Instant::now(), what.clone())));
+    set_current(Some((Instant::now(), what.clone())));
     let read = catch_unwind(AssertUnwindSafe(|| {
         limits::within(target.memory_mib, || (target.run)(bytes))
     }));
-    doing(None);
+    set_current(None);
     read.map_err(|_| {
         let path = std::env::temp_dir().join(format!("hearth-fuzz-{}", target.name));
         match std::fs::write(&path, bytes) {
@@ -75,17 +75,17 @@ fn survived(target: &Target, name: &str, bytes: &[u8]) -> Result<bool, Failed> {
     })
 }
 
-fn doing(what: Option<(Instant, String)>) {
-    *DOING.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = what;
+fn set_current(what: Option<(Instant, String)>) {
+    *CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = what;
 }
 
 /// Ends the process if an input hangs.
-fn watch() {
+fn watchdog() {
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        let doing = DOING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((since, what)) = &*doing
-            && since.elapsed() > HANGS
+        let set_current = CURRENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((since, what)) = &*set_current
+            && since.elapsed() > TIMEOUT
         {
             eprintln!("{what}: hangs");
             std::process::exit(1);

@@ -1,36 +1,36 @@
-//! How the app ends: a run that is under way ends its step and makes a checkpoint, an answer is kept as far as it came.
+//! Closing the app: the active run completes its step and writes a checkpoint, and an answer's text up to now is saved.
 //!
-//! A window that is closed stays open for that, and says so. What ends the session is heard as a signal, where there are signals; on
-//! macOS as the end of the app. Windows does not tell.
+//! The window stays open for that, and shows it. The end of the session arrives as a signal on Unix and as the app's exit event on
+//! macOS; Windows sends nothing.
 
 use hearth_app::App;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tauri::{AppHandle, Manager};
 
-/// Whether the app is about to end.
+/// Whether the app is closing.
 static CLOSING: AtomicBool = AtomicBool::new(false);
 
-/// Whether everything is saved, as far as it could be.
+/// Whether saving is done.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the window has to stay open until a run is saved; then the app ends.
+/// Whether the window must stay open until the active run is saved; then the app exits.
 pub fn waits_for_run(app: &AppHandle) -> bool {
     let is_training = app.try_state::<App>().is_some_and(|hearth| hearth.is_training());
     if is_training {
-        leave(app);
+        save_and_exit(app);
     }
     is_training
 }
 
-/// Ends the app once everything is saved, which has its limit in time. Asked again, it is under way already.
-fn leave(app: &AppHandle) {
+/// Exits the app once everything is saved, which has a time limit. Further calls do nothing.
+fn save_and_exit(app: &AppHandle) {
     if CLOSING.swap(true, Ordering::SeqCst) {
         return;
     }
     let app = app.clone();
     tauri::async_runtime::spawn(async move {
         if let Some(hearth) = app.try_state::<App>() {
-            // There is no window left to tell what could not be saved; the next start mends it.
+            // No window is left to show an error; the next start repairs it.
             let _ = hearth.shut_down().await;
         }
         CLOSED.store(true, Ordering::SeqCst);
@@ -38,18 +38,18 @@ fn leave(app: &AppHandle) {
     });
 }
 
-/// Ends what still runs, unless [`leave`] has.
+/// Shuts everything down, unless [`save_and_exit`] did.
 pub fn end(app: &AppHandle) {
     if CLOSED.load(Ordering::SeqCst) {
         return;
     }
     if let Some(hearth) = app.try_state::<App>() {
-        // As in `leave`.
+        // As in `save_and_exit`.
         let _ = tauri::async_runtime::block_on(hearth.shut_down());
     }
 }
 
-/// Ends the app in good order when the system, or a terminal, asks it to end.
+/// Closes the app on SIGTERM, SIGINT and SIGHUP.
 #[cfg(unix)]
 pub fn on_signals(app: &AppHandle) {
     use tokio::signal::unix::{SignalKind, signal};
@@ -57,18 +57,18 @@ pub fn on_signals(app: &AppHandle) {
         let app = app.clone();
         tauri::async_runtime::spawn(async move {
             match signal(kind) {
-                // After the first, none ends the process at once any more: closing has a limit in time.
+                // Further signals do not kill the process: closing has a time limit.
                 Ok(mut signals) => {
                     while signals.recv().await.is_some() {
-                        leave(&app);
+                        save_and_exit(&app);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "a signal to end is not heard"),
+                Err(error) => tracing::warn!(%error, "a signal handler could not be installed"),
             }
         });
     }
 }
 
-/// There are none.
+/// Does nothing: there are no signals.
 #[cfg(not(unix))]
 pub fn on_signals(_: &AppHandle) {}

@@ -1,9 +1,9 @@
 //! The desktop window: a thin shell over `hearth-app`.
 //!
-//! It opens the store and a window, hands each command of the page to one use case and each event of the use cases to
-//! the page. Nothing is decided here that the terminal or a server would have to decide too.
+//! It opens the store and a window, forwards each command of the page to one use case, and each event to the page. Decisions
+//! that the CLI or a server would have to make, too, belong into `hearth-app`.
 
-// A second console window would open beside the app on Windows.
+// No console window on Windows.
 #![cfg_attr(windows, windows_subsystem = "windows")]
 
 mod close;
@@ -16,7 +16,7 @@ mod window;
 use tauri::{RunEvent, WindowEvent};
 use tracing_subscriber::EnvFilter;
 
-/// Says what is logged to standard error, as for `hearth`.
+/// The log filter's environment variable, as for `hearth`.
 const LOG: &str = "HEARTH_LOG";
 
 fn main() {

@@ -1,4 +1,4 @@
-//! The machine's power, as the system tells it.
+//! The system's power supply.
 
 use hearth_app::power::{Power, Supply};
 use keepawake::KeepAwake;
@@ -6,17 +6,17 @@ use starship_battery::{Batteries, Manager, State, units::ratio::ratio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// The power of the machine that Hearth runs on.
+/// The system's power supply.
 #[derive(Debug)]
 pub struct SystemPower {
     awake: Sender<bool>,
 }
 
 impl SystemPower {
-    /// Starts the thread that keeps the machine awake when it is to be: Windows ties that to a thread.
+    /// Starts the thread that inhibits sleep, which Windows ties to a thread.
     pub fn new() -> Self {
-        let (awake, wanted) = channel();
-        thread::spawn(move || watch(&wanted));
+        let (awake, requests) = channel();
+        thread::spawn(move || inhibit_sleep(&requests));
         Self { awake }
     }
 }
@@ -28,12 +28,12 @@ impl Power for SystemPower {
     }
 
     fn keep_awake(&self, awake: bool) {
-        // The thread lives as long as this.
+        // The thread lives as long as `self`.
         let _ = self.awake.send(awake);
     }
 }
 
-/// A battery that cannot be read is none. Of several, what they hold together counts.
+/// Batteries that cannot be read are ignored; the charge of several is averaged.
 fn supply(batteries: Batteries) -> Supply {
     let (mut discharging, mut charge, mut count) = (false, 0.0, 0.0);
     for battery in batteries.flatten() {
@@ -48,24 +48,24 @@ fn supply(batteries: Batteries) -> Supply {
     }
 }
 
-fn watch(wanted: &Receiver<bool>) {
-    let mut kept: Option<KeepAwake> = None;
-    for awake in wanted {
+fn inhibit_sleep(requests: &Receiver<bool>) {
+    let mut inhibitor: Option<KeepAwake> = None;
+    for awake in requests {
         if !awake {
-            kept = None;
+            inhibitor = None;
             continue;
         }
-        let asked = keepawake::Builder::default()
+        let created = keepawake::Builder::default()
             .idle(true)
             .reason("Fine-tuning a model")
             .app_name("Hearth")
             .app_reverse_domain("io.github.hearth-app.hearth")
             .create();
-        match asked {
-            Ok(asked) => kept = Some(asked),
-            // A run that sleeps goes on when it wakes.
-            Err(error) => tracing::warn!(%error, "the machine may fall asleep during a run"),
+        match created {
+            Ok(created) => inhibitor = Some(created),
+            // A run continues after sleep.
+            Err(error) => tracing::warn!(%error, "the machine may sleep during a run"),
         }
     }
-    drop(kept);
+    drop(inhibitor);
 }

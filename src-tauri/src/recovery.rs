@@ -1,4 +1,4 @@
-//! The way back from a damaged store, chosen in a dialog before there is a window.
+//! Recovery of a corrupt store, chosen in a dialog before the window opens.
 
 use crate::{start, window};
 use hearth_app::store::{self, Backup, Store, StoreError};
@@ -7,22 +7,20 @@ use std::path::{Path, PathBuf};
 use tauri::AppHandle;
 use tauri_plugin_dialog::{DialogExt, MessageDialogButtons, MessageDialogKind, MessageDialogResult};
 
-const BEGIN_AGAIN: &str = "Begin again with what can be read";
+const RECOVER: &str = "Recover what can be read";
 const QUIT: &str = "Quit";
 
-/// Says that the store in a folder is damaged, does what a person chooses, and starts the window.
+/// Shows that the store in a folder is corrupt, restores or recovers it by a person's choice, and starts the window.
 pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
     eprintln!("Hearth cannot start: {problem}");
     let mut backups = store::backups(&folder).into_iter();
     let backup = backups.find(|backup| backup.check().is_ok());
-    let restore = backup
+    let restore_label = backup
         .as_ref()
-        .map(|backup| format!("Go back to the copy from {}", ago(store::now() - backup.made_at)));
-    let buttons = match &restore {
-        Some(restore) => {
-            MessageDialogButtons::YesNoCancelCustom(restore.clone(), BEGIN_AGAIN.to_owned(), QUIT.to_owned())
-        }
-        None => MessageDialogButtons::OkCancelCustom(BEGIN_AGAIN.to_owned(), QUIT.to_owned()),
+        .map(|backup| format!("Restore the backup from {}", ago(store::now() - backup.made_at)));
+    let buttons = match &restore_label {
+        Some(label) => MessageDialogButtons::YesNoCancelCustom(label.clone(), RECOVER.to_owned(), QUIT.to_owned()),
+        None => MessageDialogButtons::OkCancelCustom(RECOVER.to_owned(), QUIT.to_owned()),
     };
     let then = app.clone();
     app.dialog()
@@ -32,29 +30,31 @@ pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
         .buttons(buttons)
         .show_with_result(move |choice| {
             let restored = match choice {
-                MessageDialogResult::Custom(label) if Some(&label) == restore.as_ref() => go_back(&folder, backup),
-                MessageDialogResult::Custom(label) if label == BEGIN_AGAIN => begin_again(&folder),
+                MessageDialogResult::Custom(label) if Some(&label) == restore_label.as_ref() => {
+                    restore(&folder, backup)
+                }
+                MessageDialogResult::Custom(label) if label == RECOVER => recover(&folder),
                 _ => return then.exit(1),
             };
-            begin(&then, restored);
+            start_window(&then, restored);
         });
 }
 
-fn go_back(folder: &Path, backup: Option<Backup>) -> Result<PathBuf, StoreError> {
+fn restore(folder: &Path, backup: Option<Backup>) -> Result<PathBuf, StoreError> {
     match backup {
         Some(backup) => Store::restore(folder, &backup),
-        None => begin_again(folder),
+        None => recover(folder),
     }
 }
 
-fn begin_again(folder: &Path) -> Result<PathBuf, StoreError> {
+fn recover(folder: &Path) -> Result<PathBuf, StoreError> {
     Store::salvage(folder)
 }
 
-/// Starts the window, or says why there is none; a window is made on the main thread.
-fn begin(app: &AppHandle, restored: Result<PathBuf, StoreError>) {
+/// Starts the window, on the main thread, or shows why it cannot.
+fn start_window(app: &AppHandle, restored: Result<PathBuf, StoreError>) {
     let then = app.clone();
-    let begun = app.run_on_main_thread(move || match restored {
+    let started = app.run_on_main_thread(move || match restored {
         Ok(aside) => {
             eprintln!("The damaged file is at {}.", aside.display());
             if let Err(error) = start::start(&then) {
@@ -64,22 +64,22 @@ fn begin(app: &AppHandle, restored: Result<PathBuf, StoreError>) {
         }
         Err(error) => window::refuse(&then, &error.into()),
     });
-    if let Err(error) = begun {
-        eprintln!("Hearth could not go on: {error}");
+    if let Err(error) = started {
+        eprintln!("Hearth could not continue: {error}");
         app.exit(1);
     }
 }
 
-fn choices(has_copy: bool) -> &'static str {
-    match has_copy {
+fn choices(has_backup: bool) -> &'static str {
+    match has_backup {
         true => {
-            "Hearth can go back to its last copy, or begin again with what can still be read. Either way the damaged file is kept."
+            "Hearth can restore its last backup, or recover what can still be read. Either way the damaged file is kept."
         }
-        false => "Hearth has no copy yet. It can begin again with what can still be read, and keeps the damaged file.",
+        false => "Hearth has no backup yet. It can recover what can still be read, and keeps the damaged file.",
     }
 }
 
-/// A time that has passed, in a few words.
+/// An elapsed time in a few words.
 fn ago(milliseconds: i64) -> String {
     let minutes = milliseconds.max(0) / 60_000;
     let (number, unit) = match minutes {
@@ -97,7 +97,7 @@ mod tests {
     use super::ago;
 
     #[test]
-    fn a_time_is_told_in_its_largest_unit() {
+    fn an_elapsed_time_is_in_its_largest_unit() {
         const MINUTE: i64 = 60_000;
         for (passed, expected) in [
             (-5, "a moment ago"),

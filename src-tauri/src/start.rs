@@ -1,4 +1,4 @@
-//! How the app comes up: plugins, where things lie on this machine, the store, the window.
+//! Starting the app: plugins, options, the store, the window.
 
 use crate::{close, power::SystemPower, recovery, window};
 use hearth_app::library::data_folder;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use tauri::{AppHandle, Builder, Emitter, Manager, Wry};
 use tauri_plugin_window_state::StateFlags;
 
-/// The name under which the page hears every event of `hearth_app::wire::Event`.
+/// Tauri's event name for every `hearth_app::wire::Event`.
 const EVENT: &str = "hearth";
 
-/// Where conversations lie when not where the system wants them: another set of data, and another Hearth.
+/// Environment variable of the data folder. Setting it allows another instance with its own data.
 const DATA: &str = "HEARTH_DATA";
 
 /// Adds the plugins.
@@ -29,16 +29,16 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
         .plugin(tauri_plugin_opener::init())
         .plugin(state.build());
     if data.is_some() {
-        // Beside the person's own Hearth; the store's lock still keeps two apart that share their data.
+        // It may run beside another instance; the store's lock still separates two with the same data.
         return builder;
     }
     builder.plugin(tauri_plugin_single_instance::init(|app, _, _| window::focus(app)))
 }
 
-/// Opens the store and then the window, or says why there is none.
+/// Opens the store and then the window, or shows why it cannot.
 ///
 /// # Errors
-/// What the system's web view says when it cannot be made.
+/// The system's web view cannot be created.
 pub fn start(app: &AppHandle) -> tauri::Result<()> {
     match tauri::async_runtime::block_on(open(app)) {
         Ok((hearth, theme)) => {
@@ -67,7 +67,7 @@ async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
         if let Event::RunEnded { message, .. } = &event {
             window::notify(&page, message.clone());
         }
-        // A page that is not there yet, or no longer, asks for everything when it comes back.
+        // A page that misses events requests a snapshot when it loads.
         let _ = page.emit(EVENT, event);
     })?;
     let theme = hearth.snapshot().await?.settings.theme;

@@ -1,4 +1,4 @@
-//! The window: how it opens, its theme, and what is shown when there can be none.
+//! The window: opening, theme, notifications, and the dialog for a failed start.
 
 use hearth_app::wire::{Problem, Theme};
 use tauri::webview::NewWindowResponse;
@@ -7,17 +7,17 @@ use tauri::{AppHandle, Manager, WebviewUrl, WebviewWindow, WebviewWindowBuilder}
 use tauri_plugin_dialog::{DialogExt, MessageDialogKind};
 use tauri_plugin_notification::NotificationExt;
 
-/// The one window's name, which `capabilities/window.json` speaks of.
+/// The window's label, as in `capabilities/window.json`.
 const LABEL: &str = "main";
 
-/// The page's own paper, light and dark: painted before the page is there, so that the window never flashes.
-const PAPER_LIGHT: Color = Color(0xfa, 0xf8, 0xf4, 0xff);
-const PAPER_DARK: Color = Color(0x19, 0x17, 0x14, 0xff);
+/// The page's background colours, painted before the page loads so that the window does not flash.
+const BACKGROUND_LIGHT: Color = Color(0xfa, 0xf8, 0xf4, 0xff);
+const BACKGROUND_DARK: Color = Color(0x19, 0x17, 0x14, 0xff);
 
-/// Opens the window on the page, in the theme a person chose.
+/// Opens the window.
 ///
 /// # Errors
-/// What the system's web view says when it cannot be made.
+/// The system's web view cannot be created.
 pub fn open(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
     let window = WebviewWindowBuilder::new(app, LABEL, WebviewUrl::default())
         .title("Hearth")
@@ -25,38 +25,38 @@ pub fn open(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
         .min_inner_size(720.0, 520.0)
         .center()
         .theme(native(theme))
-        // Shown once its size, place and paper are set.
+        // Shown once size, position and background are set.
         .visible(false)
-        // The page is all there is: a link never replaces it, and it opens no windows.
+        // Links neither navigate away from the page nor open windows.
         .on_navigation(|url| url.scheme() == "tauri" || url.host_str() == Some("tauri.localhost"))
         .on_new_window(|_, _| NewWindowResponse::Deny)
         .build()?;
-    paint(&window)?;
+    set_background(&window)?;
     window.show()?;
     window.set_focus()
 }
 
-/// Changes the theme of the window's frame, and its paper.
+/// Sets the theme of the window's frame and background.
 ///
 /// # Errors
-/// When the window is gone.
+/// The window is closed.
 pub fn set_theme(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
     let Some(window) = app.get_webview_window(LABEL) else {
         return Ok(());
     };
     window.set_theme(native(theme))?;
-    paint(&window)
+    set_background(&window)
 }
 
-/// Brings the window to the front: a second Hearth was started.
+/// Focuses the window, when a second instance is started.
 pub fn focus(app: &AppHandle) {
     if let Some(window) = app.get_webview_window(LABEL) {
-        // A window that cannot be raised is no reason to fail; the person sees it is still where it was.
+        // Failing to raise the window is harmless.
         let _ = window.unminimize().and_then(|()| window.set_focus());
     }
 }
 
-/// Tells a person who looks elsewhere. Whoever asks does not wait for the system.
+/// Shows a notification unless the window has the focus. Does not block.
 pub fn notify(app: &AppHandle, message: String) {
     let app = app.clone();
     tauri::async_runtime::spawn_blocking(move || {
@@ -66,13 +66,13 @@ pub fn notify(app: &AppHandle, message: String) {
         }
         let shown = app.notification().builder().title("Hearth").body(message).show();
         if let Err(error) = shown {
-            // The window says it too.
+            // The window shows the message, too.
             tracing::warn!(%error, "a notification could not be shown");
         }
     });
 }
 
-/// Says in a dialog why Hearth cannot start, then ends it.
+/// Shows in a dialog why Hearth cannot start, then exits.
 pub fn refuse(app: &AppHandle, problem: &Problem) {
     eprintln!("Hearth cannot start: {problem}");
     let ended = app.clone();
@@ -91,10 +91,10 @@ fn native(theme: Theme) -> Option<tauri::Theme> {
     }
 }
 
-fn paint(window: &WebviewWindow) -> tauri::Result<()> {
-    let paper = match window.theme()? {
-        tauri::Theme::Dark => PAPER_DARK,
-        _ => PAPER_LIGHT,
+fn set_background(window: &WebviewWindow) -> tauri::Result<()> {
+    let background = match window.theme()? {
+        tauri::Theme::Dark => BACKGROUND_DARK,
+        _ => BACKGROUND_LIGHT,
     };
-    window.set_background_color(Some(paper))
+    window.set_background_color(Some(background))
 }

@@ -1,4 +1,4 @@
-//! A window that is closed as a window manager does it: `WM_DELETE_WINDOW`
+//! Closing a window like a window manager: `WM_DELETE_WINDOW`
 //! (<https://www.x.org/releases/current/doc/xorg-docs/icccm/icccm.html>, 4.2.8.1).
 
 use crate::drag::{Outcome, largest};
@@ -15,10 +15,10 @@ atom_manager! {
     }
 }
 
-/// Asks the largest window of a display that takes drops to close.
+/// Requests the largest window that accepts drops on a display to close.
 ///
 /// # Errors
-/// There is none.
+/// There is no such window.
 pub fn close_window(display: &str) -> Outcome<()> {
     let (connection, screen) = RustConnection::connect(Some(display))?;
     let root = connection.setup().roots[screen].root;
@@ -27,7 +27,7 @@ pub fn close_window(display: &str) -> Outcome<()> {
     let data = [atoms.WM_DELETE_WINDOW, CURRENT_TIME, 0, 0, 0];
     let message = ClientMessageEvent::new(32, window, atoms.WM_PROTOCOLS, data);
     connection.send_event(false, window, EventMask::NO_EVENT, message)?;
-    // A server need not do what was asked by a client that is gone: the answer to something later says that it was done.
+    // The server may drop requests of a disconnected client: the reply to a later request confirms this one.
     connection.get_input_focus()?.reply()?;
     Ok(())
 }

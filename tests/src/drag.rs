@@ -1,4 +1,4 @@
-//! Files dragged onto a window, as a file manager does it: the XDND protocol, version 5
+//! Dragging files onto a window like a file manager: the XDND protocol, version 5
 //! (<https://www.freedesktop.org/wiki/Specifications/XDND/>).
 
 use std::error::Error;
@@ -30,15 +30,15 @@ atom_manager! {
 }
 
 const VERSION: u32 = 5;
-/// How long the window may take to want what hangs over it, and then to take it.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the window may take to accept a drag, and then to take the drop.
+const DROP_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Drags a file onto the largest window of a display, and lets go.
+/// Drags and drops a file onto the largest window of a display.
 ///
 /// # Errors
-/// There is no window that takes drops, or it does not take this one.
+/// No window accepts drops, or it rejects this one.
 pub fn drop_file(display: &str, file: &Path) -> Outcome<()> {
     let (connection, screen) = RustConnection::connect(Some(display))?;
     let root = connection.setup().roots[screen].root;
@@ -56,25 +56,25 @@ pub fn drop_file(display: &str, file: &Path) -> Outcome<()> {
         uri: format!("file://{}\r\n", file.display()),
     };
     drag.send(drag.atoms.XdndEnter, [VERSION << 24, drag.atoms.URIS, 0, 0])?;
-    // The page hears of what hangs over it before it can be dropped, so it hangs there until the window wants it.
-    let until = Instant::now() + PATIENCE;
+    // The page handles the drag before the drop, so the drag waits until the window accepts it.
+    let until = Instant::now() + DROP_TIMEOUT;
     loop {
         let copy = drag.atoms.XdndActionCopy;
         drag.send(drag.atoms.XdndPosition, [0, middle, CURRENT_TIME, copy])?;
-        let status = drag.answer(drag.atoms.XdndStatus, until)?;
+        let status = drag.reply(drag.atoms.XdndStatus, until)?;
         if status[1] & 1 == 1 {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
     drag.send(drag.atoms.XdndDrop, [0, CURRENT_TIME, 0, 0])?;
-    match drag.answer(drag.atoms.XdndFinished, Instant::now() + PATIENCE)? {
+    match drag.reply(drag.atoms.XdndFinished, Instant::now() + DROP_TIMEOUT)? {
         [_, taken, ..] if taken & 1 == 1 => Ok(()),
         _ => Err("the window did not take the file".into()),
     }
 }
 
-/// The largest window on the screen that takes drops, and its middle as the protocol has it.
+/// The largest window on the screen that accepts drops, and its centre in the protocol's encoding.
 pub(crate) fn largest(connection: &RustConnection, root: Window, aware: Atom) -> Outcome<Option<(Window, u32)>> {
     let mut best: Option<(u32, Window, u32)> = None;
     for window in connection.query_tree(root)?.reply()?.children {
@@ -83,9 +83,9 @@ pub(crate) fn largest(connection: &RustConnection, root: Window, aware: Atom) ->
         if !shown || property.reply()?.value_len == 0 {
             continue;
         }
-        let place = connection.get_geometry(window)?.reply()?;
-        let area = u32::from(place.width) * u32::from(place.height);
-        let [x, y] = [(place.x, place.width), (place.y, place.height)]
+        let geometry = connection.get_geometry(window)?.reply()?;
+        let area = u32::from(geometry.width) * u32::from(geometry.height);
+        let [x, y] = [(geometry.x, geometry.width), (geometry.y, geometry.height)]
             .map(|(from, size)| u32::from(from.max(0).unsigned_abs() + size / 2));
         if best.is_none_or(|(largest, ..)| area > largest) {
             best = Some((area, window, x << 16 | y));
@@ -103,7 +103,7 @@ struct Drag {
 }
 
 impl Drag {
-    /// Tells the window something.
+    /// Sends a client message to the window.
     fn send(&self, kind: Atom, [a, b, c, d]: [u32; 4]) -> Outcome<()> {
         let message = ClientMessageEvent::new(32, self.target, kind, [self.source, a, b, c, d]);
         self.connection
@@ -112,20 +112,20 @@ impl Drag {
         Ok(())
     }
 
-    /// What the window says to that. It may ask for the file in between.
-    fn answer(&self, kind: Atom, until: Instant) -> Outcome<[u32; 5]> {
+    /// Waits for the window's client message, serving its requests for the file.
+    fn reply(&self, kind: Atom, until: Instant) -> Outcome<[u32; 5]> {
         while Instant::now() < until {
             match self.connection.poll_for_event()? {
                 Some(Event::ClientMessage(message)) if message.type_ == kind => return Ok(message.data.as_data32()),
-                Some(Event::SelectionRequest(request)) => self.give(&request)?,
+                Some(Event::SelectionRequest(request)) => self.serve(&request)?,
                 Some(_) => {}
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
-        Err("the window does not answer".into())
+        Err("the window does not reply".into())
     }
 
-    fn give(&self, request: &SelectionRequestEvent) -> Outcome<()> {
+    fn serve(&self, request: &SelectionRequestEvent) -> Outcome<()> {
         let to = (request.requestor, request.property);
         if request.target == self.atoms.TARGETS {
             let targets = [self.atoms.TARGETS, self.atoms.URIS];

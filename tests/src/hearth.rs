@@ -1,38 +1,37 @@
-//! The `hearth` executable, as a person calls it.
+//! Running the `hearth` executable.
 
-use crate::place;
+use crate::paths;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::{Command, Output};
 
-/// What a call of `hearth` left behind.
+/// The result of running `hearth`.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit code; none when a signal ended it.
+    /// Exit code. `None` means killed by a signal.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it said on the side.
+    /// Standard error.
     pub stderr: String,
 }
 
-/// Calls `hearth` and waits for its end. It sees the folder of models, and data of its own; it keeps no packed weights, which nobody would
-/// use again.
+/// Runs `hearth` to its end, with the models folder, an empty data folder and no cache.
 ///
 /// # Panics
-/// When it cannot be started.
+/// Panics if it cannot be started.
 pub fn hearth<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended {
-    call(Command::new(place::executable("hearth")).args(arguments))
+    call(Command::new(paths::executable("hearth")).args(arguments))
 }
 
-/// Lets a command line of `hearth` run to its end, as [`hearth`] does.
+/// Runs a command of `hearth` like [`hearth`].
 ///
 /// # Panics
-/// When it cannot be started.
+/// Panics if it cannot be started.
 pub fn call(command: &mut Command) -> Ended {
     let data = tempfile::tempdir().expect("a temporary folder");
-    // What the caller has set stays.
-    let models = place::models();
+    // The caller's variables take precedence.
+    let models = paths::models();
     for (name, value) in [("HEARTH_CACHE", "off".as_ref()), ("HEARTH_MODELS", models.as_os_str())] {
         if !command.get_envs().any(|(own, _)| own == name) {
             command.env(name, value);
@@ -51,23 +50,23 @@ impl Ended {
     /// The JSON object on the last line of stdout.
     ///
     /// # Panics
-    /// When it failed or printed none.
+    /// Panics if it failed or printed none.
     pub fn json(&self) -> Value {
         assert_eq!(self.code, Some(0), "{self:?}");
         let line = self.stdout.lines().last().unwrap_or_default();
         serde_json::from_str(line).unwrap_or_else(|error| panic!("no JSON on the last line ({error}): {self:?}"))
     }
 
-    /// The one line it said on failing.
+    /// The last line of stderr: the error message.
     ///
     /// # Panics
-    /// When it did not fail with exit code 1 and one clear line.
-    pub fn complaint(&self) -> &str {
+    /// Panics if the exit code is not 1, or if it panicked or printed nothing.
+    pub fn error_line(&self) -> &str {
         assert_eq!(self.code, Some(1), "{self:?}");
         assert!(!self.stderr.contains("panicked"), "{self:?}");
         self.stderr
             .lines()
             .last()
-            .unwrap_or_else(|| panic!("it said nothing: {self:?}"))
+            .unwrap_or_else(|| panic!("no error message: {self:?}"))
     }
 }

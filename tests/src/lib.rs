@@ -1,4 +1,4 @@
-//! What end-to-end tests share: the executables of this build, the model, a WebDriver client for the window, and a GPU driver.
+//! Shared code of end-to-end tests: paths of executables and models, a WebDriver client for the window, and the GPU driver.
 
 #[cfg(target_os = "linux")]
 pub mod close;
@@ -6,7 +6,7 @@ pub mod close;
 pub mod drag;
 pub mod driver;
 pub mod hearth;
-pub mod place;
+pub mod paths;
 #[cfg(target_os = "linux")]
 pub mod screen;
 pub mod webdriver;

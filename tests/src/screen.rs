@@ -1,18 +1,18 @@
-//! A screen in memory, and the driver that works on it.
+//! A virtual screen, and a WebDriver on it.
 
-use crate::place;
+use crate::paths;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A child process that ends with the test.
-pub struct Ending(pub Child);
+/// A child process that is ended on drop.
+pub struct ChildGuard(pub Child);
 
-impl Drop for Ending {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Asked, not killed: a driver ends what it started. It may have ended by itself.
+        // SIGTERM, so that a driver ends its children. It may have exited already.
         let _ = Command::new("kill")
             .args(["-TERM", &self.0.id().to_string()])
             .stderr(Stdio::null())
@@ -28,20 +28,20 @@ impl Drop for Ending {
     }
 }
 
-/// An Xvfb of its own.
+/// An Xvfb server.
 pub struct Screen {
-    /// What DISPLAY must be.
+    /// Value of DISPLAY.
     pub display: String,
-    _server: Ending,
+    _server: ChildGuard,
 }
 
 impl Screen {
-    /// Starts one on a free display.
+    /// Starts a server on a free display.
     ///
     /// # Panics
-    /// When Xvfb cannot be started.
+    /// Panics if Xvfb cannot be started.
     pub fn start() -> Self {
-        let mut server = Command::new(place::tool("Xvfb"))
+        let mut server = Command::new(paths::tool("Xvfb"))
             .args(["-displayfd", "1", "-screen", "0", "1440x900x24", "-nolisten", "tcp"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -49,7 +49,7 @@ impl Screen {
             .expect("Xvfb starts");
         let mut number = String::new();
         let output = server.stdout.take().expect("its output is piped");
-        let server = Ending(server);
+        let server = ChildGuard(server);
         BufReader::new(output)
             .read_line(&mut number)
             .expect("Xvfb names its display");
@@ -60,15 +60,15 @@ impl Screen {
         }
     }
 
-    /// A program that shows itself here, with its data in `data`.
+    /// A command that shows its windows here, with the data folder `data`.
     pub fn command(&self, program: &Path, data: &Path) -> Command {
         let mut command = Command::new(program);
         command
             .env("DISPLAY", &self.display)
             .env("HEARTH_DATA", data)
-            .env("HEARTH_MODELS", place::models())
-            .env("HEARTH_DATASETS", place::root().join("assets/datasets"))
-            // No GPU and no desktop around it: what would look for them only waits, up to a minute.
+            .env("HEARTH_MODELS", paths::models())
+            .env("HEARTH_DATASETS", paths::root().join("assets/datasets"))
+            // No GPU and no desktop session: looking for them takes up to a minute.
             .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent")
             .env("GSETTINGS_BACKEND", "memory")
             .env_remove("WAYLAND_DISPLAY")
@@ -83,28 +83,28 @@ impl Screen {
 pub struct Driver {
     /// Its address.
     pub address: String,
-    _process: Ending,
+    _process: ChildGuard,
 }
 
 impl Driver {
-    /// Starts `tauri-driver` on a screen; the windows it opens have their data in `data`.
+    /// Starts `tauri-driver` on a screen; its windows have the data folder `data`.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// Panics if it does not respond in time.
     pub fn start(screen: &Screen, data: &Path) -> Self {
         let (port, native) = (free_port(), free_port());
         let process = screen
-            .command(&place::tool("tauri-driver"), data)
+            .command(&paths::tool("tauri-driver"), data)
             .args(["--port", &port.to_string(), "--native-port", &native.to_string()])
             .stdout(Stdio::null())
             .spawn()
             .expect("tauri-driver starts");
-        let process = Ending(process);
+        let process = ChildGuard(process);
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", native)).is_err() || TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(
                 begun.elapsed() < Duration::from_secs(20),
-                "tauri-driver does not answer"
+                "tauri-driver does not respond"
             );
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -115,20 +115,20 @@ impl Driver {
     }
 }
 
-/// A port that nobody listens on.
+/// A free port.
 fn free_port() -> u16 {
     let socket = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
     socket.local_addr().expect("a socket has an address").port()
 }
 
-/// Waits for the first line on a program's stderr that has `text` in it, while it runs.
+/// Waits for the first line of a program's stderr that contains `text`.
 ///
 /// # Panics
-/// When it ends without one.
+/// Panics if the program exits without one.
 pub fn first_line_with(child: &mut Child, text: &str) -> String {
-    let said = BufReader::new(child.stderr.take().expect("its stderr is piped"));
-    let mut lines = said.lines().map_while(Result::ok);
+    let stderr = BufReader::new(child.stderr.take().expect("its stderr is piped"));
+    let mut lines = stderr.lines().map_while(Result::ok);
     lines
         .find(|line| line.contains(text))
-        .unwrap_or_else(|| panic!("it ended and never said {text:?}"))
+        .unwrap_or_else(|| panic!("it exited without printing {text:?}"))
 }

@@ -1,15 +1,15 @@
-//! A WebDriver client of just what these tests call (W3C WebDriver).
+//! A minimal W3C WebDriver client.
 
 use base64::Engine;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The key under which the standard names an element.
+/// The standard's key of an element id.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// How often a condition is looked at.
-const POLL: Duration = Duration::from_millis(50);
+/// How often a condition is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An open window. Dropping it closes the window.
 pub struct Session {
@@ -17,7 +17,7 @@ pub struct Session {
     address: String,
 }
 
-/// A part of the page.
+/// An element of the page.
 #[derive(Clone)]
 pub struct Element(String);
 
@@ -36,12 +36,12 @@ impl Session {
     /// Opens `application` through the driver at `driver` (`http://127.0.0.1:PORT`).
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn open(driver: &str, application: &Path) -> Result<Self, String> {
         let config = ureq::Agent::config_builder().http_status_as_error(false);
         let agent: ureq::Agent = config.timeout_global(Some(Duration::from_secs(180))).build().into();
-        let wanted = json!({"capabilities": {"alwaysMatch": {"tauri:options": {"application": application}}}});
-        let session = call(&agent, Some(&wanted), &format!("{driver}/session"))?;
+        let capabilities = json!({"capabilities": {"alwaysMatch": {"tauri:options": {"application": application}}}});
+        let session = call(&agent, Some(&capabilities), &format!("{driver}/session"))?;
         let id = session["sessionId"].as_str().ok_or("the driver named no session")?;
         Ok(Self {
             address: format!("{driver}/session/{id}"),
@@ -74,10 +74,10 @@ impl Session {
         self.until(Duration::from_secs(20), css, || self.all(css).into_iter().next())
     }
 
-    /// Waits until `condition` gives something.
+    /// Waits until `condition` returns `Some`.
     ///
     /// # Panics
-    /// With `what`, and what the page shows, when it does not in time.
+    /// Panics with `what` and the page's text after `limit`.
     pub fn until<T>(&self, limit: Duration, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
@@ -91,14 +91,14 @@ impl Session {
                     page.as_str().unwrap_or_default()
                 );
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Clicks.
     ///
     /// # Panics
-    /// When the element is gone or covered.
+    /// Panics if the element is gone or covered.
     pub fn click(&self, element: &Element) {
         self.try_click(element)
             .unwrap_or_else(|error| panic!("clicking: {error}"));
@@ -107,7 +107,7 @@ impl Session {
     /// Clicks.
     ///
     /// # Errors
-    /// When the element is gone or covered.
+    /// The element is gone or covered.
     pub fn try_click(&self, element: &Element) -> Result<(), String> {
         self.post(&format!("element/{}/click", element.0), &json!({}))
             .map(|_| ())
@@ -124,7 +124,7 @@ impl Session {
         self.fill(element, &key.0.to_string());
     }
 
-    /// The text a person sees in an element; none when it is gone from the page.
+    /// The visible text of an element. `None` means that it is gone.
     pub fn text(&self, element: &Element) -> Option<String> {
         self.get(&format!("element/{}/text", element.0))
             .ok()?
@@ -132,7 +132,7 @@ impl Session {
             .map(str::to_owned)
     }
 
-    /// An attribute of an element; none when it has none or is gone.
+    /// An attribute of an element. `None` means that it has none or is gone.
     pub fn attribute(&self, element: &Element, name: &str) -> Option<String> {
         self.get(&format!("element/{}/attribute/{name}", element.0))
             .ok()?
@@ -143,17 +143,17 @@ impl Session {
     /// Runs a function body in the page.
     ///
     /// # Errors
-    /// What it throws.
+    /// The exception.
     pub fn script(&self, body: &str) -> Result<Value, String> {
         self.post("execute/sync", &json!({"script": body, "args": []}))
     }
 
-    /// What the page looks like, as a PNG file.
+    /// Saves a screenshot of the page as a PNG file.
     ///
     /// # Panics
-    /// When the driver gives no picture.
+    /// Panics if the driver returns no image.
     pub fn screenshot(&self, file: &Path) {
-        // WebKit's driver waits for the next paint, which a page at rest never makes: a corner blinks meanwhile.
+        // WebKit's driver waits for the next paint, which an idle page never makes: a corner blinks meanwhile.
         let blink = "const dot = document.createElement('i'); dot.id = 'blink'; \
                      dot.style.cssText = 'position:fixed;right:0;bottom:0;width:1px;height:1px'; \
                      document.body.append(dot); let on = 0; \
@@ -166,30 +166,30 @@ impl Session {
         self.script("document.getElementById('blink').remove()")
             .unwrap_or_else(|error| panic!("after it: {error}"));
         let image = base64::engine::general_purpose::STANDARD.decode(image.as_str().unwrap_or_default());
-        std::fs::create_dir_all(file.parent().expect("a screenshot lies in a folder")).expect("the folder can be made");
+        std::fs::create_dir_all(file.parent().expect("a screenshot is in a folder")).expect("the folder can be made");
         std::fs::write(file, image.expect("the driver sends base64")).expect("a screenshot can be written");
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The driver may be gone already.
+        // The driver may have exited.
         let _ = self.agent.delete(&self.address).call();
     }
 }
 
-/// One request; the `value` of its answer.
+/// Sends a request. Returns the `value` of the response.
 fn call(agent: &ureq::Agent, body: Option<&Value>, address: &str) -> Result<Value, String> {
-    let answer = match body {
+    let response = match body {
         Some(body) => agent
             .post(address)
             .content_type("application/json")
             .send(body.to_string()),
         None => agent.get(address).call(),
     };
-    let mut answer = answer.map_err(|error| format!("the driver cannot be asked: {error}"))?;
-    let good = answer.status().is_success();
-    let text = answer
+    let mut response = response.map_err(|error| format!("the driver cannot be reached: {error}"))?;
+    let is_success = response.status().is_success();
+    let text = response
         .body_mut()
         .with_config()
         .limit(64 << 20)
@@ -197,5 +197,5 @@ fn call(agent: &ureq::Agent, body: Option<&Value>, address: &str) -> Result<Valu
         .map_err(|error| error.to_string())?;
     let mut value: Value = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
     let value = value["value"].take();
-    if good { Ok(value) } else { Err(value.to_string()) }
+    if is_success { Ok(value) } else { Err(value.to_string()) }
 }

@@ -1,6 +1,6 @@
-//! The real window with the real model, as a person uses it.
+//! The real window with the real model.
 
-use crate::place;
+use crate::paths;
 use crate::screen::{Driver, Screen};
 use crate::webdriver::{Element, Key, Session};
 use std::fs;
@@ -9,29 +9,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Long enough for a small model on a slow machine to load and answer.
-const ANSWER: Duration = Duration::from_secs(90);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long an answer may go on before it is stopped: how long it gets is chance.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer may grow before it is stopped: its length is random.
+const STOP_AFTER: Duration = Duration::from_secs(20);
 
-/// One window at a time: a model that answers takes the whole machine.
+/// Allows one window at a time: a model uses the whole machine.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A desk: a screen, a folder of data, and the driver that opens windows there.
-pub struct Desk {
-    /// The folder of data, which outlives a window.
+/// A screen, a data folder, and the driver that opens windows there.
+pub struct Desktop {
+    /// The data folder, which outlives a window.
     pub data: tempfile::TempDir,
-    /// Where windows are shown.
+    /// The screen of the windows.
     pub screen: Screen,
     driver: Driver,
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Desk {
-    /// An empty one.
+impl Desktop {
+    /// A desktop with an empty data folder.
     ///
     /// # Panics
-    /// When what it takes is not installed.
+    /// Panics if a tool is not installed.
     pub fn new() -> Self {
         let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let data = tempfile::tempdir().expect("a temporary folder");
@@ -45,12 +45,12 @@ impl Desk {
         }
     }
 
-    /// Opens Hearth's window, with whatever was said before.
+    /// Opens Hearth's window.
     ///
     /// # Panics
-    /// When it does not open.
+    /// Panics if it does not open.
     pub fn open(&self) -> Window {
-        let application = place::executable("hearth-desktop");
+        let application = paths::executable("hearth-desktop");
         let session = Session::open(&self.driver.address, &application);
         let window = Window {
             session: session.unwrap_or_else(|error| panic!("the window does not open: {error}")),
@@ -60,7 +60,7 @@ impl Desk {
     }
 }
 
-impl Default for Desk {
+impl Default for Desktop {
     fn default() -> Self {
         Self::new()
     }
@@ -68,16 +68,16 @@ impl Default for Desk {
 
 /// An open window. Dropping it closes it.
 pub struct Window {
-    /// For what is not said here.
+    /// The WebDriver session.
     pub session: Session,
 }
 
-/// The CSS selector of what the page calls `name` (`ui/README.md` lists the names).
+/// The CSS selector of a `data-testid` (listed in `ui/README.md`).
 pub fn id(name: &str) -> String {
     format!("[data-testid=\"{name}\"]")
 }
 
-/// The newest answer.
+/// The CSS selector of answers.
 const ANSWERS: &str = "[data-testid=\"message\"][data-role=\"assistant\"]";
 
 impl Window {
@@ -88,17 +88,17 @@ impl Window {
         self.session.press(&composer, Key::ENTER);
     }
 
-    /// Clicks the part of the page of that name.
+    /// Clicks the element with this `data-testid`.
     pub fn click(&self, name: &str) {
         self.session.click(&self.session.one(&id(name)));
     }
 
-    /// The newest answer's state, as the page has it.
+    /// The newest answer's state.
     pub fn state(&self) -> Option<String> {
         self.session.attribute(&self.answer()?, "data-state")
     }
 
-    /// The state of an answer, counted from 1. Rows out of view are not in the page, so that answers there cannot be counted.
+    /// The state of an answer, counted from 1. Rows out of view are not in the page, so answers are found by position.
     fn state_of(&self, number: usize) -> Option<String> {
         let answer = format!("article[aria-posinset=\"{}\"] {ANSWERS}", 2 * number);
         self.session.attribute(&self.session.all(&answer).pop()?, "data-state")
@@ -109,7 +109,7 @@ impl Window {
         self.session.all(ANSWERS).pop()
     }
 
-    /// What the newest answer shows.
+    /// The newest answer's text.
     pub fn answer_text(&self) -> String {
         self.answer()
             .and_then(|answer| self.session.text(&answer))
@@ -119,70 +119,72 @@ impl Window {
     /// Waits until this answer, counted from 1, has reached one of these states.
     ///
     /// # Panics
-    /// When it takes too long.
+    /// Panics after a time limit.
     pub fn until_answer(&self, number: usize, states: &[&str]) -> String {
         self.session
-            .until(ANSWER, &format!("answer {number} is one of {states:?}"), || {
+            .until(ANSWER_TIMEOUT, &format!("answer {number} is one of {states:?}"), || {
                 let newest = self.state_of(number)?;
                 states.contains(&newest.as_str()).then_some(newest)
             })
     }
 
-    /// Waits until this answer, counted from 1, has ended; one that goes on and on is stopped.
+    /// Waits until this answer, counted from 1, has ended; a long one is stopped.
     ///
     /// # Panics
-    /// When it takes too long.
+    /// Panics after a time limit.
     pub fn until_ended(&self, number: usize) -> String {
-        let patient_until = Instant::now() + PATIENCE;
-        self.session.until(ANSWER, &format!("answer {number} has ended"), || {
-            let newest = self.state_of(number)?;
-            if newest == "streaming" && Instant::now() > patient_until {
-                // Between the look and the click it may end by itself.
-                self.session
-                    .all(&id("stop"))
-                    .first()
-                    .and_then(|stop| self.session.try_click(stop).ok());
-            }
-            ["complete", "stopped", "cut"]
-                .contains(&newest.as_str())
-                .then_some(newest)
-        })
+        let stop_at = Instant::now() + STOP_AFTER;
+        self.session
+            .until(ANSWER_TIMEOUT, &format!("answer {number} has ended"), || {
+                let newest = self.state_of(number)?;
+                if newest == "streaming" && Instant::now() > stop_at {
+                    // It may end before the click.
+                    self.session
+                        .all(&id("stop"))
+                        .first()
+                        .and_then(|stop| self.session.try_click(stop).ok());
+                }
+                ["complete", "stopped", "cut"]
+                    .contains(&newest.as_str())
+                    .then_some(newest)
+            })
     }
 
     /// Waits until the page shows this text.
     ///
     /// # Panics
-    /// When it takes too long.
+    /// Panics after a time limit.
     pub fn until_shows(&self, text: &str) {
-        self.session.until(ANSWER, &format!("the page shows {text:?}"), || {
-            let page = self.session.script("return document.body.innerText").ok()?;
-            page.as_str()?.contains(text).then_some(())
-        });
+        self.session
+            .until(ANSWER_TIMEOUT, &format!("the page shows {text:?}"), || {
+                let page = self.session.script("return document.body.innerText").ok()?;
+                page.as_str()?.contains(text).then_some(())
+            });
     }
 
-    /// Keeps a picture of the window under this name.
+    /// Saves a screenshot of the window under this name.
     pub fn screenshot(&self, name: &str) {
         self.session
-            .screenshot(&place::screenshots().join(format!("{name}.png")));
+            .screenshot(&paths::screenshots().join(format!("{name}.png")));
     }
 }
 
-/// The worker of the window whose data lie in `data`: the process of `hearth` that was started with them.
+/// Process id of the worker of the window with the data folder `data`.
 pub fn worker(data: &Path) -> Option<u32> {
     process("hearth", data)
 }
 
-/// The process of this executable of the build that was started with its data in `data`.
+/// Process id of this build's executable with the data folder `data`.
 pub fn process(name: &str, data: &Path) -> Option<u32> {
-    let mark = format!("HEARTH_DATA={}", data.display());
-    let executable = place::executable(name).canonicalize().ok()?;
+    let variable = format!("HEARTH_DATA={}", data.display());
+    let executable = paths::executable(name).canonicalize().ok()?;
     fs::read_dir("/proc").ok()?.filter_map(Result::ok).find_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let same = fs::read_link(entry.path().join("exe")).ok()? == executable;
         let environment = fs::read(entry.path().join("environ")).ok()?;
         let ours = environment
             .split(|byte| *byte == 0)
-            .any(|variable| variable == mark.as_bytes());
+            .any(|entry| entry == variable.as_bytes());
         (same && ours).then_some(pid)
     })
 }

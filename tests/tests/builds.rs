@@ -1,10 +1,10 @@
-//! Several builds of Hearth side by side: each is asked what it can use, what was found of each decides, and work is handed over. The
-//! other builds are played by copies of the portable one.
+//! Several builds of Hearth side by side: each is probed, the device checks' results select one, and work is switched to it. Copies of
+//! the portable build play the others.
 
 use hearth_protocol::DeviceCheck;
 use hearth_tests::driver;
 use hearth_tests::hearth::{Ended, call};
-use hearth_tests::place::{executable, root};
+use hearth_tests::paths::{executable, root};
 use serde_json::{Value, json};
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A folder with executables, and what is kept between their starts.
+/// A folder with executables and their cache.
 struct Installed {
     folder: TempDir,
 }
@@ -22,7 +22,7 @@ impl Installed {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["hearth", "hearth-vulkan"] {
             let copy = folder.path().join(format!("{name}{EXE_SUFFIX}"));
-            // The same bytes, where the file system can do that.
+            // A hard link if possible, else a copy.
             fs::hard_link(executable("hearth"), &copy)
                 .or_else(|_| fs::copy(executable("hearth"), &copy).map(drop))
                 .expect("a copy");
@@ -48,8 +48,8 @@ impl Installed {
         gpu
     }
 
-    /// Lets it be known what was found of the first GPU in each build: its speed, or what is wrong.
-    fn find(&self, found: &[(&str, Result<f64, &str>)]) {
+    /// Writes device check results of the first GPU in each build: its speed, or a mismatch.
+    fn set_checks(&self, found: &[(&str, Result<f64, &str>)]) {
         let gpu = self.gpu();
         let check = |(build, found): &(&str, Result<f64, &str>)| {
             let speed = found.unwrap_or_default();
@@ -58,7 +58,7 @@ impl Installed {
                     "identity": gpu["identity"], "name": gpu["name"], "driver": gpu["driver"], "build": build,
                     "version": env!("CARGO_PKG_VERSION"), "check": DeviceCheck::VERSION,
                 },
-                "check": { "wrong": found.err(), "bytes_per_second": speed, "products_per_second": speed },
+                "check": { "mismatch": found.err(), "bytes_per_second": speed, "macs_per_second": speed },
             })
         };
         let checks: Vec<Value> = found.iter().map(check).collect();
@@ -66,7 +66,7 @@ impl Installed {
         fs::write(self.folder.path().join("devices.json"), text).expect("it is written");
     }
 
-    /// A few tokens of a tiny model on the first GPU; whether another build answered.
+    /// Generates a few tokens of a tiny model on the first GPU. Returns whether it switched to another build.
     fn run(&self, arguments: &[&str]) -> (Ended, bool) {
         let model: PathBuf = root().join("tests/fixtures/models/llama.gguf");
         let model = model.to_str().expect("test paths are UTF-8");
@@ -74,66 +74,72 @@ impl Installed {
             "run", model, "Once", "--raw", "-n", "3", "--temp", "0", "--json", "--device", "gpu0",
         ];
         let ended = self.hearth(&[&run, arguments].concat());
-        let handed = ended.stderr.contains("the build 'vulkan' of Hearth goes on");
-        (ended, handed)
+        let switched = ended.stderr.contains("the build 'vulkan' of Hearth continues");
+        (ended, switched)
     }
 }
 
 /// The builds that can use a GPU, in order.
 fn builds(gpu: &Value) -> Vec<&str> {
-    let ways = gpu["ways"].as_array().expect("a list");
-    ways.iter().filter_map(|way| way["build"].as_str()).collect()
+    let backends = gpu["backends"].as_array().expect("a list");
+    backends.iter().filter_map(|option| option["build"].as_str()).collect()
 }
 
 #[test]
-fn the_fastest_build_that_is_right_does_the_work() {
-    if driver::left_out() {
+fn the_fastest_build_without_a_mismatch_is_used() {
+    if driver::is_disabled() {
         return;
     }
-    driver::choose();
+    driver::select();
     let installed = Installed::new();
     assert_eq!(
         builds(&installed.gpu()),
         ["portable", "vulkan"],
-        "nothing was checked: this build leads"
+        "without checks, the default build is first"
     );
 
-    installed.find(&[("portable", Ok(1e9)), ("vulkan", Ok(2e9))]);
+    installed.set_checks(&[("portable", Ok(1e9)), ("vulkan", Ok(2e9))]);
     assert_eq!(builds(&installed.gpu()), ["vulkan", "portable"]);
-    let (there, handed) = installed.run(&[]);
-    assert!(handed, "{there:?}");
-    let (here, handed) = installed.run(&["--build", "portable"]);
-    assert!(!handed, "{here:?}");
+    let (there, switched) = installed.run(&[]);
+    assert!(switched, "{there:?}");
+    let (here, switched) = installed.run(&["--build", "portable"]);
+    assert!(!switched, "{here:?}");
     assert_eq!(there.json()["ids"], here.json()["ids"]);
 
-    installed.find(&[("portable", Ok(2e9)), ("vulkan", Ok(1e9))]);
+    installed.set_checks(&[("portable", Ok(2e9)), ("vulkan", Ok(1e9))]);
     assert!(!installed.run(&[]).1);
-    let (wanted, handed) = installed.run(&["--build", "vulkan"]);
-    assert!(handed && wanted.code == Some(0), "{wanted:?}");
+    let (requested, switched) = installed.run(&["--build", "vulkan"]);
+    assert!(switched && requested.code == Some(0), "{requested:?}");
 
-    let wrong = "Its driver computes something else.";
-    installed.find(&[("portable", Err(wrong)), ("vulkan", Ok(1e9))]);
+    let mismatch = "Its results differ.";
+    installed.set_checks(&[("portable", Err(mismatch)), ("vulkan", Ok(1e9))]);
     assert!(
         installed.run(&[]).1,
-        "a build that computes something else is left out, however fast"
+        "a build with a mismatch is not used, however fast"
     );
-    assert!(installed.run(&["--build", "portable"]).0.complaint().ends_with(wrong));
-    installed.find(&[("portable", Err(wrong)), ("vulkan", Err(wrong))]);
     assert!(
-        installed.run(&[]).0.complaint().ends_with(wrong),
-        "nothing is left that is right"
+        installed
+            .run(&["--build", "portable"])
+            .0
+            .error_line()
+            .ends_with(mismatch)
+    );
+    installed.set_checks(&[("portable", Err(mismatch)), ("vulkan", Err(mismatch))]);
+    assert!(
+        installed.run(&[]).0.error_line().ends_with(mismatch),
+        "every build has a mismatch"
     );
 
     let (missing, _) = installed.run(&["--build", "cuda"]);
-    assert!(missing.complaint().contains("not installed"), "{missing:?}");
+    assert!(missing.error_line().contains("not installed"), "{missing:?}");
 }
 
 #[test]
-fn a_neighbour_that_is_broken_is_left_out() {
-    if driver::left_out() {
+fn a_broken_build_is_skipped() {
+    if driver::is_disabled() {
         return;
     }
-    driver::choose();
+    driver::select();
     let installed = Installed::new();
     let broken = installed.folder.path().join(format!("hearth-cuda{EXE_SUFFIX}"));
     fs::write(broken, b"no program").expect("it is written");

@@ -1,5 +1,5 @@
-//! Files that are made to take memory, time or the stack, given to `hearth` as a person would: it works, or ends with one sentence and exit
-//! code 1. It may use 20 seconds of processor time and 3 GB of memory; whatever takes more is ended by a signal, and fails.
+//! Hostile files that would exhaust memory, time or the stack: `hearth` works, or exits with code 1 and one sentence. It has limits of
+//! 20 seconds of CPU time and 3 GiB of memory; exceeding them kills it by a signal, which fails the test.
 #![cfg(target_os = "linux")]
 
 #[path = "../../crates/formats/tests/limits/parquet_bytes.rs"]
@@ -10,7 +10,7 @@ mod raw;
 
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, TensorHeader};
 use hearth_tests::hearth::{Ended, call};
-use hearth_tests::place::{executable, root};
+use hearth_tests::paths::{executable, root};
 use raw::Raw;
 use serde_json::json;
 use std::fmt::Write;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 const GIB: u64 = 1 << 30;
 
-/// `hearth` with its limits: seconds of processor time, and KiB of data.
+/// `hearth` with limits: seconds of CPU time, and KiB of data.
 fn limited(arguments: &[&str]) -> Command {
     let script = format!("ulimit -t 20 && ulimit -d {} && exec \"$0\" \"$@\"", 3 * GIB / 1024);
     let mut command = Command::new("sh");
@@ -41,15 +41,15 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
 
-/// It worked, or ended with exit code 1 and a sentence.
+/// Asserts success, or exit code 1 and a sentence.
 #[track_caller]
 fn ends_well(ended: &Ended, name: &str) {
     if ended.code != Some(0) {
-        assert!(ended.complaint().ends_with(['.', ')']), "{name}: {ended:?}");
+        assert!(ended.error_line().ends_with(['.', ')']), "{name}: {ended:?}");
     }
 }
 
-/// What the headers are, and how long their files are, sparse.
+/// Headers, and the lengths of their sparse files.
 fn headers() -> Vec<(&'static str, Raw, u64)> {
     let text_of = |len: u64| Raw::header(0, 1).text("a").u32(8).u64(len);
     vec![
@@ -65,7 +65,7 @@ fn headers() -> Vec<(&'static str, Raw, u64)> {
     ]
 }
 
-/// A folder with a file for each header, and with a model that is cut in its header.
+/// A folder with a file for each header, and a model truncated in its header.
 fn models() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, header, len) in headers() {
@@ -92,7 +92,7 @@ fn headers_are_refused_in_a_sentence() {
             &["run", text(&llama()), "words", "-n", "1", "--adapter", text(&path)],
         ] {
             let ended = hearth(command);
-            let said = ended.complaint();
+            let said = ended.error_line();
             assert!(said.ends_with('.') && said.len() < 1000, "{command:?}: {said}");
         }
     }
@@ -116,7 +116,7 @@ fn models_that_cannot_be_read_are_listed_with_the_reason() {
     }
 }
 
-/// The fixture with another template.
+/// The fixture with another chat template.
 fn with_template(folder: &Path, template: &str) -> PathBuf {
     changed(folder, &|metadata| metadata.insert("tokenizer.chat_template", template))
 }
@@ -144,7 +144,7 @@ fn changed(folder: &Path, change: &dyn Fn(&mut Metadata)) -> PathBuf {
 }
 
 #[test]
-fn templates_that_overstep_are_refused_in_a_sentence() {
+fn templates_beyond_the_limits_are_refused_in_a_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     let doubled = "{% set ns = namespace(x=['a'], y='a') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}\
                    {% set ns.y = ns.y ~ ns.y %}{% endfor %}";
@@ -160,9 +160,9 @@ fn templates_that_overstep_are_refused_in_a_sentence() {
         let model = with_template(folder.path(), &template);
         let shown: String = template.chars().take(80).collect();
         let ended = hearth(&["run", text(&model), "words", "-n", "1"]);
-        assert!(ended.complaint().ends_with('.'), "{shown}: {ended:?}");
+        assert!(ended.error_line().ends_with('.'), "{shown}: {ended:?}");
     }
-    // An indent has a bound of its own, within which this one may answer.
+    // An indent has its own limit, within which this template may succeed.
     let model = with_template(folder.path(), "{{ 'a\nb'|indent(10**18) }}");
     ends_well(&hearth(&["run", text(&model), "words", "-n", "1"]), "indent");
 }
@@ -179,11 +179,11 @@ fn a_vocabulary_of_long_special_tokens_is_refused_in_a_sentence() {
         metadata.insert("tokenizer.ggml.token_type", vec![4i32; COUNT]);
     });
     let ended = hearth(&["tokenize", text(&model), "words"]);
-    assert!(ended.complaint().contains("special tokens have"), "{ended:?}");
+    assert!(ended.error_line().contains("special tokens have"), "{ended:?}");
 }
 
 #[test]
-fn parts_of_a_model_share_the_limit_of_a_header() {
+fn shards_of_a_model_share_the_limit_of_a_header() {
     const PARTS: u16 = 300;
     let folder = tempfile::tempdir().expect("a folder");
     for number in 0..PARTS {
@@ -199,7 +199,7 @@ fn parts_of_a_model_share_the_limit_of_a_header() {
         let mut header = Raw::header(0, 3);
         header.0.extend(part("split.no", number));
         header.0.extend(part("split.count", PARTS));
-        // Texts that are all empty, in a file that is sparse.
+        // Empty strings, in a sparse file.
         let header = header.array("a", 8, 15 << 20);
         let path = folder.path().join(format!("m-{:05}-of-{PARTS:05}.gguf", number + 1));
         fs::write(&path, header.0).expect("it is written");
@@ -225,7 +225,7 @@ fn datasets() -> Vec<(&'static str, Vec<u8>)> {
         })
         .collect();
     let turns = json!({ "messages": turns }).to_string();
-    // Not quite long enough for a limit of one conversation to count.
+    // Just below the limit of one conversation.
     let chat: Vec<_> = (0..600)
         .map(|turn| {
             let role = ["user", "assistant"][turn % 2];
@@ -248,7 +248,7 @@ fn datasets() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn datasets_are_learnt_from_or_refused_in_a_sentence() {
+fn datasets_are_trained_on_or_refused_in_a_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, bytes) in datasets() {
         let path = folder.path().join(name);

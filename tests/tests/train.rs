@@ -1,8 +1,7 @@
-//! `hearth train` and `hearth export` with the real model: what was taught shows, what was cut off goes on, what was written is what
-//! was trained.
+//! `hearth train` and `hearth export` with the real model: the adapter changes answers, a killed run resumes, exports match the adapter.
 
 use hearth_tests::hearth::{Ended, hearth};
-use hearth_tests::place::{executable, model, models, root};
+use hearth_tests::paths::{executable, model, models, root};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -31,7 +30,7 @@ fn arguments(out: &Path) -> Vec<String> {
         .collect()
 }
 
-/// One run that all tests look at.
+/// One run shared by all tests.
 static RUN: LazyLock<(TempDir, Value)> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let report = hearth(arguments(&folder.path().join("run"))).json();
@@ -51,7 +50,7 @@ fn ask(adapter: &[&str]) -> String {
 }
 
 #[test]
-fn what_was_taught_shows_and_the_base_stays_as_it_was() {
+fn an_adapter_changes_answers_and_the_base_is_unchanged() {
     let report = &RUN.1;
     let number = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("no {key}: {report}"));
     assert_eq!(report["losses"].as_array().map(Vec::len), Some(12));
@@ -61,12 +60,12 @@ fn what_was_taught_shows_and_the_base_stays_as_it_was() {
     let folder = run_folder();
     let (base, tuned) = (ask(&[]), ask(&["--adapter", &folder]));
     assert_ne!(base, tuned);
-    // Not counted at all, an adapter changes nothing.
+    // With scale 0, an adapter changes nothing.
     assert_eq!(ask(&["--adapter", &format!("{folder}=0")]), base);
 }
 
 #[test]
-fn a_run_that_was_killed_ends_as_one_that_was_not() {
+fn a_killed_run_resumes_to_the_same_result() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("run");
     let mut child = Command::new(executable("hearth"))
@@ -80,7 +79,7 @@ fn a_run_that_was_killed_ends_as_one_that_was_not() {
     let begun = Instant::now();
     let steps = || fs::read_to_string(out.join("log.jsonl")).map_or(0, |log| log.lines().count());
     while steps() < 4 {
-        assert!(begun.elapsed() < Duration::from_secs(300), "it does not get on");
+        assert!(begun.elapsed() < Duration::from_secs(300), "the run makes no progress");
         std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().expect("it can be killed");
@@ -97,10 +96,10 @@ fn a_run_that_was_killed_ends_as_one_that_was_not() {
     assert!(weights(&out) == weights(Path::new(&run_folder())));
 }
 
-/// Goes on where no file may be as long as a checkpoint is: it ends with a sentence, and what was there stays.
+/// Resumes with a limit below a checkpoint's size: it ends with a sentence, and existing files stay.
 #[cfg(unix)]
 fn a_full_disk_ends_it(arguments: &[String], data: &Path) {
-    // In blocks of 512 bytes: 30 MB, where an adapter takes 20 and a checkpoint 59.
+    // In blocks of 512 bytes: 30 MB; an adapter takes 20 and a checkpoint 59.
     let limited = "ulimit -f 60000; trap '' XFSZ; exec \"$0\" \"$@\"";
     let ended = Command::new("sh")
         .args(["-c", limited, text(&executable("hearth"))])
@@ -109,15 +108,15 @@ fn a_full_disk_ends_it(arguments: &[String], data: &Path) {
         .env("HEARTH_MODELS", models())
         .output()
         .expect("sh starts");
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let stderr = String::from_utf8_lossy(&ended.stderr);
     assert!(
-        ended.status.code() == Some(1) && said.contains("checkpoint could not be written"),
+        ended.status.code() == Some(1) && stderr.contains("checkpoint could not be written"),
         "{ended:?}"
     );
 }
 
 #[test]
-fn every_export_is_read_again_and_says_what_was_trained() {
+fn every_export_is_verified_and_matches_the_adapter() {
     let folder = tempfile::tempdir().expect("a folder");
     let export = |to: &[&str], out: &str| -> (Value, String) {
         let (run, out) = (run_folder(), folder.path().join(out));
@@ -139,7 +138,7 @@ fn every_export_is_read_again_and_says_what_was_trained() {
 }
 
 #[test]
-fn an_export_does_not_replace_what_it_is_made_of() {
+fn an_export_does_not_replace_its_inputs() {
     let folder = tempfile::tempdir().expect("a folder");
     let base = folder.path().join("base.gguf");
     fs::copy(model(), &base).expect("it is copied");
@@ -167,14 +166,14 @@ fn an_export_does_not_replace_what_it_is_made_of() {
             text(out),
         ];
         let ended = hearth(words);
-        assert!(ended.complaint().contains(says), "{ended:?}");
+        assert!(ended.error_line().contains(says), "{ended:?}");
     }
     assert!(fs::read(&base).expect("a model") == fs::read(model()).expect("a model"));
     assert_eq!((files(&adapter), files(folder.path())), (before, 1));
 }
 
 #[test]
-fn what_cannot_be_trained_on_is_said_in_a_sentence() {
+fn unusable_training_input_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     let train = |name: &str, data: &[u8], more: &[&str]| -> Ended {
         let (data_path, out) = (folder.path().join(name), folder.path().join("out"));
@@ -188,7 +187,7 @@ fn what_cannot_be_trained_on_is_said_in_a_sentence() {
     };
     let refused = |name: &str, data: &[u8], more: &[&str], says: &str| {
         let ended = train(name, data, more);
-        assert!(ended.complaint().contains(says), "{name}: {ended:?}");
+        assert!(ended.error_line().contains(says), "{name}: {ended:?}");
     };
     let good = br#"{"prompt": "Hello?", "completion": "Good day."}"#;
     refused("empty.jsonl", b"", &[], "empty");
@@ -204,5 +203,5 @@ fn what_cannot_be_trained_on_is_said_in_a_sentence() {
     refused("good.jsonl", good, &["--init", text(&stranger)], "belong");
     let model = model();
     let other = hearth(["run", text(&model), "Hello", "--adapter", text(&stranger)]);
-    assert!(other.complaint().contains("belong"), "{other:?}");
+    assert!(other.error_line().contains("belong"), "{other:?}");
 }

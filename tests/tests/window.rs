@@ -1,33 +1,30 @@
 //! The window, end to end: the real executable, the real page, the real worker and the real model.
 //!
-//! Linux only: macOS has no WebDriver for its web view, and on Windows nobody has set one up yet.
+//! Linux only: macOS has no WebDriver for its web view, and on Windows none is set up.
 #![cfg(target_os = "linux")]
 
-use hearth_tests::place;
+use hearth_tests::paths;
 use hearth_tests::webdriver::Key;
-use hearth_tests::window::{Desk, id, worker};
+use hearth_tests::window::{Desktop, id, worker};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const LONG: &str = "Write a very long story about a lighthouse keeper, with many chapters.";
 
 #[test]
-fn an_answer_comes_with_how_fast_it_was() {
-    let desk = Desk::new();
+fn an_answer_shows_its_speed() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.screenshot("welcome");
     window.send("What is the capital of France?");
     window.until_ended(1);
     assert!(window.answer_text().contains("Paris"), "{}", window.answer_text());
-    assert!(
-        !window.session.all(&id("stats")).is_empty(),
-        "how fast it was is not shown"
-    );
+    assert!(!window.session.all(&id("stats")).is_empty(), "the speed is not shown");
 }
 
 #[test]
 fn an_answer_grows_until_it_is_stopped() {
-    let desk = Desk::new();
+    let desk = Desktop::new();
     let window = desk.open();
     window.send(LONG);
     window.until_answer(1, &["streaming"]);
@@ -43,15 +40,15 @@ fn an_answer_grows_until_it_is_stopped() {
     window.click("stop");
     window.until_answer(1, &["stopped"]);
     let stopped = window.answer_text();
-    // Another goes through at once: the stopped one holds nothing up.
+    // The next answer starts at once: the stopped one does not block it.
     window.send("What is the capital of France?");
     window.until_ended(2);
     assert!(stopped.len() > later);
 }
 
 #[test]
-fn a_conversation_is_there_after_a_restart_and_is_found() {
-    let desk = Desk::new();
+fn a_conversation_survives_a_restart_and_is_found() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.send("My zebra is called Quillfeather. What is a zebra?");
     window.until_ended(1);
@@ -68,8 +65,8 @@ fn a_conversation_is_there_after_a_restart_and_is_found() {
 }
 
 #[test]
-fn closing_the_window_keeps_what_was_said_so_far() {
-    let desk = Desk::new();
+fn closing_the_window_saves_the_answer_so_far() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.send(LONG);
     window.until_answer(1, &["streaming"]);
@@ -85,8 +82,8 @@ fn closing_the_window_keeps_what_was_said_so_far() {
 }
 
 #[test]
-fn a_killed_worker_is_an_error_and_the_next_message_starts_another() {
-    let desk = Desk::new();
+fn a_killed_worker_fails_the_answer_and_the_next_message_starts_another() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.send(LONG);
     window.until_answer(1, &["streaming"]);
@@ -104,8 +101,8 @@ fn a_killed_worker_is_an_error_and_the_next_message_starts_another() {
 }
 
 #[test]
-fn a_deleted_conversation_can_be_brought_back() {
-    let desk = Desk::new();
+fn a_deleted_conversation_can_be_restored() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.send("What is the capital of France?");
     window.until_ended(1);
@@ -119,12 +116,12 @@ fn a_deleted_conversation_can_be_brought_back() {
 }
 
 #[test]
-fn a_second_hearth_on_the_same_data_says_why_it_cannot_start() {
-    let desk = Desk::new();
+fn a_second_instance_on_the_same_data_shows_why_it_cannot_start() {
+    let desk = Desktop::new();
     let _window = desk.open();
     let mut second = desk
         .screen
-        .command(&place::executable("hearth-desktop"), desk.data.path())
+        .command(&paths::executable("hearth-desktop"), desk.data.path())
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
@@ -136,8 +133,8 @@ fn a_second_hearth_on_the_same_data_says_why_it_cannot_start() {
 }
 
 #[test]
-fn every_view_is_worth_looking_at_in_light_and_dark() {
-    let desk = Desk::new();
+fn screenshots_of_every_view_in_light_and_dark() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.send("Hi! Give me three reasons to read books, as a list.");
     window.until_ended(1);
@@ -150,7 +147,7 @@ fn every_view_is_worth_looking_at_in_light_and_dark() {
         });
         for view in ["settings", "models", "chat"] {
             window.click(&format!("view-{view}"));
-            // What fades in has.
+            // Wait for fade-ins.
             std::thread::sleep(Duration::from_millis(400));
             window.screenshot(&format!("{view}-{theme}"));
         }

@@ -1,15 +1,15 @@
-//! The Settings page, end to end: the machine, a plan that follows the slider, layers placed anew, a measurement.
+//! The Settings page, end to end: devices, a plan that follows the slider, a reload with other layers, a measurement.
 //!
-//! Linux only, as `window.rs` says. The GPU is a driver in software unless the environment names another.
+//! Linux only, see `window.rs`. The GPU is a software driver unless the environment names another.
 #![cfg(target_os = "linux")]
 
 use hearth_tests::driver;
-use hearth_tests::window::{Desk, Window, id, worker};
+use hearth_tests::window::{Desktop, Window, id, worker};
 use std::time::Duration;
 
 const A_WHILE: Duration = Duration::from_secs(60);
 
-/// Moves the slider, as dragging it does.
+/// Moves the slider like a drag.
 fn slide(window: &Window, layers: u32) {
     let move_it = format!(
         "const slider = document.querySelector('{}'); slider.value = {layers}; slider.dispatchEvent(new Event('input', {{ bubbles: true }}))",
@@ -24,18 +24,18 @@ fn click_on(window: &Window, device: &str, name: &str) {
     window.session.click(&window.session.one(&css));
 }
 
-/// What the page says in this place.
-fn said(window: &Window, name: &str) -> String {
+/// The text of an element.
+fn text_of(window: &Window, name: &str) -> String {
     window.session.text(&window.session.one(&id(name))).unwrap_or_default()
 }
 
-fn until_said(window: &Window, name: &str, text: &str) {
+fn until_text(window: &Window, name: &str, text: &str) {
     window.session.until(A_WHILE, &format!("{name} says {text:?}"), || {
-        said(window, name).contains(text).then_some(())
+        text_of(window, name).contains(text).then_some(())
     });
 }
 
-/// The button that measures, where there is something to be measured: a model that is loaded.
+/// The enabled button that measures: a model is loaded.
 const MEASURE: &str = "[data-testid=\"measure\"]:not([disabled])";
 
 fn until_loaded(window: &Window) {
@@ -60,11 +60,11 @@ fn open_settings(window: &Window) {
 
 #[test]
 fn layers_are_planned_placed_and_measured_in_the_window() {
-    if driver::left_out() {
+    if driver::is_disabled() {
         return;
     }
-    driver::choose();
-    let desk = Desk::new();
+    driver::select();
+    let desk = Desktop::new();
     let window = desk.open();
     window.send("What is the capital of France?");
     window.until_ended(1);
@@ -73,7 +73,7 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     open_settings(&window);
     assert!(
         window.session.all(&id("layers")).is_empty(),
-        "a GPU in software was chosen by itself"
+        "a software GPU was selected automatically"
     );
     window.screenshot("settings-software");
     click_on(&window, "gpu0", "use-for-chat");
@@ -81,7 +81,7 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     until_loaded(&window);
     for layers in [5, 2, 1] {
         slide(&window, layers);
-        until_said(&window, "layers-say", &format!("{layers} of 31 layers"));
+        until_text(&window, "layers-value", &format!("{layers} of 31 layers"));
         window.session.until(A_WHILE, "the plan follows", || {
             let devices = window.session.all(&id("plan-device"));
             (devices.len() == 2).then_some(())
@@ -91,7 +91,7 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     window.screenshot("settings-slider");
     window.click("reload-model");
     until_loaded(&window);
-    // What is loaded again meanwhile ends a measurement; then it is asked for once more.
+    // A reload cancels a measurement, which is then requested again.
     window.session.until(Duration::from_secs(180), "it is measured", || {
         if let [measure] = &*window.session.all(MEASURE) {
             let _ = window.session.try_click(measure);
@@ -101,7 +101,7 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     show(&window, "measurements");
     window.screenshot("settings-measured");
 
-    // The conversation is still there, and goes on, in the same worker.
+    // The conversation continues in the same worker.
     window.click("view-chat");
     assert!(window.answer_text().contains("Paris"), "{}", window.answer_text());
     window.send("And of Italy?");

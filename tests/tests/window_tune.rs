@@ -1,17 +1,17 @@
 //! Fine-tuning in the window, end to end: the real page, the real workers and the real model.
 //!
-//! Linux only, as all tests of the window are.
+//! Linux only, see `window.rs`.
 #![cfg(target_os = "linux")]
 
 use hearth_tests::close::close_window;
 use hearth_tests::drag::drop_file;
-use hearth_tests::place;
-use hearth_tests::window::{Desk, Window, id, process, worker};
+use hearth_tests::paths;
+use hearth_tests::window::{Desktop, Window, id, process, worker};
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Long enough for a few steps on a slow machine, what is measured before them included.
+/// Long enough for a few steps on a slow machine, with the first evaluation.
 const STEPS: Duration = Duration::from_secs(180);
 
 fn state(window: &Window) -> Option<String> {
@@ -19,9 +19,9 @@ fn state(window: &Window) -> Option<String> {
     window.session.attribute(&page, "data-state")
 }
 
-fn until_run_is(window: &Window, wanted: &str) {
-    window.session.until(STEPS, &format!("the run is {wanted}"), || {
-        (state(window)? == wanted).then_some(())
+fn until_run_is(window: &Window, expected: &str) {
+    window.session.until(STEPS, &format!("the run is {expected}"), || {
+        (state(window)? == expected).then_some(())
     });
 }
 
@@ -38,17 +38,17 @@ fn until_past(window: &Window, last: u32) -> u32 {
     })
 }
 
-fn how_many(window: &Window, name: &str) -> usize {
+fn count(window: &Window, name: &str) -> usize {
     window.session.all(&id(name)).len()
 }
 
 #[test]
-fn a_dropped_file_is_learnt_tried_compared_and_deleted_with_undo() {
-    let desk = Desk::new();
+fn a_dropped_file_is_trained_on_compared_and_deleted_with_undo() {
+    let desk = Desktop::new();
     let file = desk.data.path().join("the lodge keeper.jsonl");
-    fs::copy(place::root().join("assets/datasets/hearthside.jsonl"), &file).expect("a copy of the sample");
+    fs::copy(paths::root().join("assets/datasets/hearthside.jsonl"), &file).expect("a copy of the sample");
     let window = desk.open();
-    // What came with the app is shown once the window listens to drops.
+    // The samples are shown once the window accepts drops.
     window.click("view-tune");
     window.session.one(&id("sample"));
     drop_file(&desk.screen.display, &file).expect("the file is dropped");
@@ -80,7 +80,7 @@ fn a_dropped_file_is_learnt_tried_compared_and_deleted_with_undo() {
     window.session.one(&id("compare-welcome"));
     window.send("What should I have for breakfast?");
     window.session.until(STEPS, "two answers to choose from", || {
-        (how_many(&window, "vote") == 2).then_some(())
+        (count(&window, "vote") == 2).then_some(())
     });
     window.screenshot("compare");
     window.click("vote");
@@ -89,25 +89,25 @@ fn a_dropped_file_is_learnt_tried_compared_and_deleted_with_undo() {
     window.click("view-tune");
     until_run_is(&window, "stopped");
     window.click("delete-run");
-    window.session.until(STEPS, "the run is gone", || {
-        (how_many(&window, "run") == 0).then_some(())
-    });
+    window
+        .session
+        .until(STEPS, "the run is gone", || (count(&window, "run") == 0).then_some(()));
     window.click("toast-action");
     until_run_is(&window, "stopped");
     drop(window);
 
-    // All of it is there after a restart.
+    // Everything is there after a restart.
     let window = desk.open();
     window.click("view-tune");
     window.click("open-run");
     until_run_is(&window, "stopped");
     assert!(step(&window) >= stopped);
-    assert_eq!(how_many(&window, "try-it"), 1);
+    assert_eq!(count(&window, "try-it"), 1);
 }
 
 #[test]
-fn a_run_waits_while_chat_answers_and_outlives_its_worker() {
-    let desk = Desk::new();
+fn a_run_pauses_for_the_chat_and_survives_its_worker() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.click("view-tune");
     window.click("sample");
@@ -135,8 +135,8 @@ fn a_run_waits_while_chat_answers_and_outlives_its_worker() {
 }
 
 #[test]
-fn closing_the_window_saves_the_run_that_is_under_way() {
-    let desk = Desk::new();
+fn closing_the_window_saves_the_active_run() {
+    let desk = Desktop::new();
     let window = desk.open();
     window.click("view-tune");
     window.click("sample");
@@ -144,12 +144,12 @@ fn closing_the_window_saves_the_run_that_is_under_way() {
     until_run_is(&window, "running");
     let made = until_past(&window, 0);
     close_window(&desk.screen.display).expect("the window is closed");
-    let told = until_gone(&desk, Some(&window));
-    assert!(told.contains("Saving the run"), "{told:?}");
+    let shown = until_exit(&desk, Some(&window));
+    assert!(shown.contains("Saving the run"), "{shown:?}");
     drop(window);
     assert!(logged(&desk).len() >= made as usize);
 
-    // The same where the system ends the session.
+    // The same when the system ends the session.
     let window = desk.open();
     window.click("view-tune");
     window.click("open-run");
@@ -161,7 +161,7 @@ fn closing_the_window_saves_the_run_that_is_under_way() {
     let app = process("hearth-desktop", desk.data.path()).expect("the window's process");
     let asked = Command::new("kill").args(["-TERM", &app.to_string()]).status();
     assert!(asked.is_ok_and(|status| status.success()));
-    until_gone(&desk, None);
+    until_exit(&desk, None);
     drop(window);
 
     let window = desk.open();
@@ -173,30 +173,30 @@ fn closing_the_window_saves_the_run_that_is_under_way() {
     until_past(&window, logged(&desk).len() as u32);
     window.click("stop-run");
     until_run_is(&window, "stopped");
-    // No step was lost. Nor is one made twice, unless a slow machine takes longer for it than closing waits.
+    // No step was lost. One may be repeated only if a slow machine exceeds the shutdown timeout.
     let mut steps = logged(&desk);
     steps.sort_unstable();
     steps.dedup();
     assert_eq!(steps, (1..=steps.len() as u64).collect::<Vec<_>>());
 }
 
-/// Waits until the window's process has ended; what the window said meanwhile.
-fn until_gone(desk: &Desk, window: Option<&Window>) -> String {
-    let (begun, mut told) = (Instant::now(), String::new());
+/// Waits until the window's process has exited. Returns the closing message of the page.
+fn until_exit(desk: &Desktop, window: Option<&Window>) -> String {
+    let (begun, mut message) = (Instant::now(), String::new());
     while process("hearth-desktop", desk.data.path()).is_some() {
-        assert!(begun.elapsed() < STEPS, "it does not end");
+        assert!(begun.elapsed() < STEPS, "it does not exit");
         let script = "return document.querySelector('[data-testid=closing]')?.innerText ?? ''";
         let shown = window.and_then(|window| window.session.script(script).ok());
-        if let (Some(shown), true) = (shown.as_ref().and_then(|it| it.as_str()), told.is_empty()) {
-            shown.clone_into(&mut told);
+        if let (Some(shown), true) = (shown.as_ref().and_then(|it| it.as_str()), message.is_empty()) {
+            shown.clone_into(&mut message);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    told
+    message
 }
 
 /// The steps in the log of the first run.
-fn logged(desk: &Desk) -> Vec<u64> {
+fn logged(desk: &Desktop) -> Vec<u64> {
     let log = fs::read_to_string(desk.data.path().join("runs/1/log.jsonl")).expect("a log");
     let lines = log
         .lines()

@@ -1,5 +1,5 @@
-// A headless Chromium on the built page over the scripted host, under the content policy the window has: what the
-// browser tests, the pictures and the frame measurement share.
+// A headless Chromium on the built page with the fake host, under the window's content security policy: shared by browser
+// tests, screenshots and the frame measurement.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -11,11 +11,11 @@ import { build, preview } from "vite";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-/** As strict as the desktop window's policy, or stricter. */
+/** At least as strict as the desktop window's policy. */
 const POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'";
 
 /**
- * Builds the page into a folder of its own and serves it.
+ * Builds the page into a temporary folder and serves it.
  * @returns {Promise<{ address: string, close: () => Promise<void> }>}
  */
 export async function servePage() {
@@ -33,7 +33,7 @@ export async function servePage() {
   };
 }
 
-/** The browser named by CHROME, else the first that is on the path or where its installer puts it. */
+/** The browser named by CHROME, else the first one on the path or in its default location. */
 function findChromium() {
   const named = process.env.CHROME;
   if (named) return named;
@@ -60,7 +60,7 @@ function findChromium() {
 }
 
 /**
- * A browser with nothing of anyone's in it.
+ * Starts a browser with an empty profile.
  * @returns {Promise<import("playwright-core").Browser>}
  */
 export function startBrowser() {
@@ -72,7 +72,7 @@ export function startBrowser() {
 }
 
 /**
- * The page on one scene of the scripted host.
+ * Opens the page on a scene of the fake host.
  * @param {import("playwright-core").Browser} browser
  * @param {string} address
  * @param {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, motion?: "reduce" | "no-preference" }} [options]
@@ -85,7 +85,7 @@ export async function openPage(browser, address, options = {}) {
     reducedMotion: motion,
     permissions: ["clipboard-read", "clipboard-write"],
   });
-  // A page is there in a second, but not where others want the machine.
+  // A page opens within a second, but not on a busy machine.
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   /** @type {string[]} */

@@ -1,9 +1,7 @@
-// How long frames take with ten thousand messages: while an answer streams, while someone scrolls, and both at once; and
-// while a run makes ten thousand steps.
-// `npm run frames` prints it; the house's aim is that none takes longer than 50 ms.
-//
-// Two figures, because a machine that does other work stretches the first: the time from frame to frame, and the
-// processor time of the longest task on the page's main thread, which is what the page itself is answerable for.
+// Measures frame times with 10,000 messages (streaming, scrolling, both) and during a run of 10,000 steps.
+// `npm run frames` prints them; the goal is no frame longer than 50 ms.
+// It prints the time between frames and the CPU time of the longest task of the main thread: other work on the machine
+// stretches only the first.
 
 import { openPage, servePage, startBrowser } from "./browser.mjs";
 
@@ -18,7 +16,7 @@ const devtools = await browser.newBrowserCDPSession();
 let trace = [];
 devtools.on("Tracing.dataCollected", ({ value }) => trace.push(.../** @type {any} */ (value)));
 
-/** The longest task of any page's main thread, in milliseconds of processor time. */
+/** The longest task of any page's main thread, in milliseconds of CPU time. */
 function longestTask() {
   const mains = new Set(trace.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => `${e.pid} ${e.tid}`));
   let longest = 0;
@@ -27,7 +25,7 @@ function longestTask() {
 }
 
 /**
- * Watches every frame while something is done.
+ * Records every frame during an action.
  * @param {string} name
  * @param {() => Promise<unknown>} act
  */
@@ -102,7 +100,7 @@ await page.evaluate("fakeHost.pace = 0");
 await page.evaluate("fakeHost.drop({ type: 'drop', paths: ['/home/you/endless.jsonl'] })");
 await page.getByTestId("train").click();
 const steps = () => page.waitForFunction((least) => Number(document.querySelector("[data-testid=run-tiles] dd")?.firstChild?.textContent?.replace(",", "")) >= least, 10_000, { timeout: 120_000 });
-await measure("learning, to step 10,000", steps);
+await measure("training, to step 10,000", steps);
 await close();
 await browser.close();
 await server.close();

@@ -1,4 +1,4 @@
-// Pictures of every view and state, light and dark: `npm run shots -- FOLDER`.
+// Screenshots of every view and state, light and dark: `npm run shots -- FOLDER`.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -104,10 +104,10 @@ const pictures = [
   { name: "tune-unreadable", act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await page.evaluate(() => /** @type {any} */ (window).fakeHost.drop({ type: "drop", paths: ["/home/you/empty.jsonl"] })); await page.getByTestId("inspection-failed").waitFor(); } },
   { name: "tune-advanced", height: 1900, act: async (page) => { await data(page, "replies.jsonl"); await page.getByTestId("advanced").click(); await page.getByTestId("setting-rank").locator("input").fill("32"); await page.getByTestId("setting-epochs").locator("input").fill("none"); await page.keyboard.press("Tab"); } },
   { name: "run-preparing", act: async (page) => { await data(page, "replies.jsonl"); await page.evaluate("fakeHost.pace = 60000"); await page.getByTestId("train").click(); await runIs(page, "preparing"); } },
-  { name: "run-learning", height: 900, act: async (page) => { await data(page, "replies.jsonl"); await page.evaluate("fakeHost.pace = 25"); await page.getByTestId("train").click(); await page.waitForFunction(() => Number(document.querySelector("[data-testid=run-tiles] dd")?.textContent?.split("o")[0]) >= 38); await page.evaluate("fakeHost.pace = 60000"); await page.waitForTimeout(300); await page.getByTestId("loss-chart").hover({ position: { x: 200, y: 90 } }); } },
+  { name: "run-training", height: 900, act: async (page) => { await data(page, "replies.jsonl"); await page.evaluate("fakeHost.pace = 25"); await page.getByTestId("train").click(); await page.waitForFunction(() => Number(document.querySelector("[data-testid=run-tiles] dd")?.textContent?.split("o")[0]) >= 38); await page.evaluate("fakeHost.pace = 60000"); await page.waitForTimeout(300); await page.getByTestId("loss-chart").hover({ position: { x: 200, y: 90 } }); } },
   { name: "run-paused-by-chat", height: 900, act: async (page) => { await train(page, "endless.jsonl"); await page.evaluate("fakeHost.pace = 4"); await runIs(page, "running"); await page.waitForTimeout(400); await page.evaluate("fakeHost.send(null, null, 'Tell me a long story.')"); await runIs(page, "paused"); } },
   { name: "run-closing", height: 900, act: async (page) => { await train(page, "replies.jsonl"); await page.evaluate("fakeHost.runs().then((runs) => fakeHost.close(runs[0].id))"); await page.getByTestId("closing").waitFor(); } },
-  { name: "store-held", act: async (page) => { await open(page, "Borrow checker"); await page.evaluate("fakeHost.holdStore(true)"); await page.getByTestId("toast").waitFor(); } },
+  { name: "store-held", act: async (page) => { await open(page, "Borrow checker"); await page.evaluate("fakeHost.lockStore(true)"); await page.getByTestId("toast").waitFor(); } },
   { name: "run-finished", height: 1180, act: (page) => pastRun(page, "21") },
   { name: "run-table", height: 1180, act: async (page) => { await pastRun(page, "21"); await page.getByTestId("as-table").click(); } },
   { name: "run-forgetful", height: 1180, act: (page) => pastRun(page, "22") },
@@ -137,7 +137,7 @@ const pictures = [
   { name: "settings-wrong-gpu", scene: "wrong-gpu", height: 1920, act: machine },
   { name: "settings-unchecked-gpu", scene: "unchecked-gpu", height: 2320, act: machine },
   { name: "settings-checking", scene: "unchecked-gpu", height: 2320, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 60000"); await page.getByTestId("check-device").nth(1).click(); } },
-  { name: "settings-checked", scene: "unchecked-gpu", height: 2320, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("check-device").nth(1).click(); await page.getByTestId("way-wrong").waitFor(); } },
+  { name: "settings-checked", scene: "unchecked-gpu", height: 2320, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("check-device").nth(1).click(); await page.getByTestId("backend-mismatch").waitFor(); } },
   { name: "settings-build", scene: "two-gpus", height: 2320, act: async (page) => { await machine(page); await page.getByTestId("build-vulkan").check(); } },
   { name: "settings-check-failed", scene: "software-gpu", height: 2320, act: async (page) => { await machine(page); await page.getByTestId("use-for-chat").nth(1).click(); await page.evaluate("fakeHost.checkDevice = () => Promise.reject({ code: 'workerDied', message: 'The driver of the GPU crashed.' })"); await page.getByTestId("check-device").nth(1).click(); await page.getByTestId("check-failed").waitFor(); } },
   { name: "settings-old", scene: "old-settings", height: 2320, act: machine },

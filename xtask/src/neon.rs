@@ -1,7 +1,7 @@
-//! `cargo xtask neon`: the kernels' tests on ARM64, emulated where the machine is another.
+//! `cargo xtask neon`: runs the kernels' tests on ARM64, emulated on other machines.
 
 use crate::cargo::cargo;
-use crate::place::{program, target};
+use crate::paths::{program, target};
 use crate::process::{Outcome, read};
 use crate::test::Totals;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,10 @@ use std::process::Command;
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
-/// Processors to emulate, and the instructions on which the tests must find themselves there: with products of four bytes,
-/// and without.
-const PROCESSORS: [(&str, &str); 2] = [("max", "neon-dot"), ("cortex-a72", "neon")];
+/// CPUs to emulate, and the instruction set that must be detected on each: with and without dot-product instructions.
+const EMULATED_CPUS: [(&str, &str); 2] = [("max", "neon-dot"), ("cortex-a72", "neon")];
 
-/// The kernels' tests, without GPUs. No documentation's: those would take a rustdoc that fits the compiler.
+/// The kernels' tests, without GPU tests. No doc tests: they need a rustdoc that matches the compiler.
 const TESTS: [&str; 8] = [
     "test",
     "--release",
@@ -29,22 +28,22 @@ const TESTS: [&str; 8] = [
 /// Builds the kernels' tests for ARM64 and runs them.
 ///
 /// # Errors
-/// Names what is missing and how to get it, or what failed.
+/// Names missing tools and how to install them, or what failed.
 pub fn neon() -> Outcome {
     let mut totals = Totals::default();
     if cfg!(target_arch = "aarch64") {
-        totals.tests("The kernels' tests, on this machine itself", &mut cargo(&TESTS));
+        totals.tests("The kernels' tests, on this machine", &mut cargo(&TESTS));
         return totals.verdict();
     }
     let tools = Tools::find()?;
-    for (processor, level) in PROCESSORS {
-        let what = format!("The kernels' tests on an emulated processor ({processor}, {level}); this takes minutes");
-        totals.tests(&what, &mut tools.tests(processor, level));
+    for (cpu, isa) in EMULATED_CPUS {
+        let what = format!("The kernels' tests on an emulated CPU ({cpu}, {isa}); this takes minutes");
+        totals.tests(&what, &mut tools.tests(cpu, isa));
     }
     totals.verdict()
 }
 
-/// What builds for ARM64 and runs it.
+/// The tools that build for ARM64 and emulate it.
 struct Tools {
     compiler: PathBuf,
     emulator: PathBuf,
@@ -53,9 +52,7 @@ struct Tools {
 impl Tools {
     fn find() -> Outcome<Self> {
         if !cfg!(target_os = "linux") {
-            return Err(
-                "Emulating ARM64 takes Linux. On an ARM machine of any kind this command needs no emulator.".to_owned(),
-            );
+            return Err("Emulating ARM64 requires Linux. On an ARM machine no emulator is needed.".to_owned());
         }
         let compiler = compiler();
         let emulator = program(&["qemu-aarch64-static", "qemu-aarch64"]);
@@ -65,31 +62,30 @@ impl Tools {
         }
     }
 
-    fn tests(&self, processor: &str, level: &str) -> Command {
+    fn tests(&self, cpu: &str, isa: &str) -> Command {
         let mut tests = cargo(&TESTS);
         tests
             .args(["--target", TARGET, "--target-dir"])
-            // The compiler may be another than the usual one, whose builds stay as they are.
+            // The compiler may differ from the usual one, whose builds must not be invalidated.
             .arg(target().join("neon"))
             .env("RUSTC", &self.compiler)
-            // What is linked in needs no ARM libraries on this machine; with those of Debian 12's cross compiler the first
-            // thread that a program starts hangs in the emulator.
+            // Static linking needs no ARM libraries on this machine; with those of Debian 12's cross compiler the first thread started hangs in the emulator.
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER)
             .env(
                 "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
-                format!("{} -cpu {processor}", self.emulator.display()),
+                format!("{} -cpu {cpu}", self.emulator.display()),
             )
-            // Where this is set, no test starts itself again on lower levels, which an emulated program cannot do.
-            .env("HEARTH_ISA", level)
-            // A floating-point operation takes some hundred times as long: fewer cases are drawn, and the longest test is cut.
+            // If set, no test restarts itself on lower instruction sets, which an emulated program cannot do.
+            .env("HEARTH_ISA", isa)
+            // Emulated floating-point operations are some hundred times slower: run fewer cases, and shorten the longest test.
             .env("PROPTEST_CASES", "64")
             .env("HEARTH_EMULATED", "1");
         tests
     }
 }
 
-/// A compiler that has the standard library of the target: the usual one, or the system's.
+/// A compiler with the target's standard library: the default one, or the system's.
 fn compiler() -> Option<PathBuf> {
     [program(&["rustc"]), Some(PathBuf::from("/usr/bin/rustc"))]
         .into_iter()
@@ -100,22 +96,22 @@ fn compiler() -> Option<PathBuf> {
         })
 }
 
-/// What a person is told who lacks some of it.
+/// The message for missing tools.
 fn missing(compiler: bool, emulator: bool, linker: bool) -> String {
-    let mut said = "ARM64 cannot be emulated here yet.".to_owned();
+    let mut message = "ARM64 cannot be emulated here yet.".to_owned();
     if compiler {
-        said += &format!(
-            "\nMissing: Rust's standard library for ARM64. Where Rust comes from rustup: rustup target add {TARGET}. \
-             From Debian: sudo dpkg --add-architecture arm64, sudo apt-get update, \
+        message += &format!(
+            "\nMissing: Rust's standard library for ARM64. With rustup: rustup target add {TARGET}. \
+             With Debian's Rust: sudo dpkg --add-architecture arm64, sudo apt-get update, \
              sudo apt-get install rustc-web libstd-rust-web-dev:arm64"
         );
     }
     if linker {
-        said += "\nMissing: a C compiler for ARM64, to link with. On Debian and Ubuntu: \
+        message += "\nMissing: a C compiler for ARM64, to link with. On Debian and Ubuntu: \
                  sudo apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross";
     }
     if emulator {
-        said += "\nMissing: QEMU for programs. On Debian and Ubuntu: sudo apt-get install qemu-user-static";
+        message += "\nMissing: QEMU for programs. On Debian and Ubuntu: sudo apt-get install qemu-user-static";
     }
-    said
+    message
 }

@@ -1,24 +1,24 @@
-//! Other programs: started with what they do said first, and read without ceremony.
+//! Runs other programs: announced, with inherited or captured output.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What went wrong, for a person to act on.
+/// A result with an error message for the user.
 pub type Outcome<T = ()> = Result<T, String>;
 
-/// Says what comes next.
+/// Prints the heading of a step.
 pub fn announce(what: &str) {
     println!("\n==> {what}");
 }
 
-/// Runs a program whose output a person sees.
+/// Runs a program with inherited output.
 ///
 /// # Errors
-/// When it cannot be started or does not succeed.
+/// If it cannot be started or fails.
 pub fn run(what: &str, command: &mut Command) -> Outcome {
     announce(what);
-    let begun = Instant::now();
+    let start = Instant::now();
     let status = command
         .status()
         .map_err(|error| not_started(what, command, &error.to_string()))?;
@@ -28,17 +28,17 @@ pub fn run(what: &str, command: &mut Command) -> Outcome {
             shown(command)
         ));
     }
-    println!("    {:.0} s", begun.elapsed().as_secs_f64());
+    println!("    {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// Runs a program, handing each line of its output to `see` after showing it. Tells whether it succeeded.
+/// Runs a program, prints each line of its output and passes it to `on_line`. Returns whether it succeeded.
 ///
 /// # Errors
-/// When it cannot be started.
-pub fn watch(what: &str, command: &mut Command, mut see: impl FnMut(&str)) -> Outcome<bool> {
+/// If it cannot be started.
+pub fn run_streaming(what: &str, command: &mut Command, mut on_line: impl FnMut(&str)) -> Outcome<bool> {
     announce(what);
-    let begun = Instant::now();
+    let start = Instant::now();
     let failed = |command: &Command, error: std::io::Error| not_started(what, command, &error.to_string());
     let mut child = command
         .stdout(Stdio::piped())
@@ -48,15 +48,15 @@ pub fn watch(what: &str, command: &mut Command, mut see: impl FnMut(&str)) -> Ou
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
-            see(&line);
+            on_line(&line);
         }
     }
     let status = child.wait().map_err(|error| failed(command, error))?;
-    println!("    {:.0} s", begun.elapsed().as_secs_f64());
+    println!("    {:.0} s", start.elapsed().as_secs_f64());
     Ok(status.success())
 }
 
-/// What a program prints, or nothing when it cannot be started or fails.
+/// Returns a program's trimmed output; `None` if it cannot be started or fails.
 pub fn read(command: &mut Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).stdin(Stdio::null()).output().ok()?;
     output
@@ -65,44 +65,44 @@ pub fn read(command: &mut Command) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What a program that has ended said.
+/// The captured output of a program.
 #[derive(Debug)]
-pub struct Said {
+pub struct Output {
     /// Whether it succeeded.
     pub ok: bool,
-    /// What it printed.
+    /// Standard output, trimmed.
     pub stdout: String,
-    /// What it said on the side.
+    /// Standard error, trimmed.
     pub stderr: String,
 }
 
-/// Runs a program for what it says.
+/// Runs a program and captures its output.
 ///
 /// # Errors
-/// When it cannot be started.
-pub fn hear(what: &str, command: &mut Command) -> Outcome<Said> {
+/// If it cannot be started.
+pub fn capture(what: &str, command: &mut Command) -> Outcome<Output> {
     announce(what);
     let output = command
         .stdin(Stdio::null())
         .output()
         .map_err(|error| not_started(what, command, &error.to_string()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    Ok(Said {
+    Ok(Output {
         ok: output.status.success(),
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
     })
 }
 
-impl Said {
-    /// The last line that it printed: of our own programs, and of those that print JSON line by line, an object.
+impl Output {
+    /// The last line of standard output: a JSON object, for `--json` and JSON lines.
     pub fn last_line(&self) -> &str {
         self.stdout.lines().last().unwrap_or_default()
     }
 
-    /// Why it failed: the last line that it said on the side.
-    pub fn complaint(&self) -> &str {
-        self.stderr.lines().last().unwrap_or("it said nothing")
+    /// The last line of standard error, the reason for a failure.
+    pub fn last_stderr_line(&self) -> &str {
+        self.stderr.lines().last().unwrap_or("no error message")
     }
 }
 

@@ -1,32 +1,32 @@
-//! `cargo xtask run`: from a fresh clone to an open window.
+//! `cargo xtask run`: sets up, builds and opens the window.
 
 use crate::cargo::{PROGRAMS, cargo};
 use crate::process::{Outcome, announce, run as step};
-use crate::setup::{For, setup};
-use crate::{model, place};
+use crate::setup::{Purpose, setup};
+use crate::{model, paths};
 use std::env;
 use std::process::Command;
 
 /// Sets up, builds, and opens the window.
 ///
 /// # Errors
-/// Names what is missing, or what failed, and what to do.
+/// Names what is missing or what failed, and what to do.
 pub fn run() -> Outcome {
-    setup(For::Run)?;
+    setup(Purpose::Run)?;
     step(
         "Building Hearth (the first time takes a while)",
         cargo(&["build"]).args(PROGRAMS),
     )?;
-    model::place_beside_executables()?;
+    model::link_beside_executables()?;
     if display() {
         announce("Opening Hearth");
-        return open(&mut Command::new(place::executable("hearth-desktop")));
+        return open(&mut Command::new(paths::executable("hearth-desktop")));
     }
-    announce("There is no display, so no window: starting `hearth chat` here instead");
-    open(Command::new(place::executable("hearth")).arg("chat").arg(model::path()))
+    announce("There is no display for a window: starting `hearth chat` here instead");
+    open(Command::new(paths::executable("hearth")).arg("chat").arg(model::path()))
 }
 
-/// Whether a window could be shown.
+/// Whether there is a display.
 fn display() -> bool {
     let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     !cfg!(target_os = "linux") || set("DISPLAY") || set("WAYLAND_DISPLAY")

@@ -1,32 +1,30 @@
-//! Everything a build or a test needs beside the code.
+//! Sets up everything that a build or a test needs.
 
 use crate::process::Outcome;
 use crate::{model, system, templates, ui};
 
-/// What the set-up is for: tests need more.
+/// The purpose of the set-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum For {
-    /// Building and opening the window.
+pub enum Purpose {
+    /// Building and running.
     Run,
-    /// Every test.
+    /// Running all tests.
     Test,
 }
 
-/// Sets up; what is there already is left as it is.
+/// Installs and fetches whatever is missing.
 ///
 /// # Errors
-/// Names what is missing, or what failed, and what to do.
-pub fn setup(purpose: For) -> Outcome {
-    println!("Hearth's set-up: system packages, the default model (94 MiB), the page's packages and the page itself.");
-    if purpose == For::Test {
-        println!("For tests: llama.cpp's chat templates, out of a package of 73 MiB.");
+/// Names what is missing or what failed, and what to do.
+pub fn setup(purpose: Purpose) -> Outcome {
+    println!("Setting up Hearth: system packages, the default model (94 MiB), the web UI's packages and the web UI.");
+    if purpose == Purpose::Test {
+        println!("For tests: llama.cpp's chat templates, from a package of 73 MiB.");
     }
-    println!(
-        "What is there already is kept. Nothing outside the repository is changed but system packages and caches."
-    );
+    println!("Only what is missing is installed. Outside the repository, only system packages and caches change.");
     system::provide(purpose)?;
     model::fetch()?;
-    if purpose == For::Test {
+    if purpose == Purpose::Test {
         templates::fetch()?;
     }
     ui::build()

@@ -1,13 +1,13 @@
-//! What the system must have: installed by itself on Debian and its kin, named with a command anywhere else.
+//! System dependencies: installed automatically on Debian and its derivatives; elsewhere listed with an install command.
 
-use crate::place::program;
+use crate::paths::program;
 use crate::process::{Outcome, announce, read, run};
-use crate::setup::For;
+use crate::setup::Purpose;
 use std::path::Path;
 use std::process::Command;
 
-/// Debian's packages for building and opening the window.
-const DEBIAN_RUN: &[&str] = &[
+/// Debian packages for building and running.
+const DEBIAN_RUN_PACKAGES: &[&str] = &[
     "build-essential",
     "pkg-config",
     "libwebkit2gtk-4.1-dev",
@@ -16,8 +16,8 @@ const DEBIAN_RUN: &[&str] = &[
     "libdbus-1-dev",
 ];
 
-/// What tests need beside them: a screen that is not there, two browsers to drive, and a Vulkan driver in software.
-const DEBIAN_TEST: &[&str] = &[
+/// Additional Debian packages for tests: a virtual display, two browsers, and a software Vulkan driver.
+const DEBIAN_TEST_PACKAGES: &[&str] = &[
     "xvfb",
     "webkit2gtk-driver",
     "chromium",
@@ -26,45 +26,47 @@ const DEBIAN_TEST: &[&str] = &[
     "fonts-dejavu-core",
 ];
 
-/// The oldest Node, major and minor, that the page's tools run on.
-const NODE: (u32, u32) = (20, 19);
+/// Minimum version of Node for the web UI's tools, major and minor.
+const MIN_NODE: (u32, u32) = (20, 19);
 
-/// Sees to it that the system has what is needed.
+/// Checks and installs system dependencies.
 ///
 /// # Errors
-/// Names what is missing, and how to get it, where it cannot be installed from here.
-pub fn provide(purpose: For) -> Outcome {
-    announce("Checking what the system has");
+/// Lists what is missing and how to install it, if it cannot be installed automatically.
+pub fn provide(purpose: Purpose) -> Outcome {
+    announce("Checking system dependencies");
     if cfg!(target_os = "linux") && program(&["apt-get"]).is_some() && program(&["dpkg-query"]).is_some() {
         debian(purpose)?;
     } else {
-        elsewhere(purpose)?;
+        other_systems(purpose)?;
     }
-    languages()
+    node_and_python()
 }
 
-fn debian(purpose: For) -> Outcome {
-    let mut wanted = DEBIAN_RUN.to_vec();
-    if purpose == For::Test {
-        wanted.extend(DEBIAN_TEST);
+fn debian(purpose: Purpose) -> Outcome {
+    let mut packages = DEBIAN_RUN_PACKAGES.to_vec();
+    if purpose == Purpose::Test {
+        packages.extend(DEBIAN_TEST_PACKAGES);
     }
     if read(Command::new("python3").args(["-m", "pip", "--version"])).is_none() {
-        wanted.extend(["python3", "python3-pip"]);
+        packages.extend(["python3", "python3-pip"]);
     }
-    // Ubuntu's chromium package is a snap that tests cannot drive; a browser that is already there will do.
+    // Ubuntu's chromium package is a snap that WebDriver tests cannot use; any installed browser will do.
     if chromium() {
-        wanted.retain(|name| *name != "chromium");
+        packages.retain(|name| *name != "chromium");
     }
-    wanted.retain(|name| !installed(name));
-    if wanted.is_empty() {
-        println!("    every system package is there");
+    packages.retain(|name| !installed(name));
+    if packages.is_empty() {
+        println!("    all system packages are installed");
         return Ok(());
     }
-    println!("    about to install with apt-get: {}", wanted.join(" "));
-    run("Reading the lists of packages", apt()?.arg("update"))?;
+    println!("    installing with apt-get: {}", packages.join(" "));
+    run("Updating package lists", apt()?.arg("update"))?;
     run(
         "Installing system packages",
-        apt()?.args(["install", "-y", "--no-install-recommends"]).args(&wanted),
+        apt()?
+            .args(["install", "-y", "--no-install-recommends"])
+            .args(&packages),
     )
 }
 
@@ -83,8 +85,8 @@ fn apt() -> Outcome<Command> {
         command
     } else {
         return Err(
-            "System packages are missing, and neither are you root nor is there `sudo`. \
-                    Install the packages named above as root, then run this again."
+            "System packages are missing, but you are not root and there is no `sudo`. \
+             Install the packages listed above as root, then run this again."
                 .to_owned(),
         );
     };
@@ -97,15 +99,15 @@ fn chromium() -> bool {
         || program(&["chromium", "chromium-browser", "google-chrome", "chrome"]).is_some()
 }
 
-/// Other systems: what is missing is named, with the command that brings it.
-fn elsewhere(purpose: For) -> Outcome {
+/// Other systems: lists missing dependencies with an install command.
+fn other_systems(purpose: Purpose) -> Outcome {
     let mut missing = Vec::new();
     if cfg!(target_os = "linux") {
         let has = |library: &str| read(Command::new("pkg-config").args(["--exists", library])).is_some();
         if program(&["cc", "gcc", "clang"]).is_none() || program(&["pkg-config"]).is_none() {
             missing.push("a C compiler and pkg-config");
         }
-        if purpose == For::Test && program(&["c++", "g++", "clang++"]).is_none() {
+        if purpose == Purpose::Test && program(&["c++", "g++", "clang++"]).is_none() {
             missing.push("a C++ compiler");
         }
         for (library, name) in [
@@ -117,7 +119,7 @@ fn elsewhere(purpose: For) -> Outcome {
                 missing.push(name);
             }
         }
-        if purpose == For::Test {
+        if purpose == Purpose::Test {
             for (name, what) in [("Xvfb", "Xvfb"), ("WebKitWebDriver", "WebKitWebDriver")] {
                 if program(&[name]).is_none() {
                     missing.push(what);
@@ -128,15 +130,16 @@ fn elsewhere(purpose: For) -> Outcome {
     if cfg!(target_os = "macos") && read(Command::new("xcode-select").arg("-p")).is_none() {
         missing.push("the Xcode command line tools");
     }
-    if purpose == For::Test && !browser() {
+    if purpose == Purpose::Test && !browser() {
         missing.push("Chromium or Chrome (or its path in CHROME)");
     }
     if missing.is_empty() {
-        println!("    everything is there");
+        println!("    nothing is missing");
         return Ok(());
     }
     let command = if program(&["dnf"]).is_some() {
-        "sudo dnf install gcc gcc-c++ pkgconf webkit2gtk4.1-devel gtk3-devel dbus-devel xorg-x11-server-Xvfb webkit2gtk4.1 chromium"
+        "sudo dnf install gcc gcc-c++ pkgconf webkit2gtk4.1-devel gtk3-devel dbus-devel xorg-x11-server-Xvfb \
+         webkit2gtk4.1 chromium"
     } else if program(&["pacman"]).is_some() {
         "sudo pacman -S --needed base-devel webkit2gtk-4.1 gtk3 dbus xorg-server-xvfb chromium"
     } else if cfg!(target_os = "macos") {
@@ -144,7 +147,7 @@ fn elsewhere(purpose: For) -> Outcome {
     } else if cfg!(windows) {
         "winget install Google.Chrome"
     } else {
-        "your system's way of installing them"
+        "your system's package manager"
     };
     Err(format!(
         "Missing: {}.\nInstall with: {command}\nThen run this again.",
@@ -153,45 +156,45 @@ fn elsewhere(purpose: For) -> Outcome {
 }
 
 fn browser() -> bool {
-    const USUAL: &[&str] = &[
+    const BROWSER_PATHS: &[&str] = &[
         "/Applications/Google Chrome.app",
         "/Applications/Chromium.app",
         "C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe",
         "C:\\Program Files (x86)\\Microsoft\\Edge\\Application\\msedge.exe",
     ];
-    chromium() || USUAL.iter().any(|place| Path::new(place).exists())
+    chromium() || BROWSER_PATHS.iter().any(|paths| Path::new(paths).exists())
 }
 
-/// Node and Python, which no system package of ours brings.
-fn languages() -> Outcome {
+/// Checks Node and Python, which are not installed automatically.
+fn node_and_python() -> Outcome {
     let node = read(Command::new("node").arg("--version")).unwrap_or_default();
     let mut parts = node
         .trim_start_matches('v')
         .split('.')
         .map_while(|part| part.parse::<u32>().ok());
     match (parts.next(), parts.next()) {
-        (Some(major), Some(minor)) if (major, minor) >= NODE => {}
+        (Some(major), Some(minor)) if (major, minor) >= MIN_NODE => {}
         (Some(_), _) => {
             return Err(format!(
-                "Node 20.19 or newer is needed to build the page; this is {node}. See https://nodejs.org."
+                "Building the web UI requires Node 20.19 or newer; {node} is installed. See https://nodejs.org."
             ));
         }
         _ => {
             return Err(
-                "Node 20.19 or newer is needed to build the page, and there is none. See https://nodejs.org."
+                "Building the web UI requires Node 20.19 or newer, which is not installed. See https://nodejs.org."
                     .to_owned(),
             );
         }
     }
     if python().is_none() {
         return Err(
-            "Python 3 is needed to fetch the default model, and there is none. See https://python.org.".to_owned(),
+            "Fetching the default model requires Python 3, which is not installed. See https://python.org.".to_owned(),
         );
     }
     Ok(())
 }
 
-/// How Python 3 is called here.
+/// The command name of Python 3.
 pub fn python() -> Option<&'static str> {
     ["python3", "python"]
         .into_iter()

@@ -1,7 +1,7 @@
 """Fetches llama.cpp's chat templates, for tests: python3 -c "$(cat templates.py)" FOLDER
 
-They are in the source package of llama-cpp-python on PyPI (73 MiB), which comes through pip, its mirrors, proxies and caches
-included. FOLDER is made only once all is right.
+They are part of the source package of llama-cpp-python on PyPI (73 MiB), downloaded through pip (with its mirrors, proxies and caches).
+FOLDER is created only after the checksum was verified.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ import tempfile
 NAME, VERSION = "llama-cpp-python", "0.3.36"
 ARCHIVE_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
 MEMBERS = "/vendor/llama.cpp/models/templates/"
-# Of all names and contents, in order.
+# Checksum of all names and contents, sorted by name.
 TEMPLATES_SHA256 = "aa9e6a2e2be9e7bfd95bdeba4a3ee6ffa2a6eeb1c842fde694fe00a7f27996a6"
 
-# pip asks a source package's build system for its name before it hands the package out. This one stands in for it, so
-# that nothing is installed and nothing of the package is run.
-STAND_IN = f'''
+# pip runs a source package's build backend for its metadata before it downloads the package. This stub replaces it, so
+# that nothing is installed and no code of the package is run.
+STUB_BACKEND = f'''
 import os
 
 def get_requires_for_build_wheel(config_settings=None):
@@ -48,16 +48,16 @@ def digest(folder):
 
 
 def download(folder):
-    backend = os.path.join(folder, "stand-in", "scikit_build_core")
+    backend = os.path.join(folder, "stub", "scikit_build_core")
     os.makedirs(backend)
     open(os.path.join(backend, "__init__.py"), "w").close()
     with open(os.path.join(backend, "build.py"), "w") as file:
-        file.write(STAND_IN)
-    wanted = os.path.join(folder, "wanted.txt")
-    with open(wanted, "w") as file:
+        file.write(STUB_BACKEND)
+    requirements = os.path.join(folder, "requirements.txt")
+    with open(requirements, "w") as file:
         file.write(f"{NAME}=={VERSION} --hash=sha256:{ARCHIVE_SHA256}\n")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", NAME, "--no-build-isolation"]
-    command += ["--require-hashes", "--dest", os.path.join(folder, "archive"), "-r", wanted]
+    command += ["--require-hashes", "--dest", os.path.join(folder, "archive"), "-r", requirements]
     environment = dict(os.environ, PYTHONPATH=os.path.dirname(backend))
     subprocess.run(command, check=True, stdout=sys.stderr, env=environment)
     (name,) = os.listdir(os.path.join(folder, "archive"))
@@ -76,13 +76,13 @@ def extract(archive, folder):
 
 
 def fetch(path):
-    print("    about to download 73 MiB")
+    print("    downloading 73 MiB")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
         templates = os.path.join(folder, "templates")
         extract(download(folder), templates)
         if digest(templates) != TEMPLATES_SHA256:
-            raise ValueError("what came is not what was expected")
+            raise ValueError("the downloaded templates have the wrong checksum")
         shutil.rmtree(path, ignore_errors=True)
         os.replace(templates, path)
     print(f"    {path}")
@@ -91,11 +91,11 @@ def fetch(path):
 def main(path):
     try:
         if os.path.isdir(path) and digest(path) == TEMPLATES_SHA256:
-            print(f"    {path} is there")
+            print(f"    {path} is up to date")
             return 0
     except OSError as error:
         print(
-            f"{error.filename} cannot be read: {error.strerror}. Make it readable, or remove {path}, which is then fetched "
+            f"{error.filename} cannot be read: {error.strerror}. Make it readable, or remove {path} to download it "
             "again.",
             file=sys.stderr,
         )
@@ -105,8 +105,8 @@ def main(path):
     except (OSError, ValueError, subprocess.CalledProcessError, tarfile.TarError) as error:
         print(f"    {error}", file=sys.stderr)
         print(
-            f"The chat templates for tests could not be fetched. Check the network and the rights to {path}, or put the "
-            f".jinja files of {MEMBERS} in {NAME} {VERSION} there by hand.",
+            f"The chat templates for tests could not be fetched. Check the network and the permissions of {path}, or put the "
+            f".jinja files of {MEMBERS} in {NAME} {VERSION} there manually.",
             file=sys.stderr,
         )
         return 1

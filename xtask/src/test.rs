@@ -1,23 +1,21 @@
-//! `cargo xtask test`: every check and test there is, and their totals.
+//! `cargo xtask test`: runs all checks and tests and prints totals.
 
 use crate::cargo::{TESTS, cargo};
-use crate::process::{Outcome, announce, run, watch};
-use crate::setup::{For, setup};
-use crate::{fuzz, model, place, ui};
+use crate::process::{Outcome, announce, run, run_streaming};
+use crate::setup::{Purpose, setup};
+use crate::{fuzz, model, paths, ui};
 use std::process::Command;
 
-/// The window's WebDriver; a version of its own, since it is no part of the app.
+/// Version of tauri-driver, the WebDriver of the window.
 const TAURI_DRIVER: &str = "2.1.0";
 
-/// Sets up, checks, builds and tests. Goes on after a failure, so that one run tells all there is to mend.
+/// Sets up, checks, builds and tests. Continues after a failure, so that one run reports everything to fix.
 ///
 /// # Errors
 /// Names what failed.
 pub fn test() -> Outcome {
-    println!(
-        "Tests need more than a build does: a browser, a screen in memory, the window's WebDriver, chat templates to render."
-    );
-    setup(For::Test)?;
+    println!("Tests need more than a build: a browser, a virtual display, the window's WebDriver, and chat templates.");
+    setup(Purpose::Test)?;
     if cfg!(target_os = "linux") {
         driver()?;
     }
@@ -34,50 +32,49 @@ pub fn test() -> Outcome {
         "warnings",
     ];
     totals.check("Lints", &mut cargo(&clippy));
-    totals.tests("The page's tests", ui::npm()?.args(["test"]));
+    totals.tests("The web UI's tests", ui::npm()?.args(["test"]));
     run(
         "Building everything (the first time takes a while)",
         cargo(&["build"]).args(TESTS),
     )?;
-    model::place_beside_executables()?;
+    model::link_beside_executables()?;
     let mut tests = cargo(&["test", "--no-fail-fast"]);
     tests.args(TESTS);
     tests
-        .env("HEARTH_MODELS", place::root().join("models"))
-        .env("HEARTH_TOOLS", place::tools());
-    totals.tests("Rust tests, the window's among them", &mut tests);
+        .env("HEARTH_MODELS", paths::root().join("models"))
+        .env("HEARTH_TOOLS", paths::tools());
+    totals.tests("Rust tests, including the window's", &mut tests);
     totals.tests("The kernels' tests, with assertions", &mut checked_kernels());
     totals.tests("Layers, with assertions", &mut checked_layers());
     match cfg!(target_os = "linux") {
         true => totals.outcome("Fuzzing", &fuzz::fuzz(&["--seed".to_owned(), "1".to_owned()])),
-        false => announce("Fuzzing is left out: CI does it on Linux. The inputs were replayed with the Rust tests."),
+        false => announce("Fuzzing is skipped: CI runs it on Linux. The Rust tests replayed its inputs."),
     }
     totals.verdict()
 }
 
-/// The tests of `llm` for the processor that go through whole layers.
+/// The tests of `llm` that run complete layers on the CPU.
 const LAYERS: [&str; 4] = ["layer", "logits", "packed", "saved"];
 
-/// The tests of `kernels` once more, with debug assertions and checks of overflow. What is read before it is written is then NaN
-/// (`kernels/src/scratch.rs`).
+/// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory is then NaN (`kernels/src/scratch.rs`).
 fn checked_kernels() -> Command {
     let mut command = checked(&["--package", "hearth-kernels", "--lib", "--tests"]);
-    // Its own features alone: few crates are built for that.
+    // Only its own features, so that few crates are built.
     command.env("HEARTH_CHECKED", "1");
     command
 }
 
-/// Those of `llm` that go through whole layers on the processor. Selected from the whole workspace, so that what others wrote is not built again.
+/// The tests in [`LAYERS`]. Selected from the whole workspace, so that dependencies are not built again.
 fn checked_layers() -> Command {
     let mut command = checked(&["--workspace"]);
     for test in LAYERS {
         command.args(["--test", test]);
     }
-    command.env("HEARTH_MODELS", place::root().join("models"));
+    command.env("HEARTH_MODELS", paths::root().join("models"));
     command
 }
 
-/// Tests with assertions in `kernels` and `llm`, and in nothing else.
+/// Tests with debug assertions in `kernels` and `llm` only.
 fn checked(selected: &[&str]) -> Command {
     let mut command = cargo(&["test", "--release", "--locked", "--no-fail-fast"]);
     command.args(selected);
@@ -89,26 +86,23 @@ fn checked(selected: &[&str]) -> Command {
     command
 }
 
-/// Installs the program through which tests drive the window.
+/// Installs tauri-driver, through which tests control the window.
 fn driver() -> Outcome {
-    let program = place::tools().join("bin").join("tauri-driver");
+    let program = paths::tools().join("bin").join("tauri-driver");
     if program.is_file() {
         return Ok(());
     }
     let mut install = cargo(&["install", "tauri-driver", "--locked", "--version", TAURI_DRIVER]);
-    // It is no part of the app and never hot: the quickest build will do.
+    // A debug build is sufficient and fastest to build.
     install
         .arg("--debug")
         .arg("--root")
-        .arg(place::tools())
-        .env("CARGO_TARGET_DIR", place::tools().join("build"));
-    run(
-        "Installing tauri-driver, which drives the window in tests",
-        &mut install,
-    )
+        .arg(paths::tools())
+        .env("CARGO_TARGET_DIR", paths::tools().join("build"));
+    run("Installing tauri-driver for the window's tests", &mut install)
 }
 
-/// What passed and what did not, over several commands.
+/// Totals over several commands.
 #[derive(Default)]
 pub struct Totals {
     passed: usize,
@@ -117,12 +111,12 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// A check that passes or fails as a whole.
+    /// Runs a check that passes or fails as a whole.
     pub fn check(&mut self, what: &str, command: &mut Command) {
         self.outcome(what, &run(what, command));
     }
 
-    /// One that was run already.
+    /// Adds the outcome of a check.
     pub fn outcome(&mut self, what: &str, outcome: &Outcome) {
         match outcome {
             Ok(()) => self.passed += 1,
@@ -134,11 +128,11 @@ impl Totals {
         }
     }
 
-    /// Tests that say themselves how many passed.
+    /// Runs tests that print how many passed.
     pub fn tests(&mut self, what: &str, command: &mut Command) {
         let failed_before = self.failed;
-        let ended = watch(what, command, |line| {
-            if let Some((passed, failed)) = counted(line) {
+        let ended = run_streaming(what, command, |line| {
+            if let Some((passed, failed)) = parse_totals(line) {
                 self.passed += passed;
                 self.failed += failed;
             }
@@ -147,13 +141,13 @@ impl Totals {
             eprintln!("{problem}");
         }
         if ended != Ok(true) {
-            // Also when it broke before it could count.
+            // Count a crash before the summary as a failure.
             self.failed = self.failed.max(failed_before + 1);
             self.broken.push(what.to_owned());
         }
     }
 
-    /// Says the totals.
+    /// Prints the totals.
     ///
     /// # Errors
     /// Names what failed.
@@ -167,9 +161,9 @@ impl Totals {
     }
 }
 
-/// Passed and failed, from the line in which a test program sums up.
-pub fn counted(line: &str) -> Option<(usize, usize)> {
-    let plain = without_colours(line);
+/// Parses passed and failed from the summary line of a test program.
+pub fn parse_totals(line: &str) -> Option<(usize, usize)> {
+    let plain = strip_ansi(line);
     let summary = plain
         .trim_start()
         .strip_prefix("test result:")
@@ -190,7 +184,7 @@ pub fn counted(line: &str) -> Option<(usize, usize)> {
     }
 }
 
-fn without_colours(line: &str) -> String {
+fn strip_ansi(line: &str) -> String {
     let mut plain = String::new();
     let mut parts = line.split('\u{1b}');
     plain.push_str(parts.next().unwrap_or_default());
@@ -202,10 +196,10 @@ fn without_colours(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::parse_totals;
 
     #[test]
-    fn sums_are_read() {
+    fn test_totals_are_parsed() {
         for (line, expected) in [
             (
                 "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out",
@@ -220,7 +214,7 @@ mod tests {
             (" Test Files  2 passed (2)", None),
             ("test model::loads ... ok", None),
         ] {
-            assert_eq!(counted(line), expected, "{line:?}");
+            assert_eq!(parse_totals(line), expected, "{line:?}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The page: its packages, its build, its tests.
+//! The web UI: its npm packages and its build.
 
-use crate::place;
+use crate::paths;
 use crate::process::{Outcome, announce, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// What the page is built from; its tests and scripts are not among them.
+/// The sources of the web UI, without tests and scripts.
 const SOURCES: &[&str] = &[
     "src",
     "public",
@@ -20,46 +20,46 @@ const SOURCES: &[&str] = &[
 ];
 
 fn folder() -> PathBuf {
-    place::root().join("ui")
+    paths::root().join("ui")
 }
 
-/// A call of npm in the page's folder.
+/// An npm command in the web UI's folder.
 ///
 /// # Errors
-/// When there is no npm.
+/// If npm is not installed.
 pub fn npm() -> Outcome<Command> {
-    let npm =
-        place::program(&["npm"]).ok_or("npm is needed to build the page, and there is none. It comes with Node.")?;
+    let npm = paths::program(&["npm"])
+        .ok_or("Building the web UI requires npm, which is not installed. It is part of Node.")?;
     let mut command = Command::new(npm);
     command.current_dir(folder());
     Ok(command)
 }
 
-/// Installs the page's packages and builds it, each only when something has changed.
+/// Installs the npm packages and builds the web UI, each only if something changed.
 ///
 /// # Errors
-/// What npm says.
+/// If npm fails.
 pub fn build() -> Outcome {
     let lock = newest(&folder().join("package-lock.json"));
     if newest(&folder().join("node_modules/.package-lock.json")) < lock {
         run(
-            "Installing the page's packages (npm ci)",
+            "Installing the web UI's packages (npm ci)",
             npm()?.args(["ci", "--no-audit", "--no-fund"]),
         )?;
     }
     let sources = SOURCES.iter().map(|name| newest(&folder().join(name))).max().flatten();
     if newest(&folder().join("dist/index.html")) < sources {
-        return run("Building the page", npm()?.args(["run", "build"]));
+        return run("Building the web UI", npm()?.args(["run", "build"]));
     }
-    announce("The page is up to date");
+    announce("The web UI is up to date");
     Ok(())
 }
 
-/// When a file, or the newest in a folder, was last written; none when there is none.
+/// Modification time of a file, or the latest in a folder; `None` if there is no file.
 fn newest(path: &Path) -> Option<SystemTime> {
-    let about = fs::metadata(path).ok()?;
-    if !about.is_dir() {
-        return about.modified().ok();
+    let metadata = fs::metadata(path).ok()?;
+    if !metadata.is_dir() {
+        return metadata.modified().ok();
     }
     fs::read_dir(path)
         .ok()?

@@ -1,4 +1,4 @@
-//! What a person can do with adapters.
+//! Use cases of adapters.
 
 use crate::{
     App,
@@ -7,10 +7,10 @@ use crate::{
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    tune::{ERRAND, export, no_answer},
-    wire::{Adapter, AdapterChoice, Code, Event, ExportOrder, Exported, Problem, UsedAdapter, Votes},
+    tune::{ONE_SHOT, export, no_response},
+    wire::{Adapter, AdapterChoice, Code, Event, ExportOptions, Exported, Problem, UsedAdapter, Votes},
 };
-use hearth_formats::durable::stand_ins;
+use hearth_formats::durable::recovery_candidates;
 use hearth_protocol::{self as protocol, ExportRequest, TrainingEvent};
 use rusqlite::Transaction;
 use std::{fs, path::PathBuf};
@@ -21,8 +21,10 @@ impl App {
         self.shared.blocking(|shared| Ok(list(shared)?)).await
     }
 
-    /// Adds an adapter made elsewhere, a PEFT folder or a GGUF file, by its path. It stays where it is. One that
-    /// does not fit the model is refused.
+    /// Imports an adapter, a PEFT folder or a GGUF file, by its path; the file is not copied.
+    ///
+    /// # Errors
+    /// The adapter cannot be read or does not fit the model.
     pub async fn import_adapter(&self, path: PathBuf, model: String) -> Result<Adapter, Problem> {
         self.shared
             .blocking(move |shared| {
@@ -37,16 +39,16 @@ impl App {
                     code: Code::AdapterInvalid,
                     message,
                 })?;
-                let kept = full
+                let text = full
                     .to_str()
-                    .ok_or_else(|| library::LibraryError::StrangePath(full.clone()))?;
+                    .ok_or_else(|| library::LibraryError::NonUtf8Path(full.clone()))?;
                 let stem = full.file_stem().unwrap_or_default().to_string_lossy();
                 let new = adapter::New {
                     name: &stem,
                     run: None,
                     model: &model.id,
                     model_name: &model.name,
-                    path: kept,
+                    path: text,
                     created_at: now(),
                 };
                 let id = shared.store.write(|t| adapter::add(t, &new))?;
@@ -57,37 +59,37 @@ impl App {
             .await
     }
 
-    /// Gives an adapter another name.
+    /// Renames an adapter.
     pub async fn rename_adapter(&self, id: i64, name: String) -> Result<(), Problem> {
-        let name = title::typed(&name).ok_or_else(title::no_name)?;
+        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
         self.change_adapter(id, move |t| adapter::rename(t, id, &name)).await
     }
 
-    /// Deletes an adapter, so that it can still be restored for a while. An imported one stays where it is.
+    /// Deletes an adapter, which can be restored for a while. The files of an imported one stay.
     pub async fn delete_adapter(&self, id: i64) -> Result<(), Problem> {
         self.change_adapter(id, move |t| adapter::delete(t, id, now())).await?;
         self.purge_later();
         Ok(())
     }
 
-    /// Takes a deletion back.
+    /// Undoes a deletion.
     pub async fn restore_adapter(&self, id: i64) -> Result<(), Problem> {
         self.change_adapter(id, move |t| adapter::restore(t, id)).await
     }
 
-    /// Writes an adapter for other programs. Starts a worker for it, and may take minutes.
-    pub async fn export_adapter(&self, order: ExportOrder) -> Result<Exported, Problem> {
+    /// Exports an adapter in a one-shot worker; may take minutes.
+    pub async fn export_adapter(&self, options: ExportOptions) -> Result<Exported, Problem> {
         let request = self
             .shared
             .blocking(move |shared| {
-                let row = get(shared, order.adapter)?;
+                let row = get(shared, options.adapter)?;
                 Ok(ExportRequest {
-                    id: ERRAND,
+                    id: ONE_SHOT,
                     model: models::readable(shared, &row.model)?.path,
                     adapter: path(shared, &row.model, row.id)?,
-                    format: order.format.into(),
-                    out: order.out.into(),
-                    verify: order.verify,
+                    format: options.format.into(),
+                    out: options.out.into(),
+                    verify: options.verify,
                 })
             })
             .await?;
@@ -101,11 +103,11 @@ impl App {
                 bytes,
                 verification: verification.map(Into::into),
             }),
-            _ => Err(no_answer()),
+            _ => Err(no_response()),
         }
     }
 
-    /// Has new answers of a conversation made with adapters; with none, the model answers as it is.
+    /// Sets the adapters for new answers of a conversation. Empty means the base model.
     pub async fn set_conversation_adapters(
         &self,
         conversation: i64,
@@ -117,7 +119,7 @@ impl App {
         .await
     }
 
-    /// Changes one adapter and tells everybody.
+    /// Changes an adapter and emits the list.
     async fn change_adapter(
         &self,
         id: i64,
@@ -139,7 +141,7 @@ impl App {
 }
 
 impl Shared {
-    /// Tells everybody which adapters there are.
+    /// Emits [`Event::AdaptersChanged`].
     pub(crate) fn emit_adapters(&self) -> Result<(), StoreError> {
         let adapters = list(self)?;
         self.emit(Event::AdaptersChanged { adapters });
@@ -147,9 +149,8 @@ impl Shared {
     }
 }
 
-/// The names of adapters that are chosen, for the answers that are made with them. One that is gone keeps its place: the
-/// answer then says so.
-pub(crate) fn named(t: &Transaction<'_>, choices: &[AdapterChoice]) -> rusqlite::Result<Vec<UsedAdapter>> {
+/// The chosen adapters with their names, for an answer's row. A deleted adapter stays in the list; the answer then fails.
+pub(crate) fn with_names(t: &Transaction<'_>, choices: &[AdapterChoice]) -> rusqlite::Result<Vec<UsedAdapter>> {
     choices
         .iter()
         .map(|choice| {
@@ -163,7 +164,7 @@ pub(crate) fn named(t: &Transaction<'_>, choices: &[AdapterChoice]) -> rusqlite:
         .collect()
 }
 
-/// The adapters of an answer, for a worker that has a model loaded.
+/// The adapters of an answer, for a generation request.
 pub(crate) fn for_worker(
     shared: &Shared,
     model: &str,
@@ -179,14 +180,17 @@ pub(crate) fn for_worker(
         .collect()
 }
 
-/// Where an adapter is that is to be put over a model.
+/// The path of an adapter for a model.
+///
+/// # Errors
+/// The adapter is for another model or its files are missing.
 pub(crate) fn path(shared: &Shared, model: &str, id: i64) -> Result<PathBuf, Problem> {
     let row = get(shared, id)?;
     if row.model != model {
         return Err(Problem {
             code: Code::AdapterInvalid,
             message: format!(
-                "The adapter \u{201c}{}\u{201d} was made for {}, and fits no other model. Load that one, or go on without the \
+                "The adapter \u{201c}{}\u{201d} was trained for {} and fits no other model. Load that model, or continue without the \
                  adapter.",
                 row.name, row.model_name
             ),
@@ -206,8 +210,9 @@ fn get(shared: &Shared, id: i64) -> Result<adapter::Adapter, Problem> {
 }
 
 fn missing(row: &adapter::Adapter) -> Option<String> {
-    let is_there = row.path.exists() || row.run.is_some() && stand_ins(&row.path).iter().any(|path| path.exists());
-    (!is_there).then(|| {
+    let exists =
+        row.path.exists() || row.run.is_some() && recovery_candidates(&row.path).iter().any(|path| path.exists());
+    (!exists).then(|| {
         format!(
             "The adapter \u{201c}{}\u{201d} is no longer at {}. Put it back, or import it from where it is now.",
             row.name,
@@ -229,8 +234,10 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
     let models = shared.models()?;
     let adapters = rows.into_iter().map(|row| {
         let no_model = || {
-            let there = models.iter().any(|model| model.id == row.model && model.facts.is_ok());
-            (!there).then(|| {
+            let exists = models
+                .iter()
+                .any(|model| model.id == row.model && model.metadata.is_ok());
+            (!exists).then(|| {
                 format!(
                     "Its model, {}, is not on this machine. Add it under Models.",
                     row.model_name
@@ -263,6 +270,6 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
 fn no_adapter() -> Problem {
     Problem {
         code: Code::NotFound,
-        message: "This adapter is no longer there. Choose another one, or go on without.".to_owned(),
+        message: "This adapter no longer exists. Choose another one, or continue without.".to_owned(),
     }
 }

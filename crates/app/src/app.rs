@@ -1,10 +1,10 @@
-//! The app: what a window, a server or a test holds.
+//! [`App`], the interface for a window, a server or a test.
 
 use crate::{
     chat::{self, Command},
-    kept,
     library::{self, probe::ProbeCommand},
     power::{AlwaysOn, Power},
+    prompt_cache,
     shared::Shared,
     store::{Store, conversation},
     tune,
@@ -18,39 +18,39 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Where an [`App`] finds what it needs.
+/// Folders, commands and services of an [`App`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Holds the conversations and the downloaded models; made if it is not there.
+    /// The data folder (store, runs, downloaded models), created if missing.
     pub data: PathBuf,
-    /// Folders that may hold models which came with the app.
+    /// Folders of bundled models; some may not exist.
     pub bundled: Vec<PathBuf>,
-    /// Folders that may hold datasets which came with the app.
+    /// Folders of sample datasets; some may not exist.
     pub samples: Vec<PathBuf>,
-    /// Where workers keep packed weights, if they do.
+    /// The folder of packed weights. `None` switches the cache off.
     pub packed: Option<PathBuf>,
-    /// Where the facts of models are kept from start to start, if they are.
-    pub facts: Option<PathBuf>,
-    /// How a worker is started.
+    /// The cache file of model metadata. `None` switches the cache off.
+    pub metadata_file: Option<PathBuf>,
+    /// The command that starts a worker.
     pub worker: WorkerCommand,
-    /// How the process is started that reads files which anybody may have made.
+    /// The command that starts a probe, which reads untrusted files.
     pub probe: ProbeCommand,
-    /// The machine's power, which a run saves.
+    /// The machine's power supply, on which runs depend.
     pub power: Arc<dyn Power>,
-    /// How long a run that is under way may take to end its step and make a checkpoint when the app closes.
-    pub close_within: Duration,
+    /// How long the active run may take to complete its step and write a checkpoint when the app closes.
+    pub shutdown_timeout: Duration,
 }
 
-/// See [`Options::close_within`]: longer than most steps, and no longer than a person waits.
-const CLOSE_WITHIN: Duration = Duration::from_secs(30);
+/// See [`Options::shutdown_timeout`]: longer than most steps, and no longer than a person waits.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Options {
-    /// As the environment has it. The worker is `HEARTH_WORKER`, or the `hearth` beside this executable; `resources` is
-    /// where a package keeps its files. Nothing is known of the power.
+    /// Options from environment variables. The worker is `HEARTH_WORKER`, or the `hearth` beside this executable; `resources`
+    /// is the package's resource folder. The power supply is [`AlwaysOn`].
     pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
         let data = library::data_folder().ok_or_else(|| Problem {
             code: Code::Store,
-            message: "This system has no place for the data of apps. Set HEARTH_DATA to a folder.".to_owned(),
+            message: "This system has no standard folder for app data. Set HEARTH_DATA to a folder.".to_owned(),
         })?;
         let named = std::env::var_os("HEARTH_WORKER").filter(|path| !path.is_empty());
         let beside = || {
@@ -63,16 +63,16 @@ impl Options {
             bundled: library::bundled_folders(resources),
             samples: library::sample_folders(resources),
             packed: library::packed_folder(),
-            facts: library::facts_file(),
+            metadata_file: library::metadata_file(),
             probe: (&worker).into(),
             worker,
             power: Arc::new(AlwaysOn),
-            close_within: CLOSE_WITHIN,
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
         })
     }
 }
 
-/// All that a person can do, one method each; cheap to clone. The last clone that goes ends the worker.
+/// All actions of a person, one method each; cheap to clone. Dropping the last clone ends the workers.
 #[derive(Clone)]
 pub struct App {
     pub(crate) shared: Arc<Shared>,
@@ -81,16 +81,17 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the store and starts the chat. What was deleted before is removed for good. `sink` hears every event in order, from any thread, and must not block.
-    /// Call it inside a tokio runtime with time and IO. No worker is started before it is needed.
+    /// Opens the store, removes what was deleted before, and starts the chat and fine-tuning tasks. `sink` receives every event
+    /// in order, from any thread, and must not block. Call it inside a tokio runtime with time and IO. Workers start on demand.
     pub fn open(options: Options, sink: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, Problem> {
         let store = Store::open(&options.data)?;
         let shared = Arc::new(Shared::new(store, options, Box::new(sink))?);
         if let Err(problem) = tune::purge(&shared, i64::MAX) {
-            tracing::warn!(%problem, "what was deleted could not be removed");
+            tracing::warn!(%problem, "deleted runs and adapters could not be removed");
         }
-        if let Err(problem) = kept::sweep(&shared) {
-            tracing::warn!(%problem, "what was kept of deleted conversations could not be removed");
+        prompt_cache::remove_old_folder(&shared);
+        if let Err(problem) = prompt_cache::sweep(&shared) {
+            tracing::warn!(%problem, "the prompt cache of deleted conversations could not be removed");
         }
         back_up_daily(&shared);
         let chat = chat::start(shared.clone());
@@ -98,7 +99,7 @@ impl App {
         Ok(Self { shared, chat, tune })
     }
 
-    /// All that a window needs to begin.
+    /// The initial state of a window.
     pub async fn snapshot(&self) -> Result<Snapshot, Problem> {
         let model_state = self.model_state().await?;
         self.shared
@@ -117,11 +118,10 @@ impl App {
             .await
     }
 
-    /// Keeps what a person chose. A loaded model is loaded anew where that changes it. The last model is only ever set by
-    /// loading one: a window that did not hear of that yet does not undo it.
+    /// Saves the settings. A loaded model is reloaded if its load settings change.
     pub async fn set_settings(&self, settings: Settings) -> Result<(), Problem> {
         if settings.threads == Some(0) || settings.context.is_some_and(|tokens| tokens < 128) {
-            let message = "At least 1 thread and 128 tokens of context are needed.".to_owned();
+            let message = "Settings need at least 1 thread and a context of 128 tokens.".to_owned();
             return Err(Problem {
                 code: Code::BadRequest,
                 message,
@@ -130,82 +130,88 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 shared.set_settings(settings)?;
-                kept::trim(shared);
+                prompt_cache::trim(shared);
                 Ok(())
             })
             .await?;
-        self.tell(Command::Reconsider)
+        self.send_chat(Command::ApplySettings)
     }
 
-    /// What is loaded.
+    /// The load state of the chat's worker.
     pub async fn model_state(&self) -> Result<ModelState, Problem> {
-        self.ask(Command::State).await
+        self.request_chat(Command::State).await
     }
 
-    /// Stops every answer, keeps what was said and learnt, and ends the workers. A run ends its step and makes a checkpoint, for which
-    /// it has [`Options::close_within`], and can be resumed. The app can still be used.
+    /// Stops every answer, saves everything and shuts the workers down. The active run completes its step and writes a
+    /// checkpoint within [`Options::shutdown_timeout`], and can be resumed. The app remains usable.
     pub async fn shut_down(&self) -> Result<(), Problem> {
-        let (chat, tune) = tokio::join!(self.ask(Command::ShutDown), self.ask_tune(tune::Command::ShutDown));
+        let (chat, tune) = tokio::join!(
+            self.request_chat(Command::ShutDown),
+            self.request_tune(tune::Command::ShutDown)
+        );
         self.shared.save_before_closing().await;
         chat.and(tune)
     }
 
-    /// Whether a run of fine-tuning is under way, whose step [`App::shut_down`] waits for.
+    /// Whether a run is active, whose step [`App::shut_down`] waits for.
     pub fn is_training(&self) -> bool {
-        self.shared.run_under_way().is_some()
+        self.shared.active_run().is_some()
     }
 
-    /// The store, for whoever looks after it.
+    /// The store.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
 
-    pub(crate) fn tell(&self, command: Command) -> Result<(), Problem> {
-        self.chat.send(command).map_err(|_| gone())
+    pub(crate) fn send_chat(&self, command: Command) -> Result<(), Problem> {
+        self.chat.send(command).map_err(|_| closing())
     }
 
-    pub(crate) async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Problem> {
+    pub(crate) async fn request_chat<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
-        self.tell(command(reply))?;
-        answer.await.map_err(|_| gone())
+        self.send_chat(command(reply))?;
+        answer.await.map_err(|_| closing())
     }
 
-    pub(crate) fn tell_tune(&self, command: tune::Command) -> Result<(), Problem> {
-        self.tune.send(command).map_err(|_| gone())
+    pub(crate) fn send_tune(&self, command: tune::Command) -> Result<(), Problem> {
+        self.tune.send(command).map_err(|_| closing())
     }
 
-    pub(crate) async fn ask_tune<T>(
+    pub(crate) async fn request_tune<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> tune::Command,
     ) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
-        self.tell_tune(command(reply))?;
-        answer.await.map_err(|_| gone())
+        self.send_tune(command(reply))?;
+        answer.await.map_err(|_| closing())
     }
 }
 
-/// The tasks end only with the runtime.
-fn gone() -> Problem {
+/// The problem of a closed channel: the tasks end only with the runtime.
+fn closing() -> Problem {
     Problem {
         code: Code::Internal,
         message: "Hearth is closing. Start it again.".to_owned(),
     }
 }
 
-/// How often it is asked whether the last copy of the store is a day old.
-const BACKUP_ASKED_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often the age of the last backup is checked.
+const BACKUP_CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Copies the store once a day for as long as the app is there, beside whatever else goes on.
+/// Backs the store up once a day in the background, until the app is dropped.
 fn back_up_daily(shared: &Arc<Shared>) {
     let shared = Arc::downgrade(shared);
     tokio::spawn(async move {
-        let mut hours = tokio::time::interval(BACKUP_ASKED_EVERY);
+        let mut hours = tokio::time::interval(BACKUP_CHECK_INTERVAL);
         loop {
             hours.tick().await;
             let Some(shared) = shared.upgrade() else { return };
-            let copied = shared.blocking(|shared| Ok(shared.store.back_up_daily()?)).await;
-            if let Err(problem) = copied {
-                tracing::warn!(%problem, "the conversations could not be copied");
+            let backed_up = shared.blocking(|shared| Ok(shared.store.back_up_daily()?)).await;
+            if let Err(problem) = backed_up {
+                tracing::warn!(%problem, "the store could not be backed up");
             }
         }
     });

@@ -1,10 +1,10 @@
-//! What is kept on the disk so that Hearth is quick, and can be made again: how much it is, and clearing it.
+//! Use cases of the caches on disk: disk usage and clearing.
 
 use crate::{
-    App, kept,
+    App, prompt_cache,
     shared::Shared,
-    tune::removed,
-    wire::{Cache, Cached, Problem},
+    tune::remove_path,
+    wire::{Cache, CacheUsage, Problem},
 };
 use std::{
     fs,
@@ -13,14 +13,14 @@ use std::{
 };
 
 impl App {
-    /// What each cache takes. One that is switched off is not listed.
-    pub async fn caches(&self) -> Result<Vec<Cached>, Problem> {
+    /// The disk usage of each cache; one that is switched off is not listed.
+    pub async fn caches(&self) -> Result<Vec<CacheUsage>, Problem> {
         self.shared.blocking(|shared| Ok(list(shared))).await
     }
 
-    /// Empties a cache, also while a model is loaded, and gives what each takes then. What a system does not let go of while a model uses it
-    /// stays.
-    pub async fn clear_cache(&self, cache: Cache) -> Result<Vec<Cached>, Problem> {
+    /// Clears a cache, also while a model is loaded, and returns the disk usage of all. A file that the system does not delete
+    /// while a model uses it stays.
+    pub async fn clear_cache(&self, cache: Cache) -> Result<Vec<CacheUsage>, Problem> {
         self.shared
             .blocking(move |shared| {
                 for file in folder(shared, cache).iter().flat_map(|folder| files(folder)) {
@@ -40,17 +40,16 @@ pub(crate) struct CacheFile {
 }
 
 impl CacheFile {
-    /// Removes it, and its folder if that is empty then; whether it is gone.
+    /// Removes the file, and its folder if that is empty then. Returns `true` if the file is gone.
     pub fn remove(&self) -> bool {
-        let gone = removed(&self.path);
-        // It may hold more.
+        let gone = remove_path(&self.path);
+        // Fails if the folder holds other files.
         let _ = self.path.parent().map(fs::remove_dir);
         gone
     }
 }
 
-/// What workers have written into a cache, in its folder or in folders of that: by what it ends with, so that nothing else is
-/// ever taken for it.
+/// The files that workers wrote into a cache's folder or its subfolders, recognised by extension so that other files stay.
 pub(crate) fn files(folder: &Path) -> Vec<CacheFile> {
     let list = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     let inside = |entry: fs::DirEntry| match entry.file_type() {
@@ -75,19 +74,19 @@ pub(crate) fn files(folder: &Path) -> Vec<CacheFile> {
 
 fn folder(shared: &Shared, cache: Cache) -> Option<PathBuf> {
     match cache {
-        Cache::Chats => Some(kept::folder(shared)),
+        Cache::Prompts => Some(prompt_cache::folder(shared)),
         Cache::Weights => shared.packed.clone(),
     }
 }
 
-fn list(shared: &Shared) -> Vec<Cached> {
+fn list(shared: &Shared) -> Vec<CacheUsage> {
     let of = |cache| {
         let folder = folder(shared, cache)?;
-        Some(Cached {
+        Some(CacheUsage {
             cache,
             bytes: files(&folder).iter().map(|file| file.bytes).sum(),
             path: folder.display().to_string(),
         })
     };
-    [Cache::Chats, Cache::Weights].into_iter().filter_map(of).collect()
+    [Cache::Prompts, Cache::Weights].into_iter().filter_map(of).collect()
 }

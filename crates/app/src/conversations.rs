@@ -1,10 +1,10 @@
-//! What a person can do with conversations.
+//! Use cases of conversations.
 
 use crate::{
     App, adapters,
     chat::Command,
     convert::{from_json, to_json_unless_empty},
-    kept,
+    prompt_cache,
     shared::Shared,
     store::{
         conversation,
@@ -19,36 +19,36 @@ use crate::{
 use rusqlite::Transaction;
 use std::{iter, sync::PoisonError};
 
-/// Where a new answer hangs.
-enum Place {
-    /// Under the first message of a new conversation.
+/// The position of a new answer in the tree.
+enum Position {
+    /// The first message of a new conversation.
     New { text: String },
-    /// Under a new message at the end of the branch that is shown.
+    /// A new message at the end of the selected branch.
     AtEnd { conversation: i64, text: String },
-    /// Under a new message that follows a given one, or is a first one.
+    /// A new message after a given one, or a first one.
     After {
         conversation: i64,
         parent: Option<i64>,
         text: String,
     },
-    /// Under a message of the person that is there.
-    Again { conversation: i64, user: i64 },
+    /// An existing user message.
+    Existing { conversation: i64, user: i64 },
 }
 
 impl App {
-    /// A conversation with all its messages.
+    /// A conversation and its messages.
     pub async fn open_conversation(&self, id: i64) -> Result<Conversation, Problem> {
         self.shared.blocking(move |shared| open(shared, id)).await
     }
 
-    /// Says something and has it answered: in a new conversation where none is named, under `parent` or else at the end
-    /// of the branch that is shown. The answer comes through events.
+    /// Sends a message and generates an answer, whose text arrives as events. `conversation`: `None` means a new one; `parent`:
+    /// `None` means the end of the selected branch.
     pub async fn send(&self, conversation: Option<i64>, parent: Option<i64>, text: String) -> Result<Sent, Problem> {
         not_empty(&text)?;
-        self.answer(place(conversation, parent, text)).await
+        self.answer(position(conversation, parent, text)).await
     }
 
-    /// Like [`App::send`], but with two answers side by side: first the model's as it is, then one with adapters.
+    /// Like [`App::send`], with two answers side by side: the base model's first, then one with adapters.
     pub async fn compare(
         &self,
         conversation: Option<i64>,
@@ -60,19 +60,19 @@ impl App {
         if adapters.is_empty() {
             return Err(Problem {
                 code: Code::BadRequest,
-                message: "Choose the adapter that the model is to be compared with.".to_owned(),
+                message: "Choose an adapter to compare the model with.".to_owned(),
             });
         }
-        let place = place(conversation, parent, text);
+        let position = position(conversation, parent, text);
         let added = self
             .shared
-            .blocking(move |shared| add(shared, place, Some(adapters)))
+            .blocking(move |shared| add(shared, position, Some(adapters)))
             .await?;
         let (Some(user), Some(tuned)) = (added.user, added.tuned) else {
             return Err(no_message());
         };
         for answer in [&added.answer, &tuned] {
-            self.tell(Command::Answer(Box::new(answer.clone())))?;
+            self.send_chat(Command::Answer(Box::new(answer.clone())))?;
         }
         Ok(Compared {
             conversation: added.conversation,
@@ -82,9 +82,9 @@ impl App {
         })
     }
 
-    /// Another answer to the same message.
+    /// Generates another answer to the same message.
     pub async fn regenerate(&self, message: i64) -> Result<Sent, Problem> {
-        let place = self
+        let position = self
             .shared
             .blocking(move |shared| {
                 let row = shared
@@ -95,16 +95,16 @@ impl App {
                     Role::Assistant => row.parent.ok_or_else(no_message)?,
                     Role::User | Role::System => row.id,
                 };
-                Ok(Place::Again {
+                Ok(Position::Existing {
                     conversation: row.conversation,
                     user,
                 })
             })
             .await?;
-        self.answer(place).await
+        self.answer(position).await
     }
 
-    /// Says something else in place of a message: both stay, as branches.
+    /// Sends an edited message; the original stays as another branch.
     pub async fn edit(&self, message: i64, text: String) -> Result<Sent, Problem> {
         not_empty(&text)?;
         let row = self
@@ -112,13 +112,13 @@ impl App {
             .blocking(move |shared| shared.store.read(|t| message::get(t, message))?.ok_or_else(no_message))
             .await?;
         if row.role != Role::User {
-            let message = "Only what you said can be edited. Have the answer made again instead.".to_owned();
+            let message = "Only your own messages can be edited. Regenerate the answer instead.".to_owned();
             return Err(Problem {
                 code: Code::BadRequest,
                 message,
             });
         }
-        self.answer(Place::After {
+        self.answer(Position::After {
             conversation: row.conversation,
             parent: row.parent,
             text,
@@ -126,12 +126,12 @@ impl App {
         .await
     }
 
-    /// Stops the answer that is being made in a conversation; what was said stays.
+    /// Stops a conversation's answer; its text up to now is saved.
     pub async fn stop(&self, conversation: i64) -> Result<(), Problem> {
-        self.ask(|done| Command::Stop { conversation, done }).await
+        self.request_chat(|done| Command::Stop { conversation, done }).await
     }
 
-    /// Shows the branch through a message, down to its newest end.
+    /// Selects the branch through a message, down to its newest leaf.
     pub async fn select_leaf(&self, conversation: i64, message: i64) -> Result<Conversation, Problem> {
         self.shared
             .blocking(move |shared| {
@@ -152,14 +152,13 @@ impl App {
             .await
     }
 
-    /// Gives a conversation another title.
+    /// Renames a conversation.
     pub async fn rename_conversation(&self, id: i64, title: String) -> Result<(), Problem> {
-        let title = title::typed(&title).ok_or_else(title::no_name)?;
+        let title = title::normalised(&title).ok_or_else(title::empty_name)?;
         self.change(id, move |t| conversation::rename(t, id, &title)).await
     }
 
-    /// Deletes a conversation, so that it can still be restored. An answer that is being made in it is stopped; what a worker keeps of
-    /// it goes at once, and is made anew should it come back.
+    /// Deletes a conversation, which can be restored for a while. Stops its answer and removes its prompt cache at once.
     pub async fn delete_conversation(&self, id: i64) -> Result<(), Problem> {
         self.stop(id).await?;
         self.shared
@@ -170,21 +169,21 @@ impl App {
                 {
                     return Err(no_conversation());
                 }
-                kept::remove(shared, id);
+                prompt_cache::remove(shared, id);
                 shared.emit(Event::ConversationRemoved { id });
                 Ok(())
             })
             .await?;
-        // It may be keeping the answer that was just stopped.
-        self.tell(Command::Forget { conversation: id })
+        // The worker may be caching the answer that was just stopped.
+        self.send_chat(Command::RemovePromptCache { conversation: id })
     }
 
-    /// Takes a deletion back.
+    /// Undoes a deletion.
     pub async fn restore_conversation(&self, id: i64) -> Result<(), Problem> {
         self.change(id, move |t| conversation::restore(t, id)).await
     }
 
-    /// Gives a conversation a system prompt of its own; none: the model's.
+    /// Sets a conversation's system prompt. `None` means the model's default.
     pub async fn set_system_prompt(&self, conversation: i64, text: Option<String>) -> Result<(), Problem> {
         self.change(conversation, move |t| {
             conversation::set_system_prompt(t, conversation, text.as_deref())
@@ -192,7 +191,7 @@ impl App {
         .await
     }
 
-    /// Finds words in titles and messages.
+    /// Searches titles and messages.
     pub async fn search(&self, query: String) -> Result<Vec<SearchHit>, Problem> {
         self.shared
             .blocking(move |shared| {
@@ -202,7 +201,7 @@ impl App {
             .await
     }
 
-    /// Changes one conversation and tells everybody.
+    /// Changes a conversation and emits it.
     pub(crate) async fn change(
         &self,
         id: i64,
@@ -219,10 +218,10 @@ impl App {
             .await
     }
 
-    /// Adds what was said and an empty answer, and has that filled.
-    async fn answer(&self, place: Place) -> Result<Sent, Problem> {
-        let added = self.shared.blocking(move |shared| add(shared, place, None)).await?;
-        self.tell(Command::Answer(Box::new(added.answer.clone())))?;
+    /// Adds the message and an empty answer, and starts its generation.
+    async fn answer(&self, position: Position) -> Result<Sent, Problem> {
+        let added = self.shared.blocking(move |shared| add(shared, position, None)).await?;
+        self.send_chat(Command::Answer(Box::new(added.answer.clone())))?;
         Ok(Sent {
             conversation: added.conversation,
             user: added.user,
@@ -231,11 +230,11 @@ impl App {
     }
 }
 
-fn place(conversation: Option<i64>, parent: Option<i64>, text: String) -> Place {
+fn position(conversation: Option<i64>, parent: Option<i64>, text: String) -> Position {
     match (conversation, parent) {
-        (None, _) => Place::New { text },
-        (Some(conversation), None) => Place::AtEnd { conversation, text },
-        (Some(conversation), parent) => Place::After {
+        (None, _) => Position::New { text },
+        (Some(conversation), None) => Position::AtEnd { conversation, text },
+        (Some(conversation), parent) => Position::After {
             conversation,
             parent,
             text,
@@ -243,38 +242,38 @@ fn place(conversation: Option<i64>, parent: Option<i64>, text: String) -> Place 
     }
 }
 
-/// What became of sending something.
+/// The rows added by sending.
 struct Added {
     conversation: ConversationSummary,
     user: Option<Message>,
     answer: Message,
-    /// The other answer, where two are compared.
+    /// The answer with adapters of a comparison.
     tuned: Option<Message>,
 }
 
-/// One transaction: the conversation if it is new, what was said if it is new, the answer, and the branch that is shown.
-/// With adapters to compare there are two answers, the first without them; else the conversation's own are used.
-fn add(shared: &Shared, place: Place, compared: Option<Vec<AdapterChoice>>) -> Result<Added, Problem> {
-    shared.save_refused();
+/// Adds, in one transaction, the conversation and the message if new, and the answer, and selects its branch. `compared` adds
+/// two answers, the first without adapters; otherwise the conversation's adapters are used.
+fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>) -> Result<Added, Problem> {
+    shared.save_deferred();
     let _one_at_a_time = shared.adding.lock().unwrap_or_else(PoisonError::into_inner);
-    let answered = match &place {
-        Place::New { .. } => None,
-        Place::AtEnd { conversation, .. } | Place::After { conversation, .. } | Place::Again { conversation, .. } => {
-            Some(*conversation)
-        }
+    let answered = match &position {
+        Position::New { .. } => None,
+        Position::AtEnd { conversation, .. }
+        | Position::After { conversation, .. }
+        | Position::Existing { conversation, .. } => Some(*conversation),
     };
     if let Some(conversation) = answered.filter(|conversation| shared.is_answering(*conversation)) {
-        // An answer may still be ending in a conversation that was deleted.
-        let there = shared.store.read(|t| conversation::get(t, conversation))?.is_some();
-        return Err(if there { busy() } else { no_conversation() });
+        // A deleted conversation may still have an unfinished answer.
+        let exists = shared.store.read(|t| conversation::get(t, conversation))?.is_some();
+        return Err(if exists { busy() } else { no_conversation() });
     }
-    let added = shared.store.write(|t| write(t, place, compared.as_deref()))?;
+    let added = shared.store.write(|t| write(t, position, compared.as_deref()))?;
     let (row, user, answer, tuned) = added.ok_or_else(no_message)?;
     let (user, answer, tuned) = (user.map(Message::from), Message::from(answer), tuned.map(Message::from));
     for answer in iter::once(&answer).chain(&tuned) {
-        shared.keep_live(answer.clone());
+        shared.set_live(answer.clone());
     }
-    // Whoever only listens to events has everything in order: the conversation, then what is in it.
+    // Events arrive in order: the conversation, then its messages.
     shared.emit_conversation(&row);
     for message in user.iter().chain([&answer]).chain(&tuned) {
         shared.emit(Event::MessageChanged {
@@ -289,7 +288,7 @@ fn add(shared: &Shared, place: Place, compared: Option<Vec<AdapterChoice>>) -> R
     })
 }
 
-/// The conversation, what was said, the answer, and the other one where two are compared.
+/// The conversation, the new user message, the answer, and the answer with adapters of a comparison.
 type Written = (
     conversation::Conversation,
     Option<message::Message>,
@@ -297,26 +296,30 @@ type Written = (
     Option<message::Message>,
 );
 
-/// None where the conversation or the message is not there.
-fn write(t: &Transaction<'_>, place: Place, compared: Option<&[AdapterChoice]>) -> rusqlite::Result<Option<Written>> {
+/// Returns `None` if the conversation or the parent does not exist.
+fn write(
+    t: &Transaction<'_>,
+    position: Position,
+    compared: Option<&[AdapterChoice]>,
+) -> rusqlite::Result<Option<Written>> {
     let now = now();
-    let (conversation, parent, text) = match place {
-        Place::New { text } => (
+    let (conversation, parent, text) = match position {
+        Position::New { text } => (
             conversation::create(t, &title::from_text(&text), now)?,
             None,
             Some(text),
         ),
-        Place::AtEnd { conversation, text } => (
+        Position::AtEnd { conversation, text } => (
             conversation,
             conversation::get(t, conversation)?.and_then(|row| row.leaf),
             Some(text),
         ),
-        Place::After {
+        Position::After {
             conversation,
             parent,
             text,
         } => (conversation, parent, Some(text)),
-        Place::Again { conversation, user } => (conversation, Some(user), None),
+        Position::Existing { conversation, user } => (conversation, Some(user), None),
     };
     if let Some(parent) = parent
         && message::get(t, parent)?.is_none_or(|row| row.conversation != conversation)
@@ -328,7 +331,7 @@ fn write(t: &Transaction<'_>, place: Place, compared: Option<&[AdapterChoice]>) 
     };
     let own: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
     let new = |parent, role, content, state, adapters: &[AdapterChoice]| {
-        let adapters = to_json_unless_empty(&adapters::named(t, adapters)?);
+        let adapters = to_json_unless_empty(&adapters::with_names(t, adapters)?);
         message::create(
             t,
             New {
@@ -361,7 +364,7 @@ fn write(t: &Transaction<'_>, place: Place, compared: Option<&[AdapterChoice]>) 
 }
 
 fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
-    shared.save_refused();
+    shared.save_deferred();
     let read = |t: &Transaction<'_>| match conversation::get(t, id)? {
         Some(row) => Ok(Some((row, message::of_conversation(t, id)?))),
         None => Ok(None),
@@ -388,7 +391,7 @@ fn not_empty(text: &str) -> Result<(), Problem> {
     if text.trim().is_empty() {
         return Err(Problem {
             code: Code::BadRequest,
-            message: "There is nothing to send yet. Write something.".to_owned(),
+            message: "The message is empty. Write something first.".to_owned(),
         });
     }
     Ok(())
@@ -397,20 +400,20 @@ fn not_empty(text: &str) -> Result<(), Problem> {
 fn busy() -> Problem {
     Problem {
         code: Code::Busy,
-        message: "An answer is still being made here. Stop it first, or wait for its end.".to_owned(),
+        message: "An answer is still being generated here. Stop it, or wait until it is done.".to_owned(),
     }
 }
 
 fn no_conversation() -> Problem {
     Problem {
         code: Code::NotFound,
-        message: "This conversation is no longer there.".to_owned(),
+        message: "This conversation no longer exists.".to_owned(),
     }
 }
 
 fn no_message() -> Problem {
     Problem {
         code: Code::NotFound,
-        message: "This message is no longer there.".to_owned(),
+        message: "This message no longer exists.".to_owned(),
     }
 }

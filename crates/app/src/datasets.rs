@@ -1,11 +1,11 @@
-//! What a person can do with datasets.
+//! Use cases of datasets.
 
 use crate::{
     App, library, models,
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
-    tune::{ERRAND, inspect, no_answer},
+    tune::{ONE_SHOT, inspect, no_response},
     wire::{Code, ColumnMapping, Dataset, Event, Inspection, Problem, SampleDataset},
 };
 use hearth_protocol::{DataSource, InspectRequest, TrainingEvent};
@@ -15,8 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Endings of files that may be datasets.
-pub const DATA_ENDINGS: [&str; 6] = ["jsonl", "json", "csv", "parquet", "txt", "md"];
+/// File extensions of datasets.
+pub const DATASET_EXTENSIONS: [&str; 6] = ["jsonl", "json", "csv", "parquet", "txt", "md"];
 
 /// How many examples an inspection shows token by token.
 const PREVIEWS: u32 = 8;
@@ -27,35 +27,35 @@ impl App {
         self.shared.blocking(|shared| Ok(list(shared)?)).await
     }
 
-    /// The datasets that came with the app.
+    /// The sample datasets.
     pub async fn sample_datasets(&self) -> Result<Vec<SampleDataset>, Problem> {
         self.shared.blocking(|shared| Ok(samples(&shared.samples))).await
     }
 
-    /// Adds a dataset by its path. The file stays where it is, and stays the person's.
+    /// Adds a dataset by its path; the file is not copied.
     pub async fn add_dataset(&self, path: PathBuf) -> Result<Dataset, Problem> {
         self.shared.blocking(move |shared| add(shared, &path, None)).await
     }
 
-    /// Gives a dataset another name.
+    /// Renames a dataset.
     pub async fn rename_dataset(&self, id: i64, name: String) -> Result<(), Problem> {
-        let name = title::typed(&name).ok_or_else(title::no_name)?;
+        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
         self.change_dataset(move |t| dataset::rename(t, id, &name)).await
     }
 
-    /// Takes a dataset off the list; its file stays, and so do the runs that learnt from it.
-    pub async fn forget_dataset(&self, id: i64) -> Result<(), Problem> {
+    /// Removes a dataset from the list; its file and its runs stay.
+    pub async fn remove_dataset(&self, id: i64) -> Result<(), Problem> {
         let at = self.shared.store.time();
         self.change_dataset(move |t| dataset::delete(t, id, at)).await
     }
 
-    /// Takes that back.
+    /// Undoes a removal.
     pub async fn restore_dataset(&self, id: i64) -> Result<(), Problem> {
         self.change_dataset(move |t| dataset::restore(t, id)).await
     }
 
-    /// Reads a dataset as a run on a model would. `mapping`: which column is what, none: recognised; `sequence`: tokens an
-    /// example may have, none: chosen from the data. Starts a worker for it.
+    /// Inspects a dataset in a one-shot worker, as a run with this model would read it. `mapping`: `None` means recognised;
+    /// `sequence`: max sequence length in tokens, `None` means chosen from the data.
     pub async fn inspect_dataset(
         &self,
         id: i64,
@@ -68,9 +68,9 @@ impl App {
             .shared
             .blocking(move |shared| {
                 let path = find(shared, id)?.path;
-                there(&path)?;
+                check_readable(&path)?;
                 Ok(InspectRequest {
-                    id: ERRAND,
+                    id: ONE_SHOT,
                     model: models::readable(shared, &model)?.path,
                     data: DataSource {
                         path,
@@ -83,17 +83,17 @@ impl App {
             })
             .await?;
         let TrainingEvent::Inspected(inspection) = inspect(&self.shared, request).await? else {
-            return Err(no_answer());
+            return Err(no_response());
         };
         let examples = inspection.examples;
-        // It may have been forgotten meanwhile.
+        // It may have been removed meanwhile.
         let _ = self
             .change_dataset(move |t| dataset::set_examples(t, id, examples))
             .await;
         Ok((*inspection).into())
     }
 
-    /// Changes one dataset and tells everybody.
+    /// Changes a dataset and emits the list.
     async fn change_dataset(
         &self,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool> + Send + 'static,
@@ -109,31 +109,31 @@ impl App {
     }
 }
 
-/// Adds a file under a name, or its own.
+/// Adds a file. `name`: `None` means the file's name.
 pub(crate) fn add(shared: &Shared, path: &Path, name: Option<&str>) -> Result<Dataset, Problem> {
     let full = fs::canonicalize(path).map_err(|error| unreadable(path, &error.to_string()))?;
     if !full.is_file() {
         return Err(unreadable(path, "it is a folder"));
     }
     let full = library::plain(&full);
-    let kept = full
+    let text = full
         .to_str()
-        .ok_or_else(|| library::LibraryError::StrangePath(full.clone()))?;
+        .ok_or_else(|| library::LibraryError::NonUtf8Path(full.clone()))?;
     let stem = full.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.map_or(stem.as_ref(), |name| name);
-    let id = shared.store.write(|t| dataset::add(t, kept, name, now()))?;
+    let id = shared.store.write(|t| dataset::add(t, text, name, now()))?;
     let row = find(shared, id)?;
     emit(shared)?;
-    Ok(shown(row))
+    Ok(to_wire(row))
 }
 
-/// A dataset that is not forgotten.
+/// A dataset that is not removed.
 pub(crate) fn find(shared: &Shared, id: i64) -> Result<dataset::Dataset, Problem> {
     shared.store.read(|t| dataset::get(t, id))?.ok_or_else(no_dataset)
 }
 
-/// Checks that a dataset's file is still there; its path as text.
-pub(crate) fn there(path: &Path) -> Result<&str, Problem> {
+/// Checks that a dataset's file can be opened. Returns its path as text.
+pub(crate) fn check_readable(path: &Path) -> Result<&str, Problem> {
     match problem(path) {
         None => Ok(path.to_str().unwrap_or_default()),
         Some(message) => Err(Problem {
@@ -161,10 +161,10 @@ fn unreadable(path: &Path, why: &str) -> Problem {
 
 fn list(shared: &Shared) -> Result<Vec<Dataset>, StoreError> {
     let rows = shared.store.read(|t| dataset::list(t))?;
-    Ok(rows.into_iter().map(shown).collect())
+    Ok(rows.into_iter().map(to_wire).collect())
 }
 
-fn shown(row: dataset::Dataset) -> Dataset {
+fn to_wire(row: dataset::Dataset) -> Dataset {
     Dataset {
         id: row.id,
         problem: problem(&row.path),
@@ -181,7 +181,7 @@ fn emit(shared: &Shared) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The datasets in folders, of which some may not be there, by name; a name is listed once.
+/// The datasets in folders, sorted and deduplicated by name. Missing folders are skipped.
 fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
     let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     let mut samples: Vec<SampleDataset> = files
@@ -189,7 +189,7 @@ fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
             let (path, about) = file.and_then(|file| Ok((file.path(), file.metadata()?))).ok()?;
             let ending = path.extension()?.to_str()?.to_lowercase();
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let data = about.is_file() && DATA_ENDINGS.contains(&ending.as_str()) && name != "README";
+            let data = about.is_file() && DATASET_EXTENSIONS.contains(&ending.as_str()) && name != "README";
             data.then(|| SampleDataset {
                 name,
                 path: path.to_string_lossy().into_owned(),
@@ -205,6 +205,6 @@ fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
 fn no_dataset() -> Problem {
     Problem {
         code: Code::NotFound,
-        message: "This dataset is no longer there. Choose another one.".to_owned(),
+        message: "This dataset no longer exists. Choose another one.".to_owned(),
     }
 }

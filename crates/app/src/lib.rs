@@ -1,7 +1,7 @@
 //! Use cases, wire types, the store and the library of models.
 //!
-//! [`App`] is the whole of it: one method for each thing a person can do, and an event for whatever happens meanwhile. It
-//! knows neither a window nor a model; models run, and learn, in worker processes of their own.
+//! [`App`] has one method per action of a person and emits events. It knows neither windows nor Burn: models run and train in
+//! worker processes.
 
 mod adapters;
 mod app;
@@ -11,10 +11,10 @@ mod conversations;
 mod convert;
 mod datasets;
 mod hardware;
-mod kept;
 pub mod library;
 mod models;
 pub mod power;
+mod prompt_cache;
 mod ratings;
 mod report;
 mod runs;
@@ -27,4 +27,4 @@ mod tune;
 pub mod wire;
 
 pub use app::{App, Options};
-pub use datasets::DATA_ENDINGS;
+pub use datasets::DATASET_EXTENSIONS;

@@ -1,4 +1,4 @@
-//! What a person can do with models.
+//! Use cases of models.
 
 use crate::{
     App,
@@ -11,8 +11,8 @@ use crate::{
 use std::path::PathBuf;
 
 impl App {
-    /// Loads a model, in place of the one that is loaded, and makes it the one that new answers come from. An answer that
-    /// is being made is stopped. How loading goes comes through events.
+    /// Loads a model in place of the loaded one and makes it the default for new answers. Stops the current answer. Progress
+    /// arrives as events.
     pub async fn load_model(&self, id: String) -> Result<(), Problem> {
         let target = self
             .shared
@@ -25,32 +25,31 @@ impl App {
                 Ok(target)
             })
             .await?;
-        self.tell(Command::Load(Box::new(target)))
+        self.send_chat(Command::Load(Box::new(target)))
     }
 
-    /// Lets the loaded model go and gives its memory back. An answer that is being made is stopped.
+    /// Unloads the model and frees its memory. Stops the current answer.
     pub async fn unload_model(&self) -> Result<(), Problem> {
-        self.tell(Command::Unload)
+        self.send_chat(Command::Unload)
     }
 
-    /// Adds a model by its path. The file stays where it is, and stays the person's.
+    /// Adds a model by its path; the file is not copied.
     pub async fn add_model(&self, path: PathBuf) -> Result<Model, Problem> {
         self.shared
             .blocking(move |shared| {
-                let (added, kept) = shared.library.check(&path)?;
-                shared.store.write(|t| model::add(t, &kept, now()))?;
+                let (added, text) = shared.library.check(&path)?;
+                shared.store.write(|t| model::add(t, &text, now()))?;
                 let models = shared.models()?;
                 emit(shared, &models);
-                // A file in one of the app's own folders is listed as it was before.
+                // A file in one of the app's folders is already listed.
                 let same = |model: &&library::Model| model.id == added.id || model.path == added.path;
                 Ok(models.iter().find(same).unwrap_or(&added).into())
             })
             .await
     }
 
-    /// Takes a model off the list. The file of a downloaded one is deleted; one that was added by its path stays where
-    /// it is.
-    pub async fn forget_model(&self, id: String) -> Result<(), Problem> {
+    /// Removes a model from the list. The file of a downloaded model is deleted; a model added by its path keeps its file.
+    pub async fn remove_model(&self, id: String) -> Result<(), Problem> {
         let loaded = match self.model_state().await? {
             ModelState::Loading { model, .. } | ModelState::Ready { model, .. } => model == id,
             ModelState::None | ModelState::Failed { .. } => false,
@@ -77,7 +76,7 @@ impl App {
     }
 }
 
-/// The model that was used last, or else the default one; none where there is none.
+/// The last loaded model, or else the default model. `None` means that there are no models.
 pub(crate) fn next(shared: &Shared) -> Result<Option<library::Model>, Problem> {
     let models = shared.models()?;
     let last = shared.settings().last_model;
@@ -94,7 +93,7 @@ pub(crate) fn readable(shared: &Shared, id: &str) -> Result<library::Model, Prob
 
 /// Refuses a model whose file cannot be read.
 pub(crate) fn check(model: &library::Model) -> Result<(), Problem> {
-    match &model.facts {
+    match &model.metadata {
         Ok(_) => Ok(()),
         Err(message) => Err(Problem {
             code: Code::FileUnreadable,
@@ -107,7 +106,7 @@ fn find(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
     let models = shared.models()?;
     models.into_iter().find(|model| model.id == id).ok_or_else(|| Problem {
         code: Code::NotFound,
-        message: "This model is no longer there. Choose another one.".to_owned(),
+        message: "This model no longer exists. Choose another one.".to_owned(),
     })
 }
 

@@ -1,29 +1,29 @@
-//! What fine-tuning needs of the machine beside its processor: power.
+//! The machine's power supply.
 
 use std::fmt::Debug;
 
-/// Where the machine's power comes from.
+/// A source of power.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Supply {
-    /// The mains, or a battery that nothing is known of.
+    /// Mains power, or a battery in an unknown state.
     Mains,
-    /// A battery that discharges.
+    /// A discharging battery.
     Battery {
-        /// What is left of it, from 0 to 1.
+        /// Remaining charge from 0 to 1.
         charge: f32,
     },
 }
 
-/// The machine's power. Both may wait for the system.
+/// The machine's power supply. Both methods may block.
 pub trait Power: Debug + Send + Sync {
-    /// Where it comes from now.
+    /// The present source.
     fn supply(&self) -> Supply;
 
-    /// Keeps the machine from falling asleep by itself, or no longer does. Only ever called when that changes.
+    /// Inhibits automatic sleep, or allows it again. Called on changes only.
     fn keep_awake(&self, awake: bool);
 }
 
-/// A machine that is always on.
+/// A machine on mains power that never sleeps.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AlwaysOn;
 

@@ -1,4 +1,4 @@
-//! What a person thinks of answers: votes between two, ratings and corrections, and the dataset that is made of them.
+//! Use cases of ratings: votes in comparisons, ratings and corrections, and the dataset made from them.
 
 use crate::{
     App,
@@ -23,8 +23,7 @@ use std::{
 };
 
 impl App {
-    /// Says that of two answers side by side this one is better, and goes on from it; or, with `better` false, takes that
-    /// back.
+    /// Votes for one answer of a comparison and continues the conversation from it. `better: false` withdraws the vote.
     pub async fn vote_answer(&self, id: i64, better: bool) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
@@ -35,7 +34,7 @@ impl App {
                     let Some(other) = row.comparison else { return Ok(None) };
                     message::vote(t, id, better)?;
                     let shown = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.leaf);
-                    // A conversation that went on already stays where it is.
+                    // A conversation that has continued keeps its branch.
                     if better && shown == Some(other) {
                         conversation::set_leaf(t, row.conversation, Some(id))?;
                     }
@@ -43,7 +42,7 @@ impl App {
                 };
                 let (other, conversation) = shared.store.write(vote)?.ok_or_else(|| Problem {
                     code: Code::BadRequest,
-                    message: "This answer is not beside another one, so there is nothing to vote on.".to_owned(),
+                    message: "This answer is not part of a comparison, so there is nothing to vote on.".to_owned(),
                 })?;
                 emit(shared, &[id, other])?;
                 if let Some(row) = conversation {
@@ -54,8 +53,7 @@ impl App {
             .await
     }
 
-    /// Keeps what a person thinks of an answer. Neither a thumb nor a correction: nothing any more; a correction alone is a
-    /// thumb down.
+    /// Rates an answer. A correction alone counts as a thumb down; neither removes the rating.
     pub async fn rate_answer(&self, id: i64, thumb: Option<Thumb>, correction: Option<String>) -> Result<(), Problem> {
         let correction = correction.filter(|text| !text.trim().is_empty());
         let thumb = thumb.or(correction.is_some().then_some(Thumb::Down));
@@ -69,7 +67,7 @@ impl App {
                     _ => Ok(false),
                 };
                 if !shared.store.write(rate)? {
-                    let message = "Only an answer that has ended can be rated.".to_owned();
+                    let message = "Only a finished answer can be rated.".to_owned();
                     return Err(Problem {
                         code: Code::BadRequest,
                         message,
@@ -80,24 +78,24 @@ impl App {
             .await
     }
 
-    /// How many examples [`App::gather_dataset`] would write.
+    /// Number of examples that [`App::dataset_from_ratings`] would write.
     pub async fn rated_examples(&self) -> Result<usize, Problem> {
         self.shared
             .blocking(|shared| Ok(shared.store.read(examples)?.len()))
             .await
     }
 
-    /// Writes the answers that are good, and the corrections of others, each with the conversation before it, into a file of
-    /// the app's, and adds that as a dataset.
-    pub async fn gather_dataset(&self, name: String) -> Result<Dataset, Problem> {
-        let name = title::typed(&name).ok_or_else(title::no_name)?;
+    /// Writes answers with a thumb up and corrections, each with the preceding conversation, to a file in the data folder, and
+    /// adds it as a dataset.
+    pub async fn dataset_from_ratings(&self, name: String) -> Result<Dataset, Problem> {
+        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
         self.shared
             .blocking(move |shared| {
                 let examples = shared.store.read(examples)?;
                 if examples.is_empty() {
                     let message =
-                        "No answer is rated as good or corrected yet. Rate some in your conversations, then gather \
-                                   them."
+                        "No answer has a thumb up or a correction yet. Rate some answers in your conversations, then try \
+                                   again."
                             .to_owned();
                     return Err(Problem {
                         code: Code::DataInvalid,
@@ -125,8 +123,8 @@ struct Turn {
     content: String,
 }
 
-/// Every conversation that leads to an answer which is good or was corrected, with corrections in their places. One that
-/// has a bad answer on its way would teach that too, and is left out.
+/// One conversation per answer with a thumb up or a correction, corrections applied. A conversation with a bad answer before it
+/// is left out, since it would train on that, too.
 fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     let mut rated: HashMap<i64, Rating> = HashMap::new();
     let rows = message::rated(t)?;
@@ -154,7 +152,7 @@ fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     Ok(examples)
 }
 
-/// A message as it is to be learnt; none if it is not.
+/// A message as a turn of an example. `None` means that it is not to be trained on.
 fn turn(message: &Message, rating: Option<&Rating>) -> Option<Turn> {
     let correction = rating.and_then(|rating| rating.correction.clone());
     let bad = correction.is_none() && rating.is_some_and(|rating| rating.thumb == Thumb::Down);
@@ -167,7 +165,7 @@ fn turn(message: &Message, rating: Option<&Rating>) -> Option<Turn> {
     (!bad && !content.trim().is_empty()).then_some(Turn { role, content })
 }
 
-/// The file is there whole, or not at all.
+/// Writes the file by atomic replace.
 fn write(folder: &Path, path: &Path, examples: &[Example]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let unfinished = path.with_extension("part");
@@ -180,7 +178,7 @@ fn write(folder: &Path, path: &Path, examples: &[Example]) -> io::Result<()> {
     fs::rename(unfinished, path)
 }
 
-/// A name as every system takes it.
+/// A portable file name.
 fn file_name(name: &str) -> String {
     let plain: String = name
         .chars()
@@ -198,13 +196,13 @@ fn not_written(path: &Path, error: &io::Error) -> Problem {
     Problem {
         code,
         message: format!(
-            "{} could not be written: {error}. Check the space that is left and that the folder can be written.",
+            "{} could not be written: {error}. Check the free disk space and that the folder is writable.",
             path.display()
         ),
     }
 }
 
-/// Tells everybody how messages are now.
+/// Emits messages.
 fn emit(shared: &Shared, ids: &[i64]) -> Result<(), StoreError> {
     for &id in ids {
         if let Some(row) = shared.store.read(|t| message::get(t, id))? {

@@ -1,19 +1,20 @@
-//! The report for a bug: the machine, what is loaded and how, as text that a person reads before sending it. No
-//! conversation and no path is in it.
+//! The bug report: hardware, settings, loaded model and plan, as text that a person reads before sending it. It holds no
+//! conversation and no path.
 
 use crate::{
     App, models,
     wire::{
-        Device, GpuLayers, KvType, Measurement, ModelInfo, ModelState, Plan, PlannedDevice, Problem, Settings, WhatIf,
+        Device, GpuLayers, KvType, LoadSettings, Measurement, ModelInfo, ModelState, Plan, PlannedDevice, Problem,
+        Settings,
     },
 };
 use std::fmt::Write;
 
-/// As many measurements as a report has.
-const MEASUREMENTS: usize = 5;
+/// Number of measurements in a report.
+const MAX_MEASUREMENTS: usize = 5;
 
 impl App {
-    /// Describes this machine and what Hearth does with it. What cannot be told is told as a problem, in its place.
+    /// The report's text. A part that cannot be determined is replaced by its problem.
     pub async fn report(&self) -> Result<String, Problem> {
         let (devices, state, measurements) = tokio::join!(self.devices(), self.model_state(), self.measurements());
         let settings = self.shared.settings();
@@ -28,7 +29,7 @@ impl App {
             }
         };
         let plan = match model {
-            Some(model) => Some(self.plan(model, WhatIf::from(&settings)).await),
+            Some(model) => Some(self.plan(model, LoadSettings::from(&settings)).await),
             None => None,
         };
         let mut text = String::new();
@@ -50,7 +51,7 @@ fn write(
     writeln!(text, "\nDevices")?;
     match devices {
         Ok(devices) => devices.iter().try_for_each(|device| write_device(text, device))?,
-        Err(problem) => writeln!(text, "- cannot be told: {problem}")?,
+        Err(problem) => writeln!(text, "- unknown: {problem}")?,
     }
     writeln!(text, "\nSettings")?;
     writeln!(
@@ -75,7 +76,7 @@ fn write(
     match state {
         Ok(ModelState::Ready { info, .. }) => write_model(text, info)?,
         Ok(ModelState::Failed { problem, .. }) | Err(problem) => writeln!(text, "- failed: {problem}")?,
-        Ok(ModelState::Loading { stage, .. }) => writeln!(text, "- being loaded: {stage}")?,
+        Ok(ModelState::Loading { stage, .. }) => writeln!(text, "- loading: {stage}")?,
         Ok(ModelState::None) => writeln!(text, "- none loaded")?,
     }
     match plan {
@@ -100,11 +101,11 @@ fn write(
     match measurements {
         Ok(measured) if measured.is_empty() => Ok(()),
         Ok(measured) => {
-            writeln!(text, "\nMeasured")?;
-            measured.iter().take(MEASUREMENTS).try_for_each(|m| {
+            writeln!(text, "\nMeasurements")?;
+            measured.iter().take(MAX_MEASUREMENTS).try_for_each(|m| {
                 writeln!(
                     text,
-                    "- {} on {}, {} of {} layers on GPUs, KV cache {}, {} threads: {:.1} tokens/s read, {:.1} answered",
+                    "- {} on {}, {} of {} layers on GPUs, KV cache {}, {} threads: prefill {:.1} tokens/s, decode {:.1} tokens/s",
                     m.model_name,
                     m.device,
                     m.gpu_layers,
@@ -116,14 +117,14 @@ fn write(
                 )
             })
         }
-        Err(problem) => writeln!(text, "\nMeasured\n- cannot be told: {problem}"),
+        Err(problem) => writeln!(text, "\nMeasurements\n- unknown: {problem}"),
     }
 }
 
 fn write_device(text: &mut String, device: &Device) -> std::fmt::Result {
     write!(text, "- {} ({}): {}", device.id, device.kind, device.name)?;
-    if !device.backends.is_empty() {
-        write!(text, ", {}", device.backends.join(" or "))?;
+    if !device.backend_names.is_empty() {
+        write!(text, ", {}", device.backend_names.join(" or "))?;
     }
     for known in [&device.driver, &device.api].into_iter().flatten() {
         write!(text, ", {known}")?;
@@ -197,7 +198,7 @@ fn size(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// A sentence may name a file; where a person's folder is, is nobody's business.
+/// Replaces the home folder, which a sentence may name, by `~`.
 fn without_home(text: &str) -> String {
     match directories::BaseDirs::new().map(|dirs| dirs.home_dir().display().to_string()) {
         Some(home) if home.len() > 1 => text.replace(&home, "~"),

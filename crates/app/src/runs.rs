@@ -1,4 +1,4 @@
-//! What a person can do with runs.
+//! Use cases of runs.
 
 use crate::{
     App, adapters,
@@ -36,14 +36,14 @@ impl App {
             .await
     }
 
-    /// The curves of a run, up to this moment: what comes later comes through events.
+    /// The curves of a run up to now; later points arrive as events.
     pub async fn run_points(&self, id: i64) -> Result<RunCurves, Problem> {
-        self.ask_tune(Command::Save).await?;
+        self.request_tune(Command::Save).await?;
         self.shared
             .blocking(move |shared| {
                 let curves = |t: &Transaction<'_>| {
-                    let there = run::get(t, id)?.is_some();
-                    Ok(there.then_some((run_point::of_run(t, id)?, run_evaluation::of_run(t, id)?)))
+                    let exists = run::get(t, id)?.is_some();
+                    Ok(exists.then_some((run_point::of_run(t, id)?, run_evaluation::of_run(t, id)?)))
                 };
                 let (points, evaluations) = shared.store.read(curves)?.ok_or_else(no_run)?;
                 Ok(RunCurves {
@@ -54,44 +54,44 @@ impl App {
             .await
     }
 
-    /// How a run learns unless a person says otherwise.
+    /// The default settings of a run.
     pub fn train_defaults(&self) -> TrainSettings {
         TrainSettings::default()
     }
 
-    /// Begins a run. How it goes comes through events.
+    /// Starts a run. Its progress arrives as events.
     pub async fn start_run(&self, new: NewRun) -> Result<Run, Problem> {
-        // The one before may have ended just now.
-        self.ask_tune(Command::Save).await?;
-        let (run, request) = self.shared.blocking(move |shared| begin(shared, &new)).await?;
-        self.tell_tune(Command::Start(Box::new(request)))?;
+        // The previous run may have ended just now.
+        self.request_tune(Command::Save).await?;
+        let (run, request) = self.shared.blocking(move |shared| create(shared, &new)).await?;
+        self.send_tune(Command::Start(Box::new(request)))?;
         Ok(run)
     }
 
-    /// Holds a run, until a person resumes it.
+    /// Pauses a run until a person resumes it.
     pub async fn pause_run(&self, id: i64) -> Result<(), Problem> {
-        self.ask_tune(|done| Command::Pause { run: id, done }).await?
+        self.request_tune(|done| Command::Pause { run: id, done }).await?
     }
 
-    /// Goes on with a run that is held, or again with one that was interrupted or failed: from its last checkpoint, or from
-    /// the beginning where it has none.
+    /// Resumes a paused run, or restarts one that was interrupted, stopped or failed from its last checkpoint, or from the start
+    /// if it has none.
     pub async fn resume_run(&self, id: i64) -> Result<(), Problem> {
-        self.ask_tune(Command::Save).await?;
+        self.request_tune(Command::Save).await?;
         if self.shared.live_run(id).is_some_and(|run| run.ended_at.is_none()) {
-            return self.ask_tune(|done| Command::Resume { run: id, done }).await?;
+            return self.request_tune(|done| Command::Resume { run: id, done }).await?;
         }
-        let request = self.shared.blocking(move |shared| begin_again(shared, id)).await?;
-        self.tell_tune(Command::Start(Box::new(request)))
+        let request = self.shared.blocking(move |shared| restart(shared, id)).await?;
+        self.send_tune(Command::Start(Box::new(request)))
     }
 
-    /// Ends a run and keeps what was learnt. Asked for again, while the worker still does not end, it ends it by force.
+    /// Stops a run after its step and saves its adapter. A second request kills the worker.
     pub async fn stop_run(&self, id: i64) -> Result<(), Problem> {
-        self.ask_tune(|done| Command::Stop { run: id, done }).await
+        self.request_tune(|done| Command::Stop { run: id, done }).await
     }
 
-    /// Gives a run another name.
+    /// Renames a run.
     pub async fn rename_run(&self, id: i64, name: String) -> Result<(), Problem> {
-        let name = title::typed(&name).ok_or_else(title::no_name)?;
+        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
         self.shared
             .blocking(move |shared| {
                 if !shared.store.write(|t| run::rename(t, id, &name))? {
@@ -106,9 +106,9 @@ impl App {
             .await
     }
 
-    /// Deletes a run and its adapter, so that they can still be restored for a while. One that is under way is ended.
+    /// Deletes a run and its adapter, which can be restored for a while. An active run is ended.
     pub async fn delete_run(&self, id: i64) -> Result<(), Problem> {
-        self.ask_tune(|done| Command::End { run: id, done }).await?;
+        self.request_tune(|done| Command::End { run: id, done }).await?;
         self.shared
             .blocking(move |shared| {
                 if !shared.store.write(|t| run::delete(t, id, now()))? {
@@ -122,7 +122,7 @@ impl App {
         Ok(())
     }
 
-    /// Takes a deletion back.
+    /// Undoes a deletion.
     pub async fn restore_run(&self, id: i64) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
@@ -135,24 +135,24 @@ impl App {
             .await
     }
 
-    /// Removes what was deleted once it is too late to take that back.
+    /// Removes the files of deleted runs and adapters once undoing has expired.
     pub(crate) fn purge_later(&self) {
-        // The app may be closed before: then the next start does it.
+        // If the app closes earlier, the next start does it.
         let shared = Arc::downgrade(&self.shared);
-        // What is deleted after this is not removed by this timer, whatever the system's clock says when it ends.
+        // Later deletions have timers of their own, whatever the system clock says when this one ends.
         let before = now() + 1;
         tokio::spawn(async move {
             tokio::time::sleep(tune::UNDO_FOR).await;
             let Some(shared) = shared.upgrade() else { return };
             if let Err(problem) = shared.blocking(move |shared| tune::purge(shared, before)).await {
-                tracing::warn!(%problem, "what was deleted could not be removed yet");
+                tracing::warn!(%problem, "deleted runs and adapters could not be removed yet");
             }
         });
     }
 }
 
 impl Shared {
-    /// Tells everybody how a run is: as memory has it while it is under way, else as the store does.
+    /// Emits a run: the live one if it is active, else its row.
     pub(crate) fn emit_run(&self, id: i64) -> Result<(), StoreError> {
         let run = match self.live_run(id) {
             Some(run) => Some(run),
@@ -167,7 +167,7 @@ impl Shared {
     }
 }
 
-/// A run as the store knows it.
+/// A run from its row.
 fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
     Ok(Run {
         id: row.id,
@@ -188,15 +188,15 @@ fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
     })
 }
 
-fn begin(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> {
-    let _one_at_a_time = shared.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-    not_busy(shared)?;
+fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> {
+    let _one_at_a_time = shared.starting_run.lock().unwrap_or_else(PoisonError::into_inner);
+    check_idle(shared)?;
     let model = models::readable(shared, &new.model)?;
     let data = datasets::find(shared, new.dataset)?;
-    let data_path = datasets::there(&data.path)?;
-    let name = match new.name.as_deref().and_then(title::typed) {
+    let data_path = datasets::check_readable(&data.path)?;
+    let name = match new.name.as_deref().and_then(title::normalised) {
         Some(name) => name,
-        None => title::typed(&format!("{} on {}", data.name, model.name)).unwrap_or_default(),
+        None => title::normalised(&format!("{} on {}", data.name, model.name)).unwrap_or_default(),
     };
     let (settings, mapping) = (to_json(&new.settings), new.mapping.as_ref().map(to_json));
     let row = run::New {
@@ -211,45 +211,46 @@ fn begin(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> 
         settings: &settings,
         created_at: now(),
     };
-    // Asked before the run is in the history: an adapter to begin with may be gone.
+    // Before the run is added: the initial adapter may be gone.
     let init = new
         .settings
         .init
         .map(|id| adapters::path(shared, &model.id, id))
         .transpose()?;
-    // A store that was set aside leaves its runs' folders behind.
+    // The runs of a store that was set aside have left their folders.
     let taken = tune::last_folder(shared);
     let create = |t: &Transaction<'_>| {
         run::skip_to(t, taken)?;
         run::create(t, &row).and_then(|id| run::get(t, id))
     };
     let row = shared.store.write(create)?.ok_or_else(no_run)?;
-    show(shared, row, &model, init)
+    request(shared, row, &model, init)
 }
 
-fn begin_again(shared: &Shared, id: i64) -> Result<TrainRequest, Problem> {
-    let _one_at_a_time = shared.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+fn restart(shared: &Shared, id: i64) -> Result<TrainRequest, Problem> {
+    let _one_at_a_time = shared.starting_run.lock().unwrap_or_else(PoisonError::into_inner);
     let row = shared.store.read(|t| run::get(t, id))?.ok_or_else(no_run)?;
     if row.state == run::State::Finished {
-        let message = "This run has made all its steps. Start a new one, with this adapter to begin with.".to_owned();
+        let message =
+            "This run has completed all its steps. Start a new run with its adapter as the initial adapter.".to_owned();
         return Err(Problem {
             code: Code::BadRequest,
             message,
         });
     }
-    not_busy(shared)?;
+    check_idle(shared)?;
     let model = models::readable(shared, &row.model)?;
-    datasets::there(&row.data_path)?;
+    datasets::check_readable(&row.data_path)?;
     let settings: TrainSettings = from_json(Some(&row.settings)).unwrap_or_default();
     let init = settings
         .init
         .map(|id| adapters::path(shared, &model.id, id))
         .transpose()?;
-    show(shared, row, &model, init).map(|(_, request)| request)
+    request(shared, row, &model, init).map(|(_, request)| request)
 }
 
-/// Shows a run as being prepared, and makes the worker's request of it.
-fn show(
+/// Marks a run as preparing and builds the worker's request.
+fn request(
     shared: &Shared,
     row: run::Run,
     model: &library::Model,
@@ -272,35 +273,35 @@ fn show(
         id: run.id.unsigned_abs(),
         model: model.path.clone(),
         data,
-        // The worker knows whether there is a checkpoint: a kill may have kept it from the store.
+        // The worker looks for the checkpoint: after a kill, the store may not know it.
         resume: out.is_dir(),
         out,
         settings: run.settings.for_worker(init),
         threads: settings.threads,
-        // Chosen for the GPU that chats run on, which may be another.
+        // The build was chosen for the chat's device.
         build: settings.build.filter(|_| settings.training_device == settings.device),
         device: settings.training_device,
         gpu_layers: GpuLayers::default(),
         low_priority: true,
     };
-    shared.keep_run(run.clone());
+    shared.set_live_run(run.clone());
     Ok((run, request))
 }
 
-fn not_busy(shared: &Shared) -> Result<(), Problem> {
-    match shared.run_under_way() {
+fn check_idle(shared: &Shared) -> Result<(), Problem> {
+    match shared.active_run() {
         None => Ok(()),
         Some(run) if run.ended_at.is_some() => Err(Problem {
             code: Code::DiskFull,
             message: format!(
-                "What came of \u{201c}{}\u{201d} could not be saved yet. Free some space on the disk, then try again.",
+                "The results of \u{201c}{}\u{201d} could not be saved yet. Free some disk space, then try again.",
                 run.name
             ),
         }),
         Some(run) => Err(Problem {
             code: Code::Busy,
             message: format!(
-                "\u{201c}{}\u{201d} is under way, and a machine has room for one run. Wait for its end, or stop it first.",
+                "\u{201c}{}\u{201d} is still running, and only one run can be active. Wait until it is done, or stop it first.",
                 run.name
             ),
         }),
@@ -310,6 +311,6 @@ fn not_busy(shared: &Shared) -> Result<(), Problem> {
 fn no_run() -> Problem {
     Problem {
         code: Code::NotFound,
-        message: "This run is no longer there.".to_owned(),
+        message: "This run no longer exists.".to_owned(),
     }
 }

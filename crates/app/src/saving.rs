@@ -1,4 +1,4 @@
-//! What is not in the store yet: it is full, or another process holds it. Memory has all of it, and it is saved as soon as that can be.
+//! Deferred saving while the disk is full or another process locks the store. Memory holds everything until it is saved.
 
 use crate::{
     shared::{Shared, is_unfinished},
@@ -14,63 +14,63 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where another process holds the store, saving is tried again after this long.
-pub(crate) const SAVE_AGAIN: Duration = Duration::from_secs(1);
+/// The retry interval while another process locks the store.
+pub(crate) const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where the app waits for that to close.
-pub(crate) const CLOSING_AGAIN: Duration = Duration::from_millis(100);
+/// The retry interval while the app waits for that to close.
+pub(crate) const CLOSING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// That another process holds the store.
+/// A lock on the store by another process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Held {
+pub(crate) struct ForeignLock {
     since: Instant,
-    is_told: bool,
+    is_emitted: bool,
 }
 
-/// What came of saving.
+/// The result of saving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Saved<T> {
     /// It is in the store.
     Done(T),
-    /// Another process holds the store.
-    Held,
+    /// Not saved: another process locks the store.
+    Locked,
 }
 
 impl Shared {
-    /// Saves something that is tried again where another process holds the store; if it does for long, everybody is told.
+    /// Writes rows that are retried if another process locks the store. Emits [`Event::StoreLocked`] if it does for long.
     pub(crate) fn save<T>(
         &self,
         writes: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<Saved<T>, StoreError> {
         let saved = match self.store.write_if_free(writes) {
             Ok(done) => Ok(Saved::Done(done)),
-            Err(StoreError::Busy { .. }) => Ok(Saved::Held),
+            Err(StoreError::Busy { .. }) => Ok(Saved::Locked),
             Err(error) => Err(error),
         };
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&saved, &mut *held) {
-            (Ok(Saved::Held), None) => {
-                *held = Some(Held {
+        let mut lock = self.foreign_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&saved, &mut *lock) {
+            (Ok(Saved::Locked), None) => {
+                *lock = Some(ForeignLock {
                     since: Instant::now(),
-                    is_told: false,
+                    is_emitted: false,
                 });
             }
-            (Ok(Saved::Held), Some(now)) if !now.is_told && now.since.elapsed() >= self.store.patience() => {
-                now.is_told = true;
-                self.emit(Event::StoreHeld { held: true });
+            (Ok(Saved::Locked), Some(now)) if !now.is_emitted && now.since.elapsed() >= self.store.busy_timeout() => {
+                now.is_emitted = true;
+                self.emit(Event::StoreLocked { locked: true });
             }
             (Ok(Saved::Done(_)), Some(now)) => {
-                if now.is_told {
-                    self.emit(Event::StoreHeld { held: false });
+                if now.is_emitted {
+                    self.emit(Event::StoreLocked { locked: false });
                 }
-                *held = None;
+                *lock = None;
             }
             _ => {}
         }
         saved
     }
 
-    /// Saves an answer that has ended; its conversation then, if that is there.
+    /// Saves an answer that has ended. Returns its conversation, `None` if that is deleted.
     pub(crate) fn save_ended(&self, last: &Message) -> Result<Saved<Option<Conversation>>, StoreError> {
         let row = message::Message::from(last);
         let saved = self.save(|t| {
@@ -79,23 +79,23 @@ impl Shared {
             conversation::get(t, row.conversation)
         })?;
         if let Saved::Done(_) = saved {
-            self.settle(row.id);
+            self.clear_live(row.id);
         }
         Ok(saved)
     }
 
-    /// Tries again to save what a full disk refused, or another process held up; whether it still does.
-    pub(crate) fn save_refused(&self) -> Saved<()> {
+    /// Retries all deferred saves. Returns [`Saved::Locked`] if another process still locks the store.
+    pub(crate) fn save_deferred(&self) -> Saved<()> {
         let ended = self.live().into_values().filter(|message| !is_unfinished(message));
         let mut still = Saved::Done(());
         for message in ended {
             let saved = match message.state {
-                // It says why it was refused, and is no news.
+                // Its state is the reason why it could not be saved; the conversation is unchanged.
                 MessageState::Failed { .. } => self
                     .save(|t| message::save(t, &(&message).into()).map(|()| None))
                     .inspect(|saved| {
                         if let Saved::Done(_) = saved {
-                            self.settle(message.id);
+                            self.clear_live(message.id);
                         }
                     }),
                 _ => self.save_ended(&message),
@@ -103,18 +103,18 @@ impl Shared {
             match saved {
                 Ok(Saved::Done(Some(row))) => self.emit_conversation(&row),
                 Ok(Saved::Done(None)) => {}
-                Ok(Saved::Held) => still = Saved::Held,
+                Ok(Saved::Locked) => still = Saved::Locked,
                 Err(error) => {
                     tracing::warn!(%error, message = message.id, "an answer could not be saved yet");
-                    self.refused(message, error);
+                    self.fail_unsaved(message, error);
                 }
             }
         }
         still
     }
 
-    /// Shows an answer that cannot be saved as failed, whole; it is saved when there is room again.
-    fn refused(&self, message: Message, error: StoreError) {
+    /// Emits an answer that cannot be saved as failed, in full. It is saved once there is space.
+    fn fail_unsaved(&self, message: Message, error: StoreError) {
         if matches!(message.state, MessageState::Failed { .. }) {
             return;
         }
@@ -122,34 +122,34 @@ impl Shared {
             state: MessageState::Failed { problem: error.into() },
             ..message
         };
-        self.keep_live(message.clone());
+        self.set_live(message.clone());
         self.emit(Event::MessageChanged { message });
     }
 
-    /// Saves what another process holds up, once it lets the store go.
+    /// Retries deferred saves in the background until the store is unlocked.
     pub(crate) fn save_later(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(SAVE_AGAIN).await;
+                tokio::time::sleep(SAVE_RETRY_INTERVAL).await;
                 let Some(shared) = shared.upgrade() else { return };
-                if shared.save_again().await != Saved::Held {
+                if shared.save_again().await != Saved::Locked {
                     return;
                 }
             }
         });
     }
 
-    /// Waits until everything is saved, as long as a person is to wait for that.
+    /// Waits until everything is saved, for [`crate::Options::shutdown_timeout`] at most.
     pub(crate) async fn save_before_closing(self: &Arc<Self>) {
-        let until = Instant::now() + self.close_within;
-        while self.save_again().await == Saved::Held && Instant::now() < until {
-            tokio::time::sleep(CLOSING_AGAIN).await;
+        let until = Instant::now() + self.shutdown_timeout;
+        while self.save_again().await == Saved::Locked && Instant::now() < until {
+            tokio::time::sleep(CLOSING_RETRY_INTERVAL).await;
         }
     }
 
     async fn save_again(self: &Arc<Self>) -> Saved<()> {
-        let saved = self.blocking(|shared| Ok(shared.save_refused())).await;
+        let saved = self.blocking(|shared| Ok(shared.save_deferred())).await;
         saved.unwrap_or(Saved::Done(()))
     }
 }

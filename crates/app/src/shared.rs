@@ -1,12 +1,12 @@
-//! What the use cases, the chat and the fine-tuning share: the store, the library, what a person chose, and who listens.
+//! The state that use cases, chat and fine-tuning share: store, library, settings and event sink.
 
 use crate::{
     Options,
     library::{Library, Model, Reader},
     power::Power,
-    saving::Held,
+    saving::ForeignLock,
     store::{Store, StoreError, conversation, message, model, setting},
-    tune::Errands,
+    tune::OneShots,
     wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
 };
 use hearth_protocol::WorkerCommand;
@@ -20,63 +20,63 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Hears every event, in order, from any thread; it must not block.
+/// Receives every event, in order, from any thread; must not block.
 pub(crate) type Sink = Box<dyn Fn(Event) + Send + Sync>;
 
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) library: Library,
-    /// Where all of the app's files are.
+    /// The data folder.
     pub(crate) data: PathBuf,
-    /// Folders of datasets that came with the app.
+    /// Folders of the sample datasets.
     pub(crate) samples: Vec<PathBuf>,
-    /// Where workers keep packed weights, if they do.
+    /// The folder of packed weights. `None` switches the cache off.
     pub(crate) packed: Option<PathBuf>,
-    /// How a worker is started.
+    /// The command that starts a worker.
     pub(crate) worker: WorkerCommand,
     pub(crate) power: Arc<dyn Power>,
-    /// How long a run's step may take once the app is to close.
-    pub(crate) close_within: Duration,
+    /// See [`Options::shutdown_timeout`].
+    pub(crate) shutdown_timeout: Duration,
     sink: Sink,
     settings: Mutex<Settings>,
-    /// Messages of which memory knows more than the store: answers that grow, and those that could not be saved yet.
+    /// Messages newer than their rows in the store: growing answers, and those not saved yet.
     live: Mutex<HashMap<i64, Message>>,
-    /// Whether another process holds the store.
-    pub(crate) held: Mutex<Option<Held>>,
-    /// Held while an answer is added: one at a time in a conversation.
+    /// `Some` while another process locks the store.
+    pub(crate) foreign_lock: Mutex<Option<ForeignLock>>,
+    /// Held while an answer is added: a conversation has one unfinished answer at most.
     pub(crate) adding: Mutex<()>,
-    /// Whether the chat is at work.
+    /// Whether the chat is busy.
     answering: watch::Sender<bool>,
-    /// Runs of which memory knows more than the store: the one that is under way.
+    /// Runs newer than their rows in the store: the active one.
     runs: Mutex<HashMap<i64, Run>>,
-    /// Held while a run is begun: one at a time.
-    pub(crate) beginning: Mutex<()>,
-    pub(crate) errands: Errands,
+    /// Held while a run is started: only one is active at a time.
+    pub(crate) starting_run: Mutex<()>,
+    pub(crate) one_shots: OneShots,
 }
 
 impl Shared {
     pub(crate) fn new(store: Store, options: Options, sink: Sink) -> Result<Self, StoreError> {
         let settings = store.read(load_settings)?;
-        // This process parses none of them.
+        // This process parses no model file.
         let reader = Reader::Probe(options.probe);
         Ok(Self {
             store,
-            library: Library::new(options.bundled, &options.data, reader, options.facts),
+            library: Library::new(options.bundled, &options.data, reader, options.metadata_file),
             data: options.data,
             samples: options.samples,
             packed: options.packed,
             worker: options.worker,
             power: options.power,
-            close_within: options.close_within,
+            shutdown_timeout: options.shutdown_timeout,
             sink,
             settings: Mutex::new(settings),
             live: Mutex::default(),
-            held: Mutex::default(),
+            foreign_lock: Mutex::default(),
             adding: Mutex::default(),
             answering: watch::Sender::new(false),
             runs: Mutex::default(),
-            beginning: Mutex::default(),
-            errands: Errands::default(),
+            starting_run: Mutex::default(),
+            one_shots: OneShots::default(),
         })
     }
 
@@ -88,20 +88,20 @@ impl Shared {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps the settings, on disk first.
+    /// Saves the settings, in the store first.
     pub(crate) fn set_settings(&self, settings: Settings) -> Result<(), StoreError> {
         self.store.write(|t| save_settings(t, &settings))?;
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
         Ok(())
     }
 
-    /// The models on this machine; may start a process that reads files.
+    /// The models on this machine; may start a probe process.
     pub(crate) fn models(&self) -> Result<Vec<Model>, StoreError> {
         let added: Vec<PathBuf> = self.store.read(|t| model::list(t))?;
         Ok(self.library.list(&added))
     }
 
-    /// Runs work that may wait for the disk where waiting does no harm.
+    /// Runs blocking work (disk, locks) on tokio's blocking threads.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T, Problem> + Send + 'static,
@@ -111,34 +111,34 @@ impl Shared {
             Ok(result) => result,
             Err(error) => Err(Problem {
                 code: Code::Internal,
-                message: format!("Hearth made a mistake ({error}). What was saved is safe; try again."),
+                message: format!("Hearth ran into a bug ({error}). Everything saved is safe; try again."),
             }),
         }
     }
 
-    /// Shows a message as memory has it, until [`Shared::settle`].
-    pub(crate) fn keep_live(&self, message: Message) {
+    /// Shadows a message's row in the store, until [`Shared::clear_live`].
+    pub(crate) fn set_live(&self, message: Message) {
         self.lock_live().insert(message.id, message);
     }
 
-    /// The store knows all of a message now.
-    pub(crate) fn settle(&self, message: i64) {
+    /// The store has the whole message: its row counts again.
+    pub(crate) fn clear_live(&self, message: i64) {
         self.lock_live().remove(&message);
     }
 
-    /// Messages that memory knows better, by id.
+    /// Messages newer than their rows, by id.
     pub(crate) fn live(&self) -> HashMap<i64, Message> {
         self.lock_live().clone()
     }
 
-    /// Whether an answer of a conversation is still being made.
+    /// Whether a conversation has an unfinished answer.
     pub(crate) fn is_answering(&self, conversation: i64) -> bool {
         self.lock_live()
             .values()
             .any(|message| message.conversation == conversation && is_unfinished(message))
     }
 
-    /// Tells everybody how a conversation is now.
+    /// Emits [`Event::ConversationChanged`].
     pub(crate) fn emit_conversation(&self, row: &conversation::Conversation) {
         self.emit(Event::ConversationChanged {
             conversation: ConversationSummary::from(row),
@@ -146,39 +146,39 @@ impl Shared {
         });
     }
 
-    /// Says whether the chat is at work.
+    /// Sets whether the chat is busy.
     pub(crate) fn set_answering(&self, answering: bool) {
         self.answering
             .send_if_modified(|before| std::mem::replace(before, answering) != answering);
     }
 
-    /// Hears whether the chat is at work.
+    /// Watches whether the chat is busy.
     pub(crate) fn answering(&self) -> watch::Receiver<bool> {
         self.answering.subscribe()
     }
 
-    /// Shows a run as memory has it, until [`Shared::settle_run`].
-    pub(crate) fn keep_run(&self, run: Run) {
+    /// Shadows a run's row in the store, until [`Shared::clear_live_run`].
+    pub(crate) fn set_live_run(&self, run: Run) {
         self.lock_runs().insert(run.id, run.clone());
         self.emit(Event::RunChanged { run: Box::new(run) });
     }
 
-    /// The store knows all of a run now.
-    pub(crate) fn settle_run(&self, id: i64) {
+    /// The store has the whole run: its row counts again.
+    pub(crate) fn clear_live_run(&self, id: i64) {
         self.lock_runs().remove(&id);
     }
 
-    /// A run as memory has it.
+    /// A run that is newer than its row in the store.
     pub(crate) fn live_run(&self, id: i64) -> Option<Run> {
         self.lock_runs().get(&id).cloned()
     }
 
-    /// The run that is under way, if one is.
-    pub(crate) fn run_under_way(&self) -> Option<Run> {
+    /// The active run.
+    pub(crate) fn active_run(&self) -> Option<Run> {
         self.lock_runs().values().next().cloned()
     }
 
-    /// Changes a run that is under way, and tells everybody if that made a difference.
+    /// Changes the active run and emits [`Event::RunChanged`] if it differs.
     pub(crate) fn change_run(&self, id: i64, change: impl FnOnce(&mut Run)) {
         let mut runs = self.lock_runs();
         let Some(run) = runs.get_mut(&id) else { return };
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// Keeps the last step of a run that is under way; that is told by itself.
+    /// Sets the last step of the active run and emits [`Event::RunPoint`] only.
     pub(crate) fn run_stepped(&self, id: i64, point: RunPoint) {
         if let Some(run) = self.lock_runs().get_mut(&id) {
             run.last = Some(point);
@@ -212,14 +212,26 @@ pub(crate) fn is_unfinished(message: &Message) -> bool {
     message::State::from(&message.state) == message::State::Unfinished
 }
 
-/// One row a field, so that an older Hearth leaves alone what it does not know. What cannot be read is as if never set.
+/// Old keys of renamed settings, each after its present key.
+const OLD_KEYS: [(&str, &str); 1] = [("promptCacheLimit", "keptBytes")];
+
+/// Reads the value of a key, or of its old key.
+fn load_setting(transaction: &Transaction<'_>, key: &str) -> rusqlite::Result<Option<String>> {
+    let old_key = OLD_KEYS.iter().find(|(present, _)| *present == key);
+    match (setting::get(transaction, key)?, old_key) {
+        (None, Some((_, old))) => setting::get(transaction, old),
+        (value, _) => Ok(value),
+    }
+}
+
+/// Reads one row per field, so that an older Hearth leaves unknown settings alone. A value that cannot be parsed counts as unset.
 fn load_settings(transaction: &Transaction<'_>) -> rusqlite::Result<Settings> {
     let mut settings = Settings::default();
     let Ok(Value::Object(fields)) = serde_json::to_value(&settings) else {
         return Ok(settings);
     };
     for key in fields.keys() {
-        let Some(text) = setting::get(transaction, key)? else {
+        let Some(text) = load_setting(transaction, key)? else {
             continue;
         };
         let with = serde_json::from_str::<Value>(&text).and_then(|value| {
@@ -229,7 +241,7 @@ fn load_settings(transaction: &Transaction<'_>) -> rusqlite::Result<Settings> {
         });
         match with {
             Ok(with) => settings = with,
-            Err(error) => tracing::warn!(key, %error, "a setting cannot be read"),
+            Err(error) => tracing::warn!(key, %error, "a setting cannot be parsed"),
         }
     }
     Ok(settings)

@@ -1,7 +1,7 @@
-//! What a task that owns a worker waits for.
+//! Futures that a task with a worker selects on.
 
 use hearth_protocol as protocol;
-use protocol::{Said, StartError, Worker};
+use protocol::{StartError, Worker, WorkerMessage};
 use std::future::pending;
 use tokio::{
     sync::mpsc,
@@ -9,27 +9,27 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// A worker, and what it says.
-pub(crate) type Connected = (Worker, mpsc::Receiver<Said>);
+/// A worker and its messages.
+pub(crate) type Connected = (Worker, mpsc::Receiver<WorkerMessage>);
 
-/// What came of starting one.
+/// The result of starting a worker.
 pub(crate) type Started = Result<Connected, StartError>;
 
-/// The next thing a worker says; for ever where there is none.
-pub(crate) async fn heard(worker: &mut Option<Connected>) -> Option<Said> {
+/// The worker's next message. Never completes without a worker.
+pub(crate) async fn next_message(worker: &mut Option<Connected>) -> Option<WorkerMessage> {
     match worker {
-        Some((_, said)) => said.recv().await,
+        Some((_, messages)) => messages.recv().await,
         None => pending().await,
     }
 }
 
-/// The worker that is being started; for ever where none is.
-pub(crate) async fn joined(starting: &mut Option<JoinHandle<Started>>) -> Started {
+/// The worker that is being started. Never completes without one.
+pub(crate) async fn started_worker(starting: &mut Option<JoinHandle<Started>>) -> Started {
     let Some(handle) = starting else { return pending().await };
     let result = handle.await;
     *starting = None;
     result.unwrap_or_else(|error| {
-        let message = format!("Starting Hearth's worker went wrong ({error}). Try again.");
+        let message = format!("Hearth's worker could not be started ({error}). Try again.");
         Err(StartError::Died(protocol::Problem {
             code: protocol::ProblemCode::Internal,
             message,
@@ -37,10 +37,10 @@ pub(crate) async fn joined(starting: &mut Option<JoinHandle<Started>>) -> Starte
     })
 }
 
-/// A moment; for ever where there is none.
-pub(crate) async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
+/// Sleeps until an instant. Never completes without one.
+pub(crate) async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
         None => pending().await,
     }
 }

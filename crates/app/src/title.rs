@@ -1,30 +1,30 @@
-//! Titles and names: a conversation's title, from what was said first, and what people type.
+//! Titles and names: a conversation's title from its first message, and normalised names.
 
 use crate::wire::{Code, Problem};
 
-/// Longer titles are cut at a word.
-const LONGEST: usize = 48;
+/// Most characters of a title; longer ones are cut at a word.
+const MAX_TITLE: usize = 48;
 
-/// Names that people type are cut here.
-const LONGEST_TYPED: usize = 200;
+/// Most characters of a name.
+const MAX_NAME: usize = 200;
 
-/// A name as a person typed it, on one line; none if there is nothing in it.
-pub(crate) fn typed(text: &str) -> Option<String> {
+/// A name on one line, without control characters. `None` means that it is empty.
+pub(crate) fn normalised(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line = words.join(" ");
-    let name: String = line.chars().filter(|c| !c.is_control()).take(LONGEST_TYPED).collect();
+    let name: String = line.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
     (!name.is_empty()).then_some(name)
 }
 
-/// What is said when there is none.
-pub(crate) fn no_name() -> Problem {
+/// The problem of an empty name.
+pub(crate) fn empty_name() -> Problem {
     Problem {
         code: Code::BadRequest,
-        message: "A name needs at least one letter.".to_owned(),
+        message: "A name needs at least one character.".to_owned(),
     }
 }
 
-/// The first line that says something, on one line, at most [`LONGEST`] characters and a sign that more follows.
+/// The first line with text, on one line: at most [`MAX_TITLE`] characters and an ellipsis.
 pub(crate) fn from_text(text: &str) -> String {
     let line = text
         .lines()
@@ -38,15 +38,15 @@ pub(crate) fn from_text(text: &str) -> String {
         .filter(|word| !word.is_empty())
     {
         let letters = word.chars().count();
-        if length > 0 && length + 1 + letters > LONGEST {
+        if length > 0 && length + 1 + letters > MAX_TITLE {
             return title + "\u{2026}";
         }
         if length > 0 {
             title.push(' ');
             length += 1;
         }
-        if letters > LONGEST {
-            title.extend(word.chars().take(LONGEST));
+        if letters > MAX_TITLE {
+            title.extend(word.chars().take(MAX_TITLE));
             return title + "\u{2026}";
         }
         title += word;
@@ -61,11 +61,11 @@ pub(crate) fn from_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, from_text};
+    use super::{MAX_TITLE, from_text};
     use proptest::prelude::*;
 
     #[test]
-    fn says_what_it_is_about() {
+    fn a_title_is_the_first_line_with_text() {
         let cases = [
             ("What is the capital of France?", "What is the capital of France?"),
             ("\n\n## Plan\nmore", "Plan"),
@@ -80,14 +80,14 @@ mod tests {
         for (text, title) in cases {
             assert_eq!(from_text(text), title);
         }
-        assert_eq!(from_text(&"x".repeat(100)).chars().count(), LONGEST + 1);
+        assert_eq!(from_text(&"x".repeat(100)).chars().count(), MAX_TITLE + 1);
     }
 
     proptest! {
         #[test]
         fn is_one_short_line(text in "\\PC*|[ \\n#a-z\u{0}\u{1f642}]*") {
             let title = from_text(&text);
-            prop_assert!((1..=LONGEST + 1).contains(&title.chars().count()));
+            prop_assert!((1..=MAX_TITLE + 1).contains(&title.chars().count()));
             prop_assert!(!title.chars().any(char::is_control));
         }
     }

@@ -1,5 +1,4 @@
-//! The app from end to end: real store, real files, and a worker that is a real process, if without a model. It is this
-//! test's own executable.
+//! The app end to end: a real store, real files, and a fake worker, a process of this test's executable.
 
 mod bench;
 #[path = "../../protocol/tests/fake_worker/mod.rs"]
@@ -7,13 +6,13 @@ mod fake_worker;
 mod support;
 
 use bench::{Bench, failure, options, under_way};
-use fake_worker::{HANDED, trials};
+use fake_worker::{SWITCHED, trials};
 use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Cache, Cached, Code, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, Message, MessageState,
-        ModelState, Problem, Role, Settings, Theme, Verdict, WhatIf,
+        Cache, CacheUsage, Code, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, LoadSettings, Message,
+        MessageState, ModelState, Problem, Role, Settings, Theme, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
@@ -30,46 +29,48 @@ fn main() {
         trials![
             first_message_loads_the_model_and_is_answered,
             a_conversation_outlives_the_app,
-            stop_keeps_what_was_said,
+            stop_saves_the_text_so_far,
             stop_while_the_model_loads,
-            a_worker_that_does_not_stop_is_ended,
-            a_worker_that_dies_costs_one_answer,
-            a_worker_that_babbles_costs_one_answer,
-            a_worker_without_memory_is_told_from_one_that_crashed,
-            a_failed_generation_is_told,
-            a_cut_answer_is_told,
-            what_was_left_out_is_told,
-            a_model_that_does_not_fit_is_told,
-            a_worker_that_dies_loading_is_told,
-            a_worker_that_cannot_start_is_told,
-            without_a_model_the_message_is_kept,
+            a_worker_that_does_not_cancel_is_killed,
+            a_crash_of_a_worker_fails_one_answer,
+            malformed_output_of_a_worker_fails_one_answer,
+            out_of_memory_is_distinguished_from_a_crash,
+            a_failed_generation_is_reported,
+            a_truncated_answer_is_reported,
+            left_out_turns_are_reported,
+            a_model_that_does_not_fit_is_reported,
+            a_crash_while_loading_is_reported,
+            a_worker_that_cannot_start_is_reported,
+            without_a_model_the_message_is_saved,
             a_model_deleted_while_loaded,
             regenerate_edit_and_branches,
             the_model_sees_the_branch_and_its_system_prompt,
             one_answer_at_a_time_in_a_conversation,
             conversations_wait_for_each_other,
             delete_and_restore,
-            nothing_kept_outlives_its_conversation,
-            a_cache_is_counted_and_cleared_and_nothing_else_is,
-            less_is_kept_of_chats_once_less_is_wanted,
+            the_prompt_cache_is_deleted_with_its_conversation,
+            the_prompt_cache_of_early_versions_is_removed,
+            clearing_a_cache_deletes_its_files_only,
+            a_lower_limit_trims_the_prompt_cache,
             rename_and_search,
-            models_are_added_and_forgotten,
+            models_are_added_and_removed,
             load_another_model_and_unload,
             settings_last_and_reload,
-            devices_are_told,
+            settings_are_read_under_their_old_keys,
+            devices_are_listed,
             devices_are_checked,
-            a_load_goes_on_in_the_build_that_it_is_handed_to,
-            layers_are_placed_again_and_the_conversation_goes_on,
+            a_load_continues_in_the_build_that_it_switches_to,
+            other_gpu_layers_reload_the_model_and_the_conversation_continues,
             the_newest_plan_of_a_model_is_made,
-            plans_are_made_while_an_answer_is_written,
-            a_measurement_is_kept,
-            a_measurement_gives_way,
-            a_report_tells_no_path,
+            plans_are_made_while_an_answer_is_generated,
+            a_measurement_is_saved,
+            an_answer_cancels_a_measurement,
+            a_report_has_no_path,
             a_full_disk_fails_the_answer_but_not_the_text,
-            a_lock_on_the_store_ends_no_answer,
+            a_locked_store_does_not_end_an_answer,
             closing_waits_for_a_lock_on_the_store,
             a_second_app_is_refused,
-            nothing_there_is_told,
+            missing_rows_are_reported,
         ]
     })
 }
@@ -121,7 +122,7 @@ async fn first_message_loads_the_model_and_is_answered() {
     states.dedup();
     let order = [
         MessageState::Waiting,
-        MessageState::Reading { done: 0, total: 0 },
+        MessageState::Prefill { done: 0, total: 0 },
         MessageState::Streaming,
         MessageState::Complete,
     ];
@@ -143,18 +144,14 @@ async fn a_conversation_outlives_the_app() {
     let bench = bench.again().await;
     let snapshot = bench.snapshot().await.unwrap();
     assert_eq!(snapshot.conversations.len(), 2);
-    assert_eq!(
-        snapshot.model_state,
-        ModelState::None,
-        "nothing is loaded before it is needed"
-    );
+    assert_eq!(snapshot.model_state, ModelState::None, "models are loaded on demand");
     assert_eq!(bench.conversation(done.conversation).await.messages[1], done);
     let stopped = &bench.conversation(cut_off.conversation.id).await.messages[1];
     assert_eq!(stopped.state, MessageState::Stopped);
     assert!(stopped.content.starts_with("word "));
 }
 
-async fn stop_keeps_what_was_said() {
+async fn stop_saves_the_text_so_far() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
     bench.streaming(sent.answer.id).await;
@@ -181,7 +178,7 @@ async fn stop_while_the_model_loads() {
     bench.model_state(|state| *state == ModelState::None).await;
 }
 
-async fn a_worker_that_does_not_stop_is_ended() {
+async fn a_worker_that_does_not_cancel_is_killed() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "deaf").await;
     bench.streaming(sent.answer.id).await;
@@ -192,7 +189,7 @@ async fn a_worker_that_does_not_stop_is_ended() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
-async fn a_worker_that_dies_costs_one_answer() {
+async fn a_crash_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "die").await;
     let said = bench
@@ -212,11 +209,11 @@ async fn a_worker_that_dies_costs_one_answer() {
     assert_eq!(
         bench.answer("say again").await.content,
         "again",
-        "a new worker, the model loaded again"
+        "a new worker reloads the model"
     );
 }
 
-async fn a_worker_without_memory_is_told_from_one_that_crashed() {
+async fn out_of_memory_is_distinguished_from_a_crash() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("starve").await;
     let told = failure(&answer);
@@ -225,7 +222,7 @@ async fn a_worker_without_memory_is_told_from_one_that_crashed() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
-async fn a_worker_that_babbles_costs_one_answer() {
+async fn malformed_output_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("babble").await;
     assert_eq!(
@@ -235,7 +232,7 @@ async fn a_worker_that_babbles_costs_one_answer() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
-async fn a_failed_generation_is_told() {
+async fn a_failed_generation_is_reported() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("fail").await;
     assert_eq!(
@@ -245,7 +242,7 @@ async fn a_failed_generation_is_told() {
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
 }
 
-async fn a_cut_answer_is_told() {
+async fn a_truncated_answer_is_reported() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("cut").await;
     assert_eq!(
@@ -257,7 +254,7 @@ async fn a_cut_answer_is_told() {
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
 }
 
-async fn what_was_left_out_is_told() {
+async fn left_out_turns_are_reported() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("long story").await;
     assert_eq!(
@@ -270,7 +267,7 @@ async fn what_was_left_out_is_told() {
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
 }
 
-async fn a_model_that_does_not_fit_is_told() {
+async fn a_model_that_does_not_fit_is_reported() {
     let mut bench = Bench::new(&["refuse.gguf"]);
     let answer = bench.answer("say one").await;
     assert_eq!(failure(&answer).code, Code::OutOfMemory);
@@ -280,11 +277,11 @@ async fn a_model_that_does_not_fit_is_told() {
     assert_eq!(
         failure(&bench.answer("say two").await).code,
         Code::OutOfMemory,
-        "tried again, told again"
+        "retried, and reported again"
     );
 }
 
-async fn a_worker_that_dies_loading_is_told() {
+async fn a_crash_while_loading_is_reported() {
     let mut bench = Bench::new(&["fatal.gguf", "tiny.gguf"]);
     let answer = bench.answer("say one").await;
     assert!(failure(&answer).message.contains("exit code 4"), "{answer:?}");
@@ -292,7 +289,7 @@ async fn a_worker_that_dies_loading_is_told() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
-async fn a_worker_that_cannot_start_is_told() {
+async fn a_worker_that_cannot_start_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("bundled"), "tiny.gguf");
     let (send, events) = mpsc::unbounded_channel();
@@ -307,7 +304,7 @@ async fn a_worker_that_cannot_start_is_told() {
     assert_eq!(bench.devices().await.unwrap_err().code, Code::WorkerDied);
 }
 
-async fn without_a_model_the_message_is_kept() {
+async fn without_a_model_the_message_is_saved() {
     let mut bench = Bench::new(&[]);
     assert_eq!(bench.snapshot().await.unwrap().default_model, None);
     let answer = bench.answer("say one").await;
@@ -329,7 +326,7 @@ async fn a_model_deleted_while_loaded() {
     assert_eq!(
         bench.answer("say two").await.content,
         "two",
-        "what is loaded stays loaded"
+        "the loaded model stays loaded"
     );
     let listed = bench
         .snapshot()
@@ -370,13 +367,13 @@ async fn regenerate_edit_and_branches() {
     assert_eq!(
         bench.select_leaf(id, user.id).await.unwrap().leaf,
         Some(second.id),
-        "the newest end"
+        "the newest leaf"
     );
     let follow = bench.say(Some(id), "say more").await;
     assert_eq!(
         follow.user.unwrap().parent,
         Some(second.id),
-        "at the end of the branch that is shown"
+        "at the end of the selected branch"
     );
     bench.ended(follow.answer.id).await;
     assert_eq!(
@@ -393,7 +390,7 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
         };
         (turns.iter().map(|turn| turn.content.clone()).collect(), request)
     };
-    // The catalog's file name brings the catalog's defaults.
+    // A file name of the catalog has the catalog's defaults.
     let mut bench = Bench::new(&["SmolLM2-135M-Instruct.Q4_1.gguf"]);
     let sent = bench.say(None, "say one").await;
     bench.ended(sent.answer.id).await;
@@ -423,7 +420,7 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
     assert_eq!(
         turns,
         ["say one", "one", "show it"],
-        "an empty one of its own is none at all"
+        "an empty system prompt counts as none"
     );
 }
 
@@ -447,7 +444,7 @@ async fn conversations_wait_for_each_other() {
     assert_eq!(
         bench.ended(third.answer.id).await.state,
         MessageState::Stopped,
-        "before its turn came"
+        "while queued"
     );
     bench.stop(first.conversation.id).await.unwrap();
     assert_eq!(bench.ended(second.answer.id).await.content, "two");
@@ -475,41 +472,51 @@ async fn delete_and_restore() {
     assert_eq!(contents(&bench.conversation(id).await)[0], "slow");
 }
 
-async fn a_cache_is_counted_and_cleared_and_nothing_else_is() {
+async fn clearing_a_cache_deletes_its_files_only() {
     let mut bench = Bench::tiny();
     let talk = bench.answer("say one").await.conversation;
     let [data, packed] = ["data", "cache/packed"].map(|folder| bench.folder.path().join(folder));
-    let kept = data.join("kept").join(talk.to_string());
-    for folder in [&kept, &packed] {
+    let cells = data.join("prompt-cache").join(talk.to_string());
+    for folder in [&cells, &packed] {
         fs::create_dir_all(folder).unwrap();
     }
-    fs::write(kept.join("model.kv"), [0; 1000]).unwrap();
+    fs::write(cells.join("model.kv"), [0; 1000]).unwrap();
     fs::write(packed.join("model.packed"), [0; 300]).unwrap();
     fs::write(packed.join("model.1-0.part"), [0; 20]).unwrap();
     fs::write(packed.join("mine.gguf"), "not Hearth's").unwrap();
-    let sizes = |caches: Vec<Cached>| {
-        let about = |cached: &Cached| (cached.cache, PathBuf::from(&cached.path), cached.bytes);
+    let sizes = |caches: Vec<CacheUsage>| {
+        let about = |usage: &CacheUsage| (usage.cache, PathBuf::from(&usage.path), usage.bytes);
         caches.iter().map(about).collect::<Vec<_>>()
     };
-    let [chats, weights] = [(Cache::Chats, data.join("kept")), (Cache::Weights, packed.clone())]
-        .map(|(cache, path)| move |bytes: u64| (cache, path.clone(), bytes));
-    assert_eq!(sizes(bench.caches().await.unwrap()), [chats(1000), weights(320)]);
+    let [prompts, weights] = [
+        (Cache::Prompts, data.join("prompt-cache")),
+        (Cache::Weights, packed.clone()),
+    ]
+    .map(|(cache, path)| move |bytes: u64| (cache, path.clone(), bytes));
+    assert_eq!(sizes(bench.caches().await.unwrap()), [prompts(1000), weights(320)]);
     let cleared = bench.clear_cache(Cache::Weights).await.unwrap();
-    assert_eq!(sizes(cleared), [chats(1000), weights(0)]);
-    let cleared = bench.clear_cache(Cache::Chats).await.unwrap();
-    assert_eq!(sizes(cleared), [chats(0), weights(0)]);
-    assert!(!kept.exists() && packed.join("mine.gguf").exists());
+    assert_eq!(sizes(cleared), [prompts(1000), weights(0)]);
+    let cleared = bench.clear_cache(Cache::Prompts).await.unwrap();
+    assert_eq!(sizes(cleared), [prompts(0), weights(0)]);
+    assert!(!cells.exists() && packed.join("mine.gguf").exists());
     assert_eq!(bench.conversation(talk).await.messages.len(), 2);
     assert_eq!(
-        sizes(bench.clear_cache(Cache::Chats).await.unwrap()).len(),
+        sizes(bench.clear_cache(Cache::Prompts).await.unwrap()).len(),
         2,
-        "nothing is there"
+        "an empty cache is listed"
     );
 }
 
-async fn less_is_kept_of_chats_once_less_is_wanted() {
+async fn a_lower_limit_trims_the_prompt_cache() {
     let bench = Bench::tiny();
-    let file = |name: &str| bench.folder.path().join("data/kept").join(name).join("model.kv");
+    let file = |name: &str| {
+        bench
+            .folder
+            .path()
+            .join("data/prompt-cache")
+            .join(name)
+            .join("model.kv")
+    };
     for (name, seconds) in [("1", 20), ("2", 30), ("3", 10)] {
         fs::create_dir_all(file(name).parent().unwrap()).unwrap();
         fs::write(file(name), [0; 1000]).unwrap();
@@ -517,39 +524,48 @@ async fn less_is_kept_of_chats_once_less_is_wanted() {
         let used = SystemTime::now() - Duration::from_secs(seconds);
         opened.set_modified(used).unwrap();
     }
-    let keep = |kept_bytes| {
+    let limit = |prompt_cache_limit| {
         bench.set_settings(Settings {
-            kept_bytes,
+            prompt_cache_limit,
             ..Settings::default()
         })
     };
-    let there = || ["1", "2", "3"].map(|name| file(name).exists());
-    keep(3000).await.unwrap();
-    assert_eq!(there(), [true; 3]);
-    keep(2999).await.unwrap();
-    assert_eq!(there(), [true, false, true]);
-    keep(0).await.unwrap();
-    assert_eq!(there(), [false; 3]);
+    let exist = || ["1", "2", "3"].map(|name| file(name).exists());
+    limit(3000).await.unwrap();
+    assert_eq!(exist(), [true; 3]);
+    limit(2999).await.unwrap();
+    assert_eq!(exist(), [true, false, true]);
+    limit(0).await.unwrap();
+    assert_eq!(exist(), [false; 3]);
 }
 
-async fn nothing_kept_outlives_its_conversation() {
+async fn the_prompt_cache_is_deleted_with_its_conversation() {
     let mut bench = Bench::tiny();
     let stays = bench.answer("say one").await.conversation;
     let goes = bench.answer("say two").await.conversation;
-    let folder = bench.folder.path().join("data/kept");
-    let kept = |conversation: i64| folder.join(conversation.to_string());
-    // As a worker does; the last is of a conversation that nobody knows.
+    let folder = bench.folder.path().join("data/prompt-cache");
+    let cells = |conversation: i64| folder.join(conversation.to_string());
+    // As a worker does; the last conversation does not exist.
     for conversation in [stays, goes, 999] {
-        fs::create_dir_all(kept(conversation)).unwrap();
-        fs::write(kept(conversation).join("model.kv"), "cells").unwrap();
+        fs::create_dir_all(cells(conversation)).unwrap();
+        fs::write(cells(conversation).join("model.kv"), "cells").unwrap();
     }
     bench.delete_conversation(goes).await.unwrap();
-    assert!(!kept(goes).exists());
-    // One that was just being kept comes back once more.
-    fs::create_dir_all(kept(goes)).unwrap();
+    assert!(!cells(goes).exists());
+    // A worker that was saving writes once more.
+    fs::create_dir_all(cells(goes)).unwrap();
     let _bench = bench.again().await;
-    assert!(kept(stays).join("model.kv").exists());
-    assert!(!kept(goes).exists() && !kept(999).exists());
+    assert!(cells(stays).join("model.kv").exists());
+    assert!(!cells(goes).exists() && !cells(999).exists());
+}
+
+async fn the_prompt_cache_of_early_versions_is_removed() {
+    let bench = Bench::new(&[]);
+    let old = bench.folder.path().join("data/kept");
+    fs::create_dir_all(old.join("1")).unwrap();
+    fs::write(old.join("1/model.kv"), "cells").unwrap();
+    let _bench = bench.again().await;
+    assert!(!old.exists());
 }
 
 async fn rename_and_search() {
@@ -575,7 +591,7 @@ async fn rename_and_search() {
     assert_eq!(bench.search("birds".into()).await.unwrap()[0].message, None);
 }
 
-async fn models_are_added_and_forgotten() {
+async fn models_are_added_and_removed() {
     let bench = Bench::tiny();
     let path = support::model(bench.folder.path(), "mine.gguf");
     let model = bench.add_model(path.clone()).await.unwrap();
@@ -595,22 +611,22 @@ async fn models_are_added_and_forgotten() {
 
     let bench = bench.again().await;
     assert_eq!(bench.snapshot().await.unwrap().models.len(), 2);
-    bench.forget_model(model.id.clone()).await.unwrap();
-    assert!(path.exists(), "the file is the person's");
+    bench.remove_model(model.id.clone()).await.unwrap();
+    assert!(path.exists(), "an added file is not deleted");
     assert_eq!(bench.snapshot().await.unwrap().models.len(), 1);
-    assert_eq!(bench.forget_model(model.id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.remove_model(model.id).await.unwrap_err().code, Code::NotFound);
     assert_eq!(
-        bench.forget_model("tiny".into()).await.unwrap_err().code,
+        bench.remove_model("tiny".into()).await.unwrap_err().code,
         Code::BadRequest,
-        "it came with the app"
+        "a bundled model"
     );
     let downloads = bench.folder.path().join("data/models");
     let downloaded = support::model(&downloads, "qwen2.5-0.5b-instruct-q4_k_m.gguf");
     let by_hand = support::model(&downloads, "other.gguf");
-    bench.forget_model("qwen2.5-0.5b-instruct".into()).await.unwrap();
+    bench.remove_model("qwen2.5-0.5b-instruct".into()).await.unwrap();
     assert!(!downloaded.exists());
     assert_eq!(
-        bench.forget_model("other".into()).await.unwrap_err().code,
+        bench.remove_model("other".into()).await.unwrap_err().code,
         Code::BadRequest
     );
     assert!(by_hand.exists());
@@ -658,7 +674,7 @@ async fn settings_last_and_reload() {
         gpu_layers: GpuLayers::Count { count: 7 },
         kv: KvType::Q8_0,
         last_model: None,
-        kept_bytes: 7_000_000_000,
+        prompt_cache_limit: 7_000_000_000,
     };
     bench.set_settings(settings.clone()).await.unwrap();
     let state = bench
@@ -676,7 +692,26 @@ async fn settings_last_and_reload() {
     assert_eq!(bench.snapshot().await.unwrap().settings, settings);
 }
 
-async fn devices_are_told() {
+async fn settings_are_read_under_their_old_keys() {
+    let bench = Bench::new(&[]);
+    let old = |t: &rusqlite::Transaction<'_>| {
+        t.execute("DELETE FROM setting WHERE key = 'promptCacheLimit'", [])?;
+        hearth_app::store::setting::set(t, "keptBytes", "7000000000")
+    };
+    bench.store().write(old).unwrap();
+    let bench = bench.again().await;
+    let settings = bench.snapshot().await.unwrap().settings;
+    assert_eq!(settings.prompt_cache_limit, 7_000_000_000);
+    let new = Settings {
+        prompt_cache_limit: 5_000_000_000,
+        ..settings
+    };
+    bench.set_settings(new.clone()).await.unwrap();
+    let bench = bench.again().await;
+    assert_eq!(bench.snapshot().await.unwrap().settings, new, "the new key wins");
+}
+
+async fn devices_are_listed() {
     let bench = Bench::new(&[]);
     let (first, second) = tokio::join!(bench.devices(), bench.devices());
     assert_eq!(
@@ -694,11 +729,11 @@ async fn devices_are_checked() {
     );
 }
 
-async fn a_load_goes_on_in_the_build_that_it_is_handed_to() {
+async fn a_load_continues_in_the_build_that_it_switches_to() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;
     let mut settings = bench.snapshot().await.unwrap().settings;
-    for (build, handed) in [(Some("cuda"), true), (None, false)] {
+    for (build, switched) in [(Some("cuda"), true), (None, false)] {
         settings.build = build.map(str::to_owned);
         bench.set_settings(settings.clone()).await.unwrap();
         let state = bench
@@ -707,19 +742,19 @@ async fn a_load_goes_on_in_the_build_that_it_is_handed_to() {
         let ModelState::Ready { info, .. } = state else {
             unreachable!()
         };
-        assert_eq!(info.notices.iter().any(|notice| notice == HANDED), handed);
+        assert_eq!(info.notices.iter().any(|notice| notice == SWITCHED), switched);
         assert_eq!(bench.answer("say two").await.state, MessageState::Complete);
     }
 }
 
-fn layers(count: u32) -> WhatIf {
-    WhatIf {
+fn layers(count: u32) -> LoadSettings {
+    LoadSettings {
         gpu_layers: GpuLayers::Count { count },
-        ..WhatIf::default()
+        ..LoadSettings::default()
     }
 }
 
-async fn layers_are_placed_again_and_the_conversation_goes_on() {
+async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
     let mut bench = Bench::tiny();
     let before = bench.answer("say one").await;
     bench
@@ -739,14 +774,14 @@ async fn layers_are_placed_again_and_the_conversation_goes_on() {
     let placed = bench
         .plan(
             "tiny".into(),
-            WhatIf {
+            LoadSettings {
                 gpu_layers: GpuLayers::All,
-                ..WhatIf::default()
+                ..LoadSettings::default()
             },
         )
         .await
         .unwrap();
-    assert_eq!(info.placement, placed.devices, "what was planned is what was placed");
+    assert_eq!(info.placement, placed.devices, "the placement is the plan's");
     let again = bench
         .send(Some(before.conversation), Some(before.id), "say two".into())
         .await
@@ -766,7 +801,7 @@ async fn the_newest_plan_of_a_model_is_made() {
     assert_eq!(
         refused.unwrap_err().code,
         Code::FileInvalid,
-        "another model's plan is no newer one"
+        "another model's plan does not replace it"
     );
     let too_many = bench.plan("tiny".into(), layers(11)).await.unwrap();
     assert_eq!(
@@ -776,11 +811,11 @@ async fn the_newest_plan_of_a_model_is_made() {
     assert_eq!(
         bench.snapshot().await.unwrap().model_state,
         ModelState::None,
-        "nothing is loaded for a plan"
+        "a plan loads nothing"
     );
 }
 
-async fn plans_are_made_while_an_answer_is_written() {
+async fn plans_are_made_while_an_answer_is_generated() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
     bench.streaming(sent.answer.id).await;
@@ -791,7 +826,7 @@ async fn plans_are_made_while_an_answer_is_written() {
     assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
 }
 
-async fn a_measurement_is_kept() {
+async fn a_measurement_is_saved() {
     let mut bench = Bench::tiny();
     assert_eq!(bench.measure().await.unwrap_err().code, Code::NoModel);
     bench.answer("say one").await;
@@ -812,13 +847,13 @@ async fn a_measurement_is_kept() {
     assert_eq!(
         bench.measurements().await.unwrap(),
         [newer],
-        "in place of the older one"
+        "it replaces the older one"
     );
 }
 
-async fn a_measurement_gives_way() {
+async fn an_answer_cancels_a_measurement() {
     let mut bench = Bench::tiny();
-    // The fake worker measures this one until it is stopped.
+    // The fake worker measures this model until cancelled.
     let endless = Settings {
         kv: KvType::Q8_0,
         ..Settings::default()
@@ -836,15 +871,15 @@ async fn a_measurement_gives_way() {
     assert_eq!(bench.measurements().await.unwrap(), []);
 }
 
-async fn a_report_tells_no_path() {
+async fn a_report_has_no_path() {
     let mut bench = Bench::tiny();
     bench.answer("say a secret").await;
     bench.measure().await.unwrap();
     let report = bench.report().await.unwrap();
     for part in [
-        "A processor",
+        "A CPU",
         "10 of 31 layers",
-        "50.0 answered",
+        "decode 50.0 tokens/s",
         env!("CARGO_PKG_VERSION"),
     ] {
         assert!(report.contains(part), "no {part} in: {report}");
@@ -866,7 +901,10 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
     assert_eq!(failure(&answer).code, Code::DiskFull);
     assert!(answer.content.starts_with("word "));
     let shown = bench.conversation(id).await.messages[1].clone();
-    assert!(shown.content.starts_with(&answer.content), "nothing is lost in memory");
+    assert!(
+        shown.content.starts_with(&answer.content),
+        "the text in memory is complete"
+    );
     let refused = bench.send(None, None, "x".repeat(1 << 16)).await;
     assert_eq!(refused.unwrap_err().code, Code::DiskFull);
 
@@ -875,50 +913,47 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
     let bench = bench.again().await;
     let kept = bench.conversation(id).await.messages[1].clone();
     assert_eq!(failure(&kept).code, Code::DiskFull);
-    assert!(kept.content.starts_with(&answer.content), "saved once there was room");
+    assert!(kept.content.starts_with(&answer.content), "saved once there is space");
 }
 
-/// Another connection that keeps everybody else from writing.
-fn locked(bench: &Bench) -> rusqlite::Connection {
-    // As long as the real one, but quicker: what is waited for is the same.
-    bench.store().set_patience(Duration::from_millis(200)).unwrap();
+/// Another connection that locks the store.
+fn lock_store(bench: &Bench) -> rusqlite::Connection {
+    // A shorter timeout, for a quicker test.
+    bench.store().set_busy_timeout(Duration::from_millis(200)).unwrap();
     let other = rusqlite::Connection::open(bench.store().path()).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     other
 }
 
-/// The message as the store has it.
+/// The message's row.
 fn stored(bench: &Bench, id: i64) -> hearth_app::store::message::Message {
     let get = |t: &rusqlite::Transaction<'_>| hearth_app::store::message::get(t, id);
     bench.store().read(get).unwrap().expect("a message")
 }
 
-async fn a_lock_on_the_store_ends_no_answer() {
+async fn a_locked_store_does_not_end_an_answer() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;
     let sent = bench.say(None, "slow").await;
     bench.streaming(sent.answer.id).await;
-    let other = locked(&bench);
-    let held = |wanted| move |event| matches!(event, Event::StoreHeld { held } if held == wanted).then_some(());
-    bench.next(held(true)).await;
+    let other = lock_store(&bench);
+    let locked =
+        |expected| move |event| matches!(event, Event::StoreLocked { locked } if locked == expected).then_some(());
+    bench.next(locked(true)).await;
     for _ in 0..20 {
         bench.streaming(sent.answer.id).await;
     }
     bench.stop(sent.conversation.id).await.unwrap();
     let answer = bench.ended(sent.answer.id).await;
-    assert_eq!(
-        answer.state,
-        MessageState::Stopped,
-        "it ends as if nothing were the matter"
-    );
+    assert_eq!(answer.state, MessageState::Stopped, "the lock does not change its end");
     let shown = bench.conversation(sent.conversation.id).await.messages[1].clone();
     assert_eq!(shown, answer);
     assert!(
         stored(&bench, answer.id).content.len() < answer.content.len(),
-        "it waits in memory"
+        "the text waits in memory"
     );
     other.execute_batch("COMMIT").unwrap();
-    bench.next(held(false)).await;
+    bench.next(locked(false)).await;
     assert_eq!(stored(&bench, answer.id).content, answer.content);
     let bench = bench.again().await;
     assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], answer);
@@ -928,7 +963,7 @@ async fn closing_waits_for_a_lock_on_the_store() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
     bench.streaming(sent.answer.id).await;
-    let other = locked(&bench);
+    let other = lock_store(&bench);
     for _ in 0..20 {
         bench.streaming(sent.answer.id).await;
     }
@@ -951,7 +986,7 @@ async fn a_second_app_is_refused() {
     assert_eq!(second.err().map(|problem| problem.code), Some(Code::AlreadyRunning));
 }
 
-async fn nothing_there_is_told() {
+async fn missing_rows_are_reported() {
     let bench = Bench::tiny();
     let code = |problem: Problem| problem.code;
     assert_eq!(bench.open_conversation(99).await.map_err(code), Err(Code::NotFound));

@@ -1,5 +1,5 @@
-//! What the app writes beside runs, with a fault at every operation on the disk: downloads, the store's copies and the ways back from
-//! them, an adapter that is imported. SQLite's own writes are not counted: it proves them itself.
+//! Faults at every disk operation of the app, runs excepted: downloads, backups of the store and their restoration, an imported
+//! adapter. SQLite's own writes are not counted: SQLite tests them.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "../../engine/tests/faults/mod.rs"]

@@ -1,4 +1,4 @@
-//! The library: which files are models, what people may call them, and downloads from a hub that misbehaves.
+//! The library: listing models, resolving names, and downloads from a faulty hub.
 
 mod support;
 
@@ -6,7 +6,7 @@ use hearth_app::{
     library::{Hub, Library, LibraryError, Progress, Reader, catalog, download},
     wire::Source,
 };
-use hearth_protocol::Sampling;
+use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -40,7 +40,7 @@ fn library(folder: &Path) -> (Library, Vec<PathBuf>) {
         Library::new(
             vec![folder.join("nowhere"), bundled],
             &folder.join("data"),
-            Reader::Here,
+            Reader::InProcess,
             None,
         ),
         vec![added],
@@ -48,10 +48,10 @@ fn library(folder: &Path) -> (Library, Vec<PathBuf>) {
 }
 
 #[test]
-fn lists_what_is_here_once_and_the_default_first() {
+fn lists_each_model_once_and_the_default_first() {
     let folder = folder();
     let (library, added) = library(folder.path());
-    // Also a file that has been listed already.
+    // Including a file that is already listed.
     let added = vec![
         added[0].clone(),
         fs::canonicalize(library.folder().join("own.gguf")).unwrap(),
@@ -77,7 +77,7 @@ fn lists_what_is_here_once_and_the_default_first() {
 }
 
 #[test]
-fn resolves_what_people_call_a_model() {
+fn resolves_names_of_models() {
     let folder = folder();
     let (library, added) = library(folder.path());
     let own = library.folder().join("own.gguf");
@@ -113,9 +113,9 @@ fn a_damaged_model_is_listed_with_its_problem() {
     let folder = folder();
     let (library, _) = library(folder.path());
     let path = library.folder().join("own.gguf");
-    assert!(library.by_path(&path).facts.is_ok());
+    assert!(library.by_path(&path).metadata.is_ok());
     fs::write(&path, "no longer a model").unwrap();
-    let problem = library.by_path(&path).facts.unwrap_err();
+    let problem = library.by_path(&path).metadata.unwrap_err();
     assert!(problem.contains("own.gguf"), "{problem}");
     assert!(matches!(
         library.check(&path),
@@ -123,24 +123,24 @@ fn a_damaged_model_is_listed_with_its_problem() {
     ));
 }
 
-/// What a hub answers to one request.
+/// A hub's response to one request.
 #[derive(Clone, Copy)]
 enum Reply {
-    /// All that was asked for.
+    /// The requested range.
     Good,
-    /// The beginning of it, this many bytes, then the connection breaks.
+    /// This many bytes of it, then the connection breaks.
     Broken(usize),
-    /// Everything from the start, whatever was asked for.
+    /// The whole file, ignoring the range.
     NoRanges,
     /// Another file of the same length.
     Other,
-    /// More than there should be.
+    /// More bytes than expected.
     Long,
-    /// A status, and nothing else.
+    /// A status without a body.
     Status(u16),
 }
 
-/// A hub that answers each request by the next reply (the last one again and again), and the requests it got.
+/// A hub that sends the next reply to each request (the last one repeatedly), and its log of requests.
 struct FakeHub {
     hub: Hub,
     requests: Arc<Mutex<Vec<String>>>,
@@ -165,7 +165,7 @@ impl FakeHub {
                     .find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned))
                     .map_or(0, |range| range.trim_end_matches('-').parse().unwrap());
                 seen.lock().unwrap().push(request);
-                // A client that ends early is none of a hub's business.
+                // The client may disconnect early.
                 let _ = answer(&mut stream, &file, from, replies[number.min(replies.len() - 1)]);
             }
         });
@@ -173,7 +173,7 @@ impl FakeHub {
             hub: Hub {
                 endpoint,
                 token: Some("secret".into()),
-                patience: Duration::from_millis(1),
+                retry_delay: Duration::from_millis(1),
             },
             requests,
         }
@@ -217,7 +217,7 @@ fn entry(file: &[u8]) -> catalog::Entry {
         size: file.len() as u64,
         sha256: Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect(),
         system_prompt: None,
-        sampling: Sampling::default(),
+        sampling: SamplingParams::default(),
     }
 }
 
@@ -227,7 +227,7 @@ fn bytes() -> Vec<u8> {
         .collect()
 }
 
-fn go_on(_: Progress) -> ControlFlow<()> {
+fn proceed(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -284,20 +284,16 @@ fn a_download_survives_a_bad_connection() {
 }
 
 #[test]
-fn what_has_come_is_kept_and_the_next_download_goes_on() {
+fn a_partial_download_is_saved_and_resumed() {
     let (folder, file) = (folder(), bytes());
     let hub = FakeHub::new(file.clone(), &[Reply::Broken(1000), Reply::Status(503)]);
-    let failed = download(&hub.hub, &entry(&file), folder.path(), &mut go_on);
+    let failed = download(&hub.hub, &entry(&file), folder.path(), &mut proceed);
     assert!(matches!(failed, Err(LibraryError::Download { .. })));
     assert_eq!(fs::metadata(folder.path().join("a.gguf.partial")).unwrap().len(), 1000);
-    assert_eq!(
-        hub.requests().len(),
-        6,
-        "one that brought something, and five that did not"
-    );
+    assert_eq!(hub.requests().len(), 6, "one request with data, and five without");
 
     let hub = FakeHub::new(file.clone(), &[Reply::Good]);
-    let path = download(&hub.hub, &entry(&file), folder.path(), &mut go_on).unwrap();
+    let path = download(&hub.hub, &entry(&file), folder.path(), &mut proceed).unwrap();
     assert!(fs::read(path).unwrap() == file);
     let request = hub.requests().remove(0).to_lowercase();
     assert!(request.starts_with("get /owner/name/resolve/main/a.gguf "), "{request}");
@@ -308,17 +304,17 @@ fn what_has_come_is_kept_and_the_next_download_goes_on() {
 }
 
 #[test]
-fn what_is_not_the_file_is_refused() {
+fn a_download_that_is_not_the_file_is_refused() {
     type Told = fn(&LibraryError) -> bool;
     let cases: [(&'static [Reply], Told, Option<u64>); 5] = [
         (
             &[Reply::Other],
-            |error| matches!(error, LibraryError::WrongHash { .. }),
+            |error| matches!(error, LibraryError::HashMismatch { .. }),
             None,
         ),
         (
             &[Reply::Broken(1000), Reply::Other],
-            |error| matches!(error, LibraryError::WrongHash { .. }),
+            |error| matches!(error, LibraryError::HashMismatch { .. }),
             None,
         ),
         (
@@ -340,7 +336,7 @@ fn what_is_not_the_file_is_refused() {
     for (replies, told, at_least) in cases {
         let (folder, file) = (folder(), bytes());
         let hub = FakeHub::new(file.clone(), replies);
-        let error = download(&hub.hub, &entry(&file), folder.path(), &mut go_on).expect_err("not the file");
+        let error = download(&hub.hub, &entry(&file), folder.path(), &mut proceed).expect_err("not the file");
         assert!(told(&error), "{error}");
         assert!(!folder.path().join("a.gguf").exists());
         let kept = fs::metadata(folder.path().join("a.gguf.partial"))
@@ -352,12 +348,12 @@ fn what_is_not_the_file_is_refused() {
 }
 
 #[test]
-fn a_download_can_be_stopped_and_nobody_else_is_at_it() {
+fn a_download_can_be_cancelled_and_is_locked() {
     let (folder, file) = (folder(), bytes());
     let hub = FakeHub::new(file.clone(), &[Reply::Good]);
     let stopped = download(&hub.hub, &entry(&file), folder.path(), &mut |progress| match progress {
         Progress::Loading { done, .. } if done > 0 => {
-            let second = download(&hub.hub, &entry(&file), folder.path(), &mut go_on);
+            let second = download(&hub.hub, &entry(&file), folder.path(), &mut proceed);
             assert!(matches!(second, Err(LibraryError::AlreadyDownloading(_))));
             ControlFlow::Break(())
         }
@@ -368,29 +364,29 @@ fn a_download_can_be_stopped_and_nobody_else_is_at_it() {
 }
 
 #[test]
-fn nobody_at_home_is_told() {
+fn an_unreachable_hub_is_reported() {
     let (folder, file) = (folder(), bytes());
     let endpoint = "http://127.0.0.1:1".to_owned();
     let hub = Hub {
         endpoint,
         token: None,
-        patience: Duration::from_millis(1),
+        retry_delay: Duration::from_millis(1),
     };
-    let error = download(&hub, &entry(&file), folder.path(), &mut go_on).unwrap_err();
+    let error = download(&hub, &entry(&file), folder.path(), &mut proceed).unwrap_err();
     assert!(error.to_string().contains("http://127.0.0.1:1/owner/name"), "{error}");
 }
 
 #[test]
-fn pull_leaves_alone_what_is_here_and_names_what_there_is() {
+fn pull_skips_existing_models_and_lists_the_catalog() {
     let folder = folder();
     let (library, _) = library(folder.path());
     let hub = Hub {
         endpoint: "http://127.0.0.1:1".into(),
         token: None,
-        patience: Duration::ZERO,
+        retry_delay: Duration::ZERO,
     };
-    let path = library.pull(&hub, "smollm2-135m-instruct", &mut go_on).unwrap();
+    let path = library.pull(&hub, "smollm2-135m-instruct", &mut proceed).unwrap();
     assert_eq!(path.file_name(), Some(DEFAULT.as_ref()));
-    let error = library.pull(&hub, "nothing", &mut go_on).unwrap_err().to_string();
+    let error = library.pull(&hub, "nothing", &mut proceed).unwrap_err().to_string();
     assert!(error.contains("smollm2-135m-instruct"), "{error}");
 }

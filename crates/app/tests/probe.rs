@@ -1,11 +1,11 @@
-//! Files that are hostile, or are no files: the library reads each in a process of its own, which is this test's executable, and
-//! lists it with the reason; the others are fine.
+//! Hostile files: the library reads them in a probe process, which is this test's executable, and lists them with the reason; other
+//! files are unaffected.
 
 mod support;
 
 use hearth_app::library::{
     Library, Model, Reader,
-    probe::{Answer, ProbeCommand, Question, serve},
+    probe::{ProbeCommand, ProbeRequest, ProbeResponse, serve},
 };
 use libtest_mimic::{Arguments, Trial};
 use std::{
@@ -23,29 +23,32 @@ fn main() {
     }
     let tests: [(&str, fn()); 10] = [
         (
-            "hostile_files_are_listed_with_the_reason_and_the_others_are_fine",
-            hostile_files_are_listed_with_the_reason_and_the_others_are_fine,
+            "hostile_files_are_listed_with_the_reason_and_others_are_read",
+            hostile_files_are_listed_with_the_reason_and_others_are_read,
         ),
         (
-            "a_reader_that_ends_early_costs_one_file",
-            a_reader_that_ends_early_costs_one_file,
+            "a_crash_of_a_probe_affects_one_file",
+            a_crash_of_a_probe_affects_one_file,
         ),
-        ("a_reader_that_hangs_costs_one_file", a_reader_that_hangs_costs_one_file),
+        ("a_hanging_probe_affects_one_file", a_hanging_probe_affects_one_file),
         (
-            "a_reader_that_takes_too_much_memory_costs_one_file",
-            a_reader_that_takes_too_much_memory_costs_one_file,
+            "a_probe_out_of_memory_affects_one_file",
+            a_probe_out_of_memory_affects_one_file,
         ),
-        ("a_program_that_is_missing_is_told", a_program_that_is_missing_is_told),
+        ("a_missing_program_is_reported", a_missing_program_is_reported),
         (
-            "facts_are_remembered_as_long_as_the_file_stays_the_same",
-            facts_are_remembered_as_long_as_the_file_stays_the_same,
+            "metadata_is_cached_while_the_file_is_unchanged",
+            metadata_is_cached_while_the_file_is_unchanged,
         ),
         (
-            "a_damaged_memory_of_facts_is_made_anew",
-            a_damaged_memory_of_facts_is_made_anew,
+            "a_corrupt_metadata_cache_is_rebuilt",
+            a_corrupt_metadata_cache_is_rebuilt,
         ),
-        ("a_part_that_was_missing_is_noticed", a_part_that_was_missing_is_noticed),
-        ("rights_that_change_are_noticed", rights_that_change_are_noticed),
+        (
+            "a_missing_shard_that_appears_is_noticed",
+            a_missing_shard_that_appears_is_noticed,
+        ),
+        ("changed_permissions_are_noticed", changed_permissions_are_noticed),
         (
             "hostile_adapters_are_refused_with_the_reason",
             hostile_adapters_are_refused_with_the_reason,
@@ -60,40 +63,40 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
 }
 
-/// What the process does with a file: as its name says, or what a real one does.
-fn act(question: &Question) -> Answer {
-    let (Question::Model { path } | Question::Adapter { path, .. }) = question;
+/// Acts by the file's name, or like a real probe.
+fn act(request: &ProbeRequest) -> ProbeResponse {
+    let (ProbeRequest::Model { path } | ProbeRequest::Adapter { path, .. }) = request;
     match path.file_stem().and_then(|stem| stem.to_str()) {
         Some("abort") => std::process::abort(),
         #[cfg(unix)]
-        // SAFETY: it ends this process, and touches no memory.
+        // SAFETY: the call ends this process and accesses no memory.
         Some("killed") => unsafe {
             libc::raise(libc::SIGKILL);
             unreachable!("a process does not survive it");
         },
         Some("exit") => std::process::exit(7),
         Some("silence") => std::process::exit(0),
-        Some("panic") => panic!("a mistake"),
+        Some("panic") => panic!("a bug"),
         Some("hang") => loop {
             thread::sleep(Duration::from_secs(3600));
         },
         Some("greedy") => {
             let mut all = Vec::new();
-            // More than the limit, little by little.
+            // Exceeds the limit in steps.
             while all.len() < 64 {
                 all.push(vec![1u8; 256 << 20]);
             }
-            Answer::Problem(format!("{} pieces", all.len()))
+            ProbeResponse::Problem(format!("{} pieces", all.len()))
         }
         Some("babble") => {
             println!("a line that is no answer");
-            question.answer()
+            request.execute()
         }
-        _ => question.answer(),
+        _ => request.execute(),
     }
 }
 
-/// A library over a folder, whose files are read by other processes.
+/// A library over a folder, with probe processes.
 fn library(folder: &Path, probe: ProbeCommand) -> Library {
     let remembered = folder.join("cache/models.json");
     Library::new(
@@ -104,7 +107,7 @@ fn library(folder: &Path, probe: ProbeCommand) -> Library {
     )
 }
 
-/// The model of a file among those that are listed.
+/// The listed model of a file.
 fn of<'a>(models: &'a [Model], file: &str) -> &'a Model {
     let found = models.iter().find(|model| model.path.ends_with(file));
     found.unwrap_or_else(|| panic!("{file} is not listed"))
@@ -112,24 +115,27 @@ fn of<'a>(models: &'a [Model], file: &str) -> &'a Model {
 
 /// Why a file cannot be used.
 fn why(models: &[Model], file: &str) -> String {
-    match &of(models, file).facts {
-        Ok(facts) => panic!("{file} was read: {facts:?}"),
+    match &of(models, file).metadata {
+        Ok(metadata) => panic!("{file} was read: {metadata:?}"),
         Err(why) => why.clone(),
     }
 }
 
 fn read(models: &[Model], files: &[&str]) {
     for file in files {
-        let facts = of(models, file)
-            .facts
+        let metadata = of(models, file)
+            .metadata
             .as_ref()
             .unwrap_or_else(|why| panic!("{file}: {why}"));
-        assert_eq!((facts.architecture.as_str(), facts.context_trained), ("llama", 2048));
-        assert_eq!(facts.name.as_deref(), Some("A tiny model"));
+        assert_eq!(
+            (metadata.architecture.as_str(), metadata.context_trained),
+            ("llama", 2048)
+        );
+        assert_eq!(metadata.name.as_deref(), Some("A tiny model"));
     }
 }
 
-/// A file that begins with a header and is `len` bytes long, most of them not on the disk.
+/// A sparse file of `len` bytes with a header.
 fn sparse(path: &Path, keys: u64, header: &[&[u8]], len: u64) {
     let mut file = File::create(path).unwrap();
     file.write_all(b"GGUF\x03\0\0\0").unwrap();
@@ -143,10 +149,10 @@ fn sparse(path: &Path, keys: u64, header: &[&[u8]], len: u64) {
 
 const GIB: u64 = 1 << 30;
 
-/// A key that is called `a`, before the type of its value.
+/// A key `a`, before its value's type.
 const KEY: &[u8] = b"\x01\0\0\0\0\0\0\0a";
 
-fn hostile_files_are_listed_with_the_reason_and_the_others_are_fine() {
+fn hostile_files_are_listed_with_the_reason_and_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
     let first = support::model(&models, "a-first.gguf");
@@ -160,8 +166,8 @@ fn hostile_files_are_listed_with_the_reason_and_the_others_are_fine() {
     fs::create_dir(models.join("folder.gguf")).unwrap();
     let mut expected = vec![
         ("cut.gguf", "cut off"),
-        ("empty.gguf", "no GGUF file"),
-        ("text.gguf", "no GGUF file"),
+        ("empty.gguf", "not a GGUF file"),
+        ("text.gguf", "not a GGUF file"),
         ("deep.gguf", "array of arrays"),
         ("folder.gguf", "it is a folder"),
     ];
@@ -190,7 +196,7 @@ fn hostile_files_are_listed_with_the_reason_and_the_others_are_fine() {
         ]);
     }
     let library = library(folder.path(), support::probe());
-    // Once read, and once remembered.
+    // Read once, then cached.
     for _ in 0..2 {
         let listed = library.list(&[]);
         assert_eq!(listed.len(), expected.len() + 2);
@@ -206,8 +212,8 @@ fn hostile_files_are_listed_with_the_reason_and_the_others_are_fine() {
     }
 }
 
-/// A library over these files and one that is read after them; what is said of each.
-fn beside(files: &[&str], probe: ProbeCommand) -> Vec<String> {
+/// The errors of these files, read together with a valid file after them.
+fn read_with(files: &[&str], probe: ProbeCommand) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
     for file in ["a-first.gguf", "z-last.gguf"].iter().chain(files) {
@@ -218,8 +224,8 @@ fn beside(files: &[&str], probe: ProbeCommand) -> Vec<String> {
     files.iter().map(|file| why(&listed, file)).collect()
 }
 
-fn a_reader_that_ends_early_costs_one_file() {
-    let said = beside(
+fn a_crash_of_a_probe_affects_one_file() {
+    let said = read_with(
         &["abort.gguf", "exit.gguf", "panic.gguf", "silence.gguf"],
         support::probe(),
     );
@@ -230,13 +236,13 @@ fn a_reader_that_ends_early_costs_one_file() {
         said[0]
     );
     assert!(said[1].contains("ended early (exit code 7)"), "{}", said[1]);
-    assert!(said[2].contains("Hearth made a mistake"), "{}", said[2]);
+    assert!(said[2].contains("Hearth ran into a bug"), "{}", said[2]);
     assert!(said[3].contains("ended early (exit code 0)"), "{}", said[3]);
 
-    // Of that the file need not be the cause, and it is tried again.
+    // The file may not be the cause, so it is retried.
     #[cfg(unix)]
     {
-        let said = beside(&["killed.gguf"], support::probe()).remove(0);
+        let said = read_with(&["killed.gguf"], support::probe()).remove(0);
         assert!(said.contains("was killed, perhaps because memory ran short"), "{said}");
     }
 
@@ -245,12 +251,12 @@ fn a_reader_that_ends_early_costs_one_file() {
     read(&library(folder.path(), support::probe()).list(&[]), &["babble.gguf"]);
 }
 
-fn a_reader_that_hangs_costs_one_file() {
+fn a_hanging_probe_affects_one_file() {
     let probe = ProbeCommand {
-        within: Some(Duration::from_secs(10)),
+        timeout: Some(Duration::from_secs(10)),
         ..support::probe()
     };
-    let said = beside(&["hang.gguf"], probe);
+    let said = read_with(&["hang.gguf"], probe);
     assert!(
         said[0].contains("hang.gguf: reading it took longer than 10 seconds"),
         "{}",
@@ -258,10 +264,10 @@ fn a_reader_that_hangs_costs_one_file() {
     );
 }
 
-/// Other systems limit no memory.
-fn a_reader_that_takes_too_much_memory_costs_one_file() {
+/// Other systems have no memory limit.
+fn a_probe_out_of_memory_affects_one_file() {
     if cfg!(target_os = "linux") {
-        let said = beside(&["greedy.gguf"], support::probe());
+        let said = read_with(&["greedy.gguf"], support::probe());
         assert!(
             said[0].contains("greedy.gguf: it takes more memory to read"),
             "{}",
@@ -270,7 +276,7 @@ fn a_reader_that_takes_too_much_memory_costs_one_file() {
     }
 }
 
-fn a_program_that_is_missing_is_told() {
+fn a_missing_program_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("models"), "a.gguf");
     let missing = ProbeCommand {
@@ -284,14 +290,14 @@ fn a_program_that_is_missing_is_told() {
     );
 }
 
-fn nothing() -> ProbeCommand {
+fn missing_program() -> ProbeCommand {
     ProbeCommand {
         program: "nothing-that-can-be-started".into(),
         ..support::probe()
     }
 }
 
-fn facts_are_remembered_as_long_as_the_file_stays_the_same() {
+fn metadata_is_cached_while_the_file_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
     for file in ["same.gguf", "changed.gguf", "gone.gguf"] {
@@ -306,22 +312,22 @@ fn facts_are_remembered_as_long_as_the_file_stays_the_same() {
     longer.write_all(b"more").unwrap();
     drop(longer);
     fs::remove_file(models.join("gone.gguf")).unwrap();
-    // Another start, at which nothing can be read.
-    let listed = library(folder.path(), nothing()).list(&[]);
+    // Another start, with a missing program.
+    let listed = library(folder.path(), missing_program()).list(&[]);
     assert_eq!(listed.len(), 3);
     read(&listed, &["same.gguf"]);
     assert!(why(&listed, "changed.gguf").contains("could not be started"));
     assert!(
         why(&listed, "bad.gguf").contains("could not be started"),
-        "it is tried again"
+        "it is retried"
     );
-    // And one at which it can.
+    // A start that can read.
     let listed = library(folder.path(), support::probe()).list(&[]);
     read(&listed, &["same.gguf", "changed.gguf"]);
-    assert!(why(&listed, "bad.gguf").contains("no GGUF file"));
+    assert!(why(&listed, "bad.gguf").contains("not a GGUF file"));
 }
 
-fn a_damaged_memory_of_facts_is_made_anew() {
+fn a_corrupt_metadata_cache_is_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("models"), "a.gguf");
     let remembered = folder.path().join("cache/models.json");
@@ -329,11 +335,11 @@ fn a_damaged_memory_of_facts_is_made_anew() {
         fs::create_dir_all(remembered.parent().unwrap()).unwrap();
         fs::write(&remembered, damage).unwrap();
         read(&library(folder.path(), support::probe()).list(&[]), &["a.gguf"]);
-        read(&library(folder.path(), nothing()).list(&[]), &["a.gguf"]);
+        read(&library(folder.path(), missing_program()).list(&[]), &["a.gguf"]);
     }
 }
 
-fn a_part_that_was_missing_is_noticed() {
+fn a_missing_shard_that_appears_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
     let library = library(folder.path(), support::probe());
@@ -345,11 +351,11 @@ fn a_part_that_was_missing_is_noticed() {
     read(&library.list(&[]), &["big-00001-of-00002.gguf"]);
     fs::write(&parts[1], "no model").unwrap();
     let said = why(&library.list(&[]), "big-00001-of-00002.gguf");
-    assert!(said.contains("no GGUF file"), "{said}");
+    assert!(said.contains("not a GGUF file"), "{said}");
 }
 
-/// Root may read everything, so there this proves that nothing is refused that can be read.
-fn rights_that_change_are_noticed() {
+/// Root may read everything: there, this only proves that no readable file is refused.
+fn changed_permissions_are_noticed() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -390,17 +396,13 @@ fn hostile_adapters_are_refused_with_the_reason() {
         "architecture",
     );
     for file in ["abort.gguf", "panic.gguf"] {
-        let expected = if file == "abort.gguf" {
-            "ended early"
-        } else {
-            "a mistake"
-        };
+        let expected = if file == "abort.gguf" { "ended early" } else { "a bug" };
         refused(&support::model(folder.path(), file), &model, expected);
     }
     refused(
         &support::model(folder.path(), "a-model.gguf"),
         &model,
-        "this is no adapter",
+        "this is not an adapter",
     );
     let peft = folder.path().join("peft");
     fs::create_dir(&peft).unwrap();

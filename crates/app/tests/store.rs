@@ -1,4 +1,4 @@
-//! The store as the use cases see it, and what becomes of files that are not as they should be.
+//! The store's tables, backups and recovery.
 
 use hearth_app::store::{
     FILE, Store, StoreError, adapter, backups, conversation, dataset,
@@ -54,7 +54,7 @@ fn found(store: &Store, query: &str) -> Vec<search::Hit> {
 }
 
 #[test]
-fn a_message_comes_back_as_it_was() {
+fn a_message_is_read_back_unchanged() {
     let folder = folder();
     let text = "NUL \0 in the middle, \u{1f642}, \u{feff} and a line\nend".to_owned() + &"x".repeat(5 << 20);
     let saved = {
@@ -83,7 +83,7 @@ fn a_message_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_a_crash_left_unfinished_is_stopped_and_found() {
+fn messages_left_unfinished_by_a_crash_are_stopped_and_found() {
     let folder = folder();
     let (growing, whole) = {
         let store = open(&folder);
@@ -94,7 +94,7 @@ fn what_a_crash_left_unfinished_is_stopped_and_found() {
         store.write(|t| message::save(t, &growing)).unwrap();
         assert!(
             found(&store, "albatross").is_empty(),
-            "an answer is indexed once it is finished"
+            "an answer is indexed once finished"
         );
         (growing, whole)
     };
@@ -122,7 +122,7 @@ fn a_deleted_conversation_can_be_restored_for_a_month() {
         let store = open(&folder);
         let (kept, old) = (begin(&store, "kept"), begin(&store, "old"));
         say(&store, kept, None, "cormorant", State::Complete);
-        // Deeper than SQLite's own recursion goes.
+        // Deeper than SQLite's recursion limit.
         let mut parent = None;
         for _ in 0..3000 {
             parent = Some(say(&store, old, parent, "deep", State::Complete).id);
@@ -142,11 +142,11 @@ fn a_deleted_conversation_can_be_restored_for_a_month() {
     assert_eq!(found(&store, "cormorant").len(), 1);
     assert!(store.read(|t| message::of_conversation(t, old)).unwrap().is_empty());
     assert!(found(&store, "deep").is_empty());
-    assert!(begin(&store, "new") > old, "a number is never given again");
+    assert!(begin(&store, "new") > old, "ids are never reused");
 }
 
 #[test]
-fn a_branch_and_its_newest_end() {
+fn a_branch_and_its_newest_leaf() {
     let folder = folder();
     let store = open(&folder);
     let id = begin(&store, "a");
@@ -223,7 +223,7 @@ fn search_finds_words_beginnings_titles_and_scripts_without_spaces() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-    /// No query is an error, and what was said is found by its own words.
+    /// No query is an error, and a message is found by its words.
     #[test]
     fn search_takes_anything(text in "[a-z]{3,8}( [a-z]{3,8}){0,3}", query in "\\PC*|[\"*():^\\-a-z\0 ]*") {
         thread_local! { static STORE: (TempDir, Store, i64) = { let f = folder(); let s = open(&f); let c = begin(&s, "\u{3b2}"); (f, s, c) }; }
@@ -247,7 +247,7 @@ fn settings_and_models() {
     for path in ["/b.gguf", "/a.gguf", "/b.gguf"] {
         store.write(|t| model::add(t, path, 1)).unwrap();
     }
-    // Also while another process (this one, here) has the store open.
+    // Also while another process (here, this one) has the store open.
     let added = hearth_app::store::added_models(folder.path()).unwrap();
     assert_eq!(added, [Path::new("/a.gguf"), Path::new("/b.gguf")]);
     assert!(store.write(|t| model::remove(t, "/a.gguf")).unwrap());
@@ -268,7 +268,7 @@ fn point(step: u32) -> run_point::Point {
 }
 
 #[test]
-fn a_run_with_its_curves_outlives_a_crash_and_goes_as_a_whole() {
+fn a_run_with_its_curves_survives_a_crash_and_is_removed_whole() {
     let folder = folder();
     let id = {
         let store = open(&folder);
@@ -296,7 +296,7 @@ fn a_run_with_its_curves_outlives_a_crash_and_goes_as_a_whole() {
             };
             store.write(|t| run_evaluation::add(t, id, &evaluation)).unwrap();
         }
-        // It went on from a checkpoint.
+        // Resumed from a checkpoint.
         store
             .write(|t| run_point::add(t, id, &[point(9000), point(9001)]))
             .unwrap();
@@ -347,7 +347,7 @@ fn a_run_with_its_curves_outlives_a_crash_and_goes_as_a_whole() {
 }
 
 #[test]
-fn a_transaction_that_fails_changes_nothing() {
+fn a_failed_transaction_changes_nothing() {
     let folder = folder();
     let store = open(&folder);
     let failed: Result<(), _> = store.write(|t| {
@@ -359,7 +359,7 @@ fn a_transaction_that_fails_changes_nothing() {
 }
 
 #[test]
-fn two_at_once_are_refused() {
+fn two_instances_are_refused() {
     let folder = folder();
     let first = open(&folder);
     assert!(matches!(Store::open(folder.path()), Err(StoreError::InUse(_))));
@@ -368,7 +368,7 @@ fn two_at_once_are_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_loses_nothing() {
+fn a_full_disk_is_reported_and_loses_nothing() {
     let folder = folder();
     let store = open(&folder);
     let id = begin(&store, "a");
@@ -393,10 +393,10 @@ fn a_full_disk_is_told_and_loses_nothing() {
 }
 
 #[test]
-fn damaged_and_foreign_files_are_refused_and_left_alone() {
+fn corrupt_and_foreign_files_are_refused_and_unchanged() {
     type Harm = fn(&Path);
     type Told = fn(&StoreError) -> bool;
-    let damaged: Told = |error| matches!(error, StoreError::Damaged { .. });
+    let damaged: Told = |error| matches!(error, StoreError::Corrupt { .. });
     let newer: Told = |error| matches!(error, StoreError::Newer { found: 1000, .. });
     let cases: [(&str, Harm, Told); 5] = [
         (
@@ -459,7 +459,7 @@ fn damaged_and_foreign_files_are_refused_and_left_alone() {
 }
 
 #[test]
-fn damage_inside_is_found_after_a_crash() {
+fn corruption_is_found_after_a_crash() {
     let folder = folder();
     let store = open(&folder);
     let id = begin(&store, "a");
@@ -467,18 +467,18 @@ fn damage_inside_is_found_after_a_crash() {
         say(&store, id, None, &"words and more words ".repeat(100), State::Complete);
     }
     drop(store);
-    // As a crash leaves it: the lock file still says that it was open.
+    // Like a crash: the lock file still has the open mark.
     fs::write(folder.path().join("hearth.lock"), "open").unwrap();
     let path = folder.path().join(FILE);
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..middle + 4096].fill(0xff);
     fs::write(&path, bytes).unwrap();
-    assert!(matches!(Store::open(folder.path()), Err(StoreError::Damaged { .. })));
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Corrupt { .. })));
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn a_folder_that_cannot_be_created_is_named() {
     let folder = folder();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -488,7 +488,7 @@ fn a_folder_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_store_is_copied_before_its_tables_change() {
+fn a_store_is_backed_up_before_migrations() {
     let folder = folder();
     begin(&open(&folder), "kept");
     assert_eq!(backups(folder.path()), []);
@@ -509,22 +509,18 @@ fn a_store_is_copied_before_its_tables_change() {
         .unwrap();
     assert_eq!((version, title.as_str()), (12, "kept"));
     drop(open(&folder));
-    assert_eq!(
-        backups(folder.path()).len(),
-        1,
-        "its tables are those of this Hearth now"
-    );
+    assert_eq!(backups(folder.path()).len(), 1, "the schema is the present one");
 }
 
 #[test]
-fn a_store_that_is_used_is_copied_once_a_day_and_the_last_copies_are_kept() {
+fn a_store_is_backed_up_daily_and_the_last_backups_stay() {
     let folder = folder();
     let store = open(&folder);
     store.back_up_daily().unwrap();
     store.back_up_daily().unwrap();
     let made = backups(folder.path());
     assert_eq!(made.len(), 1);
-    // As if days had passed.
+    // Simulates elapsed days.
     let day = 24 * 60 * 60 * 1000;
     for days in 1..=6 {
         let older = made[0]
@@ -542,7 +538,7 @@ fn a_store_that_is_used_is_copied_once_a_day_and_the_last_copies_are_kept() {
 }
 
 #[test]
-fn a_damaged_store_is_set_aside_for_its_last_copy() {
+fn a_corrupt_store_is_replaced_by_its_last_backup() {
     let folder = folder();
     let store = open(&folder);
     begin(&store, "in the copy");
@@ -551,17 +547,17 @@ fn a_damaged_store_is_set_aside_for_its_last_copy() {
     drop(store);
     let (path, backup) = (folder.path().join(FILE), backups(folder.path()).remove(0));
     fs::write(&path, "no longer a store ".repeat(500)).unwrap();
-    assert!(matches!(Store::open(folder.path()), Err(StoreError::Damaged { .. })));
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Corrupt { .. })));
 
     let whole = fs::read(&backup.path).unwrap();
     fs::write(&backup.path, "a damaged copy ".repeat(500)).unwrap();
     assert!(matches!(
         Store::restore(folder.path(), &backup),
-        Err(StoreError::Damaged { .. })
+        Err(StoreError::Corrupt { .. })
     ));
     assert!(
         fs::read(&path).unwrap().starts_with(b"no longer"),
-        "it stays for a better copy"
+        "the store is unchanged"
     );
 
     fs::write(&backup.path, whole).unwrap();
@@ -571,7 +567,7 @@ fn a_damaged_store_is_set_aside_for_its_last_copy() {
     assert_eq!(titles.iter().map(|it| &*it.title).collect::<Vec<_>>(), ["in the copy"]);
 }
 
-/// Begins a conversation of 400 messages, which take many pages of the file.
+/// Creates a conversation of 400 messages, which take many pages of the file.
 fn begin_long(store: &Store) -> i64 {
     let conversation = begin(store, "a long one");
     let mut parent = None;
@@ -582,7 +578,7 @@ fn begin_long(store: &Store) -> i64 {
     conversation
 }
 
-/// Overwrites pages in the middle of a closed store, which hold messages; the file's bytes then.
+/// Overwrites pages with messages in the middle of a closed store. Returns the file's bytes.
 fn damage(folder: &Path) -> Vec<u8> {
     let path = folder.join(FILE);
     let mut bytes = fs::read(&path).unwrap();
@@ -593,7 +589,7 @@ fn damage(folder: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_store_comes_over() {
+fn readable_rows_of_a_corrupt_store_are_recovered() {
     let folder = folder();
     let store = open(&folder);
     begin_long(&store);
@@ -601,7 +597,7 @@ fn what_can_be_read_of_a_damaged_store_comes_over() {
     drop(store);
     let damaged = damage(folder.path());
     let aside = Store::salvage(folder.path()).unwrap();
-    assert!(fs::read(aside).unwrap() == damaged, "the damaged file is kept as it is");
+    assert!(fs::read(aside).unwrap() == damaged, "the corrupt file is unchanged");
     let store = open(&folder);
     let titles = store.read(|t| conversation::list(t)).unwrap();
     assert_eq!(titles.len(), 1);
@@ -612,7 +608,7 @@ fn what_can_be_read_of_a_damaged_store_comes_over() {
     let lost: i64 = store
         .read(|t| t.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0)))
         .unwrap();
-    assert_eq!(lost, 0, "nothing refers to what was lost");
+    assert_eq!(lost, 0, "no dangling references");
     assert_eq!(
         store.read(|t| setting::get(t, "theme")).unwrap().as_deref(),
         Some("dark")
@@ -621,12 +617,12 @@ fn what_can_be_read_of_a_damaged_store_comes_over() {
 }
 
 #[test]
-fn a_clock_that_jumps_ages_what_was_deleted_by_a_day() {
+fn a_clock_jump_ages_deleted_rows_by_a_day() {
     const DAY: i64 = 24 * 60 * 60 * 1000;
     let folder = folder();
     let store = open(&folder);
     let now = store.time();
-    // Days since each was deleted; what is older than thirty is purged.
+    // Days since each deletion; after thirty, a row is purged.
     let deleted = [0, 22, 28, 30].map(|days| {
         let conversation = begin(&store, "deleted");
         let path = format!("/{days}.jsonl");
@@ -637,7 +633,7 @@ fn a_clock_that_jumps_ages_what_was_deleted_by_a_day() {
         (conversation, dataset)
     });
     drop(store);
-    // The system's clock said 1970 when Hearth was last used, and is right now: fifty years have passed.
+    // The system clock was at 1970 and is correct now: a gap of fifty years.
     let connection = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
     let kept = setting::get(&connection, "clock").unwrap().unwrap();
     let [_, own]: [i64; 2] = serde_json::from_str(&kept).unwrap();
@@ -652,24 +648,24 @@ fn a_clock_that_jumps_ages_what_was_deleted_by_a_day() {
 }
 
 #[test]
-fn damage_that_is_met_while_a_store_is_open_is_looked_for_at_the_next_start() {
+fn corruption_in_an_open_store_is_checked_at_the_next_start() {
     let folder = folder();
     let store = open(&folder);
     let conversation = begin_long(&store);
     drop(store);
     damage(folder.path());
 
-    // It ended as it should, so that only its beginning is looked at.
+    // It was closed properly, so the next start checks the header only.
     let store = open(&folder);
     let read = store.read(|t| message::of_conversation(t, conversation));
-    assert!(matches!(read, Err(StoreError::Damaged { .. })), "{read:?}");
+    assert!(matches!(read, Err(StoreError::Corrupt { .. })), "{read:?}");
     drop(store);
-    assert!(matches!(Store::open(folder.path()), Err(StoreError::Damaged { .. })));
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Corrupt { .. })));
 }
 
 #[cfg(unix)]
 #[test]
-fn a_store_its_lock_and_its_copies_are_for_their_user_alone() {
+fn a_store_its_lock_and_its_backups_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let folder = folder();
     let store = open(&folder);
@@ -684,7 +680,7 @@ fn a_store_its_lock_and_its_copies_are_for_their_user_alone() {
 }
 
 #[test]
-fn a_run_that_a_restored_store_does_not_know_keeps_its_number() {
+fn the_id_of_a_run_unknown_to_a_restored_store_is_not_reused() {
     let folder = folder();
     let store = open(&folder);
     store.back_up_daily().unwrap();
@@ -703,7 +699,7 @@ fn a_run_that_a_restored_store_does_not_know_keeps_its_number() {
 }
 
 #[test]
-fn a_copy_of_the_future_and_one_that_cannot_be_made_cost_no_other_copy() {
+fn a_backup_from_the_future_and_a_failed_backup_remove_no_other() {
     let folder = folder();
     let store = open(&folder);
     store.back_up_daily().unwrap();
@@ -716,7 +712,7 @@ fn a_copy_of_the_future_and_one_that_cannot_be_made_cost_no_other_copy() {
         kept.iter().map(|it| &it.path).collect::<Vec<_>>(),
         [&made.path, &future]
     );
-    // A copy that cannot be made: what is to be removed first is a folder.
+    // A backup fails: the leftover to remove first is a folder.
     fs::remove_file(&future).unwrap();
     fs::rename(&made.path, made.path.with_file_name("hearth-1.db")).unwrap();
     let folder_of_copies = made.path.parent().unwrap();

@@ -1,4 +1,4 @@
-//! Fine-tuning from end to end: real store, real files, and workers that are real processes and play their runs.
+//! Fine-tuning end to end: a real store, real files, and fake worker processes that play scripted runs.
 
 mod bench;
 #[path = "../../protocol/tests/fake_worker/mod.rs"]
@@ -6,7 +6,7 @@ mod fake_worker;
 mod support;
 
 use bench::{Bench, failure, options};
-use fake_worker::{HANDED, trials};
+use fake_worker::{SWITCHED, trials};
 use hearth_app::{
     Options,
     power::{Power, Supply},
@@ -27,25 +27,25 @@ fn main() {
     fake_worker::run(|| {
         trials![
             a_run_from_start_to_finish,
-            a_run_goes_on_in_the_build_that_it_is_handed_to,
+            a_run_continues_in_the_build_that_it_switches_to,
             a_run_is_paused_resumed_and_stopped,
-            a_run_gives_way_to_the_chat,
-            a_low_battery_holds_a_run,
+            a_run_pauses_for_the_chat,
+            a_low_battery_pauses_a_run,
             a_machine_that_works_stays_awake,
-            a_worker_that_dies_interrupts_the_run_and_it_goes_on,
-            a_run_that_failed_is_tried_again,
+            a_crash_interrupts_the_run_which_can_be_resumed,
+            a_failed_run_can_be_retried,
             a_worker_that_cannot_start_fails_the_run,
-            a_restart_interrupts_the_run_and_it_goes_on,
-            closing_lets_the_step_end_and_keeps_it,
-            closing_does_not_wait_longer_than_its_bound,
+            a_restart_interrupts_the_run_which_can_be_resumed,
+            closing_completes_the_step_and_saves_it,
+            closing_has_a_timeout,
             one_run_at_a_time,
-            a_deleted_run_comes_back_until_the_next_start,
+            a_deleted_run_can_be_restored_until_the_next_start,
             a_run_that_cannot_be_saved_is_kept_in_memory,
-            what_is_missing_is_told,
-            datasets_are_added_inspected_and_forgotten,
-            an_inspection_that_takes_long_is_in_no_ones_way,
+            missing_files_are_reported,
+            datasets_are_added_inspected_and_removed,
+            a_newer_inspection_cancels_an_older_one,
             adapters_are_imported_checked_and_exported,
-            adapters_of_a_conversation_reach_the_worker,
+            adapters_of_a_conversation_are_sent_to_the_worker,
             an_adapter_of_another_model_is_refused,
             two_answers_side_by_side_and_a_vote,
             stop_ends_both_answers,
@@ -53,24 +53,24 @@ fn main() {
             stores_of_every_released_version_are_read,
             an_imported_adapter_owns_no_files,
             a_run_whose_adapter_was_imported_keeps_its_files,
-            an_adapter_made_again_after_a_delete_stays,
-            a_deletion_that_a_killed_run_has_overtaken_is_undone,
-            an_adapter_left_beside_its_place_is_there,
-            a_checkpoint_that_the_store_does_not_know_of_is_gone_on_from,
-            runs_of_a_store_that_was_set_aside_stay,
+            an_adapter_written_again_after_its_deletion_stays,
+            the_deletion_of_an_adapter_that_a_killed_run_wrote_again_is_undone,
+            an_adapter_in_a_recovery_candidate_exists,
+            a_checkpoint_unknown_to_the_store_is_resumed_from,
+            run_folders_of_a_store_that_was_set_aside_stay,
         ]
     })
 }
 
-/// Writes what a run is to play.
-fn data(bench: &Bench, orders: &str) -> PathBuf {
-    let path = bench.folder.path().join("orders.jsonl");
-    fs::write(&path, orders).expect("a dataset");
+/// Writes the script of a run.
+fn data(bench: &Bench, script: &str) -> PathBuf {
+    let path = bench.folder.path().join("script.jsonl");
+    fs::write(&path, script).expect("a dataset");
     path
 }
 
-async fn new_run(bench: &Bench, orders: &str) -> NewRun {
-    let dataset = bench.add_dataset(data(bench, orders)).await.expect("a dataset");
+async fn new_run(bench: &Bench, script: &str) -> NewRun {
+    let dataset = bench.add_dataset(data(bench, script)).await.expect("a dataset");
     NewRun {
         name: None,
         model: "tiny".into(),
@@ -81,16 +81,16 @@ async fn new_run(bench: &Bench, orders: &str) -> NewRun {
     }
 }
 
-async fn begin(bench: &Bench, orders: &str) -> Run {
-    let new = new_run(bench, orders).await;
+async fn begin(bench: &Bench, script: &str) -> Run {
+    let new = new_run(bench, script).await;
     bench.start_run(new).await.expect("a run")
 }
 
-/// The run once it is as wanted.
-async fn until(bench: &mut Bench, id: i64, wanted: impl Fn(&Run) -> bool) -> Run {
+/// The run once it is as expected.
+async fn until(bench: &mut Bench, id: i64, expected: impl Fn(&Run) -> bool) -> Run {
     bench
         .next(|event| match event {
-            Event::RunChanged { run } if run.id == id && wanted(&run) => Some(*run),
+            Event::RunChanged { run } if run.id == id && expected(&run) => Some(*run),
             _ => None,
         })
         .await
@@ -104,14 +104,14 @@ async fn running(bench: &mut Bench, id: i64) -> Run {
     until(bench, id, |run| run.state == RunState::Running).await
 }
 
-/// Waits until this step is made.
+/// Waits for a step.
 async fn stepped(bench: &mut Bench, step: u32) {
     bench
         .next(|event| matches!(event, Event::RunPoint { point, .. } if point.step == step).then_some(()))
         .await
 }
 
-/// The run once the store has its end.
+/// The run once its end is saved.
 async fn finished(bench: &mut Bench, id: i64) -> Run {
     until(bench, id, |run| {
         run.state == RunState::Finished && run.adapter.is_some()
@@ -119,7 +119,7 @@ async fn finished(bench: &mut Bench, id: i64) -> Run {
     .await
 }
 
-/// The run once it has ended otherwise.
+/// The run once it has failed or was interrupted.
 async fn broken(bench: &mut Bench, id: i64) -> (Run, Problem) {
     let run = until(bench, id, |run| run.ended_at.is_some()).await;
     match run.state.clone() {
@@ -128,12 +128,12 @@ async fn broken(bench: &mut Bench, id: i64) -> (Run, Problem) {
     }
 }
 
-/// The run as the list has it.
+/// The run in the list.
 async fn listed(bench: &Bench, id: i64) -> Option<Run> {
     bench.runs().await.unwrap().into_iter().find(|run| run.id == id)
 }
 
-/// A run that is done: the adapter that came of it.
+/// Finishes a run and returns its adapter.
 async fn tuned(bench: &mut Bench) -> Adapter {
     let run = begin(bench, "learn 2").await;
     let adapter = finished(bench, run.id).await.adapter;
@@ -158,7 +158,7 @@ async fn a_run_from_start_to_finish() {
     assert!(matches!(begun.state, RunState::Preparing { .. }));
     assert_eq!(
         (begun.name.as_str(), begun.model_name.as_str()),
-        ("orders on A tiny model", "A tiny model")
+        ("script on A tiny model", "A tiny model")
     );
     let (mut heard, mut message) = (Vec::new(), None);
     let run = loop {
@@ -203,7 +203,7 @@ async fn a_run_from_start_to_finish() {
     assert_eq!(bench.run_points(kept.id).await.unwrap(), curves);
 }
 
-async fn a_run_goes_on_in_the_build_that_it_is_handed_to() {
+async fn a_run_continues_in_the_build_that_it_switches_to() {
     let mut bench = Bench::tiny();
     let mut settings = bench.snapshot().await.unwrap().settings;
     settings.build = Some("cuda".into());
@@ -211,7 +211,7 @@ async fn a_run_goes_on_in_the_build_that_it_is_handed_to() {
     let run = begin(&bench, "learn 2").await;
     let run = finished(&mut bench, run.id).await;
     let plan = run.plan.expect("a plan");
-    assert!(plan.notices.iter().any(|notice| notice == HANDED), "{plan:?}");
+    assert!(plan.notices.iter().any(|notice| notice == SWITCHED), "{plan:?}");
 }
 
 async fn a_run_is_paused_resumed_and_stopped() {
@@ -227,7 +227,7 @@ async fn a_run_is_paused_resumed_and_stopped() {
     assert_eq!(run.state, RunState::Stopped);
     bench.stop_run(id).await.expect("stopping what has stopped is nothing");
     assert_eq!(bench.pause_run(id).await.unwrap_err().code, Code::BadRequest);
-    // What was stopped can still be gone on with, and has one adapter as before.
+    // A stopped run can be resumed, and still has one adapter.
     bench.resume_run(id).await.unwrap();
     assert_eq!(running(&mut bench, id).await.outcome, None);
     bench.stop_run(id).await.unwrap();
@@ -239,13 +239,13 @@ async fn a_run_is_paused_resumed_and_stopped() {
     assert_eq!(bench.adapters().await.unwrap().len(), 1);
 }
 
-async fn a_run_gives_way_to_the_chat() {
+async fn a_run_pauses_for_the_chat() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 100000").await.id;
     running(&mut bench, id).await;
     let sent = bench.say(None, "slow").await;
     let held = paused(&mut bench, id, PauseReason::Chat).await.last;
-    // The next answer comes before the run would go on.
+    // The next answer starts before the run would resume.
     bench.stop(sent.conversation.id).await.unwrap();
     bench.ended(sent.answer.id).await;
     let next = bench.say(None, "say one").await;
@@ -258,7 +258,7 @@ async fn a_run_gives_way_to_the_chat() {
     running(&mut bench, id).await;
 }
 
-/// Power that a test decides about.
+/// A power supply that a test controls.
 #[derive(Debug, Default)]
 struct Plug {
     low: AtomicBool,
@@ -292,7 +292,7 @@ fn plugged(low: bool) -> (Bench, Arc<Plug>) {
     (Bench::with(folder, options), power)
 }
 
-async fn a_low_battery_holds_a_run() {
+async fn a_low_battery_pauses_a_run() {
     let (mut bench, _) = plugged(true);
     let id = begin(&bench, "learn 3").await.id;
     paused(&mut bench, id, PauseReason::Battery).await;
@@ -309,16 +309,16 @@ async fn a_machine_that_works_stays_awake() {
     becomes(&power.awake, false).await;
 }
 
-async fn becomes(flag: &AtomicBool, wanted: bool) {
+async fn becomes(flag: &AtomicBool, expected: bool) {
     let wait = async {
-        while flag.load(Ordering::SeqCst) != wanted {
+        while flag.load(Ordering::SeqCst) != expected {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(bench::PATIENCE, wait).await.expect("a change");
 }
 
-async fn a_worker_that_dies_interrupts_the_run_and_it_goes_on() {
+async fn a_crash_interrupts_the_run_which_can_be_resumed() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 5 die 3").await.id;
     let (run, problem) = broken(&mut bench, id).await;
@@ -331,11 +331,11 @@ async fn a_worker_that_dies_interrupts_the_run_and_it_goes_on() {
     bench.resume_run(id).await.unwrap();
     finished(&mut bench, id).await;
     let curves = bench.run_points(id).await.unwrap();
-    assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "the third step was made again");
+    assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "the third step was repeated");
     assert_eq!(curves.evaluations.len(), 2, "before the first step and after the last");
 }
 
-async fn a_run_that_failed_is_tried_again() {
+async fn a_failed_run_can_be_retried() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 3 fail 1").await.id;
     let (run, problem) = broken(&mut bench, id).await;
@@ -343,11 +343,7 @@ async fn a_run_that_failed_is_tried_again() {
     data(&bench, "learn 3");
     bench.resume_run(id).await.unwrap();
     finished(&mut bench, id).await;
-    assert_eq!(
-        steps(&bench.run_points(id).await.unwrap()),
-        [1, 2, 3],
-        "from the beginning"
-    );
+    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3], "from the start");
 }
 
 async fn a_worker_that_cannot_start_fails_the_run() {
@@ -364,7 +360,7 @@ async fn a_worker_that_cannot_start_fails_the_run() {
     assert!(problem.message.contains("no-such-folder"), "{problem}");
 }
 
-async fn a_restart_interrupts_the_run_and_it_goes_on() {
+async fn a_restart_interrupts_the_run_which_can_be_resumed() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 6 wait 4").await.id;
     until(&mut bench, id, |run| run.checkpoint == Some(4)).await;
@@ -380,7 +376,7 @@ async fn a_restart_interrupts_the_run_and_it_goes_on() {
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6]);
 }
 
-async fn closing_lets_the_step_end_and_keeps_it() {
+async fn closing_completes_the_step_and_saves_it() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 9 wait 5").await.id;
     stepped(&mut bench, 5).await;
@@ -390,10 +386,10 @@ async fn closing_lets_the_step_end_and_keeps_it() {
         .await;
     let mut bench = bench.again().await;
     let run = listed(&bench, id).await.unwrap();
-    // The last checkpoint by count is of step 4, and step 6 was under way.
+    // The last scheduled checkpoint is of step 4, and step 6 was running.
     assert_eq!((run.checkpoint, run.last.map(|point| point.step)), (Some(6), Some(6)));
     assert!(matches!(&run.state, RunState::Interrupted { problem } if problem.message.contains("closed")));
-    assert_eq!(run.adapter, None, "nothing was measured on the way out");
+    assert_eq!(run.adapter, None, "closing evaluates nothing");
     bench.resume_run(id).await.unwrap();
     let first = bench.next(|event| match event {
         Event::RunPoint { point, .. } => Some(point.step),
@@ -404,11 +400,11 @@ async fn closing_lets_the_step_end_and_keeps_it() {
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
-async fn closing_does_not_wait_longer_than_its_bound() {
+async fn closing_has_a_timeout() {
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("bundled"), "tiny.gguf");
     let options = Options {
-        close_within: std::time::Duration::from_millis(200),
+        shutdown_timeout: std::time::Duration::from_millis(200),
         ..options(&folder)
     };
     let mut bench = Bench::with(folder, options);
@@ -432,7 +428,7 @@ async fn one_run_at_a_time() {
     running(&mut bench, second.id).await;
 }
 
-async fn a_deleted_run_comes_back_until_the_next_start() {
+async fn a_deleted_run_can_be_restored_until_the_next_start() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     let id = adapter.run.unwrap();
@@ -458,7 +454,7 @@ async fn a_run_that_cannot_be_saved_is_kept_in_memory() {
     let mut bench = Bench::tiny();
     let new = new_run(&bench, "learn 5").await;
     let id = bench.start_run(new.clone()).await.unwrap().id;
-    // As a full disk, but at once: how much still fits a page is SQLite's affair.
+    // Like a full disk, but at once: free space within a page would delay it.
     let full = "CREATE TRIGGER full BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'full'); END";
     bench.store().write(|t| t.execute_batch(full)).unwrap();
     let run = until(&mut bench, id, |run| run.state == RunState::Finished).await;
@@ -467,15 +463,15 @@ async fn a_run_that_cannot_be_saved_is_kept_in_memory() {
     assert_eq!(bench.start_run(new.clone()).await.unwrap_err().code, Code::DiskFull);
     bench.store().write(|t| t.execute_batch("DROP TRIGGER full")).unwrap();
     let curves = bench.run_points(id).await.unwrap();
-    assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "saved once there was room");
+    assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "saved once there is space");
     assert_eq!(bench.adapters().await.unwrap()[0].run, Some(id));
     bench.start_run(new).await.expect("free again");
 }
 
-async fn what_is_missing_is_told() {
+async fn missing_files_are_reported() {
     let mut bench = Bench::tiny();
     let new = new_run(&bench, "learn 5 die 3").await;
-    let path = bench.folder.path().join("orders.jsonl");
+    let path = bench.folder.path().join("script.jsonl");
     let no_model = NewRun {
         model: "nothing".into(),
         ..new.clone()
@@ -491,7 +487,7 @@ async fn what_is_missing_is_told() {
     assert_eq!(bench.start_run(no_adapter).await.unwrap_err().code, Code::NotFound);
     assert!(
         bench.runs().await.unwrap().is_empty(),
-        "what cannot begin leaves nothing behind"
+        "a run that cannot start leaves nothing behind"
     );
 
     let id = bench.start_run(new.clone()).await.unwrap().id;
@@ -499,7 +495,7 @@ async fn what_is_missing_is_told() {
     fs::remove_file(&path).unwrap();
     let gone = bench.resume_run(id).await.unwrap_err();
     assert_eq!(gone.code, Code::FileUnreadable);
-    assert!(gone.message.contains("orders.jsonl"), "{gone}");
+    assert!(gone.message.contains("script.jsonl"), "{gone}");
     assert_eq!(bench.start_run(new).await.unwrap_err().code, Code::FileUnreadable);
     assert!(bench.datasets().await.unwrap()[0].problem.is_some());
     data(&bench, "learn 5 die 3");
@@ -513,7 +509,7 @@ async fn what_is_missing_is_told() {
     assert_eq!(bench.delete_run(99).await.unwrap_err().code, Code::NotFound);
 }
 
-async fn datasets_are_added_inspected_and_forgotten() {
+async fn datasets_are_added_inspected_and_removed() {
     let bench = Bench::tiny();
     let samples = bench.folder.path().join("samples");
     fs::create_dir_all(&samples).unwrap();
@@ -527,7 +523,7 @@ async fn datasets_are_added_inspected_and_forgotten() {
 
     let path = data(&bench, "one two three");
     let dataset = bench.add_dataset(path.clone()).await.unwrap();
-    assert_eq!((dataset.name.as_str(), dataset.examples), ("orders", None));
+    assert_eq!((dataset.name.as_str(), dataset.examples), ("script", None));
     let mapping = ColumnMapping {
         text: Some("text".into()),
         ..ColumnMapping::default()
@@ -545,7 +541,7 @@ async fn datasets_are_added_inspected_and_forgotten() {
     assert_eq!(bench.datasets().await.unwrap()[0].examples, Some(3));
 
     bench.rename_dataset(dataset.id, "Mine".into()).await.unwrap();
-    bench.forget_dataset(dataset.id).await.unwrap();
+    bench.remove_dataset(dataset.id).await.unwrap();
     assert!(bench.datasets().await.unwrap().is_empty() && path.exists());
     let gone = bench
         .inspect_dataset(dataset.id, "tiny".into(), None, false, None)
@@ -563,15 +559,15 @@ async fn datasets_are_added_inspected_and_forgotten() {
     }
 }
 
-async fn an_inspection_that_takes_long_is_in_no_ones_way() {
+async fn a_newer_inspection_cancels_an_older_one() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     let dataset = bench.add_dataset(data(&bench, "endless")).await.unwrap();
     let inspect = || bench.inspect_dataset(dataset.id, "tiny".into(), None, false, None);
     let work = async {
-        // The other is under way by then.
+        // The other one is running by then.
         tokio::task::yield_now().await;
-        let order = ExportOrder {
+        let order = ExportOptions {
             adapter: adapter.id,
             format: ExportFormat::GgufLora,
             out: bench.folder.path().join("out.gguf").to_string_lossy().into_owned(),
@@ -590,7 +586,7 @@ async fn adapters_are_imported_checked_and_exported() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     let out = bench.folder.path().join("out.gguf");
-    let order = ExportOrder {
+    let order = ExportOptions {
         adapter: adapter.id,
         format: ExportFormat::GgufLora,
         out: out.to_string_lossy().into_owned(),
@@ -622,7 +618,7 @@ async fn adapters_are_imported_checked_and_exported() {
         (peft.clone(), "llama3", Code::AdapterInvalid),
         (peft.clone(), "nothing", Code::NotFound),
         (bundled.join("llama.gguf"), "llama", Code::AdapterInvalid),
-        (bench.folder.path().join("orders.jsonl"), "llama", Code::AdapterInvalid),
+        (bench.folder.path().join("script.jsonl"), "llama", Code::AdapterInvalid),
         ("nowhere".into(), "llama", Code::FileUnreadable),
     ] {
         assert_eq!(bench.import_adapter(path, model.into()).await.unwrap_err().code, code);
@@ -639,14 +635,14 @@ async fn adapters_are_imported_checked_and_exported() {
         Code::NotFound
     );
     let bench = bench.again().await;
-    assert!(peft.exists(), "the files are the person's");
+    assert!(peft.exists(), "imported files are not deleted");
     assert_eq!(
         bench.restore_adapter(imported.id).await.unwrap_err().code,
         Code::NotFound
     );
 }
 
-/// What the worker was asked for an answer.
+/// The worker's request of an answer.
 fn shown(answer: &Message) -> GenerateRequest {
     serde_json::from_str(&answer.content).expect("the request, shown")
 }
@@ -658,7 +654,7 @@ fn choice(adapter: &Adapter) -> AdapterChoice {
     }
 }
 
-async fn adapters_of_a_conversation_reach_the_worker() {
+async fn adapters_of_a_conversation_are_sent_to_the_worker() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     let plain = bench.answer("show").await;
@@ -686,7 +682,7 @@ async fn adapters_of_a_conversation_reach_the_worker() {
     assert_eq!(
         failure(&refused).code,
         Code::NotFound,
-        "it does not answer as if nothing had been chosen"
+        "it does not ignore the chosen adapter"
     );
     bench.set_conversation_adapters(id, Vec::new()).await.unwrap();
     let again = bench.regenerate(refused.id).await.unwrap();
@@ -705,7 +701,7 @@ async fn an_adapter_of_another_model_is_refused() {
     assert_eq!(failure(&tuned).code, Code::AdapterInvalid);
     assert!(failure(&tuned).message.contains(&adapter.name));
     let base = &bench.conversation(tuned.conversation).await.messages[1];
-    assert_eq!(base.content, "one", "the other answer is made");
+    assert_eq!(base.content, "one", "the other answer is generated");
 }
 
 async fn two_answers_side_by_side_and_a_vote() {
@@ -751,7 +747,7 @@ async fn two_answers_side_by_side_and_a_vote() {
     assert_eq!(
         bench.conversation(id).await.leaf,
         Some(follow.answer.id),
-        "what went on stays where it is"
+        "a conversation that has continued keeps its branch"
     );
     assert_eq!(
         bench.vote_answer(follow.answer.id, true).await.unwrap_err().code,
@@ -783,7 +779,7 @@ async fn stop_ends_both_answers() {
 async fn rated_answers_become_a_dataset() {
     let mut bench = Bench::tiny();
     assert_eq!(
-        bench.gather_dataset("Mine".into()).await.unwrap_err().code,
+        bench.dataset_from_ratings("Mine".into()).await.unwrap_err().code,
         Code::DataInvalid
     );
     let good = bench.answer("say one").await;
@@ -809,10 +805,10 @@ async fn rated_answers_become_a_dataset() {
     assert_eq!(
         bench.rated_examples().await,
         Ok(2),
-        "nothing is learnt by way of a bad answer"
+        "conversations with a bad answer are left out"
     );
 
-    let dataset = bench.gather_dataset(" My / answers ".into()).await.unwrap();
+    let dataset = bench.dataset_from_ratings(" My / answers ".into()).await.unwrap();
     assert_eq!(dataset.name, "My / answers");
     let written = fs::read_to_string(&dataset.path).unwrap();
     let lines: Vec<&str> = written.lines().collect();
@@ -829,7 +825,7 @@ async fn rated_answers_become_a_dataset() {
     );
 }
 
-/// What a store of each version holds is written in `tests/fixtures/ba366ad/make.py`.
+/// The contents of each version's store are described in `tests/fixtures/ba366ad/make.py`.
 async fn stores_of_every_released_version_are_read() {
     for version in 1..=14 {
         let folder = tempfile::tempdir().unwrap();
@@ -885,7 +881,7 @@ async fn stores_of_every_released_version_are_read() {
             gpu_layers: GpuLayers::Count { count: 7 },
             kv: KvType::Q8_0,
             last_model: Some("tiny".into()),
-            kept_bytes: 1_000_000,
+            prompt_cache_limit: 1_000_000,
         };
         let expected = if version >= 4 { set } else { Settings::default() };
         assert_eq!(snapshot.settings, expected, "version {version}");
@@ -935,7 +931,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
 }
 
-/// A run that is done, with a real adapter for the model `llama`.
+/// A finished run with a real adapter for the model `llama`.
 async fn really_tuned(bench: &mut Bench) -> Adapter {
     let adapter = tuned(bench).await;
     let folder = Path::new(&adapter.path);
@@ -949,7 +945,7 @@ async fn really_tuned(bench: &mut Bench) -> Adapter {
     adapter
 }
 
-/// Imports a run's adapter where it is.
+/// Imports a run's adapter in place.
 async fn import(bench: &Bench, adapter: &Adapter) -> Adapter {
     let path = adapter.path.clone().into();
     bench.import_adapter(path, "llama".into()).await.expect("an adapter")
@@ -974,7 +970,7 @@ async fn a_run_whose_adapter_was_imported_keeps_its_files() {
     let adapter = really_tuned(&mut bench).await;
     let imported = import(&bench, &adapter).await;
     let weights = Path::new(&adapter.path).join("adapter_model.safetensors");
-    // Neither the adapter's deletion nor the run's takes what another one lies in.
+    // Neither deletion removes files that hold another adapter.
     bench.delete_adapter(adapter.id).await.unwrap();
     let bench = bench.again().await;
     assert!(weights.exists());
@@ -982,13 +978,13 @@ async fn a_run_whose_adapter_was_imported_keeps_its_files() {
     let bench = bench.again().await;
     assert!(weights.exists() && bench.runs().await.unwrap().is_empty());
     assert_eq!(bench.adapters().await.unwrap()[0].id, imported.id);
-    // With that they go.
+    // Its deletion removes them.
     bench.delete_adapter(imported.id).await.unwrap();
     let bench = bench.again().await.again().await;
     assert!(!folder(&bench, adapter.run.unwrap()).exists());
 }
 
-async fn an_adapter_made_again_after_a_delete_stays() {
+async fn an_adapter_written_again_after_its_deletion_stays() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 6 wait 4").await.id;
     until(&mut bench, id, |run| run.checkpoint == Some(4)).await;
@@ -997,7 +993,7 @@ async fn an_adapter_made_again_after_a_delete_stays() {
     bench.delete_adapter(first.unwrap()).await.unwrap();
     bench.resume_run(id).await.unwrap();
     until(&mut bench, id, |run| run.state == RunState::Finished).await;
-    // Its end is saved a moment after it is told.
+    // The end is saved a moment after its event.
     bench.run_points(id).await.unwrap();
     let made = bench.adapters().await.unwrap();
     assert_eq!(made.iter().map(|one| Some(one.id)).collect::<Vec<_>>(), [first]);
@@ -1006,23 +1002,23 @@ async fn an_adapter_made_again_after_a_delete_stays() {
     assert!(Path::new(&made[0].path).exists());
 }
 
-async fn a_deletion_that_a_killed_run_has_overtaken_is_undone() {
+async fn the_deletion_of_an_adapter_that_a_killed_run_wrote_again_is_undone() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     bench.delete_adapter(adapter.id).await.unwrap();
-    // As by a run that was gone on with, and killed before the store heard of its end.
+    // Like a resumed run that was killed before its end was saved.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     fs::write(&adapter.path, "better").unwrap();
     let bench = bench.again().await;
     assert_eq!(bench.adapters().await.unwrap(), std::slice::from_ref(&adapter));
     assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better");
-    // Deleted once more, it goes.
+    // A second deletion removes it.
     bench.delete_adapter(adapter.id).await.unwrap();
     let bench = bench.again().await;
     assert!(bench.adapters().await.unwrap().is_empty() && !Path::new(&adapter.path).exists());
 }
 
-async fn an_adapter_left_beside_its_place_is_there() {
+async fn an_adapter_in_a_recovery_candidate_exists() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     let beside = Path::new(&adapter.path).with_file_name(".adapter.last");
@@ -1033,11 +1029,11 @@ async fn an_adapter_left_beside_its_place_is_there() {
     assert!(bench.adapters().await.unwrap().is_empty() && !beside.exists());
 }
 
-async fn a_checkpoint_that_the_store_does_not_know_of_is_gone_on_from() {
+async fn a_checkpoint_unknown_to_the_store_is_resumed_from() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 5 die 3").await.id;
     broken(&mut bench, id).await;
-    // As if the worker had made its last one when the app was killed.
+    // As if the app was killed before it saved the worker's last checkpoint.
     let forget = "UPDATE run SET checkpoint = NULL";
     bench.store().write(|t| t.execute_batch(forget)).unwrap();
     fs::write(folder(&bench, id).join("checkpoint"), "4").unwrap();
@@ -1046,7 +1042,7 @@ async fn a_checkpoint_that_the_store_does_not_know_of_is_gone_on_from() {
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 5]);
 }
 
-async fn runs_of_a_store_that_was_set_aside_stay() {
+async fn run_folders_of_a_store_that_was_set_aside_stay() {
     let mut bench = Bench::tiny();
     let checkpoint = folder(&bench, 7).join("checkpoint");
     fs::create_dir_all(folder(&bench, 7)).unwrap();

@@ -1,20 +1,20 @@
-//! The wire in TypeScript is the wire in Rust.
+//! The generated TypeScript of the wire is up to date.
 
 use std::{fs, path::Path};
 
-/// `HEARTH_UPDATE_WIRE=1 cargo test --release -p hearth-app --test wire` writes the file anew.
+/// `HEARTH_UPDATE_WIRE=1 cargo test --release -p hearth-app --test wire` updates the file.
 #[test]
-fn typescript_is_fresh() {
+fn typescript_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/src/lib/host/wire.ts");
-    let wanted = hearth_app::wire::typescript();
+    let expected = hearth_app::wire::typescript();
     if std::env::var_os("HEARTH_UPDATE_WIRE").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &wanted).unwrap();
+        fs::write(&path, &expected).unwrap();
     }
-    // A checkout on Windows may have turned the line ends.
+    // A checkout on Windows may have other line endings.
     let found = fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
     assert!(
-        found == wanted,
+        found == expected,
         "ui/src/lib/host/wire.ts is stale: run HEARTH_UPDATE_WIRE=1 cargo test --release -p hearth-app --test wire"
     );
 }

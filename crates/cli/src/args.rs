@@ -1,4 +1,4 @@
-//! What can be typed after `hearth`.
+//! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hearth_protocol::{AdapterChoice, Checkpointing, GpuLayers, KvType, Precision, Schedule};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "hearth", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -19,32 +19,32 @@ pub struct Cli {
 pub enum Command {
     /// Answer one prompt
     Run(Run),
-    /// Have a conversation in the terminal
+    /// Chat in the terminal
     Chat(Chat),
-    /// Measure how fast a model reads and writes
+    /// Measure prefill and decode speed
     Bench(Bench),
-    /// Measure how well a model predicts a text
+    /// Measure perplexity on a text
     Perplexity(Perplexity),
-    /// Show the tokens of a text
+    /// Tokenize a text
     Tokenize(Tokenize),
-    /// List what models can run on
+    /// List the devices that models can run on
     Devices(Devices),
-    /// Say where a model's bytes would go, without loading it
+    /// Show the memory plan of a model without loading it
     Plan(Plan),
-    /// List the models there are
+    /// List models
     List,
-    /// Teach a model from examples: the result is an adapter
+    /// Fine-tune a model on examples; the result is an adapter
     Train(Box<Train>),
-    /// Write an adapter for other programs, or a whole model with it inside
+    /// Export an adapter for other programs, or merge it into its model
     Export(Export),
     /// Download a model from the catalog
     Pull(Pull),
-    /// Check that everything works, and say what does not
+    /// Check the installation and the numerical accuracy
     Doctor(Doctor),
     /// Serve the desktop window: requests on standard input, events on standard output
     #[command(hide = true)]
     Worker,
-    /// Ask the graphics drivers what they can do, or read files, and print it as JSON; a broken one ends this process
+    /// Query the graphics drivers, or read files, and print the result as JSON; a broken driver or file may crash this process
     #[command(hide = true)]
     Probe(Probe),
 }
@@ -52,7 +52,7 @@ pub enum Command {
 /// `hearth devices`.
 #[derive(Debug, Args)]
 pub struct Devices {
-    /// Compare what a device computes with what the processor does, and measure it, first [default: every GPU but those in software]
+    /// Run the device check first: compare results with the CPU's and benchmark [default: every GPU that is not software]
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
     pub check: Option<String>,
     #[command(flatten)]
@@ -62,44 +62,44 @@ pub struct Devices {
 /// `hearth probe`.
 #[derive(Debug, Args)]
 pub struct Probe {
-    /// Check the GPU of this number in the driver's list, or `cpu`, instead
+    /// Check this GPU, by its index in the driver's list, or `cpu`, instead
     #[arg(long, value_name = "N|cpu")]
     pub check: Option<String>,
-    /// Measure it with a model that a driver in software gets through
+    /// Benchmark with a model that is small enough for a software driver
     #[arg(long)]
     pub small: bool,
-    /// Read files that standard input names instead, one JSON object a line, and print what they are
+    /// Read the files named on standard input, one JSON object per line, and print their metadata instead
     #[arg(long, conflicts_with_all = ["check", "small"])]
     pub files: bool,
     #[command(flatten)]
     pub output: Json,
 }
 
-/// Which model, and how it is loaded.
+/// A model, and how to load it.
 #[derive(Debug, Args)]
 pub struct Load {
-    /// A GGUF file, or the name of a model that `hearth list` shows
+    /// A GGUF file, or the name of a model in `hearth list`
     pub model: String,
     #[command(flatten)]
-    pub how: How,
+    pub options: LoadOptions,
 }
 
-/// How a model is loaded.
+/// Settings for loading a model.
 #[derive(Debug, Args)]
-pub struct How {
-    /// CPU threads [default: one a physical core]
+pub struct LoadOptions {
+    /// CPU threads [default: one per physical core]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// A device that `hearth devices` shows, or GPUs with commas between [default: the GPUs with memory of their own]
+    /// A device in `hearth devices`, or several GPUs separated by commas [default: automatic]
     #[arg(long, value_name = "ID")]
     pub device: Option<String>,
-    /// The build of Hearth that uses the GPU: portable, vulkan, cuda or rocm [default: the fastest that was measured]
+    /// The build of Hearth that uses the GPU: portable, vulkan, cuda or rocm [default: the fastest measured]
     #[arg(long, value_name = "BUILD")]
     pub build: Option<String>,
     /// Layers on GPUs, counted from the output layer backwards: a number, auto (as many as fit) or all
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     pub gpu_layers: GpuLayers,
-    /// How the KV cache is kept: f16, or q8_0 in half the memory
+    /// Type of the KV cache: f16, or q8_0 in half the memory
     #[arg(long, value_name = "TYPE", default_value_t, hide_default_value = true)]
     pub kv: KvType,
 }
@@ -111,14 +111,14 @@ pub struct Plan {
     pub load: Load,
     #[command(flatten)]
     pub context: Context,
-    /// Plan for a GPU of this many bytes that is not there
+    /// Plan for a hypothetical GPU with this many bytes
     #[arg(long, value_name = "BYTES", conflicts_with = "device")]
     pub assume_gpu: Option<u64>,
     #[command(flatten)]
     pub output: Json,
 }
 
-/// Room for tokens.
+/// Context size.
 #[derive(Debug, Args)]
 pub struct Context {
     /// Context in tokens [default: the model's own, at most 8192]
@@ -134,30 +134,30 @@ pub struct Json {
     pub json: bool,
 }
 
-/// How tokens are chosen; what is not given is the model's own default.
+/// Sampling parameters [default: the model's own].
 #[derive(Debug, Args)]
-pub struct Sampling {
-    /// 0 takes the likeliest token always
+pub struct SamplingArgs {
+    /// Temperature; 0 is greedy
     #[arg(long, value_name = "T", value_parser = not_negative)]
     pub temp: Option<f32>,
-    /// Keep the K likeliest tokens; 0 keeps all
+    /// Top-k sampling: keep the K most likely tokens; 0 keeps all
     #[arg(long, value_name = "K")]
     pub top_k: Option<u32>,
-    /// Keep the likeliest tokens whose probabilities reach P together
+    /// Top-p (nucleus) sampling: keep the most likely tokens whose probabilities add up to P
     #[arg(long, value_name = "P", value_parser = share)]
     pub top_p: Option<f32>,
-    /// Drop tokens less likely than this share of the likeliest
+    /// Min-p sampling: drop tokens less likely than P times the most likely one
     #[arg(long, value_name = "P", value_parser = share)]
     pub min_p: Option<f32>,
-    /// The same seed gives the same answer [default: a new one each time]
+    /// Random seed; the same seed gives the same answer [default: random]
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
 }
 
-/// Adapters over a model.
+/// Adapters to apply to a model.
 #[derive(Debug, Args)]
 pub struct Adapters {
-    /// An adapter to answer with, and what it counts for [default: 1]; may be given several times
+    /// An adapter to apply, with its scale [default: 1]; may be repeated
     #[arg(long = "adapter", value_name = "PATH[=SCALE]", value_parser = adapter)]
     pub adapters: Vec<AdapterChoice>,
 }
@@ -167,18 +167,18 @@ pub struct Adapters {
 pub struct Run {
     #[command(flatten)]
     pub load: Load,
-    /// What to answer
+    /// The prompt
     pub prompt: String,
-    /// The most tokens to answer with [default: until the model ends]
+    /// Maximum tokens to generate [default: until the model stops]
     #[arg(short = 'n', value_name = "N")]
     pub tokens: Option<u32>,
     #[command(flatten)]
-    pub sampling: Sampling,
+    pub sampling: SamplingArgs,
     #[command(flatten)]
     pub adapters: Adapters,
     #[command(flatten)]
     pub context: Context,
-    /// Go on from the prompt as it is, without the chat template
+    /// Continue the prompt verbatim, without the chat template
     #[arg(long, conflicts_with = "system")]
     pub raw: bool,
     /// The system prompt [default: the model's own]
@@ -194,7 +194,7 @@ pub struct Chat {
     #[command(flatten)]
     pub load: Load,
     #[command(flatten)]
-    pub sampling: Sampling,
+    pub sampling: SamplingArgs,
     #[command(flatten)]
     pub adapters: Adapters,
     #[command(flatten)]
@@ -209,16 +209,16 @@ pub struct Chat {
 pub struct Bench {
     #[command(flatten)]
     pub load: Load,
-    /// Tokens of the prompt; 0 leaves reading out
+    /// Prompt tokens; 0 skips prefill
     #[arg(short = 'p', value_name = "P", default_value_t = 512)]
     pub prompt: u32,
-    /// Tokens to write; 0 leaves writing out
+    /// Tokens to generate; 0 skips decode
     #[arg(short = 'n', value_name = "N", default_value_t = 128)]
     pub tokens: u32,
-    /// How often; the median counts
+    /// Repetitions; reports the median
     #[arg(short = 'r', value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-    /// Tokens in the context before writing begins
+    /// Tokens in the context before decode
     #[arg(long, value_name = "D", default_value_t = 0)]
     pub depth: u32,
     #[command(flatten)]
@@ -232,14 +232,14 @@ pub struct Bench {
 pub struct Perplexity {
     #[command(flatten)]
     pub load: Load,
-    /// A text in UTF-8
+    /// A text file in UTF-8
     pub file: PathBuf,
-    /// Tokens a chunk
+    /// Tokens per chunk
     #[arg(long, value_name = "C", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     pub ctx: u32,
     #[command(flatten)]
     pub adapters: Adapters,
-    /// Expand the weights rather than round the activations to 8 bits: slower, and what training computes
+    /// Compute in f32, as in training, instead of with 8-bit activations; slower
     #[arg(long)]
     pub exact: bool,
     #[command(flatten)]
@@ -250,24 +250,24 @@ pub struct Perplexity {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("source").required(true))]
 pub struct Tokenize {
-    /// A GGUF file, or the name of a model that `hearth list` shows
+    /// A GGUF file, or the name of a model in `hearth list`
     pub model: String,
     /// The text
     #[arg(group = "source")]
     pub text: Option<String>,
-    /// A file with the text
+    /// A text file
     #[arg(long, value_name = "FILE", group = "source")]
     pub file: Option<PathBuf>,
-    /// A file with a text a line, each a JSON string
+    /// A file of JSON strings, one per line
     #[arg(long, value_name = "FILE", group = "source")]
     pub lines: Option<PathBuf>,
-    /// A JSON list of messages, each with a role and a content: what the model's chat template makes of them
+    /// A JSON list of messages, each with role and content, rendered with the model's chat template
     #[arg(long, value_name = "FILE", group = "source")]
     pub chat: Option<PathBuf>,
-    /// A JSON list of tools that the model may call in the conversation
+    /// A JSON list of tools for the chat template
     #[arg(long, value_name = "FILE", requires = "chat", conflicts_with_all = ["text", "file", "lines"])]
     pub tools: Option<PathBuf>,
-    /// Read special tokens (<|im_start|>) as what they are, not as text
+    /// Parse special tokens such as <|im_start|> instead of treating them as text
     #[arg(long, conflicts_with = "chat")]
     pub special: bool,
     #[command(flatten)]
@@ -281,83 +281,90 @@ pub struct Train {
     pub load: Load,
     /// Examples: JSONL, JSON, CSV, Parquet, plain text or Markdown
     pub data: PathBuf,
-    /// The folder that gets the adapter, the checkpoints and the log
+    /// Output folder for the adapter, the checkpoints and the log
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Times through the examples, at most [default: 3, and up to 8 where there are few]
+    /// Maximum epochs [default: 3, and up to 8 for small datasets]
     #[arg(long, value_name = "E")]
     pub epochs: Option<f32>,
-    /// Rank of the adapters [default: 16]
+    /// LoRA rank [default: 16]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..))]
     pub rank: Option<u32>,
-    /// An adapter counts for alpha / rank [default: twice the rank]
+    /// LoRA alpha; the adapter's scale is alpha / rank [default: twice the rank]
     #[arg(long, value_name = "A")]
     pub alpha: Option<f32>,
-    /// The highest learning rate [default: 0.0002]
+    /// Peak learning rate [default: 0.0002]
     #[arg(long, value_name = "X")]
     pub lr: Option<f32>,
-    /// Tokens an example may have [default: chosen from the data]
+    /// Maximum sequence length in tokens [default: chosen from the data]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(2..))]
     pub seq: Option<u32>,
-    /// Examples that go through the model together [default: chosen from the data]
+    /// Batch size [default: chosen from the data]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
-    /// Batches a step [default: 1 where --batch is given, else chosen from the data]
+    /// Gradient accumulation steps [default: 1 with --batch, else chosen from the data]
     #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..))]
     pub accum: Option<u32>,
-    /// Linears to adapt, with commas between: q_proj,v_proj [default: all seven]
+    /// Target modules, separated by commas: q_proj,v_proj [default: all seven]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub targets: Vec<String>,
-    /// The same seed on the same machine gives the same run [default: 42]
+    /// Random seed; the same seed on the same machine gives the same run [default: 42]
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Share of the examples that is held out and measured with [default: 0.1]
+    /// Validation split, as a fraction of the examples [default: 0.1]
     #[arg(long, value_name = "F", value_parser = share)]
     pub eval_split: Option<f32>,
-    /// An adapter to begin with
+    /// An adapter to start from
     #[arg(long, value_name = "ADAPTER")]
     pub init: Option<PathBuf>,
-    /// Take the examples in the order of the file
+    /// Keep the examples in file order
     #[arg(long)]
     pub no_shuffle: bool,
-    /// Go on from the checkpoint in DIR, with the settings of then
+    /// Resume from the checkpoint in DIR, with its original settings
     #[arg(long)]
     pub resume: bool,
-    /// Make so many steps, and no early stop, unless --epochs or --patience ask for one
+    /// Run this many steps without early stopping, unless --epochs or --patience is given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_steps: Option<u32>,
-    /// Share of an adapter's inputs that is dropped [default: 0]
+    /// LoRA dropout [default: 0]
     #[arg(long, value_name = "F", value_parser = share)]
     pub dropout: Option<f32>,
-    /// Rank-stabilised scaling: an adapter counts for alpha / sqrt(rank)
+    /// Rank-stabilised LoRA: the adapter's scale is alpha / sqrt(rank)
     #[arg(long)]
     pub rslora: bool,
-    /// How the learning rate falls: cosine, linear or constant [default: cosine]
+    /// Learning rate schedule: cosine, linear or constant [default: cosine]
     #[arg(long, value_name = "HOW", value_parser = named::<Schedule>)]
     pub schedule: Option<Schedule>,
-    /// Share of the steps in which the learning rate rises [default: 0.03]
+    /// Warm-up, as a fraction of the steps [default: 0.03]
     #[arg(long, value_name = "F", value_parser = share)]
     pub warmup: Option<f32>,
     /// AdamW's decoupled weight decay [default: 0]
     #[arg(long, value_name = "F", value_parser = not_negative)]
     pub weight_decay: Option<f32>,
-    /// Evaluations without a better loss after which the run ends; 0: never [default: 3]
+    /// Early stopping: evaluations without improvement; 0 disables it [default: 3]
     #[arg(long, value_name = "N")]
     pub patience: Option<u32>,
-    /// Factors of the products: auto, f32 or bf16 [default: auto]
+    /// Precision: auto, f32 or bf16 [default: auto]
     #[arg(long, value_name = "WHICH", value_parser = named::<Precision>)]
     pub precision: Option<Precision>,
-    /// What is kept for the backward: auto, operations or layers [default: auto]
+    /// Gradient checkpointing: auto, operations (save all activations) or layers (recompute each layer) [default: auto]
     #[arg(long, value_name = "WHAT", value_parser = named::<Checkpointing>)]
     pub checkpointing: Option<Checkpointing>,
-    /// Learn from prompts too, not only from answers
-    #[arg(long)]
-    pub train_on_prompts: bool,
-    /// Leave out lines that cannot be read, instead of refusing the file
-    #[arg(long)]
-    pub skip_broken: bool,
+    #[command(flatten)]
+    pub flags: DataFlags,
     #[command(flatten)]
     pub output: Json,
+}
+
+/// Options of `hearth train` for reading the data.
+#[derive(Debug, Args)]
+pub struct DataFlags {
+    /// Train on prompts, too, not only on answers
+    #[arg(long)]
+    pub train_on_prompts: bool,
+    /// Skip malformed lines instead of refusing the file
+    #[arg(long)]
+    pub skip_broken: bool,
 }
 
 /// `hearth export`.
@@ -366,33 +373,33 @@ pub struct Export {
     /// A run's folder, a PEFT folder or a GGUF adapter
     #[arg(value_name = "DIR")]
     pub adapter: PathBuf,
-    /// What to write
+    /// Output format
     #[arg(long, value_enum, value_name = "gguf-lora|peft|gguf", hide_possible_values = true)]
     pub to: ExportAs,
-    /// With --to gguf, the type of the weights, such as F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS or Q4_0, or `same`: as the model has them [default: Q8_0]
+    /// With --to gguf, the quantisation: F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS, Q4_0 and so on, or `same` as the base model [default: Q8_0]
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
-    /// The file or folder to write
+    /// The file or folder to write to
     #[arg(long, value_name = "PATH")]
     pub out: PathBuf,
-    /// Read it again, replay prompts and compare
+    /// Reload the export, replay prompts and compare
     #[arg(long)]
     pub verify: bool,
-    /// The model that the adapter belongs to [default: as its run says]
+    /// The adapter's base model [default: that of its run]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     #[command(flatten)]
     pub output: Json,
 }
 
-/// What an adapter is written as.
+/// Export format of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportAs {
-    /// For llama.cpp and Ollama
+    /// A GGUF adapter for llama.cpp and Ollama
     GgufLora,
-    /// For Hugging Face's PEFT
+    /// A folder for Hugging Face PEFT
     Peft,
-    /// The whole model with the adapter in its weights
+    /// The whole model with the adapter merged
     Gguf,
 }
 
@@ -406,13 +413,13 @@ pub struct Pull {
 /// `hearth doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// The model to measure with [default: the first that `hearth list` shows]
+    /// The model to check [default: the first in `hearth list`]
     pub model: Option<String>,
-    /// Check every gradient against finite differences on this machine, on the processor or on --device, and nothing else
+    /// Only check every gradient against finite differences, on the CPU or on --device
     #[arg(long)]
     pub gradients: bool,
     #[command(flatten)]
-    pub how: How,
+    pub options: LoadOptions,
     #[command(flatten)]
     pub output: Json,
 }
@@ -422,7 +429,7 @@ fn not_negative(text: &str) -> Result<f32, String> {
     if value.is_finite() && value >= 0.0 {
         Ok(value)
     } else {
-        Err("has to be 0 or more".to_owned())
+        Err("must be 0 or more".to_owned())
     }
 }
 
@@ -431,18 +438,18 @@ fn share(text: &str) -> Result<f32, String> {
     if (0.0..=1.0).contains(&value) {
         Ok(value)
     } else {
-        Err("has to be from 0 to 1".to_owned())
+        Err("must be from 0 to 1".to_owned())
     }
 }
 
-/// PATH, or PATH=SCALE. A path may itself have an `=`: what follows the last one is a scale only if it is a number.
+/// PATH or PATH=SCALE. A path may contain `=`: the text after the last one is a scale only if it is a number.
 fn adapter(text: &str) -> Result<AdapterChoice, String> {
     let scaled = text
         .rsplit_once('=')
         .and_then(|(path, scale)| Some((path, scale.parse().ok()?)));
     let (path, scale): (&str, f32) = scaled.unwrap_or((text, 1.0));
     if path.is_empty() || !scale.is_finite() {
-        return Err("has to be a path, or a path, = and a number".to_owned());
+        return Err("must be PATH or PATH=SCALE".to_owned());
     }
     Ok(AdapterChoice {
         path: path.into(),
@@ -450,7 +457,7 @@ fn adapter(text: &str) -> Result<AdapterChoice, String> {
     })
 }
 
-/// One of a few names, as the protocol has them.
+/// A serialised name of a protocol enum.
 fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
@@ -469,12 +476,12 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_are_sound() {
+    fn the_command_definition_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn everything_that_scripts_type_is_understood() {
+    fn documented_command_lines_parse() {
         for line in [
             "run m p -n 5 --temp 0 --top-k 40 --top-p 0.9 --min-p 0.05 --seed 1 --json",
             "run m p --raw --threads 2 --device cpu --ctx 512",
@@ -512,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_is_refused() {
+    fn invalid_usage_is_refused() {
         let check = |line, expected| assert_eq!(parse(line).err(), Some(expected), "{line}");
         check("", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
         check("frobnicate", ErrorKind::InvalidSubcommand);
@@ -539,9 +546,9 @@ mod tests {
     }
 
     #[test]
-    fn bench_measures_as_the_tables_say() {
+    fn bench_defaults_match_the_tables() {
         let Ok(Command::Bench(bench)) = parse("bench m") else {
-            panic!("bench is understood")
+            panic!("bench parses")
         };
         assert_eq!((bench.prompt, bench.tokens, bench.runs, bench.depth), (512, 128, 3, 0));
     }

@@ -1,4 +1,4 @@
-//! How a command ends that did not succeed.
+//! The failure of a command.
 
 use crate::terminal::escaped;
 use hearth_protocol::Problem;
@@ -8,25 +8,25 @@ use std::io;
 /// Why a command failed: one line for a person.
 #[derive(Debug)]
 pub enum Failure {
-    /// It could not be done.
-    Said(String),
-    /// It was asked for in a way that makes no sense.
+    /// A failure, exit code 1.
+    Failed(String),
+    /// Invalid usage, exit code 2.
     Usage(String),
-    /// Whoever read standard output has had enough; that is no failure.
+    /// The reader closed standard output; exit code 0.
     Closed,
 }
 
 impl Failure {
-    /// With this line.
+    /// A failure with this message.
     pub fn new(text: impl Display) -> Self {
-        Self::Said(text.to_string())
+        Self::Failed(text.to_string())
     }
 
-    /// The code the process ends with.
+    /// The exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Closed => 0,
-            Self::Said(_) => 1,
+            Self::Failed(_) => 1,
             Self::Usage(_) => 2,
         }
     }
@@ -35,8 +35,8 @@ impl Failure {
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            // One line, whatever the sentence came from.
-            Self::Said(text) | Self::Usage(text) => {
+            // Always one line.
+            Self::Failed(text) | Self::Usage(text) => {
                 f.write_str(&escaped(&text.split_whitespace().collect::<Vec<_>>().join(" ")))
             }
             Self::Closed => Ok(()),
@@ -46,7 +46,7 @@ impl Display for Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self::Said(problem.message)
+        Self::Failed(problem.message)
     }
 }
 
@@ -54,7 +54,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Said(format!("Reading or writing failed: {error}.")),
+            _ => Self::Failed(format!("Reading or writing failed: {error}.")),
         }
     }
 }
@@ -64,9 +64,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_one_line_and_a_closed_pipe_is_none() {
+    fn a_failure_is_one_line_and_a_closed_pipe_is_success() {
         assert_eq!(Failure::new("two\n  lines").to_string(), "two lines");
-        // A chat template may say anything.
+        // Messages of chat templates are untrusted.
         assert_eq!(Failure::new("\u{1b}[2Jno").to_string(), "\\u{1b}[2Jno");
         assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).exit_code(), 0);
         assert_eq!(Failure::from(io::Error::from(io::ErrorKind::NotFound)).exit_code(), 1);

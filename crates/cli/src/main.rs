@@ -1,15 +1,15 @@
 //! `hearth`: the commands, and the worker itself.
 //!
-//! Standard output is for what was asked for; progress and messages go to standard error. A command ends with 0, with
-//! 1 after one line that says what failed, or with 2 where it was typed wrong.
+//! Results go to standard output, progress and messages to standard error. Exit code 0 is success, 1 a failure with one line that says
+//! what failed, 2 invalid usage.
 
 mod args;
 mod commands;
 mod failure;
-mod hand_over;
 mod model;
 mod own_output;
 mod progress;
+mod switch_build;
 mod terminal;
 
 use args::{Cli, Command};
@@ -18,7 +18,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// Says what is logged to standard error: `debug`, `hearth_llm=trace` and so on.
+/// Log filter for standard error: `debug`, `hearth_llm=trace` and so on.
 const LOG: &str = "HEARTH_LOG";
 
 fn main() -> ExitCode {
@@ -34,9 +34,9 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     let command = Cli::parse().command;
-    hearth_engine::packed::keep_in(hearth_app::library::packed_folder());
+    hearth_engine::packed::set_cache_folder(hearth_app::library::packed_folder());
     let devices = hearth_app::library::cache_folder().map(|folder| folder.join("devices.json"));
-    hearth_engine::hardware::keep_in(devices);
+    hearth_engine::hardware::set_records_file(devices);
     let done = match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),

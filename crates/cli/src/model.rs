@@ -1,29 +1,29 @@
-//! From what was typed as MODEL to a model that is loaded.
+//! Resolving and loading MODEL.
 
-use crate::args::{Adapters, How};
+use crate::args::{Adapters, LoadOptions};
 use crate::failure::Failure;
-use crate::hand_over::to_the_best_build;
 use crate::progress::Progress;
+use crate::switch_build::to_preferred_build;
 use hearth_app::library;
 use hearth_engine::Engine;
-use hearth_protocol::{LoadRequest, Sampling};
+use hearth_protocol::{LoadRequest, SamplingParams};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// A model's file, and what suits it.
+/// A model's file and its defaults.
 pub struct Chosen {
-    /// What people call it.
+    /// Display name.
     pub name: String,
     /// The file.
     pub path: PathBuf,
-    /// What a conversation begins with, unless something else is asked for.
+    /// Default system prompt.
     pub system_prompt: Option<String>,
-    /// How its tokens are chosen, unless something else is asked for.
-    pub sampling: Sampling,
+    /// Default sampling parameters.
+    pub sampling: SamplingParams,
 }
 
 impl Chosen {
-    /// The model that a person means by a path or a name.
+    /// The model of a path or name.
     pub fn find(name: &str) -> Result<Self, Failure> {
         let (library, added) = library::open().map_err(Failure::new)?;
         library.resolve(name, &added).map(Self::from).map_err(Failure::new)
@@ -41,18 +41,18 @@ impl From<library::Model> for Chosen {
     }
 }
 
-/// Loads it, with progress, and says what a person should know of it.
-pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, Failure> {
-    to_the_best_build(how)?;
+/// Load a model with progress, and print its notices.
+pub fn load(chosen: &Chosen, options: &LoadOptions, context: Option<u32>) -> Result<Engine, Failure> {
+    to_preferred_build(options)?;
     let request = LoadRequest {
         path: chosen.path.clone(),
         context,
-        threads: how.threads,
-        device: how.device.clone(),
+        threads: options.threads,
+        device: options.device.clone(),
         build: None,
-        gpu_layers: how.gpu_layers,
-        kv: how.kv,
-        kept: None,
+        gpu_layers: options.gpu_layers,
+        kv: options.kv,
+        prompt_cache: None,
     };
     let mut progress = Progress::new();
     let engine = Engine::load(&request, &mut |fraction, stage| {
@@ -67,9 +67,9 @@ pub fn load(chosen: &Chosen, how: &How, context: Option<u32>) -> Result<Engine, 
     Ok(engine)
 }
 
-/// Puts adapters on, and says what a person should know of them.
-pub fn wear(engine: &mut Engine, adapters: &Adapters) -> Result<(), Failure> {
-    for notice in engine.wear(&adapters.adapters)? {
+/// Apply adapters, and print their notices.
+pub fn set_adapters(engine: &mut Engine, adapters: &Adapters) -> Result<(), Failure> {
+    for notice in engine.set_adapters(&adapters.adapters)? {
         eprintln!("note: {notice}");
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! Standard output for one kind of message alone.
+//! A private copy of standard output for messages.
 //!
-//! A graphics driver or a library may print at any time. In a worker such a line would stand between two messages, or within one. So
-//! what was standard output becomes a file that this program alone knows, and standard output becomes standard error, which is a log.
+//! A graphics driver or a library may print at any time. In a worker such output would corrupt the messages. So standard output is
+//! duplicated into a private file, and file descriptor 1 is redirected to standard error, the log.
 
 use std::fs::File;
 use std::io;
 
-/// Gives what standard output was. From then on what is printed goes to standard error.
+/// Return the original standard output, and redirect later output to standard error.
 ///
 /// # Errors
-/// The system does not allow it.
+/// A system call failed.
 pub fn take() -> io::Result<File> {
     let own = duplicate()?;
     redirect()?;
@@ -32,25 +32,25 @@ fn duplicate() -> io::Result<File> {
 fn redirect() -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let (error, output) = (io::stderr().as_raw_fd(), io::stdout().as_raw_fd());
-    // SAFETY: both are open for as long as the process lives; no memory is touched.
+    // SAFETY: both descriptors stay open for the process's lifetime; no memory is touched.
     match unsafe { libc::dup2(error, output) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// For the system, and for the C runtime, which drivers share.
+/// Redirect both the Win32 handle and the C runtime's descriptor, which drivers use.
 #[cfg(windows)]
 fn redirect() -> io::Result<()> {
     use std::os::windows::io::AsRawHandle;
     use windows_sys::Win32::System::Console::{STD_OUTPUT_HANDLE, SetStdHandle};
-    // SAFETY: the handle is open for as long as the process lives.
+    // SAFETY: the handle stays open for the process's lifetime.
     if unsafe { SetStdHandle(STD_OUTPUT_HANDLE, io::stderr().as_raw_handle()) } == 0 {
         return Err(io::Error::last_os_error());
     }
     const OUTPUT: libc::c_int = 1;
     const ERROR: libc::c_int = 2;
-    // SAFETY: numbers; no memory is touched. A process without a console may have neither, and then nothing prints through them.
+    // SAFETY: integers only; no memory is touched. It fails in a process without a console, where nothing prints through them.
     let _ = unsafe { libc::dup2(ERROR, OUTPUT) };
     Ok(())
 }
@@ -61,11 +61,11 @@ mod tests {
     use std::io::Write;
     use std::process::Command;
 
-    /// Set for the process that loses its standard output.
+    /// Set in the child process, which redirects its standard output.
     const CHILD: &str = "HEARTH_TEST_OWN_OUTPUT";
 
     #[test]
-    fn what_a_library_prints_goes_to_the_log_and_not_between_messages() {
+    fn output_of_libraries_goes_to_the_log() {
         if std::env::var_os(CHILD).is_some() {
             let mut own = take().unwrap();
             own.write_all(b"first message\n").unwrap();
@@ -73,15 +73,15 @@ mod tests {
             own.write_all(b"second message\n").unwrap();
             std::process::exit(0);
         }
-        let name = "own_output::tests::what_a_library_prints_goes_to_the_log_and_not_between_messages";
-        let said = Command::new(std::env::current_exe().unwrap())
+        let name = "own_output::tests::output_of_libraries_goes_to_the_log";
+        let child = Command::new(std::env::current_exe().unwrap())
             .args([name, "--exact", "--nocapture"])
             .env(CHILD, "1")
             .output()
             .unwrap();
         let (output, log) = (
-            String::from_utf8_lossy(&said.stdout),
-            String::from_utf8_lossy(&said.stderr),
+            String::from_utf8_lossy(&child.stdout),
+            String::from_utf8_lossy(&child.stderr),
         );
         assert!(output.ends_with("first message\nsecond message\n"), "{output}");
         assert!(
@@ -92,7 +92,7 @@ mod tests {
 
     #[cfg(unix)]
     fn as_a_library(text: &str) {
-        // SAFETY: the memory is that of a text that is there.
+        // SAFETY: pointer and length are those of a live `&str`.
         unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
     }
 

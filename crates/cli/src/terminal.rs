@@ -1,9 +1,9 @@
-//! Text of others on a terminal, which takes control characters for commands.
+//! Escaping of untrusted text for terminals, which interpret control characters.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-/// A text for an output: on a terminal [`escaped`], otherwise unchanged.
+/// The text for an output: [`escaped`] on a terminal, else unchanged.
 pub fn for_output<'t>(out: &impl IsTerminal, text: &'t str) -> Cow<'t, str> {
     if out.is_terminal() {
         escaped(text)
@@ -12,7 +12,7 @@ pub fn for_output<'t>(out: &impl IsTerminal, text: &'t str) -> Cow<'t, str> {
     }
 }
 
-/// A text with its control characters written out, `\u{1b}` for ESC, but for line feeds and tabs.
+/// The text with control characters escaped, `\u{1b}` for ESC, except line feeds and tabs.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     let acts = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
     if !text.contains(acts) {
@@ -34,12 +34,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_written_out_but_for_line_feeds_and_tabs() {
+    fn control_characters_are_escaped_except_line_feeds_and_tabs() {
         for (text, expected) in [
             ("a\n\tb é 日本語 \u{fdd0}", "a\n\tb é 日本語 \u{fdd0}"),
             ("\u{1b}[2J\u{1b}]0;title\u{7}", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
             ("x\ry\u{8}\0\u{7f}", "x\\ry\\u{8}\\u{0}\\u{7f}"),
-            // The same commands in one character each, as ISO 8859 has them.
+            // The same control sequences as C1 characters.
             ("\u{9b}2J\u{9d}", "\\u{9b}2J\\u{9d}"),
         ] {
             assert_eq!(escaped(text), expected);

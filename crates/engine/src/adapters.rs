@@ -1,4 +1,4 @@
-//! Adapters that answers are made with: changed from answer to answer, over one copy of the weights.
+//! Adapters of answers: they may change between answers, over one copy of the weights.
 
 use crate::Engine;
 use crate::problem::{from_gguf, from_session, problem};
@@ -10,30 +10,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Which adapters, and when their files were last written: one that was trained anew is another.
-pub(crate) type Worn = Vec<(AdapterChoice, Option<SystemTime>)>;
+/// Adapters with the modification times of their files, so that a retrained one counts as another.
+pub(crate) type ActiveAdapters = Vec<(AdapterChoice, Option<SystemTime>)>;
 
 impl Engine {
-    /// Makes what follows with these adapters, in the order given; with none, as the model is. The cache of the adapters before is
-    /// kept, so that going back and forth between two sets reads nothing twice. What a person should know about the adapters comes
-    /// back in whole sentences.
+    /// Set the adapters of all following answers, in this order; an empty list means the base model. The previous adapters' KV cache is
+    /// retained, so that switching between two sets needs no prefill. Returns notices for the user in whole sentences.
     ///
     /// # Errors
-    /// An adapter cannot be read or belongs to another model; then those before stay.
-    pub fn wear(&mut self, adapters: &[AdapterChoice]) -> Result<Vec<String>, Problem> {
-        let wanted: Worn = adapters
+    /// An adapter cannot be read or belongs to another model; the active adapters are unchanged.
+    pub fn set_adapters(&mut self, adapters: &[AdapterChoice]) -> Result<Vec<String>, Problem> {
+        let requested: ActiveAdapters = adapters
             .iter()
             .map(|choice| (choice.clone(), written(&choice.path)))
             .collect();
-        if wanted == self.worn {
+        if requested == self.active_adapters {
             return Ok(Vec::new());
         }
-        if let Some((worn, session)) = self.laid_aside.take() {
-            if worn == wanted {
-                self.put_on(worn, session);
+        if let Some((active_adapters, session)) = self.previous.take() {
+            if active_adapters == requested {
+                self.activate(active_adapters, session);
                 return Ok(Vec::new());
             }
-            self.laid_aside = Some((worn, session));
+            self.previous = Some((active_adapters, session));
         }
         let mut notices = Vec::new();
         let model = match adapters.is_empty() {
@@ -43,7 +42,7 @@ impl Engine {
                 let mut all = Vec::new();
                 for choice in adapters {
                     if !choice.scale.is_finite() {
-                        let message = format!("An adapter cannot count {} times. Choose a number.", choice.scale);
+                        let message = format!("Adapter scale must be finite, got {}.", choice.scale);
                         return Err(problem(ProblemCode::BadRequest, message));
                     }
                     let (adapter, notice) = open_adapter(&choice.path, &gguf)?;
@@ -56,23 +55,23 @@ impl Engine {
         };
         let (context, format) = (self.session.context(), self.session.cache_format());
         let session = Session::with_cache(model, context, format).map_err(from_session)?;
-        self.put_on(wanted, session);
+        self.activate(requested, session);
         Ok(notices)
     }
 
-    fn put_on(&mut self, worn: Worn, session: Session) {
+    fn activate(&mut self, active_adapters: ActiveAdapters, session: Session) {
         let before = std::mem::replace(&mut self.session, session);
-        self.laid_aside = Some((std::mem::replace(&mut self.worn, worn), before));
+        self.previous = Some((std::mem::replace(&mut self.active_adapters, active_adapters), before));
     }
 }
 
-/// When an adapter's numbers were last written.
+/// Modification time of an adapter's weights.
 fn written(path: &Path) -> Option<SystemTime> {
     let files = files(path);
     files.last()?.metadata().and_then(|about| about.modified()).ok()
 }
 
-/// The files that make an adapter what it is; the last has its numbers.
+/// The files of an adapter; the last has its weights.
 pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     let path = adapter_path(path);
     match path.is_dir() {

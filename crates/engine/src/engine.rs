@@ -1,12 +1,12 @@
-//! A model that is loaded and ready to answer.
+//! A loaded model, ready to generate.
 
-use crate::adapters::Worn;
-use crate::kept::Kept;
-use crate::plan::{self, Asked, Bytes, carry_out, gib};
+use crate::adapters::ActiveAdapters;
+use crate::plan::{self, ModelBytes, PlanOptions, gib, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
+use crate::prompt_cache::PromptCache;
 use crate::turns::count;
 use crate::{hardware, packed};
-use hearth_formats::chat_template::{self, ChatTemplate, Turn};
+use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::{Config, LoadOptions, Model, Session, threads};
@@ -15,35 +15,34 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// More threads than this are a slip of the hand.
-const MOST_THREADS: u32 = 1024;
+/// Maximum number of threads; more is a typing error.
+const MAX_THREADS: u32 = 1024;
 
-/// How much of loading is not reading weights: opening the file and its vocabulary before, the cache after.
+/// Progress after opening the file and reading its vocabulary, and after loading the weights; the KV cache follows.
 const OPENED: f32 = 0.1;
 const WEIGHED: f32 = 0.95;
 
-/// A model that is loaded, with everything its file says about text, and one conversation's cache.
+/// A loaded model with its tokenizer, chat template and KV cache of one sequence.
 pub struct Engine {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) template: ChatTemplate,
     pub(crate) session: Session,
-    /// The model without adapters.
+    /// The base model, without adapters.
     pub(crate) base: Arc<Model>,
-    /// The adapters that the session's model has.
-    pub(crate) worn: Worn,
-    /// Those it had before, with their cache.
-    pub(crate) laid_aside: Option<(Worn, Session)>,
-    /// What the disk has of conversations.
-    pub(crate) kept: Option<Kept>,
+    /// The adapters of the session's model.
+    pub(crate) active_adapters: ActiveAdapters,
+    /// The previous adapters, with their session.
+    pub(crate) previous: Option<(ActiveAdapters, Session)>,
+    /// The prompt cache, if enabled.
+    pub(crate) prompt_cache: Option<PromptCache>,
     info: ModelInfo,
 }
 
 impl Engine {
-    /// Loads a model. `progress` gets the share done, from 0 to 1, and a few words on what is being done; when it
-    /// breaks, loading ends.
+    /// Load a model. `progress` receives the fraction, from 0 to 1, and the stage in a few words; it returns `Break` to cancel.
     ///
     /// # Errors
-    /// The file, the device or the settings cannot be used, memory does not suffice, or `progress` broke.
+    /// The file, the device or the settings are invalid, memory is too small, or the load was cancelled.
     pub fn load(
         request: &LoadRequest,
         progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
@@ -58,33 +57,36 @@ impl Engine {
         let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
         let config = Config::from_gguf(&gguf).map_err(from_load)?;
         let device = request.device.as_deref();
-        // Graphics drivers take their time.
-        hardware::ask_ahead(device);
+        // In the background, since graphics drivers are slow.
+        hardware::probe_ahead(device);
         step(OPENED / 2.0, "reading the vocabulary")?;
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
-        let bytes = Bytes::of(&gguf, &config);
-        let mut asked = Asked::from(request);
-        let planned = plan::planned(&bytes, &config, &asked, &hardware::devices_for(device))?;
+        let bytes = ModelBytes::of(&gguf, &config);
+        let mut options = PlanOptions::from(request);
+        let planned = plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))?;
         let context = planned.plan.context;
         check_memory(&planned.plan, &mut notices)?;
         planned.check()?;
         notices.extend(planned.notice.clone());
 
-        // Before the weights are read: what it looks at is let go with them.
-        let kept = request.kept.as_ref().and_then(|folder| Kept::new(folder, &gguf));
+        // Before the weights are loaded, which releases the file's pages.
+        let prompt_cache = request
+            .prompt_cache
+            .as_ref()
+            .and_then(|folder| PromptCache::new(folder, &gguf));
         threads::set(team as usize);
-        asked.context = Some(context);
+        options.context = Some(context);
         let with_layers = |layers: usize| {
-            let asked = Asked {
+            let options = PlanOptions {
                 gpu_layers: GpuLayers::Count(count(layers)),
-                ..asked.clone()
+                ..options.clone()
             };
-            plan::planned(&bytes, &config, &asked, &hardware::devices_for(device))
+            plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))
         };
-        let (session, planned) = carry_out(planned, &mut notices, with_layers, |planned| {
-            // What a GPU refused is the processor's to hold.
+        let (session, planned) = load_with_fallback(planned, &mut notices, with_layers, |planned| {
+            // Layers that a GPU refused are on the CPU.
             check_memory(&planned.plan, &mut Vec::new())?;
             let options = LoadOptions {
                 placement: Some(planned.placement.clone()),
@@ -94,7 +96,7 @@ impl Engine {
                 progress(OPENED + fraction * (WEIGHED - OPENED), stage)
             });
             let model = Arc::new(model.map_err(from_load)?);
-            if progress(WEIGHED, "setting the context aside").is_break() {
+            if progress(WEIGHED, "allocating the KV cache").is_break() {
                 return Err(interrupted());
             }
             Session::with_cache(model, context as usize, plan::format(request.kv)).map_err(from_session)
@@ -102,13 +104,13 @@ impl Engine {
         let trained = count(config.context_trained);
         if context > trained {
             notices.push(format!(
-                "The context of {context} tokens is longer than the {trained} that the model was trained for; what it \
-                 says beyond them may make little sense."
+                "The context of {context} tokens is longer than the {trained} that the model was trained with; answers \
+                 beyond them may be incoherent."
             ));
         }
         let plan = planned.plan;
         tracing::info!("{} of {} layers are on GPUs", plan.gpu_layers, plan.layers_total);
-        // That which answers are written on: the last layer's.
+        // The device of the output layer.
         let answers_on = plan.devices.iter().rfind(|device| !device.layers.is_empty());
         let mut info = ModelInfo {
             path: request.path.clone(),
@@ -136,49 +138,49 @@ impl Engine {
             template,
             session,
             base,
-            worn: Worn::new(),
-            laid_aside: None,
-            // Cells on a GPU are not saved.
-            kept: kept.filter(|_| info.gpu_layers == 0),
+            active_adapters: ActiveAdapters::new(),
+            previous: None,
+            // KV cells on a GPU are not saved.
+            prompt_cache: prompt_cache.filter(|_| info.gpu_layers == 0),
             info,
         })
     }
 
-    /// What is known of the model.
+    /// Properties of the model.
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    /// Adds what a person should know of the model.
+    /// Add a notice for the user.
     pub(crate) fn note(&mut self, notice: &str) {
         self.info.notices.push(notice.to_owned());
     }
 
-    /// The model's vocabulary.
+    /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The model itself, with the adapters it wears, for sessions beside this one's.
+    /// The model with its active adapters, for other sessions.
     pub fn model(&self) -> &Arc<Model> {
         self.session.model()
     }
 
-    /// An empty sequence beside that of the conversation, whose cache is of the same type.
+    /// A new session with an empty KV cache of the same type.
     ///
     /// # Errors
-    /// Its cache cannot be set aside.
+    /// The KV cache cannot be allocated.
     pub fn new_session(&self, context: usize) -> Result<Session, Problem> {
         let format = self.session.cache_format();
         Session::with_cache(Arc::clone(self.model()), context, format).map_err(from_session)
     }
 
-    /// The one conversation's cache, for measuring.
+    /// The engine's own session, for benchmarks.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// Tokens that a conversation takes, template included.
+    /// Number of tokens of a conversation, template included.
     ///
     /// # Errors
     /// The template fails.
@@ -186,42 +188,42 @@ impl Engine {
         Ok(count(self.encode(messages)?.len()))
     }
 
-    /// Keeps what is read of a conversation for the next worker too, where the load named a folder for that. `give_up` is asked again
-    /// and again whether something else is wanted; then what is kept so far stays. Whatever fails is only logged.
-    pub fn keep(&mut self, conversation: ConversationId, give_up: &dyn Fn() -> bool) {
-        if let Some(kept) = &mut self.kept {
-            kept.keep(conversation, &self.session, &self.worn, give_up);
+    /// Save the conversation's KV cells to the prompt cache, if it is enabled. `give_up` is polled and returns `true` to cancel; the part
+    /// saved so far remains. Errors are only logged.
+    pub fn save_prompt_cache(&mut self, conversation: ConversationId, give_up: &dyn Fn() -> bool) {
+        if let Some(cache) = &mut self.prompt_cache {
+            cache.save(conversation, &self.session, &self.active_adapters, give_up);
         }
     }
 
-    /// How many bytes [`Engine::keep`] may keep of all conversations together from now on; what is too much goes.
-    pub fn keep_at_most(&mut self, bytes: u64) {
-        if let Some(kept) = &mut self.kept {
-            kept.at_most(bytes);
+    /// Set the size limit of the prompt cache in bytes, and evict files above it.
+    pub fn set_prompt_cache_limit(&mut self, bytes: u64) {
+        if let Some(cache) = &mut self.prompt_cache {
+            cache.set_limit(bytes);
         }
     }
 
-    /// Removes what [`Engine::keep`] kept of a conversation.
-    pub fn forget_conversation(&mut self, conversation: ConversationId) {
-        if let Some(kept) = &mut self.kept {
-            kept.forget(conversation);
+    /// Remove a conversation from the prompt cache.
+    pub fn remove_prompt_cache(&mut self, conversation: ConversationId) {
+        if let Some(cache) = &mut self.prompt_cache {
+            cache.remove(conversation);
         }
     }
 
-    /// Empties the cache, whatever state it is in.
+    /// Replace the session, whatever state its KV cache is in, by an empty one.
     ///
     /// # Errors
-    /// No new one can be set aside.
-    pub fn forget(&mut self) -> Result<(), Problem> {
+    /// The KV cache cannot be allocated.
+    pub fn reset_cache(&mut self) -> Result<(), Problem> {
         self.session = self.new_session(self.session.context())?;
         Ok(())
     }
 
-    /// A conversation's tokens, up to where the model is to go on.
+    /// The tokens of a conversation, up to the start of the answer.
     pub(crate) fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Problem> {
         let messages: Vec<_> = messages.iter().map(of_formats).collect();
         self.template
-            .encode(&self.tokenizer, &messages, Turn::Answer)
+            .encode(&self.tokenizer, &messages, GenerationPrompt::Add)
             .map_err(from_template)
     }
 }
@@ -238,17 +240,17 @@ fn of_formats(message: &Message) -> chat_template::Message {
     }
 }
 
-/// How many threads to use; one a physical core if nothing is asked for.
-fn team_size(asked: Option<u32>) -> Result<u32, Problem> {
-    let n = asked.unwrap_or_else(|| count(hardware::physical_cores()));
-    if (1..=MOST_THREADS).contains(&n) {
+/// The number of threads: as requested, or one per physical core.
+fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
+    let n = requested.unwrap_or_else(|| count(hardware::physical_cores()));
+    if (1..=MAX_THREADS).contains(&n) {
         return Ok(n);
     }
-    let message = format!("{n} threads cannot be used. Choose a number from 1 to {MOST_THREADS}.");
+    let message = format!("{n} is not a valid number of threads. Choose from 1 to {MAX_THREADS}.");
     Err(problem(ProblemCode::BadRequest, message))
 }
 
-/// Refuses what main memory cannot hold, and notes what will make the machine swap.
+/// Refuse a plan that exceeds main memory, and add a notice if it exceeds free memory.
 fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
     let Some(cpu) = plan.devices.first() else {
         return Ok(());
@@ -267,7 +269,7 @@ fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
     );
     if needed > total {
         let advice = if cpu.weights > total / 2 {
-            "Choose a smaller model, or the same one with fewer bits a weight."
+            "Choose a smaller model, or the same one at a lower quantisation."
         } else {
             "Choose a shorter context."
         };
@@ -275,7 +277,7 @@ fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
     }
     if needed > free {
         notices.push(format!(
-            "{sizes} It may be slow: close other programs, or choose a smaller model."
+            "{sizes} It may be slow. Close other programs, or choose a smaller model."
         ));
     }
     Ok(())
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_fit_is_refused_with_advice() {
+    fn a_model_that_cannot_fit_is_refused_with_advice() {
         let check = |weights, cache, advice: &str| {
             let refused = check_memory(&plan(weights, cache), &mut Vec::new()).unwrap_err();
             assert!(
@@ -319,9 +321,9 @@ mod tests {
                 "{refused:?}"
             );
         };
-        check(TOTAL + 1, 0, "bits a weight.");
+        check(TOTAL + 1, 0, "lower quantisation.");
         check(1, TOTAL, "shorter context.");
-        check(u64::MAX, u64::MAX, "bits a weight.");
+        check(u64::MAX, u64::MAX, "lower quantisation.");
         let mut notices = Vec::new();
         assert_eq!(check_memory(&plan(0, 0), &mut notices), Ok(()));
         assert_eq!(notices.len(), 0);

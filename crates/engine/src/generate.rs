@@ -1,27 +1,27 @@
-//! Making an answer: the prompt into the context, then one token after the other.
+//! Generation: prefill of the prompt, then decode token by token.
 
 use crate::Engine;
-use crate::kept::common_prefix;
 use crate::problem::{from_sampling, from_session, problem};
-use crate::turns::{Fitted, Misfit, count, fit};
+use crate::prompt_cache::common_prefix;
+use crate::turns::{FitError, Fitted, count, fit};
 use hearth_formats::tokenizer::Special;
-use hearth_llm::{Detokenizer, Sampler, Sampling, SamplingError, StopTexts};
+use hearth_llm::{Detokenizer, Sampler, SamplingError, SamplingParams, StopTexts};
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Problem, ProblemCode, Prompt, Summary};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// Tokens of the context that are kept for the answer, where the context is not small.
+/// Tokens of the context reserved for the answer, at most a quarter of it.
 const ANSWER: usize = 256;
-/// How often at most it is said how much of a prompt has been read.
+/// Maximum number of progress events of a prefill.
 const PREFILL_STEPS: usize = 100;
 
 impl Engine {
-    /// Answers `request`, which came at `received`; `emit` gets every event but the last, whose summary is returned.
+    /// Generate an answer to `request`, which arrived at `received`. `emit` receives every event but the last, whose summary is returned.
     ///
-    /// `cancelled` is asked before every token and several times a second while the prompt is read.
+    /// `cancelled` is polled before every token and several times a second during prefill; it returns `true` to cancel.
     ///
     /// # Errors
-    /// An adapter or a template that fails, a prompt longer than the context, settings or scores that make no sense.
+    /// An adapter or template fails, the prompt is longer than the context, a setting is invalid, or the logits are NaN.
     pub fn generate(
         &mut self,
         request: &GenerateRequest,
@@ -36,11 +36,11 @@ impl Engine {
         if cancelled() {
             return Ok(answer.summary(self, FinishReason::Cancelled));
         }
-        self.wear(&request.adapters)?;
+        self.set_adapters(&request.adapters)?;
         let Fitted { ids, left_out } = self.prompt(request)?;
         answer.prompt_tokens = ids.len();
-        if let (Some(kept), Some(_)) = (&mut self.kept, request.conversation) {
-            kept.recall(&mut self.session, &self.worn, &ids);
+        if let (Some(cache), Some(_)) = (&mut self.prompt_cache, request.conversation) {
+            cache.restore(&mut self.session, &self.active_adapters, &ids);
         }
         let cached = common_prefix(self.session.tokens(), &ids).min(ids.len() - 1);
         let id = request.id;
@@ -52,13 +52,13 @@ impl Engine {
         });
 
         let reading = Instant::now();
-        let mut said = None;
+        let mut reported = None;
         let read = self.session.prefill(&ids, &mut |done, total| {
             if cancelled() {
                 return ControlFlow::Break(());
             }
-            if said.is_none_or(|said| done > said + total / PREFILL_STEPS) {
-                said = Some(done);
+            if reported.is_none_or(|reported| done > reported + total / PREFILL_STEPS) {
+                reported = Some(done);
                 emit(Event::Prefill {
                     id,
                     done: count(done),
@@ -74,20 +74,20 @@ impl Engine {
         }
         ids.iter().for_each(|&token| sampler.accept(token));
 
-        // The next token, where a device has chosen it.
+        // The next token, if the device computed the argmax.
         let mut chosen = None;
         let reason = loop {
             if cancelled() {
                 break FinishReason::Cancelled;
             }
-            if answer.most.is_some_and(|most| answer.ids.len() >= most) {
+            if answer.max_tokens.is_some_and(|max| answer.ids.len() >= max) {
                 break FinishReason::Length;
             }
             let token = match chosen.take() {
                 Some(token) => token,
                 None => sampler.sample(self.session.logits()).map_err(from_sampling)?,
             };
-            answer.timed();
+            answer.record_time();
             if self.tokenizer.is_end_of_generation(token) {
                 break FinishReason::Stop;
             }
@@ -95,7 +95,7 @@ impl Engine {
             if answer.take(self, token, emit) {
                 break FinishReason::Stop;
             }
-            if answer.most.is_some_and(|most| answer.ids.len() >= most) {
+            if answer.max_tokens.is_some_and(|max| answer.ids.len() >= max) {
                 break FinishReason::Length;
             }
             if self.session.tokens().len() >= self.session.context() {
@@ -112,16 +112,18 @@ impl Engine {
         Ok(answer.summary(self, reason))
     }
 
-    /// The prompt's tokens, with what had to be left out for them to fit.
+    /// The prompt's tokens, after dropping turns that do not fit.
     fn prompt(&self, request: &GenerateRequest) -> Result<Fitted, Problem> {
         let context = self.session.context();
-        let kept = ANSWER.min(context / 4).max(1);
-        let kept = request.max_tokens.map_or(kept, |most| kept.min(most.max(1) as usize));
-        let room = context.saturating_sub(kept);
+        let reserved = ANSWER.min(context / 4).max(1);
+        let reserved = request
+            .max_tokens
+            .map_or(reserved, |max| reserved.min(max.max(1) as usize));
+        let capacity = context.saturating_sub(reserved);
         let too_long = |needed: usize| {
             let message = format!(
-                "The message takes {needed} tokens, but the context has room for {room} ({context}, less {kept} for \
-                 the answer). Shorten it, or load the model with a larger context."
+                "The message has {needed} tokens, but the context fits {capacity} ({context}, less {reserved} for the answer). \
+                 Shorten it, or load the model with a larger context."
             );
             problem(ProblemCode::PromptTooLong, message)
         };
@@ -130,15 +132,15 @@ impl Engine {
                 ids: Vec::new(),
                 left_out: None,
             }),
-            Prompt::Chat(messages) => fit(messages, room, |messages| self.encode(messages)),
+            Prompt::Chat(messages) => fit(messages, capacity, |messages| self.encode(messages)),
             Prompt::Raw(text) => {
                 let bos = self.tokenizer.bos().filter(|_| self.tokenizer.add_bos());
                 let ids: Vec<u32> = bos
                     .into_iter()
                     .chain(self.tokenizer.encode(text, Special::Text))
                     .collect();
-                if ids.len() > room {
-                    Err(Misfit::TooLong { needed: ids.len() })
+                if ids.len() > capacity {
+                    Err(FitError::TooLong { needed: ids.len() })
                 } else {
                     Ok(Fitted { ids, left_out: None })
                 }
@@ -147,19 +149,19 @@ impl Engine {
         match fitted {
             Ok(fitted) if fitted.ids.is_empty() => Err(problem(
                 ProblemCode::BadRequest,
-                "There is nothing to answer. Write a message first.",
+                "The message is empty. Write a message first.",
             )),
             Ok(fitted) => Ok(fitted),
-            Err(Misfit::TooLong { needed }) => Err(too_long(needed)),
-            Err(Misfit::Encode(problem)) => Err(problem),
+            Err(FitError::TooLong { needed }) => Err(too_long(needed)),
+            Err(FitError::Encode(problem)) => Err(problem),
         }
     }
 }
 
-/// An answer as it grows.
+/// An answer in progress.
 struct Answer {
     id: u64,
-    most: Option<usize>,
+    max_tokens: Option<usize>,
     prompt_tokens: usize,
     prompt_tokens_per_second: f64,
     ids: Vec<u32>,
@@ -168,7 +170,7 @@ struct Answer {
     received: Instant,
     first: Option<Instant>,
     last: Instant,
-    /// How many tokens were chosen, the one that ends the turn included.
+    /// Number of sampled tokens, including the end of turn.
     chosen: usize,
 }
 
@@ -180,7 +182,7 @@ impl Answer {
         };
         Self {
             id: request.id,
-            most: request.max_tokens.map(|most| most as usize),
+            max_tokens: request.max_tokens.map(|max| max as usize),
             prompt_tokens: 0,
             prompt_tokens_per_second: 0.0,
             ids: Vec::new(),
@@ -193,14 +195,14 @@ impl Answer {
         }
     }
 
-    /// A token has been chosen now.
-    fn timed(&mut self) {
+    /// Record the time of a sampled token.
+    fn record_time(&mut self) {
         self.last = Instant::now();
         self.first.get_or_insert(self.last);
         self.chosen += 1;
     }
 
-    /// Takes the next token, and says whether a stop text came with it.
+    /// Append a token. Returns `true` at a stop string.
     fn take(&mut self, engine: &Engine, token: u32, emit: &mut dyn FnMut(Event)) -> bool {
         self.ids.push(token);
         if engine.tokenizer.is_special(token) {
@@ -208,19 +210,19 @@ impl Answer {
         }
         let bytes = engine.tokenizer.token_bytes(token).unwrap_or_default();
         let passed = self.stop.push(&self.detokenizer.push(bytes));
-        self.say(passed.text, emit);
+        self.emit_text(passed.text, emit);
         passed.stopped
     }
 
-    /// Lets go what was held back; says whether a stop text was in it.
+    /// Emit the text held back. Returns `true` at a stop string.
     fn flush(&mut self, emit: &mut dyn FnMut(Event)) -> bool {
         let passed = self.stop.push(&self.detokenizer.finish());
         let text = passed.text + &self.stop.finish();
-        self.say(text, emit);
+        self.emit_text(text, emit);
         passed.stopped
     }
 
-    fn say(&self, text: String, emit: &mut dyn FnMut(Event)) {
+    fn emit_text(&self, text: String, emit: &mut dyn FnMut(Event)) {
         if !text.is_empty() {
             emit(Event::Text {
                 id: self.id,
@@ -249,10 +251,10 @@ impl Answer {
     }
 }
 
-/// The protocol's settings as the sampler takes them; without a seed, one that nobody can foresee.
-fn sampling(request: &GenerateRequest) -> Sampling {
+/// The protocol's sampling parameters for the sampler; without a seed, a random one.
+fn sampling(request: &GenerateRequest) -> SamplingParams {
     let given = &request.sampling;
-    Sampling {
+    SamplingParams {
         temperature: given.temperature,
         top_k: given.top_k as usize,
         top_p: given.top_p,
@@ -261,17 +263,17 @@ fn sampling(request: &GenerateRequest) -> Sampling {
         frequency_penalty: given.frequency_penalty,
         presence_penalty: given.presence_penalty,
         repeat_last_n: given.repeat_last_n as usize,
-        seed: given.seed.unwrap_or_else(any_seed),
+        seed: given.seed.unwrap_or_else(random_seed),
     }
 }
 
-/// A seed from what the standard library has of chance: the keys of a new hash map.
-fn any_seed() -> u64 {
+/// A random seed, from the keys of the standard library's hash maps.
+fn random_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }
 
-/// So many in a second; 0 where there was nothing to measure.
+/// A rate per second; 0 if there was nothing to measure.
 fn rate(n: usize, seconds: f64) -> f64 {
     if n > 0 && seconds > 0.0 {
         n as f64 / seconds

@@ -1,19 +1,19 @@
-//! The inside of a worker: what the machine has, the model that is loaded, the answers it gives.
+//! The engine of a worker: hardware, memory plan, the loaded model, generation and fine-tuning.
 //!
-//! [`Engine`] loads a model and answers conversations; [`worker::serve`] does so for another process, over the
-//! protocol. The commands of `hearth` use the engine directly.
+//! [`Engine`] loads a model and generates answers; [`worker::serve`] does so for another process, over the protocol. The
+//! commands of `hearth` use the engine directly.
 
 mod adapters;
 pub mod check;
 mod engine;
 mod generate;
 pub mod hardware;
-mod kept;
 mod measure;
 pub mod memory;
 pub mod packed;
 pub mod plan;
 mod problem;
+mod prompt_cache;
 pub mod training;
 mod turns;
 pub mod worker;

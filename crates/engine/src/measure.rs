@@ -1,4 +1,4 @@
-//! How fast the loaded model is on this machine.
+//! Benchmark of the loaded model.
 
 use crate::Engine;
 use crate::problem::{from_session, problem};
@@ -9,25 +9,25 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tokens of the prompt, and of the answer.
+/// Tokens of prefill and decode.
 const PROMPT: usize = 512;
 const ANSWER: usize = 64;
 
 impl Engine {
-    /// Reads a prompt of random tokens and answers it greedily, in a sequence of its own. `progress` gets the share done, from 0 to 1;
-    /// when it breaks, measuring ends.
+    /// Prefill random tokens and decode greedily, in a session of its own. `progress` receives the fraction, from 0 to 1; it returns
+    /// `Break` to cancel.
     ///
     /// # Errors
-    /// The context is too short to measure anything, the GPU failed, or `progress` broke.
+    /// The context is too short, the GPU failed, or the measurement was cancelled.
     pub fn measure(&self, progress: &mut dyn FnMut(f32) -> ControlFlow<()>) -> Result<Measured, Problem> {
         let context = self.session.context();
         let answer = ANSWER.min(context / 4);
         let prompt = PROMPT.min(context - answer);
         if answer == 0 {
-            let message = format!("A context of {context} tokens is too short to measure in. Choose a longer one.");
+            let message = format!("A context of {context} tokens is too short for a measurement. Choose a longer one.");
             return Err(problem(ProblemCode::BadRequest, message));
         }
-        let stopped = || problem(ProblemCode::BadRequest, "Measuring was stopped.");
+        let stopped = || problem(ProblemCode::BadRequest, "The measurement was cancelled.");
         let vocab = self.model().config().vocab as u64;
         // Knuth's generator for MMIX: the same tokens on every machine.
         let mut state = 1u64;
@@ -53,7 +53,7 @@ impl Engine {
                 Err(stopped())
             }
         };
-        // Once before it counts: memory is touched and caches are filled.
+        // Warm-up: touches memory and fills caches.
         read(&ids[..prompt.div_ceil(2)], 0.0)?;
         let (mut session, reading) = read(&ids, 0.2)?;
         let began = Instant::now();

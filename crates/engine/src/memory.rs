@@ -1,6 +1,6 @@
-//! Memory of this process: what it took at most, and giving back what is no longer used.
+//! Resident memory of this process, and releasing free memory to the system.
 
-/// The largest resident memory of this process so far, in bytes; none where the system does not tell.
+/// Peak resident memory of this process in bytes. `None` if unknown.
 #[cfg(target_os = "linux")]
 pub fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -9,11 +9,11 @@ pub fn peak() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// The largest resident memory of this process so far, in bytes; none where the system does not tell.
+/// Peak resident memory of this process in bytes. `None` if unknown.
 #[cfg(all(unix, not(target_os = "linux")))]
 pub fn peak() -> Option<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: getrusage writes one rusage where it is told to, and zeroes are a valid one should it fail.
+    // SAFETY: getrusage writes one rusage to the pointer; if it fails, zeroes are a valid one.
     let usage = unsafe {
         if libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) != 0 {
             return None;
@@ -25,7 +25,7 @@ pub fn peak() -> Option<u64> {
     u64::try_from(usage.ru_maxrss).ok().map(|most| most * unit)
 }
 
-/// The largest resident memory of this process so far, in bytes; none where the system does not tell.
+/// Peak resident memory of this process in bytes. `None` if unknown.
 #[cfg(windows)]
 pub fn peak() -> Option<u64> {
     use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
@@ -35,12 +35,12 @@ pub fn peak() -> Option<u64> {
         cb: size,
         ..Default::default()
     };
-    // SAFETY: the handle is this process's own, and `size` is that of the counters to be written.
-    let told = unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &mut counters, size) };
-    (told != 0).then_some(counters.PeakWorkingSetSize as u64)
+    // SAFETY: the handle is this process's own, and `size` is the size of `counters`.
+    let read = unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &mut counters, size) };
+    (read != 0).then_some(counters.PeakWorkingSetSize as u64)
 }
 
-/// The resident memory of this process now, in bytes; none where the system does not tell.
+/// Current resident memory of this process in bytes. `None` if unknown.
 pub fn resident() -> Option<u64> {
     use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
     let this = sysinfo::get_current_pid().ok()?;
@@ -50,11 +50,11 @@ pub fn resident() -> Option<u64> {
     system.process(this).map(|process| process.memory())
 }
 
-/// Returns to the system what is free: the buffers that kernels keep, and what the allocator holds, as glibc does.
-pub fn give_back() {
+/// Return free memory to the system: the kernels' scratch buffers, and glibc's free lists.
+pub fn release() {
     hearth_kernels::scratch::release();
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: malloc_trim only touches memory that nobody holds, and may be called at any time.
+    // SAFETY: malloc_trim only touches free memory, and may be called at any time.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -65,13 +65,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peak_counts_what_was_touched() {
-        let before = peak().expect("this system tells");
+    fn the_peak_counts_touched_memory() {
+        let before = peak().expect("known on this system");
         let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
-        let after = peak().expect("this system tells");
+        let after = peak().expect("known on this system");
         assert!(after >= before.max(touched.len() as u64), "{before} {after}");
-        let now = resident().expect("this system tells");
-        // The two are counted by different means, on Linux a few pages apart.
+        let now = resident().expect("known on this system");
+        // The two have different sources, on Linux a few pages apart.
         let slack = 1 << 20;
         assert!(
             now + slack >= touched.len() as u64 && now <= after + slack,

@@ -1,4 +1,4 @@
-//! Errors of the crates below, as problems of the protocol: a code for programs, a sentence for people.
+//! Errors of the lower crates as [`Problem`]s of the protocol.
 
 use hearth_formats::adapter::{AdapterError, AdapterProblem};
 use hearth_formats::chat_template::TemplateError;
@@ -12,7 +12,7 @@ use std::any::Any;
 use std::io;
 use std::path::Path;
 
-/// A problem of a kind, said in a sentence.
+/// A problem with a code and a sentence.
 pub(crate) fn problem(code: ProblemCode, message: impl Into<String>) -> Problem {
     Problem {
         code,
@@ -20,13 +20,13 @@ pub(crate) fn problem(code: ProblemCode, message: impl Into<String>) -> Problem 
     }
 }
 
-/// A defect of ours: there is nothing a person did wrong.
+/// A bug in Hearth.
 pub(crate) fn internal(what: &str) -> Problem {
-    let message = format!("Something went wrong inside Hearth ({what}). Please report it; trying again may work.");
+    let message = format!("Internal error in Hearth ({what}). Please report it; trying again may work.");
     problem(ProblemCode::Internal, message)
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
@@ -68,12 +68,9 @@ pub(crate) fn from_load(error: LoadError) -> Problem {
     problem(code, error.to_string())
 }
 
-/// A load that made room for something else.
+/// The error of a load or run that was cancelled.
 pub(crate) fn interrupted() -> Problem {
-    problem(
-        ProblemCode::BadRequest,
-        "Loading was stopped, because something else was asked for meanwhile.",
-    )
+    problem(ProblemCode::BadRequest, "Loading was cancelled by another request.")
 }
 
 pub(crate) fn from_session(error: SessionError) -> Problem {
@@ -88,11 +85,9 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
 
 pub(crate) fn from_sampling(error: SamplingError) -> Problem {
     match error {
-        SamplingError::Setting { .. } => {
-            problem(ProblemCode::BadRequest, format!("A setting cannot be used: {error}."))
-        }
+        SamplingError::Setting { .. } => problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}.")),
         SamplingError::NoScores => {
-            let message = "The model's scores are not numbers, so its file is probably damaged. Download it again.";
+            let message = "The model's logits are NaN, so its file is probably corrupt. Download it again.";
             problem(ProblemCode::FileInvalid, message)
         }
     }
@@ -140,11 +135,11 @@ pub(crate) fn from_merge(error: MergeError) -> Problem {
     }
 }
 
-/// What went wrong on a disk, with the place.
+/// A disk error with its path.
 pub(crate) fn disk(path: &Path, error: &io::Error) -> Problem {
     let what = match of_disk(error) {
-        ProblemCode::DiskFull => "The disk is full. Make room, and try again.",
-        _ => "Check that it exists, and that you may read and write there.",
+        ProblemCode::DiskFull => "The disk is full. Free some space, then try again.",
+        _ => "Check that it exists and that you have permission to read and write it.",
     };
     problem(of_disk(error), format!("{}: {error}. {what}", path.display()))
 }

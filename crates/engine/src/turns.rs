@@ -1,48 +1,48 @@
-//! Which turns of a conversation go into the context.
+//! Selecting the turns of a conversation that fit the context.
 //!
-//! What does not fit leaves from the oldest end, a whole turn (what the person said and what came of it) at a
-//! time; the system prompt and the newest turn always stay.
+//! The oldest turns are dropped first, each as a whole (the user's message and its answers); the system prompt and the newest turn
+//! always stay.
 
 use hearth_protocol::{LeftOut, Message, Role};
 
-/// A conversation as it goes into the context.
+/// A conversation that fits the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fitted {
     /// Its tokens, template included.
     pub ids: Vec<u32>,
-    /// What was left out, if anything.
+    /// The dropped turns, if any.
     pub left_out: Option<LeftOut>,
 }
 
-/// Why a conversation does not go into the context.
+/// Why a conversation does not fit the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Misfit<E> {
-    /// The system prompt and the newest turn alone are too long.
+pub(crate) enum FitError<E> {
+    /// The system prompt and the newest turn alone do not fit.
     TooLong {
-        /// Tokens they take.
+        /// Their tokens.
         needed: usize,
     },
     /// The messages could not be encoded.
     Encode(E),
 }
 
-impl<E> From<E> for Misfit<E> {
+impl<E> From<E> for FitError<E> {
     fn from(error: E) -> Self {
         Self::Encode(error)
     }
 }
 
-/// Fits `messages` into `room` tokens, counted by `encode`.
+/// Fit `messages` into `capacity` tokens, counted by `encode`.
 ///
-/// When turns have to leave, they leave in portions of a quarter of the room. So the next few requests of the same
-/// conversation keep the same beginning, and the cache need not read it all anew each time.
+/// Turns are dropped in portions of a quarter of `capacity`, so that the next few requests of a conversation share a prefix and reuse the
+/// KV cache.
 pub(crate) fn fit<E>(
     messages: &[Message],
-    room: usize,
+    capacity: usize,
     mut encode: impl FnMut(&[Message]) -> Result<Vec<u32>, E>,
-) -> Result<Fitted, Misfit<E>> {
+) -> Result<Fitted, FitError<E>> {
     let all = encode(messages)?;
-    if all.len() <= room {
+    if all.len() <= capacity {
         return Ok(Fitted {
             ids: all,
             left_out: None,
@@ -55,11 +55,11 @@ pub(crate) fn fit<E>(
     let (system, rest) = messages.split_at(system);
     let starts = turn_starts(rest);
     let without = |turns: usize| [system, &rest[starts[turns]..]].concat();
-    let portion = (room / 4).max(1);
-    let excess = (all.len() - room).div_ceil(portion).saturating_mul(portion);
-    let target = all.len().saturating_sub(excess).min(room);
+    let portion = (capacity / 4).max(1);
+    let excess = (all.len() - capacity).div_ceil(portion).saturating_mul(portion);
+    let target = all.len().saturating_sub(excess).min(capacity);
 
-    // The fewest turns whose absence is enough: `low` leave too much, `high` little enough or only the newest.
+    // Binary search for the fewest turns to drop: dropping `low` is too few, `high` is enough or leaves only the newest.
     let (mut low, mut high) = (0, starts.len().saturating_sub(1));
     let mut best = None;
     while low + 1 < high {
@@ -76,8 +76,8 @@ pub(crate) fn fit<E>(
         None if high == 0 => all.clone(),
         None => encode(&without(high))?,
     };
-    if ids.len() > room {
-        return Err(Misfit::TooLong { needed: ids.len() });
+    if ids.len() > capacity {
+        return Err(FitError::TooLong { needed: ids.len() });
     }
     let left_out = LeftOut {
         messages: count(starts[high]),
@@ -89,7 +89,7 @@ pub(crate) fn fit<E>(
     })
 }
 
-/// Where turns start: at the beginning, and at every message of the person that follows one of the model.
+/// Indices at which turns start: the first message, and each user message that follows one of the model.
 fn turn_starts(messages: &[Message]) -> Vec<usize> {
     let starts = |(index, message): (usize, &Message)| {
         let follows = index > 0 && messages[index - 1].role == Role::User;
@@ -98,7 +98,7 @@ fn turn_starts(messages: &[Message]) -> Vec<usize> {
     messages.iter().enumerate().filter_map(starts).collect()
 }
 
-/// As the protocol counts; what would not fit a u32 cannot fit memory either.
+/// A count as the protocol's u32; counts beyond it cannot fit in memory.
 pub(crate) fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
@@ -109,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
     use std::convert::Infallible;
 
-    /// A token a character, with the role's letter before it.
+    /// One token per character, after the role's letter.
     fn encode(messages: &[Message]) -> Result<Vec<u32>, Infallible> {
         let letter = |role| match role {
             Role::System => 's',
@@ -141,36 +141,36 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_turns_leave_and_the_system_prompt_stays() {
-        let check = |room: usize, text: &str, kept: &str, messages: u32| {
-            let fitted = fit(&conversation(text), room, encode).unwrap();
-            let kept: String = kept.chars().filter(|c| !": ".contains(*c)).collect();
+    fn the_oldest_turns_are_dropped_and_the_system_prompt_stays() {
+        let check = |capacity: usize, text: &str, expected: &str, messages: u32| {
+            let fitted = fit(&conversation(text), capacity, encode).unwrap();
+            let expected: String = expected.chars().filter(|c| !": ".contains(*c)).collect();
             let ids: String = fitted.ids.iter().filter_map(|&id| char::from_u32(id)).collect();
-            assert_eq!(ids, kept);
+            assert_eq!(ids, expected);
             assert_eq!(fitted.left_out.map_or(0, |left| left.messages), messages);
         };
         check(99, "s:k u:one a:two u:now", "s:k u:one a:two u:now", 0);
         check(12, "s:k u:one a:two u:now", "s:k u:now", 2);
         check(12, "u:one a:two u:now", "u:one a:two u:now", 0);
         check(11, "u:one a:two u:now", "u:now", 2);
-        // Two messages of the person in a row are one turn.
+        // Two user messages in a row are one turn.
         check(9, "u:1 a:2 u:3 u:4 a:5 u:6 u:7", "u:6 u:7", 5);
-        // What begins with the model's greeting begins with a turn all the same.
+        // A greeting of the model starts a turn, too.
         check(9, "a:hello u:one a:two u:now", "u:now", 3);
     }
 
     #[test]
-    fn a_message_longer_than_the_room_is_refused_with_its_length() {
+    fn a_message_that_does_not_fit_is_refused_with_its_length() {
         let conversation = conversation("s:k u:one a:two u:toolong");
-        assert_eq!(fit(&conversation, 9, encode), Err(Misfit::TooLong { needed: 10 }));
+        assert_eq!(fit(&conversation, 9, encode), Err(FitError::TooLong { needed: 10 }));
         assert_eq!(
             fit(&[], 9, |_| Ok::<_, Infallible>(vec![0; 12])),
-            Err(Misfit::TooLong { needed: 12 })
+            Err(FitError::TooLong { needed: 12 })
         );
     }
 
     #[test]
-    fn what_left_stays_out_while_the_conversation_grows_a_little() {
+    fn dropped_turns_stay_dropped_while_the_conversation_grows_a_little() {
         let text = |turns: usize| (0..turns).map(|_| "u:abc a:abc").collect::<Vec<_>>().join(" ") + " u:now";
         let left = |turns| {
             fit(&conversation(&text(turns)), 64, encode)
@@ -183,8 +183,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_fits_or_says_that_the_newest_turn_cannot(
-            lengths in prop::collection::vec(0_usize..30, 0..12), system: bool, room in 1_usize..120,
+        fn it_fits_or_reports_that_the_newest_turn_cannot(
+            lengths in prop::collection::vec(0_usize..30, 0..12), system: bool, capacity in 1_usize..120,
         ) {
             let mut messages: Vec<Message> = lengths.iter().enumerate().map(|(index, &length)| Message {
                 role: if index % 2 == 0 { Role::User } else { Role::Assistant },
@@ -194,22 +194,22 @@ mod tests {
                 messages.insert(0, Message { role: Role::System, content: "kind".into() });
             }
             let all = encode(&messages).unwrap();
-            match fit(&messages, room, encode) {
+            match fit(&messages, capacity, encode) {
                 Ok(Fitted { ids, left_out }) => {
-                    prop_assert!(ids.len() <= room);
+                    prop_assert!(ids.len() <= capacity);
                     let left = left_out.map_or(0, |left| left.messages as usize);
                     prop_assert_eq!(left_out.map_or(0, |left| left.tokens as usize), all.len() - ids.len());
                     messages.drain(usize::from(system)..usize::from(system) + left);
                     prop_assert_eq!(ids, encode(&messages).unwrap());
                 }
-                Err(Misfit::TooLong { needed }) => {
-                    prop_assert!(needed > room);
+                Err(FitError::TooLong { needed }) => {
+                    prop_assert!(needed > capacity);
                     let newest = messages.len().saturating_sub(if lengths.len() % 2 == 0 { 2 } else { 1 });
                     let system = &messages[..usize::from(system && newest > 0)];
-                    let kept = [system, &messages[newest.max(system.len())..]].concat();
-                    prop_assert_eq!(needed, encode(&kept).unwrap().len());
+                    let expected = [system, &messages[newest.max(system.len())..]].concat();
+                    prop_assert_eq!(needed, encode(&expected).unwrap().len());
                 }
-                Err(Misfit::Encode(never)) => match never {},
+                Err(FitError::Encode(never)) => match never {},
             }
         }
     }

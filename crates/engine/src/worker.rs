@@ -1,10 +1,10 @@
 //! The worker's loop: requests in, events out.
 //!
-//! Three threads. This one reads requests and computes nothing, so that a cancel is heard whatever goes on. The second one owns the engine
-//! and works through the jobs in order. The third one answers, in order, what needs no engine: which devices there are, and plans.
+//! Three threads. This one reads requests and computes nothing, so that cancellation always takes effect at once. The second owns the
+//! engine and executes jobs in order. The third answers queries that need no engine, in order: devices and plans.
 
 use crate::problem::{internal, panic_text, problem};
-use crate::training::{self, Wish, Wishes};
+use crate::training::{self, RunCommand, RunControl};
 use crate::{Engine, hardware, memory};
 use hearth_protocol::{
     ConversationId, Event, ExportRequest, FinishReason, GenerateRequest, GenerationId, InspectRequest, LoadRequest,
@@ -19,18 +19,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long the engine may take to notice that its worker ends; then the process ends without it.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time limit for the engine thread at shutdown; after it, the process exits anyway.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long whoever wants something may have to wait until an answer's state is kept.
-const KEEPING: Duration = Duration::from_millis(500);
+/// Maximum delay of the next request by saving to the prompt cache.
+const SAVE_LIMIT: Duration = Duration::from_millis(500);
 
-/// Progress that a person could not see is not said.
+/// Minimum step of load progress that is reported.
 const PROGRESS_STEP: f32 = 0.01;
 
-/// Serves requests, one JSON object a line, until `input` ends or [`Request::Shutdown`] comes.
+/// Serve requests, one JSON object per line, until `input` ends or [`Request::Shutdown`] arrives.
 ///
-/// Returns at once even while an answer is being made; the caller is expected to end the process.
+/// Returns promptly even during a generation; the caller must exit the process.
 ///
 /// # Errors
 /// Reading `input` failed.
@@ -39,32 +39,32 @@ pub fn serve(input: impl BufRead, output: impl Write + Send + 'static) -> io::Re
         state: Mutex::default(),
         output: Mutex::new(Box::new(output)),
     });
-    let (jobs, waiting) = mpsc::channel();
+    let (jobs, pending_jobs) = mpsc::channel();
     let (working, ended) = mpsc::channel::<()>();
-    shared.say(&Event::Ready {
+    shared.emit(&Event::Ready {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
     let engine = Arc::clone(&shared);
     std::thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        work(&waiting, &engine);
+        run_jobs(&pending_jobs, &engine);
         drop(working);
     })?;
-    let (asides, aside) = mpsc::channel();
-    let answering = Arc::clone(&shared);
-    // Not waited for at the end: it may be reading a disk that does not answer.
+    let (queries, pending) = mpsc::channel();
+    let querying = Arc::clone(&shared);
+    // Not joined: it may block on a disk that does not respond.
     std::thread::Builder::new()
-        .name("asides".to_owned())
-        .spawn(move || answer(&aside, &answering))?;
-    let read = listen(input, &jobs, &asides, &shared);
+        .name("queries".to_owned())
+        .spawn(move || run_queries(&pending, &querying))?;
+    let read = read_requests(input, &jobs, &queries, &shared);
     shared.close();
     drop(jobs);
-    // Nothing is ever sent: this waits for the engine's end of the channel to go.
-    let _ = ended.recv_timeout(GRACE);
+    // Nothing is ever sent: this waits until the engine thread drops its end of the channel.
+    let _ = ended.recv_timeout(SHUTDOWN_LIMIT);
     read
 }
 
-/// What the engine does, in order.
+/// A job for the engine thread.
 enum Job {
     Load {
         request: LoadRequest,
@@ -82,27 +82,27 @@ enum Job {
     Inspect(InspectRequest),
     Train {
         request: Box<TrainRequest>,
-        wishes: Arc<Wishes>,
+        control: Arc<RunControl>,
     },
     Export(ExportRequest),
     Measure {
         id: GenerationId,
     },
-    Forget {
+    RemovePromptCache {
         conversation: ConversationId,
     },
-    Keep {
-        most_bytes: u64,
+    SetPromptCacheLimit {
+        max_bytes: u64,
     },
 }
 
-/// What is answered beside the engine.
-enum Aside {
+/// A query that needs no engine.
+enum Query {
     Devices,
     Plan { id: GenerationId, plan: PlanRequest },
 }
 
-/// What all threads know.
+/// State shared by all threads.
 struct Shared {
     state: Mutex<State>,
     output: Mutex<Box<dyn Write + Send>>,
@@ -110,13 +110,13 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The generations that wait or run, and whether they were cancelled.
+    /// Queued and running generations, and whether they are cancelled.
     live: HashMap<GenerationId, bool>,
-    /// What is wanted of the runs that wait or run.
-    runs: HashMap<RunId, Arc<Wishes>>,
-    /// What the loaded model takes, which a plan for another counts as free.
+    /// Controls of queued and running runs.
+    runs: HashMap<RunId, Arc<RunControl>>,
+    /// Memory of the loaded model, which a plan for another model counts as free.
     loaded: Vec<PlannedDevice>,
-    /// Goes up with everything that makes a load under way pointless.
+    /// Incremented by every request that obsoletes a load in progress.
     turn: u64,
     closing: bool,
 }
@@ -126,7 +126,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, event: &Event) {
+    fn emit(&self, event: &Event) {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let written = serde_json::to_vec(event).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
@@ -135,12 +135,12 @@ impl Shared {
         });
         drop(output);
         if let Err(error) = written {
-            tracing::warn!("nobody listens any more: {error}");
+            tracing::warn!("the client closed the pipe: {error}");
             self.close();
         }
     }
 
-    /// Ends whatever is under way, and gives the turn of what comes in its place.
+    /// Cancel all generations and any load, and return the new turn.
     fn interrupt(&self) -> u64 {
         let mut state = self.state();
         state.live.values_mut().for_each(|cancelled| *cancelled = true);
@@ -152,11 +152,11 @@ impl Shared {
         self.interrupt();
         let mut state = self.state();
         state.closing = true;
-        state.runs.values().for_each(|wishes| wishes.set(Wish::Suspend));
+        state.runs.values().for_each(|control| control.set(RunCommand::Suspend));
     }
 
-    /// Whether somebody waits for the engine since this turn.
-    fn wanted(&self, turn: u64) -> bool {
+    /// Whether a request has been waiting for the engine since this turn.
+    fn is_interrupted_since(&self, turn: u64) -> bool {
         let state = self.state();
         state.turn != turn || !state.live.is_empty()
     }
@@ -166,16 +166,16 @@ impl Shared {
     }
 }
 
-/// Reads requests until there are no more.
-fn listen(
+/// Read requests until the input ends.
+fn read_requests(
     mut input: impl BufRead,
     jobs: &mpsc::Sender<Job>,
-    asides: &mpsc::Sender<Aside>,
+    queries: &mpsc::Sender<Query>,
     shared: &Arc<Shared>,
 ) -> io::Result<()> {
-    // Its thread ends with this one.
-    let aside = |aside| {
-        let _ = asides.send(aside);
+    // The receiver may have been dropped.
+    let query = |query| {
+        let _ = queries.send(query);
         None
     };
     let mut line = Vec::new();
@@ -211,18 +211,18 @@ fn listen(
                 None
             }
             Request::Count { id, messages } => Some(Job::Count { id, messages }),
-            Request::Devices => aside(Aside::Devices),
+            Request::Devices => query(Query::Devices),
             Request::Check { device } => {
                 check(device, shared);
                 None
             }
-            Request::Plan { id, plan } => aside(Aside::Plan { id, plan }),
+            Request::Plan { id, plan } => query(Query::Plan { id, plan }),
             Request::Measure { id } => {
                 shared.state().live.insert(id, false);
                 Some(Job::Measure { id })
             }
-            Request::Forget { conversation } => Some(Job::Forget { conversation }),
-            Request::Keep { most_bytes } => Some(Job::Keep { most_bytes }),
+            Request::RemovePromptCache { conversation } => Some(Job::RemovePromptCache { conversation }),
+            Request::SetPromptCacheLimit { max_bytes } => Some(Job::SetPromptCacheLimit { max_bytes }),
             Request::Training(request) => training_job(request, shared),
             Request::Shutdown => return Ok(()),
         };
@@ -234,17 +234,17 @@ fn listen(
     }
 }
 
-/// Answers what needs no engine.
-fn answer(asides: &mpsc::Receiver<Aside>, shared: &Shared) {
-    for aside in asides {
-        let event = match aside {
-            Aside::Devices => Event::Devices {
+/// The query thread: answers devices and plans.
+fn run_queries(queries: &mpsc::Receiver<Query>, shared: &Shared) {
+    for query in queries {
+        let event = match query {
+            Query::Devices => Event::Devices {
                 devices: guarded(|| Ok(hardware::devices())).unwrap_or_else(|problem| {
-                    tracing::error!("devices are not told: {problem}");
+                    tracing::error!("the devices could not be listed: {problem}");
                     hardware::devices_for(Some(hardware::CPU))
                 }),
             },
-            Aside::Plan { id, plan } => {
+            Query::Plan { id, plan } => {
                 let loaded = shared.state().loaded.clone();
                 match guarded(|| crate::plan::plan(&plan, &loaded)) {
                     Ok(plan) => Event::Planned { id, plan },
@@ -252,32 +252,32 @@ fn answer(asides: &mpsc::Receiver<Aside>, shared: &Shared) {
                 }
             }
         };
-        shared.say(&event);
+        shared.emit(&event);
     }
 }
 
-/// Checks a device, which may take minutes, beside whatever else goes on.
+/// Run a device check, which may take minutes, in its own thread.
 fn check(device: String, shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     let checked = std::thread::Builder::new().name("check".to_owned()).spawn(move || {
         let devices = guarded(|| hardware::check(&device)).map(|()| hardware::devices());
-        shared.say(&Event::Checked { device, devices });
+        shared.emit(&Event::Checked { device, devices });
     });
     if let Err(error) = checked {
-        tracing::error!("a device is not checked: {error}");
+        tracing::error!("the device check could not be started: {error}");
     }
 }
 
-/// Takes a generation on, unless another one is under way that nobody has cancelled.
+/// Accept a generation unless another one is in progress that is not cancelled.
 fn admit(request: GenerateRequest, shared: &Shared) -> Option<Job> {
     let mut state = shared.state();
     if state.live.values().any(|cancelled| !cancelled) || state.live.contains_key(&request.id) {
         drop(state);
         let problem = problem(
             ProblemCode::Busy,
-            "Another answer is being written. Stop it, or wait until it is done.",
+            "Another answer is being generated. Stop it, or wait until it is finished.",
         );
-        shared.say(&Event::GenerationFailed {
+        shared.emit(&Event::GenerationFailed {
             id: request.id,
             problem,
         });
@@ -290,235 +290,259 @@ fn admit(request: GenerateRequest, shared: &Shared) -> Option<Job> {
     })
 }
 
-/// What is to be done about fine-tuning, unless it is only a wish about a run, which is heard at once.
+/// The job of a fine-tuning request; commands to a run take effect at once and are no job.
 fn training_job(request: TrainingRequest, shared: &Shared) -> Option<Job> {
     let wish = |id, wish| {
-        if let Some(wishes) = shared.state().runs.get(&id) {
-            wishes.set(wish);
+        if let Some(control) = shared.state().runs.get(&id) {
+            control.set(wish);
         }
         None
     };
     match request {
         TrainingRequest::Inspect(request) => Some(Job::Inspect(request)),
         TrainingRequest::Start(request) => {
-            let wishes = Arc::<Wishes>::default();
-            shared.state().runs.insert(request.id, Arc::clone(&wishes));
-            Some(Job::Train { request, wishes })
+            let control = Arc::<RunControl>::default();
+            shared.state().runs.insert(request.id, Arc::clone(&control));
+            Some(Job::Train { request, control })
         }
-        TrainingRequest::Pause { id } => wish(id, Wish::Hold),
-        TrainingRequest::Resume { id } => wish(id, Wish::Go),
-        TrainingRequest::Stop { id } => wish(id, Wish::Stop),
-        TrainingRequest::Suspend { id } => wish(id, Wish::Suspend),
+        TrainingRequest::Pause { id } => wish(id, RunCommand::Pause),
+        TrainingRequest::Resume { id } => wish(id, RunCommand::Continue),
+        TrainingRequest::Stop { id } => wish(id, RunCommand::Stop),
+        TrainingRequest::Suspend { id } => wish(id, RunCommand::Suspend),
         TrainingRequest::Export(request) => Some(Job::Export(request)),
     }
 }
 
-/// Answers a line that is no request as well as can be: by the kind of request it seems to be.
+/// Answer a malformed request with the failure event of its kind, as far as it is recognisable.
 fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
-    tracing::warn!("a request made no sense: {error}");
+    tracing::warn!("a request is invalid: {error}");
     let problem = problem(
         ProblemCode::BadRequest,
-        format!("The request made no sense to the worker: {error}."),
+        format!("The worker received an invalid request: {error}."),
     );
     let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
     match (value["type"].as_str(), value["id"].as_u64()) {
-        (Some("load"), _) => shared.say(&Event::LoadFailed(problem)),
-        (Some("training"), Some(id)) => shared.say(&Event::Training {
+        (Some("load"), _) => shared.emit(&Event::LoadFailed(problem)),
+        (Some("training"), Some(id)) => shared.emit(&Event::Training {
             id,
             event: TrainingEvent::Failed(problem),
         }),
-        (Some("plan"), Some(id)) => shared.say(&Event::PlanFailed { id, problem }),
-        (Some("measure"), Some(id)) => shared.say(&Event::MeasureFailed { id, problem }),
-        (_, Some(id)) => shared.say(&Event::GenerationFailed { id, problem }),
+        (Some("plan"), Some(id)) => shared.emit(&Event::PlanFailed { id, problem }),
+        (Some("measure"), Some(id)) => shared.emit(&Event::MeasureFailed { id, problem }),
+        (_, Some(id)) => shared.emit(&Event::GenerationFailed { id, problem }),
         _ => {}
     }
 }
 
-/// Works through the jobs until the worker closes.
-fn work(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
-    let mut engine: Option<Engine> = None;
-    let mut asked = LoadRequest::default();
+/// The engine thread: executes jobs in order until the worker closes.
+fn run_jobs(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
+    let mut thread = EngineThread {
+        engine: None,
+        load_request: LoadRequest::default(),
+        shared,
+    };
     while let Ok(job) = jobs.recv() {
         if shared.state().closing {
             return;
         }
+        thread.execute(job);
+    }
+}
+
+struct EngineThread<'a> {
+    engine: Option<Engine>,
+    /// The request of the loaded model.
+    load_request: LoadRequest,
+    shared: &'a Shared,
+}
+
+impl EngineThread<'_> {
+    fn execute(&mut self, job: Job) {
         match job {
-            Job::Load { request, turn } => {
-                engine = None;
-                memory::give_back();
-                shared.state().loaded.clear();
-                let loaded = guarded(|| match program_for(&request, shared)? {
-                    Some(program) => Ok(Err(program)),
-                    None => load_somewhere(&request, turn, shared).map(Ok),
-                });
-                asked = request;
-                // Before it is said: who hears of it may ask what memory is left.
-                memory::give_back();
-                match loaded {
-                    Ok(Err(program)) => shared.say(&Event::HandOver { program }),
-                    Ok(Ok(loaded)) => {
-                        shared.state().loaded = loaded.info().placement.clone();
-                        shared.say(&Event::Loaded(loaded.info().clone()));
-                        engine = Some(loaded);
-                    }
-                    Err(problem) => shared.say(&Event::LoadFailed(problem)),
-                }
-            }
+            Job::Load { request, turn } => self.load(request, turn),
             Job::Unload => {
-                engine = None;
-                shared.state().loaded.clear();
-                memory::give_back();
-                shared.say(&Event::Unloaded);
+                self.engine = None;
+                self.shared.state().loaded.clear();
+                memory::release();
+                self.shared.emit(&Event::Unloaded);
             }
-            Job::Generate { request, received } => {
-                let id = request.id;
-                let turn = shared.state().turn;
-                let answered = guarded(|| generate(engine.as_mut(), &request, received, shared));
-                let broken = answered
-                    .as_ref()
-                    .err()
-                    .and_then(|problem| gpu_problem(engine.as_ref(), problem));
-                if let Some(problem) = broken {
-                    if let Some(engine) = engine.take() {
-                        engine.model().placement().gpus().for_each(hearth_llm::device::forget);
-                    }
-                    shared.state().loaded.clear();
-                    shared.state().live.remove(&id);
-                    shared.say(&Event::GenerationFailed { id, problem });
-                    engine = on_the_processor(&mut asked, shared);
-                    continue;
-                }
-                let event = match answered {
-                    Ok(summary) => Event::Finished { id, summary },
-                    Err(problem) => Event::GenerationFailed { id, problem },
-                };
-                // A defect may have left the cache half written.
-                if let Event::GenerationFailed {
-                    problem:
-                        Problem {
-                            code: ProblemCode::Internal,
-                            ..
-                        },
-                    ..
-                } = &event
-                    && let Some(loaded) = &mut engine
-                    && let Err(problem) = loaded.forget()
-                {
-                    tracing::error!("the model is let go: {problem}");
-                    engine = None;
-                }
-                // First, so that whoever hears of the end can ask for the next one.
-                shared.state().live.remove(&id);
-                shared.say(&event);
-                if let (Event::Finished { .. }, Some(engine)) = (&event, &mut engine)
-                    && let Some(conversation) = request.conversation
-                {
-                    keep(engine, conversation, turn, shared);
+            Job::Generate { request, received } => self.generate(&request, received),
+            Job::RemovePromptCache { conversation } => {
+                if let Some(engine) = &mut self.engine {
+                    engine.remove_prompt_cache(conversation);
                 }
             }
-            Job::Forget { conversation } => {
-                if let Some(engine) = &mut engine {
-                    engine.forget_conversation(conversation);
-                }
-            }
-            Job::Keep { most_bytes } => {
-                if let Some(engine) = &mut engine {
-                    engine.keep_at_most(most_bytes);
+            Job::SetPromptCacheLimit { max_bytes } => {
+                if let Some(engine) = &mut self.engine {
+                    engine.set_prompt_cache_limit(max_bytes);
                 }
             }
             Job::Count { id, messages } => {
-                let counted = guarded(|| engine.as_ref().ok_or_else(no_model)?.count(&messages));
-                shared.say(&match counted {
+                let counted = guarded(|| self.engine.as_ref().ok_or_else(no_model)?.count(&messages));
+                self.shared.emit(&match counted {
                     Ok(tokens) => Event::Counted { id, tokens },
                     Err(problem) => Event::GenerationFailed { id, problem },
                 });
             }
-            Job::Measure { id } => {
-                let measured = guarded(|| {
-                    let engine = engine.as_ref().ok_or_else(no_model)?;
-                    engine.measure(&mut |fraction| {
-                        shared.say(&Event::MeasureProgress { id, fraction });
-                        match shared.cancelled(id) {
-                            true => ControlFlow::Break(()),
-                            false => ControlFlow::Continue(()),
-                        }
-                    })
-                });
-                shared.state().live.remove(&id);
-                shared.say(&match measured {
-                    Ok(measured) => Event::Measured { id, measured },
-                    Err(problem) => Event::MeasureFailed { id, problem },
-                });
-            }
+            Job::Measure { id } => self.measure(id),
             Job::Inspect(request) => {
-                let inspected = guarded(|| training::inspect(&request, &|| !shared.state().closing));
-                memory::give_back();
-                say_end(
-                    shared,
-                    request.id,
-                    inspected.map(|it| TrainingEvent::Inspected(Box::new(it))),
-                );
+                let inspected = guarded(|| training::inspect(&request, &|| !self.shared.state().closing));
+                memory::release();
+                let event = inspected.map(|inspection| TrainingEvent::Inspected(Box::new(inspection)));
+                emit_last(self.shared, request.id, event);
             }
-            Job::Train { request, wishes } => {
-                if request.low_priority {
-                    training::lower();
-                }
-                let id = request.id;
-                let mut say = |event| shared.say(&Event::Training { id, event });
-                let trained = guarded(|| {
-                    let stage = &mut |stage: &str| {
-                        let (fraction, stage) = (0.0, stage.to_owned());
-                        say(TrainingEvent::Preparing { fraction, stage });
-                    };
-                    let (device, build) = (request.device.as_deref(), request.build.as_deref());
-                    match hardware::elsewhere(device, build, request.gpu_layers, stage)? {
-                        Some(program) => Ok(Err(program)),
-                        None => training::train(&request, &wishes, &mut say).map(Ok),
-                    }
-                });
-                memory::give_back();
-                // First, so that whoever hears of the end can begin the next one.
-                shared.state().runs.remove(&id);
-                match trained {
-                    Ok(Err(program)) => shared.say(&Event::HandOver { program }),
-                    Ok(Ok(Some(outcome))) => say_end(shared, id, Ok(TrainingEvent::Finished(Box::new(outcome)))),
-                    Ok(Ok(None)) => say_end(shared, id, Ok(TrainingEvent::Suspended)),
-                    Err(problem) => say_end(shared, id, Err(problem)),
-                }
-            }
-            Job::Export(request) => {
-                let id = request.id;
-                let exported = guarded(|| {
-                    training::export(&request, &mut |fraction, stage| {
-                        let stage = stage.to_owned();
-                        let event = TrainingEvent::Preparing { fraction, stage };
-                        shared.say(&Event::Training { id, event });
-                        if shared.state().closing {
-                            ControlFlow::Break(())
-                        } else {
-                            ControlFlow::Continue(())
-                        }
-                    })
-                });
-                memory::give_back();
-                let event = exported.map(|exported| TrainingEvent::Exported {
-                    path: exported.path,
-                    bytes: exported.bytes,
-                    verification: exported.verification,
-                });
-                say_end(shared, id, event);
-            }
+            Job::Train { request, control } => train(&request, &control, self.shared),
+            Job::Export(request) => export(&request, self.shared),
         }
+    }
+
+    fn load(&mut self, request: LoadRequest, turn: u64) {
+        let shared = self.shared;
+        self.engine = None;
+        memory::release();
+        shared.state().loaded.clear();
+        let loaded = guarded(|| match preferred_build(&request, shared)? {
+            Some(program) => Ok(Err(program)),
+            None => load_or_use_cpu(&request, turn, shared).map(Ok),
+        });
+        self.load_request = request;
+        // Before the event: the client may ask for the free memory as soon as it arrives.
+        memory::release();
+        match loaded {
+            Ok(Err(program)) => shared.emit(&Event::SwitchBuild { program }),
+            Ok(Ok(loaded)) => {
+                shared.state().loaded = loaded.info().placement.clone();
+                shared.emit(&Event::Loaded(loaded.info().clone()));
+                self.engine = Some(loaded);
+            }
+            Err(problem) => shared.emit(&Event::LoadFailed(problem)),
+        }
+    }
+
+    fn generate(&mut self, request: &GenerateRequest, received: Instant) {
+        let (id, shared) = (request.id, self.shared);
+        let turn = shared.state().turn;
+        let answered = guarded(|| generate(self.engine.as_mut(), request, received, shared));
+        let gpu_failure = answered
+            .as_ref()
+            .err()
+            .and_then(|problem| gpu_problem(self.engine.as_ref(), problem));
+        if let Some(problem) = gpu_failure {
+            if let Some(engine) = self.engine.take() {
+                engine.model().placement().gpus().for_each(hearth_llm::device::forget);
+            }
+            shared.state().loaded.clear();
+            shared.state().live.remove(&id);
+            shared.emit(&Event::GenerationFailed { id, problem });
+            self.engine = reload_on_cpu(&mut self.load_request, shared);
+            return;
+        }
+        let event = match answered {
+            Ok(summary) => Event::Finished { id, summary },
+            Err(problem) => Event::GenerationFailed { id, problem },
+        };
+        // A bug may have left the KV cache in an inconsistent state.
+        if let Event::GenerationFailed {
+            problem: Problem {
+                code: ProblemCode::Internal,
+                ..
+            },
+            ..
+        } = &event
+            && let Some(loaded) = &mut self.engine
+            && let Err(problem) = loaded.reset_cache()
+        {
+            tracing::error!("the model is unloaded: {problem}");
+            self.engine = None;
+        }
+        // Before the event: the client may send the next request as soon as it arrives.
+        shared.state().live.remove(&id);
+        shared.emit(&event);
+        if let (Event::Finished { .. }, Some(engine)) = (&event, &mut self.engine)
+            && let Some(conversation) = request.conversation
+        {
+            save_prompt_cache(engine, conversation, turn, shared);
+        }
+    }
+
+    fn measure(&self, id: GenerationId) {
+        let shared = self.shared;
+        let measured = guarded(|| {
+            let engine = self.engine.as_ref().ok_or_else(no_model)?;
+            engine.measure(&mut |fraction| {
+                shared.emit(&Event::MeasureProgress { id, fraction });
+                match shared.cancelled(id) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            })
+        });
+        shared.state().live.remove(&id);
+        shared.emit(&match measured {
+            Ok(measured) => Event::Measured { id, measured },
+            Err(problem) => Event::MeasureFailed { id, problem },
+        });
     }
 }
 
-/// Says the last event about a run, an inspection or an export.
-fn say_end(shared: &Shared, id: RunId, ended: Result<TrainingEvent, Problem>) {
-    let event = ended.unwrap_or_else(TrainingEvent::Failed);
-    shared.say(&Event::Training { id, event });
+fn train(request: &TrainRequest, control: &RunControl, shared: &Shared) {
+    if request.low_priority {
+        training::lower();
+    }
+    let id = request.id;
+    let mut emit = |event| shared.emit(&Event::Training { id, event });
+    let trained = guarded(|| {
+        let stage = &mut |stage: &str| {
+            let (fraction, stage) = (0.0, stage.to_owned());
+            emit(TrainingEvent::Preparing { fraction, stage });
+        };
+        let (device, build) = (request.device.as_deref(), request.build.as_deref());
+        match hardware::preferred_build(device, build, request.gpu_layers, stage)? {
+            Some(program) => Ok(Err(program)),
+            None => training::train(request, control, &mut emit).map(Ok),
+        }
+    });
+    memory::release();
+    // Before the event: the client may start the next run as soon as it arrives.
+    shared.state().runs.remove(&id);
+    match trained {
+        Ok(Err(program)) => shared.emit(&Event::SwitchBuild { program }),
+        Ok(Ok(Some(outcome))) => emit_last(shared, id, Ok(TrainingEvent::Finished(Box::new(outcome)))),
+        Ok(Ok(None)) => emit_last(shared, id, Ok(TrainingEvent::Suspended)),
+        Err(problem) => emit_last(shared, id, Err(problem)),
+    }
 }
 
-/// Runs a job; a panic in it becomes a problem, and the worker goes on.
+fn export(request: &ExportRequest, shared: &Shared) {
+    let id = request.id;
+    let exported = guarded(|| {
+        training::export(request, &mut |fraction, stage| {
+            let stage = stage.to_owned();
+            let event = TrainingEvent::Preparing { fraction, stage };
+            shared.emit(&Event::Training { id, event });
+            if shared.state().closing {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+    });
+    memory::release();
+    let event = exported.map(|exported| TrainingEvent::Exported {
+        path: exported.path,
+        bytes: exported.bytes,
+        verification: exported.verification,
+    });
+    emit_last(shared, id, event);
+}
+
+/// Emit the last event of a run, an inspection or an export.
+fn emit_last(shared: &Shared, id: RunId, ended: Result<TrainingEvent, Problem>) {
+    let event = ended.unwrap_or_else(TrainingEvent::Failed);
+    shared.emit(&Event::Training { id, event });
+}
+
+/// Run a job; a panic becomes a [`Problem`], and the worker continues.
 fn guarded<T>(job: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|payload| Err(internal(panic_text(&*payload))))
 }
@@ -531,7 +555,7 @@ fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Pro
         }
         if fraction - said >= PROGRESS_STEP {
             said = fraction;
-            shared.say(&Event::LoadProgress {
+            shared.emit(&Event::LoadProgress {
                 fraction,
                 stage: stage.to_owned(),
             });
@@ -540,17 +564,17 @@ fn load(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Pro
     })
 }
 
-/// The program of another build that is to load it instead of this one.
-fn program_for(request: &LoadRequest, shared: &Shared) -> Result<Option<PathBuf>, Problem> {
+/// The executable of another build that should load the model instead of this one.
+fn preferred_build(request: &LoadRequest, shared: &Shared) -> Result<Option<PathBuf>, Problem> {
     let (device, build) = (request.device.as_deref(), request.build.as_deref());
-    hardware::elsewhere(device, build, request.gpu_layers, &mut |stage| {
+    hardware::preferred_build(device, build, request.gpu_layers, &mut |stage| {
         let (fraction, stage) = (0.0, stage.to_owned());
-        shared.say(&Event::LoadProgress { fraction, stage });
+        shared.emit(&Event::LoadProgress { fraction, stage });
     })
 }
 
-/// Loads a model as it was asked for; where the GPU that was chosen for it is gone, on the processor, which is said.
-fn load_somewhere(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Problem> {
+/// Load a model as requested; if the requested GPU is gone, load it on the CPU with a notice.
+fn load_or_use_cpu(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<Engine, Problem> {
     load(request, turn, shared).or_else(|problem| {
         let on_gpu = request.device.as_deref().is_some_and(|device| device != hardware::CPU);
         if problem.code != ProblemCode::NoDevice || !on_gpu {
@@ -561,26 +585,26 @@ fn load_somewhere(request: &LoadRequest, turn: u64, shared: &Shared) -> Result<E
             ..request.clone()
         };
         let mut loaded = load(&on_cpu, turn, shared)?;
-        loaded.note(&format!("The model runs on the processor. {problem}"));
+        loaded.note(&format!("The model runs on the CPU. {problem}"));
         Ok(loaded)
     })
 }
 
-/// What is said of a GPU that failed in an answer; none where the problem is another.
+/// The error of a GPU that failed during a generation. `None` if the problem has another cause.
 fn gpu_problem(engine: Option<&Engine>, problem: &Problem) -> Option<Problem> {
     let on_gpu = engine.is_some_and(|engine| engine.info().gpu_layers > 0);
     let of_gpu = matches!(problem.code, ProblemCode::NoDevice | ProblemCode::Internal);
     (on_gpu && of_gpu).then(|| Problem {
         code: ProblemCode::NoDevice,
         message: format!(
-            "The GPU failed while it answered. The model is loaded again on the processor; send the message again. ({problem})"
+            "The GPU failed during the answer. The model is being reloaded on the CPU; send the message again. ({problem})"
         ),
     })
 }
 
-/// Loads the model again without the GPU that has failed, unless something else was asked for meanwhile, which then has the word.
-fn on_the_processor(asked: &mut LoadRequest, shared: &Shared) -> Option<Engine> {
-    memory::give_back();
+/// Reload the model on the CPU after its GPU failed, unless another request has arrived, which then takes precedence.
+fn reload_on_cpu(asked: &mut LoadRequest, shared: &Shared) -> Option<Engine> {
+    memory::release();
     asked.device = Some(hardware::CPU.to_owned());
     let turn = shared.state().turn;
     let loaded = guarded(|| load(asked, turn, shared));
@@ -590,16 +614,15 @@ fn on_the_processor(asked: &mut LoadRequest, shared: &Shared) -> Option<Engine> 
     }
     match loaded {
         Ok(mut loaded) => {
-            loaded
-                .note("The GPU failed while it answered, so the model runs on the processor until it is loaded again.");
+            loaded.note("The GPU failed during an answer, so the model runs on the CPU until it is reloaded.");
             state.loaded = loaded.info().placement.clone();
             drop(state);
-            shared.say(&Event::Loaded(loaded.info().clone()));
+            shared.emit(&Event::Loaded(loaded.info().clone()));
             Some(loaded)
         }
         Err(problem) => {
             drop(state);
-            shared.say(&Event::LoadFailed(problem));
+            shared.emit(&Event::LoadFailed(problem));
             None
         }
     }
@@ -613,7 +636,7 @@ fn generate(
 ) -> Result<Summary, Problem> {
     let cancelled = || shared.cancelled(request.id);
     match engine {
-        Some(engine) => engine.generate(request, received, &cancelled, &mut |event| shared.say(&event)),
+        Some(engine) => engine.generate(request, received, &cancelled, &mut |event| shared.emit(&event)),
         None if cancelled() => Ok(Summary {
             reason: FinishReason::Cancelled,
             prompt_tokens: 0,
@@ -629,22 +652,22 @@ fn generate(
     }
 }
 
-/// Keeps what was read of a conversation, now that nobody waits for its answer any more. The answer began in this turn.
-fn keep(engine: &mut Engine, conversation: ConversationId, turn: u64, shared: &Shared) {
+/// Save a conversation's KV cells to the prompt cache after its answer, which began in this turn.
+fn save_prompt_cache(engine: &mut Engine, conversation: ConversationId, turn: u64, shared: &Shared) {
     let began = Instant::now();
-    let give_up = || began.elapsed() > KEEPING && shared.wanted(turn);
+    let give_up = || began.elapsed() > SAVE_LIMIT && shared.is_interrupted_since(turn);
     let kept = guarded(|| {
-        engine.keep(conversation, &give_up);
+        engine.save_prompt_cache(conversation, &give_up);
         Ok(())
     });
     if let Err(problem) = kept {
-        tracing::error!("a conversation's state is not kept: {problem}");
+        tracing::error!("a conversation could not be saved to the prompt cache: {problem}");
     }
 }
 
 fn no_model() -> Problem {
     problem(
         ProblemCode::NoModel,
-        "No model is loaded. Choose one, and send the message again.",
+        "No model is loaded. Choose a model, then send the message again.",
     )
 }

@@ -1,5 +1,5 @@
-//! What a worker keeps to be quick, with a fault at every operation on the disk: packed weights, and what was read of a conversation.
-//! Nothing of either is flushed, and losing it costs time alone: whatever is left of it, the answer is the same.
+//! A worker's caches with a fault at every disk operation: packed weights and the prompt cache. There is no fsync, and a loss only costs
+//! time: the answer is the same, whatever is left of them.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod faults;

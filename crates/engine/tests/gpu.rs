@@ -1,7 +1,7 @@
-//! The engine with a GPU: placed as planned, within the memory that was planned, and what happens where the GPU refuses or is lost.
+//! The engine with a GPU: placement and memory as planned, and fallback if the GPU refuses memory or is lost.
 //!
-//! On Linux the driver is one in software, unless the environment names another. The engine asks it in a process of its own, which is
-//! this program again: hence no test harness, but a `main`.
+//! On Linux the driver is a software one, unless the environment names another. The engine queries it in a process of its own, which is
+//! this program again: hence a `main` and no test harness.
 
 mod common;
 
@@ -19,52 +19,46 @@ use std::path::Path;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("probe") {
-        println!("{}", serde_json::to_string(&hardware::ask()).expect("what was seen"));
+        println!("{}", serde_json::to_string(&hardware::query()).expect("what was seen"));
         return;
     }
     let mut arguments = Arguments::from_args();
-    // They change the environment, and share the one GPU.
+    // One after the other: they change the environment, and share the GPU.
     arguments.test_threads = Some(1);
     let tests: &[(&str, fn())] = &[
         (
-            "a_gpu_in_software_is_listed_and_never_chosen",
-            a_gpu_in_software_is_listed_and_never_chosen,
+            "a_software_gpu_is_listed_and_never_selected",
+            a_software_gpu_is_listed_and_never_selected,
         ),
-        (
-            "layers_lie_where_they_were_asked_for",
-            layers_lie_where_they_were_asked_for,
-        ),
+        ("layers_are_placed_as_requested", layers_are_placed_as_requested),
         ("a_gpu_passes_its_check", a_gpu_passes_its_check),
         (
-            "products_of_matrix_units_are_within_the_bounds_of_the_check",
-            products_of_matrix_units_are_within_the_bounds_of_the_check,
+            "gemms_on_matrix_units_are_within_tolerance",
+            gemms_on_matrix_units_are_within_tolerance,
         ),
+        ("a_gpu_reports_its_buffer_limit", a_gpu_reports_its_buffer_limit),
         (
-            "a_gpu_says_how_much_of_a_buffer_its_kernels_see",
-            a_gpu_says_how_much_of_a_buffer_its_kernels_see,
-        ),
-        (
-            "logits_of_many_tokens_are_made_a_few_at_a_time",
-            logits_of_many_tokens_are_made_a_few_at_a_time,
+            "logits_of_many_tokens_are_computed_in_row_groups",
+            logits_of_many_tokens_are_computed_in_row_groups,
         ),
         ("a_gpu_holds_what_was_planned", a_gpu_holds_what_was_planned),
         (
-            "memory_that_is_refused_costs_layers_and_not_the_model",
-            memory_that_is_refused_costs_layers_and_not_the_model,
+            "refused_memory_costs_layers_and_not_the_model",
+            refused_memory_costs_layers_and_not_the_model,
         ),
         (
-            "a_gpu_that_is_lost_in_an_answer_gives_way_to_the_processor",
-            a_gpu_that_is_lost_in_an_answer_gives_way_to_the_processor,
+            "a_gpu_lost_during_an_answer_is_replaced_by_the_cpu",
+            a_gpu_lost_during_an_answer_is_replaced_by_the_cpu,
         ),
         (
-            "a_run_on_the_gpu_learns_what_one_on_the_processor_does",
-            a_run_on_the_gpu_learns_what_one_on_the_processor_does,
+            "a_run_on_the_gpu_matches_one_on_the_cpu",
+            a_run_on_the_gpu_matches_one_on_the_cpu,
         ),
     ];
-    let tests = match driver::left_out() {
+    let tests = match driver::is_disabled() {
         true => Vec::new(),
         false => {
-            driver::choose();
+            driver::select();
             let trial = |(name, test): &(&str, fn())| {
                 let test = *test;
                 Trial::test(*name, move || {
@@ -78,7 +72,7 @@ fn main() {
     libtest_mimic::run(&arguments, tests).exit();
 }
 
-/// A load on the GPU.
+/// A load request for the GPU.
 fn on_gpu(context: u32, layers: GpuLayers) -> LoadRequest {
     LoadRequest {
         device: Some("gpu0".to_owned()),
@@ -91,14 +85,14 @@ fn loaded(request: &LoadRequest) -> Engine {
     Engine::load(request, &mut |_, _| ControlFlow::Continue(())).expect("it loads")
 }
 
-/// What an engine answers, as ids.
+/// The ids of an engine's answer.
 fn answer(engine: &mut Engine) -> Vec<u32> {
     let request = generate(1, raw("Once upon a time"), 8);
     let summary = engine.generate(&request, std::time::Instant::now(), &|| false, &mut |_| {});
     summary.expect("an answer").ids
 }
 
-fn a_gpu_in_software_is_listed_and_never_chosen() {
+fn a_software_gpu_is_listed_and_never_selected() {
     let devices = hardware::devices();
     let gpu = devices
         .iter()
@@ -114,7 +108,7 @@ fn a_gpu_in_software_is_listed_and_never_chosen() {
     }
 }
 
-fn layers_lie_where_they_were_asked_for() {
+fn layers_are_placed_as_requested() {
     let expected = answer(&mut loaded(&load(model(), 64)));
     let layers = loaded(&load(model(), 64)).info().layers_total;
     for wanted in 0..=layers + 1 {
@@ -131,22 +125,19 @@ fn layers_lie_where_they_were_asked_for() {
     assert_eq!(loaded(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
 }
 
-/// As `hearth devices --check` does it: the driver that the tests run on computes what the processor does.
+/// As in `hearth devices --check`: the results of the test driver match the CPU's.
 fn a_gpu_passes_its_check() {
     let found = check::check(Place::Gpu(0), true).expect("it runs");
-    assert_eq!(found.wrong, None);
-    assert!(
-        found.bytes_per_second > 0.0 && found.products_per_second > 0.0,
-        "{found:?}"
-    );
+    assert_eq!(found.mismatch, None);
+    assert!(found.bytes_per_second > 0.0 && found.macs_per_second > 0.0, "{found:?}");
     assert!(
         found.kernels_compiled > 100 && found.kernels_launched > found.kernels_compiled && found.seconds > 0.0,
         "{found:?}"
     );
 }
 
-/// Without matrix units there is nothing to compare, unless `cargo xtask spirv` demands them.
-fn products_of_matrix_units_are_within_the_bounds_of_the_check() {
+/// Without matrix units nothing is compared, unless `cargo xtask spirv` demands them.
+fn gemms_on_matrix_units_are_within_tolerance() {
     let mut cases = 0;
     let mut report = |case: &str, error: f64, allowed: f64| {
         eprintln!("off by {error:.1e} of {allowed:.1e}: {case}");
@@ -158,19 +149,19 @@ fn products_of_matrix_units_are_within_the_bounds_of_the_check() {
     assert!(cases > 0 || !demanded, "this driver has no matrix units");
 }
 
-/// What a plan goes by is what the driver says of buffers.
-fn a_gpu_says_how_much_of_a_buffer_its_kernels_see() {
+/// The buffer limit of plans is the driver's.
+fn a_gpu_reports_its_buffer_limit() {
     let devices = hardware::devices();
     let gpu = devices.iter().find(|device| device.id == "gpu0").expect("a GPU");
-    // The least that WebGPU asks of a device.
+    // WebGPU's minimum.
     assert!(gpu.largest_buffer >= Some(128 << 20), "{gpu:?}");
     assert_eq!(devices[0].largest_buffer, None);
 }
 
-/// The logits of 512 tokens of the default model are 100 MB, and this GPU sees 64 MiB of a buffer.
-fn logits_of_many_tokens_are_made_a_few_at_a_time() {
+/// The logits of 512 tokens of the default model take 100 MB, with a buffer limit of 64 MiB.
+fn logits_of_many_tokens_are_computed_in_row_groups() {
     let request = |device: &str, layers| LoadRequest {
-        path: hearth_tests::place::model(),
+        path: hearth_tests::paths::model(),
         device: Some(device.to_owned()),
         ..on_gpu(512, GpuLayers::Count(layers))
     };
@@ -196,7 +187,7 @@ fn logits_of_many_tokens_are_made_a_few_at_a_time() {
     );
 }
 
-/// Planned and held bytes of the default model's output layer and last blocks, in contexts short and long.
+/// Planned and allocated bytes of the default model's output layer and last layers, in short and long contexts.
 fn a_gpu_holds_what_was_planned() {
     for (context, layers, kv) in [
         (512, 1, KvType::F16),
@@ -206,12 +197,12 @@ fn a_gpu_holds_what_was_planned() {
     ] {
         device::forget(0);
         let request = LoadRequest {
-            path: hearth_tests::place::model(),
+            path: hearth_tests::paths::model(),
             kv,
             ..on_gpu(context, GpuLayers::Count(layers))
         };
         let mut engine = loaded(&request);
-        // As many tokens at once as there ever are; a GPU as slow as one in software would be handed fewer.
+        // A chunk of the maximum size; a slow GPU would get smaller ones.
         let ids: Vec<u32> = (0..512).collect();
         engine.session_mut().score(&ids, ids.len() - 1).expect("it runs");
         let (used, reserved) = device::held(0).expect("it is open");
@@ -226,8 +217,8 @@ fn a_gpu_holds_what_was_planned() {
     }
 }
 
-/// The GPU refuses whatever is larger than a limit, which goes from nothing fits to everything does.
-fn memory_that_is_refused_costs_layers_and_not_the_model() {
+/// The GPU refuses allocations above a limit, from one where nothing fits to one where everything does.
+fn refused_memory_costs_layers_and_not_the_model() {
     let mut seen = Vec::new();
     for limit in [64_u64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 64 << 20] {
         device::forget(0);
@@ -253,7 +244,7 @@ fn memory_that_is_refused_costs_layers_and_not_the_model() {
     );
 }
 
-fn a_gpu_that_is_lost_in_an_answer_gives_way_to_the_processor() {
+fn a_gpu_lost_during_an_answer_is_replaced_by_the_cpu() {
     device::forget(0);
     let mut worker = Worker::start();
     worker.ask(&Request::Load(on_gpu(256, GpuLayers::All)));
@@ -302,7 +293,7 @@ fn a_gpu_that_is_lost_in_an_answer_gives_way_to_the_processor() {
     device::forget(0);
 }
 
-fn a_run_on_the_gpu_learns_what_one_on_the_processor_does() {
+fn a_run_on_the_gpu_matches_one_on_the_cpu() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data.jsonl");
     let line =
@@ -354,7 +345,7 @@ fn losses_of(data: &Path, out: &Path, device: &str, layers: GpuLayers) -> Vec<f6
         low_priority: false,
     };
     let mut losses = Vec::new();
-    let ended = training::train(&request, &training::Wishes::default(), &mut |event| {
+    let ended = training::train(&request, &training::RunControl::default(), &mut |event| {
         if let TrainingEvent::Step(step) = event {
             losses.push(step.loss);
         }

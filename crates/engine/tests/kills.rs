@@ -1,15 +1,15 @@
-//! A run, its exports and what is read of them, with a fault at every single operation on the disk: killed there, with what was not
-//! flushed lost; a disk that is full from there on; one that fails there.
+//! A run and its exports with a fault at every disk operation: a kill that loses unsynced data, a disk that is full from there on, one
+//! failed operation.
 //!
-//! The calls of the C library that change files are defined here, in front of the library's own, so that every write is counted,
-//! whichever module makes it. A child process has the fault; this one reads what is left and goes on.
+//! The C library's calls that change files are interposed, so that every write is counted, whichever module makes it. The fault is in a
+//! child process; this one reads what is left and continues.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 mod faults;
 
 use faults::Fault;
-use hearth_engine::training::{RunFolder, Wishes, export, train};
+use hearth_engine::training::{RunControl, RunFolder, export, train};
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::Gguf;
 use hearth_protocol::{
@@ -23,18 +23,18 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
-/// In a child: the fault, and the folder.
+/// Environment of a child: the fault, and the folder.
 const FAULT: &str = "HEARTH_TEST_FAULT";
 const FOLDER: &str = "HEARTH_TEST_FOLDER";
-/// Children at a time.
+/// Concurrent children.
 const CHILDREN: usize = 3;
 
-/// What is made in one folder: `work` for what has faults, and beside it what is given.
+/// One folder: `work` with faults, and the inputs beside it.
 struct Work {
     folder: PathBuf,
 }
 
-/// The exports, by file or folder.
+/// File or folder names of the exports.
 const EXPORTS: [&str; 3] = ["peft", "lora.gguf", "merged.gguf"];
 
 impl Work {
@@ -56,7 +56,7 @@ impl Work {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf")
     }
 
-    /// Notes that something is said to be done, and so has to stay.
+    /// Record that something was reported as done, and so must persist.
     fn confirm(&self, what: &str) {
         let mut all = self.confirmed();
         all.push(what.to_owned());
@@ -72,11 +72,11 @@ impl Work {
         self.confirmed().iter().any(|one| one == what)
     }
 
-    /// The run and the exports, as far as they are not done; the steps that were made.
+    /// Run the training and the exports that are not done yet. Returns the steps.
     fn go(&self) -> Result<Vec<u32>, Problem> {
         let mut steps = Vec::new();
         if !self.is_confirmed("run") {
-            train(&self.run(), &Wishes::default(), &mut |event| match event {
+            train(&self.run(), &RunControl::default(), &mut |event| match event {
                 TrainingEvent::Step(step) => steps.push(step.step),
                 TrainingEvent::Checkpointed { step } => self.confirm(&format!("checkpoint {step}")),
                 _ => {}
@@ -139,7 +139,7 @@ impl Work {
         }
     }
 
-    /// Every file under `work`, without what says when or how quickly.
+    /// The contents of all files under `work`, without times and speeds.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let (mut files, mut folders) = (BTreeMap::new(), vec![self.folder.join("work")]);
         while let Some(folder) = folders.pop() {
@@ -157,13 +157,13 @@ impl Work {
                     false => fs::read(&path).expect("a file"),
                 };
                 match name.file_name().and_then(|name| name.to_str()) {
-                    // Empty, and made by each run that begins or goes on.
+                    // Empty; created by every start or resume.
                     Some(".lock") => continue,
                     Some("hearth.json") => bytes = without(&bytes, "created"),
                     Some("lora.gguf") => forget_created(&mut bytes),
-                    // Where the data is.
+                    // The path of the data differs.
                     Some("run.json") => bytes = without(&bytes, "data"),
-                    // Both have seconds, and the losses are compared by themselves.
+                    // Both contain durations; losses are compared separately.
                     Some("checkpoint.safetensors" | "log.jsonl") => bytes.clear(),
                     _ => {}
                 }
@@ -173,7 +173,7 @@ impl Work {
         files
     }
 
-    /// Reads all that is there after a fault: what is confirmed is as it will be, and nothing is half there.
+    /// Read everything after a fault: confirmed files are final, and no file is incomplete.
     fn check(&self, reference: &Reference) {
         let files = self.files();
         let under = |name: &str, files: &BTreeMap<PathBuf, Vec<u8>>| -> BTreeMap<PathBuf, Vec<u8>> {
@@ -201,7 +201,7 @@ impl Work {
         }
     }
 
-    /// Goes on, without a fault, to where an uninterrupted one ends. What a failed disk did not let be removed may be left.
+    /// Continue without a fault, to the result of an uninterrupted run. Files that a failed disk did not remove may be left.
     fn goes_on(&self, reference: &Reference, may_leave: bool) {
         let confirmed = self.confirmed().iter().rev().find_map(|one| {
             let step = one.strip_prefix("checkpoint ")?;
@@ -228,7 +228,7 @@ impl Work {
     }
 }
 
-/// Blanks the time at which an adapter was made, in the passport that a GGUF has.
+/// Blank the creation time in the manifest of a GGUF adapter.
 fn forget_created(bytes: &mut [u8]) {
     const FIELD: &[u8] = br#""created":""#;
     const TIME: usize = "2026-01-01T00:00:00Z".len();
@@ -246,12 +246,12 @@ fn without(bytes: &[u8], field: &str) -> Vec<u8> {
     json.to_string().into_bytes()
 }
 
-/// What an uninterrupted run ends with.
+/// The result of an uninterrupted run.
 struct Reference {
     files: BTreeMap<PathBuf, Vec<u8>>,
     losses: Vec<f64>,
     base: BaseShape,
-    /// The operations that it made, of which kind.
+    /// The kinds of its disk operations.
     operations: Vec<faults::Kind>,
 }
 
@@ -287,7 +287,7 @@ fn start(folder: &Path, fault: &Fault) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// Not a test of its own: what [`start`] starts.
+/// Not a test but the program that [`start`] starts.
 #[test]
 fn a_child_with_a_fault() {
     let (Ok(fault), Some(folder)) = (std::env::var(FAULT), std::env::var_os(FOLDER)) else {
@@ -305,7 +305,7 @@ fn a_child_with_a_fault() {
             result.expect("nothing failed");
             faults::write_kinds(&work.folder.join("operations"), &kinds);
         }
-        // A fault may cost nothing, or end the work; then in a sentence.
+        // A fault may have no effect, or end the work with an error sentence.
         _ => {
             if let Err(problem) = result {
                 fs::write(work.folder.join("problem"), problem.message).expect("it is written");
@@ -314,10 +314,10 @@ fn a_child_with_a_fault() {
     }
 }
 
-/// The tests take turns: each of them trains in this process, too.
+/// The tests run one after the other: each also trains in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Tries a fault at each of these operations.
+/// Try a fault at each of these operations.
 fn at_each(reference: &Reference, operations: &[usize], fault: impl Fn(usize) -> Fault) {
     for group in operations.chunks(CHILDREN) {
         let started: Vec<(usize, TempDir, Child)> = group
@@ -349,7 +349,7 @@ fn at_each(reference: &Reference, operations: &[usize], fault: impl Fn(usize) ->
     }
 }
 
-/// Says which fault it was if something panics.
+/// Prints the fault if something panics.
 struct Told<'a>(&'a str);
 
 impl Drop for Told<'_> {
@@ -361,7 +361,7 @@ impl Drop for Told<'_> {
 }
 
 #[test]
-fn a_kill_at_every_operation_loses_nothing_and_the_work_goes_on() {
+fn a_kill_at_every_operation_loses_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let reference = Reference::make(false);
     let all: Vec<usize> = (0..reference.operations.len()).collect();
@@ -371,13 +371,13 @@ fn a_kill_at_every_operation_loses_nothing_and_the_work_goes_on() {
 }
 
 #[test]
-fn a_kill_loses_nothing_where_folders_cannot_be_exchanged() {
+fn a_kill_loses_nothing_without_atomic_exchange_of_folders() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let reference = Reference::make(true);
     let renames: Vec<usize> = (0..reference.operations.len())
         .filter(|at| reference.operations[*at] == faults::Kind::Rename)
         .collect();
-    // The moment before each rename and after it.
+    // Before each rename and after it.
     let mut around: Vec<usize> = renames.iter().flat_map(|at| [*at, *at + 1]).collect();
     around.dedup();
     around.retain(|at| *at < reference.operations.len());

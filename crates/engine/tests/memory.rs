@@ -1,6 +1,6 @@
-//! What a model takes with the processor, against what was planned: the default model with its context filled, in processes of their own,
-//! so that nothing else is in them. Pages of the file that the system has not taken back yet while it loads do not count; those of packed
-//! weights that an earlier load has kept do, since the model's weights are nowhere else.
+//! Resident memory of the default model on the CPU with a full context, against the plan, in processes of their own. Pages of the file
+//! that the system has not reclaimed yet during the load do not count; pages of cached packed weights do, since they are the only copy of
+//! the weights.
 
 use hearth_engine::{Engine, memory, packed};
 use hearth_protocol::{KvType, LoadRequest};
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
-/// How far a plan may be off.
+/// Tolerance of the plan.
 const SHARE: f64 = 0.05;
 
 fn main() {
@@ -17,7 +17,7 @@ fn main() {
     if let [_, hold, context, kv, folder @ ..] = &*arguments
         && hold == "hold"
     {
-        packed::keep_in(folder.first().map(Into::into));
+        packed::set_cache_folder(folder.first().map(Into::into));
         return hold_model(context.parse().expect("a context"), kv.parse().expect("a type"));
     }
     let cases = [
@@ -28,13 +28,13 @@ fn main() {
         (8192, KvType::F16, false),
     ];
     let trial = |(context, kv, kept): (u32, KvType, bool)| {
-        let weights = if kept { "kept" } else { "new" };
+        let weights = if kept { "cached" } else { "new" };
         Trial::test(
             format!("a_context_of_{context}_in_{kv}_takes_what_was_planned_with_{weights}_weights"),
             move || {
                 let folder = tempfile::tempdir().expect("a folder");
                 if kept {
-                    // The load that packs takes no more than that which finds it done.
+                    // A load that packs takes no more than one from the cache.
                     check(context, kv, Some(folder.path()));
                 }
                 check(context, kv, kept.then_some(folder.path()));
@@ -49,11 +49,11 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
-/// Loads the model, fills its context, and prints what was planned and what was taken.
+/// Load the model, fill its context, and print the planned and resident bytes.
 fn hold_model(context: u32, kv: KvType) {
-    let before = memory::resident().expect("the system tells");
+    let before = memory::resident().expect("known on this system");
     let request = LoadRequest {
-        path: hearth_tests::place::model(),
+        path: hearth_tests::paths::model(),
         context: Some(context),
         kv,
         device: Some("cpu".to_owned()),
@@ -65,7 +65,7 @@ fn hold_model(context: u32, kv: KvType) {
         .session_mut()
         .prefill(&ids, &mut |_, _| ControlFlow::Continue(()));
     assert!(read.expect("it runs").completed);
-    let taken = memory::resident().expect("the system tells") - before;
+    let taken = memory::resident().expect("known on this system") - before;
     let cpu = &engine.info().placement[0];
     println!("planned {} taken {taken}", cpu.weights + cpu.kv + cpu.compute);
 }

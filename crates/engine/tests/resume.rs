@@ -1,6 +1,6 @@
-//! Going on with a run: on the model that it was begun on, by the rules that it was begun by, or not at all.
+//! Resuming a run: on its original base model, with its original settings, or not at all.
 
-use hearth_engine::training::{RunFolder, Wish, Wishes, export, train};
+use hearth_engine::training::{RunCommand, RunControl, RunFolder, export, train};
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
 use hearth_protocol::{
@@ -19,7 +19,7 @@ fn fixture(name: &str) -> PathBuf {
         .with_extension("gguf")
 }
 
-/// Rewrites the fixture `llama`, with one byte of one tensor changed if there is a name.
+/// Rewrite the fixture `llama`, with one byte of the `changed` tensor changed, if any.
 fn write_model(path: &Path, changed: Option<&str>) {
     let gguf = Gguf::open(fixture("llama")).expect("the fixture opens");
     let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
@@ -67,7 +67,7 @@ impl Stopped {
         self.path("run/run.json")
     }
 
-    /// What Hearth at commit ba366ad left of a run that was stopped after four steps: see `tests/fixtures/ba366ad/make.py`.
+    /// A run of Hearth at commit ba366ad, stopped after four steps: see `tests/fixtures/ba366ad/make.py`.
     fn released() -> Self {
         let stopped = Self {
             folder: tempfile::tempdir().expect("a folder"),
@@ -89,13 +89,13 @@ impl Stopped {
         stopped
     }
 
-    /// The steps that are made.
+    /// Train, and return the steps.
     fn run(&self, model: &str, resume: bool, stop_after: Option<u32>) -> Result<Vec<StepReport>, Problem> {
-        let (mut steps, wishes) = (Vec::new(), Wishes::default());
-        train(&self.request(model, resume), &wishes, &mut |event| {
+        let (mut steps, control) = (Vec::new(), RunControl::default());
+        train(&self.request(model, resume), &control, &mut |event| {
             if let TrainingEvent::Step(step) = event {
                 if Some(step.step) == stop_after {
-                    wishes.set(Wish::Stop);
+                    control.set(RunCommand::Stop);
                 }
                 steps.push(step);
             }
@@ -103,14 +103,18 @@ impl Stopped {
         Ok(steps)
     }
 
-    /// Goes on to the end; what is said before the first step, and how it ends.
+    /// Resume to the end. Returns the plan's notices and the outcome.
     fn ends(&self) -> Result<(Vec<String>, Outcome), Problem> {
         let mut notices = Vec::new();
-        let outcome = train(&self.request("model.gguf", true), &Wishes::default(), &mut |event| {
-            if let TrainingEvent::Planned(plan) = event {
-                notices = plan.notices;
-            }
-        })?;
+        let outcome = train(
+            &self.request("model.gguf", true),
+            &RunControl::default(),
+            &mut |event| {
+                if let TrainingEvent::Planned(plan) = event {
+                    notices = plan.notices;
+                }
+            },
+        )?;
         Ok((notices, outcome.expect("it was not suspended")))
     }
 
@@ -142,14 +146,14 @@ impl Stopped {
         }
     }
 
-    /// The adapter that is there.
+    /// The saved adapter.
     fn adapter(&self) -> AdapterFile {
         let gguf = Gguf::open(self.path("model.gguf")).expect("the model opens");
         let base = BaseShape::from_gguf(&gguf).expect("its sizes");
         AdapterFile::open(&RunFolder(self.path("run")).adapter(), &base).expect("an adapter")
     }
 
-    /// Every file of the run, to the bit.
+    /// The contents of all files of the run.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.path("run")];
@@ -165,7 +169,7 @@ impl Stopped {
         files
     }
 
-    /// That it is refused to go on, in these words, and that nothing of the run changes.
+    /// Assert that a resume is refused with these words, and that no file of the run changes.
     #[track_caller]
     fn is_refused(&self, model: &str, says: &[&str]) {
         let before = self.files();
@@ -177,7 +181,7 @@ impl Stopped {
         assert!(self.files() == before, "something was changed: {}", problem.message);
     }
 
-    /// Changes the run's description.
+    /// Edit `run.json`.
     fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
         let text = fs::read_to_string(self.run_file()).expect("a run");
         let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -187,7 +191,7 @@ impl Stopped {
 }
 
 #[test]
-fn another_base_is_refused_by_what_differs_and_nothing_is_touched() {
+fn another_base_model_is_refused_with_the_difference_and_no_changes() {
     let stopped = Stopped::new();
     for (changed, says) in [
         ("blk.1.ffn_down.weight", "same sizes and norms but other weights"),
@@ -198,31 +202,31 @@ fn another_base_is_refused_by_what_differs_and_nothing_is_touched() {
     }
     fs::copy(fixture("qwen2"), stopped.path("other.gguf")).expect("a copy");
     stopped.is_refused("other.gguf", &["architecture"]);
-    // On its own it still goes on.
+    // With its own base model it still resumes.
     let steps = stopped.run("model.gguf", true, None).expect("it goes on");
     assert_eq!(steps.iter().map(|step| step.step).collect::<Vec<_>>(), [3, 4]);
 }
 
 #[test]
-fn the_same_weights_in_another_file_do() {
+fn the_same_weights_in_another_file_are_accepted() {
     let stopped = Stopped::new();
-    // Rewritten at another time, under another name.
+    // Rewritten later, under another name.
     write_model(&stopped.path("moved.gguf"), None);
     assert_eq!(stopped.run("moved.gguf", true, None).expect("it goes on").len(), 2);
 }
 
 #[test]
-fn a_run_from_before_bases_were_written_down_goes_on() {
+fn a_run_without_a_recorded_base_model_resumes() {
     let stopped = Stopped::new();
     stopped.edit(|run| assert!(run.remove("base").is_some()));
     assert_eq!(stopped.run("model.gguf", true, None).expect("it goes on").len(), 2);
-    // From here on its base is known.
+    // Now its base model is recorded.
     write_model(&stopped.path("other.gguf"), Some("blk.1.ffn_norm.weight"));
     stopped.is_refused("other.gguf", &["other weights of the same sizes"]);
 }
 
 #[test]
-fn a_run_from_before_settings_had_a_version_keeps_its_learning_rates() {
+fn a_run_without_a_settings_version_keeps_its_learning_rates() {
     let stopped = Stopped::new();
     let rates = |steps: &[StepReport]| -> Vec<f64> { steps.iter().map(|step| step.learning_rate / 1e-2).collect() };
     // Its checkpoint has the new settings; without one the run restarts with the settings of its run.json.
@@ -246,7 +250,7 @@ fn a_run_from_before_settings_had_a_version_keeps_its_learning_rates() {
 }
 
 #[test]
-fn a_run_that_cannot_be_read_is_refused_and_not_begun_anew() {
+fn an_unreadable_run_is_refused_and_not_restarted() {
     let stopped = Stopped::new();
     let text = fs::read(stopped.run_file()).expect("a run");
     fs::write(stopped.run_file(), &text[..text.len() / 2]).expect("it is written");
@@ -254,13 +258,13 @@ fn a_run_that_cannot_be_read_is_refused_and_not_begun_anew() {
     fs::write(stopped.run_file(), b"\xff\xfe{}").expect("it is written");
     stopped.is_refused("model.gguf", &["run.json cannot be read"]);
     fs::remove_file(stopped.run_file()).expect("it is there");
-    stopped.is_refused("model.gguf", &["run.json is gone"]);
+    stopped.is_refused("model.gguf", &["run.json is missing"]);
     fs::create_dir(stopped.run_file()).expect("a folder");
     stopped.is_refused("model.gguf", &["run.json cannot be read"]);
 }
 
 #[test]
-fn no_run_is_begun_over_another() {
+fn no_run_overwrites_another() {
     let stopped = Stopped::new();
     let before = stopped.files();
     let refused = |resume: bool| {
@@ -274,20 +278,20 @@ fn no_run_is_begun_over_another() {
     fs::remove_file(notes).expect("it is there");
     let other = fs::File::open(stopped.path("run/.lock")).expect("a lock");
     other.try_lock().expect("it is free");
-    assert!(refused(true).contains("Another Hearth is at work"));
+    assert!(refused(true).contains("Another Hearth process"));
     assert!(stopped.files() == before);
     drop(other);
     stopped.run("model.gguf", true, None).expect("it goes on");
 }
 
 #[test]
-fn a_run_that_a_newer_hearth_wrote_is_refused_and_left_alone() {
+fn a_run_of_a_newer_hearth_is_refused_without_changes() {
     let stopped = Stopped::new();
     let text = fs::read(stopped.run_file()).expect("a run");
     for change in [("version", 3.into()), ("schedule", "spiral".into())] {
         let (field, value): (&str, serde_json::Value) = change;
         stopped.edit(|run| run["settings"][field] = value);
-        stopped.is_refused("model.gguf", &["go on with the Hearth that wrote it"]);
+        stopped.is_refused("model.gguf", &["the version of Hearth that wrote it"]);
         fs::write(stopped.run_file(), &text).expect("it is written");
     }
     let path = stopped.path("run/checkpoint.safetensors");
@@ -308,12 +312,12 @@ fn a_run_that_a_newer_hearth_wrote_is_refused_and_left_alone() {
 }
 
 #[test]
-fn the_run_that_ba366ad_stopped_goes_on() {
+fn a_run_of_ba366ad_resumes() {
     let stopped = Stopped::released();
     let before = stopped.adapter();
-    let passport = before.passport.expect("hearth.json");
-    assert_eq!((passport.base.file.as_str(), passport.seed), ("llama.gguf", 42));
-    assert_eq!(passport.scores["best_step"], 4);
+    let manifest = before.manifest.expect("hearth.json");
+    assert_eq!((manifest.base.file.as_str(), manifest.seed), ("llama.gguf", 42));
+    assert_eq!(manifest.metrics["best_step"], 4);
     let run = RunFolder(stopped.path("run"));
     let losses = run.losses();
     let read = run.read().expect("a run");
@@ -330,7 +334,7 @@ fn the_run_that_ba366ad_stopped_goes_on() {
     write_model(&stopped.path("other.gguf"), Some("blk.1.ffn_norm.weight"));
 
     let steps = stopped.run("model.gguf", true, Some(6)).expect("it goes on");
-    // By the rules that it was begun by: the learning rate rises from the first of 120 steps.
+    // With its original settings: the learning rate rises from the first of 120 steps.
     let rates: Vec<f64> = steps.iter().map(|step| step.learning_rate / 2e-4 * 120.0).collect();
     assert!(
         rates.len() == 2 && (rates[0] - 5.0).abs() < 1e-9 && (rates[1] - 6.0).abs() < 1e-9,
@@ -342,11 +346,11 @@ fn the_run_that_ba366ad_stopped_goes_on() {
 }
 
 #[test]
-fn a_run_whose_adapter_is_lost_goes_on_from_its_checkpoint_and_says_so() {
+fn a_run_with_a_lost_adapter_resumes_from_its_checkpoint_with_a_notice() {
     let stopped = Stopped::new();
     let (notices, whole) = stopped.ends().expect("it ends");
     assert!(notices.is_empty() && whole.eval_loss.is_some(), "{notices:?}");
-    // Killed between two renames of an older Hearth, for one: the configuration is gone.
+    // For example after a kill between two renames of an older Hearth.
     for lost in ["run/adapter/adapter_config.json", "run/adapter"] {
         let path = stopped.path(lost);
         let removed = if path.is_dir() {
@@ -361,31 +365,31 @@ fn a_run_whose_adapter_is_lost_goes_on_from_its_checkpoint_and_says_so() {
             "{notices:?}"
         );
         assert_eq!((outcome.steps, outcome.eval_loss), (STEPS, None));
-        let scores = stopped.adapter().passport.expect("hearth.json").scores;
+        let scores = stopped.adapter().manifest.expect("hearth.json").metrics;
         assert!(scores["eval_loss"].is_null() && scores["general_after"].is_number());
     }
 }
 
 #[test]
-fn a_run_that_is_suspended_has_no_outcome_and_goes_on_from_its_step() {
+fn a_suspended_run_has_no_outcome_and_resumes_from_its_step() {
     let whole = Stopped::new();
     whole.ends().expect("it ends");
     for last in [0, 1, STEPS] {
         let suspended = Stopped::new();
         fs::remove_dir_all(suspended.path("run")).expect("a run");
-        let wishes = Wishes::default();
+        let control = RunControl::default();
         let mut steps = Vec::new();
         let outcome = train(
             &suspended.request("model.gguf", false),
-            &wishes,
+            &control,
             &mut |event| match event {
-                TrainingEvent::Preparing { .. } if last == 0 => wishes.set(Wish::Suspend),
+                TrainingEvent::Preparing { .. } if last == 0 => control.set(RunCommand::Suspend),
                 TrainingEvent::Step(step) => {
                     steps.push(step.step);
                     if step.step == last {
-                        wishes.set(Wish::Suspend);
-                        // It stays told.
-                        wishes.set(Wish::Stop);
+                        control.set(RunCommand::Suspend);
+                        // The command stays.
+                        control.set(RunCommand::Stop);
                     }
                 }
                 _ => {}
@@ -401,15 +405,15 @@ fn a_run_that_is_suspended_has_no_outcome_and_goes_on_from_its_step() {
 }
 
 #[test]
-fn a_run_that_is_stopped_before_its_first_step_ends_and_leaves_an_older_adapter_alone() {
+fn a_run_stopped_before_its_first_step_ends_and_keeps_an_older_adapter() {
     let stopped = Stopped::new();
     let before = stopped.adapter();
     // Without one the run restarts.
     fs::remove_file(stopped.path("run/checkpoint.safetensors")).expect("a checkpoint");
-    let wishes = Wishes::default();
-    let outcome = train(&stopped.request("model.gguf", true), &wishes, &mut |event| {
+    let control = RunControl::default();
+    let outcome = train(&stopped.request("model.gguf", true), &control, &mut |event| {
         if matches!(event, TrainingEvent::Evaluated { .. }) {
-            wishes.set(Wish::Stop);
+            control.set(RunCommand::Stop);
         }
     });
     assert_eq!(outcome.expect("it ends").expect("an outcome").steps, 0);
@@ -417,26 +421,26 @@ fn a_run_that_is_stopped_before_its_first_step_ends_and_leaves_an_older_adapter_
 }
 
 #[test]
-fn a_run_that_began_with_an_adapter_begins_again_with_it() {
+fn a_run_started_from_an_adapter_restarts_from_it() {
     let stopped = Stopped::new();
     stopped.ends().expect("it ends");
     let mut request = stopped.request("model.gguf", false);
     request.settings.init = Some(stopped.path("run"));
     request.out = stopped.path("second");
     let losses = |request: &TrainRequest| {
-        let outcome = train(request, &Wishes::default(), &mut |_| {});
+        let outcome = train(request, &RunControl::default(), &mut |_| {});
         outcome.expect("it ends");
         RunFolder(request.out.clone()).losses()
     };
     let first = losses(&request);
-    // As after a kill before the first checkpoint.
+    // Like after a kill before the first checkpoint.
     fs::remove_file(stopped.path("second/checkpoint.safetensors")).expect("a checkpoint");
     (request.resume, request.settings.init) = (true, None);
     assert_eq!(losses(&request), first);
 }
 
 #[test]
-fn an_export_replaces_an_adapter_and_nothing_of_others() {
+fn an_export_replaces_an_adapter_and_no_other_files() {
     let stopped = Stopped::new();
     let out = stopped.path("out");
     let export = || {

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use hearth_formats::gguf::{GgufWriter, Strings, Value};
 use hearth_protocol::{
-    ConversationId, Event, FinishReason, GenerateRequest, KeptFolder, KvType, LoadRequest, PlanRequest, ProblemCode,
-    Prompt, Request, Role, Sampling,
+    ConversationId, Event, FinishReason, GenerateRequest, KvType, LoadRequest, PlanRequest, ProblemCode, Prompt,
+    PromptCacheFolder, Request, Role, SamplingParams,
 };
 use std::fs::File;
 use std::path::Path;
@@ -68,10 +68,10 @@ fn it_loads_answers_and_unloads() {
 fn the_text_of_the_events_is_the_text_of_the_ids() {
     let mut worker = Worker::with_model(128);
     let mut request = generate(1, raw("Once upon a time"), 40);
-    request.sampling = Sampling {
+    request.sampling = SamplingParams {
         temperature: 2.0,
         seed: Some(3),
-        ..Sampling::default()
+        ..SamplingParams::default()
     };
     let events = worker.answer(request.clone());
     let text = |events: &[Event]| -> String {
@@ -101,7 +101,7 @@ fn the_text_of_the_events_is_the_text_of_the_ids() {
         .collect();
     assert_eq!(text(&events), String::from_utf8_lossy(&bytes));
 
-    // The same answer ends before a text that occurs in it.
+    // The same answer ends before a stop string in it.
     let whole = text(&events);
     let stop: String = whole.chars().skip(5).take(2).collect();
     let before = whole.split(&stop).next().unwrap().to_owned();
@@ -114,11 +114,11 @@ fn the_text_of_the_events_is_the_text_of_the_ids() {
 }
 
 #[test]
-fn a_cancel_is_heard_while_the_prompt_is_read() {
+fn a_prefill_can_be_cancelled() {
     let mut worker = Worker::with_model(16_384);
     worker.ask(&Request::Generate(generate(7, raw(&"many words, ".repeat(1200)), 1)));
     while !matches!(worker.next(), Event::Prefill { .. }) {}
-    // Another one has to wait; what is cancelled makes way.
+    // Another one is refused, until the first is cancelled.
     worker.ask(&Request::Generate(generate(8, raw("Once"), 1)));
     worker.ask(&Request::Cancel { id: 7 });
     worker.ask(&Request::Generate(generate(9, raw("Once"), 1)));
@@ -141,11 +141,11 @@ fn a_cancel_is_heard_while_the_prompt_is_read() {
 }
 
 #[test]
-fn a_cancel_is_heard_while_plans_are_made() {
+fn an_answer_can_be_cancelled_during_plans() {
     const PLANS: u64 = 20;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("slow.gguf");
-    // A header that takes a while to read, of no model.
+    // A header that is slow to read, of a file that is not a model.
     let texts: Strings = std::iter::repeat_n("text", 2_000_000).collect();
     let metadata = [("texts".to_owned(), Value::from(texts))].into_iter().collect();
     let file = File::create(&path).unwrap();
@@ -165,7 +165,7 @@ fn a_cancel_is_heard_while_plans_are_made() {
     assert_eq!(finished(&events).reason, FinishReason::Cancelled);
     let is_failed = |event: &&Event| matches!(event, Event::PlanFailed { .. });
     let before = events.iter().filter(is_failed).count() as u64;
-    assert!(before < PLANS, "all plans were made before the cancel was heard");
+    assert!(before < PLANS, "all plans were made before the cancellation");
     for _ in before..PLANS {
         assert!(matches!(worker.next(), Event::PlanFailed { .. }));
     }
@@ -173,7 +173,7 @@ fn a_cancel_is_heard_while_plans_are_made() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_and_said() {
+fn turns_that_do_not_fit_are_dropped_and_reported() {
     let mut worker = Worker::with_model(128);
     let turn = |n: usize| {
         [
@@ -193,7 +193,7 @@ fn what_does_not_fit_is_left_out_and_said() {
     else {
         panic!("{events:?}")
     };
-    // A quarter of the context is kept for the answer, less where less was asked for.
+    // A quarter of the context is reserved for the answer, or less if less is requested.
     assert!(
         prompt_tokens <= 127 && left.messages % 2 == 0 && (2..=80).contains(&left.messages),
         "{left:?}"
@@ -222,7 +222,7 @@ fn what_does_not_fit_is_left_out_and_said() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_and_the_worker_goes_on() {
+fn invalid_requests_are_refused_and_the_worker_continues() {
     let mut worker = Worker::with_model(64);
     let long = worker.answer(generate(1, raw(&"x y ".repeat(100)), 100));
     let (code, text) = failed(&long);
@@ -250,7 +250,7 @@ fn what_cannot_be_answered_is_refused_and_the_worker_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_refused_with_its_kind() {
+fn load_failures_have_their_codes() {
     let mut worker = Worker::start();
     let folder = tempfile::tempdir().unwrap();
     let bytes = std::fs::read(model()).unwrap();
@@ -286,7 +286,7 @@ fn what_cannot_be_loaded_is_refused_with_its_kind() {
 }
 
 #[test]
-fn a_gpu_that_is_gone_gives_way_to_the_processor_and_that_is_said() {
+fn a_missing_gpu_is_replaced_by_the_cpu_with_a_notice() {
     let mut worker = Worker::start();
     worker.ask(&Request::Load(LoadRequest {
         device: Some("gpu99".into()),
@@ -302,7 +302,7 @@ fn a_gpu_that_is_gone_gives_way_to_the_processor_and_that_is_said() {
 }
 
 #[test]
-fn a_file_that_goes_away_while_it_is_loaded_harms_nothing() {
+fn a_model_file_may_be_removed_while_it_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     std::fs::copy(model(), &path).unwrap();
@@ -313,13 +313,13 @@ fn a_file_that_goes_away_while_it_is_loaded_harms_nothing() {
     assert!(finished(&worker.answer(generate(1, raw("Once upon"), 8))).prompt_tokens > 0);
 }
 
-/// A worker that keeps what it reads in a folder.
+/// A worker with a prompt cache.
 fn keeping(folder: &Path, how: LoadRequest) -> Worker {
     let mut worker = Worker::start();
     worker.ask(&Request::Load(LoadRequest {
-        kept: Some(KeptFolder {
+        prompt_cache: Some(PromptCacheFolder {
             path: folder.to_owned(),
-            most_bytes: 1 << 30,
+            max_bytes: 1 << 30,
         }),
         device: Some("cpu".to_owned()),
         ..how
@@ -328,7 +328,7 @@ fn keeping(folder: &Path, how: LoadRequest) -> Worker {
     worker
 }
 
-/// Asks in a conversation; how many tokens of the prompt were known, and the answer's, once they are kept.
+/// Ask in a conversation, and wait until it is saved. Returns the number of cached prompt tokens, and the answer's tokens.
 fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, Vec<u32>) {
     let events = worker.answer(GenerateRequest {
         conversation: Some(conversation),
@@ -342,7 +342,7 @@ fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, V
     (cached_tokens, ids)
 }
 
-/// Waits until all that was asked before is done.
+/// Wait until all earlier requests are done.
 fn settled(worker: &mut Worker) {
     let messages = vec![message(Role::User, "Hello")];
     worker.ask(&Request::Count { id: 9, messages });
@@ -353,7 +353,7 @@ fn settled(worker: &mut Worker) {
 }
 
 #[test]
-fn a_conversation_goes_on_in_another_worker() {
+fn a_conversation_continues_in_another_worker() {
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("kept");
     let how = || load(model(), 2048);
@@ -373,7 +373,7 @@ fn a_conversation_goes_on_in_another_worker() {
     assert!(again >= known, "{again} of {known}");
     assert_eq!(same, answer);
 
-    // Another model, another kind of cache.
+    // Another model, another KV cache type.
     let changed = folder.path().join("changed.gguf");
     let mut bytes = std::fs::read(model()).unwrap();
     let half = bytes.len() / 2;
@@ -387,16 +387,16 @@ fn a_conversation_goes_on_in_another_worker() {
     };
     assert_eq!(ask(&mut keeping(&kept, q8_0), 9, &more).0, 0);
 
-    second.ask(&Request::Forget { conversation: 7 });
+    second.ask(&Request::RemovePromptCache { conversation: 7 });
     settled(&mut second);
     assert!(!kept.join("7").exists() && kept.join("8").exists());
-    second.ask(&Request::Keep { most_bytes: 0 });
+    second.ask(&Request::SetPromptCacheLimit { max_bytes: 0 });
     ask(&mut second, 7, &more);
     assert!(!kept.join("7").exists() && !kept.join("8").exists());
 }
 
 #[test]
-fn closing_its_input_ends_it_in_the_middle_of_an_answer() {
+fn closing_its_input_shuts_it_down_during_an_answer() {
     let mut worker = Worker::with_model(16_384);
     worker.ask(&Request::Generate(generate(1, raw(&"many words, ".repeat(1200)), 1)));
     while !matches!(worker.next(), Event::Prefill { .. }) {}

@@ -1,121 +1,121 @@
-//! Durable writes: after a kill, a full disk or a loss of power at any moment, a path holds what it held before or what was written,
+//! Durable writes by atomic replace: after a kill, a full disk or a power loss at any moment, a path has its old or its new content,
 //! never a part of it.
 //!
-//! A replacement is staged in a sibling, `.NAME.part`, flushed, renamed, and the renaming flushed too. What a kill leaves of a staged
-//! file or folder is removed by the next write to the same path. Two processes must not write one path at the same time.
-//! [`append_line`] neither stages nor flushes.
+//! The new content is written to a temporary sibling, `.NAME.part`, synced and renamed, and the parent folder is synced. A temporary
+//! file or folder left by a kill is removed by the next write to the same path. Two processes must not write the same path at the
+//! same time. [`append_line`] neither replaces nor syncs.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The sibling in which a file or folder is staged.
+/// Ending of the temporary sibling of a file or folder.
 const PART: &str = "part";
-/// The sibling of a folder that is whole, and about to take its place.
+/// Ending of a complete new folder that is about to be renamed.
 const NEXT: &str = "next";
-/// The sibling that a folder was before it is replaced.
+/// Ending of the old folder while it is being replaced.
 const LAST: &str = "last";
 
-/// Replaces a file with what `write` writes.
+/// Atomically replaces a file with the output of `write`.
 ///
 /// # Errors
-/// What `write` says, or that the file cannot be made, flushed or renamed; then the old one is unchanged.
+/// The error of `write`, or the file cannot be created, synced or renamed. The old file is then unchanged.
 pub fn write_file<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let staged = Staged::of(path)?;
-    let mut out = BufWriter::new(File::create(&staged.path)?);
+    let temporary = Temporary::beside(path)?;
+    let mut out = BufWriter::new(File::create(&temporary.path)?);
     write(&mut out)?;
     out.flush()?;
     out.get_ref().sync_all()?;
     drop(out);
-    fs::rename(&staged.path, path)?;
-    staged.renamed();
+    fs::rename(&temporary.path, path)?;
+    temporary.renamed();
     Ok(sync_folder(parent(path))?)
 }
 
-/// Replaces a file with the one that `fill` makes at the path that it is given.
+/// Atomically replaces a file with the one that `fill` writes to the temporary path passed to it.
 ///
 /// # Errors
 /// As [`write_file`].
 pub fn replace_file<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
-    let staged = Staged::of(path)?;
-    fs::create_dir(&staged.path)?;
-    let file = staged.path.join(path.file_name().unwrap_or_default());
+    let temporary = Temporary::beside(path)?;
+    fs::create_dir(&temporary.path)?;
+    let file = temporary.path.join(path.file_name().unwrap_or_default());
     fill(&file)?;
     sync_file(&file)?;
     fs::rename(&file, path)?;
     Ok(sync_folder(parent(path))?)
 }
 
-/// Replaces a folder and all that is in it with the files that `fill` puts into the empty folder that it is given.
+/// Replaces a folder and its contents with the files that `fill` writes to the empty temporary folder passed to it.
 ///
-/// On Linux and macOS the two are exchanged at once. If the system or the file system cannot do that, the path is missing for a moment;
-/// after a kill in it, [`standing_in`] finds the folder that is whole, and [`recover`] puts it in place.
+/// On Linux and macOS the folders are exchanged atomically. If the system or the file system does not support that, the path is missing
+/// for a moment. After a kill at that moment [`intact_folder`] finds the complete folder, and [`recover`] renames it back.
 ///
 /// # Errors
-/// What `fill` says, or that the folder cannot be made, flushed or renamed; then the old one is unchanged.
+/// The error of `fill`, or the folder cannot be created, synced or renamed. The old folder is then unchanged.
 pub fn replace_folder<E: From<io::Error>>(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
     if folder.exists() && !folder.is_dir() {
         return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
     }
     create_folder(parent(folder))?;
     recover(folder)?;
-    let staged = Staged::of(folder)?;
-    fs::create_dir(&staged.path)?;
-    fill(&staged.path)?;
-    for entry in fs::read_dir(&staged.path)? {
+    let temporary = Temporary::beside(folder)?;
+    fs::create_dir(&temporary.path)?;
+    fill(&temporary.path)?;
+    for entry in fs::read_dir(&temporary.path)? {
         sync_file(&entry?.path())?;
     }
-    sync_folder(&staged.path)?;
+    sync_folder(&temporary.path)?;
     if !folder.exists() {
-        fs::rename(&staged.path, folder)?;
-        staged.renamed();
+        fs::rename(&temporary.path, folder)?;
+        temporary.renamed();
         return Ok(sync_folder(parent(folder))?);
     }
-    if !exchange(&staged.path, folder)? {
+    if !exchange(&temporary.path, folder)? {
         let (next, last) = (sibling(folder, NEXT), sibling(folder, LAST));
-        fs::rename(&staged.path, &next)?;
+        fs::rename(&temporary.path, &next)?;
         fs::rename(folder, &last)?;
         if let Err(error) = fs::rename(&next, folder) {
             recover(folder)?;
             return Err(error.into());
         }
         sync_folder(parent(folder))?;
-        // It is replaced; the next one removes what is left of it.
+        // The replacement is done. The next one removes remains of the old folder.
         let _ = fs::remove_dir_all(&last);
         return Ok(());
     }
-    // The old folder is at the staged path now, which removes itself.
+    // The old folder is at the temporary path now and removed on drop.
     Ok(sync_folder(parent(folder))?)
 }
 
-/// What may stand in for a folder after a kill in [`replace_folder`]: the new one, then the old one.
-pub fn stand_ins(folder: &Path) -> [PathBuf; 2] {
+/// Siblings that may hold a folder's content after a kill in [`replace_folder`]: the new folder, then the old one.
+pub fn recovery_candidates(folder: &Path) -> [PathBuf; 2] {
     [NEXT, LAST].map(|ending| sibling(folder, ending))
 }
 
-/// Where the content of a folder is that [`replace_folder`] replaces: the folder, or what stands in for it after a kill.
-pub fn standing_in(folder: &Path) -> PathBuf {
+/// The path of a folder's content: the folder, or one of [`recovery_candidates`] after a kill in [`replace_folder`].
+pub fn intact_folder(folder: &Path) -> PathBuf {
     match folder.exists() {
         true => folder.to_owned(),
-        false => stand_ins(folder)
+        false => recovery_candidates(folder)
             .into_iter()
             .find(|path| path.is_dir())
             .unwrap_or_else(|| folder.to_owned()),
     }
 }
 
-/// Finishes or takes back what a kill left of [`replace_folder`].
+/// Completes or reverts a [`replace_folder`] that was interrupted by a kill, and removes temporary files.
 ///
 /// # Errors
-/// Something cannot be renamed or removed.
+/// A file or folder cannot be renamed or removed.
 pub fn recover(folder: &Path) -> io::Result<()> {
-    let whole = standing_in(folder);
-    if whole != folder {
-        fs::rename(&whole, folder)?;
+    let intact = intact_folder(folder);
+    if intact != folder {
+        fs::rename(&intact, folder)?;
         sync_folder(parent(folder))?;
     }
     [PART, NEXT, LAST]
@@ -123,7 +123,7 @@ pub fn recover(folder: &Path) -> io::Result<()> {
         .try_for_each(|ending| remove(&sibling(folder, ending)))
 }
 
-/// Adds a line to a file. One that a kill cut short is ended first, so that it costs no other.
+/// Appends a line to a file. If the last line is incomplete (after a kill), ends it first, so that only that line is lost.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -143,10 +143,10 @@ pub fn append_line(path: &Path, line: &[u8]) -> io::Result<()> {
     file.write_all(&text)
 }
 
-/// Removes a file, if there is one.
+/// Removes a file, if it exists.
 ///
 /// # Errors
-/// It cannot be removed.
+/// The file cannot be removed.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -154,10 +154,10 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder and its parents.
+/// Creates a folder and its parents.
 ///
 /// # Errors
-/// One of them cannot be made or flushed.
+/// A folder cannot be created or synced.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -170,31 +170,31 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     sync_folder(parent(folder))
 }
 
-/// What is staged; dropped, it is removed.
-struct Staged {
+/// A temporary file or folder. Removed on drop.
+struct Temporary {
     path: PathBuf,
 }
 
-impl Staged {
-    /// A free path beside another.
-    fn of(path: &Path) -> io::Result<Self> {
+impl Temporary {
+    /// The temporary sibling of a path. Removes an existing one.
+    fn beside(path: &Path) -> io::Result<Self> {
         if path.file_name().is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"));
         }
-        let staged = sibling(path, PART);
-        remove(&staged)?;
-        Ok(Self { path: staged })
+        let temporary = sibling(path, PART);
+        remove(&temporary)?;
+        Ok(Self { path: temporary })
     }
 
-    /// It has been renamed.
+    /// Marks it as renamed: there is nothing to remove.
     fn renamed(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Staged {
+impl Drop for Temporary {
     fn drop(&mut self) {
-        // The next write to the path tries again.
+        // If this fails, the next write to the path tries again.
         let _ = remove(&self.path);
     }
 }
@@ -208,7 +208,7 @@ fn sibling(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The folder that a path is in.
+/// The parent folder of a path.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -216,10 +216,10 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Removes a file or folder, if there is one.
+/// Removes a file or folder, if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
-        Ok(about) if about.is_dir() => fs::remove_dir_all(path),
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
@@ -230,33 +230,33 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 fn sync_file(path: &Path) -> io::Result<()> {
-    // Windows flushes only what may be written.
+    // Windows requires write access to sync a file.
     OpenOptions::new().read(true).write(true).open(path)?.sync_all()
 }
 
-/// Waits until the disk has the entries of a folder, so that what was renamed in it stays so through a loss of power.
+/// Syncs the entries of a folder, so that renames in it survive a power loss.
 ///
 /// # Errors
-/// The folder cannot be opened or flushed.
+/// The folder cannot be opened or synced.
 #[cfg(unix)]
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Folders cannot be opened here; NTFS orders renames in its journal.
+/// Does nothing: folders cannot be opened here, and NTFS orders renames in its journal.
 #[cfg(not(unix))]
 pub fn sync_folder(_folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Exchanges two paths at once; `false` if that is not possible here.
+/// Exchanges two paths atomically. Returns `false` if the system does not support it.
 #[cfg(any(all(target_os = "linux", target_env = "gnu"), target_os = "macos"))]
 fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
     let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (one, other) = (one?, other?);
-    // SAFETY: both are strings that end in NUL and live until the call returns.
+    // SAFETY: both are NUL-terminated strings that live until the call returns.
     #[cfg(target_os = "linux")]
     let done = unsafe {
         let here = libc::AT_FDCWD;
@@ -275,7 +275,7 @@ fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// Exchanges two paths at once; `false` if that is not possible here.
+/// Exchanges two paths atomically. Returns `false` if the system does not support it.
 #[cfg(not(any(all(target_os = "linux", target_env = "gnu"), target_os = "macos")))]
 fn exchange(_one: &Path, _other: &Path) -> io::Result<bool> {
     Ok(false)
@@ -296,20 +296,20 @@ mod tests {
 
     fn put(path: &Path, text: &str) {
         fs::create_dir_all(parent(path)).expect("a folder");
-        fs::write(path, text).expect("it is written");
+        fs::write(path, text).expect("written");
     }
 
     #[test]
-    fn a_folder_is_replaced_with_all_that_was_in_it() {
+    fn a_folder_is_replaced_with_its_contents() {
         let root = tempfile::tempdir().expect("a folder");
         let folder = root.path().join("deep/adapter");
         for (file, text) in [("one", "1"), ("two", "2")] {
-            replace_folder::<io::Error>(&folder, |staged| fs::write(staged.join(file), text)).expect("it is replaced");
+            replace_folder::<io::Error>(&folder, |temporary| fs::write(temporary.join(file), text)).expect("replaced");
             assert_eq!(names(&folder), [file]);
             assert_eq!(names(&root.path().join("deep")), ["adapter"]);
         }
-        let failed = replace_folder(&folder, |staged| {
-            fs::write(staged.join("three"), "half").expect("it is written");
+        let failed = replace_folder(&folder, |temporary| {
+            fs::write(temporary.join("three"), "half").expect("written");
             Err(io::Error::other("no"))
         });
         assert!(failed.is_err());
@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn a_kill_between_two_renames_is_recovered_from() {
-        // What is there after each rename where a folder cannot be exchanged, and which is whole.
-        for (there, whole) in [
+        // The siblings after each rename without atomic exchange, and which content is intact.
+        for (siblings, intact) in [
             (&[("adapter", "old"), (".adapter.part", "half")][..], "old"),
             (&[("adapter", "old"), (".adapter.next", "new")], "old"),
             (&[(".adapter.last", "old"), (".adapter.next", "new")], "new"),
@@ -330,38 +330,38 @@ mod tests {
             (&[(".adapter.last", "old")], "old"),
         ] {
             let root = tempfile::tempdir().expect("a folder");
-            there
+            siblings
                 .iter()
                 .for_each(|(name, text)| put(&root.path().join(name).join("file"), text));
             let folder = root.path().join("adapter");
             let read = |folder: &Path| fs::read_to_string(folder.join("file")).expect("a file");
-            assert_eq!(read(&standing_in(&folder)), whole, "{there:?}");
-            recover(&folder).expect("it is recovered");
-            assert_eq!(read(&folder), whole, "{there:?}");
+            assert_eq!(read(&intact_folder(&folder)), intact, "{siblings:?}");
+            recover(&folder).expect("recovered");
+            assert_eq!(read(&folder), intact, "{siblings:?}");
             assert_eq!(names(root.path()), ["adapter"]);
         }
     }
 
     #[test]
-    fn what_a_kill_left_staged_is_removed() {
+    fn temporary_files_left_by_a_kill_are_removed() {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("file");
         put(&root.path().join(".file.part"), "half");
-        write_file::<io::Error>(&path, |out| out.write_all(b"whole")).expect("it is written");
+        write_file::<io::Error>(&path, |out| out.write_all(b"whole")).expect("written");
         put(&root.path().join(".file.part/file"), "half");
-        replace_file::<io::Error>(&path, |staged| fs::write(staged, "again")).expect("it is written");
+        replace_file::<io::Error>(&path, |temporary| fs::write(temporary, "again")).expect("written");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "again");
         assert_eq!(names(root.path()), ["file"]);
     }
 
     #[test]
-    fn a_line_after_a_cut_one_is_a_line() {
+    fn a_line_after_an_incomplete_one_is_complete() {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("log");
-        append_line(&path, b"one").expect("it is written");
-        fs::write(&path, "one\ntw").expect("it is written");
-        append_line(&path, b"three").expect("it is written");
-        append_line(&path, b"four").expect("it is written");
+        append_line(&path, b"one").expect("written");
+        fs::write(&path, "one\ntw").expect("written");
+        append_line(&path, b"three").expect("written");
+        append_line(&path, b"four").expect("written");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "one\ntw\nthree\nfour\n");
     }
 }

@@ -1,7 +1,7 @@
-//! What a model's file says: GGUF itself, the tokenizer and the chat template that it carries.
+//! File formats: GGUF with its tokenizer and chat template, adapters, datasets.
 //!
-//! A file comes from anywhere, so nothing in it is believed before it is checked: each length, offset, count and type.
-//! What is wrong becomes one error that names the file and the place. Knows nothing of Burn, kernels or the network.
+//! Files are untrusted: every length, offset, count and type is checked before it is used. A malformed file gives one error that
+//! names the file and the location. This crate does not depend on Burn, the kernels or the network.
 
 pub mod adapter;
 pub mod chat_template;

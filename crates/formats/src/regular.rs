@@ -1,32 +1,32 @@
-//! Opens files, and nothing that only looks like one.
+//! Opens and reads regular files only.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Opens a regular file for reading. A folder, pipe, socket or device is refused, and none of them is waited for.
+/// Opens a regular file for reading. Refuses folders, pipes, sockets and devices, without blocking on them.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata)> {
-    // Before it is opened: opening alone has effects on some devices.
-    refuse_others(&fs::metadata(path)?)?;
+    // Checked before opening, which has side effects on some devices.
+    require_regular(&fs::metadata(path)?)?;
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // It may have become a pipe meanwhile, whose writer would be waited for.
+        // Do not block if it has become a pipe since.
         options.custom_flags(libc::O_NONBLOCK);
     }
     let file = options.open(path)?;
-    let about = file.metadata()?;
-    refuse_others(&about)?;
-    Ok((file, about))
+    let metadata = file.metadata()?;
+    require_regular(&metadata)?;
+    Ok((file, metadata))
 }
 
-fn refuse_others(about: &Metadata) -> Result<()> {
-    if about.is_dir() {
+fn require_regular(metadata: &Metadata) -> Result<()> {
+    if metadata.is_dir() {
         return Err(Error::new(ErrorKind::IsADirectory, "it is a folder"));
     }
-    if !about.is_file() {
+    if !metadata.is_file() {
         return Err(Error::new(
             ErrorKind::InvalidInput,
             "it is a pipe, a socket or a device, not a file",
@@ -35,40 +35,40 @@ fn refuse_others(about: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Reads a whole regular file of at most `most` bytes.
-pub(crate) fn read_regular(path: &Path, most: u64) -> Result<Vec<u8>> {
-    let (file, about) = open_regular(path)?;
+/// Reads a whole regular file of at most `max_bytes` bytes.
+pub(crate) fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+    let (file, metadata) = open_regular(path)?;
     let too_large = || {
         Error::new(
             ErrorKind::FileTooLarge,
-            format!("it has more than {most} bytes, which no such file has"),
+            format!("it is larger than {max_bytes} bytes, the limit for such files"),
         )
     };
-    if about.len() > most {
+    if metadata.len() > max_bytes {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
-    file.take(most + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > most {
+    // The file may grow during the read.
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max_bytes {
         true => Err(too_large()),
         false => Ok(bytes),
     }
 }
 
-/// Fills `bytes` from byte `start` of a file. Does not move, and does not depend on, the file's position.
+/// Fills `bytes` from offset `start` of a file. Neither uses nor changes the file's position.
 ///
 /// # Errors
-/// Where reading fails, or the file ends before.
+/// Reading fails, or the file is too short.
 #[cfg(unix)]
 pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], start: u64) -> Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, start)
 }
 
-/// Fills `bytes` from byte `start` of a file. Moves the file's position.
+/// Fills `bytes` from offset `start` of a file. Changes the file's position.
 ///
 /// # Errors
-/// Where reading fails, or the file ends before.
+/// Reading fails, or the file is too short.
 #[cfg(windows)]
 pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> Result<()> {
     use std::os::windows::fs::FileExt;

@@ -1,27 +1,27 @@
-//! AdamW on the numbers of one tensor: Adam with decoupled weight decay, everything in one pass. <https://arxiv.org/abs/1711.05101>
+//! Fused AdamW over one tensor: Adam with decoupled weight decay, in one sweep over the elements. <https://arxiv.org/abs/1711.05101>
 
-use crate::dot::Isa;
+use crate::isa::Isa;
 use crate::lanes::on_lanes;
 use crate::norm::squares;
 use crate::shape::{self, ShapeError};
 
-/// The scalars of a step, the same for all tensors. They are made in f64, as PyTorch makes them, and rounded to f32 once, where they
-/// meet a tensor's numbers: `1 - 0.999` made of f32 factors is off by 1.3e-5 of itself.
+/// The scalars of a step, the same for all tensors. Computed in f64, as in PyTorch, and rounded to f32 once, on use: `1 - 0.999` in f32
+/// has a relative error of 1.3e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Gradients are multiplied with this first.
+    /// Multiplies gradients first.
     pub factor: f64,
-    /// The share of a gradient in their running mean: `1 - beta1`.
+    /// `1 - beta1`: weight of a gradient in the first moment.
     pub share_1: f64,
-    /// The share of a gradient's square in the running mean of squares: `1 - beta2`.
+    /// `1 - beta2`: weight of a squared gradient in the second moment.
     pub share_2: f64,
-    /// The learning rate over the bias correction of the mean of gradients.
+    /// The learning rate divided by the bias correction of the first moment.
     pub rate: f64,
-    /// The root of the bias correction of the mean of squares.
+    /// Square root of the bias correction of the second moment.
     pub root: f64,
-    /// Keeps the quotient finite.
+    /// Added to the denominator for numerical stability.
     pub epsilon: f64,
-    /// What weight decay takes of a weight: the learning rate times the decay.
+    /// The learning rate times the weight decay.
     pub decay: f64,
 }
 
@@ -49,8 +49,8 @@ on_lanes! {
         let means = first.iter_mut().zip(second);
         for ((gradient, (first, second)), weight) in gradient.iter().zip(means).zip(weight) {
             let gradient = gradient * factor;
-            // As steps from what there is: `beta` and `1 - beta`, each rounded to f32, do not add to 1, and `1 - decay` is rounded by
-            // a hundredth of the decay.
+            // As increments (lerp): `beta` and `1 - beta`, each rounded to f32, do not add to 1, and rounding `1 - decay` would change
+            // the decay by a hundredth.
             *first += (gradient - *first) * share_1;
             *second += (gradient * gradient - *second) * share_2;
             *weight -= *weight * decay + *first / (second.sqrt() / root + epsilon) * rate;
@@ -58,10 +58,10 @@ on_lanes! {
     }
 }
 
-/// One step of a tensor, on this thread: both means grow by the gradient, and the weight moves.
+/// One step of a tensor, on this thread: updates both moments and the weight.
 ///
 /// # Errors
-/// Where the four are not of one length.
+/// Returns an error if the lengths differ.
 pub fn step(
     step: Step,
     gradient: &[f32],
@@ -69,8 +69,8 @@ pub fn step(
     weight: &mut [f32],
 ) -> Result<(), ShapeError> {
     shape::length("a gradient", gradient.len(), Some(weight.len()))?;
-    shape::length("the mean of gradients", first.len(), Some(weight.len()))?;
-    shape::length("the mean of squares", second.len(), Some(weight.len()))?;
+    shape::length("the first moment", first.len(), Some(weight.len()))?;
+    shape::length("the second moment", second.len(), Some(weight.len()))?;
     update(Isa::best(), step, gradient, first, second, weight);
     Ok(())
 }
@@ -84,7 +84,7 @@ pub fn sum_of_squares(gradient: &[f32]) -> f32 {
 mod tests {
     use super::*;
 
-    /// A tensor's weight and means after some steps of PyTorch's AdamW in f64, by `tests/fixtures/training/adamw.py`.
+    /// A tensor's weight and moments after some steps of PyTorch's AdamW in f64, from `tests/fixtures/training/adamw.py`.
     struct After {
         steps: usize,
         weight: [f64; 3],
@@ -131,14 +131,14 @@ mod tests {
         },
     ];
 
-    /// The gradient of a step, of very different sizes and signs: as in the script.
+    /// The gradient of a step, with different magnitudes and signs: as in the script.
     fn gradient(step: usize) -> [f32; 3] {
         let drawn = |prime: usize| (step * prime % 1009) as f32 / 1009.0 - 0.4;
         [drawn(7919), 1e-4 * drawn(104_729), 30.0 * drawn(1_299_709)]
     }
 
     #[test]
-    fn thousands_of_steps_are_those_of_pytorch_in_f64() {
+    fn thousands_of_steps_match_pytorch_in_f64() {
         for isa in Isa::available() {
             let mut weight = [1.0, -0.01, 0.3];
             let (mut first, mut second) = ([0.0; 3], [0.0; 3]);
@@ -159,9 +159,9 @@ mod tests {
                         );
                     }
                 };
-                // f32 factors that are off as `1 - 0.999f32` is would show as 1.3e-5.
-                near("the mean of gradients", first, after.first, 2e-6);
-                near("the mean of squares", second, after.second, 2e-6);
+                // An f32 error as that of `1 - 0.999f32` would be 1.3e-5.
+                near("the first moment", first, after.first, 2e-6);
+                near("the second moment", second, after.second, 2e-6);
                 near("the weight", weight, after.weight, 2e-5);
             }
             assert!(made >= 5000, "{made}");

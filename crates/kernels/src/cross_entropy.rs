@@ -1,75 +1,74 @@
-//! Cross-entropy through the output layer, a few rows at a time, so that the logits of all rows never exist.
+//! Fused linear cross-entropy: output layer and loss in chunks of rows, so that the logits of all rows never exist at once.
 //!
-//! Rows that are not trained are left out before anything is computed. Where a gradient is asked for, it is made of the same logits
-//! as the loss.
+//! Untrained rows are skipped. The gradient, if requested, is computed from the same logits as the loss.
 
-use crate::dense::{Into, View};
-use crate::dot::Isa;
-use crate::half_layer::{forward, linears_backward};
-use crate::linear::{Input, Linear, LoraGradient, Norm, Product, add};
+use crate::fused::{forward, linears_backward};
+use crate::gemm::{Accumulate, View};
+use crate::isa::Isa;
+use crate::linear::{Input, Linear, LoraGradient, MatmulPrecision, Norm, add};
 use crate::norm::rms_norm_backward_in_place;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
-use crate::softmax::{self, IGNORED};
+use crate::softmax::{self, IGNORE_INDEX};
 use crate::team;
 
-/// Bytes of logits that exist at once, where that allows for [`LEAST_ROWS`].
-const LOGITS: usize = 32 * 1024 * 1024;
-/// Rows of a chunk are a multiple of this: whole tiles of a product.
+/// Maximum bytes of logits at once, unless [`MIN_ROWS`] need more.
+const MAX_LOGIT_BYTES: usize = 32 * 1024 * 1024;
+/// Rows of a chunk are a multiple of this: whole GEMM tiles.
 const TILE: usize = 12;
-/// Rows that a chunk has at least: below, expanding the weight would cost more than multiplying with it. A vocabulary of 262144
-/// has 36 MiB of logits then.
-const LEAST_ROWS: usize = 3 * TILE;
+/// Minimum rows of a chunk: with fewer, dequantising the weight would cost more than multiplying with it. A vocabulary of 262144 then
+/// has 36 MiB of logits.
+const MIN_ROWS: usize = 3 * TILE;
 
-/// What rows of hidden states should lead to.
+/// Targets of rows of hidden states.
 #[derive(Clone, Copy, Debug)]
 pub struct Targets<'a> {
-    /// One token a row; [`IGNORED`] where the row is not trained.
+    /// One token id per row; [`IGNORE_INDEX`] for an untrained row.
     pub ids: &'a [u32],
-    /// What each row's loss counts for; none: 1 each.
+    /// Weight of each row's loss; `None` means 1 each.
     pub weights: Option<&'a [f32]>,
-    /// Multiplies the gradient, not the losses; usually 1 by the number of trained rows of a step.
+    /// Multiplies the gradient, not the losses; usually one over the number of trained rows of a step.
     pub scale: f32,
 }
 
-/// What [`cross_entropy_through`] found.
+/// Result of [`linear_cross_entropy`].
 #[derive(Clone, Debug)]
 pub struct Loss {
     /// The sum of the trained rows' losses, each times its weight.
     pub sum: f64,
-    /// Rows that are trained.
+    /// Number of trained rows.
     pub trained: usize,
-    /// The gradient of the output layer's adapter, where it has one and a gradient was asked for.
+    /// The gradient of the output layer's adapter; `None` without an adapter or if no gradient was requested.
     pub adapter: Option<LoraGradient>,
 }
 
-/// The loss `-ln p(target)` of rows `x [T, D]`, normalised where there is a norm, through an output layer `[vocab, D]`: written
-/// to `losses [T]`, 0 where a row is not trained. Where `dx [T, D]` is given, it becomes the gradient of the weighted sum of losses
-/// times the targets' scale, 0 where a row is not trained.
+/// Computes the loss `-ln p(target)` of rows `x [T, D]`, normalised if there is a norm, through an output layer `[vocab, D]`, into
+/// `losses [T]`; 0 for untrained rows. If `dx [T, D]` is given, writes the gradient of the weighted sum of losses times the targets'
+/// scale to it; 0 for untrained rows.
 ///
 /// # Errors
-/// Where the sizes do not fit, or a target is not below the vocabulary.
-pub fn cross_entropy_through(
+/// Returns an error if the sizes do not match or a target is not below the vocabulary.
+pub fn linear_cross_entropy(
     x: &[f32],
     norm: Option<Norm>,
     output: &Linear,
     targets: &Targets,
-    product: Product,
+    precision: MatmulPrecision,
     losses: &mut [f32],
     dx: Option<&mut [f32]>,
 ) -> Result<Loss, ShapeError> {
     let rows = rows_a_chunk(output.weight.rows());
-    through_chunks(rows, x, norm, output, targets, product, losses, dx)
+    chunked(rows, x, norm, output, targets, precision, losses, dx)
 }
 
-/// [`cross_entropy_through`], this many trained rows at a time.
-fn through_chunks(
+/// [`linear_cross_entropy`] in chunks of `rows_a_chunk` trained rows.
+fn chunked(
     rows_a_chunk: usize,
     x: &[f32],
     norm: Option<Norm>,
     output: &Linear,
     targets: &Targets,
-    product: Product,
+    precision: MatmulPrecision,
     losses: &mut [f32],
     mut dx: Option<&mut [f32]>,
 ) -> Result<Loss, ShapeError> {
@@ -90,27 +89,29 @@ fn through_chunks(
         shape::length("the gradient of hidden states", dx.len(), Some(x.len()))?;
         dx.fill(0.0);
     }
-    // A gradient is not that of int8 products, so neither are the logits that it is made of.
-    let product = match (product, &dx) {
-        (Product::Fast, Some(_)) => Product::Exact,
-        (product, _) => product,
+    // The gradient is that of f32 or bf16 products, so its logits must be too.
+    let precision = match (precision, &dx) {
+        (MatmulPrecision::Int8Activations, Some(_)) => MatmulPrecision::F32,
+        (precision, _) => precision,
     };
-    let trained: Vec<usize> = (0..tokens).filter(|row| targets.ids[*row] != IGNORED).collect();
+    let trained: Vec<usize> = (0..tokens).filter(|row| targets.ids[*row] != IGNORE_INDEX).collect();
     let weight = |row: usize| targets.weights.map_or(1.0, |weights| weights[row]);
     let mut adapter: Option<LoraGradient> = None;
     for rows in trained.chunks(rows_a_chunk) {
         let hidden: Vec<f32> = rows.iter().flat_map(|row| &x[row * cols..][..cols]).copied().collect();
-        let input = Input::new(&hidden, cols, norm, product)?;
+        let input = Input::new(&hidden, cols, norm, precision)?;
         let mut logits = Scratch::new(rows.len() * vocab);
-        forward(&input, &[output], product, &mut logits, Into::Replace)?;
-        let mut of_rows = vec![0.0; rows.len()];
+        forward(&input, &[output], precision, &mut logits, Accumulate::Replace)?;
+        let mut chunk_losses = vec![0.0; rows.len()];
         let scale = |row: usize| dx.is_some().then(|| targets.scale * weight(row));
-        row_losses(&mut logits, rows, targets.ids, &scale, &mut of_rows);
-        rows.iter().zip(of_rows).for_each(|(row, loss)| losses[*row] = loss);
+        row_losses(&mut logits, rows, targets.ids, &scale, &mut chunk_losses);
+        rows.iter()
+            .zip(chunk_losses)
+            .for_each(|(row, loss)| losses[*row] = loss);
         let Some(dx) = &mut dx else { continue };
         let mut d_hidden = vec![0.0; hidden.len()];
         let d_logits = View::all(&logits, rows.len(), vocab)?;
-        let gradients = linears_backward(&[(output, d_logits)], &input.floats, product, &mut d_hidden)?;
+        let gradients = linears_backward(&[(output, d_logits)], &input.floats, precision, &mut d_hidden)?;
         if let Some(gradient) = gradients.into_iter().next().flatten() {
             match &mut adapter {
                 None => adapter = Some(gradient),
@@ -138,12 +139,12 @@ fn through_chunks(
     })
 }
 
-/// Rows whose logits exist at once: by the vocabulary alone, so that sums do not depend on the machine.
+/// Rows of a chunk: depends only on the vocabulary, so that sums do not depend on the machine.
 fn rows_a_chunk(vocab: usize) -> usize {
-    (LOGITS / size_of::<f32>() / vocab.max(1) / TILE * TILE).max(LEAST_ROWS)
+    (MAX_LOGIT_BYTES / size_of::<f32>() / vocab.max(1) / TILE * TILE).max(MIN_ROWS)
 }
 
-/// The losses of rows, whose logits become their gradient where there is a scale.
+/// Computes the losses of rows, and replaces their logits by the gradient if there is a scale.
 fn row_losses(
     logits: &mut [f32],
     rows: &[usize],
@@ -157,11 +158,11 @@ fn row_losses(
         let (row, target) = (rows[at], ids[rows[at]] as usize);
         let loss = match scale(row) {
             Some(scale) => softmax::cross_entropy_row(isa, logits, target, scale),
-            None => softmax::cross_entropy_of_row(isa, logits, target),
+            None => softmax::cross_entropy_loss_of_row(isa, logits, target),
         };
-        // SAFETY: each row is given out once.
-        let to_loss = unsafe { losses.slice(at, 1) };
-        to_loss[0] = loss;
+        // SAFETY: each row belongs to one chunk.
+        let row_loss = unsafe { losses.slice(at, 1) };
+        row_loss[0] = loss;
     });
 }
 
@@ -204,7 +205,16 @@ mod tests {
         };
         let (mut losses, mut dx) = (vec![f32::NAN; ids.len()], vec![f32::NAN; x.len()]);
         let run = |losses: &mut [f32], dx| {
-            through_chunks(rows_a_chunk, &x, None, &output, &targets, Product::Exact, losses, dx)
+            chunked(
+                rows_a_chunk,
+                &x,
+                None,
+                &output,
+                &targets,
+                MatmulPrecision::F32,
+                losses,
+                dx,
+            )
         };
         let loss = run(&mut losses, Some(&mut dx))?;
         let mut alone = vec![f32::NAN; ids.len()];
@@ -213,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn chunks_change_nothing_and_rows_that_are_not_trained_have_no_part() {
+    fn chunks_do_not_change_losses_and_untrained_rows_are_skipped() {
         let ids: Vec<u32> = (0..ROWS as u32)
-            .map(|row| if row % 3 == 1 { IGNORED } else { row % 40 })
+            .map(|row| if row % 3 == 1 { IGNORE_INDEX } else { row % 40 })
             .collect();
         let weights = noise(5, ROWS);
         let [whole, cut] = [ROWS, 12].map(|rows| found(rows, &ids, Some(&weights)).unwrap());
@@ -230,9 +240,9 @@ mod tests {
         for (row, id) in ids.iter().enumerate() {
             let dx = &whole.dx[row * COLS..][..COLS];
             let nothing = whole.losses[row] == 0.0 && dx.iter().all(|x| *x == 0.0);
-            assert_eq!(nothing, *id == IGNORED, "row {row}");
+            assert_eq!(nothing, *id == IGNORE_INDEX, "row {row}");
         }
-        let none = found(12, &[IGNORED; 4], None).unwrap();
+        let none = found(12, &[IGNORE_INDEX; 4], None).unwrap();
         assert_eq!(
             (none.loss.sum, none.loss.trained, none.dx),
             (0.0, 0, vec![0.0; 4 * COLS])
@@ -240,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn invalid_targets_and_sizes_are_errors() {
         assert!(matches!(
             found(12, &[1, 40], None),
             Err(ShapeError::Index { index: 40, .. })

@@ -1,22 +1,22 @@
-//! Dropout without a state: whether an element is dropped is a function of a seed and of where it stands, so that a backward drops
-//! what its forward did, whatever the threads. <https://jmlr.org/papers/v15/srivastava14a.html>
+//! Stateless dropout: whether an element is dropped depends only on the seed and its row and column, so that backward drops the same
+//! elements as forward, for any number of threads. <https://jmlr.org/papers/v15/srivastava14a.html>
 
-use crate::dot::Isa;
+use crate::isa::Isa;
 use crate::lanes::on_lanes;
 use crate::norm::rows_a_chunk;
 use crate::shape::ShapeError;
 use crate::team;
 
-/// Sets elements to zero, each with the chance `rate`, and divides the others by `1 - rate`, so that the mean stays.
+/// Sets each element to zero with probability `rate` and divides the others by `1 - rate`, so that the mean is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// Which elements; another one for each adapter and each step.
+    /// Selects the elements; differs for each adapter and each step.
     pub seed: u64,
     /// From 0 to below 1.
     pub rate: f32,
 }
 
-/// Mixes the bits of a number so that each bit of the result depends on all of it: the finaliser of SplitMix64.
+/// 64-bit hash: the finaliser of SplitMix64.
 fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -32,7 +32,7 @@ on_lanes! {
             let hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
             let hash = (hash ^ hash >> 13).wrapping_add(keys[1]).wrapping_mul(0xc2b2_ae35);
             let hash = hash ^ hash >> 16;
-            // Only 31 bits, so that a comparison of signed numbers will do.
+            // 31 bits, so that a signed comparison suffices.
             *x = if (hash >> 1) as i32 >= least as i32 { *x * scale } else { 0.0 };
         }
     }
@@ -49,7 +49,7 @@ impl Dropout {
         }
     }
 
-    /// Drops elements of `x`, rows of `cols`.
+    /// Applies dropout to `x`, rows of `cols`.
     pub fn drop_in_place(self, x: &mut [f32], cols: usize) {
         let (isa, rows) = (Isa::best(), rows_a_chunk(cols));
         let least = (f64::from(self.rate) * f64::from(1_u32 << 31)) as u32;
@@ -62,7 +62,7 @@ impl Dropout {
         });
     }
 
-    /// `x`, rows of `cols`, with elements dropped.
+    /// A copy of `x`, rows of `cols`, after dropout.
     pub(crate) fn of(self, x: &[f32], cols: usize) -> Vec<f32> {
         let mut dropped = x.to_vec();
         self.drop_in_place(&mut dropped, cols);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_dropped_as_asked_and_the_mean_stays() {
+    fn the_rate_is_met_and_the_mean_unchanged() {
         for rate in [0.0, 0.05, 0.5, 0.9] {
             let dropout = Dropout { seed: 7, rate };
             let x = dropout.of(&vec![1.0; 400 * 250], 250);
@@ -83,7 +83,7 @@ mod tests {
             assert!((zeros - rate).abs() < 0.005, "{zeros} of {rate}");
             let mean = x.iter().sum::<f32>() / x.len() as f32;
             assert!((mean - 1.0).abs() < 0.02, "mean {mean} at {rate}");
-            // Neither rows nor columns are alike, nor are seeds.
+            // Rows, columns and seeds differ.
             if rate > 0.0 {
                 assert!(x[..250] != x[250..500]);
                 let column = |c: usize| (0..400).map(|row| x[250 * row + c]).collect::<Vec<_>>();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_one_or_none_is_refused() {
+    fn an_invalid_rate_is_an_error() {
         for rate in [1.0, -0.1, f32::NAN] {
             assert!(Dropout { seed: 0, rate }.check().is_err());
         }

@@ -1,11 +1,11 @@
-//! Frozen weights expanded into the panels of a product, as its right-hand factor.
+//! Dequantisation of frozen weights into rhs panels of a GEMM.
 //!
-//! The forward multiplies by `W^T`: columns of a panel are rows of the weight. The gradient of the input multiplies by `W`. Both read
-//! the weight as it is stored and write a panel in the order in which it is used, so nothing expanded outlives its chunk.
+//! Forward multiplies by `W^T`: columns of a panel are rows of the weight. The gradient of the input multiplies by `W`. Both read
+//! the weight as stored and write panels in the order of use, so nothing dequantised outlives its chunk.
 
 use crate::blocks::GROUP;
-use crate::dense::{Factor, WIDE, join};
-use crate::dot::Isa;
+use crate::gemm::{Factor, NR, interleave};
+use crate::isa::Isa;
 use crate::lanes::on_lanes;
 use crate::linear::Linear;
 use crate::matrix::Matrix;
@@ -13,14 +13,14 @@ use crate::packed::ROWS;
 use crate::shape::{Outcome, ShapeError};
 use std::ops::Range;
 
-/// Weights of a row that are expanded at a time: the largest block.
-const PART: usize = 256;
-/// [`PART`] and a cache line: rows a power of two apart would push each other out of the cache.
-const APART: usize = PART + 16;
+/// Weights of a row dequantised at a time: the largest block.
+const SPAN: usize = 256;
+/// Row stride: [`SPAN`] plus a cache line, because rows a power of two apart would evict each other from the cache.
+const STRIDE: usize = SPAN + 16;
 
 on_lanes! {
-    /// A step of a panel from one row, or from two.
-    fn join_rows<L>[E: Factor][E](_l; first: &[f32], second: &[f32], out: &mut [E]) {
+    /// Packs one row, or a pair of rows, as a step of a panel.
+    fn interleave_rows<L>[E: Factor][E](_l; first: &[f32], second: &[f32], out: &mut [E]) {
         for ((first, second), out) in first.iter().zip(second).zip(out) {
             *out = E::of(*first, *second);
         }
@@ -28,12 +28,12 @@ on_lanes! {
 }
 
 on_lanes! {
-    /// Columns of a panel from rows of [`APART`].
-    fn turn<L>[E: Factor][E](_l; rows: &[f32], count: usize, length: usize, column: usize, out: &mut [E]) {
-        for (step, out) in out.as_chunks_mut::<WIDE>().0.iter_mut().enumerate() {
+    /// Transposes rows, [`STRIDE`] apart, into columns of a panel.
+    fn transpose<L>[E: Factor][E](_l; rows: &[f32], count: usize, length: usize, column: usize, out: &mut [E]) {
+        for (step, out) in out.as_chunks_mut::<NR>().0.iter_mut().enumerate() {
             let k = E::DEPTH * step;
             for r in 0..count {
-                let row = &rows[r * APART..][..length];
+                let row = &rows[r * STRIDE..][..length];
                 let second = if E::DEPTH == 2 && k + 1 < length { row[k + 1] } else { 0.0 };
                 out[column + r] = E::of(row[k], second);
             }
@@ -41,7 +41,7 @@ on_lanes! {
     }
 }
 
-/// A weight times its scale, to be expanded.
+/// A weight times its scale, dequantised on demand.
 pub(crate) struct Expand<'a> {
     matrix: Matrix<'a>,
     scale: f32,
@@ -56,20 +56,20 @@ impl<'a> Expand<'a> {
         }
     }
 
-    /// Panels that must be expanded at once where columns of a panel are columns of the weight: a block that is not packed is not cut.
+    /// Minimum panels per call of [`Expand::inputs`]: an unpacked block is not split.
     pub fn panels(&self) -> usize {
         match self.matrix.packed_rows() == self.matrix.rows() {
             true => 1,
-            false => self.matrix.quant().block_elements().div_ceil(WIDE),
+            false => self.matrix.quant().block_elements().div_ceil(NR),
         }
     }
 
-    /// Panels of `W^T`: columns `depth` of the weight, rows from `first` on.
+    /// Packs panels of `W^T`: columns `depth` of the weight, rows from `first` on.
     pub fn outputs<E: Factor>(&self, depth: Range<usize>, first: usize, out: &mut [E], outcome: &Outcome) {
-        let size = depth.len().div_ceil(E::DEPTH) * WIDE;
+        let size = depth.len().div_ceil(E::DEPTH) * NR;
         for (panel, out) in out.chunks_exact_mut(size.max(1)).enumerate() {
             for column in [0, ROWS] {
-                let first = first + panel * WIDE + column;
+                let first = first + panel * NR + column;
                 if first + ROWS <= self.matrix.packed_rows() {
                     outcome.note(self.packed_outputs(depth.clone(), first / ROWS, column, out));
                 } else if first < self.matrix.rows() {
@@ -88,9 +88,9 @@ impl<'a> Expand<'a> {
     ) -> Result<(), ShapeError> {
         let (isa, packed, first) = (Isa::best(), self.matrix.packed()?, depth.start / GROUP);
         let mut columns = [[0.0; ROWS]; GROUP];
-        for (tile, out) in out.chunks_exact_mut(GROUP / E::DEPTH * WIDE).enumerate() {
+        for (tile, out) in out.chunks_exact_mut(GROUP / E::DEPTH * NR).enumerate() {
             packed.tile_columns(isa, [group, first + tile], self.scale, &mut columns);
-            join(isa, &columns, column, out);
+            interleave(isa, &columns, column, out);
         }
         Ok(())
     }
@@ -103,24 +103,24 @@ impl<'a> Expand<'a> {
         out: &mut [E],
     ) -> Result<(), ShapeError> {
         let count = ROWS.min(self.matrix.rows() - first);
-        let mut rows = [0.0; ROWS * APART];
-        for (start, out) in depth.clone().step_by(PART).zip(out.chunks_mut(PART / E::DEPTH * WIDE)) {
-            let part = start..depth.end.min(start + PART);
+        let mut rows = [0.0; ROWS * STRIDE];
+        for (start, out) in depth.clone().step_by(SPAN).zip(out.chunks_mut(SPAN / E::DEPTH * NR)) {
+            let part = start..depth.end.min(start + SPAN);
             for r in 0..count {
-                let row = &mut rows[r * APART..][..part.len()];
+                let row = &mut rows[r * STRIDE..][..part.len()];
                 self.matrix.dequantize_part(first + r, part.clone(), row)?;
                 self.scaled(row);
             }
-            turn(Isa::best(), &rows, count, part.len(), column, out);
+            transpose(Isa::best(), &rows, count, part.len(), column, out);
         }
         Ok(())
     }
 
-    /// Panels of `W`: rows `depth` of the weight, columns from `first` on.
+    /// Packs panels of `W`: rows `depth` of the weight, columns from `first` on.
     pub fn inputs<E: Factor>(&self, depth: Range<usize>, first: usize, out: &mut [E], outcome: &Outcome) {
         let packed = self.matrix.packed_rows().clamp(depth.start, depth.end);
         let steps = depth.len().div_ceil(E::DEPTH);
-        for (panel, out) in out.chunks_exact_mut((steps * WIDE).max(1)).enumerate() {
+        for (panel, out) in out.chunks_exact_mut((steps * NR).max(1)).enumerate() {
             let tile = first / GROUP + panel;
             outcome.note(self.packed_inputs(depth.start..packed, tile, out));
         }
@@ -136,14 +136,14 @@ impl<'a> Expand<'a> {
         let (isa, packed) = (Isa::best(), self.matrix.packed()?);
         let groups = rows.start / ROWS..rows.end / ROWS;
         let mut expanded = [[0.0; GROUP]; ROWS];
-        for (group, out) in groups.zip(out.chunks_exact_mut(ROWS / E::DEPTH * WIDE)) {
+        for (group, out) in groups.zip(out.chunks_exact_mut(ROWS / E::DEPTH * NR)) {
             packed.tile_rows(isa, [group, tile], self.scale, &mut expanded);
-            join(isa, &expanded, 0, out);
+            interleave(isa, &expanded, 0, out);
         }
         Ok(())
     }
 
-    /// Rows that are not packed, from step `from` of each panel on.
+    /// [`Expand::inputs`] of unpacked rows, starting at step `from` of each panel.
     fn plain_inputs<E: Factor>(
         &self,
         rows: Range<usize>,
@@ -152,8 +152,8 @@ impl<'a> Expand<'a> {
         steps: usize,
         out: &mut [E],
     ) -> Result<(), ShapeError> {
-        let (isa, panels) = (Isa::best(), out.len() / (steps * WIDE));
-        let cols = first..self.matrix.cols().min(first + panels * WIDE);
+        let (isa, panels) = (Isa::best(), out.len() / (steps * NR));
+        let cols = first..self.matrix.cols().min(first + panels * NR);
         let mut parts = [vec![0.0; cols.len()], vec![0.0; cols.len()]];
         for (step, row) in rows.clone().step_by(E::DEPTH).enumerate() {
             for (i, part) in parts.iter_mut().enumerate().take(E::DEPTH) {
@@ -164,13 +164,13 @@ impl<'a> Expand<'a> {
                     part.fill(0.0);
                 }
             }
-            let pieces = parts[0].chunks(WIDE).zip(parts[E::DEPTH - 1].chunks(WIDE));
+            let pieces = parts[0].chunks(NR).zip(parts[E::DEPTH - 1].chunks(NR));
             for (panel, (one, other)) in pieces.enumerate() {
-                join_rows(
+                interleave_rows(
                     isa,
                     one,
                     other,
-                    &mut out[(panel * steps + from + step) * WIDE..][..one.len()],
+                    &mut out[(panel * steps + from + step) * NR..][..one.len()],
                 );
             }
         }

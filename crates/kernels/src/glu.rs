@@ -1,17 +1,17 @@
 //! Gated units: `activation(gate) * up`, and their gradient. <https://arxiv.org/abs/2002.05202>
 
-use crate::bf16s::Kept;
-use crate::dot::Isa;
+use crate::bf16s::SavedElement;
+use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, sigmoid, tanh};
 use crate::shape::{self, ShapeError};
 use crate::team;
 
-/// What is done to the gate.
+/// Activation of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `x * sigmoid(x)`: SwiGLU.
     Silu,
-    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: GeGLU as Gemma has it.
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: GeGLU, as in Gemma.
     GeluTanh,
 }
 
@@ -22,9 +22,9 @@ const CUBIC: f32 = 0.044_715;
 /// Elements of a chunk of work.
 pub(crate) const CHUNK: usize = 4096;
 
-/// The activation of 16 gates, and its slope.
+/// The activation of 16 gates and its derivative.
 #[inline(always)]
-fn value_and_slope<L: Lanes>(l: L, activation: Activation, x: L::Floats) -> (L::Floats, L::Floats) {
+fn value_and_derivative<L: Lanes>(l: L, activation: Activation, x: L::Floats) -> (L::Floats, L::Floats) {
     let one = l.splat(1.0);
     match activation {
         Activation::Silu => {
@@ -37,15 +37,15 @@ fn value_and_slope<L: Lanes>(l: L, activation: Activation, x: L::Floats) -> (L::
             let inner = l.mul(l.mul(x, l.splat(ROOT_2_PI)), l.mul_add(square, l.splat(CUBIC), one));
             let t = tanh(l, inner);
             let half = l.mul(l.splat(0.5), l.add(one, t));
-            let inner_slope = l.mul(l.splat(ROOT_2_PI), l.mul_add(square, l.splat(3.0 * CUBIC), one));
+            let inner_derivative = l.mul(l.splat(ROOT_2_PI), l.mul_add(square, l.splat(3.0 * CUBIC), one));
             // (x h)' = h + x / 2 (1 - t^2) inner'
-            let rise = l.mul(l.mul(l.mul(l.splat(0.5), x), l.sub(one, l.mul(t, t))), inner_slope);
+            let rise = l.mul(l.mul(l.mul(l.splat(0.5), x), l.sub(one, l.mul(t, t))), inner_derivative);
             (l.mul(x, half), l.add(half, rise))
         }
     }
 }
 
-/// Runs `step` on whole vectors, and once more on what is left, padded with zeros.
+/// Runs `step` on whole vectors, and once on the remainder, zero-padded.
 macro_rules! over_vectors {
     ([$($x:ident),*] [$($y:ident),*] $step:expr) => {
         $(let ($x, x_rest) = $x.as_chunks::<WIDTH>(); let mut padded = [0.0; WIDTH]; padded[..x_rest.len()].copy_from_slice(x_rest); let $x = ($x, padded);)*
@@ -68,7 +68,7 @@ macro_rules! over_vectors {
 on_lanes! {
     fn forward<L>(l; activation: Activation, gate: &[f32], up: &mut [f32]) {
         over_vectors!([gate] [up] |gate: &[f32; WIDTH], up: &mut [f32; WIDTH]| {
-            let (value, _) = value_and_slope(l, activation, l.load(gate));
+            let (value, _) = value_and_derivative(l, activation, l.load(gate));
             l.store(l.mul(value, l.load(up)), up);
         });
     }
@@ -77,23 +77,23 @@ on_lanes! {
 on_lanes! {
     fn backward<L>(l; activation: Activation, dh: &[f32], gate: &mut [f32], up: &mut [f32]) {
         over_vectors!([dh] [gate, up] |dh: &[f32; WIDTH], gate: &mut [f32; WIDTH], up: &mut [f32; WIDTH]| {
-            let (value, slope) = value_and_slope(l, activation, l.load(gate));
+            let (value, derivative) = value_and_derivative(l, activation, l.load(gate));
             let dh = l.load(dh);
-            l.store(l.mul(l.mul(dh, l.load(up)), slope), gate);
+            l.store(l.mul(l.mul(dh, l.load(up)), derivative), gate);
             l.store(l.mul(dh, value), up);
         });
     }
 }
 
-/// One piece of [`glu_in_place`].
-pub(crate) fn piece_in_place(isa: Isa, activation: Activation, gate: &[f32], up: &mut [f32]) {
+/// One chunk of [`glu_in_place`].
+pub(crate) fn chunk_in_place(isa: Isa, activation: Activation, gate: &[f32], up: &mut [f32]) {
     forward(isa, activation, gate, up);
 }
 
-/// `activation(gate) * up`, written over `up`.
+/// `activation(gate) * up`, overwriting `up`.
 ///
 /// # Errors
-/// Where the two are not of one length.
+/// Returns an error if the lengths differ.
 pub fn glu_in_place(activation: Activation, gate: &[f32], up: &mut [f32]) -> Result<(), ShapeError> {
     shape::length("the gate", gate.len(), Some(up.len()))?;
     let isa = Isa::best();
@@ -103,10 +103,10 @@ pub fn glu_in_place(activation: Activation, gate: &[f32], up: &mut [f32]) -> Res
     Ok(())
 }
 
-/// The gradient of [`glu_in_place`]: from `dh`, that of the product, those of gate and up, written over them.
+/// The gradient of [`glu_in_place`]: from the output gradient `dh`, overwrites gate and up by their gradients.
 ///
 /// # Errors
-/// Where the three are not of one length.
+/// Returns an error if the lengths differ.
 pub fn glu_backward_in_place(
     activation: Activation,
     dh: &[f32],
@@ -118,18 +118,22 @@ pub fn glu_backward_in_place(
     let isa = Isa::best();
     let gate = team::Scattered::new(gate);
     team::run_over(up, CHUNK, &|chunk, up| {
-        // SAFETY: chunks do not overlap, and each number is given out once.
+        // SAFETY: chunks do not overlap, and each runs once.
         let gate = unsafe { gate.slice(chunk * CHUNK, up.len()) };
         backward(isa, activation, &dh[chunk * CHUNK..][..up.len()], gate, up);
     });
     Ok(())
 }
 
-/// [`glu_in_place`] of gate and up as they were kept, written to `h`.
+/// [`glu_in_place`] of saved gate and up, written to `h`.
 ///
 /// # Errors
-/// Where the three are not of one length.
-pub fn glu_of_kept<K: Kept>(activation: Activation, [gate, up]: [&[K]; 2], h: &mut [f32]) -> Result<(), ShapeError> {
+/// Returns an error if the lengths differ.
+pub fn glu_from_saved<K: SavedElement>(
+    activation: Activation,
+    [gate, up]: [&[K]; 2],
+    h: &mut [f32],
+) -> Result<(), ShapeError> {
     for (what, found) in [("the gate", gate.len()), ("up", up.len())] {
         shape::length(what, found, Some(h.len()))?;
     }
@@ -137,18 +141,18 @@ pub fn glu_of_kept<K: Kept>(activation: Activation, [gate, up]: [&[K]; 2], h: &m
     team::run_over(h, CHUNK, &|chunk, h| {
         let (at, mut gates) = (chunk * CHUNK, [0.0; CHUNK]);
         let gates = &mut gates[..h.len()];
-        K::give_back(isa, &gate[at..][..h.len()], gates);
-        K::give_back(isa, &up[at..][..h.len()], h);
+        K::load(isa, &gate[at..][..h.len()], gates);
+        K::load(isa, &up[at..][..h.len()], h);
         forward(isa, activation, gates, h);
     });
     Ok(())
 }
 
-/// The gradient of [`glu_in_place`] from gate and up as they were kept: from `dh`, that of the product, those of gate and up.
+/// The gradient of [`glu_in_place`] from saved gate and up and the output gradient `dh`, written to `d_gate` and `d_up`.
 ///
 /// # Errors
-/// Where they are not of one length.
-pub fn glu_backward_of_kept<K: Kept>(
+/// Returns an error if the lengths differ.
+pub fn glu_backward_from_saved<K: SavedElement>(
     activation: Activation,
     [gate, up]: [&[K]; 2],
     dh: &[f32],
@@ -164,10 +168,10 @@ pub fn glu_backward_of_kept<K: Kept>(
     let d_gate = team::Scattered::new(d_gate);
     team::run_over(d_up, CHUNK, &|chunk, d_up| {
         let at = chunk * CHUNK;
-        // SAFETY: chunks do not overlap, and each number is given out once.
+        // SAFETY: chunks do not overlap, and each runs once.
         let d_gate = unsafe { d_gate.slice(at, d_up.len()) };
-        K::give_back(isa, &gate[at..][..d_up.len()], d_gate);
-        K::give_back(isa, &up[at..][..d_up.len()], d_up);
+        K::load(isa, &gate[at..][..d_up.len()], d_gate);
+        K::load(isa, &up[at..][..d_up.len()], d_up);
         backward(isa, activation, &dh[at..][..d_up.len()], d_gate, d_up);
     });
     Ok(())

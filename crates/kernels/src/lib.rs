@@ -1,19 +1,23 @@
-//! Quantised blocks and the hot loops over slices: no tensors, no files, only numbers.
+//! Quantised blocks and CPU and GPU kernels over slices: no tensors, no files.
+
+// Kernels take each size as an argument; a struct per call would hide more than it shows.
+#![allow(clippy::too_many_arguments)]
 
 pub mod adamw;
 pub mod attention;
 pub mod bf16s;
 pub mod blocks;
 pub mod cross_entropy;
-pub mod dense;
-pub mod dot;
 pub mod dropout;
 mod expand;
+pub mod fused;
+pub mod gemm;
+pub mod gemv;
 pub mod glu;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 pub mod gradients;
-pub mod half_layer;
+pub mod isa;
 mod lanes;
 pub mod linear;
 pub mod matrix;
@@ -28,9 +32,9 @@ pub mod team;
 
 pub use bf16s::bf16_is_fast;
 pub use blocks::Quant;
-pub use dot::Isa;
 pub use dropout::Dropout;
 pub use half::bf16;
-pub use linear::{Linear, Lora, LoraGradient, Norm, Product};
+pub use isa::Isa;
+pub use linear::{Linear, Lora, LoraGradient, MatmulPrecision, Norm};
 pub use matrix::{Layout, Matrix};
 pub use shape::ShapeError;

@@ -1,57 +1,57 @@
-//! A frozen weight: a matrix of blocks, in the file's order or packed for this machine.
+//! Frozen weight matrices: blocks in the file's layout, or packed for the CPU.
 
 use crate::blocks::Quant;
-use crate::dot::Isa;
+use crate::isa::Isa;
 use crate::packed::{self, Packed, ROWS};
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The order of a matrix's blocks.
+/// Memory layout of a matrix's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// Row after row, as a file has them.
+    /// Row by row, as in the file.
     Plain,
-    /// Groups of sixteen rows interleaved, then the rows that do not fill a group as a file has them.
+    /// Groups of sixteen rows interleaved, then the rows that do not fill a group, as in the file.
     Rows16,
 }
 
-/// Bytes that a chunk of packing or checking should have.
+/// Bytes per chunk of packing or checking.
 const BYTES_A_CHUNK: usize = 64 * 1024;
 
-/// Goes up with every change in what [`pack`] makes of the same bytes, so that what was packed before is not taken for it.
+/// Version of the packed layout. Increment when the output of [`pack`] changes, so that cached packed weights are not reused.
 pub const LAYOUT_VERSION: u32 = 2;
 
-/// What packing depends on beside the matrix: this machine's instructions, and [`LAYOUT_VERSION`].
-pub fn packing() -> String {
+/// Identifier of the packed layout: this machine's instruction set and [`LAYOUT_VERSION`].
+pub fn layout_id() -> String {
     format!("{}-{LAYOUT_VERSION}", Isa::best().level().name())
 }
 
-/// The order into which [`pack`] brings such a matrix on this machine.
+/// The layout that [`pack`] gives a matrix on this machine.
 pub fn layout(quant: Quant, rows: usize, cols: usize) -> Layout {
     layout_on(Isa::best(), quant, rows, cols)
 }
 
 fn layout_on(isa: Isa, quant: Quant, rows: usize, cols: usize) -> Layout {
-    match packed::pays(quant, isa) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
+    match packed::is_faster(quant, isa) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
         true => Layout::Rows16,
         false => Layout::Plain,
     }
 }
 
-/// Brings the rows of a file into the order that suits this machine.
+/// Packs a file's rows for this machine, if that is faster.
 ///
 /// # Errors
-/// Where `bytes` are not `rows` rows of `cols` weights.
+/// If `bytes` are not `rows` rows of `cols` weights.
 pub fn pack(quant: Quant, rows: usize, cols: usize, bytes: &[u8]) -> Result<(Layout, Vec<u8>), ShapeError> {
     pack_on(Isa::best(), quant, rows, cols, bytes)
 }
 
-/// [`pack`], for the instructions given.
+/// [`pack`] for a given instruction set.
 ///
 /// # Errors
-/// As [`pack`].
+/// See [`pack`].
 pub fn pack_on(
     isa: Isa,
     quant: Quant,
@@ -65,11 +65,11 @@ pub fn pack_on(
     Ok((layout, out))
 }
 
-/// [`pack`] into `out`, which has as many bytes and holds zeros, in the order that [`layout`] says. A matrix may be packed piece by
-/// piece: pieces of [`ROWS`] rows, or a multiple of them, and last the rest.
+/// [`pack`] into `out`, which has the same length and is zeroed, in the layout that [`layout`] returns. A matrix may be packed in
+/// several ranges of rows; all but the last have a multiple of [`ROWS`].
 ///
 /// # Errors
-/// As [`pack`], or where `out` has another length.
+/// See [`pack`]; also if `out` has a different length.
 pub fn pack_into(quant: Quant, rows: usize, cols: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), ShapeError> {
     pack_as(layout(quant, rows, cols), quant, rows, cols, bytes, out)
 }
@@ -104,7 +104,7 @@ fn pack_as(
     outcome.into_result()
 }
 
-/// Whether no scale among rows of `cols` weights is NaN or infinite. Rows that are not whole are not looked at.
+/// Whether all scales of rows of `cols` weights are finite. Bytes after the last whole row are ignored.
 pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
     let Some(row) = quant.row_bytes(cols).filter(|row| *row > 0) else {
         return true;
@@ -120,7 +120,7 @@ pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
     finite.into_inner()
 }
 
-/// A weight `[rows, cols]`: rows are outputs, columns inputs.
+/// A weight matrix `[rows, cols]`: rows are outputs, columns inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     quant: Quant,
@@ -135,7 +135,7 @@ impl<'a> Matrix<'a> {
     /// `bytes` as `rows` rows of `cols` weights.
     ///
     /// # Errors
-    /// Where they are not, or the format has no such layout.
+    /// If the size does not match, or the format has no such layout.
     pub fn new(quant: Quant, layout: Layout, rows: usize, cols: usize, bytes: &'a [u8]) -> Result<Self, ShapeError> {
         let row_bytes = quant
             .row_bytes(cols)
@@ -154,27 +154,27 @@ impl<'a> Matrix<'a> {
         })
     }
 
-    /// The block format.
+    /// Storage format.
     pub fn quant(&self) -> Quant {
         self.quant
     }
 
-    /// Outputs.
+    /// Number of rows: outputs.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Inputs.
+    /// Number of columns: inputs.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Whole groups of sixteen rows.
+    /// Number of whole groups of sixteen rows.
     fn groups(&self) -> usize {
         self.rows / ROWS
     }
 
-    /// The packed rows, which come first; none where the layout is plain.
+    /// The packed rows, which come first; empty if the layout is plain.
     pub(crate) fn packed(&self) -> Result<Packed<'a>, ShapeError> {
         let groups = match self.layout {
             Layout::Plain => 0,
@@ -183,7 +183,7 @@ impl<'a> Matrix<'a> {
         Packed::new(self.quant, self.cols, &self.bytes[..groups * ROWS * self.row_bytes])
     }
 
-    /// How many rows at the beginning are packed.
+    /// Number of packed rows, which come first.
     pub(crate) fn packed_rows(&self) -> usize {
         match self.layout {
             Layout::Plain => 0,
@@ -191,20 +191,20 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The bytes of rows that are not packed.
+    /// The bytes of a range of unpacked rows.
     pub(crate) fn plain_rows(&self, rows: Range<usize>) -> &'a [u8] {
         &self.bytes[rows.start * self.row_bytes..rows.end * self.row_bytes]
     }
 
-    /// Bytes of a row.
+    /// Bytes per row.
     pub(crate) fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Writes row `row` in f32.
+    /// Dequantises row `row`.
     ///
     /// # Errors
-    /// Where there is no such row, or `out` has not its length.
+    /// If there is no such row, or `out` has a different length.
     pub fn dequantize_row(&self, row: usize, out: &mut [f32]) -> Result<(), ShapeError> {
         if row >= self.rows {
             return Err(ShapeError::Index {
@@ -219,20 +219,20 @@ impl<'a> Matrix<'a> {
         Ok(self.quant.dequantize_row(self.plain_rows(row..row + 1), out)?)
     }
 
-    /// Writes columns of row `row`, which is not packed, in f32.
+    /// Dequantises columns of row `row`, which is not packed.
     ///
     /// # Errors
-    /// Where there is no such row, or the columns are not whole blocks as many as `out` holds.
+    /// If there is no such row, or the columns are not whole blocks of the length of `out`.
     pub(crate) fn dequantize_part(&self, row: usize, cols: Range<usize>, out: &mut [f32]) -> Result<(), ShapeError> {
         let (elements, bytes) = (self.quant.block_elements(), self.quant.block_bytes());
         let part = cols.start / elements * bytes..cols.end / elements * bytes;
         Ok(self.quant.dequantize_row(&self.plain_rows(row..row + 1)[part], out)?)
     }
 
-    /// Writes rows in f32, one after the other.
+    /// Dequantises a range of rows.
     ///
     /// # Errors
-    /// Where there are no such rows, or `out` has not their length.
+    /// If there are no such rows, or `out` has a different length.
     pub fn dequantize_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), ShapeError> {
         if rows.start > rows.end || rows.end > self.rows {
             return Err(ShapeError::Index {
@@ -245,10 +245,10 @@ impl<'a> Matrix<'a> {
         self.each_row(out, |row| rows.start + row)
     }
 
-    /// Writes the rows of these numbers in f32, times `scale`: the embedding of tokens.
+    /// Dequantises the rows `ids`, times `scale`: the embedding lookup.
     ///
     /// # Errors
-    /// Where a row is not there, or `out` has not their length.
+    /// If a row is out of range, or `out` has a different length.
     pub fn gather(&self, ids: &[u32], scale: f32, out: &mut [f32]) -> Result<(), ShapeError> {
         if let Some(id) = ids.iter().find(|id| **id as usize >= self.rows) {
             return Err(ShapeError::Index {
@@ -265,13 +265,13 @@ impl<'a> Matrix<'a> {
         Ok(())
     }
 
-    /// Writes row `number(i)` to row `i` of `out`.
-    fn each_row(&self, out: &mut [f32], number: impl Fn(usize) -> usize + Sync) -> Result<(), ShapeError> {
+    /// Dequantises row `source(i)` to row `i` of `out`.
+    fn each_row(&self, out: &mut [f32], source: impl Fn(usize) -> usize + Sync) -> Result<(), ShapeError> {
         let rows_a_chunk = crate::norm::rows_a_chunk(self.cols);
         let outcome = Outcome::default();
         team::run_over(out, rows_a_chunk * self.cols, &|chunk, out| {
             for (row, out) in out.chunks_exact_mut(self.cols.max(1)).enumerate() {
-                outcome.note(self.dequantize_row(number(chunk * rows_a_chunk + row), out));
+                outcome.note(self.dequantize_row(source(chunk * rows_a_chunk + row), out));
             }
         });
         outcome.into_result()
@@ -283,19 +283,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_that_is_not_finite_is_found() {
+    fn is_finite_detects_every_non_finite_float() {
         for quant in [Quant::F32, Quant::F16, Quant::BF16] {
             let size = quant.block_bytes();
-            let numbers: Vec<u8> = (0..=u16::MAX)
+            let patterns: Vec<u8> = (0..=u16::MAX)
                 .flat_map(|upper| [vec![0; size - 2], upper.to_le_bytes().to_vec()].concat())
                 .collect();
-            for number in numbers.chunks_exact(size) {
+            for pattern in patterns.chunks_exact(size) {
                 let mut expanded = [0.0];
-                quant.dequantize_row(number, &mut expanded).unwrap();
+                quant.dequantize_row(pattern, &mut expanded).unwrap();
                 assert_eq!(
-                    is_finite(quant, 1, number),
+                    is_finite(quant, 1, pattern),
                     expanded[0].is_finite(),
-                    "{quant} {number:?}"
+                    "{quant} {pattern:?}"
                 );
             }
             // Among others, in the last row.

@@ -1,14 +1,14 @@
 //! RMSNorm and its gradient. <https://arxiv.org/abs/1910.07467>
 //!
-//! `y = x * w / sqrt(mean(x^2) + eps)` over rows as wide as the weight. A function that writes over an input takes it as its
-//! one `&mut` slice and says so in its name.
+//! `y = x * w / sqrt(mean(x^2) + eps)` over rows as wide as the weight. A function that overwrites an input takes it as its
+//! only `&mut` slice and ends in `_in_place`.
 
-use crate::dot::Isa;
+use crate::isa::Isa;
 use crate::lanes::{WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
 use crate::team;
 
-/// Elements that a chunk of work should have at least, so that handing it out costs little beside it.
+/// Minimum elements of a chunk of work, to amortise the cost of scheduling it.
 const ELEMENTS_A_CHUNK: usize = 16 * 1024;
 
 /// Rows of `width` for a chunk.
@@ -71,25 +71,25 @@ pub(crate) fn row_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
     scale_row_in_place(isa, x, weight, inverse_root(isa, x, eps));
 }
 
-/// What the gradient of a row depends on besides its own element:
+/// Row terms of the gradient:
 /// `dx = (dz - x * projection) * root`, with `dz = dy * w`, `projection = sum(x dz) / (sum(x^2) + N eps)`.
-struct Slope {
+struct RowGradient {
     root: f32,
     projection: f32,
 }
 
-fn slope(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> Slope {
+fn row_gradient(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> RowGradient {
     let n = x.len() as f32;
     let squares = squares(isa, x);
-    Slope {
+    RowGradient {
         root: 1.0 / (squares / n + eps).sqrt(),
         projection: products(isa, x, weight, dy) / (squares + n * eps),
     }
 }
 
-/// The gradient of one row, written over that of the output.
+/// The gradient of one row, overwriting that of the output.
 pub(crate) fn row_backward_in_place(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &mut [f32]) {
-    let s = slope(isa, x, weight, eps, dy);
+    let s = row_gradient(isa, x, weight, eps, dy);
     for ((x, w), dy) in x.iter().zip(weight).zip(dy) {
         *dy = (*dy * w - x * s.projection) * s.root;
     }
@@ -99,10 +99,10 @@ fn check(x: &[f32], weight: &[f32]) -> Result<(), ShapeError> {
     shape::rows("a row of the norm's input", x.len(), weight.len()).map(|_| ())
 }
 
-/// `y[T, D]` becomes the norm of `x[T, D]` with `weight[D]`.
+/// Writes the norm of `x[T, D]` with `weight[D]` to `y[T, D]`.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) -> Result<(), ShapeError> {
     check(x, weight)?;
     shape::length("the norm's output", y.len(), Some(x.len()))?;
@@ -116,10 +116,10 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) -> Result<()
     Ok(())
 }
 
-/// [`rms_norm`], written over its input.
+/// [`rms_norm`], overwriting its input.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) -> Result<(), ShapeError> {
     check(x, weight)?;
     let (isa, width) = (Isa::best(), weight.len());
@@ -134,17 +134,17 @@ pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) -> Result<(), 
 /// The gradient of [`rms_norm`]: `dx[T, D]` from `x[T, D]` and the gradient `dy[T, D]` of its output.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn rms_norm_backward(x: &[f32], weight: &[f32], eps: f32, dy: &[f32], dx: &mut [f32]) -> Result<(), ShapeError> {
     shape::length("the gradient of the norm's input", dx.len(), Some(dy.len()))?;
     dx.copy_from_slice(dy);
     rms_norm_backward_in_place(x, weight, eps, dx)
 }
 
-/// [`rms_norm_backward`], written over the gradient of the output.
+/// [`rms_norm_backward`], overwriting the gradient of the output.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn rms_norm_backward_in_place(x: &[f32], weight: &[f32], eps: f32, dy: &mut [f32]) -> Result<(), ShapeError> {
     check(x, weight)?;
     shape::length("the gradient of the norm's output", dy.len(), Some(x.len()))?;

@@ -1,29 +1,29 @@
 //! Rotary position embedding. <https://arxiv.org/abs/2104.09864>
 //!
-//! Pair `i` of a head is turned by `position / scale * base^(-2 i / dims) / factor[i]`. Which two elements are a pair
-//! depends on the architecture; elements from `dims` on are left alone.
+//! Pair `i` of a head is rotated by `position / scale * base^(-2 i / dims) / factor[i]`. Which two elements are a pair
+//! depends on the architecture; elements from `dims` on are unchanged.
 
 use std::sync::{Arc, OnceLock};
 
-/// Which elements of a head are turned together.
+/// The two elements of a head that form a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pairing {
-    /// `2 i` and `2 i + 1`, called NORM in GGUF's world: llama.
+    /// `2 i` and `2 i + 1` (`NORM` in ggml): llama.
     Interleaved,
-    /// `i` and `i + dims / 2`, called NEOX: qwen, gemma.
+    /// `i` and `i + dims / 2` (`NEOX` in ggml): qwen, gemma.
     Halves,
 }
 
-/// Positions whose angles are computed together, when the first of them is met.
+/// Positions of a page, whose angles are computed on first use of the page.
 const PAGE: usize = 256;
-/// Pages that are kept: a context of a million tokens. Angles past them are computed each time.
+/// Maximum cached pages: a context of a million tokens. Angles beyond are recomputed each time.
 const PAGES: usize = 4096;
 
-/// One rotation: its pairing and frequencies. Clones share the angles that were computed.
+/// RoPE parameters: pairing and frequencies. Clones share the cached angles.
 #[derive(Clone)]
 pub struct Rope {
     pairing: Pairing,
-    /// Radians a position, for each pair.
+    /// Radians per position of each pair.
     frequencies: Arc<[f64]>,
     /// Cosines of the pairs, then sines, for each position of a page.
     pages: Arc<[OnceLock<Box<[f32]>>]>,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Rope {
 
 impl Rope {
     /// A rotation of the first `dims` elements of a head. `scale` divides positions (linear scaling; usually 1);
-    /// `factors` divide the frequencies, one a pair, 1 where they are too few.
+    /// `factors` divide the frequencies, one per pair; missing ones are 1.
     pub fn new(pairing: Pairing, dims: usize, base: f32, scale: f32, factors: Option<&[f32]>) -> Self {
         let frequency = |pair: usize| {
             let factor = factors
@@ -52,17 +52,17 @@ impl Rope {
         }
     }
 
-    /// Elements of a head that are turned.
+    /// Rotated elements of a head.
     pub fn dims(&self) -> usize {
         2 * self.frequencies.len()
     }
 
-    /// Which elements are turned together.
+    /// The pairing.
     pub fn pairing(&self) -> Pairing {
         self.pairing
     }
 
-    /// The angles, in radians, by which each pair is turned at `position`.
+    /// The rotation angle of each pair at `position`, in radians.
     pub fn angles(&self, position: u32) -> impl Iterator<Item = f64> {
         self.frequencies
             .iter()
@@ -97,35 +97,35 @@ impl Rope {
         cosines.chain(self.angles(position).map(|angle| angle.sin() as f32))
     }
 
-    /// Turns heads of width `head_dim` at `position`, in place. Heads narrower than [`Rope::dims`] are turned as far as
-    /// they go.
+    /// Rotates heads of width `head_dim` at `position`, in place. In heads narrower than [`Rope::dims`] only the pairs that exist are
+    /// rotated.
     pub fn rotate_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
         self.with_angles(position, |cosines, sines| {
-            self.turn(heads, head_dim, cosines, sines, 1.0)
+            self.apply(heads, head_dim, cosines, sines, 1.0)
         });
     }
 
-    /// The gradient of [`Rope::rotate_in_place`], which is the rotation back.
+    /// The gradient of [`Rope::rotate_in_place`], the inverse rotation.
     pub fn rotate_backward_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
         self.with_angles(position, |cosines, sines| {
-            self.turn(heads, head_dim, cosines, sines, -1.0)
+            self.apply(heads, head_dim, cosines, sines, -1.0)
         });
     }
 
-    fn turn(&self, heads: &mut [f32], head_dim: usize, cosines: &[f32], sines: &[f32], sign: f32) {
+    fn apply(&self, heads: &mut [f32], head_dim: usize, cosines: &[f32], sines: &[f32], sign: f32) {
         let dims = self.dims().min(head_dim - head_dim % 2);
         for head in heads.chunks_exact_mut(head_dim.max(1)) {
             let head = &mut head[..dims];
             match self.pairing {
                 Pairing::Interleaved => {
                     for ((pair, cos), sin) in head.as_chunks_mut::<2>().0.iter_mut().zip(cosines).zip(sines) {
-                        *pair = turned(*pair, *cos, sign * sin);
+                        *pair = rotate_pair(*pair, *cos, sign * sin);
                     }
                 }
                 Pairing::Halves => {
                     let (low, high) = head.split_at_mut(dims / 2);
                     for (((a, b), cos), sin) in low.iter_mut().zip(high).zip(cosines).zip(sines) {
-                        [*a, *b] = turned([*a, *b], *cos, sign * sin);
+                        [*a, *b] = rotate_pair([*a, *b], *cos, sign * sin);
                     }
                 }
             }
@@ -134,6 +134,6 @@ impl Rope {
 }
 
 #[inline(always)]
-fn turned([a, b]: [f32; 2], cos: f32, sin: f32) -> [f32; 2] {
+fn rotate_pair([a, b]: [f32; 2], cos: f32, sin: f32) -> [f32; 2] {
     [a * cos - b * sin, a * sin + b * cos]
 }

@@ -1,70 +1,70 @@
-//! Room for results: kept for the next one when dropped, because the pages of a fresh buffer of some megabytes take the system as
-//! long to find, and as long to fill with zeros, as a tenth of the product that fills it.
+//! Pooled output buffers, reused after a drop: allocating and zeroing the pages of a new buffer of some megabytes takes about a tenth
+//! of the time of the product that fills it.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a line of the cache. What begins with one has no vector that lies in two.
+/// Bytes of a cache line. No vector of a buffer aligned to it crosses a line.
 const LINE: usize = 64;
-/// Words more than are used, so that some line begins among them.
+/// Extra words, so that a buffer can be aligned to a line.
 pub(crate) const SLACK: usize = LINE / size_of::<u32>() - 1;
-/// Words of a buffer that is worth keeping: less is the allocator's to keep.
-const LEAST: usize = 16 * 1024;
-/// What is kept and what is in use may be this part more than what was ever in use at once: one step asks for the lengths of the step
-/// before it, only in another order.
+/// Minimum words of a pooled buffer; smaller ones are left to the allocator.
+const MIN_POOLED: usize = 16 * 1024;
+/// Pooled and used words together may exceed the peak use by one part in this many: a step requests the lengths of the
+/// step before it in a different order.
 const SPARE: usize = 16;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
-    kept: Vec::new(),
+    unused: Vec::new(),
     in_use: 0,
-    most: 0,
+    peak: 0,
 });
 
-/// Buffers that nobody uses, and how much is used.
+/// Unused buffers, and usage.
 struct Pool {
-    /// Those that have lain the longest first.
-    kept: Vec<Vec<u32>>,
-    /// Words.
+    /// Unused buffers, the least recently used first.
+    unused: Vec<Vec<u32>>,
+    /// Words in use.
     in_use: usize,
-    /// Words that were in use at once.
-    most: usize,
+    /// Peak of `in_use`.
+    peak: usize,
 }
 
 impl Pool {
-    /// A buffer of `count` words or a few more, where there is one. Else what has lain the longest goes, should there be too much.
+    /// Takes an unused buffer of `count` words or slightly more. If there is none, frees the least recently used if the pool is too large.
     fn take(&mut self, count: usize) -> Option<Vec<u32>> {
-        let fitting = self.kept.iter().enumerate();
+        let fitting = self.unused.iter().enumerate();
         let fitting = fitting.filter(|(_, words)| (count..=count + count / 4).contains(&words.len()));
         let found = fitting.min_by_key(|(_, words)| words.len()).map(|(at, _)| at);
-        let found = found.map(|at| self.kept.remove(at));
+        let found = found.map(|at| self.unused.remove(at));
         self.in_use += found.as_ref().map_or(count, Vec::len);
-        self.most = self.most.max(self.in_use);
+        self.peak = self.peak.max(self.in_use);
         if found.is_none() {
             self.shorten();
         }
         found
     }
 
-    fn give_back(&mut self, words: Vec<u32>) {
+    fn put_back(&mut self, words: Vec<u32>) {
         self.in_use -= words.len();
-        self.kept.push(words);
+        self.unused.push(words);
     }
 
     fn shorten(&mut self) {
-        let all = self.in_use + self.kept.iter().map(Vec::len).sum::<usize>();
-        let mut surplus = all.saturating_sub(self.most + self.most / SPARE);
-        let mut gone = 0;
-        while surplus > 0 && gone < self.kept.len() {
-            surplus = surplus.saturating_sub(self.kept[gone].len());
-            gone += 1;
+        let all = self.in_use + self.unused.iter().map(Vec::len).sum::<usize>();
+        let mut surplus = all.saturating_sub(self.peak + self.peak / SPARE);
+        let mut freed = 0;
+        while surplus > 0 && freed < self.unused.len() {
+            surplus = surplus.saturating_sub(self.unused[freed].len());
+            freed += 1;
         }
-        self.kept.drain(..gone);
+        self.unused.drain(..freed);
     }
 }
 
-/// Words before the first that begins a line; at most [`SLACK`].
+/// Words before the first cache line boundary; at most [`SLACK`].
 pub(crate) fn before_line(words: &[u32]) -> usize {
     words.as_ptr().align_offset(LINE).min(SLACK)
 }
@@ -73,22 +73,22 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Elements of 16 or 32 bits that hold anything at first, in a buffer that is given back when dropped.
+/// A pooled buffer of 16-bit or 32-bit elements, initially unspecified; returned to the pool when dropped.
 pub struct Scratch<E> {
-    /// All that the buffer has, which may be more than was asked for.
+    /// The whole buffer, which may be longer than requested.
     words: Vec<u32>,
     length: usize,
     elements: PhantomData<E>,
 }
 
 impl<E> Scratch<E> {
-    /// Room for so many elements: the smallest buffer that will do and is not much larger, or a new one.
+    /// Takes the smallest pooled buffer that fits and is not much larger, or allocates one.
     pub fn new(length: usize) -> Self {
         let count = (length * size_of::<E>()).div_ceil(size_of::<u32>()) + SLACK;
-        let kept = if count < LEAST { None } else { pool().take(count) };
-        let mut words = kept.unwrap_or_else(|| vec![0; count]);
+        let pooled = if count < MIN_POOLED { None } else { pool().take(count) };
+        let mut words = pooled.unwrap_or_else(|| vec![0; count]);
         if cfg!(debug_assertions) {
-            // Not a number, in f32 and bf16: who reads what it did not write shall see it.
+            // NaN in f32 and bf16: poison, so that reads of unwritten elements show.
             words.fill(u32::MAX);
         }
         Self {
@@ -102,8 +102,8 @@ impl<E> Scratch<E> {
 impl<E> Drop for Scratch<E> {
     fn drop(&mut self) {
         let words = std::mem::take(&mut self.words);
-        if words.len() >= LEAST {
-            pool().give_back(words);
+        if words.len() >= MIN_POOLED {
+            pool().put_back(words);
         }
     }
 }
@@ -123,35 +123,35 @@ impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
     }
 }
 
-/// Gives all kept room back to the system: what training and long prompts needed is of no use to a chat that waits.
+/// Frees all unused buffers. Call when idle: training and long prompts need more than chat.
 pub fn release() {
     let mut pool = pool();
-    pool.kept = Vec::new();
-    pool.most = pool.in_use;
+    pool.unused = Vec::new();
+    pool.peak = pool.in_use;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `cargo xtask test` runs these tests once more with assertions, and says so: else the poison would be tested nowhere.
+    /// `cargo xtask test` runs these tests again with debug assertions and sets `HEARTH_CHECKED`, to test the poison.
     #[test]
-    fn what_was_not_written_is_no_number_where_assertions_are_asked_for() {
-        let asked = std::env::var_os("HEARTH_CHECKED").is_some();
+    fn unwritten_elements_are_nan_with_debug_assertions() {
+        let requested = std::env::var_os("HEARTH_CHECKED").is_some();
         assert!(
-            cfg!(debug_assertions) || !asked,
-            "assertions were asked for and are off"
+            cfg!(debug_assertions) || !requested,
+            "debug assertions were requested and are off"
         );
-        for length in [100, LEAST] {
+        for length in [100, MIN_POOLED] {
             let (floats, halves) = (Scratch::<f32>::new(length), Scratch::<half::bf16>::new(length));
             let poisoned = floats.iter().all(|x| x.is_nan()) && halves.iter().all(|x| x.is_nan());
-            assert!(poisoned || !asked, "{length}");
+            assert!(poisoned || !requested, "{length}");
         }
     }
 
     #[test]
-    fn room_is_as_long_as_asked_and_comes_back() {
-        // Longer than what other tests use, so that the buffer is found again.
+    fn buffers_have_the_requested_length_and_are_reused() {
+        // Longer than in other tests, so that the same buffer is found again.
         let length = (1 << 22) + 12_345;
         let mut first = Scratch::<f32>::new(length);
         first.fill(1.0);

@@ -1,17 +1,17 @@
-//! What can be wrong with the sizes of the slices handed to a loop.
+//! Checks of slice sizes, and their errors.
 
 use crate::blocks::{BlockError, Quant};
 use std::sync::{Mutex, PoisonError};
 
-/// Slices whose sizes do not fit each other.
+/// Mismatched sizes of slices or matrices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// A slice of the wrong length.
-    #[error("{what} must have {expected} elements here, but has {found}")]
+    /// A slice of invalid length.
+    #[error("{what}: expected {expected} elements, got {found}")]
     Length {
         /// Which slice.
         what: &'static str,
-        /// The length that its neighbours ask for.
+        /// The required length.
         expected: usize,
         /// Its length.
         found: usize,
@@ -26,7 +26,7 @@ pub enum ShapeError {
         /// What it must be a multiple of; not zero.
         of: usize,
     },
-    /// An index past the end.
+    /// An index out of range.
     #[error("{what} is {index}, but there are only {count}")]
     Index {
         /// Which index.
@@ -36,30 +36,30 @@ pub enum ShapeError {
         /// How many there are.
         count: usize,
     },
-    /// Sizes whose product no address can hold.
+    /// Sizes whose product overflows `usize`.
     #[error("{what} is too large for this machine")]
     TooLarge {
-        /// Of what.
+        /// What is too large.
         what: &'static str,
     },
-    /// A matrix in a packed order that this build has no code for.
+    /// A packed layout that the format does not have.
     #[error("a matrix in {quant} cannot be packed in groups of sixteen rows")]
     Layout {
         /// Its format.
         quant: Quant,
     },
-    /// A dropout that would drop everything, or less than nothing.
-    #[error("a dropout of {found} is not possible: choose one from 0 to below 1")]
+    /// A dropout rate out of range.
+    #[error("dropout must be at least 0 and less than 1, but is {found}")]
     Rate {
         /// The rate.
         found: String,
     },
-    /// Rows that do not fit their format.
+    /// Rows that do not match their format.
     #[error(transparent)]
     Block(#[from] BlockError),
 }
 
-/// Checks the length of a slice.
+/// Checks the length of a slice. `None` means the expected length overflowed.
 pub(crate) fn length(what: &'static str, found: usize, expected: Option<usize>) -> Result<(), ShapeError> {
     match expected {
         None => Err(ShapeError::TooLarge { what }),
@@ -68,7 +68,7 @@ pub(crate) fn length(what: &'static str, found: usize, expected: Option<usize>) 
     }
 }
 
-/// Checks that `found` is a multiple of `of`, which may be zero only where `found` is.
+/// Checks that `found` is a multiple of `of`, which may be zero only if `found` is.
 pub(crate) fn multiple(what: &'static str, found: usize, of: usize) -> Result<(), ShapeError> {
     match found.is_multiple_of(of) {
         true => Ok(()),
@@ -82,7 +82,7 @@ pub(crate) fn rows(what: &'static str, length: usize, width: usize) -> Result<us
     Ok(length.checked_div(width).unwrap_or(0))
 }
 
-/// Gathers what goes wrong in chunks of work: the first error is kept.
+/// Collects the errors of chunks of work; only the first is stored.
 #[derive(Default)]
 pub(crate) struct Outcome(Mutex<Option<ShapeError>>);
 

@@ -1,14 +1,13 @@
-//! The thread team: a few threads that are already awake when work comes.
+//! Thread team: a thread pool with low-latency, work-stealing parallel loops.
 //!
-//! A decode step hands out work some 150 times in a few milliseconds, so what it costs to start and to end a piece of work
-//! counts as much as the work. Workers spin, then yield, then park; a [`Awake`] guard held around a forward pass keeps them from
-//! parking between two pieces of work.
+//! Decoding a token dispatches work some 150 times in a few milliseconds, so the latency of a dispatch matters as much as the
+//! work. Workers spin, then yield, then park; an [`Awake`] guard held during a forward pass prevents parking between
+//! dispatches.
 //!
-//! Each thread begins with a range of chunks of its own and goes through it in order, so that what it reads from memory is one
-//! stream; who is done takes chunks from the end of another's range.
+//! Each thread starts with its own range of chunks and processes it in order, so that it streams from memory; idle threads
+//! steal chunks from the end of another's range.
 //!
-//! How a sum is split is the caller's business: chunks are numbered, and results depend on the numbers, never on which
-//! thread took one or when.
+//! Callers split sums by chunk index, so results never depend on which thread took a chunk, or when.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -18,19 +17,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 use std::thread;
 
-/// Looks at the counter before a worker begins to yield: some tens of microseconds, longer than the gap between two
+/// Spins before a worker starts to yield: some tens of microseconds, longer than the gap between two
 /// kernels of a layer.
 const SPINS: u32 = 4096;
-/// Yields before a worker parks, where no guard keeps it awake.
+/// Yields before a worker parks, unless an [`Awake`] guard exists.
 const YIELDS: u32 = 64;
-/// Looks between two yields of a worker that a guard keeps awake, so that a busy machine gets its core back.
-const SPINS_A_YIELD: u32 = 512;
+/// Spins between two yields of a worker kept awake by a guard, so that a busy machine gets the core back.
+const SPINS_PER_YIELD: u32 = 512;
 
-/// What a team works at: called with the number of a chunk.
+/// The work of a run: called with the index of a chunk.
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// The chunks of a thread that nobody has taken: the first in the lower half, the end in the upper one. Alone in its cache
-/// lines.
+/// A thread's range of chunks not yet taken: start in the lower half, end in the upper one. Aligned to avoid false
+/// sharing.
 #[derive(Default)]
 #[repr(align(128))]
 struct Untaken(AtomicU64);
@@ -41,7 +40,7 @@ impl Untaken {
             .store(chunks.start as u64 | (chunks.end as u64) << 32, Ordering::SeqCst);
     }
 
-    /// Takes the chunk that `which` picks of those that are left, which it also shortens.
+    /// Takes the chunk that `which` removes from the remaining range.
     #[inline]
     fn take(&self, which: fn(&mut Range<u32>) -> u32) -> Option<usize> {
         let mut now = self.0.load(Ordering::Acquire);
@@ -73,19 +72,19 @@ fn last(left: &mut Range<u32>) -> u32 {
     left.end
 }
 
-/// What the threads of a team share.
+/// State shared by the threads of a team.
 struct Shared {
-    /// A range for each thread that there can be.
+    /// A range for each possible thread.
     untaken: Box<[Untaken]>,
-    /// Counts runs: a worker that found nothing to take looks again when it has changed.
+    /// Number of runs: an idle worker looks for chunks again when it changes.
     run: AtomicUsize,
-    /// Chunks that are not finished.
+    /// Number of unfinished chunks.
     unfinished: AtomicUsize,
-    /// The work at hand. Written while no chunk is unfinished, read only by who holds an unfinished one.
+    /// The current work. Written only while no chunk is unfinished, read only by the holder of an unfinished one.
     work: UnsafeCell<*const Work<'static>>,
-    /// What the first chunk that panicked had to say.
+    /// Payload of the first panic of a chunk.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Threads that take part, the caller included.
+    /// Number of threads, including the caller.
     size: AtomicUsize,
     guards: AtomicUsize,
     parked: AtomicUsize,
@@ -94,23 +93,23 @@ struct Shared {
     bell: Condvar,
 }
 
-// SAFETY: `work` is the only field that is not Sync by itself; taking a chunk orders its reads after its write (see `finish`).
+// SAFETY: `work` is the only field that is not Sync; taking a chunk orders its reads after its write (see `finish`).
 unsafe impl Sync for Shared {}
-// SAFETY: the pointer in `work` is to something Sync, and is followed only while `Team::run` keeps it alive.
+// SAFETY: the target of `work` is Sync and is dereferenced only while `Team::run` keeps it alive.
 unsafe impl Send for Shared {}
 
 thread_local! {
-    /// Whether this thread is inside a chunk, where another run goes on in line.
+    /// Whether this thread is inside a chunk; a nested run is then executed inline.
     static IN_CHUNK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A mutex here guards nothing that a panic could leave half done.
+/// Locks, ignoring poison: no mutex here guards state that a panic could leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Shared {
-    /// Takes a chunk for thread `index`, if one is left: from the beginning of its own, then from the end of another's.
+    /// Takes a chunk for thread `index`: from the start of its own range, else from the end of another's. `None` means none is left.
     #[inline]
     fn take(&self, index: usize) -> Option<usize> {
         let all = &self.untaken;
@@ -119,10 +118,10 @@ impl Shared {
             .or_else(|| (1..all.len()).find_map(|by| all[(index + by) % all.len()].take(last)))
     }
 
-    /// Does the chunk that [`Shared::take`] gave.
+    /// Runs a chunk that [`Shared::take`] returned.
     fn finish(&self, chunk: usize) {
-        // SAFETY: the chunk that was taken is unfinished, so the work is not being written; and `Team::run` does not return, so the
-        // work is alive, before `unfinished` is zero.
+        // SAFETY: the chunk is unfinished, so the work is not being written, and it is alive because `Team::run` returns only when
+        // `unfinished` is zero.
         let work = unsafe { &**self.work.get() };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(chunk))) {
             lock(&self.panic).get_or_insert(panic);
@@ -137,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// Whether worker `index`, which found nothing to take in run `seen`, may sleep.
+    /// Whether worker `index`, which found no chunk in run `seen`, may park.
     fn may_park(&self, index: usize, seen: usize) -> bool {
         let surplus = index >= self.size.load(Ordering::SeqCst);
         let idle = self.run.load(Ordering::SeqCst) == seen && self.guards.load(Ordering::SeqCst) == 0;
@@ -176,7 +175,7 @@ impl Shared {
             if idle < SPINS {
                 std::hint::spin_loop();
             } else if self.guards.load(Ordering::Relaxed) > 0 {
-                match idle % SPINS_A_YIELD {
+                match idle % SPINS_PER_YIELD {
                     0 => thread::yield_now(),
                     _ => std::hint::spin_loop(),
                 }
@@ -190,16 +189,16 @@ impl Shared {
     }
 }
 
-/// A caller and its workers.
+/// A team of threads: the caller and its workers.
 pub struct Team {
     shared: Arc<Shared>,
-    /// Held by whoever runs; the workers that have been started.
+    /// Started workers; locked during a run.
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 impl Team {
-    /// A team of `threads` threads, the caller included; at least one, and no more than the machine runs at once, because
-    /// threads that wait for a core only hold up the others. Workers start when first needed.
+    /// A team of `threads` threads, including the caller; clamped to between one and the number of hardware threads, because
+    /// threads that wait for a core delay the others. Workers start on first use.
     pub fn new(threads: usize) -> Self {
         let shared = Shared {
             untaken: (0..cores()).map(|_| Untaken::default()).collect(),
@@ -220,29 +219,29 @@ impl Team {
         }
     }
 
-    /// How many threads take part in a run, the caller included.
+    /// Number of threads of a run, including the caller.
     pub fn threads(&self) -> usize {
         self.shared.size.load(Ordering::Relaxed)
     }
 
-    /// Changes the number of threads, from the next run on; see [`Team::new`].
+    /// Sets the number of threads from the next run on; see [`Team::new`].
     pub fn set_threads(&self, threads: usize) {
         self.shared.size.store(fitting(threads), Ordering::SeqCst);
         self.shared.wake();
     }
 
-    /// Keeps the workers awake while the guard lives.
+    /// Keeps the workers awake until the guard is dropped.
     pub fn enter(&self) -> Awake<'_> {
         self.shared.guards.fetch_add(1, Ordering::SeqCst);
         self.shared.wake();
         Awake(&self.shared)
     }
 
-    /// Calls `work` with every number below `chunks` once, on any thread of the team, and returns when all are done.
-    /// Inside a chunk it runs in line; two threads that call it take turns.
+    /// Calls `work` once with every index below `chunks`, on any thread of the team, and returns when all are done.
+    /// Nested runs are executed inline; concurrent calls wait for each other.
     ///
     /// # Panics
-    /// Where a chunk panics: the panic is the caller's, after the other chunks are done.
+    /// If a chunk panics: the panic resumes in the caller after the other chunks are done.
     pub fn run(&self, chunks: usize, work: &Work<'_>) {
         let threads = self.threads();
         if chunks <= 1 || threads == 1 || IN_CHUNK.get() || u32::try_from(chunks).is_err() {
@@ -253,7 +252,7 @@ impl Team {
         self.start(&mut workers);
         let shared = &*self.shared;
         let work: *const Work<'_> = work;
-        // SAFETY: no chunk is unfinished, so nobody reads the work. The lifetime is erased only until `unfinished` is zero
+        // SAFETY: no chunk is unfinished, so no thread reads the work. The lifetime is erased only until `unfinished` is zero
         // again, which is awaited below on every path: chunks do not unwind.
         unsafe {
             *shared.work.get() = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
@@ -284,7 +283,7 @@ impl Team {
         }
     }
 
-    /// Starts the workers that are missing. Where the system refuses one, the others do its share.
+    /// Starts missing workers. If one cannot be started, the others do its share.
     fn start(&self, workers: &mut Vec<thread::JoinHandle<()>>) {
         for index in workers.len() + 1..self.threads() {
             let shared = self.shared.clone();
@@ -305,13 +304,13 @@ impl Drop for Team {
         drop(lock(&self.shared.lock));
         self.shared.bell.notify_all();
         for worker in lock(&self.workers).drain(..) {
-            // A worker catches every panic of its chunks; there is nothing to hear.
+            // A worker catches every panic of its chunks, so there is no error to report.
             let _ = worker.join();
         }
     }
 }
 
-/// Keeps the workers of a team awake while it lives.
+/// Guard that keeps the workers of a team awake.
 pub struct Awake<'a>(&'a Shared);
 
 impl Drop for Awake<'_> {
@@ -320,21 +319,21 @@ impl Drop for Awake<'_> {
     }
 }
 
-/// What [`oversubscribe`] asked for.
-static ASKED: AtomicUsize = AtomicUsize::new(1);
+/// Minimum number of threads, set by [`oversubscribe`].
+static MIN_THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Lets a team have this many threads even if fewer can run at once: for tests of what does not depend on their number. Called before any
+/// Allows a team this many threads even if there are fewer hardware threads, for tests. Must be called before any
 /// team is used.
 #[doc(hidden)]
 pub fn oversubscribe(threads: usize) {
-    ASKED.fetch_max(threads, Ordering::Relaxed);
+    MIN_THREADS.fetch_max(threads, Ordering::Relaxed);
 }
 
-/// The number of threads that can run at once.
+/// Maximum number of threads of a team: the hardware threads, or [`oversubscribe`].
 fn cores() -> usize {
     static CORES: LazyLock<usize> = LazyLock::new(|| {
         let found = thread::available_parallelism().map_or(1, usize::from);
-        found.max(ASKED.load(Ordering::Relaxed))
+        found.max(MIN_THREADS.load(Ordering::Relaxed))
     });
     *CORES
 }
@@ -345,7 +344,7 @@ fn fitting(threads: usize) -> usize {
 
 static GLOBAL: LazyLock<Team> = LazyLock::new(|| Team::new(cores()));
 
-/// The team of the process, which every function of this crate uses.
+/// The process-wide team, used by all kernels of this crate.
 pub fn global() -> &'static Team {
     &GLOBAL
 }
@@ -368,32 +367,32 @@ pub fn enter() -> Awake<'static> {
 /// See [`Team::run`].
 ///
 /// # Panics
-/// Where a chunk panics.
+/// If a chunk panics.
 pub fn run(chunks: usize, work: &Work<'_>) {
     GLOBAL.run(chunks, work);
 }
 
-/// Cuts `data` into chunks of `size` (the last may be shorter) and calls `work` with the number and the elements of each.
+/// Splits `data` into chunks of `size` elements (the last may be shorter) and calls `work` with the index and elements of each.
 ///
 /// # Panics
-/// Where a chunk panics.
+/// If a chunk panics.
 pub fn run_over<T: Send>(data: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
     let (size, all) = (size.max(1), Scattered::new(data));
     run(all.len().div_ceil(size), &|chunk| {
         let start = chunk * size;
-        // SAFETY: chunks do not overlap, and each number is given out once.
+        // SAFETY: chunks do not overlap, and each index is used once.
         work(chunk, unsafe { all.slice(start, size.min(all.len() - start)) });
     });
 }
 
-/// A slice whose parts are written by several threads.
+/// A slice whose disjoint parts are written by several threads.
 pub(crate) struct Scattered<'a, T> {
     start: *mut T,
     length: usize,
     slice: std::marker::PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: who uses `slice` promises that parts do not overlap, so the elements go to one thread each.
+// SAFETY: callers of `slice` guarantee that live parts do not overlap, so each element is used by one thread.
 unsafe impl<T: Send> Sync for Scattered<'_, T> {}
 
 impl<'a, T> Scattered<'a, T> {
@@ -409,7 +408,7 @@ impl<'a, T> Scattered<'a, T> {
         self.length
     }
 
-    /// The address of an element; reading or writing there takes the promise of [`Scattered::slice`].
+    /// The address of an element, for prefetching.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub fn address(&self, element: usize) -> *const T {
@@ -419,12 +418,12 @@ impl<'a, T> Scattered<'a, T> {
     /// Elements `start..start + length`.
     ///
     /// # Safety
-    /// No other part that is in use may overlap this one.
+    /// No other live part may overlap this one.
     #[inline]
-    #[allow(clippy::mut_from_ref)] // The caller promises what the compiler cannot see.
+    #[allow(clippy::mut_from_ref)] // Exclusive, as the caller guarantees.
     pub unsafe fn slice(&self, start: usize, length: usize) -> &mut [T] {
         assert!(start <= self.length && length <= self.length - start);
-        // SAFETY: inside the slice, as was just checked; alone, as the caller promises.
+        // SAFETY: within the slice, as just checked; exclusive, as the caller guarantees.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
     }
 }
@@ -443,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn every_chunk_is_done_once() {
+    fn every_chunk_runs_once() {
         for threads in [1, 2, 8] {
             let team = Team::new(threads);
             for chunks in [0, 1, 2, 3, 17, 1000] {
@@ -457,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_short_runs_lose_nothing() {
+    fn many_short_runs_lose_no_chunk() {
         let team = Team::new(2);
         let _awake = team.enter();
         for run in 0..20_000 {
@@ -466,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_the_team_lives_on() {
+    fn a_panic_reaches_the_caller_and_the_team_survives() {
         let team = Team::new(2);
         for _ in 0..50 {
             let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -479,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_inside_a_chunk_goes_on_in_line() {
+    fn nested_runs_are_inline() {
         let team = Team::new(2);
         let done = AtomicU32::new(0);
         team.run(4, &|_| {
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_on_several_threads_take_turns() {
+    fn concurrent_callers_are_serialised() {
         let team = Team::new(2);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -511,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn parked_workers_come_back() {
+    fn parked_workers_wake() {
         let team = Team::new(2);
         for _ in 0..5 {
             assert_eq!(counts(&team, 3), vec![1; 3]);
@@ -522,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_slice_are_all_reached() {
+    fn run_over_visits_every_element() {
         let mut data = vec![0_usize; 103];
         run_over(&mut data, 10, &|chunk, part| part.fill(chunk + 1));
         assert!(data.iter().enumerate().all(|(i, part)| *part == i / 10 + 1));

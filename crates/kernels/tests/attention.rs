@@ -1,11 +1,11 @@
-//! Attention against f64, over a cache and over a batch, and its gradient against differences.
+//! Attention over a KV cache and over a batch against f64, and its gradient against central differences.
 
 mod reference;
 
 use hearth_kernels::attention::*;
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Norm, ShapeError};
-use reference::{assert_near, differences, noise, wide};
+use reference::{assert_near, central_differences, noise, wide};
 
 fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
     Heads {
@@ -17,7 +17,7 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
     }
 }
 
-/// Groups of one, some and many heads; widths that are whole vectors and that are not.
+/// Groups of one, some and many heads; head dimensions that are and are not whole vectors.
 fn shapes() -> [Heads; 7] {
     [
         shape(1, 1, 16, None),
@@ -34,7 +34,7 @@ fn qkv(seed: u64, shape: Heads, tokens: usize) -> Vec<f32> {
     noise(seed, tokens * (shape.heads + 2 * shape.kv_heads) * shape.head_dim)
 }
 
-/// Sequences of these lengths, one behind the other.
+/// The starts of concatenated sequences of these lengths.
 fn starts(lengths: &[u32]) -> Vec<u32> {
     let firsts = lengths
         .iter()
@@ -64,7 +64,7 @@ fn a_batch_attends_to_itself() {
 }
 
 /// Attention through a cache, `steps` tokens at a time, the cells in the order given.
-fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], cells: &[u32], steps: &[usize]) -> Vec<f32> {
+fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], cells: &[u32], steps: &[usize]) -> Vec<f32> {
     let width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
     let mut layer = KvLayer::new(
         format,
@@ -86,7 +86,7 @@ fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], cells: &[u32], ste
 }
 
 #[test]
-fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
+fn a_cache_matches_the_batch_with_cells_in_any_order() {
     let tokens = 300;
     let in_order: Vec<u32> = (0..tokens).collect();
     let shifted: Vec<u32> = (0..tokens).map(|i| i + 37).collect();
@@ -98,12 +98,12 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
         let qkv = qkv(2, shape, tokens as usize);
         let attend = |qkv: &[f32]| reference::attend(&wide(qkv), &shape, &vec![0; tokens as usize]);
         let exact = attend(&qkv);
-        // Beside what the format makes of the numbers, only sums are rounded, and what meets 8 bits to 16.
+        // Besides the rounding of the format, sums are rounded, and with 8-bit caches queries and weights, to 16 bits.
         for (format, near, lost) in [(KvFormat::F16, 3e-6, 1e-3), (KvFormat::Q8_0, 5e-5, 2e-2)] {
             let expected = attend(&reference::cached(&qkv, &shape, format));
             for cells in [&in_order, &shifted, &runs, &backwards] {
                 for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
-                    let found = through_cache(format, shape, &qkv, cells, steps);
+                    let found = attend_through_cache(format, shape, &qkv, cells, steps);
                     let what = format!("{format:?} {shape:?} {steps:?}");
                     assert_near(&what, &found, &expected, near);
                     assert_near(&what, &found, &exact, lost);
@@ -114,7 +114,7 @@ fn a_cache_gives_what_the_batch_gives_wherever_its_cells_are() {
 }
 
 #[test]
-fn tiles_that_are_put_into_another_cache_are_attended_to_as_before() {
+fn tiles_copied_to_another_cache_give_the_same_attention() {
     let (read, tokens) = (2 * KvLayer::TILE, 2 * KvLayer::TILE + 5);
     let cells: Vec<u32> = (0..tokens as u32).collect();
     for shape in [shape(9, 3, 64, Some(20)), shape(2, 2, 33, None)] {
@@ -123,7 +123,7 @@ fn tiles_that_are_put_into_another_cache_are_attended_to_as_before() {
         for format in [KvFormat::F16, KvFormat::Q8_0] {
             let [mut from, mut to] =
                 [300, tokens].map(|cells| KvLayer::new(format, cells, shape.kv_heads, shape.head_dim));
-            // What is stored behind the tiles is none of theirs.
+            // Cells after the tiles must not be affected.
             from.write(&shape, &cells, &noise(15, qkv.len())).unwrap();
             from.write(&shape, &cells[..read], first).unwrap();
             for tiles in [1..2, 0..1] {
@@ -144,22 +144,22 @@ fn tiles_that_are_put_into_another_cache_are_attended_to_as_before() {
     }
 }
 
-/// Blocks of zeros, of numbers too small for a scale, and with one number among far smaller ones.
+/// Blocks of zeros, of values too small for a scale, and with one value among far smaller ones.
 #[test]
-fn blocks_in_8_bits_keep_what_their_scale_allows() {
+fn blocks_in_8_bits_are_as_precise_as_their_scale() {
     let shape = shape(1, 1, 40, None);
     for sizes in [[0.0, 0.0], [1e-9, 1e-6], [1e-5, 1e-5], [1e-5, 3e-3], [1e-4, 1e6]] {
         let mut qkv = qkv(13, shape, 2);
         for (i, x) in qkv.iter_mut().skip(40).enumerate() {
             *x *= sizes[usize::from(i % 7 == 0)];
         }
-        // A query of zeros weighs both keys alike.
+        // A zero query gives both keys the same weight.
         qkv[..40].fill(0.0);
         qkv[120..160].fill(0.0);
         let cached = wide(&reference::cached(&qkv, &shape, KvFormat::Q8_0));
         let sizes_of: Vec<f64> = cached.iter().map(|x| x.abs()).collect();
         let [expected, summands] = [&cached, &sizes_of].map(|qkv| reference::attend(qkv, &shape, &[0, 0]));
-        let found = through_cache(KvFormat::Q8_0, shape, &qkv, &[3, 1], &[2]);
+        let found = attend_through_cache(KvFormat::Q8_0, shape, &qkv, &[3, 1], &[2]);
         for ((found, expected), summands) in found.iter().zip(&expected).zip(&summands) {
             assert!(
                 (f64::from(*found) - expected).abs() <= 5e-5 * summands,
@@ -190,21 +190,21 @@ fn large_scores_do_not_overflow() {
 fn backward(qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32> {
     let [mut out, mut plain] = [(); 2].map(|()| vec![f32::NAN; d_out.len()]);
     let (mut logs, mut found) = (vec![f32::NAN; starts.len() * shape.heads], vec![f32::NAN; qkv.len()]);
-    attend_batch_keeping(qkv, &shape, starts, &mut out, &mut logs).unwrap();
+    attend_batch_with_lse(qkv, &shape, starts, &mut out, &mut logs).unwrap();
     attend_batch(qkv, &shape, starts, &mut plain).unwrap();
-    assert_eq!(out, plain, "to keep something changes nothing");
+    assert_eq!(out, plain, "saving lse must not change the output");
     attend_batch_backward(qkv, &shape, starts, [&out, &logs], d_out, &mut found).unwrap();
     found
 }
 
 #[test]
-fn the_gradient_is_that_of_differences() {
+fn the_gradient_matches_central_differences() {
     for shape in [shape(1, 1, 4, None), shape(6, 2, 8, None), shape(3, 1, 18, Some(3))] {
         for lengths in [&[1][..], &[4, 1, 6], &[17]] {
             let starts = starts(lengths);
             let qkv = qkv(4, shape, starts.len());
             let d_out = noise(5, starts.len() * shape.heads * shape.head_dim);
-            let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| {
+            let expected = central_differences(&wide(&qkv), &wide(&d_out), |qkv| {
                 reference::attend(qkv, &shape, &starts)
             });
             let found = backward(&qkv, shape, &starts, &d_out);
@@ -213,7 +213,7 @@ fn the_gradient_is_that_of_differences() {
     }
 }
 
-/// The gradient of attention from the formulas, for sizes at which differences take too long.
+/// The gradient of attention from the formulas, for sizes at which central differences take too long.
 fn gradient(qkv: &[f64], shape: Heads, starts: &[u32], d_out: &[f64]) -> Vec<f64> {
     let (heads, kv_heads, dim, scale) = (shape.heads, shape.kv_heads, shape.head_dim, f64::from(shape.scale));
     let width = (heads + 2 * kv_heads) * dim;
@@ -251,7 +251,7 @@ fn gradient(qkv: &[f64], shape: Heads, starts: &[u32], d_out: &[f64]) -> Vec<f64
 }
 
 #[test]
-fn the_gradient_of_long_sequences_is_that_of_the_formulas() {
+fn the_gradient_of_long_sequences_matches_the_formulas() {
     for (shape, lengths) in [
         (shape(9, 3, 64, None), &[200, 70][..]),
         (shape(14, 2, 24, Some(100)), &[200, 70]),
@@ -272,32 +272,32 @@ fn the_gradient_of_long_sequences_is_that_of_the_formulas() {
 }
 
 #[test]
-fn preparing_and_its_gradient_are_those_of_f64() {
+fn qk_norm_rope_and_its_gradient_match_f64() {
     let shape = shape(6, 2, 8, None);
     let (positions, eps) = ([0, 5, 300], 1e-3);
     let (q_weight, k_weight) = (noise(8, shape.head_dim), noise(9, shape.head_dim));
     let rope = Rope::new(Pairing::Halves, 6, 10_000.0, 1.0, None);
-    let prepare = reference::Prepare {
+    let prepare = reference::QkNormRope {
         norms: [Some(wide(&q_weight)), Some(wide(&k_weight))],
         eps: f64::from(eps),
         pairing: Pairing::Halves,
         dims: 6,
         base: 10_000.0,
     };
-    let prepared = |qkv: &[f64]| reference::prepared(qkv, &shape, &positions, &prepare);
+    let prepared = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, &prepare);
     let qkv = qkv(10, shape, 3);
     let norms = [&q_weight, &k_weight].map(|weight| Some(Norm { weight, eps }));
     let mut found = qkv.clone();
-    prepare_in_place(&mut found, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("prepared", &found, &prepared(&wide(&qkv)), 1e-6);
+    qk_norm_rope_in_place(&mut found, &shape, &positions, norms[0], norms[1], &rope).unwrap();
+    assert_near("qk_norm_rope", &found, &prepared(&wide(&qkv)), 1e-6);
     let mut gradient = noise(11, qkv.len());
-    let expected = differences(&wide(&qkv), &wide(&gradient), prepared);
-    prepare_backward_in_place(&mut gradient, &qkv, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("gradient of preparing", &gradient, &expected, 5e-6);
+    let expected = central_differences(&wide(&qkv), &wide(&gradient), prepared);
+    qk_norm_rope_backward_in_place(&mut gradient, &qkv, &shape, &positions, norms[0], norms[1], &rope).unwrap();
+    assert_near("gradient of qk_norm_rope", &gradient, &expected, 5e-6);
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_errors() {
+fn mismatched_sizes_are_errors() {
     let shape = shape(4, 2, 8, None);
     let (heads, qkv) = (shape, qkv(12, shape, 3));
     let mut layer = KvLayer::new(KvFormat::F16, 4, 2, 8);
@@ -323,6 +323,6 @@ fn sizes_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn lower_levels_pass_too() {
+fn other_instruction_sets_pass_too() {
     reference::on_lower_levels();
 }

@@ -1,21 +1,21 @@
-//! The bits of a row depend on its own sequence, position and adapters and on the shapes: not on the rows beside it, on how a prompt is cut
-//! into batches, or on threads. (The products of chat; at each level of instructions.)
+//! Batch invariance: the bits of a row depend only on its sequence, position, adapters and shapes, not on other rows of the batch, on
+//! the chunks of a prompt, or on threads. (The precisions of chat, on each instruction set.)
 
 mod reference;
 
 use hearth_kernels::attention::{Heads, KvFormat, KvLayer, Spans, attend};
+use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
-use hearth_kernels::half_layer::{gated, linear_add_in_place, norm_linears};
-use hearth_kernels::{Layout, Linear, Lora, Matrix, Norm, Product, Quant, matrix, team};
+use hearth_kernels::{Layout, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, matrix, team};
 use reference::noise;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Tokens of a batch: alone, fewer and more than the kernels take at once, and more than a chunk of work.
+/// Batch sizes: one token, fewer and more than the kernels process at once, and more than a chunk of work.
 const BATCHES: [usize; 8] = [2, 3, 4, 5, 7, 16, 64, 129];
 const TOKENS: usize = 129;
 const THREADS: [usize; 4] = [1, 2, 3, 8];
 
-/// The team for one test at a time, with as many threads as it asks for.
+/// Locks the thread team for one test at a time.
 fn team_alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     team::oversubscribe(8);
@@ -27,7 +27,7 @@ fn set_threads(threads: usize) {
     assert_eq!(team::threads(), threads);
 }
 
-/// A weight as a model has it: packed where the machine packs it, with rows left over behind the last group of sixteen.
+/// A weight as in a model: packed if the machine packs it, with rows after the last whole group of sixteen.
 struct Weight {
     quant: Quant,
     layout: Layout,
@@ -55,7 +55,7 @@ impl Weight {
     }
 }
 
-/// An adapter's numbers: none, one, or two stacked, whose rank is no multiple of anything.
+/// An adapter's matrices: none, one, or two stacked, with an odd rank.
 struct Adapter {
     rank: usize,
     a: Vec<f32>,
@@ -91,7 +91,7 @@ fn cols(quant: Quant) -> usize {
     }
 }
 
-/// Runs `run(first token, tokens)` for all tokens, so many at once.
+/// Runs `run(first token, tokens)` for all tokens in batches of `at_once`.
 fn in_batches(at_once: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32> {
     let first = (0..TOKENS).step_by(at_once);
     first
@@ -99,7 +99,7 @@ fn in_batches(at_once: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32
         .collect()
 }
 
-/// Every batch, on every number of threads, gives what single tokens give on one.
+/// Checks that every batch size and number of threads gives the same bits as single tokens on one thread.
 fn check(what: &str, run: &dyn Fn(usize, usize) -> Vec<f32>) {
     set_threads(1);
     let expected = in_batches(1, run);
@@ -116,7 +116,7 @@ fn check(what: &str, run: &dyn Fn(usize, usize) -> Vec<f32>) {
     }
 }
 
-/// A small part of the formats where instructions are emulated.
+/// The formats; few of them under emulation.
 fn formats() -> impl Iterator<Item = Quant> {
     let step = if reference::emulated() { 4 } else { 1 };
     Quant::ALL.into_iter().step_by(step)
@@ -155,7 +155,7 @@ fn a_token_has_the_same_outputs_in_any_batch() {
                     &x[first * cols..][..tokens * cols],
                     norm,
                     &linears,
-                    Product::Fast,
+                    MatmulPrecision::Int8Activations,
                     &mut y,
                 )
                 .unwrap();
@@ -172,7 +172,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
         let (cols, rows) = (cols(quant), 67);
         let x = noise(4, TOKENS * cols);
         let [gate, up] = [5, 6].map(|seed| Weight::new(seed, quant, rows, cols));
-        // The rows of a down projection are as many as the columns of the others.
+        // A down projection has as many rows as the others have columns.
         let residual = noise(7, TOKENS * rows);
         let after = noise(8, rows);
         for rank in [0, 16] {
@@ -185,7 +185,16 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
             check(&format!("{quant}, gate and up, rank {rank}"), &|first, tokens| {
                 let mut h = vec![f32::NAN; tokens * rows];
                 let x = &x[first * cols..][..tokens * cols];
-                gated(x, None, &gate, &up, Activation::Silu, Product::Fast, &mut h).unwrap();
+                gated(
+                    x,
+                    None,
+                    &gate,
+                    &up,
+                    Activation::Silu,
+                    MatmulPrecision::Int8Activations,
+                    &mut h,
+                )
+                .unwrap();
                 h
             });
             for norm in [
@@ -200,7 +209,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
                     &|first, tokens| {
                         let mut y = residual[first * rows..][..tokens * rows].to_vec();
                         let x = &x[first * cols..][..tokens * cols];
-                        linear_add_in_place(x, &gate, norm, Product::Fast, &mut y).unwrap();
+                        linear_add_in_place(x, &gate, norm, MatmulPrecision::Int8Activations, &mut y).unwrap();
                         y
                     },
                 );
@@ -209,14 +218,14 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
     }
 }
 
-/// The products of training and of references have one arithmetic, too.
+/// The precisions of training and of references are batch invariant, too.
 #[test]
 fn a_token_has_the_same_exact_outputs_in_any_batch() {
     let _alone = team_alone();
-    for (quant, product) in [
-        (Quant::Q4_K, Product::Exact),
-        (Quant::F16, Product::Exact),
-        (Quant::Q5_0, Product::Bf16),
+    for (quant, precision) in [
+        (Quant::Q4_K, MatmulPrecision::F32),
+        (Quant::F16, MatmulPrecision::F32),
+        (Quant::Q5_0, MatmulPrecision::Bf16),
     ] {
         let (cols, rows) = (cols(quant), 67);
         let (weight, x) = (Weight::new(10, quant, rows, cols), noise(11, TOKENS * cols));
@@ -225,9 +234,9 @@ fn a_token_has_the_same_exact_outputs_in_any_batch() {
             lora: adapter.lora(),
             ..Linear::plain(weight.matrix())
         }];
-        check(&format!("{quant}, {product:?}"), &|first, tokens| {
+        check(&format!("{quant}, {precision:?}"), &|first, tokens| {
             let mut y = vec![f32::NAN; tokens * rows];
-            norm_linears(&x[first * cols..][..tokens * cols], None, &linears, product, &mut y).unwrap();
+            norm_linears(&x[first * cols..][..tokens * cols], None, &linears, precision, &mut y).unwrap();
             y
         });
     }
@@ -243,7 +252,7 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
     }
 }
 
-/// Attention through a cache, so many tokens at once, in cells whose numbers are those of the tokens.
+/// Attention through a cache in batches of `at_once`; token `i` in cell `i`.
 fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], at_once: usize) -> Vec<u32> {
     let width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
     let tokens = qkv.len() / width;
@@ -297,10 +306,10 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
     }
 }
 
-/// A number too large for f16, or for a scale in f16, reaches no row that does not see it: neither one before it in the batch, nor one behind
-/// it in the sequence once its cell was given to another.
+/// A value too large for f16, or for an f16 scale, reaches no row that does not see it: neither an earlier row of the batch, nor a later
+/// one of the sequence after its cell was reused.
 #[test]
-fn what_overflows_a_cache_stays_where_it_is_seen() {
+fn overflow_in_a_cache_reaches_only_rows_that_see_it() {
     let _alone = team_alone();
     let shape = shape(4, 2, 33, None);
     let (width, tokens) = ((4 + 2 * 2) * 33, 21);
@@ -318,6 +327,6 @@ fn what_overflows_a_cache_stays_where_it_is_seen() {
 }
 
 #[test]
-fn lower_levels_pass_too() {
+fn other_instruction_sets_pass_too() {
     reference::on_lower_levels();
 }

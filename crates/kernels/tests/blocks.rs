@@ -1,20 +1,20 @@
-//! Stored formats against the reference's own numbers, and what quantising loses.
+//! Quantisation formats against ggml's values, and the quantisation error.
 
 mod common;
 
 use common::{floats, read_floats, relative_error};
 use hearth_kernels::blocks::{BlockError, Quant};
-use hearth_kernels::dot::Isa;
+use hearth_kernels::isa::Isa;
 use proptest::prelude::*;
 
-/// A format's fixture: stored bytes, and the weights that the reference reads from them.
+/// A format's fixture: stored bytes and the weights that ggml dequantises from them.
 fn fixture(quant: Quant) -> (Vec<u8>, Vec<f32>) {
     let path = |end: &str| format!("tests/fixtures/blocks/{quant}.{end}");
     (std::fs::read(path("bytes")).unwrap(), read_floats(&path("f32")))
 }
 
 #[test]
-fn every_format_reads_what_the_reference_reads() {
+fn every_format_dequantises_as_the_reference() {
     for (quant, isa) in Quant::ALL
         .into_iter()
         .flat_map(|quant| Isa::available().into_iter().map(move |isa| (quant, isa)))
@@ -38,8 +38,7 @@ fn formats_without_a_search_quantise_to_the_reference_bytes() {
     }
 }
 
-/// What llama.cpp's reference quantisers (ggml 0.25.3) lose on `input.f32`: the root mean square of the error, relative
-/// to that of the weights.
+/// Error of llama.cpp's reference quantisers (ggml 0.25.3) on `input.f32`: RMS of the error relative to the RMS of the weights.
 const LOSS: [(Quant, f64); 12] = [
     (Quant::Q4_0, 0.117137),
     (Quant::Q4_1, 0.089463),
@@ -56,7 +55,7 @@ const LOSS: [(Quant, f64); 12] = [
 ];
 
 #[test]
-fn quantising_loses_no_more_than_the_reference() {
+fn the_quantisation_error_is_at_most_the_references() {
     let input = read_floats("tests/fixtures/blocks/input.f32");
     for (quant, allowed) in LOSS {
         let loss = relative_error(&stored_and_read(quant, &input), &input);
@@ -65,7 +64,7 @@ fn quantising_loses_no_more_than_the_reference() {
     }
 }
 
-/// The weights after a round through `quant`.
+/// The weights quantised and dequantised.
 fn stored_and_read(quant: Quant, weights: &[f32]) -> Vec<f32> {
     let mut bytes = vec![0; quant.row_bytes(weights.len()).unwrap()];
     quant.quantize_row(weights, &mut bytes).unwrap();
@@ -82,7 +81,7 @@ fn zeros_stay_zeros() {
 }
 
 #[test]
-fn a_row_of_one_value_keeps_it() {
+fn a_constant_row_stays_constant() {
     for (quant, value) in Quant::ALL.into_iter().flat_map(|quant| [(quant, 0.75), (quant, -0.75)]) {
         let read = stored_and_read(quant, &[value; 256]);
         assert!(
@@ -98,7 +97,7 @@ fn bad_scales_are_found() {
     for quant in Quant::ALL {
         let mut bytes = vec![0; quant.row_bytes(512).unwrap()];
         assert!(!quant.has_bad_scale(&bytes), "{quant}");
-        // All ones are NaN in every plain format and in f16, in which scales are stored.
+        // All-ones bits are NaN in every float format and in f16, the format of scales.
         let last = bytes.len() - quant.block_bytes();
         bytes[last..].fill(0xff);
         assert!(quant.has_bad_scale(&bytes), "{quant}");
@@ -106,7 +105,7 @@ fn bad_scales_are_found() {
 }
 
 #[test]
-fn weights_that_a_format_cannot_hold_are_refused() {
+fn weights_out_of_a_formats_range_are_errors() {
     for quant in Quant::ALL.into_iter().filter(|quant| !quant.is_float()) {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
             let mut weights = vec![1e-3; 512];
@@ -121,7 +120,7 @@ fn weights_that_a_format_cannot_hold_are_refused() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused_in_words() {
+fn mismatched_sizes_have_clear_messages() {
     assert_eq!(Quant::Q4_K.row_bytes(576), None);
     assert_eq!(Quant::Q4_1.row_bytes(576), Some(360));
     assert_eq!(Quant::F32.row_bytes(usize::MAX), None);
@@ -142,7 +141,7 @@ fn sizes_that_do_not_fit_are_refused_in_words() {
 }
 
 #[test]
-fn names_lead_back_to_formats() {
+fn names_parse_to_formats() {
     for quant in Quant::ALL {
         assert_eq!(Quant::from_name(&quant.name().to_lowercase()), Some(quant));
     }

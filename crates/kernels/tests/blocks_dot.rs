@@ -1,20 +1,20 @@
-//! Every fast variant against its plain twin, and both against f32.
+//! Every SIMD variant against its scalar counterpart, and both against f32.
 
 mod common;
 
 use common::{floats, random_blocks};
 use hearth_kernels::blocks::{BlockError, Quant};
-use hearth_kernels::dot::{ActivationChunk, Activations, Isa};
+use hearth_kernels::gemv::{ActivationChunk, Activations};
+use hearth_kernels::isa::Isa;
 use proptest::prelude::*;
 
-/// How far a fast product may be from the plain one, relative to the sum of the products' magnitudes: the rounding of
-/// sums in f32.
+/// Tolerance of SIMD against scalar dot products, relative to the sum of the products' magnitudes: the rounding of f32 sums.
 const ROUNDING: f32 = 4e-6;
 
-/// What quantising an activation may lose, as a share of its scale: half a step, and the rounding of the scale.
+/// Maximum quantisation error of an activation relative to its scale: half a step plus the rounding of the scale.
 const HALF_STEP: f32 = 0.5001;
 
-/// A row of each kind of length: whole chunks, a rest, an odd group, a part of a group of floats.
+/// Row lengths: whole chunks, a remainder, an odd group, a part of a group of floats.
 fn lengths(quant: Quant) -> impl Iterator<Item = usize> {
     let block = quant.block_elements();
     [1, 2, 3, 7, 8, 9, 16, 18, 19, 33, 63, 64, 65, 100]
@@ -23,7 +23,7 @@ fn lengths(quant: Quant) -> impl Iterator<Item = usize> {
         .filter(|n| *n <= 2560)
 }
 
-/// Runs `check` for each format, instructions and length.
+/// Runs `check` for each format, instruction set and length.
 fn for_all(mut check: impl FnMut(Quant, Isa, usize)) {
     for quant in Quant::ALL {
         for isa in Isa::available() {
@@ -32,7 +32,7 @@ fn for_all(mut check: impl FnMut(Quant, Isa, usize)) {
     }
 }
 
-/// The plain instructions.
+/// The scalar instruction set.
 fn scalar() -> Isa {
     Isa::available()[0]
 }
@@ -45,7 +45,7 @@ fn chunks(cols: usize) -> Vec<ActivationChunk> {
 fn magnitude(quant: Quant, row: &[u8], x: &[f32]) -> f32 {
     let mut weights = vec![0.0; x.len()];
     quant.dequantize_row(row, &mut weights).unwrap();
-    // Steps of f32 do not shrink any more below its smallest normal number.
+    // Below the smallest normal f32, the spacing is constant.
     weights.iter().zip(x).map(|(w, x)| (w * x).abs()).sum::<f32>() + f32::MIN_POSITIVE
 }
 
@@ -84,17 +84,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn fast_products_equal_plain_ones(seed in any::<u64>()) {
+    fn simd_products_match_scalar_ones(seed in any::<u64>()) {
         products_agree(seed);
     }
 
     #[test]
-    fn fast_weights_equal_plain_ones_to_the_bit(seed in any::<u64>()) {
+    fn simd_weights_equal_scalar_ones_bit_for_bit(seed in any::<u64>()) {
         weights_agree(seed);
     }
 
     #[test]
-    fn fast_activations_equal_plain_ones_to_the_bit(
+    fn simd_activations_equal_scalar_ones_bit_for_bit(
         x in prop::collection::vec(prop_oneof![8 => -10.0_f32..10.0, 1 => any::<f32>(), 1 => Just(f32::NAN)], 0..600),
     ) {
         for isa in Isa::available() {
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn products_are_off_by_no_more_than_the_activations_lose(seed in any::<u64>()) {
+    fn the_error_of_products_is_at_most_that_of_the_activations(seed in any::<u64>()) {
         for_all(|quant, isa, cols| {
             let (row, x) = (random_blocks(quant, seed, cols), floats(seed, cols));
             let mut chunks = chunks(cols);
@@ -148,7 +148,7 @@ fn the_largest_codes_do_not_overflow() {
 }
 
 #[test]
-fn what_is_no_number_stays_so() {
+fn nan_and_infinity_propagate() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for_all(|quant, isa, cols| {
             let (row, mut x) = (random_blocks(quant, 1, cols), floats(1, cols));
@@ -163,7 +163,7 @@ fn what_is_no_number_stays_so() {
 }
 
 #[test]
-fn slices_that_do_not_fit_are_refused() {
+fn mismatched_slices_are_errors() {
     let x = [0.0; 256];
     assert_eq!(
         Activations::quantize(&x, &mut []).unwrap_err(),
@@ -185,7 +185,7 @@ fn slices_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn rows_of_nothing_make_zeros() {
+fn empty_rows_give_zeros() {
     let activations = Activations::quantize(&[], &mut []).unwrap();
     let mut y = [1.0; 2];
     Quant::Q4_K.gemv(&[], &activations, &mut y).unwrap();

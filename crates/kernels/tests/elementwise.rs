@@ -1,4 +1,4 @@
-//! Norms, rotations, gates and cross-entropy against f64, and their gradients against differences.
+//! RMSNorm, RoPE, gated units and cross-entropy against f64, and their gradients against central differences.
 
 mod reference;
 
@@ -7,13 +7,13 @@ use hearth_kernels::norm::*;
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::softmax::*;
 use hearth_kernels::{ShapeError, team};
-use reference::{assert_near, differences, noise, wide};
+use reference::{assert_near, central_differences, noise, wide};
 
-/// Widths that are less than a vector, whole vectors, and more; rows more than threads.
+/// Widths below a vector, of whole vectors, and with a remainder; more rows than threads.
 const SIZES: [(usize, usize); 6] = [(1, 1), (3, 4), (2, 16), (5, 100), (40, 576), (7, 33)];
 
 #[test]
-fn rms_norm_is_that_of_f64() {
+fn rms_norm_matches_f64() {
     for (rows, width) in SIZES {
         let (x, weight) = (noise(1, rows * width), noise(2, width));
         let expected = reference::rms_norm(&wide(&x), &wide(&weight), 1e-5);
@@ -26,7 +26,7 @@ fn rms_norm_is_that_of_f64() {
     }
 }
 
-/// The gradient of the norm in each arrangement: apart, over `dy`.
+/// The gradient of the norm in each arrangement: to a separate buffer, and overwriting `dy`.
 fn norm_gradients(x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> [Vec<f32>; 2] {
     let mut apart = vec![f32::NAN; x.len()];
     rms_norm_backward(x, weight, eps, dy, &mut apart).unwrap();
@@ -36,7 +36,7 @@ fn norm_gradients(x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> [Vec<f32>;
 }
 
 #[test]
-fn rms_norm_gradient_of_known_numbers() {
+fn rms_norm_gradient_matches_known_values() {
     type Case<'a> = (&'a [f32], &'a [f32], f32, [f64; 4]);
     let cases: [Case<'_>; 2] = [
         (
@@ -62,27 +62,27 @@ fn rms_norm_gradient_of_known_numbers() {
 }
 
 #[test]
-fn rms_norm_gradient_is_that_of_differences() {
+fn rms_norm_gradient_matches_central_differences() {
     for (rows, width) in SIZES {
         let (x, weight, dy) = (noise(3, rows * width), noise(4, width), noise(5, rows * width));
         let expected: Vec<f64> = x
             .chunks(width)
             .zip(dy.chunks(width))
             .flat_map(|(x, dy)| {
-                differences(&wide(x), &wide(dy), |x| {
+                central_differences(&wide(x), &wide(dy), |x| {
                     reference::rms_norm(x, &wide(&weight), f64::from(1e-3_f32))
                 })
             })
             .collect();
         for found in norm_gradients(&x, &weight, 1e-3, &dy) {
-            // A row of one is almost all cancellation.
+            // A row of one element is almost all cancellation.
             assert_near("gradient of the norm", &found, &expected, 1e-5);
         }
     }
 }
 
 #[test]
-fn rope_turns_by_the_angle_and_back() {
+fn rope_rotates_by_the_angle_and_back() {
     let factors = [1.0, 2.0, 4.0, 8.0];
     for (pairing, factors) in [(Pairing::Interleaved, None), (Pairing::Halves, Some(&factors[..]))] {
         for position in [0, 1, 255, 256, 100_000, 2_000_000] {
@@ -112,7 +112,7 @@ fn rope_turns_by_the_angle_and_back() {
 }
 
 #[test]
-fn gates_and_their_gradients_are_those_of_f64() {
+fn gated_units_and_their_gradients_match_f64() {
     for activation in [Activation::Silu, Activation::GeluTanh] {
         let f = |x| reference::activated(activation, x);
         for length in [1, 16, 37, 5000] {
@@ -124,7 +124,7 @@ fn gates_and_their_gradients_are_those_of_f64() {
             assert_near("gated", &h, &forward(&wide(&gate), &wide(&up)), 1e-6);
             let (mut d_gate, mut d_up) = (gate.clone(), up.clone());
             glu_backward_in_place(activation, &dh, &mut d_gate, &mut d_up).unwrap();
-            // Elements do not meet, so one difference serves all.
+            // Elements are independent, so one difference serves all.
             let step = 1e-5;
             let expected = gate.iter().zip(&up).zip(&dh).map(|((g, u), dh)| {
                 let g = f64::from(*g);
@@ -137,12 +137,12 @@ fn gates_and_their_gradients_are_those_of_f64() {
 }
 
 #[test]
-fn cross_entropy_and_its_gradient_are_those_of_f64() {
+fn cross_entropy_and_its_gradient_match_f64() {
     let (rows, vocab, scale) = (5, 77, 0.25);
     let logits: Vec<f32> = noise(12, rows * vocab).iter().map(|x| 6.0 * x).collect();
-    let targets = [3, 76, IGNORED, 0, 41];
+    let targets = [3, 76, IGNORE_INDEX, 0, 41];
     let loss = |row: &[f64], target: u32| match target {
-        IGNORED => 0.0,
+        IGNORE_INDEX => 0.0,
         target => -reference::softmax(row)[target as usize].ln(),
     };
     let expected: Vec<f64> = wide(&logits)
@@ -154,7 +154,7 @@ fn cross_entropy_and_its_gradient_are_those_of_f64() {
     let slopes = slopes
         .chunks(vocab)
         .zip(targets)
-        .flat_map(|(row, target)| differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]));
+        .flat_map(|(row, target)| central_differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]));
     let (mut found, mut gradient) = (vec![0.0; rows], logits.clone());
     cross_entropy(&logits, &targets, &mut found).unwrap();
     assert_near("losses", &found, &expected, 1e-6);
@@ -164,7 +164,7 @@ fn cross_entropy_and_its_gradient_are_those_of_f64() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_errors() {
+fn mismatched_sizes_are_errors() {
     let length = |result| matches!(result, Err(ShapeError::Length { .. } | ShapeError::Multiple { .. }));
     assert!(length(rms_norm(&[0.0; 6], &[1.0; 4], 1e-5, &mut [0.0; 6])));
     assert!(length(rms_norm(&[0.0; 8], &[1.0; 4], 1e-5, &mut [0.0; 4])));
@@ -176,6 +176,6 @@ fn sizes_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn lower_levels_pass_too() {
+fn other_instruction_sets_pass_too() {
     reference::on_lower_levels();
 }

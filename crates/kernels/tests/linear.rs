@@ -1,15 +1,17 @@
-//! Linears of both products, adapters and half-layers against f64, and their gradients against the formulas.
+//! Linears in every precision, adapters and fused operations against f64, and their gradients against the formulas.
 
 mod reference;
 
-use hearth_kernels::cross_entropy::{Targets, cross_entropy_through};
-use hearth_kernels::dense::{Into, Target, View, matmul};
+use hearth_kernels::cross_entropy::{Targets, linear_cross_entropy};
+use hearth_kernels::fused::*;
+use hearth_kernels::gemm::{Accumulate, View, ViewMut, matmul};
 use hearth_kernels::glu::Activation;
-use hearth_kernels::half_layer::*;
-use hearth_kernels::{Dropout, Isa, Linear, Lora, Matrix, Norm, Product, Quant, ShapeError, bf16, bf16s, matrix};
+use hearth_kernels::{
+    Dropout, Isa, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, ShapeError, bf16, bf16s, matrix,
+};
 use reference::{assert_near, noise, wide};
 
-/// A stored weight and what it stands for.
+/// A stored weight and its dequantised values.
 struct Weight {
     quant: Quant,
     layout: hearth_kernels::Layout,
@@ -41,10 +43,10 @@ impl Weight {
         Matrix::new(self.quant, self.layout, self.rows, self.cols, &self.bytes).unwrap()
     }
 
-    /// `x W^T` as the product has it: of factors rounded to bf16 where it rounds them.
-    fn product_as(&self, product: Product, x: &[f32]) -> Vec<f64> {
-        match product {
-            Product::Bf16 => {
+    /// `x W^T` in a precision: with operands rounded to bf16 in [`MatmulPrecision::Bf16`].
+    fn product_as(&self, precision: MatmulPrecision, x: &[f32]) -> Vec<f64> {
+        match precision {
+            MatmulPrecision::Bf16 => {
                 let rounded = |x: &f64| half::bf16::from_f32(*x as f32).to_f64();
                 let floats = self.floats.iter().map(rounded).collect();
                 Self {
@@ -65,33 +67,37 @@ impl Weight {
     }
 }
 
-/// What int8 activations may cost: half a step of 127 at worst for each, less where they are many.
+/// Tolerance of int8 activations: at worst half a step of 127 each, less over many.
 const FAST: f64 = 8e-3;
-/// What rounding both factors to bf16 may cost: half a step of 256 at worst for each.
+/// Tolerance of bf16 operands: at worst half a step of 256 each.
 const BF16: f64 = 4e-3;
 const EXACT: f64 = 1e-6;
 
-fn tolerance(product: Product, quant: Quant) -> f64 {
-    match (product, quant) {
-        (Product::Fast, Quant::F32) | (Product::Exact | Product::Bf16, _) => EXACT,
-        (Product::Fast, Quant::F16 | Quant::BF16) => BF16,
-        (Product::Fast, _) => FAST,
+fn tolerance(precision: MatmulPrecision, quant: Quant) -> f64 {
+    match (precision, quant) {
+        (MatmulPrecision::Int8Activations, Quant::F32) | (MatmulPrecision::F32 | MatmulPrecision::Bf16, _) => EXACT,
+        (MatmulPrecision::Int8Activations, Quant::F16 | Quant::BF16) => BF16,
+        (MatmulPrecision::Int8Activations, _) => FAST,
     }
 }
 
 #[test]
-fn every_format_multiplies_in_each_product() {
+fn every_format_multiplies_in_each_precision() {
     for quant in Quant::ALL {
         for (rows, cols) in [(16, 256), (40, 512), (7, 256), (100, 768)] {
             let weight = Weight::new(1, quant, rows, cols);
             for tokens in [1, 2, 5, 13, 200] {
                 let x = noise(2, tokens * cols);
-                for product in [Product::Exact, Product::Fast, Product::Bf16] {
-                    let expected = weight.product_as(product, &x);
+                for precision in [
+                    MatmulPrecision::F32,
+                    MatmulPrecision::Int8Activations,
+                    MatmulPrecision::Bf16,
+                ] {
+                    let expected = weight.product_as(precision, &x);
                     let mut y = vec![f32::NAN; tokens * rows];
-                    norm_linears(&x, None, &[Linear::plain(weight.matrix())], product, &mut y).unwrap();
-                    let what = format!("{quant} [{rows}, {cols}] x {tokens}, {product:?}");
-                    assert_near(&what, &y, &expected, tolerance(product, quant));
+                    norm_linears(&x, None, &[Linear::plain(weight.matrix())], precision, &mut y).unwrap();
+                    let what = format!("{quant} [{rows}, {cols}] x {tokens}, {precision:?}");
+                    assert_near(&what, &y, &expected, tolerance(precision, quant));
                 }
             }
         }
@@ -99,7 +105,7 @@ fn every_format_multiplies_in_each_product() {
 }
 
 #[test]
-fn rows_come_back_from_every_layout() {
+fn rows_are_gathered_from_every_layout() {
     for quant in Quant::ALL {
         let weight = Weight::new(3, quant, 37, 256);
         let mut found = vec![f32::NAN; 37 * 256];
@@ -126,7 +132,7 @@ fn a_bad_scale_anywhere_is_found() {
     assert!(!matrix::is_finite(Quant::Q8_0, 1024, &bytes));
 }
 
-/// Three weights with everything that may follow a product.
+/// Three weights with all epilogues.
 struct Layer {
     weights: [Weight; 3],
     a: Vec<f32>,
@@ -149,7 +155,7 @@ impl Layer {
         }
     }
 
-    /// One plain, one with a scale and an adapter, one with all.
+    /// One plain, one with a scale and an adapter, one with everything.
     fn linears(&self) -> [Linear<'_>; 3] {
         let [plain, adapted, full] = [0, 1, 2].map(|i| Linear::plain(self.weights[i].matrix()));
         let lora = Some(Lora {
@@ -175,9 +181,9 @@ impl Layer {
         ]
     }
 
-    /// Of all its linears together.
-    fn tolerance(&self, product: Product) -> f64 {
-        let each = self.weights.iter().map(|weight| tolerance(product, weight.quant));
+    /// Tolerance of all its linears together.
+    fn tolerance(&self, precision: MatmulPrecision) -> f64 {
+        let each = self.weights.iter().map(|weight| tolerance(precision, weight.quant));
         each.fold(2e-6, f64::max)
     }
 
@@ -231,14 +237,14 @@ fn linears_share_a_normalised_input_and_keep_the_order_of_what_follows() {
                     .collect::<Vec<_>>()
             });
             let expected: Vec<f64> = side_by_side.collect();
-            for product in [Product::Exact, Product::Fast] {
+            for precision in [MatmulPrecision::F32, MatmulPrecision::Int8Activations] {
                 let mut y = vec![f32::NAN; expected.len()];
-                norm_linears(&x, Some(layer.norm()), &layer.linears(), product, &mut y).unwrap();
+                norm_linears(&x, Some(layer.norm()), &layer.linears(), precision, &mut y).unwrap();
                 assert_near(
-                    &format!("{product:?} x {tokens}"),
+                    &format!("{precision:?} x {tokens}"),
                     &y,
                     &expected,
-                    layer.tolerance(product),
+                    layer.tolerance(precision),
                 );
             }
         }
@@ -263,12 +269,16 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
         lora,
         bias: Some(&[1.0]),
     };
-    for product in [Product::Exact, Product::Fast, Product::Bf16] {
+    for precision in [
+        MatmulPrecision::F32,
+        MatmulPrecision::Int8Activations,
+        MatmulPrecision::Bf16,
+    ] {
         // One token and many go different ways.
         for tokens in [1, 7] {
             let mut y = vec![f32::NAN; tokens];
-            norm_linears(&vec![1.0; tokens], None, &[linear], product, &mut y).unwrap();
-            assert_eq!(y, vec![6.0; tokens], "{product:?}");
+            norm_linears(&vec![1.0; tokens], None, &[linear], precision, &mut y).unwrap();
+            assert_eq!(y, vec![6.0; tokens], "{precision:?}");
         }
     }
 }
@@ -296,11 +306,11 @@ fn a_residual_grows_by_a_linear_and_its_norm() {
                     added = reference::rms_norm(&added, &wide(&weight), f64::from(EPS));
                 }
                 let expected: Vec<f64> = added.iter().zip(wide(&residual)).map(|(a, b)| a + b).collect();
-                for product in [Product::Exact, Product::Fast] {
+                for precision in [MatmulPrecision::F32, MatmulPrecision::Int8Activations] {
                     let mut y = residual.clone();
-                    linear_add_in_place(&h, &layer.linears()[i], norm, product, &mut y).unwrap();
-                    let tolerance = tolerance(product, layer.weights[i].quant).max(2e-6);
-                    assert_near(&format!("{product:?} {i} x {tokens}"), &y, &expected, tolerance);
+                    linear_add_in_place(&h, &layer.linears()[i], norm, precision, &mut y).unwrap();
+                    let tolerance = tolerance(precision, layer.weights[i].quant).max(2e-6);
+                    assert_near(&format!("{precision:?} {i} x {tokens}"), &y, &expected, tolerance);
                 }
             }
         }
@@ -318,7 +328,7 @@ fn gate_and_up_meet() {
                 let (g, u) = (layer.linear(gate, &normed), layer.linear(up, &normed));
                 let expected: Vec<f64> = reference::gated(Activation::Silu, &g, &u);
                 let linears = layer.linears();
-                for product in [Product::Exact, Product::Fast] {
+                for precision in [MatmulPrecision::F32, MatmulPrecision::Int8Activations] {
                     let mut h = vec![f32::NAN; expected.len()];
                     let norm = Some(layer.norm());
                     gated(
@@ -327,12 +337,17 @@ fn gate_and_up_meet() {
                         &linears[gate],
                         &linears[up],
                         Activation::Silu,
-                        product,
+                        precision,
                         &mut h,
                     )
                     .unwrap();
-                    let tolerance = 2.0 * layer.tolerance(product);
-                    assert_near(&format!("{product:?} {gate} {up} x {tokens}"), &h, &expected, tolerance);
+                    let tolerance = 2.0 * layer.tolerance(precision);
+                    assert_near(
+                        &format!("{precision:?} {gate} {up} x {tokens}"),
+                        &h,
+                        &expected,
+                        tolerance,
+                    );
                 }
             }
         }
@@ -392,8 +407,15 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
             };
             let expected: Vec<_> = (0..3).map(|i| linear_gradients(&layer, i, &normed, &part(i))).collect();
             let mut dx = vec![f32::NAN; x.len()];
-            let found =
-                norm_linears_backward(&x, Some(layer.norm()), &layer.linears(), Product::Exact, &dy, &mut dx).unwrap();
+            let found = norm_linears_backward(
+                &x,
+                Some(layer.norm()),
+                &layer.linears(),
+                MatmulPrecision::F32,
+                &dy,
+                &mut dx,
+            )
+            .unwrap();
             let all = expected.iter().map(|each| each[0].clone()).reduce(sum).unwrap();
             assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 5e-6);
             for (found, [_, a, b]) in found.iter().zip(&expected) {
@@ -415,7 +437,7 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
         let (x, dy) = (noise(18, tokens * cols), noise(19, tokens * rows));
         let mut dh = vec![f32::NAN; x.len()];
-        let found = linear_add_backward(&x, &layer.linears()[2], None, Product::Exact, &dy, &mut dh)
+        let found = linear_add_backward(&x, &layer.linears()[2], None, MatmulPrecision::F32, &dy, &mut dh)
             .unwrap()
             .unwrap();
         let [expected, a, b] = linear_gradients(&layer, 2, &wide(&x), &wide(&dy));
@@ -451,10 +473,10 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
             [vec![f32::NAN; dy.len()], vec![f32::NAN; dy.len()]],
         );
         let room = kept.each_mut().map(|kept| &mut kept[..]);
-        gated_keeping(&x, norm, gate, up, act, Product::Exact, room, &mut h).unwrap();
+        gated_with_saved(&x, norm, gate, up, act, MatmulPrecision::F32, room, &mut h).unwrap();
         let kept = kept.each_ref().map(|kept| &kept[..]);
         let [found_gate, found_up] =
-            gated_backward_kept(&x, norm, gate, up, act, Product::Exact, kept, &dy, &mut dx).unwrap();
+            gated_backward_from_saved(&x, norm, gate, up, act, MatmulPrecision::F32, kept, &dy, &mut dx).unwrap();
         let all = sum(of_gate[0].clone(), of_up[0].clone());
         assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 1e-5);
         for (found, [_, a, b]) in [(found_gate, of_gate), (found_up, of_up)] {
@@ -474,12 +496,12 @@ fn the_gradient_through_a_norm_after_a_linear_is_that_of_differences() {
         eps: EPS,
     };
     let mut dh = vec![f32::NAN; x.len()];
-    linear_add_backward(&x, &layer.linears()[1], Some(norm), Product::Exact, &dy, &mut dh).unwrap();
+    linear_add_backward(&x, &layer.linears()[1], Some(norm), MatmulPrecision::F32, &dy, &mut dh).unwrap();
     let forward = |x: &[f64]| reference::rms_norm(&layer.linear(1, x), &wide(&weight), f64::from(EPS));
     assert_near(
         "gradient of h",
         &dh,
-        &reference::differences(&wide(&x), &wide(&dy), forward),
+        &reference::central_differences(&wide(&x), &wide(&dy), forward),
         1e-5,
     );
 }
@@ -503,7 +525,14 @@ fn dense_products_of_any_size_and_side_are_those_of_f64() {
         ];
         for (left, right) in views {
             let mut found = c.clone();
-            matmul(left, right, 2.0, &mut Target::all(&mut found, m, n).unwrap(), Into::Add).unwrap();
+            matmul(
+                left,
+                right,
+                2.0,
+                &mut ViewMut::all(&mut found, m, n).unwrap(),
+                Accumulate::Add,
+            )
+            .unwrap();
             let expected: Vec<f64> = product.iter().zip(wide(&c)).map(|(p, c)| 2.0 * p + c).collect();
             assert_near(&format!("{m} {k} {n}"), &found, &expected, 1e-6);
         }
@@ -534,13 +563,17 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let bits = |threads| {
         hearth_kernels::team::set_threads(threads);
         let mut all = Vec::new();
-        for product in [Product::Fast, Product::Exact, Product::Bf16] {
+        for precision in [
+            MatmulPrecision::Int8Activations,
+            MatmulPrecision::F32,
+            MatmulPrecision::Bf16,
+        ] {
             let mut y = vec![f32::NAN; 100 * 576];
-            norm_linears(&x, None, &[linear], product, &mut y).unwrap();
+            norm_linears(&x, None, &[linear], precision, &mut y).unwrap();
             let mut dx = vec![f32::NAN; x.len()];
-            let adapters = norm_linears_backward(&x, None, &[linear], product, &y, &mut dx).unwrap();
+            let adapters = norm_linears_backward(&x, None, &[linear], precision, &y, &mut dx).unwrap();
             let (mut losses, mut d_hidden) = (vec![f32::NAN; 100], vec![f32::NAN; x.len()]);
-            cross_entropy_through(&x, None, &linear, &targets, product, &mut losses, Some(&mut d_hidden)).unwrap();
+            linear_cross_entropy(&x, None, &linear, &targets, precision, &mut losses, Some(&mut d_hidden)).unwrap();
             let adapter = adapters
                 .into_iter()
                 .flatten()
@@ -591,7 +624,9 @@ fn sizes_that_do_not_fit_are_errors() {
     let weight = Weight::new(28, Quant::Q8_0, 16, 64);
     let linear = Linear::plain(weight.matrix());
     let mut y = [0.0; 32];
-    let run = |x: &[f32], linear: Linear, y: &mut [f32]| norm_linears(x, None, &[linear], Product::Fast, y);
+    let run = |x: &[f32], linear: Linear, y: &mut [f32]| {
+        norm_linears(x, None, &[linear], MatmulPrecision::Int8Activations, y)
+    };
     assert!(matches!(
         run(&[0.0; 100], linear, &mut y),
         Err(ShapeError::Multiple { .. })
@@ -626,6 +661,6 @@ fn sizes_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn lower_levels_pass_too() {
+fn other_instruction_sets_pass_too() {
     reference::on_lower_levels();
 }

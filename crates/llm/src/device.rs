@@ -65,13 +65,13 @@ pub fn has_matrix_units(place: Place) -> Result<bool, LoadError> {
     let device = open(place)?;
     #[cfg(feature = "gpu")]
     if let DispatchDevice::Cube(device) = device.as_dispatch() {
-        use hearth_kernels::{Product, Quant, gpu::linear_takes_matrix_units};
+        use hearth_kernels::{MatmulPrecision, Quant, gpu::linear_uses_matrix_units};
         const MANY: usize = 512;
-        return Ok(linear_takes_matrix_units(
+        return Ok(linear_uses_matrix_units(
             &device.client(),
             Quant::Q8_0,
             MANY,
-            Product::Bf16,
+            MatmulPrecision::Bf16,
         ));
     }
     drop(device);

@@ -37,7 +37,7 @@ pub use free_space::free_space;
 pub use kv::KvPool;
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};
-pub use sampling::{Sampler, Sampling, SamplingError, greedy};
+pub use sampling::{Sampler, SamplingError, SamplingParams, greedy};
 pub use saved::{Saved, SavedError, SavedKey};
 pub use session::{Prefilled, Session};
 pub use stop::{Passed, StopTexts};

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// How the next token is chosen.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sampling {
+pub struct SamplingParams {
     /// Divides the scores before the draw; 0 takes the likeliest token always (greedy).
     pub temperature: f32,
     /// Keep the k likeliest; 0 keeps all.
@@ -30,7 +30,7 @@ pub struct Sampling {
     pub seed: u64,
 }
 
-impl Sampling {
+impl SamplingParams {
     /// The likeliest token always, whatever came before.
     pub fn greedy() -> Self {
         Self {
@@ -78,7 +78,7 @@ pub enum SamplingError {
 /// Chooses tokens, one after the other.
 #[derive(Debug, Clone)]
 pub struct Sampler {
-    sampling: Sampling,
+    sampling: SamplingParams,
     draws: Draws,
     recent: VecDeque<u32>,
     counts: HashMap<u32, u32>,
@@ -109,7 +109,7 @@ impl Sampler {
     ///
     /// # Errors
     /// [`SamplingError::Setting`] for a number outside its range.
-    pub fn new(sampling: Sampling) -> Result<Self, SamplingError> {
+    pub fn new(sampling: SamplingParams) -> Result<Self, SamplingError> {
         let checks: [(&'static str, f32, bool, &'static str); 6] = [
             (
                 "temperature",
@@ -209,7 +209,7 @@ impl Sampler {
     }
 
     fn draw(&mut self, scores: &[f32]) -> Option<u32> {
-        let Sampling {
+        let SamplingParams {
             temperature,
             top_k,
             top_p,
@@ -358,10 +358,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sampler(change: impl FnOnce(&mut Sampling)) -> Sampler {
-        let mut sampling = Sampling {
+    fn sampler(change: impl FnOnce(&mut SamplingParams)) -> Sampler {
+        let mut sampling = SamplingParams {
             temperature: 1.0,
-            ..Sampling::greedy()
+            ..SamplingParams::greedy()
         };
         change(&mut sampling);
         Sampler::new(sampling).unwrap()
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn filters_keep_what_they_say() {
-        let check = |change: fn(&mut Sampling), expected: &[u32]| {
+        let check = |change: fn(&mut SamplingParams), expected: &[u32]| {
             assert_eq!(drawn(&mut sampler(change), &logs(&[0.1, 0.4, 0.2, 0.3])), expected);
         };
         check(|_| (), &[0, 1, 2, 3]);
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn penalties_follow_their_formulas() {
-        let check = |change: fn(&mut Sampling), expected: [f32; 3]| {
+        let check = |change: fn(&mut SamplingParams), expected: [f32; 3]| {
             let mut sampler = sampler(|s| {
                 s.repeat_last_n = 64;
                 change(s);
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn settings_outside_their_range_are_refused() {
-        let bad: [fn(&mut Sampling); 6] = [
+        let bad: [fn(&mut SamplingParams); 6] = [
             |s| s.temperature = -1.0,
             |s| s.temperature = f32::NAN,
             |s| s.top_p = 1.5,
@@ -449,7 +449,7 @@ mod tests {
             |s| s.frequency_penalty = f32::INFINITY,
         ];
         for change in bad {
-            let mut sampling = Sampling::greedy();
+            let mut sampling = SamplingParams::greedy();
             change(&mut sampling);
             assert!(matches!(Sampler::new(sampling), Err(SamplingError::Setting { .. })));
         }

@@ -4,7 +4,7 @@ use crate::error::SessionError;
 use crate::kv::KvPool;
 use crate::model::Model;
 use crate::models::{Memory, Pass};
-use crate::ops::{CachedSequence, Product, SequenceView, greatest, logit_rows};
+use crate::ops::{CachedSequence, MatmulPrecision, SequenceView, argmax, logit_rows};
 use crate::placement::Place;
 use crate::sampling::greedy;
 use burn::tensor::Tensor;
@@ -41,7 +41,7 @@ pub struct Session {
     pub(crate) tokens: Vec<u32>,
     pub(crate) logits: Vec<f32>,
     chunk: usize,
-    product: Product,
+    precision: MatmulPrecision,
 }
 
 impl Session {
@@ -78,7 +78,7 @@ impl Session {
             tokens: Vec::new(),
             logits: Vec::new(),
             chunk: FIRST_CHUNK,
-            product: Product::Fast,
+            precision: MatmulPrecision::Int8Activations,
         };
         session.warm_up()?;
         Ok(session)
@@ -98,10 +98,10 @@ impl Session {
         Ok(())
     }
 
-    /// The same with products of the given kind; [`Session::new`] takes [`Product::Fast`].
+    /// The same with products of the given kind; [`Session::new`] takes [`MatmulPrecision::Int8Activations`].
     #[must_use]
-    pub fn with_product(mut self, product: Product) -> Self {
-        self.product = product;
+    pub fn with_precision(mut self, precision: MatmulPrecision) -> Self {
+        self.precision = precision;
         self
     }
 
@@ -200,8 +200,8 @@ impl Session {
         self.check(&[token], self.tokens.len() + 1)?;
         self.logits.clear();
         let hidden = self.hidden(&[token])?;
-        let logits = self.model.decoder().logits(hidden, self.product);
-        let chosen = greatest(logits).try_into_data().map_err(failed);
+        let logits = self.model.decoder().logits(hidden, self.precision);
+        let chosen = argmax(logits).try_into_data().map_err(failed);
         let chosen = chosen.and_then(|data| data.try_into_vec::<u32>().map_err(failed));
         // Where a GPU failed, nobody knows what it wrote.
         let chosen = chosen.inspect_err(|_| self.tokens.truncate(self.tokens.len() - 1))?;
@@ -297,7 +297,7 @@ impl Session {
         let sequence = CachedSequence::new(self.pool.clone(), Arc::new(view))?;
         self.tokens.extend_from_slice(ids);
         Ok(Pass {
-            product: self.product,
+            precision: self.precision,
             memory: Memory::Pool(sequence),
         })
     }
@@ -323,7 +323,7 @@ impl Session {
                 true => hidden.clone(),
                 false => hidden.clone().slice_dim(0, first..rows.min(first + at_once)),
             };
-            let logits = self.model.decoder().logits(part, self.product);
+            let logits = self.model.decoder().logits(part, self.precision);
             let data = logits.try_into_data().map_err(failed)?;
             let logits = data.try_into_vec::<f32>().map_err(failed)?;
             match all.is_empty() {

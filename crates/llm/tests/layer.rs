@@ -6,7 +6,7 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 use hearth_llm::models::{Block, Memory, Pass};
-use hearth_llm::ops::{Adapter, Product, Segments};
+use hearth_llm::ops::{Adapter, MatmulPrecision, Segments};
 use hearth_llm::{LoadOptions, Model};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -193,7 +193,7 @@ fn against_pytorch(name: &str, architecture: &str) {
     let adapters = adapt(block, &fixture, &device);
     let x = fixture.arrays["x"].tensor(&device).require_grad();
     let pass = Pass {
-        product: Product::Exact,
+        precision: MatmulPrecision::F32,
         memory: Memory::Batch(segments()),
     };
 
@@ -248,7 +248,7 @@ fn slope(name: &str, architecture: &str) {
         }
         let x = fixture.arrays["x"].tensor(&device) + fixture.arrays["grad.x"].tensor(&device).sign() * step / 10.0;
         let pass = Pass {
-            product: Product::Exact,
+            precision: MatmulPrecision::F32,
             memory: Memory::Batch(segments()),
         };
         let out = values(block.forward(x, 0, &pass));

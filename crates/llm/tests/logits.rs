@@ -3,7 +3,7 @@
 //! The fixtures, and the script that makes them, are in `tests/fixtures/models`.
 
 use hearth_formats::gguf::Gguf;
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{LoadOptions, Model, Session};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -46,12 +46,12 @@ fn fixture(name: &str) -> Fixture {
     }
 }
 
-fn check(name: &str, product: Product, chunks: &[usize]) {
+fn check(name: &str, precision: MatmulPrecision, chunks: &[usize]) {
     let fixture = fixture(name);
     for &chunk in chunks {
         let mut session = Session::new(fixture.model.clone(), 64)
             .expect("a session")
-            .with_product(product);
+            .with_precision(precision);
         let mut ours = Vec::new();
         for ids in fixture.ids.chunks(chunk) {
             ours.extend(session.extend(ids).expect("it runs"));
@@ -64,7 +64,7 @@ fn check(name: &str, product: Product, chunks: &[usize]) {
             let found = cosine(ours, reference);
             assert!(
                 found > COSINE,
-                "{name}, {product:?}, {chunk} tokens at once, position {position}: cosine {found}"
+                "{name}, {precision:?}, {chunk} tokens at once, position {position}: cosine {found}"
             );
         }
     }
@@ -82,8 +82,8 @@ macro_rules! logits {
     ($($name:ident),*) => {$(
         #[test]
         fn $name() {
-            check(stringify!($name), Product::Exact, &CHUNKS);
-            check(stringify!($name), Product::Fast, &CHUNKS);
+            check(stringify!($name), MatmulPrecision::F32, &CHUNKS);
+            check(stringify!($name), MatmulPrecision::Int8Activations, &CHUNKS);
         }
     )*};
 }
@@ -146,7 +146,7 @@ fn scores_are_the_logarithms_of_probabilities() {
     let fixture = fixture("qwen3");
     let mut session = Session::new(fixture.model.clone(), 64)
         .expect("a session")
-        .with_product(Product::Exact);
+        .with_precision(MatmulPrecision::F32);
     let scores = session.score(&fixture.ids, 5).expect("it runs");
     let expected: Vec<f64> = (5..fixture.ids.len())
         .map(|position| {

@@ -1,7 +1,7 @@
-//! The client: starts a worker, watches it, and says so when it dies.
+//! The client: starts a worker, monitors it, and reports its death.
 
 use crate::memory_death::{Death, KillCount};
-use crate::{Event, HANDED_OVER, PROTOCOL_VERSION, Problem, ProblemCode, Request};
+use crate::{BUILD_SWITCHED, Event, PROTOCOL_VERSION, Problem, ProblemCode, Request};
 use std::{
     collections::VecDeque,
     ffi::OsString,
@@ -19,34 +19,33 @@ use tokio::{
     time::timeout,
 };
 
-/// A line longer than this is no message: the longest, [`Event::Finished`], holds one id a token, and a million of them
-/// fit in half of it.
-const LONGEST_LINE: usize = 16 << 20;
+/// Maximum bytes of a line. The longest message, [`Event::Finished`], holds one id per token; a million of them fit in half of it.
+const MAX_LINE: usize = 16 << 20;
 
-/// Events that may wait for the app. A worker that is further ahead waits itself, at its pipe.
-const WAITING_EVENTS: usize = 256;
+/// Capacity of the event queue. When it is full, the worker blocks on its pipe.
+const EVENT_QUEUE: usize = 256;
 
-/// Lines of the worker's log that are kept to explain its death.
-const KEPT_LOG_LINES: usize = 12;
+/// Lines of the worker's log that a death report quotes.
+const LOG_TAIL_LINES: usize = 12;
 
-/// How long a process may take to end, or to hand over what it last said, once one of the two has happened.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time limit for a process to exit after its output ended, and for its last output after it exited.
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// How a worker is started.
+/// Command line and environment of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerCommand {
     /// The `hearth` executable.
     pub executable: PathBuf,
-    /// What it is called with.
+    /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Added to its environment.
+    /// Additions to its environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// How long it may take to say [`Event::Ready`].
+    /// Time limit for [`Event::Ready`].
     pub ready_within: Duration,
 }
 
 impl WorkerCommand {
-    /// `executable worker`, with half a minute to begin: a virus scanner may read the whole executable first.
+    /// `executable worker`, with half a minute to start: a virus scanner may read the whole executable first.
     pub fn new(executable: impl Into<PathBuf>) -> Self {
         Self {
             executable: executable.into(),
@@ -56,12 +55,12 @@ impl WorkerCommand {
         }
     }
 
-    /// The same of another program, to which a worker of this one has handed its work over ([`Event::HandOver`]).
+    /// The same for another build, which a worker asked to switch to ([`Event::SwitchBuild`]).
     #[must_use]
-    pub fn handed_over(&self, program: PathBuf) -> Self {
+    pub fn for_build(&self, program: PathBuf) -> Self {
         let mut command = self.clone();
         command.executable = program;
-        command.environment.push((HANDED_OVER.into(), "1".into()));
+        command.environment.push((BUILD_SWITCHED.into(), "1".into()));
         command
     }
 }
@@ -69,40 +68,40 @@ impl WorkerCommand {
 /// Why a worker could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// There is no such executable.
-    #[error("Hearth's worker is not at {}. Install Hearth again, or build it whole.", .0.display())]
+    /// The executable does not exist.
+    #[error("Hearth's worker is missing at {}. Reinstall Hearth, or build the whole workspace.", .0.display())]
     Missing(PathBuf),
-    /// The system refused to start it.
-    #[error("The system did not start Hearth's worker at {}: {source}.", .executable.display())]
+    /// The operating system refused to start it.
+    #[error("Hearth's worker at {} could not be started: {source}.", .executable.display())]
     Refused {
-        /// Which.
+        /// The executable.
         executable: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It said nothing for too long.
-    #[error("Hearth's worker did not answer within {} seconds and was ended. Try again.{log}", .within.as_secs())]
-    Silent {
-        /// The limit.
+    /// It was not ready in time.
+    #[error("Hearth's worker did not answer within {} seconds and was killed. Try again.{log}", .within.as_secs())]
+    NotReady {
+        /// The time limit.
         within: Duration,
-        /// The end of its log, or nothing.
+        /// The end of its log, or empty.
         log: String,
     },
-    /// It began with something else than [`Event::Ready`].
-    #[error("{} is not Hearth's worker: it did not say hello. Install Hearth again.{log}", .executable.display())]
+    /// Its first line is not [`Event::Ready`].
+    #[error("{} is not Hearth's worker: its first message is invalid. Reinstall Hearth.{log}", .executable.display())]
     NotAWorker {
-        /// Which.
+        /// The executable.
         executable: PathBuf,
-        /// The end of its log, or nothing.
+        /// The end of its log, or empty.
         log: String,
     },
-    /// It speaks another version of the protocol.
-    #[error("Hearth's worker (version {version}) belongs to another version of Hearth. Install Hearth again.")]
+    /// Its protocol has another version.
+    #[error("Hearth's worker (version {version}) belongs to another version of Hearth. Reinstall Hearth.")]
     OtherVersion {
-        /// Hearth's version as the worker says it.
+        /// Hearth's version as reported by the worker.
         version: String,
     },
-    /// It ended while it was starting.
+    /// It exited during its start.
     #[error("{0}")]
     Died(Problem),
 }
@@ -116,32 +115,32 @@ impl From<StartError> for Problem {
     }
 }
 
-/// What comes from a worker.
+/// A message from the client's monitor of a worker.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
-    /// The worker said it.
+pub enum WorkerMessage {
+    /// An event of the worker.
     Event(Event),
-    /// The worker is gone, or was ended because what it said made no sense. Nothing comes after this.
+    /// The worker exited, or was killed because of an invalid message. This is the last message.
     Died(Problem),
 }
 
-/// The worker is gone; [`Said::Died`] tells why.
+/// The worker has exited; [`WorkerMessage::Died`] has the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the worker has ended")]
-pub struct Gone;
+#[error("the worker has exited")]
+pub struct WorkerExited;
 
-/// A running worker. Dropping it ends the process.
+/// A running worker. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Worker {
     requests: mpsc::UnboundedSender<Request>,
-    watcher: JoinHandle<()>,
+    monitor: JoinHandle<()>,
     process_id: Option<u32>,
 }
 
 impl Worker {
-    /// Starts a worker and waits until it is ready. What it says from then on comes through the receiver, in order; a
-    /// receiver that is not read makes the worker wait. Needs a tokio runtime with time and IO.
-    pub async fn start(command: &WorkerCommand) -> Result<(Self, mpsc::Receiver<Said>), StartError> {
+    /// Start a worker and wait until it is ready. Its messages arrive at the receiver in order; if the receiver is not polled, the
+    /// worker blocks. Needs a tokio runtime with time and IO.
+    pub async fn start(command: &WorkerCommand) -> Result<(Self, mpsc::Receiver<WorkerMessage>), StartError> {
         let kills = KillCount::now();
         let mut child = spawn(command)?;
         let process_id = child.id();
@@ -155,7 +154,7 @@ impl Worker {
 
         let log = Log::default();
         tokio::spawn(log.clone().follow(stderr));
-        let mut watch = Watch {
+        let mut monitor = Monitor {
             child,
             lines: Lines::new(stdout),
             log,
@@ -163,11 +162,11 @@ impl Worker {
             kills,
         };
 
-        match timeout(command.ready_within, watch.next()).await {
+        match timeout(command.ready_within, monitor.next()).await {
             Err(_) => {
-                return Err(StartError::Silent {
+                return Err(StartError::NotReady {
                     within: command.ready_within,
-                    log: watch.log.tail(),
+                    log: monitor.log.tail(),
                 });
             }
             Ok(Ok(Event::Ready {
@@ -177,51 +176,51 @@ impl Worker {
                 tracing::info!(version, process_id, "the worker is ready");
             }
             Ok(Ok(Event::Ready { version, .. })) => return Err(StartError::OtherVersion { version }),
-            Ok(Ok(_)) | Ok(Err(Trouble::Nonsense(_))) => {
+            Ok(Ok(_)) | Ok(Err(MonitorError::Malformed(_))) => {
                 return Err(StartError::NotAWorker {
                     executable: command.executable.clone(),
-                    log: watch.log.tail(),
+                    log: monitor.log.tail(),
                 });
             }
-            Ok(Err(trouble)) => return Err(StartError::Died(watch.explain(trouble).await)),
+            Ok(Err(error)) => return Err(StartError::Died(monitor.explain(error).await)),
         }
 
         let (requests, requested) = mpsc::unbounded_channel();
         tokio::spawn(write(stdin, requested));
-        let (say, said) = mpsc::channel(WAITING_EVENTS);
-        let watcher = tokio::spawn(watch.run(say));
+        let (sender, messages) = mpsc::channel(EVENT_QUEUE);
+        let monitor = tokio::spawn(monitor.run(sender));
         Ok((
             Self {
                 requests,
-                watcher,
+                monitor,
                 process_id,
             },
-            said,
+            messages,
         ))
     }
 
-    /// Sends a request. That it was taken says nothing about an answer: a worker may die at any time.
-    pub fn send(&self, request: Request) -> Result<(), Gone> {
-        self.requests.send(request).map_err(|_| Gone)
+    /// Send a request. Success does not imply an answer: the worker may die at any time.
+    pub fn send(&self, request: Request) -> Result<(), WorkerExited> {
+        self.requests.send(request).map_err(|_| WorkerExited)
     }
 
-    /// The system's number for the process, while it is known.
+    /// Process id, if known.
     pub fn process_id(&self) -> Option<u32> {
         self.process_id
     }
 
-    /// Asks the worker to end, and ends it after `within` if it has not.
+    /// Shut the worker down; kill it if it has not exited after `within`.
     pub async fn shut_down(mut self, within: Duration) {
-        if self.send(Request::Shutdown).is_ok() && timeout(within, &mut self.watcher).await.is_err() {
-            tracing::warn!("the worker did not end when asked and is ended");
+        if self.send(Request::Shutdown).is_ok() && timeout(within, &mut self.monitor).await.is_err() {
+            tracing::warn!("the worker did not shut down in time and is killed");
         }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The watcher owns the process, which was started with `kill_on_drop`.
-        self.watcher.abort();
+        // The monitor owns the process, which was started with `kill_on_drop`.
+        self.monitor.abort();
     }
 }
 
@@ -236,7 +235,7 @@ fn spawn(command: &WorkerCommand) -> Result<Child, StartError> {
         .kill_on_drop(true);
     #[cfg(windows)]
     {
-        // The worker is a console program, and a window of its own would flash up.
+        // The worker is a console program; without this flag a console window would flash up.
         const CREATE_NO_WINDOW: u32 = 0x0800_0000;
         process.creation_flags(CREATE_NO_WINDOW);
     }
@@ -249,7 +248,7 @@ fn spawn(command: &WorkerCommand) -> Result<Child, StartError> {
     })
 }
 
-/// Writes requests until the channel or the pipe closes. A closed pipe is the watcher's to report.
+/// Write requests until the channel or the pipe closes. The monitor reports a closed pipe.
 async fn write(mut stdin: ChildStdin, mut requested: mpsc::UnboundedReceiver<Request>) {
     while let Some(request) = requested.recv().await {
         let mut line = match serde_json::to_vec(&request) {
@@ -266,53 +265,53 @@ async fn write(mut stdin: ChildStdin, mut requested: mpsc::UnboundedReceiver<Req
     }
 }
 
-/// What ends the watching of a worker.
-enum Trouble {
-    /// Its output ended, or it did.
+/// Why monitoring a worker ended.
+enum MonitorError {
+    /// Its output ended, or the process exited.
     Ended,
     /// Its output could not be read.
     Unreadable(io::Error),
-    /// A line that is no event; its beginning.
-    Nonsense(String),
+    /// A line is not an event; holds its beginning.
+    Malformed(String),
 }
 
-struct Watch {
+struct Monitor {
     child: Child,
     lines: Lines<ChildStdout>,
     log: Log,
     ended: Option<io::Result<ExitStatus>>,
-    /// How often the system had ended a process for want of memory when this one was started.
+    /// OOM kills on the system at the worker's start.
     kills: KillCount,
 }
 
-impl Watch {
-    async fn run(mut self, say: mpsc::Sender<Said>) {
-        let trouble = loop {
+impl Monitor {
+    async fn run(mut self, messages: mpsc::Sender<WorkerMessage>) {
+        let error = loop {
             match self.next().await {
                 Ok(event) => {
-                    if say.send(Said::Event(event)).await.is_err() {
+                    if messages.send(WorkerMessage::Event(event)).await.is_err() {
                         return;
                     }
                 }
-                Err(trouble) => break trouble,
+                Err(error) => break error,
             }
         };
-        let problem = self.explain(trouble).await;
-        // One that ends by itself in good order was told to.
+        let problem = self.explain(error).await;
+        // Exit code 0 is a requested shutdown.
         if !matches!(&self.ended, Some(Ok(status)) if status.success()) {
             tracing::warn!(%problem, "the worker has died");
         }
-        // Nobody listening is nobody to tell.
-        let _ = say.send(Said::Died(problem)).await;
+        // The receiver may have been dropped.
+        let _ = messages.send(WorkerMessage::Died(problem)).await;
     }
 
-    async fn next(&mut self) -> Result<Event, Trouble> {
+    async fn next(&mut self) -> Result<Event, MonitorError> {
         let line = loop {
             if self.ended.is_some() {
-                // What it said before it ended may still be in the pipe; a process it left behind may hold that open.
-                match timeout(LAST_WORDS, self.lines.next()).await {
+                // Its last output may still be in the pipe; a child process may hold that open.
+                match timeout(EXIT_LIMIT, self.lines.next()).await {
                     Ok(line) => break line,
-                    Err(_) => return Err(Trouble::Ended),
+                    Err(_) => return Err(MonitorError::Ended),
                 }
             }
             tokio::select! {
@@ -322,45 +321,45 @@ impl Watch {
             }
         };
         match line {
-            Ok(Some(line)) => serde_json::from_slice(&line).map_err(|_| Trouble::Nonsense(beginning(&line))),
-            Ok(None) => Err(Trouble::Ended),
-            Err(error) => Err(Trouble::Unreadable(error)),
+            Ok(Some(line)) => serde_json::from_slice(&line).map_err(|_| MonitorError::Malformed(beginning(&line))),
+            Ok(None) => Err(MonitorError::Ended),
+            Err(error) => Err(MonitorError::Unreadable(error)),
         }
     }
 
-    /// Ends the process if it has not ended, and says in a sentence what happened.
-    async fn explain(&mut self, trouble: Trouble) -> Problem {
-        if let (Trouble::Ended, None) = (&trouble, &self.ended) {
-            self.ended = timeout(LAST_WORDS, self.child.wait()).await.ok();
+    /// Kill the process if it still runs, and describe what happened in one sentence.
+    async fn explain(&mut self, error: MonitorError) -> Problem {
+        if let (MonitorError::Ended, None) = (&error, &self.ended) {
+            self.ended = timeout(EXIT_LIMIT, self.child.wait()).await.ok();
         }
-        let death = match (&trouble, &self.ended) {
-            (Trouble::Ended, Some(Ok(status))) => self.log.death(*status, self.kills),
+        let death = match (&error, &self.ended) {
+            (MonitorError::Ended, Some(Ok(status))) => self.log.death(*status, self.kills),
             _ => Death::Other,
         };
-        let what = match (&trouble, &self.ended) {
-            (Trouble::Ended, Some(Ok(_))) if death == Death::OutOfMemory => {
-                "Hearth's worker needed more memory than there was, and ended.".to_owned()
+        let what = match (&error, &self.ended) {
+            (MonitorError::Ended, Some(Ok(_))) if death == Death::OutOfMemory => {
+                "Hearth's worker ran out of memory.".to_owned()
             }
-            (Trouble::Ended, Some(Ok(_))) if death == Death::Killed => {
+            (MonitorError::Ended, Some(Ok(_))) if death == Death::Killed => {
                 "Hearth's worker was killed by the system or another program, perhaps because memory ran short."
                     .to_owned()
             }
-            (Trouble::Nonsense(line), _) => {
-                format!("Hearth's worker said something that makes no sense (\u{201c}{line}\u{201d}) and was ended.")
+            (MonitorError::Malformed(line), _) => {
+                format!("Hearth's worker sent an invalid message (\u{201c}{line}\u{201d}) and was killed.")
             }
-            (Trouble::Unreadable(error), _) => {
-                format!("Hearth's worker could not be heard any more ({error}) and was ended.")
+            (MonitorError::Unreadable(error), _) => {
+                format!("The output of Hearth's worker could not be read ({error}), so it was killed.")
             }
-            (Trouble::Ended, Some(Ok(status))) => {
-                format!("Hearth's worker ended unexpectedly ({}).", told(*status))
+            (MonitorError::Ended, Some(Ok(status))) => {
+                format!("Hearth's worker exited unexpectedly ({}).", describe(*status))
             }
-            (Trouble::Ended, Some(Err(error))) => {
-                format!("Hearth's worker ended unexpectedly ({error}).")
+            (MonitorError::Ended, Some(Err(error))) => {
+                format!("Hearth's worker exited unexpectedly ({error}).")
             }
-            (Trouble::Ended, None) => "Hearth's worker went silent and was ended.".to_owned(),
+            (MonitorError::Ended, None) => "Hearth's worker closed its output and was killed.".to_owned(),
         };
         if !matches!(self.ended, Some(Ok(_))) {
-            // An error here means that it is gone already.
+            // An error means that it has already exited.
             let _ = self.child.kill().await;
         }
         Problem {
@@ -373,8 +372,8 @@ impl Watch {
     }
 }
 
-/// How a process ended, in a few words.
-fn told(status: ExitStatus) -> String {
+/// The exit status in a few words.
+fn describe(status: ExitStatus) -> String {
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt;
@@ -388,13 +387,13 @@ fn told(status: ExitStatus) -> String {
     }
 }
 
-/// The beginning of a line, fit for a sentence.
+/// The beginning of a line without control characters, for a sentence.
 fn beginning(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(240)]);
     text.chars().filter(|c| !c.is_control()).take(60).collect()
 }
 
-/// Lines of a stream, none longer than [`LONGEST_LINE`]. `next` may be dropped and called again: nothing is lost.
+/// The lines of a stream, each at most [`MAX_LINE`]. `next` is cancellation safe.
 struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
@@ -410,16 +409,16 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            let there = self.reader.fill_buf().await?;
-            if there.is_empty() {
-                // A last line without its end was cut off, and a cut message is none.
+            let buffered = self.reader.fill_buf().await?;
+            if buffered.is_empty() {
+                // A last line without a line feed is truncated.
                 return Ok(None);
             }
-            let end = there.iter().position(|&byte| byte == b'\n');
-            let taken = end.map_or(there.len(), |end| end + 1);
-            self.line.extend_from_slice(&there[..taken]);
+            let end = buffered.iter().position(|&byte| byte == b'\n');
+            let taken = end.map_or(buffered.len(), |end| end + 1);
+            self.line.extend_from_slice(&buffered[..taken]);
             self.reader.consume(taken);
-            if self.line.len() > LONGEST_LINE {
+            if self.line.len() > MAX_LINE {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
             }
             if end.is_some() {
@@ -434,35 +433,35 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 struct Log(Arc<Mutex<VecDeque<String>>>);
 
 impl Log {
-    /// Hands the log on to `tracing`, line by line, and keeps the last.
+    /// Forward the log to `tracing`, line by line, and retain the last lines.
     async fn follow(self, stderr: ChildStderr) {
         let mut lines = Lines::new(stderr);
         while let Ok(Some(line)) = lines.next().await {
             let line = String::from_utf8_lossy(&line).trim_end().to_owned();
             tracing::debug!(target: "worker", "{line}");
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() == KEPT_LOG_LINES {
-                kept.pop_front();
+            let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if tail.len() == LOG_TAIL_LINES {
+                tail.pop_front();
             }
-            kept.push_back(line);
+            tail.push_back(line);
         }
     }
 
-    /// How a process ended whose log this is.
+    /// Kind of the death of the process that wrote this log.
     fn death(&self, status: ExitStatus, started: KillCount) -> Death {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Death::of(status, started, KillCount::now(), kept.iter().map(String::as_str))
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Death::of(status, started, KillCount::now(), tail.iter().map(String::as_str))
     }
 
-    /// The last line that is not empty, as the end of a problem's text; all kept lines go to `tracing`.
+    /// The last non-empty line, as the end of an error message; all retained lines go to `tracing`.
     fn tail(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for line in kept.iter() {
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in tail.iter() {
             tracing::warn!(target: "worker", "{line}");
         }
-        match kept.iter().rev().find(|line| !line.trim().is_empty()) {
+        match tail.iter().rev().find(|line| !line.trim().is_empty()) {
             Some(line) => format!(
-                " Its last words: \u{201c}{}\u{201d}.",
+                " Last line of its log: \u{201c}{}\u{201d}.",
                 line.trim().chars().take(200).collect::<String>()
             ),
             None => String::new(),

@@ -1,8 +1,7 @@
-//! What is said to a worker, and the client that starts and watches one.
+//! The messages between host and worker, and the client that starts and monitors a worker.
 //!
-//! A worker is a process of its own (`hearth worker`). It reads one [`Request`] a line from its
-//! standard input and writes one [`Event`] a line to its standard output, both as JSON; its log goes to
-//! standard error. Nothing here knows how an answer is made.
+//! A worker is a process of its own (`hearth worker`). It reads one [`Request`] per line from its
+//! standard input and writes one [`Event`] per line to its standard output, both as JSON; its log goes to standard error.
 
 mod client;
 mod device;
@@ -12,7 +11,7 @@ pub mod number;
 mod plan;
 mod training;
 
-pub use client::{Gone, Said, StartError, Worker, WorkerCommand};
+pub use client::{StartError, Worker, WorkerCommand, WorkerExited, WorkerMessage};
 pub use device::*;
 pub use messages::*;
 pub use plan::*;

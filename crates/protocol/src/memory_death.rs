@@ -1,14 +1,13 @@
-//! How a process ended: out of memory, killed, or otherwise.
+//! The cause of a process's death: out of memory, killed, or other.
 
 use std::process::ExitStatus;
 
-/// How often the system had killed a process for want of memory when a worker was started. Only Linux counts:
-/// `oom_kill` of `/proc/vmstat`, which has those of memory cgroups as well. <https://docs.kernel.org/admin-guide/mm/index.html>
+/// The system's count of OOM kills. Linux only: `oom_kill` of `/proc/vmstat`, which includes those of memory cgroups. <https://docs.kernel.org/admin-guide/mm/index.html>
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KillCount(Option<u64>);
 
 impl KillCount {
-    /// As it is now.
+    /// The current count.
     pub fn now() -> Self {
         let counters = match cfg!(target_os = "linux") {
             true => std::fs::read_to_string("/proc/vmstat").unwrap_or_default(),
@@ -17,7 +16,7 @@ impl KillCount {
         Self(oom_kills(&counters))
     }
 
-    /// Whether a process has been killed since: this one most likely, being the largest.
+    /// Whether a process has been killed since; most likely this one, as the largest.
     fn has_risen(self, now: Self) -> bool {
         matches!((self.0, now.0), (Some(before), Some(now)) if now > before)
     }
@@ -28,20 +27,20 @@ fn oom_kills(counters: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// How a process ended, as far as memory is concerned.
+/// The cause of a process's death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Death {
-    /// It asked for memory that there was not, or the system ended it to have memory back.
+    /// An allocation failed, or the OOM killer killed it.
     OutOfMemory,
-    /// Something killed it that gives no reason. Systems and their helpers do that where memory runs short; so can a person.
+    /// Killed for an unknown reason. Systems and their daemons do so when memory runs short; so can the user.
     Killed,
-    /// It crashed, or ended by itself.
+    /// It crashed or exited.
     Other,
 }
 
 impl Death {
-    /// That of a process which ended so, having written these last lines to its log.
-    /// `started` and `now`: the counts when it was started and after it ended.
+    /// The cause, from the exit status, the last lines of the log, and the kill counts at its start (`started`) and after its
+    /// death (`now`).
     pub fn of<'a>(
         status: ExitStatus,
         started: KillCount,
@@ -59,7 +58,7 @@ impl Death {
     }
 }
 
-/// What Rust's standard library, C++'s and drivers write before they give up.
+/// Whether it is an out-of-memory message of Rust's standard library, C++'s or a driver.
 fn says_out_of_memory(line: &str) -> bool {
     let allocation_failed = line.contains("memory allocation of ") && line.contains(" bytes failed");
     allocation_failed || line.contains("std::bad_alloc")
@@ -76,7 +75,7 @@ fn was_killed(_: ExitStatus) -> bool {
     false
 }
 
-/// Whether Windows says so: `STATUS_NO_MEMORY`, `STATUS_COMMITMENT_LIMIT`.
+/// Whether the exit code is Windows' `STATUS_NO_MEMORY` or `STATUS_COMMITMENT_LIMIT`.
 #[cfg(windows)]
 fn has_no_memory_left(status: ExitStatus) -> bool {
     matches!(status.code().map(|code| code as u32), Some(0xC000_0017 | 0xC000_012D))
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_of_killed_processes_is_found_among_others() {
+    fn the_oom_kill_count_is_parsed() {
         assert_eq!(oom_kills("oom_killer 7\npgfault 1\noom_kill 12\nnuma 3\n"), Some(12));
         assert_eq!(oom_kills("pgfault 1\n"), None);
         assert_eq!(KillCount::now().0.is_some(), cfg!(target_os = "linux"));
@@ -100,7 +99,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_death_for_want_of_memory_is_told_from_others() {
+    fn out_of_memory_is_distinguished_from_other_deaths() {
         use std::os::unix::process::ExitStatusExt;
         let [killed, aborted, fell, exited, fine] = [9, 6, 11, 5 << 8, 0].map(ExitStatus::from_raw);
         let failed = "memory allocation of 123456 bytes failed";
@@ -115,7 +114,7 @@ mod tests {
             (killed, unknown, &[], Death::Killed),
             (killed, risen, &[], Death::OutOfMemory),
             (exited, risen, &[], Death::Other),
-            // One that went on after a failed allocation ended as it should.
+            // It recovered from a failed allocation and exited normally.
             (fine, same, &[failed], Death::Other),
         ] {
             let [started, now] = counts.map(KillCount);

@@ -1,4 +1,4 @@
-//! The messages: plain data, one JSON object a line.
+//! The messages: plain data, one JSON object per line.
 
 use crate::{
     device::DeviceInfo,
@@ -8,171 +8,171 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The version of this protocol; a worker says its own in [`Event::Ready`], and another number is refused.
-pub const PROTOCOL_VERSION: u32 = 5;
+/// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
+pub const PROTOCOL_VERSION: u32 = 6;
 
-/// Names one generation, plan or measurement; chosen by whoever asks, unique in the life of the worker.
+/// Id of one generation, plan or measurement: chosen by the client, unique within the worker's lifetime.
 pub type GenerationId = u64;
 
-/// Names one conversation, for as long as whoever asks keeps it.
+/// Id of a conversation in the client's store.
 pub type ConversationId = i64;
 
-/// What a worker can be asked.
+/// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request {
-    /// Loads a model, in place of the one that is loaded. Answered by [`Event::LoadProgress`], then
+    /// Load a model, in place of the loaded one. Answered by [`Event::LoadProgress`], then
     /// [`Event::Loaded`] or [`Event::LoadFailed`].
     Load(LoadRequest),
-    /// Ends what is being generated, lets the model go and gives its memory back. Answered by [`Event::Unloaded`].
+    /// Cancel any generation, unload the model and release its memory. Answered by [`Event::Unloaded`].
     Unload,
-    /// Answers a conversation. Answered by [`Event::Started`], [`Event::Text`] and, last, [`Event::Finished`] or
+    /// Generate an answer. Answered by [`Event::Started`], [`Event::Text`] and, last, [`Event::Finished`] or
     /// [`Event::GenerationFailed`].
     Generate(GenerateRequest),
-    /// Ends one generation at once; its last event is [`Event::Finished`] with [`FinishReason::Cancelled`]. A measurement
-    /// ends too, with [`Event::MeasureFailed`].
+    /// Cancel a generation; its last event is [`Event::Finished`] with [`FinishReason::Cancelled`]. Also cancels a
+    /// measurement, which ends with [`Event::MeasureFailed`].
     Cancel {
         /// Which.
         id: GenerationId,
     },
-    /// Counts the tokens a conversation takes, template included. Answered by [`Event::Counted`].
+    /// Count a conversation's tokens, template included. Answered by [`Event::Counted`].
     Count {
-        /// Comes back in the answer.
+        /// Echoed in the answer.
         id: GenerationId,
         /// The conversation.
         messages: Vec<Message>,
     },
-    /// Asks what devices there are. Answered by [`Event::Devices`].
+    /// List the devices. Answered by [`Event::Devices`].
     Devices,
-    /// Compares what a device computes with what the processor does, and measures it, in every build of Hearth that can use it.
-    /// Answered by [`Event::Checked`]; what came of it is told of the device from then on.
+    /// Run the device check: compare a device's results with the CPU's and benchmark it, in every build of Hearth that can use it.
+    /// Answered by [`Event::Checked`]; the result is part of [`DeviceInfo`] from then on.
     Check {
         /// The device's id or identity.
         device: String,
     },
-    /// Asks where a model's bytes would go, without loading it. Answered by [`Event::Planned`] or [`Event::PlanFailed`],
-    /// also while an answer is being written.
+    /// Compute the memory plan of a model without loading it. Answered by [`Event::Planned`] or [`Event::PlanFailed`],
+    /// also during a generation.
     Plan {
-        /// Comes back in the answer.
+        /// Echoed in the answer.
         id: GenerationId,
         /// The model, and how it would be loaded.
         plan: PlanRequest,
     },
-    /// Measures how fast the loaded model is. Answered by [`Event::MeasureProgress`], then [`Event::Measured`] or
+    /// Benchmark the loaded model. Answered by [`Event::MeasureProgress`], then [`Event::Measured`] or
     /// [`Event::MeasureFailed`].
     Measure {
-        /// Comes back in the answer; [`Request::Cancel`] ends it.
+        /// Echoed in the answer; [`Request::Cancel`] cancels the measurement.
         id: GenerationId,
     },
-    /// Removes what [`LoadRequest::kept`] holds of a conversation, once what was asked before is done. Not answered.
-    Forget {
+    /// Remove a conversation from the prompt cache ([`LoadRequest::prompt_cache`]), after all earlier requests. Not answered.
+    RemovePromptCache {
         /// Which.
         conversation: ConversationId,
     },
-    /// How much [`LoadRequest::kept`] may hold from now on; what is too much goes. Not answered.
-    Keep {
-        /// As [`KeptFolder::most_bytes`].
-        most_bytes: u64,
+    /// Set the size limit of the prompt cache; least recently used files above it are removed. Not answered.
+    SetPromptCacheLimit {
+        /// See [`PromptCacheFolder::max_bytes`].
+        max_bytes: u64,
     },
-    /// Something about fine-tuning. Answered by [`Event::Training`].
+    /// A fine-tuning request. Answered by [`Event::Training`].
     Training(TrainingRequest),
-    /// Ends the worker. Closing its standard input does the same.
+    /// Shut down. Closing the worker's standard input does the same.
     Shutdown,
 }
 
-/// Which model to load, and how.
+/// A model to load, with its settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRequest {
     /// The GGUF file (the first, of a split one).
     pub path: PathBuf,
-    /// Context in tokens; none: automatic, the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and what the GPUs' kernels see of a
-    /// cache.
+    /// Context in tokens. `None` means automatic: the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and the longest whose KV
+    /// cache fits a GPU's buffer binding.
     pub context: Option<u32>,
-    /// CPU threads; none: the number of physical cores.
+    /// CPU threads. `None` means the number of physical cores.
     pub threads: Option<u32>,
-    /// A device's id or identity from [`Event::Devices`], or several with commas between; none: chosen by the engine.
+    /// Id or identity of a device from [`Event::Devices`], or several separated by commas. `None` means automatic.
     pub device: Option<String>,
-    /// The build of Hearth that is to use the GPU, as [`DeviceWay::build`] names it; none: the fastest that was measured.
+    /// The build of Hearth to use the GPU with, see [`BackendOption::build`]. `None` means the fastest measured.
     #[serde(default)]
     pub build: Option<String>,
-    /// How many layers lie on a GPU.
+    /// Number of layers on GPUs.
     #[serde(default)]
     pub gpu_layers: GpuLayers,
-    /// What the KV cache is kept as.
+    /// Element type of the KV cache.
     #[serde(default)]
     pub kv: KvType,
-    /// Where the worker keeps what it read of conversations, so that they go on without being read again; none: nothing is kept.
+    /// The prompt cache: where KV cells are saved, so that a conversation continues without prefill. `None` disables it.
     #[serde(default)]
-    pub kept: Option<KeptFolder>,
+    pub prompt_cache: Option<PromptCacheFolder>,
 }
 
-/// A folder for what was read of conversations. Each conversation has a folder in it, named by its id, which whoever deletes the
-/// conversation has to remove. Anybody may remove any of it at any time.
+/// The folder of the prompt cache. Each conversation has a subfolder named by its id, which the client removes together with the
+/// conversation. Any of its files may be removed at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptFolder {
-    /// The folder, which is made when it is needed.
+pub struct PromptCacheFolder {
+    /// The folder; created on demand.
     pub path: PathBuf,
-    /// Bytes that all of it may take: what was not used for longest gives way. 0 keeps nothing.
-    pub most_bytes: u64,
+    /// Size limit in bytes; the least recently used files are removed first. 0 saves nothing.
+    pub max_bytes: u64,
 }
 
 impl LoadRequest {
-    /// The largest context, in tokens, that is set aside unless a person asks for more.
+    /// The largest automatic context, in tokens.
     pub const DEFAULT_CONTEXT: u32 = 8192;
 }
 
-/// Who says a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Instructions that hold for the whole conversation.
+    /// System prompt.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
 }
 
-/// One turn of a conversation.
+/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who says it.
+    /// Its author.
     pub role: Role,
-    /// What is said; never read for special tokens.
+    /// Its text; never parsed for special tokens.
     pub content: String,
 }
 
-/// How the next token is chosen.
+/// Sampling parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Sampling {
-    /// 0 takes the likeliest token always (greedy).
+pub struct SamplingParams {
+    /// 0 means greedy.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub temperature: f32,
-    /// Keep the k likeliest; 0 keeps all.
+    /// Keep the k most likely tokens; 0 disables it.
     pub top_k: u32,
-    /// Keep the likeliest whose probabilities reach p together; 1 keeps all.
+    /// Nucleus sampling: keep the most likely tokens whose probabilities add up to p; 1 disables it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub top_p: f32,
-    /// Drop what is less likely than this share of the likeliest; 0 drops nothing.
+    /// Drop tokens less likely than this fraction of the most likely one; 0 disables it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub min_p: f32,
-    /// Divides the score of tokens seen in the last [`Sampling::repeat_last_n`]; 1 changes nothing.
+    /// Divides the logits of tokens seen in the last [`SamplingParams::repeat_last_n`]; 1 disables it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub repetition_penalty: f32,
-    /// Taken from the score for every time a token was seen; 0 changes nothing.
+    /// Subtracted from a token's logit for each time it was seen; 0 disables it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub frequency_penalty: f32,
-    /// Taken once from the score of a token that was seen; 0 changes nothing.
+    /// Subtracted once from the logit of a token that was seen; 0 disables it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub presence_penalty: f32,
-    /// How many tokens back the penalties look.
+    /// Window of the penalties, in tokens.
     pub repeat_last_n: u32,
-    /// The same seed gives the same answer on a CPU; none draws one.
+    /// The same seed gives the same answer on a CPU. `None` draws a random one.
     pub seed: Option<u64>,
 }
 
-impl Default for Sampling {
+impl Default for SamplingParams {
     fn default() -> Self {
         Self {
             temperature: 0.8,
@@ -188,99 +188,99 @@ impl Default for Sampling {
     }
 }
 
-/// A conversation to be answered.
+/// A generation to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
-    /// Names this generation in every event about it.
+    /// Id of this generation, echoed in all its events.
     pub id: GenerationId,
-    /// What is to be answered.
+    /// The prompt.
     pub prompt: Prompt,
-    /// How tokens are chosen.
-    pub sampling: Sampling,
-    /// The most tokens to answer with; none: until the model ends or the context is full.
+    /// Sampling parameters.
+    pub sampling: SamplingParams,
+    /// Maximum tokens to generate. `None`: until the model stops or the context is full.
     pub max_tokens: Option<u32>,
-    /// Texts at which the answer ends; they are not part of it.
+    /// Stop strings; not part of the answer.
     pub stop: Vec<String>,
-    /// Adapters that the answer is made with, over the model that is loaded.
+    /// Adapters to apply to the loaded model.
     #[serde(default)]
     pub adapters: Vec<AdapterChoice>,
-    /// The conversation it belongs to; none: nothing is kept of it.
+    /// The conversation it belongs to. `None`: nothing goes into the prompt cache.
     #[serde(default)]
     pub conversation: Option<ConversationId>,
 }
 
-/// What is to be answered.
+/// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prompt {
-    /// Through the model's chat template.
+    /// Messages, rendered with the model's chat template.
     Chat(Vec<Message>),
-    /// As it is, without a template.
+    /// Text, used verbatim.
     Raw(String),
 }
 
-/// What a worker says.
+/// An event from a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// The first line of a worker.
+    /// The first event of a worker.
     Ready {
         /// See [`PROTOCOL_VERSION`].
         protocol: u32,
         /// Hearth's version.
         version: String,
     },
-    /// A model is being loaded.
+    /// Progress of a load.
     LoadProgress {
         /// From 0 to 1.
         #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
-        /// What is being done, in a few words for a person.
+        /// The current stage, in a few words.
         stage: String,
     },
-    /// A model is loaded.
+    /// The model is loaded.
     Loaded(ModelInfo),
-    /// It is not, and the one before it is gone too.
+    /// The load failed; the previous model is unloaded, too.
     LoadFailed(Problem),
-    /// No model is loaded any more.
+    /// The model is unloaded.
     Unloaded,
-    /// A generation has read its prompt's beginning; more comes.
+    /// A generation has started.
     Started {
         /// Which.
         id: GenerationId,
-        /// Tokens of the prompt, template included, after what was left out.
+        /// Tokens of the prompt, template included, without dropped turns.
         prompt_tokens: u32,
-        /// How many of them were still in the cache.
+        /// Prompt tokens found in the KV cache.
         cached_tokens: u32,
-        /// What did not fit and was left out, if anything.
+        /// Turns dropped because the context is too short.
         left_out: Option<LeftOut>,
     },
-    /// The prompt is being read.
+    /// Progress of prefill.
     Prefill {
         /// Which.
         id: GenerationId,
-        /// Tokens read.
+        /// Tokens processed.
         done: u32,
-        /// Tokens in all.
+        /// Total tokens.
         total: u32,
     },
-    /// A piece of the answer: whole characters only.
+    /// A piece of the answer, in whole characters.
     Text {
         /// Which.
         id: GenerationId,
         /// The piece.
         text: String,
-        /// Tokens answered so far.
+        /// Tokens generated so far.
         tokens: u32,
     },
     /// A generation has ended.
     Finished {
         /// Which.
         id: GenerationId,
-        /// Why, and how fast it was.
+        /// Reason, token counts and speed.
         summary: Summary,
     },
-    /// A generation could not go on.
+    /// A generation failed.
     GenerationFailed {
         /// Which.
         id: GenerationId,
@@ -291,24 +291,24 @@ pub enum Event {
     Counted {
         /// Which.
         id: GenerationId,
-        /// Tokens, template included.
+        /// Token count, template included.
         tokens: u32,
     },
     /// The answer to [`Request::Devices`].
     Devices {
-        /// Every device; `cpu` is always there.
+        /// All devices; `cpu` always exists.
         devices: Vec<DeviceInfo>,
     },
     /// The answer to [`Request::Check`].
     Checked {
-        /// As it was asked for.
+        /// The device as requested.
         device: String,
-        /// Every device, as [`Event::Devices`] tells it; or why none was checked.
+        /// All devices, as in [`Event::Devices`]; or why the check failed.
         devices: Result<Vec<DeviceInfo>, Problem>,
     },
-    /// Another build of Hearth does better what was asked last, a load or a run: whoever asked starts this program in place of this
-    /// worker, with [`HANDED_OVER`] in its environment, and asks it the same.
-    HandOver {
+    /// Another build of Hearth is faster for the last request, a load or a run. The client starts this program in place of the worker,
+    /// with [`BUILD_SWITCHED`] in its environment, and repeats the request.
+    SwitchBuild {
         /// The program.
         program: PathBuf,
     },
@@ -316,17 +316,17 @@ pub enum Event {
     Planned {
         /// Which.
         id: GenerationId,
-        /// Where the bytes would go.
+        /// The memory plan.
         plan: Plan,
     },
-    /// There is no plan: the file cannot be read, say.
+    /// Planning failed, for example because the file cannot be read.
     PlanFailed {
         /// Which.
         id: GenerationId,
         /// Why.
         problem: Problem,
     },
-    /// A measurement goes on.
+    /// Progress of a measurement.
     MeasureProgress {
         /// Which.
         id: GenerationId,
@@ -338,61 +338,60 @@ pub enum Event {
     Measured {
         /// Which.
         id: GenerationId,
-        /// How fast the loaded model is.
+        /// The measured speed.
         measured: Measured,
     },
-    /// Nothing was measured: no model is loaded, an answer is being written, or it was cancelled.
+    /// The measurement failed: no model is loaded, a generation is in progress, or it was cancelled.
     MeasureFailed {
         /// Which.
         id: GenerationId,
         /// Why.
         problem: Problem,
     },
-    /// Something about fine-tuning.
+    /// A fine-tuning event.
     Training {
-        /// The run, inspection or export it is about.
+        /// Id of the run, inspection or export.
         id: RunId,
-        /// What happened.
+        /// The event.
         event: TrainingEvent,
     },
 }
 
-/// Set in the environment of a worker, or a command, that another build of Hearth has handed its work to: it does it, whatever
-/// build it is.
-pub const HANDED_OVER: &str = "HEARTH_HANDED_OVER";
+/// Environment variable of a worker or command that another build of Hearth switched to. It must not switch again.
+pub const BUILD_SWITCHED: &str = "HEARTH_BUILD_SWITCHED";
 
-/// What was left out of the context: the oldest turns, never the system prompt.
+/// Turns dropped from the context: the oldest ones, never the system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// How many messages from the beginning (after the system prompt).
+    /// Number of messages dropped from the beginning (after the system prompt).
     pub messages: u32,
-    /// How many tokens they took.
+    /// Their tokens.
     pub tokens: u32,
 }
 
-/// How a generation ended.
+/// Statistics of a finished generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Why it ended.
     pub reason: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Tokens answered.
+    /// Tokens generated.
     pub tokens: u32,
-    /// The ids that were answered.
+    /// Ids of the generated tokens.
     pub ids: Vec<u32>,
-    /// Tokens of the prompt read in a second, without those from the cache.
+    /// Prefill speed in tokens per second, without cached tokens.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub prompt_tokens_per_second: f64,
-    /// Tokens answered in a second, from the first to the last.
+    /// Decode speed in tokens per second, from the first token to the last.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
-    /// From the request to the first token, in seconds.
+    /// Time to first token, in seconds.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub first_token_seconds: f64,
-    /// Tokens of the context that are in use now.
+    /// Tokens of the context in use.
     pub context_used: u32,
-    /// Tokens of the context in all.
+    /// Context size in tokens.
     pub context: u32,
 }
 
@@ -400,56 +399,56 @@ pub struct Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The model ended its turn, or a stop text came.
+    /// End of turn, or a stop string.
     Stop,
-    /// As many tokens as were asked for.
+    /// The maximum number of tokens was reached.
     Length,
     /// The context is full.
     ContextFull,
-    /// Someone asked for it.
+    /// Cancelled by the client.
     Cancelled,
 }
 
-/// What is known of the loaded model.
+/// Properties of the loaded model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// The file.
     pub path: PathBuf,
-    /// The model's own name.
+    /// The model's name from its metadata.
     pub name: String,
     /// `llama`, `qwen2` and so on.
     pub architecture: String,
-    /// The file's quantisation, as people call it: `Q4_1`.
+    /// The file's quantisation: `Q4_1`.
     pub quantization: String,
     /// Number of weights.
     pub parameters: u64,
     /// Bytes of the file.
     pub file_size: u64,
-    /// Blocks.
+    /// Transformer layers.
     pub layers: u32,
-    /// Context in tokens that was set aside.
+    /// Allocated context in tokens.
     pub context: u32,
-    /// Context in tokens that the model was trained for.
+    /// Context in tokens that the model was trained with.
     pub context_trained: u32,
-    /// The device's id.
+    /// Id of the device that computes the output layer.
     pub device: String,
     /// CPU threads in use.
     pub threads: u32,
-    /// How long loading took, in seconds.
+    /// Load time in seconds.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub load_seconds: f64,
-    /// What a person should know: the file has no chat template, say. Whole sentences.
+    /// Notices for the user in whole sentences, for example that the file has no chat template.
     pub notices: Vec<String>,
     /// Layers on GPUs.
     #[serde(default)]
     pub gpu_layers: u32,
-    /// Layers there are: blocks, prediction blocks included, and the output layer.
+    /// Total layers: transformer layers, prediction layers included, and the output layer.
     #[serde(default)]
     pub layers_total: u32,
-    /// What the KV cache is kept as.
+    /// Element type of the KV cache.
     #[serde(default)]
     pub kv: KvType,
-    /// Where its bytes lie: the plan that was carried out.
+    /// The memory plan of the loaded model.
     #[serde(default)]
     pub placement: Vec<PlannedDevice>,
 }
@@ -460,44 +459,44 @@ pub struct ModelInfo {
 pub struct Problem {
     /// For programs.
     pub code: ProblemCode,
-    /// For people: what happened, to what, what to do.
+    /// For people: what happened, to which file or device, and what to do.
     pub message: String,
 }
 
-/// What kind of error.
+/// Kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCode {
-    /// The file is not there or cannot be read.
+    /// A file is missing or cannot be read.
     FileUnreadable,
-    /// The file is damaged or is no GGUF.
+    /// A file is corrupt or not a GGUF.
     FileInvalid,
-    /// A kind of model, or of weights, that Hearth does not know.
+    /// An unsupported architecture or tensor type.
     Unsupported,
     /// Not enough memory.
     OutOfMemory,
-    /// A dataset cannot be read or teaches nothing.
+    /// A dataset cannot be read or has nothing to train on.
     DataInvalid,
-    /// An adapter is damaged or belongs to another model.
+    /// An adapter is corrupt or belongs to another model.
     AdapterInvalid,
-    /// The loss is no number any more, or exploded.
+    /// The loss diverged.
     Diverged,
     /// The disk is full or cannot be written to.
     DiskFull,
     /// The chat template failed.
     Template,
-    /// The prompt is longer than the context, whatever is left out.
+    /// The prompt does not fit the context, even with all droppable turns dropped.
     PromptTooLong,
     /// No model is loaded.
     NoModel,
-    /// Another generation is under way.
+    /// Another generation is in progress.
     Busy,
     /// No such device.
     NoDevice,
-    /// The request made no sense.
+    /// Invalid request.
     BadRequest,
-    /// The worker ended unexpectedly, and not for want of memory (said by the client, never by a worker).
+    /// The worker exited unexpectedly, not for lack of memory. Set by the client, never by a worker.
     WorkerDied,
-    /// A defect of Hearth.
+    /// A bug in Hearth.
     Internal,
 }

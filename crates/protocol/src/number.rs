@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads a float. `null`, which is what serde_json writes for NaN and the infinities, is NaN: so that a number that went wrong costs
-/// what depends on it, and not the whole message. For every float of a message that is not an `Option` (a test sees to that).
+/// Deserialise a float; `null`, which serde_json writes for NaN and infinities, becomes NaN, so that such a value does not make the
+/// whole message unreadable. Used for every float of a message that is not an `Option`; a test enforces it.
 ///
 /// # Errors
-/// There is something else than a number or `null`.
+/// The value is neither a number nor `null`.
 pub fn or_nan<'de, D: Deserializer<'de>, F: Deserialize<'de> + From<f32>>(from: D) -> Result<F, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_else(|| f32::NAN.into()))
 }
@@ -15,7 +15,7 @@ pub fn or_nan<'de, D: Deserializer<'de>, F: Deserialize<'de> + From<f32>>(from: 
 mod tests {
     use crate::*;
 
-    /// Replaces each number with a fraction by `null`, as serde_json does where it is NaN; how many there were.
+    /// Replace each float by `null`, as serde_json writes NaN. Returns their number.
     fn without_numbers(json: &mut serde_json::Value) -> usize {
         use serde_json::Value;
         match json {
@@ -29,7 +29,7 @@ mod tests {
         }
     }
 
-    /// That a message is read whose floats, so many of them, are all NaN.
+    /// Assert that the message has this many floats and can be read with all of them NaN.
     fn survives<M: serde::Serialize + serde::de::DeserializeOwned>(message: &M, floats: usize) {
         let mut json = serde_json::to_value(message).expect("it is written");
         assert_eq!(without_numbers(&mut json), floats, "{json}");
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn events_whose_numbers_are_nan_are_read() {
+    fn events_with_nan_floats_are_read() {
         let training = |event| Event::Training { id: 1, event };
         survives(
             &training(TrainingEvent::Evaluated {
@@ -98,20 +98,20 @@ mod tests {
             2,
         );
         let check = DeviceCheck {
-            wrong: None,
+            mismatch: None,
             bytes_per_second: 0.5,
-            products_per_second: 0.5,
+            macs_per_second: 0.5,
             seconds: 0.5,
             kernels_launched: 1,
             kernels_compiled: 1,
         };
-        let way = DeviceWay {
+        let option = BackendOption {
             check: Some(check),
-            ..DeviceWay::default()
+            ..BackendOption::default()
         };
         let device = DeviceInfo {
             load: Some(0.5),
-            ways: vec![way],
+            backends: vec![option],
             ..DeviceInfo::default()
         };
         survives(&Event::Devices { devices: vec![device] }, 4);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_whose_numbers_are_nan_are_read_for_the_worker_to_refuse() {
+    fn requests_with_nan_floats_are_readable_so_that_the_worker_can_refuse_them() {
         let settings = TrainSettings {
             alpha: 0.5,
             dropout: 0.5,
@@ -152,14 +152,14 @@ mod tests {
         survives(&settings, 8);
         let nan: TrainSettings = serde_json::from_str(r#"{"learning_rate": null}"#).expect("it is read");
         assert!(nan.learning_rate.is_nan() && nan.alpha == TrainSettings::default().alpha);
-        let sampling = Sampling {
+        let sampling = SamplingParams {
             temperature: 0.5,
             top_p: 0.5,
             min_p: 0.5,
             repetition_penalty: 0.5,
             frequency_penalty: 0.5,
             presence_penalty: 0.5,
-            ..Sampling::default()
+            ..SamplingParams::default()
         };
         survives(&sampling, 6);
         survives(
@@ -173,7 +173,7 @@ mod tests {
 
     /// A float that is added one day is seen here.
     #[test]
-    fn every_float_of_a_message_is_read_so() {
+    fn every_float_of_a_message_uses_or_nan() {
         let sources = [
             include_str!("device.rs"),
             include_str!("messages.rs"),

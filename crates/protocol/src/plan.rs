@@ -1,19 +1,19 @@
-//! What is said about where a model's bytes go, and how fast that turned out to be.
+//! The memory plan of a model, and its measured speed.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// How many of a model's layers lie on a GPU, counted from the output layer backwards: 1 is the output layer alone, N the
-/// output layer and the last N - 1 blocks.
+/// Number of layers on GPUs, counted from the output layer backwards: 1 is the output layer alone, N the output layer and
+/// the last N - 1 transformer layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuLayers {
     /// As many as fit.
     #[default]
     Auto,
-    /// Every layer; the token embedding stays with the processor.
+    /// Every layer; the token embedding stays on the CPU.
     All,
-    /// This many; 0 leaves the whole model on the processor.
+    /// This many; 0 means the whole model on the CPU.
     Count(u32),
 }
 
@@ -37,19 +37,19 @@ impl FromStr for GpuLayers {
             number => number
                 .parse()
                 .map(Self::Count)
-                .map_err(|_| format!("\"{number}\" is no number of layers: give a whole number, auto or all.")),
+                .map_err(|_| format!("\"{number}\" is not a number of layers: use a whole number, auto or all.")),
         }
     }
 }
 
-/// What the numbers of the KV cache are kept as.
+/// Element type of the KV cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KvType {
-    /// Two bytes a number.
+    /// Two bytes per element.
     #[default]
     F16,
-    /// Blocks of 32 numbers in 34 bytes: half the memory, a little less exact.
+    /// Blocks of 32 elements in 34 bytes: half the memory, slightly less exact.
     Q8_0,
 }
 
@@ -69,27 +69,27 @@ impl FromStr for KvType {
         match text {
             "f16" => Ok(Self::F16),
             "q8_0" => Ok(Self::Q8_0),
-            other => Err(format!("\"{other}\" is no type of KV cache: give f16 or q8_0.")),
+            other => Err(format!("\"{other}\" is not a KV cache type: use f16 or q8_0.")),
         }
     }
 }
 
-/// A model to be planned for, without loading it.
+/// A model to plan for, without loading it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanRequest {
     /// The GGUF file (the first, of a split one).
     pub path: PathBuf,
-    /// Context in tokens; none: what a load without one would set aside.
+    /// Context in tokens. `None` means automatic, as for a load.
     pub context: Option<u32>,
-    /// A device's id or identity, or several with commas between; none: chosen by the engine.
+    /// Id or identity of a device, or several separated by commas. `None` means automatic.
     pub device: Option<String>,
-    /// How many layers lie on a GPU.
+    /// Number of layers on GPUs.
     #[serde(default)]
     pub gpu_layers: GpuLayers,
-    /// What the KV cache is kept as.
+    /// Element type of the KV cache.
     #[serde(default)]
     pub kv: KvType,
-    /// Plan for a GPU of this many bytes instead of those that are there.
+    /// Plan for a hypothetical GPU with this many bytes, instead of the machine's GPUs.
     pub assume_gpu: Option<u64>,
 }
 
@@ -97,83 +97,83 @@ pub struct PlanRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Verdict {
-    /// As it was asked for.
+    /// As requested.
     Fits,
-    /// With a shorter context than was asked for.
+    /// With a shorter context than requested.
     FitsWithLessContext {
         /// The longest that fits, in tokens.
         context: u32,
     },
-    /// It fits, and answers will come slower than a person reads.
+    /// It fits, but decode will be slower than reading speed.
     Slow,
-    /// Not on this machine as it is now.
+    /// Not in the memory that is free now.
     WontFit,
 }
 
-/// Where a model's bytes go: what is shown before a load, and what a load carries out.
+/// The memory plan of a model: shown before a load, and used by it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Whether every device has room for what this plan puts there.
+    /// Whether every device has enough free memory for its part.
     pub fits: bool,
-    /// The same for a person, with what to do.
+    /// The same for a person.
     pub verdict: Verdict,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub why: String,
-    /// Context in tokens that is planned for.
+    /// Planned context in tokens.
     pub context: u32,
-    /// The longest context that fits with these layers, in tokens; 0 if none does.
+    /// Longest context that fits with these layers on GPUs, in tokens; 0 if none does.
     pub context_fits: u32,
     /// Layers on GPUs.
     pub gpu_layers: u32,
-    /// Layers there are: blocks, prediction blocks included, and the output layer.
+    /// Total layers: transformer layers, prediction layers included, and the output layer.
     pub layers_total: u32,
-    /// The most layers that fit on GPUs with this context.
+    /// Maximum number of layers that fit on GPUs with this context.
     pub layers_fit: u32,
-    /// What the KV cache is kept as.
+    /// Element type of the KV cache.
     pub kv: KvType,
-    /// Every device that gets something; the processor always does.
+    /// The devices of the plan; the CPU is always first.
     pub devices: Vec<PlannedDevice>,
 }
 
-/// What a plan puts on one device, in bytes.
+/// One device's part of a plan, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedDevice {
     /// Its id, as in [`crate::DeviceInfo`].
     pub id: String,
-    /// Its identity, likewise.
+    /// Its identity, as in [`crate::DeviceInfo`].
     #[serde(default)]
     pub identity: String,
-    /// The maker's name for it.
+    /// Product name.
     pub name: String,
     /// Weights.
     pub weights: u64,
     /// KV cache for the planned context.
     pub kv: u64,
-    /// Buffers of the computation.
+    /// Activations and other buffers of a pass.
     pub compute: u64,
-    /// Left free on purpose.
+    /// Reserved for other programs.
     pub margin: u64,
-    /// Its memory; none where it cannot be told.
+    /// Total memory. `None` means unknown.
     pub total: Option<u64>,
-    /// What of it is free now, without this model; none where it cannot be told.
+    /// Free memory, without this model. `None` means unknown.
     pub free: Option<u64>,
-    /// What lies there: `token_embd`, `blk.0` and so on, `output`.
+    /// Layers on this device: `token_embd`, `blk.0` and so on, `output`.
     pub layers: Vec<String>,
-    /// Whether there is room for all that.
+    /// Whether all of it fits.
     pub fits: bool,
 }
 
-/// How fast the loaded model is on this machine.
+/// Measured speed of the loaded model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Tokens of a prompt read in a second.
+    /// Prefill speed in tokens per second.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub prompt_tokens_per_second: f64,
-    /// Tokens answered in a second.
+    /// Decode speed in tokens per second.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
-    /// Tokens of the prompt that was read.
+    /// Tokens prefilled.
     pub prompt_tokens: u32,
-    /// Tokens that were answered.
+    /// Tokens decoded.
     pub tokens: u32,
 }

@@ -1,133 +1,133 @@
-//! What is said about fine-tuning: runs, the data they learn from, and the adapters that come of them.
+//! Fine-tuning messages: runs, datasets and adapters.
 
 use crate::{Problem, plan::GpuLayers};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Names one run, inspection or export; chosen by whoever asks, unique in the life of the worker.
+/// Id of one run, inspection or export: chosen by the client, unique within the worker's lifetime.
 pub type RunId = u64;
 
-/// What a worker can be asked about fine-tuning.
+/// A fine-tuning request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum TrainingRequest {
-    /// Reads a dataset as a run would, without training. Answered by [`TrainingEvent::Inspected`] or [`TrainingEvent::Failed`].
+    /// Read a dataset as a run would, without training. Answered by [`TrainingEvent::Inspected`] or [`TrainingEvent::Failed`].
     Inspect(InspectRequest),
-    /// Trains. Answered by [`TrainingEvent::Preparing`], [`TrainingEvent::Planned`], steps and evaluations, and last
+    /// Train. Answered by [`TrainingEvent::Preparing`], [`TrainingEvent::Planned`], steps and evaluations, and last
     /// [`TrainingEvent::Finished`], [`TrainingEvent::Suspended`] or [`TrainingEvent::Failed`].
     Start(Box<TrainRequest>),
-    /// Holds the run after the step under way. Answered by [`TrainingEvent::Paused`].
+    /// Pause the run after the current batch. Answered by [`TrainingEvent::Paused`].
     Pause {
         /// Which.
         id: RunId,
     },
-    /// Goes on with a run that is held. Answered by [`TrainingEvent::Resumed`].
+    /// Continue a paused run. Answered by [`TrainingEvent::Resumed`].
     Resume {
         /// Which.
         id: RunId,
     },
-    /// Ends the run after the step under way; what was learnt is kept. Answered by [`TrainingEvent::Finished`].
+    /// End the run after the current step and keep its adapter. Answered by [`TrainingEvent::Finished`].
     Stop {
         /// Which.
         id: RunId,
     },
-    /// Ends the run with a checkpoint after the step under way, and measures nothing more: the app closes. Answered by
+    /// End the run after the current step with a checkpoint and without an evaluation: the app closes. Answered by
     /// [`TrainingEvent::Suspended`].
     Suspend {
         /// Which.
         id: RunId,
     },
-    /// Writes an adapter for other programs. Answered by [`TrainingEvent::Exported`] or [`TrainingEvent::Failed`].
+    /// Export an adapter. Answered by [`TrainingEvent::Exported`] or [`TrainingEvent::Failed`].
     Export(ExportRequest),
 }
 
-/// A dataset to be looked at.
+/// A dataset to inspect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InspectRequest {
-    /// Comes back in the answer.
+    /// Echoed in the answer.
     pub id: RunId,
     /// The model whose tokenizer and template are used.
     pub model: PathBuf,
     /// The data.
     pub data: DataSource,
-    /// Tokens an example may have; none: chosen from the data.
+    /// Maximum sequence length in tokens. `None`: chosen from the data.
     pub sequence: Option<u32>,
-    /// How many examples are shown token by token.
+    /// Number of examples to preview token by token.
     pub previews: u32,
 }
 
-/// Where examples come from, and how they are to be read.
+/// Source and format of the examples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataSource {
     /// A file of JSONL, JSON, CSV, Parquet, plain text or Markdown.
     pub path: PathBuf,
-    /// Which column is what; none: recognised.
+    /// Column mapping. `None` means automatic.
     pub mapping: Option<ColumnMapping>,
-    /// Leave out lines that cannot be read, instead of refusing the file.
+    /// Skip malformed lines instead of refusing the file.
     pub skip_broken: bool,
 }
 
-/// Which columns of a table hold what. A column that is none is not used.
+/// Column mapping of a dataset. `None`: not used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ColumnMapping {
     /// Whole conversations (messages or ShareGPT).
     pub messages: Option<String>,
-    /// Instructions for the whole example.
+    /// System prompt.
     pub system: Option<String>,
-    /// What is asked.
+    /// Prompt.
     pub prompt: Option<String>,
-    /// What the question is about (alpaca's `input`).
+    /// Context of the prompt (Alpaca's `input`).
     pub input: Option<String>,
-    /// What is answered.
+    /// Answer.
     pub answer: Option<String>,
-    /// Plain text to go on.
+    /// Plain text to continue.
     pub text: Option<String>,
 }
 
-/// What came of looking at a dataset.
+/// Result of inspecting a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inspection {
     /// `JSONL`, `CSV` and so on.
     pub container: String,
-    /// How the examples are written: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+    /// Format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
     pub shape: String,
-    /// The columns there are.
+    /// Names of the columns.
     pub columns: Vec<String>,
-    /// Which of them is what, as recognised or as asked for.
+    /// The column mapping, detected or as requested.
     pub mapping: ColumnMapping,
-    /// Whether a person should confirm the mapping.
+    /// Whether the user should confirm the mapping.
     pub unsure: bool,
-    /// Examples that can be used.
+    /// Usable examples.
     pub examples: u32,
     /// Their tokens, template included.
     pub tokens: u64,
-    /// Tokens that are learnt.
+    /// Tokens in the loss.
     pub trained_tokens: u64,
-    /// Tokens of the median, the 95th percentile and the longest example.
+    /// Length in tokens: median, 95th percentile, maximum.
     pub lengths: [u32; 3],
-    /// The sequence length that a run would use.
+    /// Maximum sequence length that a run would use.
     pub sequence: u32,
     /// Examples longer than it.
     pub truncated: u32,
-    /// Some examples token by token.
+    /// Examples, token by token.
     pub previews: Vec<Preview>,
-    /// What a person should know, most serious first.
+    /// Findings, most serious first.
     pub findings: Vec<Finding>,
-    /// Lines that cannot be read, the first hundred.
+    /// Malformed lines, the first hundred.
     pub broken: Vec<BrokenLine>,
-    /// How many there are in all.
+    /// Total number of malformed lines.
     pub broken_total: u32,
 }
 
-/// One example as the model will see it.
+/// One example as the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Preview {
-    /// Its line or row in the file, from 1.
+    /// Line or row in the file, from 1.
     pub line: u32,
-    /// Its text in pieces; neighbours with the same mark are one piece.
+    /// Its text in pieces; adjacent tokens with the same flags form one piece.
     pub pieces: Vec<Piece>,
-    /// Tokens in all.
+    /// Total tokens.
     pub tokens: u32,
 }
 
@@ -136,139 +136,139 @@ pub struct Preview {
 pub struct Piece {
     /// The text.
     pub text: String,
-    /// How many tokens.
+    /// Its tokens.
     pub tokens: u32,
-    /// Whether it is learnt.
+    /// Whether it is in the loss.
     pub trained: bool,
-    /// Whether the template put it there (special tokens, role names).
+    /// Whether it comes from the chat template (special tokens, role names).
     pub template: bool,
-    /// Whether it is cut off by the sequence length.
+    /// Whether it is truncated by the maximum sequence length.
     pub cut: bool,
 }
 
-/// How serious a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// Information.
     Note,
-    /// Probably not meant.
+    /// Probably a mistake.
     Warning,
-    /// A run would fail or teach the wrong thing.
+    /// A run would fail or train on the wrong text.
     Error,
 }
 
-/// Something found in a dataset.
+/// A finding about a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
     pub kind: String,
-    /// How serious it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What was found and what to do: whole sentences.
+    /// What was found and what to do, in whole sentences.
     pub message: String,
-    /// Lines concerned, the first twenty.
+    /// Affected lines, the first twenty.
     pub lines: Vec<u32>,
 }
 
-/// A line that cannot be read.
+/// A malformed line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub why: String,
 }
 
-/// A run to be made.
+/// A run to start or resume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainRequest {
-    /// Names the run in every event about it.
+    /// Id of the run, echoed in all its events.
     pub id: RunId,
-    /// The GGUF file that is trained on; it is never written to.
+    /// The base model's GGUF file; never written to.
     pub model: PathBuf,
-    /// What it learns.
+    /// The dataset.
     pub data: DataSource,
-    /// The folder that gets the adapter, the checkpoints and the log.
+    /// Output folder of the adapter, the checkpoints and the log.
     pub out: PathBuf,
-    /// How it learns.
+    /// Training settings.
     pub settings: TrainSettings,
-    /// Go on from the checkpoint in `out`.
+    /// Resume from the checkpoint in `out`.
     pub resume: bool,
-    /// CPU threads; none: the number of physical cores.
+    /// CPU threads. `None` means the number of physical cores.
     pub threads: Option<u32>,
-    /// A device's id or identity, or several with commas between; none: chosen by the engine.
+    /// Id or identity of a device, or several separated by commas. `None` means automatic.
     pub device: Option<String>,
-    /// As [`crate::LoadRequest::build`].
+    /// See [`crate::LoadRequest::build`].
     #[serde(default)]
     pub build: Option<String>,
-    /// How many layers lie on a GPU.
+    /// Number of layers on GPUs.
     #[serde(default)]
     pub gpu_layers: GpuLayers,
-    /// Leave the processor to whatever else runs.
+    /// Run at low CPU priority.
     pub low_priority: bool,
 }
 
-/// How a run learns. What is none is chosen from the data and the machine.
+/// Settings of a run. `None` means automatic: chosen from the data and the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrainSettings {
-    /// Rank of the adapters.
+    /// LoRA rank.
     pub rank: u32,
-    /// An adapter counts for alpha / rank (alpha / sqrt(rank) with [`TrainSettings::rslora`]).
+    /// LoRA alpha: the adapter's scale is alpha / rank (alpha / sqrt(rank) with [`TrainSettings::rslora`]).
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub alpha: f32,
-    /// Share of an adapter's inputs that is dropped in training.
+    /// LoRA dropout, from 0 to 1.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub dropout: f32,
     /// Rank-stabilised scaling. <https://arxiv.org/abs/2312.03732>
     pub rslora: bool,
-    /// Linears with an adapter, as the file names them (`attn_q`) or as Hugging Face does (`q_proj`); empty: all.
+    /// Target modules, by GGUF name (`attn_q`) or Hugging Face name (`q_proj`); empty means all.
     pub targets: Vec<String>,
-    /// The highest learning rate.
+    /// Peak learning rate.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub learning_rate: f32,
-    /// How the learning rate falls.
+    /// Learning rate schedule.
     pub schedule: Schedule,
-    /// Share of the steps in which it rises.
+    /// Warm-up, as a fraction of the steps.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub warmup: f32,
-    /// AdamW's decoupled decay. <https://arxiv.org/abs/1711.05101>
+    /// AdamW's decoupled weight decay. <https://arxiv.org/abs/1711.05101>
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub weight_decay: f32,
-    /// The gradient is scaled down to this norm; 0: never.
+    /// Gradient clipping: maximum norm; 0 disables it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub max_gradient_norm: f32,
-    /// Times through the data, at most; none: chosen by how many examples there are.
+    /// Maximum epochs. `None`: chosen from the number of examples.
     pub epochs: Option<f32>,
-    /// Steps, at most.
+    /// Maximum steps.
     pub max_steps: Option<u32>,
-    /// Examples that go through the model together.
+    /// Batch size in examples.
     pub batch: Option<u32>,
-    /// Batches a step.
+    /// Gradient accumulation: batches per step.
     pub accumulation: Option<u32>,
-    /// Tokens an example may have; longer ones are cut, which is said.
+    /// Maximum sequence length in tokens; longer examples are truncated and reported.
     pub sequence: Option<u32>,
-    /// The same seed on the same machine gives the same run.
+    /// Random seed. The same seed on the same machine gives the same run.
     pub seed: u64,
-    /// Share of the examples that is not trained on but measured with.
+    /// Validation split, as a fraction of the examples.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub eval_split: f32,
-    /// Steps from one evaluation to the next.
+    /// Steps between evaluations.
     pub eval_every: Option<u32>,
-    /// Evaluations without a better loss after which the run ends; 0: never.
+    /// Early stopping: evaluations without improvement; 0 disables it.
     pub patience: u32,
-    /// Whether the order of the examples is drawn anew each epoch.
+    /// Whether to shuffle the examples in each epoch.
     pub shuffle: bool,
-    /// An adapter to begin with.
+    /// An adapter to start from.
     pub init: Option<PathBuf>,
-    /// Steps from one checkpoint to the next.
+    /// Steps between checkpoints.
     pub checkpoint_every: Option<u32>,
-    /// Factors of the products.
+    /// Precision of the GEMMs.
     pub precision: Precision,
-    /// What is kept for the backward.
+    /// Gradient checkpointing.
     pub checkpointing: Checkpointing,
-    /// Learn from everything, not only from answers.
+    /// Compute the loss on prompts, too, not only on answers.
     pub train_on_prompts: bool,
 }
 
@@ -304,207 +304,207 @@ impl Default for TrainSettings {
     }
 }
 
-/// How the learning rate falls after its rise.
+/// Learning rate schedule after warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// Along half a cosine, to nothing.
+    /// Half a cosine, to 0.
     #[default]
     Cosine,
-    /// Along a line, to nothing.
+    /// Linear, to 0.
     Linear,
-    /// Not at all.
+    /// Constant.
     Constant,
 }
 
-/// Factors of the products; sums are always f32.
+/// Precision of the factors in GEMMs; accumulators are always f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// bf16 where every device that has layers multiplies it faster, f32 elsewhere.
+    /// bf16 if it is faster on every device that has layers, else f32.
     #[default]
     Auto,
     /// f32.
     F32,
-    /// bf16, also where it is slower.
+    /// bf16, even if slower.
     Bf16,
 }
 
-/// What is kept of a forward pass for the backward.
+/// Gradient checkpointing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checkpointing {
-    /// As memory allows.
+    /// Chosen by the available memory.
     #[default]
     Auto,
-    /// The inputs of every operation.
+    /// Save the activations of every operation: no recomputation.
     Operations,
-    /// The inputs of every layer; each layer runs twice.
+    /// Save each layer's inputs and recompute the layer in the backward pass.
     Layers,
 }
 
-/// An adapter to be written for other programs.
+/// An adapter to export.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExportRequest {
-    /// Comes back in the answer.
+    /// Echoed in the answer.
     pub id: RunId,
-    /// The model that the adapter belongs to.
+    /// The adapter's base model.
     pub model: PathBuf,
     /// The adapter.
     pub adapter: PathBuf,
-    /// As what.
+    /// Output format.
     pub format: ExportFormat,
-    /// The file or folder to write.
+    /// The file or folder to write to.
     pub out: PathBuf,
-    /// Reload what was written and compare.
+    /// Reload the export and compare it with the adapter.
     pub verify: bool,
 }
 
-/// What an adapter is written as.
+/// Export format of an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "as", rename_all = "snake_case")]
 pub enum ExportFormat {
     /// An adapter for llama.cpp and Ollama.
     GgufLora,
-    /// A folder for Hugging Face's PEFT.
+    /// A PEFT folder.
     Peft,
-    /// The whole model with the adapter in its weights.
+    /// The whole model with the adapter merged.
     Gguf {
-        /// The type of its weights (`Q4_K`, `Q8_0`, `F16`); none: each as it is in the base model.
+        /// Quantisation of its weights (`Q4_K`, `Q8_0`, `F16`). `None`: as in the base model.
         kind: Option<String>,
     },
 }
 
-/// An adapter that an answer is made with.
+/// An adapter to apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AdapterChoice {
     /// A run's folder, a PEFT folder or a GGUF adapter.
     pub path: PathBuf,
-    /// What it counts for; 1 as it was trained.
+    /// Adapter scale; 1 is as trained.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub scale: f32,
 }
 
-/// What a worker says about fine-tuning.
+/// A fine-tuning event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum TrainingEvent {
     /// The answer to [`TrainingRequest::Inspect`].
     Inspected(Box<Inspection>),
-    /// The model or the data is being read.
+    /// Progress of loading the model and the data.
     Preparing {
         /// From 0 to 1.
         #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
-        /// What is being done, in a few words for a person.
+        /// The current stage, in a few words.
         stage: String,
     },
-    /// What the run will do: from real steps on the longest examples.
+    /// The plan of the run, measured by a dry run on the longest examples.
     Planned(RunPlan),
-    /// A step was made.
+    /// A finished step.
     Step(StepReport),
-    /// The held-out examples were measured.
+    /// An evaluation on the validation split.
     Evaluated {
-        /// After which step; 0 before the first.
+        /// The step it follows; 0 before the first.
         step: u32,
-        /// Mean loss a token; none where it came to no number (NaN or infinite).
+        /// Mean loss per token. `None` if it is NaN or infinite.
         loss: Option<f64>,
-        /// Whether it is the best so far; the best adapter is kept. What is no number never is.
+        /// Whether it is the best so far; the best adapter is saved. NaN or infinite never is.
         best: bool,
     },
-    /// Everything needed to go on from here is on the disk.
+    /// A checkpoint was written.
     Checkpointed {
         /// After which step.
         step: u32,
     },
-    /// The run is held.
+    /// The run is paused.
     Paused {
         /// After which step.
         step: u32,
     },
-    /// It goes on.
+    /// The run continues.
     Resumed,
-    /// The run has ended, and its adapter is on the disk.
+    /// The run has ended, and its adapter is saved.
     Finished(Box<Outcome>),
     /// The answer to [`TrainingRequest::Suspend`]: the run has ended, and can be resumed from its last checkpoint.
     Suspended,
     /// The answer to [`TrainingRequest::Export`].
     Exported {
-        /// What was written.
+        /// The file or folder written.
         path: PathBuf,
-        /// Bytes of it.
+        /// Its size in bytes.
         bytes: u64,
-        /// How reloading it went, if that was asked for.
+        /// Result of the verification, if requested.
         verification: Option<Verification>,
     },
-    /// It could not be done; of a run, what was learnt up to the last checkpoint is kept.
+    /// The request failed. A run can be resumed from its last checkpoint.
     Failed(Problem),
 }
 
-/// What a run will do.
+/// The plan of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
-    /// Examples trained on.
+    /// Training examples.
     pub examples: u32,
-    /// Examples held out.
+    /// Validation examples.
     pub eval_examples: u32,
-    /// Examples that are cut to the sequence length.
+    /// Examples truncated to the maximum sequence length.
     pub truncated: u32,
-    /// Steps at most.
+    /// Maximum steps.
     pub steps: u32,
-    /// Examples that go through the model together.
+    /// Batch size in examples.
     pub batch: u32,
-    /// Batches a step.
+    /// Gradient accumulation: batches per step.
     pub accumulation: u32,
-    /// Tokens an example may have.
+    /// Maximum sequence length in tokens.
     pub sequence: u32,
-    /// Numbers that are trained.
+    /// Trainable parameters.
     pub parameters: u64,
-    /// The factors of its products.
+    /// Precision of its GEMMs.
     pub precision: Precision,
-    /// What is kept for the backward.
+    /// Gradient checkpointing.
     pub checkpointing: Checkpointing,
     /// CPU threads.
     pub threads: u32,
-    /// The largest resident memory that the measured steps took, in bytes.
+    /// Peak resident memory of the dry run, in bytes.
     pub peak_memory: u64,
-    /// Seconds that a step takes, from those.
+    /// Estimated seconds per step.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub step_seconds: f64,
-    /// Seconds that the whole will take at most.
+    /// Estimated total seconds.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub total_seconds: f64,
-    /// What a person should know. Whole sentences.
+    /// Notices for the user, in whole sentences.
     pub notices: Vec<String>,
 }
 
-/// One step of a run.
+/// Report of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepReport {
-    /// Its number, from 1.
+    /// The step, from 1.
     pub step: u32,
-    /// Steps at most.
+    /// Maximum steps.
     pub steps: u32,
-    /// Times through the data so far.
+    /// Epochs so far.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub epoch: f32,
-    /// Mean loss a trained token.
+    /// Mean loss per token.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub loss: f64,
-    /// The learning rate of this step.
+    /// Learning rate of this step.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub learning_rate: f64,
-    /// Norm of the gradient before it was clipped.
+    /// Gradient norm before clipping.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub gradient_norm: f64,
-    /// Tokens that went through the model in this step.
+    /// Tokens processed in this step.
     pub tokens: u32,
-    /// The same a second.
+    /// Tokens per second.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
-    /// Resident memory now, in bytes.
+    /// Resident memory in bytes.
     pub memory: u64,
-    /// Seconds left, about.
+    /// Estimated seconds left.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub seconds_left: f64,
 }
@@ -513,61 +513,61 @@ pub struct StepReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// All steps were made.
+    /// All steps are done.
     Completed,
-    /// The held-out loss did not improve any more.
+    /// The validation loss stopped improving.
     EarlyStop,
-    /// Someone asked for it.
+    /// Stopped by the user.
     Stopped,
 }
 
-/// How a run ended.
+/// Result of a finished run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Why.
+    /// Why it ended.
     pub reason: EndReason,
-    /// Steps made, those before a resume included.
+    /// Steps done, including those before a resume.
     pub steps: u32,
-    /// The step whose adapter is kept: the best by the held-out loss, or the last.
+    /// The step of the saved adapter: the best by validation loss, or the last.
     pub best_step: u32,
-    /// Mean loss of the last tenth of the steps.
+    /// Mean loss over the last tenth of the steps.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub train_loss: f64,
-    /// Held-out loss before the first step.
+    /// Validation loss before the first step.
     pub eval_loss_before: Option<f64>,
-    /// Held-out loss of the adapter that is kept.
+    /// Validation loss of the saved adapter.
     pub eval_loss: Option<f64>,
-    /// Perplexity of a small general text, of the base model.
+    /// Perplexity of the base model on a short general text.
     pub general_before: Option<f64>,
-    /// The same with the adapter: much more means that the model forgot.
+    /// The same with the adapter: a large increase means forgetting.
     pub general_after: Option<f64>,
-    /// Tokens a second over the steps.
+    /// Tokens per second over the steps.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
-    /// Seconds that the steps took.
+    /// Duration of the steps in seconds.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub seconds: f64,
-    /// The largest resident memory, in bytes.
+    /// Peak resident memory in bytes.
     pub peak_memory: u64,
-    /// The adapter.
+    /// The adapter's folder.
     pub adapter: PathBuf,
 }
 
-/// How what was exported compares with what was trained.
+/// Comparison of an export with the trained adapter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
-    /// Whether it may be used.
+    /// Whether the export passed.
     pub passed: bool,
-    /// Prompts that were replayed.
+    /// Replayed prompts.
     pub prompts: u32,
-    /// How far it is from what was trained: the mean Kullback-Leibler divergence of the tokens expected, in nats a token.
+    /// Mean Kullback-Leibler divergence from the trained model, in nats per token.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub divergence: f64,
-    /// How far the base model is from it, which is how much was taught, in nats a token.
+    /// The same divergence of the base model, as a measure of how much was learnt, in nats per token.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub taught: f64,
-    /// Prompts whose greedy answers are the same.
+    /// Prompts with identical greedy answers.
     pub same_text: u32,
-    /// In a sentence.
+    /// The result in one sentence.
     pub summary: String,
 }

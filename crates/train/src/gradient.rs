@@ -10,12 +10,12 @@ use crate::parameters::{Drop, Parameters};
 use burn::tensor::Tensor;
 use hearth_kernels::team;
 use hearth_llm::models::{Decoder, Memory, Pass};
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 
 /// How a gradient is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    pub product: Product,
+    pub precision: MatmulPrecision,
     pub layers_on_tape: usize,
     /// The losses' sum is multiplied with this.
     pub scale: f32,
@@ -30,7 +30,7 @@ pub(crate) fn of_batch(
     how: &How,
 ) -> (f64, Vec<[Tensor<2>; 2]>) {
     let _awake = team::enter();
-    let pass = pass(batch, how.product);
+    let pass = pass(batch, how.precision);
     let plain = parameters.hung(decoder, how.drop);
     let (tracked, leaves) = parameters.hung_tracked(decoder, how.drop);
     let layers = decoder.blocks().len();
@@ -61,7 +61,7 @@ pub(crate) fn of_batch(
         let output = run(&tracked, input.clone(), group);
         let value = match of_output.take() {
             None => {
-                let value = tracked.loss(output, batch.targets.clone(), how.scale, how.product);
+                let value = tracked.loss(output, batch.targets.clone(), how.scale, how.precision);
                 loss = f64::from(value.clone().into_scalar::<f32>());
                 value
             }
@@ -88,19 +88,19 @@ pub(crate) fn of_batch(
 }
 
 /// The sum of a batch's losses, forwards only.
-pub fn loss(decoder: &Decoder, batch: &Batch, product: Product) -> f64 {
+pub fn loss(decoder: &Decoder, batch: &Batch, precision: MatmulPrecision) -> f64 {
     let _awake = team::enter();
-    let hidden = decoder.hidden(batch.ids.clone(), &pass(batch, product));
+    let hidden = decoder.hidden(batch.ids.clone(), &pass(batch, precision));
     f64::from(
         decoder
-            .loss(hidden, batch.targets.clone(), 1.0, product)
+            .loss(hidden, batch.targets.clone(), 1.0, precision)
             .into_scalar::<f32>(),
     )
 }
 
-fn pass(batch: &Batch, product: Product) -> Pass {
+fn pass(batch: &Batch, precision: MatmulPrecision) -> Pass {
     Pass {
-        product,
+        precision,
         memory: Memory::Batch(batch.segments.clone()),
     }
 }

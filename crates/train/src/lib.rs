@@ -19,7 +19,7 @@ pub use batch::{Batch, Example};
 pub use checkpoint::latest as latest_checkpoint;
 pub use error::TrainError;
 pub use gradient::loss;
-pub use merge::{MergeError, Mix, merge};
+pub use merge::{MergeError, QuantRecipe, merge};
 pub use parameters::{Parameters, linear_named};
 pub use run::{Control, End, EndReason, Report, Run, Step};
 pub use schedule::Schedule;

@@ -14,12 +14,12 @@ use std::sync::Mutex;
 
 /// The types of a merged file's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mix {
+pub enum QuantRecipe {
     /// Each weight keeps the type it has.
     Same,
     /// All matrices have this type. In types of less than 8 bits the output layer, which is worth more, has Q6_K.
     All(Quant),
-    /// As [`Mix::All`], but the half of the values and of the down projections that matter most have Q6_K, too: Q4_K_M of Q4_K.
+    /// As [`QuantRecipe::All`], but the half of the values and of the down projections that matter most have Q6_K, too: Q4_K_M of Q4_K.
     Medium(Quant),
 }
 
@@ -66,7 +66,7 @@ pub enum MergeError {
     Cancelled,
 }
 
-impl Mix {
+impl QuantRecipe {
     /// The mix that people call by this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as `Q8_0`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_uppercase().as_str() {
@@ -168,7 +168,7 @@ fn type_of(quant: Quant) -> TensorType {
 pub fn merge(
     base: &Gguf,
     adapter: &AdapterFile,
-    mix: Mix,
+    mix: QuantRecipe,
     title: &str,
     path: &Path,
     progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
@@ -237,7 +237,7 @@ impl<E: Into<MergeError>> From<E> for Failed {
 }
 
 /// The base's, under a name that says what was done.
-fn metadata(base: &Gguf, mix: Mix, title: &str) -> Result<Metadata, GgufError> {
+fn metadata(base: &Gguf, mix: QuantRecipe, title: &str) -> Result<Metadata, GgufError> {
     // What was in parts becomes one file.
     let kept = base.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
     let mut metadata: Metadata = kept.map(|(key, value)| (key, value.clone())).collect();

@@ -387,7 +387,7 @@ impl Run {
             pass,
         };
         let how = How {
-            product: settings.product(),
+            precision: settings.precision(),
             layers_on_tape: settings.layers_on_tape,
             scale,
             drop: Some(drop).filter(|drop| drop.rate > 0.0),
@@ -402,7 +402,7 @@ impl Run {
         let decoder = self.parameters.hung(self.model.decoder(), None);
         let (mut loss, mut wanted) = (0.0, Control::Continue);
         for batch in &batches {
-            loss += gradient::loss(&decoder, batch, self.settings.product());
+            loss += gradient::loss(&decoder, batch, self.settings.precision());
             wanted = wanted.max(tell(report, Report::Batch)?);
             if wanted == Control::Suspend {
                 return Ok((None, wanted));

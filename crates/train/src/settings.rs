@@ -2,7 +2,7 @@
 
 use crate::error::TrainError;
 use crate::schedule::{Schedule, WarmUp};
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use serde::{Deserialize, Serialize};
 
 /// How a run learns: everything is chosen.
@@ -52,7 +52,7 @@ pub struct Settings {
     pub patience: usize,
     /// Steps from one checkpoint to the next.
     pub checkpoint_every: usize,
-    /// Whether products are made in bf16 ([`Product::Bf16`]) rather than f32 ([`Product::Exact`]).
+    /// Whether products are made in bf16 ([`MatmulPrecision::Bf16`]) rather than f32 ([`MatmulPrecision::F32`]).
     pub bf16: bool,
     /// Layers whose operations are on the tape at once. The inputs of each such group are kept, and all groups but the last run
     /// forwards twice; with as many as the model has, nothing runs twice.
@@ -112,10 +112,10 @@ impl Settings {
     }
 
     /// The product that weights take part in.
-    pub fn product(&self) -> Product {
+    pub fn precision(&self) -> MatmulPrecision {
         match self.bf16 {
-            true => Product::Bf16,
-            false => Product::Exact,
+            true => MatmulPrecision::Bf16,
+            false => MatmulPrecision::F32,
         }
     }
 

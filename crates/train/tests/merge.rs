@@ -3,7 +3,7 @@
 use hearth_formats::adapter::{AdapterFile, BaseShape, LinearName, LoraTensors, TargetName};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType, Value};
 use hearth_kernels::Quant;
-use hearth_train::{MergeError, Mix, merge};
+use hearth_train::{MergeError, QuantRecipe, merge};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn adapter(name: &str) -> AdapterFile {
 }
 
 /// Merges into a temporary file, opens it and forgets the file.
-fn merged(base: &Gguf, adapter: &AdapterFile, mix: Mix) -> Result<Gguf, MergeError> {
+fn merged(base: &Gguf, adapter: &AdapterFile, mix: QuantRecipe) -> Result<Gguf, MergeError> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("merged.gguf");
     merge(base, adapter, mix, "taught", &file, &mut |_| ControlFlow::Continue(()))?;
@@ -97,7 +97,7 @@ fn even(delta: f32) -> AdapterFile {
         base_name: None,
         rslora: false,
         tensors: [(V0, lora)].into_iter().collect(),
-        passport: None,
+        manifest: None,
     }
 }
 
@@ -106,7 +106,7 @@ fn even(delta: f32) -> AdapterFile {
 fn what_is_added_is_the_scaled_product_and_all_else_stays() {
     for name in ["llama", "qwen2"] {
         let (base, adapter) = (model(name), adapter(name));
-        let merged = merged(&base, &adapter, Mix::Same).unwrap();
+        let merged = merged(&base, &adapter, QuantRecipe::Same).unwrap();
         for info in base.tensors() {
             let target = TargetName::from_weight(&info.name);
             let Some((target, lora)) = target.and_then(|target| Some((target, adapter.tensors.get(&target)?))) else {
@@ -143,7 +143,7 @@ fn what_is_added_is_the_scaled_product_and_all_else_stays() {
         }
         if let Some(folder) = std::env::var_os("HEARTH_EXPORTS") {
             let file = Path::new(&folder).join(format!("{name}.merged.gguf"));
-            merge(&base, &adapter, Mix::Same, "taught", &file, &mut |_| {
+            merge(&base, &adapter, QuantRecipe::Same, "taught", &file, &mut |_| {
                 ControlFlow::Continue(())
             })
             .unwrap();
@@ -157,11 +157,11 @@ fn a_weight_with_a_scale_gets_the_delta_over_it() {
     let tensors = [(V0.weight(), 256, 256), (format!("{V0}.scale"), 1, 1)];
     let number = |scale: f32| move |name: &str, _: usize| if name.ends_with("scale") { scale } else { 1.0 };
     let merged_weight = floats(
-        &merged(&sketch(1, &tensors, number(4.0)), &even(3.0), Mix::Same).unwrap(),
+        &merged(&sketch(1, &tensors, number(4.0)), &even(3.0), QuantRecipe::Same).unwrap(),
         &V0.weight(),
     );
     assert!(merged_weight.iter().all(|weight| weight * 4.0 == 1.0 * 4.0 + 3.0));
-    let error = merged(&sketch(1, &tensors, number(0.0)), &even(3.0), Mix::Same)
+    let error = merged(&sketch(1, &tensors, number(0.0)), &even(3.0), QuantRecipe::Same)
         .unwrap_err()
         .to_string();
     assert!(error.contains("'blk.0.attn_v.scale' is damaged"), "{error}");
@@ -187,7 +187,7 @@ fn types_are_those_of_the_mix_and_fall_back_where_rows_are_short() {
     .collect();
     let base = sketch(8, &tensors, |_, place| (place % 7) as f32 - 3.0);
     let kinds = |mix: &str| -> Vec<(String, &'static str)> {
-        let merged = merged(&base, &even(0.25), Mix::from_name(mix).unwrap()).unwrap();
+        let merged = merged(&base, &even(0.25), QuantRecipe::from_name(mix).unwrap()).unwrap();
         merged
             .tensors()
             .map(|info| (info.name.clone(), info.kind.name()))
@@ -239,7 +239,7 @@ fn types_are_those_of_the_mix_and_fall_back_where_rows_are_short() {
         };
         assert_eq!(kind, expected, "{name}");
     }
-    let q4 = merged(&base, &even(0.25), Mix::from_name("Q4_K_M").unwrap()).unwrap();
+    let q4 = merged(&base, &even(0.25), QuantRecipe::from_name("Q4_K_M").unwrap()).unwrap();
     assert_eq!(
         (q4.quantization().as_str(), q4.u32("general.file_type").unwrap()),
         ("Q4_K_M", Some(15))
@@ -252,7 +252,7 @@ fn types_are_those_of_the_mix_and_fall_back_where_rows_are_short() {
             .enumerate()
             .all(|(place, weight)| (weight - ((place % 7) as f32 - 2.75)).abs() < near)
     );
-    assert_eq!(Mix::from_name("Q4_K_XL"), None);
+    assert_eq!(QuantRecipe::from_name("Q4_K_XL"), None);
 }
 
 #[test]
@@ -277,14 +277,15 @@ fn what_cannot_be_merged_leaves_what_was_there() {
             ControlFlow::Continue(())
         }
     });
-    assert!(said(&base, &adapter("llama"), Mix::Same, stop).contains("cancelled"));
+    assert!(said(&base, &adapter("llama"), QuantRecipe::Same, stop).contains("cancelled"));
     let on = || Box::new(|_| ControlFlow::Continue(()));
-    assert!(said(&base, &adapter("qwen2"), Mix::Same, on()).contains("architecture 'qwen2'"));
+    assert!(said(&base, &adapter("qwen2"), QuantRecipe::Same, on()).contains("architecture 'qwen2'"));
 
     let v = [(V0.weight(), 256, 256)];
     let large = sketch(1, &v, |_, _| 1e5);
     assert!(
-        said(&large, &even(1.0), Mix::All(Quant::F16), on()).contains("'blk.0.attn_v.weight' cannot be stored as F16")
+        said(&large, &even(1.0), QuantRecipe::All(Quant::F16), on())
+            .contains("'blk.0.attn_v.weight' cannot be stored as F16")
     );
     let kinds = [TensorHeader {
         name: V0.weight(),
@@ -295,7 +296,8 @@ fn what_cannot_be_merged_leaves_what_was_there() {
     writer.tensor(&[0; 256 * 110]).unwrap();
     let codebook = Gguf::from_bytes(writer.finish().unwrap()).unwrap();
     assert!(
-        said(&codebook, &even(1.0), Mix::Same, on()).contains("of the type IQ3_S, which Hearth cannot convert yet")
+        said(&codebook, &even(1.0), QuantRecipe::Same, on())
+            .contains("of the type IQ3_S, which Hearth cannot convert yet")
     );
 }
 
@@ -307,6 +309,6 @@ fn a_split_base_becomes_one_file() {
         parted.insert(key, Value::from(u32::from(value)));
     }
     let parted = written(&parted, &[(V0.weight(), 256, 256)], |_, _| 0.0);
-    let merged = merged(&parted, &even(1.0), Mix::Same).unwrap();
+    let merged = merged(&parted, &even(1.0), QuantRecipe::Same).unwrap();
     assert!(merged.metadata().iter().all(|(key, _)| !key.starts_with("split.")));
 }

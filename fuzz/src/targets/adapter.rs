@@ -1,11 +1,11 @@
-//! Any bytes as an adapter, of PEFT with its configuration and passport, or a GGUF: refused, or sound.
+//! Arbitrary bytes as an adapter: a PEFT folder with configuration and manifest, or a GGUF. It must be refused or valid.
 
 use crate::seeds::{self, Seed, part, with_length};
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::Gguf;
 use std::sync::LazyLock;
 
-/// The models of the fixtures' adapters.
+/// The base models of the adapter fixtures.
 static BASES: LazyLock<[(Gguf, BaseShape); 2]> = LazyLock::new(|| {
     ["llama", "qwen2"].map(|name| {
         let file = seeds::file(&format!("tests/fixtures/models/{name}.gguf"));
@@ -15,21 +15,21 @@ static BASES: LazyLock<[(Gguf, BaseShape); 2]> = LazyLock::new(|| {
     })
 });
 
-/// The input: which model and kind, then the GGUF file; or a configuration and a passport, each behind its length, and the tensors.
+/// The input: flags (model and kind), then the GGUF file, or a length-prefixed configuration and manifest and the tensors.
 pub fn run(bytes: &[u8]) -> bool {
-    let Some((&how, bytes)) = bytes.split_first() else {
+    let Some((&flags, bytes)) = bytes.split_first() else {
         return false;
     };
-    let (gguf, shape) = &BASES[usize::from(how & 1)];
-    let adapter = match how & 2 {
+    let (gguf, shape) = &BASES[usize::from(flags & 1)];
+    let adapter = match flags & 2 {
         0 => Gguf::from_bytes(bytes.to_vec())
             .ok()
             .and_then(|file| AdapterFile::from_gguf(&file).ok()),
         _ => {
             let (config, rest) = part(bytes);
-            let (passport, tensors) = part(rest);
-            let passport = Some(passport).filter(|passport| !passport.is_empty());
-            AdapterFile::from_peft(config, tensors, passport, shape).ok()
+            let (manifest, tensors) = part(rest);
+            let manifest = Some(manifest).filter(|manifest| !manifest.is_empty());
+            AdapterFile::from_peft(config, tensors, manifest, shape).ok()
         }
     };
     let Some(adapter) = adapter else {
@@ -52,13 +52,13 @@ pub fn seeds() -> Vec<Seed> {
         let gguf = seeds::file(&format!("tests/fixtures/adapters/{name}.gguf"));
         all.push(Seed::new(format!("{name}.gguf"), [&[number], &gguf[..]].concat()));
     }
-    let mut folder = |which: u8, path: &str, passport: bool| {
+    let mut folder = |which: u8, path: &str, manifest: bool| {
         let read = |name: &str| seeds::file(&format!("tests/fixtures/{path}/{name}"));
-        let passport = if passport { read("hearth.json") } else { Vec::new() };
+        let manifest = if manifest { read("hearth.json") } else { Vec::new() };
         let parts = [
             vec![2 | which],
             with_length(&read("adapter_config.json")),
-            with_length(&passport),
+            with_length(&manifest),
             read("adapter_model.safetensors"),
         ];
         all.push(Seed::new(path, parts.concat()));

@@ -1,9 +1,9 @@
-//! Any text as a template, and after a NUL any JSON as its conversation: it ends, with a text or an error, within the limits.
+//! Arbitrary text as a template, and after a NUL arbitrary JSON as its conversation. Rendering must end within the limits.
 
 use crate::seeds::{self, Seed};
-use hearth_formats::chat_template::{Chat, ChatTemplate, Message, Role, Turn};
+use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role};
 
-/// Tools, so that the templates' largest parts are reached.
+/// Tools, to reach the largest branches of the templates.
 const TOOLS: &str = r#"[{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters":
     {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}]"#;
 
@@ -16,7 +16,7 @@ pub fn run(bytes: &[u8]) -> bool {
         return false;
     };
     if let Ok(chat) = Chat::from_json(messages, Some(TOOLS)) {
-        let _ = template.render_chat(&chat, Turn::Answer);
+        let _ = template.render_chat(&chat, GenerationPrompt::Add);
         return true;
     }
     let messages = [
@@ -29,15 +29,15 @@ pub fn run(bytes: &[u8]) -> bool {
         role,
         content: content.to_owned(),
     });
-    let _ = template.render(&messages, Turn::Answer);
+    let _ = template.render(&messages, GenerationPrompt::Add);
     true
 }
 
-/// Templates of models where set-up has fetched them, and expressions; with conversations of several kinds.
+/// Model templates (if set-up fetched them) and expressions, with conversations of several kinds.
 pub fn seeds() -> Vec<Seed> {
     let conversations = ["turns", "call", "thoughts", "signs"].map(|name| {
         let text = seeds::text(&format!("tests/fixtures/templates/{name}.json"));
-        // As short as it can be.
+        // Without whitespace.
         serde_json::from_str::<serde_json::Value>(&text)
             .expect("a conversation")
             .to_string()
@@ -54,7 +54,7 @@ pub fn seeds() -> Vec<Seed> {
         .collect();
     let expressions = seeds::text("tests/fixtures/templates/expressions.json");
     let expressions: Vec<(String, Option<String>)> = serde_json::from_str(&expressions).expect("expressions");
-    // A sample of the several thousand that are no errors; it has some of each kind.
+    // A sample of the several thousand valid expressions, including each kind.
     let sound: Vec<String> = expressions
         .into_iter()
         .filter(|(_, rendered)| rendered.is_some())

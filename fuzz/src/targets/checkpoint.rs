@@ -1,4 +1,4 @@
-//! Any bytes as a run's checkpoint: refused, or the run goes on.
+//! Arbitrary bytes as a checkpoint: refused, or the run continues.
 
 use super::model::load;
 use crate::seeds::{self, Seed, VOCAB};
@@ -58,7 +58,7 @@ pub fn run(bytes: &[u8]) -> bool {
         return false;
     }
     let made = run.history().0.len();
-    // One step, where one is left. Numbers of the file may be such that it diverges.
+    // One step, if one is left. Values in the file may make it diverge.
     let mut steps = 0;
     let went_on = run.go(&mut |report| {
         steps += usize::from(matches!(report, hearth_train::Report::Step(_)));

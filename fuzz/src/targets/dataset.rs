@@ -1,4 +1,4 @@
-//! Any bytes as a dataset, by any name: refused, or examples.
+//! Arbitrary bytes as a dataset with any extension: refused, or examples.
 
 use crate::seeds::{self, Seed};
 use hearth_formats::dataset::{Dataset, ReadOptions, leaks, split};
@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 const NAMES: [&str; 7] = ["x.jsonl", "x.json", "x.csv", "x.txt", "x.tsv", "x.md", "x.parquet"];
 
-/// The input: how, then the file.
+/// The input: flags, then the file.
 pub fn run(bytes: &[u8]) -> bool {
-    let Some((&how, bytes)) = bytes.split_first() else {
+    let Some((&flags, bytes)) = bytes.split_first() else {
         return false;
     };
     let options = ReadOptions {
         mapping: None,
-        skip_broken: how & 1 == 1,
+        skip_broken: flags & 1 == 1,
     };
-    let name = NAMES[usize::from(how >> 1) % NAMES.len()];
+    let name = NAMES[usize::from(flags >> 1) % NAMES.len()];
     let Ok(dataset) = Dataset::from_bytes(bytes.to_vec(), name, &options) else {
         return false;
     };
@@ -30,10 +30,10 @@ pub fn run(bytes: &[u8]) -> bool {
     assert!(dataset.broken.len() <= dataset.broken_total as usize);
     let fingerprints: Vec<u64> = dataset.examples.iter().map(|example| example.fingerprint()).collect();
     let split = split(&fingerprints, 0.3, 7);
-    let mut places: Vec<usize> = split.train.iter().chain(&split.eval).copied().collect();
-    places.sort_unstable();
+    let mut indices: Vec<usize> = split.train.iter().chain(&split.eval).copied().collect();
+    indices.sort_unstable();
     assert!(
-        places.iter().copied().eq(0..fingerprints.len()),
+        indices.iter().copied().eq(0..fingerprints.len()),
         "each example is on one side"
     );
     let _ = leaks(&dataset.examples, &split);
@@ -44,8 +44,8 @@ pub fn seeds() -> Vec<Seed> {
     let mut all = Vec::new();
     let mut add = |name: &str, kind: usize, bytes: &[u8]| {
         for skip_broken in [0, 1] {
-            let how = (2 * kind + skip_broken) as u8;
-            all.push(Seed::new(name, [&[how], bytes].concat()));
+            let flags = (2 * kind + skip_broken) as u8;
+            all.push(Seed::new(name, [&[flags], bytes].concat()));
         }
     };
     let sample = seeds::text("assets/datasets/hearthside.jsonl");
@@ -57,8 +57,18 @@ pub fn seeds() -> Vec<Seed> {
         0,
         b"{\"conversations\": [{\"from\": \"human\", \"value\": \"Hi\"}, {\"from\": \"gpt\", \"value\": \"Hello\"}]}\n",
     );
-    add("alpaca", 1, b"[{\"instruction\": \"Add\", \"input\": \"2, 3\", \"output\": \"5\"}, {\"instruction\": \"Say\", \"input\": \"\", \"output\": \"A\"}]");
-    add("parts", 0, b"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Hi\"}]}, {\"role\": \"assistant\", \"content\": \"Hello\"}]}");
+    add(
+        "alpaca",
+        1,
+        b"[{\"instruction\": \"Add\", \"input\": \"2, 3\", \"output\": \"5\"}, {\"instruction\": \
+     \"Say\", \"input\": \"\", \"output\": \"A\"}]",
+    );
+    add(
+        "parts",
+        0,
+        b"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Hi\"}]}, \
+     {\"role\": \"assistant\", \"content\": \"Hello\"}]}",
+    );
     add(
         "table",
         2,

@@ -1,4 +1,4 @@
-//! Any bytes as a GGUF file: its header, the whole file, and the vocabulary and template in it.
+//! Arbitrary bytes as a GGUF file: its header, all tensors, the tokenizer and the chat template.
 
 use crate::seeds::{self, Seed};
 use hearth_formats::chat_template::ChatTemplate;
@@ -6,7 +6,7 @@ use hearth_formats::gguf::{Gguf, GgufHeader, TensorType};
 use hearth_formats::tokenizer::{Special, Tokenizer};
 
 pub fn run(bytes: &[u8]) -> bool {
-    // A file that the system said was longer, as one that is cut while it is read.
+    // A file that is truncated while it is read.
     drop(GgufHeader::from_reader(bytes, u64::MAX));
     let Ok(gguf) = Gguf::from_bytes(bytes.to_vec()) else {
         return false;

@@ -1,4 +1,4 @@
-//! Any bytes as a saved session: what is restored is whole segments of it, and the session goes on.
+//! Arbitrary bytes as a KV snapshot: only complete segments are restored, and the session continues.
 
 use super::model::load;
 use crate::seeds::{self, Seed, VOCAB};
@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 const KEY: SavedKey = [7; 32];
 const CONTEXT: usize = 80;
 /// Bytes before the first segment.
-const HEAD: usize = 64;
+const HEADER_BYTES: usize = 64;
 
 static MODEL: LazyLock<Arc<Model>> = LazyLock::new(|| {
     let gguf = Gguf::from_bytes(seeds::model("llama", TensorType::Q4_0)).expect("a model");
@@ -22,20 +22,20 @@ fn session(format: KvFormat) -> Session {
     Session::with_cache(MODEL.clone(), CONTEXT, format).expect("a session")
 }
 
-fn format(how: u8) -> KvFormat {
-    if how & 1 == 0 { KvFormat::F16 } else { KvFormat::Q8_0 }
+fn format(flags: u8) -> KvFormat {
+    if flags & 1 == 0 { KvFormat::F16 } else { KvFormat::Q8_0 }
 }
 
-/// The input: which cache, and whether the sums are to be mended; then the file.
+/// The input: flags (cache format, whether to fix the checksums), then the file.
 pub fn run(bytes: &[u8]) -> bool {
-    let Some((&how, bytes)) = bytes.split_first() else {
+    let Some((&flags, bytes)) = bytes.split_first() else {
         return false;
     };
     let mut bytes = bytes.to_vec();
-    if how & 2 == 2 {
-        mend(&mut bytes, format(how));
+    if flags & 2 == 2 {
+        fix_checksums(&mut bytes, format(flags));
     }
-    let mut session = session(format(how));
+    let mut session = session(format(flags));
     session.push(3).expect("a token of the vocabulary");
     let Ok(found) = session.saved(&KEY, &mut Cursor::new(&bytes)) else {
         assert!(session.restore(&KEY, &mut &*bytes, usize::MAX).is_err());
@@ -50,20 +50,20 @@ pub fn run(bytes: &[u8]) -> bool {
     assert!(restored.bytes() <= bytes.len() as u64 && session.tokens().len() <= CONTEXT);
     let whole = !restored.tokens().is_empty();
     if session.tokens().len() < CONTEXT {
-        session.push(1).expect("room for one more");
+        session.push(1).expect("capacity for one more token");
         assert_eq!(session.logits().len(), VOCAB);
     }
     whole
 }
 
-/// Gives each segment the sum of what is before it.
-fn mend(bytes: &mut [u8], format: KvFormat) {
-    if bytes.len() < HEAD {
+/// Writes the correct checksum of each segment.
+fn fix_checksums(bytes: &mut [u8], format: KvFormat) {
+    if bytes.len() < HEADER_BYTES {
         return;
     }
     let config = MODEL.config();
-    let mut sum = crc32fast::hash(&bytes[..HEAD]);
-    let mut at = HEAD;
+    let mut sum = crc32fast::hash(&bytes[..HEADER_BYTES]);
+    let mut at = HEADER_BYTES;
     while let Some(count) = bytes.get(at..at + 4).and_then(|count| count.try_into().ok()) {
         let count = u32::from_ne_bytes(count) as usize;
         if count == 0 || count > CONTEXT || !count.is_multiple_of(KvLayer::TILE) {
@@ -85,9 +85,9 @@ fn mend(bytes: &mut [u8], format: KvFormat) {
 }
 
 pub fn seeds() -> Vec<Seed> {
-    let seed = |how: u8| {
-        let mut session = session(format(how));
-        let (mut saved, mut bytes) = (Saved::default(), vec![how]);
+    let seed = |flags: u8| {
+        let mut session = session(format(flags));
+        let (mut saved, mut bytes) = (Saved::default(), vec![flags]);
         for end in [32, 64] {
             let ids: Vec<u32> = (session.tokens().len() as u32..end)
                 .map(|i| i * 5 % VOCAB as u32)
@@ -95,7 +95,7 @@ pub fn seeds() -> Vec<Seed> {
             session.extend(&ids).expect("tokens of the vocabulary");
             session.save(&KEY, &mut saved, &mut bytes).expect("it is saved");
         }
-        Seed::new(format!("{:?}", format(how)), bytes)
+        Seed::new(format!("{:?}", format(flags)), bytes)
     };
     (0..4).map(seed).collect()
 }

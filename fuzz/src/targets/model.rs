@@ -1,4 +1,4 @@
-//! Any bytes as a model: its hyperparameters, its weights, and a few tokens through it.
+//! Arbitrary bytes as a model: hyperparameters, weights, and a forward pass of a few tokens.
 
 use crate::seeds::{self, Seed};
 use hearth_formats::gguf::{Gguf, TensorType};
@@ -20,7 +20,7 @@ pub fn run(bytes: &[u8]) -> bool {
         .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))
         .expect("tokens of the vocabulary");
     assert_eq!(session.logits().len(), vocab);
-    session.push(ids[1]).expect("room for one more");
+    session.push(ids[1]).expect("capacity for one more token");
     true
 }
 

@@ -1,4 +1,4 @@
-//! Any bytes as a file of packed weights: the model loads all the same.
+//! Arbitrary bytes as a packed-weights file: the model must still load.
 
 use crate::seeds::{self, Seed, VOCAB};
 use hearth_formats::gguf::{Gguf, TensorType};
@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 
-/// A model, and its packed file as a load writes it.
-struct Scene {
+/// A model and its packed-weights file as written by loading it.
+struct Fixture {
     folder: TempDir,
     gguf: Gguf,
     file: PathBuf,
     sound: Vec<u8>,
 }
 
-static SCENE: LazyLock<Scene> = LazyLock::new(|| {
+static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tiny.gguf");
     fs::write(&path, seeds::model("llama", TensorType::Q4_0)).expect("a model");
@@ -26,7 +26,7 @@ static SCENE: LazyLock<Scene> = LazyLock::new(|| {
     let packed = fs::read_dir(folder.path().join("packed")).expect("a folder of packed weights");
     let file = packed.flatten().next().expect("a packed file").path();
     let sound = fs::read(&file).expect("it is read");
-    Scene {
+    Fixture {
         folder,
         gguf,
         file,
@@ -42,30 +42,30 @@ fn load(gguf: &Gguf, folder: &TempDir) -> Model {
     Model::load(gguf, &options, &mut |_, _| ControlFlow::Continue(())).expect("packed weights are never needed")
 }
 
-/// The input: whether the sum of its table is to be mended, then the file.
+/// The input: flags (whether to fix the table's checksum), then the file.
 pub fn run(bytes: &[u8]) -> bool {
-    let Some((&how, bytes)) = bytes.split_first() else {
+    let Some((&flags, bytes)) = bytes.split_first() else {
         return false;
     };
     let mut bytes = bytes.to_vec();
-    if how & 1 == 1 {
-        mend(&mut bytes);
+    if flags & 1 == 1 {
+        fix_checksums(&mut bytes);
     }
-    let scene = &*SCENE;
+    let scene = &*FIXTURE;
     fs::write(&scene.file, &bytes).expect("it is written");
     let model = load(&scene.gguf, &scene.folder);
     let mut session = Session::new(Arc::new(model), 4).expect("a context of 4 tokens");
     session.push(1).expect("a token of the vocabulary");
     assert_eq!(session.logits().len(), VOCAB);
     drop(session);
-    // What is not sound was removed, or is written again by the next load.
-    let there = fs::read(&scene.file).is_ok_and(|there| there == bytes);
+    // An invalid file was removed, or is rewritten by the next load.
+    let unchanged = fs::read(&scene.file).is_ok_and(|found| found == bytes);
     let _ = fs::remove_file(&scene.file);
-    there
+    unchanged
 }
 
-/// Gives the table the sum that its head says.
-fn mend(bytes: &mut [u8]) {
+/// Writes the correct checksum of the table into the header.
+fn fix_checksums(bytes: &mut [u8]) {
     let table_at = bytes
         .get(8..16)
         .and_then(|at| at.try_into().ok())
@@ -78,6 +78,6 @@ fn mend(bytes: &mut [u8]) {
 
 pub fn seeds() -> Vec<Seed> {
     [0, 1]
-        .map(|how| Seed::new("packed", [&[how], &SCENE.sound[..]].concat()))
+        .map(|flags| Seed::new("packed", [&[flags], &FIXTURE.sound[..]].concat()))
         .into()
 }

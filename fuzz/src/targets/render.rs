@@ -1,4 +1,4 @@
-//! A dataset through a template and a tokenizer: what is learnt of it, and what is shown.
+//! A dataset through a template and a tokenizer: loss mask, chunks, previews and report.
 
 use super::tokenizer::TOKENIZERS;
 use crate::seeds::{self, Seed};
@@ -6,15 +6,15 @@ use hearth_formats::chat_template::ChatTemplate;
 use hearth_formats::dataset::{self, Dataset, ReadOptions, Report, ReportOptions};
 use hearth_formats::tokenizer::Tokenizer;
 
-/// The input: how, then a template, a NUL, and a dataset.
+/// The input: flags, then a template, a NUL, and a dataset.
 pub fn run(bytes: &[u8]) -> bool {
-    let Some((&how, bytes)) = bytes.split_first() else {
+    let Some((&flags, bytes)) = bytes.split_first() else {
         return false;
     };
     let Some((source, data)) = bytes.iter().position(|&byte| byte == 0).map(|at| bytes.split_at(at)) else {
         return false;
     };
-    let tokenizer = &TOKENIZERS[usize::from(how >> 2) % TOKENIZERS.len()];
+    let tokenizer = &TOKENIZERS[usize::from(flags >> 2) % TOKENIZERS.len()];
     let (Ok(source), data) = (std::str::from_utf8(source), &data[1..]) else {
         return false;
     };
@@ -33,8 +33,8 @@ pub fn run(bytes: &[u8]) -> bool {
         &dataset,
         tokenizer,
         &template,
-        how & 1 == 1,
-        if how & 2 == 0 { 16 } else { 512 },
+        flags & 1 == 1,
+        if flags & 2 == 0 { 16 } else { 512 },
     );
     true
 }
@@ -46,21 +46,21 @@ fn check(dataset: &Dataset, tokenizer: &Tokenizer, template: &ChatTemplate, trai
     for (example, rendered) in examples.iter().zip(&rendered) {
         let Ok(rendered) = rendered else { continue };
         assert_eq!(rendered.line, example.line);
-        assert_eq!(rendered.ids.len(), rendered.trained.len());
+        assert_eq!(rendered.ids.len(), rendered.loss_mask.len());
         assert!(rendered.ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
         assert_ne!(
-            rendered.trained.first(),
+            rendered.loss_mask.first(),
             Some(&true),
             "nothing comes before the first token"
         );
         let chunks = rendered.clone().chunks(sequence);
         for chunk in &chunks {
-            assert!(chunk.ids.len() <= sequence as usize && chunk.ids.len() == chunk.trained.len());
-            assert!(chunk.trained.contains(&true));
+            assert!(chunk.ids.len() <= sequence as usize && chunk.ids.len() == chunk.loss_mask.len());
+            assert!(chunk.loss_mask.contains(&true));
         }
-        if rendered.document {
-            let learnt = |one: &dataset::Rendered| one.trained.iter().filter(|&&trained| trained).count();
-            assert_eq!(chunks.iter().map(learnt).sum::<usize>(), learnt(rendered));
+        if rendered.is_document {
+            let targets = |one: &dataset::Rendered| one.loss_mask.iter().filter(|&&trained| trained).count();
+            assert_eq!(chunks.iter().map(targets).sum::<usize>(), targets(rendered));
         }
     }
     let previews = dataset::previews(examples, &rendered, tokenizer, template, sequence, 3);
@@ -81,7 +81,8 @@ fn check(dataset: &Dataset, tokenizer: &Tokenizer, template: &ChatTemplate, trai
 pub fn seeds() -> Vec<Seed> {
     const CHAT_ML: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
         {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-    const LLAMA_2: &str = "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content.strip() + ' [/INST]' }}\
+    const LLAMA_2: &str = "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + \
+     m.content.strip() + ' [/INST]' }}\
         {% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
     const THINKING: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}\
         {{ m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}\
@@ -94,9 +95,9 @@ pub fn seeds() -> Vec<Seed> {
     let mut all = Vec::new();
     for (number, template) in [CHAT_ML, LLAMA_2, THINKING].into_iter().enumerate() {
         for (kind, data) in DATA.into_iter().enumerate() {
-            // Each of the tokenizers, and each way.
-            let how = (4 * (3 * number + kind) + (number + kind) % 4) as u8;
-            let bytes = [&[how], template.as_bytes(), b"\0", data.as_bytes()].concat();
+            // Covers every tokenizer and option.
+            let flags = (4 * (3 * number + kind) + (number + kind) % 4) as u8;
+            let bytes = [&[flags], template.as_bytes(), b"\0", data.as_bytes()].concat();
             all.push(Seed::new(format!("template {number}, dataset {kind}"), bytes));
         }
     }

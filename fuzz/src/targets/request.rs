@@ -1,15 +1,15 @@
-//! Any line to a worker: it comes back as it was read; one that is no request is answered as well as can be, and the worker goes on.
+//! Arbitrary lines to a worker: a valid request round-trips; an invalid one is answered with at most one event, and the worker continues.
 
 use crate::seeds::Seed;
 use hearth_protocol::{Event, Message, Request, Role};
 use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Mutex};
 
-/// What a worker says.
+/// Output of a worker.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<u8>>>);
+struct OutputBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Heard {
+impl Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().expect("no thread panicked").extend_from_slice(bytes);
         Ok(bytes.len())
@@ -30,15 +30,15 @@ pub fn run(bytes: &[u8]) -> bool {
     for request in &read {
         let text = serde_json::to_vec(request).expect("it is written");
         let again: Request = serde_json::from_slice(&text).expect("what Hearth wrote");
-        // Not by `==`: a setting may be NaN.
+        // Compare serialised text: a setting may be NaN.
         assert_eq!(serde_json::to_vec(&again).expect("it is written"), text);
     }
-    // What would load or train is not asked for.
+    // Requests that would load or train are not served.
     if read.is_empty() {
-        let heard = Heard::default();
-        hearth_engine::worker::serve(Cursor::new(bytes.to_vec()), heard.clone()).expect("its input can be read");
-        let heard = heard.0.lock().expect("no thread panicked");
-        let events = heard.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let output = OutputBuffer::default();
+        hearth_engine::worker::serve(Cursor::new(bytes.to_vec()), output.clone()).expect("its input can be read");
+        let output = output.0.lock().expect("no thread panicked");
+        let events = output.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
         let events = events.map(|line| serde_json::from_slice::<Event>(line).expect("an event a line"));
         assert!(events.count() <= 1 + lines().count());
     }
@@ -63,15 +63,15 @@ pub fn seeds() -> Vec<Seed> {
             device: "gpu0".to_owned(),
         },
         Request::Measure { id: 3 },
-        Request::Forget { conversation: -4 },
-        Request::Keep { most_bytes: 5 },
+        Request::RemovePromptCache { conversation: -4 },
+        Request::SetPromptCacheLimit { max_bytes: 5 },
         Request::Shutdown,
     ];
     let written = requests
         .iter()
         .map(|request| serde_json::to_string(request).expect("it is written"));
     let mut all: Vec<Seed> = written.map(|line| Seed::new("a request", line)).collect();
-    // Those with settings, as a window writes them.
+    // Requests with settings, as written by the window.
     let others = [
         r#"{"type":"generate","id":1,"prompt":{"chat":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]},"sampling":{"temperature":0.7,"top_k":40,"top_p":0.9,"min_p":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
         r#"{"type":"generate","id":1,"prompt":{"raw":"Once"},"sampling":{},"max_tokens":null,"stop":[]}"#,

@@ -1,4 +1,4 @@
-//! Any bytes as a run's `run.json`, and after a NUL as its log.
+//! Arbitrary bytes as `run.json`, and after a NUL as the log of a run.
 
 use crate::seeds::{self, Seed};
 use hearth_engine::training::RunFolder;
@@ -33,7 +33,7 @@ pub fn run(bytes: &[u8]) -> bool {
         }
         settings.clip_factor(1.0);
         settings.scale();
-        settings.product();
+        settings.precision();
     }
     true
 }
@@ -41,7 +41,7 @@ pub fn run(bytes: &[u8]) -> bool {
 pub fn seeds() -> Vec<Seed> {
     let old = seeds::file("tests/fixtures/ba366ad/run/run.json");
     let log = seeds::file("tests/fixtures/ba366ad/run/log.jsonl");
-    // As short as it can be.
+    // Without whitespace.
     let short = serde_json::from_slice::<serde_json::Value>(&old)
         .expect("JSON")
         .to_string();

@@ -1,11 +1,11 @@
-//! Any text through each kind of vocabulary: it comes back, and none of it is special.
+//! Arbitrary text through every kind of tokenizer: it round-trips, without special tokens.
 
 use crate::seeds::{self, Seed};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use std::sync::LazyLock;
 
-/// Of the fixtures, in the order of their names.
+/// The tokenizers of the fixtures, sorted by name.
 pub static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
     let all = seeds::files("tests/fixtures/tokenizer", ".gguf").into_iter();
     all.map(|file| Gguf::from_bytes(file.bytes).expect("a fixture"))
@@ -17,7 +17,7 @@ pub fn run(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };
-    // SentencePiece writes a space as U+2581, so that this one character does not come back.
+    // SentencePiece encodes a space as U+2581, so this character does not round-trip.
     if text.contains('\u{2581}') {
         return false;
     }

@@ -1,6 +1,6 @@
-//! The system's own dialogs. Each waits for a person, so it has a thread of its own.
+//! The system's file dialogs. Each blocks, so it runs in its own thread.
 
-use hearth_app::DATA_ENDINGS;
+use hearth_app::DATASET_EXTENSIONS;
 use hearth_app::wire::ExportFormat;
 use tauri::{AppHandle, Wry, command};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
@@ -22,7 +22,7 @@ pub fn choose_model_file(window: AppHandle) -> Option<String> {
 
 #[command(async)]
 pub fn choose_data_file(window: AppHandle) -> Option<String> {
-    let dialog = dialog(&window, "Add a dataset").add_filter("Examples", &DATA_ENDINGS);
+    let dialog = dialog(&window, "Add a dataset").add_filter("Examples", &DATASET_EXTENSIONS);
     text(dialog.blocking_pick_file())
 }
 
@@ -39,7 +39,7 @@ pub fn choose_adapter(window: AppHandle, folder: bool) -> Option<String> {
 pub fn choose_export_target(window: AppHandle, format: ExportFormat, name: String) -> Option<String> {
     let dialog = dialog(&window, "Export an adapter");
     match format {
-        // A folder that is not there yet.
+        // A new folder.
         ExportFormat::Peft => text(dialog.set_file_name(name).blocking_save_file()),
         ExportFormat::GgufLora | ExportFormat::Gguf { .. } => {
             let dialog = dialog

@@ -1,4 +1,4 @@
-//! What the page can ask: one line a command.
+//! The page's commands, one line each.
 
 mod dialogs;
 mod hardware;
@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use tauri::ipc::Invoke;
 use tauri::{AppHandle, State, Wry, command};
 
-type Answer<T> = Result<T, Problem>;
+type Response<T> = Result<T, Problem>;
 
-/// Every command, for Tauri.
+/// Tauri's handler of all commands.
 pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
     tauri::generate_handler![
         snapshot,
@@ -33,7 +33,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         load_model,
         unload_model,
         add_model,
-        forget_model,
+        remove_model,
         set_settings,
         compare,
         vote_answer,
@@ -56,11 +56,11 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         tune::sample_datasets,
         tune::add_dataset,
         tune::rename_dataset,
-        tune::forget_dataset,
+        tune::remove_dataset,
         tune::restore_dataset,
         tune::inspect_dataset,
         tune::rated_examples,
-        tune::gather_dataset,
+        tune::dataset_from_ratings,
         tune::runs,
         tune::run_points,
         tune::train_defaults,
@@ -81,62 +81,62 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
 }
 
 #[command]
-async fn snapshot(app: State<'_, App>) -> Answer<Snapshot> {
+async fn snapshot(app: State<'_, App>) -> Response<Snapshot> {
     app.snapshot().await
 }
 
 #[command]
-async fn open_conversation(app: State<'_, App>, id: i64) -> Answer<Conversation> {
+async fn open_conversation(app: State<'_, App>, id: i64) -> Response<Conversation> {
     app.open_conversation(id).await
 }
 
 #[command]
-async fn send(app: State<'_, App>, conversation: Option<i64>, parent: Option<i64>, text: String) -> Answer<Sent> {
+async fn send(app: State<'_, App>, conversation: Option<i64>, parent: Option<i64>, text: String) -> Response<Sent> {
     app.send(conversation, parent, text).await
 }
 
 #[command]
-async fn regenerate(app: State<'_, App>, message: i64) -> Answer<Sent> {
+async fn regenerate(app: State<'_, App>, message: i64) -> Response<Sent> {
     app.regenerate(message).await
 }
 
 #[command]
-async fn edit(app: State<'_, App>, message: i64, text: String) -> Answer<Sent> {
+async fn edit(app: State<'_, App>, message: i64, text: String) -> Response<Sent> {
     app.edit(message, text).await
 }
 
 #[command]
-async fn stop(app: State<'_, App>, conversation: i64) -> Answer<()> {
+async fn stop(app: State<'_, App>, conversation: i64) -> Response<()> {
     app.stop(conversation).await
 }
 
 #[command]
-async fn select_leaf(app: State<'_, App>, conversation: i64, message: i64) -> Answer<Conversation> {
+async fn select_leaf(app: State<'_, App>, conversation: i64, message: i64) -> Response<Conversation> {
     app.select_leaf(conversation, message).await
 }
 
 #[command]
-async fn rename_conversation(app: State<'_, App>, id: i64, title: String) -> Answer<()> {
+async fn rename_conversation(app: State<'_, App>, id: i64, title: String) -> Response<()> {
     app.rename_conversation(id, title).await
 }
 
 #[command]
-async fn delete_conversation(app: State<'_, App>, id: i64) -> Answer<()> {
+async fn delete_conversation(app: State<'_, App>, id: i64) -> Response<()> {
     app.delete_conversation(id).await
 }
 
 #[command]
-async fn restore_conversation(app: State<'_, App>, id: i64) -> Answer<()> {
+async fn restore_conversation(app: State<'_, App>, id: i64) -> Response<()> {
     app.restore_conversation(id).await
 }
 
 #[command]
-async fn set_system_prompt(app: State<'_, App>, conversation: i64, text: Option<String>) -> Answer<()> {
+async fn set_system_prompt(app: State<'_, App>, conversation: i64, text: Option<String>) -> Response<()> {
     app.set_system_prompt(conversation, text).await
 }
 
 #[command]
-async fn search(app: State<'_, App>, query: String) -> Answer<Vec<SearchHit>> {
+async fn search(app: State<'_, App>, query: String) -> Response<Vec<SearchHit>> {
     app.search(query).await
 }
 
@@ -147,12 +147,12 @@ async fn compare(
     parent: Option<i64>,
     text: String,
     adapters: Vec<AdapterChoice>,
-) -> Answer<Compared> {
+) -> Response<Compared> {
     app.compare(conversation, parent, text, adapters).await
 }
 
 #[command]
-async fn vote_answer(app: State<'_, App>, message: i64, better: bool) -> Answer<()> {
+async fn vote_answer(app: State<'_, App>, message: i64, better: bool) -> Response<()> {
     app.vote_answer(message, better).await
 }
 
@@ -162,40 +162,44 @@ async fn rate_answer(
     message: i64,
     thumb: Option<Thumb>,
     correction: Option<String>,
-) -> Answer<()> {
+) -> Response<()> {
     app.rate_answer(message, thumb, correction).await
 }
 
 #[command]
-async fn set_conversation_adapters(app: State<'_, App>, conversation: i64, choices: Vec<AdapterChoice>) -> Answer<()> {
+async fn set_conversation_adapters(
+    app: State<'_, App>,
+    conversation: i64,
+    choices: Vec<AdapterChoice>,
+) -> Response<()> {
     app.set_conversation_adapters(conversation, choices).await
 }
 
 #[command]
-async fn load_model(app: State<'_, App>, id: String) -> Answer<()> {
+async fn load_model(app: State<'_, App>, id: String) -> Response<()> {
     app.load_model(id).await
 }
 
 #[command]
-async fn unload_model(app: State<'_, App>) -> Answer<()> {
+async fn unload_model(app: State<'_, App>) -> Response<()> {
     app.unload_model().await
 }
 
 #[command]
-async fn add_model(app: State<'_, App>, path: PathBuf) -> Answer<Model> {
+async fn add_model(app: State<'_, App>, path: PathBuf) -> Response<Model> {
     app.add_model(path).await
 }
 
 #[command]
-async fn forget_model(app: State<'_, App>, id: String) -> Answer<()> {
-    app.forget_model(id).await
+async fn remove_model(app: State<'_, App>, id: String) -> Response<()> {
+    app.remove_model(id).await
 }
 
 #[command]
-async fn set_settings(window: AppHandle, app: State<'_, App>, settings: Settings) -> Answer<()> {
+async fn set_settings(window: AppHandle, app: State<'_, App>, settings: Settings) -> Response<()> {
     let theme = settings.theme;
     app.set_settings(settings).await?;
-    // The page already shows the theme; only the frame could not follow, and not for long.
+    // The page already shows the theme; only the frame may fail to follow.
     let _ = window::set_theme(&window, theme);
     Ok(())
 }

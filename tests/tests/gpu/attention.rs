@@ -1,4 +1,4 @@
-//! Attention of a batch over itself and over cells of a cache, and the cache.
+//! Attention of a batch over itself and over a KV cache, and writes to the cache.
 
 use crate::device::{assert_near, floats, gpu, numbers};
 use cubecl::prelude::*;
@@ -18,7 +18,7 @@ const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<us
     }
 }
 
-/// Numbers rounded to f16, and as such.
+/// Values rounded to f16, as f32 and as f16 bytes.
 fn rounded(x: &[f32]) -> (Vec<f32>, Vec<u8>) {
     let (mut bytes, mut back) = (vec![0; 2 * x.len()], vec![0.0; x.len()]);
     Quant::F16.quantize_row(x, &mut bytes).expect("plain numbers");
@@ -26,7 +26,7 @@ fn rounded(x: &[f32]) -> (Vec<f32>, Vec<u8>) {
     (back, bytes)
 }
 
-/// A cache of `n_cells` that nothing was written to: its numbers, or their scales, are infinite.
+/// An unwritten cache of `n_cells`: its values, or their scales, are infinite.
 fn cache(client: &Client, heads: &Heads, n_cells: usize, format: KvFormat) -> [Handle; 2] {
     let infinite = match format {
         KvFormat::F16 => 0x7c00_7c00,
@@ -37,7 +37,7 @@ fn cache(client: &Client, heads: &Heads, n_cells: usize, format: KvFormat) -> [H
 }
 
 #[test]
-fn a_batch_attends_as_in_the_reference() {
+fn a_batch_attends_as_the_reference() {
     let Some(client) = gpu() else { return };
     let cases = [
         (heads(2, 2, 6, None), vec![0]),
@@ -57,11 +57,11 @@ fn a_batch_attends_as_in_the_reference() {
     }
 }
 
-/// The last `tokens` of a sequence of `length` attend over cells in scrambled order, of which there are more.
+/// Checks the last `tokens` of a sequence of `length` over cells in scrambled order, in a larger cache.
 fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usize, format: KvFormat) {
     let (width, n_cells) = (heads.qkv_width(), length + 5);
     let qkv: Vec<f32> = noise(1, length * width).iter().map(|x| 2.0 * x).collect();
-    // A step that shares no factor with the number of cells meets each once.
+    // A step coprime to the number of cells visits each once.
     let step = (1..)
         .map(|i| 17 * i + 1)
         .find(|step| (2..=*step).all(|d| step % d + n_cells % d > 0));
@@ -75,7 +75,7 @@ fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usi
     let batch = floats(client, &qkv[(length - tokens) * width..], tokens, width);
     let found =
         attend_cells(client, &batch, heads, &keys, &values, n_cells, &cells, length, format).expect("shapes that fit");
-    // What the tokens before see is not asked: themselves, for that is quick.
+    // The outputs of earlier tokens are not compared: let them see only themselves, which is fast.
     let starts: Vec<u32> = (0..length)
         .map(|token| if token < length - tokens { token as u32 } else { 0 })
         .collect();
@@ -85,7 +85,7 @@ fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usi
         let what = format!("{tokens} of {length}, {heads:?} in {format:?}");
         assert_near(&what, client, &found, expected, tolerance);
     };
-    // Beside what the format makes of the numbers, only sums are rounded.
+    // Besides the rounding of the format, only sums are rounded.
     near(&cached(&qkv, heads, format), 1e-5);
     near(
         &qkv,
@@ -105,14 +105,14 @@ fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usi
 }
 
 #[test]
-fn cells_are_attended_to_as_the_sequence_they_hold() {
+fn attention_over_cells_matches_the_sequence() {
     let Some(client) = gpu() else { return };
     let cases = [
         (heads(2, 2, 6, None), 1, 1),
         (heads(4, 1, 10, Some(3)), 3, 9),
         (heads(6, 2, 64, None), 9, 70),
         (heads(2, 1, 80, Some(40)), 70, 130),
-        // Several cubes share the keys.
+        // Several cubes split the keys.
         (heads(8, 2, 64, None), 1, 700),
         (heads(3, 3, 10, Some(600)), 3, 900),
     ];
@@ -121,13 +121,13 @@ fn cells_are_attended_to_as_the_sequence_they_hold() {
             attends_over_cells(&client, &heads, tokens, length, format);
         }
     }
-    // Only in 8 bits does a head of odd width begin with a word.
+    // Only in 8 bits is a head of odd width word-aligned.
     attends_over_cells(&client, &heads(4, 2, 33, None), 2, 20, KvFormat::Q8_0);
 }
 
-/// Blocks of plain numbers, of zeros, of numbers too small for a scale or almost, and of one number among smaller ones.
+/// Blocks of ordinary values, of zeros, of values (almost) too small for a scale, and of one value among smaller ones.
 #[test]
-fn numbers_are_cached_in_8_bits_as_with_the_processor() {
+fn values_are_cached_in_8_bits_as_on_the_cpu() {
     let Some(client) = gpu() else { return };
     let heads = heads(1, 1, 170, None);
     let sizes = [1.0, 0.0, 1e-9, 1e-5, 300.0, 1.0];
@@ -161,7 +161,7 @@ fn numbers_are_cached_in_8_bits_as_with_the_processor() {
 }
 
 #[test]
-fn numbers_are_cached_as_the_nearest_of_16_bits() {
+fn values_are_cached_in_f16_rounded_to_nearest() {
     let Some(client) = gpu() else { return };
     let tie = f32::from_bits;
     let (least, rest) = (2.0_f32.powi(-24), 2.0_f32.powi(-14));
@@ -189,7 +189,7 @@ fn numbers_are_cached_as_the_nearest_of_16_bits() {
     let heads = heads(1, 1, 256, None);
     let row = [vec![0.0; 256], values.clone(), values.iter().map(|x| -x).collect()].concat();
     let [keys, stored] = cache(&client, &heads, 2, KvFormat::F16);
-    // The second token's cell is beyond the cache.
+    // The second token's cell is out of range.
     let rows = floats(&client, &[row.clone(), row].concat(), 2, 3 * 256);
     kv_write(
         &client,

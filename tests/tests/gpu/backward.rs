@@ -1,4 +1,4 @@
-//! Gradients, against the CPU's, which are tested against differences, and against products in f64.
+//! Gradients against the CPU's, which are tested against central differences, and against f64 matrix multiplication.
 
 use crate::device::{assert_near, floats, gpu, numbers, read, weight};
 use cubecl::prelude::*;
@@ -8,11 +8,11 @@ use hearth_kernels::gpu::{self, Floats, Linear, Lora, Norm};
 use hearth_kernels::norm;
 use hearth_kernels::reference::{matmul, noise, transpose, wide};
 use hearth_kernels::rope::{Pairing, Rope};
-use hearth_kernels::softmax::{IGNORED, cross_entropy_backward_in_place};
-use hearth_kernels::{Dropout, Product, Quant};
+use hearth_kernels::softmax::{IGNORE_INDEX, cross_entropy_backward_in_place};
+use hearth_kernels::{Dropout, MatmulPrecision, Quant};
 use std::path::Path;
 
-/// What a gradient may be off by, as a share of its length.
+/// Maximum relative error of a gradient.
 const ERROR: f64 = 1e-4;
 
 fn norm_of(client: &Client, weight: &[f32], eps: f32) -> Norm {
@@ -23,7 +23,7 @@ fn norm_of(client: &Client, weight: &[f32], eps: f32) -> Norm {
 }
 
 #[test]
-fn the_gradient_of_a_norm_has_the_numbers_that_another_engine_got_wrong() {
+fn the_gradient_of_a_norm_matches_known_values() {
     let Some(client) = gpu() else { return };
     let first = (
         [1.0, 0.0, 0.0, 0.0],
@@ -36,15 +36,15 @@ fn the_gradient_of_a_norm_has_the_numbers_that_another_engine_got_wrong() {
     for (x, dz, eps, expected) in [first, second] {
         let [x, dz] = [x, dz].map(|x| floats(&client, &x, 1, 4));
         let dx = gpu::rms_norm_backward(&client, &x, &norm_of(&client, &[1.0; 4], eps), &dz).expect("sizes that fit");
-        // Much cancels in the first, so what counts is how far each is off, not what share of it.
+        // The first element is mostly cancellation, so compare absolute errors.
         let found = read(&client, &dx);
         let mut near = found.iter().zip(&expected).map(|(x, y)| (x - y).abs() < 5e-6);
-        assert!(near.all(|near| near), "{found:?}, and {expected:?} is right");
+        assert!(near.all(|near| near), "{found:?}, expected {expected:?}");
     }
 }
 
 #[test]
-fn the_gradient_of_a_norm_is_the_cpus() {
+fn the_gradient_of_a_norm_matches_the_cpu() {
     let Some(client) = gpu() else { return };
     for (rows, cols) in [(1, 1), (3, 33), (70, 600)] {
         let (x, weight, dz) = (noise(1, rows * cols), noise(2, cols), noise(3, rows * cols));
@@ -57,7 +57,7 @@ fn the_gradient_of_a_norm_is_the_cpus() {
 }
 
 #[test]
-fn the_gradient_of_gated_units_is_the_cpus() {
+fn the_gradient_of_gated_units_matches_the_cpu() {
     let Some(client) = gpu() else { return };
     for activation in [Activation::Silu, Activation::GeluTanh] {
         for (rows, cols, size) in [(1, 1, 1.0), (3, 33, 4.0), (70, 100, 1.0), (3, 33, 1e4)] {
@@ -79,11 +79,17 @@ fn the_gradient_of_gated_units_is_the_cpus() {
 }
 
 #[test]
-fn the_losses_and_their_gradient_are_the_cpus() {
+fn the_losses_and_their_gradient_match_the_cpu() {
     let Some(client) = gpu() else { return };
     for (rows, cols) in [(1, 1), (3, 300), (70, 33)] {
         let logits: Vec<f32> = noise(1, rows * cols).iter().map(|x| 30.0 * x).collect();
-        let target = |row| if row % 5 == 2 { IGNORED } else { (row * 7 % cols) as u32 };
+        let target = |row| {
+            if row % 5 == 2 {
+                IGNORE_INDEX
+            } else {
+                (row * 7 % cols) as u32
+            }
+        };
         let targets: Vec<u32> = (0..rows).map(target).collect();
         let (mut slopes, mut losses) = (logits.clone(), vec![0.0; rows]);
         cross_entropy_backward_in_place(&mut slopes, &targets, 0.25, &mut losses).expect("sizes that fit");
@@ -100,7 +106,7 @@ fn the_losses_and_their_gradient_are_the_cpus() {
 }
 
 #[test]
-fn a_dropout_drops_what_it_drops_on_the_cpu() {
+fn dropout_drops_the_same_elements_as_the_cpu() {
     let Some(client) = gpu() else { return };
     for (rows, cols, seed, rate) in [
         (1, 1, 0, 0.0),
@@ -109,7 +115,7 @@ fn a_dropout_drops_what_it_drops_on_the_cpu() {
         (300, 65, 0xfedc_ba98_7654_3210, 0.9),
     ] {
         let (dropout, x) = (Dropout { seed, rate }, noise(1, rows * cols));
-        let found = gpu::drop_out(&client, &floats(&client, &x, rows, cols), dropout).expect("sizes that fit");
+        let found = gpu::dropout_rows(&client, &floats(&client, &x, rows, cols), dropout).expect("sizes that fit");
         let mut expected = x;
         dropout.drop_in_place(&mut expected, cols);
         assert_eq!(read(&client, &found), expected, "{dropout:?}, {rows} rows of {cols}");
@@ -117,9 +123,9 @@ fn a_dropout_drops_what_it_drops_on_the_cpu() {
 }
 
 #[test]
-fn the_gradient_before_q_and_k_meet_is_the_cpus() {
+fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
     let Some(client) = gpu() else { return };
-    // Tokens, heads, heads of keys, their width, and what of it is turned.
+    // Tokens, heads, KV heads, head dimension, and rotated elements.
     for ([tokens, heads, kv_heads, head_dim, dims], normed) in [
         ([1, 1, 1, 6, 6], [false, false]),
         ([3, 4, 2, 64, 64], [true, true]),
@@ -148,11 +154,19 @@ fn the_gradient_before_q_and_k_meet_is_the_cpus() {
                     eps: 1e-3,
                 })
             });
-            attention::prepare_backward_in_place(&mut expected, &x, &heads, &positions, of_cpu[0], of_cpu[1], &rope)
-                .expect("sizes that fit");
+            attention::qk_norm_rope_backward_in_place(
+                &mut expected,
+                &x,
+                &heads,
+                &positions,
+                of_cpu[0],
+                of_cpu[1],
+                &rope,
+            )
+            .expect("sizes that fit");
             let of_gpu = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
             let angles = client.create_from_slice(f32::as_bytes(&gpu::rope_table(&rope, 37)));
-            let found = gpu::prepare_backward(
+            let found = gpu::qk_norm_rope_backward(
                 &client,
                 &floats(&client, &d, tokens, width),
                 &floats(&client, &x, tokens, width),
@@ -173,9 +187,9 @@ fn the_gradient_before_q_and_k_meet_is_the_cpus() {
 }
 
 #[test]
-fn the_gradient_of_attention_is_the_cpus() {
+fn the_gradient_of_attention_matches_the_cpu() {
     let Some(client) = gpu() else { return };
-    // Tokens, heads, heads of keys and their width; the window; the lengths of all sequences but the last.
+    // Tokens, heads, KV heads and head dimension; the window; the lengths of all sequences but the last.
     let cases: [([usize; 4], Option<usize>, &[usize]); 8] = [
         ([1, 1, 1, 6], None, &[]),
         ([3, 4, 2, 64], None, &[]),
@@ -204,10 +218,10 @@ fn the_gradient_of_attention_is_the_cpus() {
         }
         starts.resize(tokens, starts.len() as u32);
         let mut expected = vec![0.0; x.len()];
-        let (mut out, mut logs) = (vec![0.0; d_out.len()], vec![0.0; tokens * heads.heads]);
-        attention::attend_batch_keeping(&x, &heads, &starts, &mut out, &mut logs).expect("sizes that fit");
-        let kept = [&out[..], &logs];
-        attention::attend_batch_backward(&x, &heads, &starts, kept, &d_out, &mut expected).expect("sizes that fit");
+        let (mut out, mut lse) = (vec![0.0; d_out.len()], vec![0.0; tokens * heads.heads]);
+        attention::attend_batch_with_lse(&x, &heads, &starts, &mut out, &mut lse).expect("sizes that fit");
+        let saved = [&out[..], &lse];
+        attention::attend_batch_backward(&x, &heads, &starts, saved, &d_out, &mut expected).expect("sizes that fit");
         let found = gpu::attend_batch_backward(
             &client,
             &floats(&client, &x, tokens, heads.qkv_width()),
@@ -223,7 +237,7 @@ fn the_gradient_of_attention_is_the_cpus() {
 
 /// Masked keys get a gradient of exactly zero, and every gradient is finite, also with scores up to 1e37 apart.
 #[test]
-fn masked_keys_get_exactly_no_gradient_and_far_scores_a_finite_one() {
+fn masked_keys_get_zero_gradient_and_distant_scores_a_finite_one() {
     let Some(client) = gpu() else { return };
     for size in [1.0, 1e10, 1e18] {
         let heads = Heads {
@@ -235,7 +249,7 @@ fn masked_keys_get_exactly_no_gradient_and_far_scores_a_finite_one() {
         };
         let (tokens, first, width) = (70, 33, heads.qkv_width());
         let x: Vec<f32> = noise(1, tokens * width).iter().map(|x| size * x).collect();
-        // Only the last sequence's outputs have a gradient, and of those no query but the last: it sees five keys.
+        // Only the last query of the last sequence has an output gradient: it sees five keys.
         let seen = tokens - 5..tokens;
         let mut d_out = noise(2, tokens * heads.out_width());
         d_out[..(tokens - 1) * heads.out_width()].fill(0.0);
@@ -256,7 +270,7 @@ fn masked_keys_get_exactly_no_gradient_and_far_scores_a_finite_one() {
                 "scores of {size}, token {token}: {row:?}"
             );
             let none = row.iter().all(|x| *x == 0.0);
-            // Far scores leave one key alone with a probability.
+            // With distant scores, one key has all the probability.
             let expected = !seen.contains(&token) || (none && size > 1.0);
             assert_eq!(none, expected, "scores of {size}, token {token}: {row:?}");
         }
@@ -265,7 +279,7 @@ fn masked_keys_get_exactly_no_gradient_and_far_scores_a_finite_one() {
 
 /// A logit of minus infinity, or near it, masks a token.
 #[test]
-fn masked_logits_get_exactly_no_gradient_and_change_no_other() {
+fn masked_logits_get_zero_gradient_and_change_no_other() {
     let Some(client) = gpu() else { return };
     let (rows, cols) = (3, 700);
     for masked in [f32::MIN, -3e38, -1e30, f32::NEG_INFINITY] {
@@ -278,7 +292,7 @@ fn masked_logits_get_exactly_no_gradient_and_change_no_other() {
             }
         }
         let targets: Vec<u32> = (0..rows as u32).map(|row| row * 30).collect();
-        // On the processor without the masked ones, which is all that masking means.
+        // On the CPU, without the masked logits.
         let (mut slopes, mut losses) = (Vec::new(), vec![0.0; rows]);
         for row in plain.chunks(cols) {
             let seen = row.iter().enumerate().filter(|(column, _)| !is_masked(*column));
@@ -333,7 +347,7 @@ fn columns(x: &[f32], width: usize, at: usize, count: usize) -> Vec<f64> {
 }
 
 #[test]
-fn the_gradient_through_a_weight_is_the_product_with_it() {
+fn the_gradient_through_a_weight_matches_the_product() {
     let Some(client) = gpu() else { return };
     let each = Quant::ALL.map(|quant| (quant, [3, 19, 512], false));
     let more = [
@@ -361,7 +375,7 @@ fn the_gradient_through_a_weight_is_the_product_with_it() {
             at,
             &weight,
             0.5,
-            Product::Exact,
+            MatmulPrecision::F32,
             &dx,
             add,
         )
@@ -377,9 +391,9 @@ fn the_gradient_through_a_weight_is_the_product_with_it() {
 }
 
 #[test]
-fn a_weight_that_no_kernel_sees_whole_is_taken_in_ranges() {
+fn a_weight_beyond_a_binding_is_processed_in_ranges() {
     let Some(client) = gpu() else { return };
-    // 128 rows of 34 bytes end where a range may begin.
+    // 128 rows of 34 bytes are aligned.
     let (tokens, rows, cols, limit) = (5, 300, 32, 128 * 34 + 33);
     let (weight, expanded) = weight(&client, Quant::Q8_0, rows, cols);
     let (dy, before) = (noise(1, tokens * rows), noise(2, tokens * cols));
@@ -387,30 +401,40 @@ fn a_weight_that_no_kernel_sees_whole_is_taken_in_ranges() {
     let dy = floats(&client, &dy, tokens, rows);
     for add in [false, true] {
         let dx = floats(&client, &before, tokens, cols);
-        gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, Product::Exact, &dx, add, limit)
-            .expect("room for 128 rows");
+        gpu::weight_backward_with_limit(&client, &dy, 0, &weight, 1.0, MatmulPrecision::F32, &dx, add, limit)
+            .expect("128 rows fit");
         let share = if add { 1.0 } else { 0.0 };
         let sums = product
             .iter()
             .zip(&before)
             .map(|(x, before)| x + share * f64::from(*before));
         assert_near(&format!("added: {add}"), &client, &dx, &sums.collect::<Vec<_>>(), ERROR);
-        let short = gpu::weight_backward_within(&client, &dy, 0, &weight, 1.0, Product::Exact, &dx, add, 128 * 34 - 1);
+        let short = gpu::weight_backward_with_limit(
+            &client,
+            &dy,
+            0,
+            &weight,
+            1.0,
+            MatmulPrecision::F32,
+            &dx,
+            add,
+            128 * 34 - 1,
+        );
         assert!(short.is_err());
     }
 }
 
 #[test]
-fn the_gradient_of_a_linear_is_that_of_its_weight_and_its_adapter() {
+fn the_gradient_of_a_linear_covers_weight_and_adapter() {
     let Some(client) = gpu() else { return };
-    // Tokens, outputs, inputs, and the rank of the adapter, which drops so many of its inputs.
+    // Tokens, outputs, inputs, the adapter's rank, and its dropout rate.
     for ([tokens, rows, cols, rank], rate, add) in [
         ([1, 3, 32, 1], None, false),
         ([3, 33, 64, 5], Some(0.5), true),
         ([70, 70, 96, 1], Some(0.1), false),
         ([70, 19, 64, 5], None, true),
         ([70, 19, 64, 0], None, false),
-        // So many tokens that several cubes share them.
+        // Enough tokens that several cubes split them.
         ([300, 19, 64, 5], None, false),
     ] {
         let ((weight, expanded), at, width) = (weight(&client, Quant::Q8_0, rows, cols), 1, rows + 3);
@@ -454,8 +478,8 @@ fn the_gradient_of_a_linear_is_that_of_its_weight_and_its_adapter() {
         };
         let dx = floats(&client, &before, tokens, cols);
         let (x, dy) = (floats(&client, &x, tokens, cols), floats(&client, &dy, tokens, width));
-        let adapter =
-            gpu::linear_backward(&client, &x, &linear, Product::Exact, &dy, at, &dx, add).expect("sizes that fit");
+        let adapter = gpu::linear_backward(&client, &x, &linear, MatmulPrecision::F32, &dy, at, &dx, add)
+            .expect("sizes that fit");
         let what = format!("{tokens} tokens, {rows} by {cols}, rank {rank}, {dropout:?}");
         assert_near(&format!("dx of {what}"), &client, &dx, &expected, ERROR);
         assert_eq!(adapter.is_some(), rank > 0, "{what}");
@@ -469,7 +493,7 @@ fn the_gradient_of_a_linear_is_that_of_its_weight_and_its_adapter() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_sizes_are_errors() {
     let Some(client) = gpu() else { return };
     let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
     let one = norm_of(&client, &[1.0; 4], 1e-3);
@@ -478,8 +502,32 @@ fn what_does_not_fit_is_refused() {
     assert!(gpu::glu_backward(&client, &of(2, 5), Activation::Silu, &of(2, 3)).is_err());
     assert!(gpu::cross_entropy_in_place(&client, &of(9, 5), &numbers(&client, &[0]), 1.0, true).is_err());
     let (weight, _) = weight(&client, Quant::Q8_0, 3, 32);
-    assert!(gpu::weight_backward(&client, &of(2, 4), 2, &weight, 1.0, Product::Exact, &of(2, 32), false).is_err());
-    assert!(gpu::weight_backward(&client, &of(2, 4), 1, &weight, 1.0, Product::Exact, &of(2, 33), false).is_err());
+    assert!(
+        gpu::weight_backward(
+            &client,
+            &of(2, 4),
+            2,
+            &weight,
+            1.0,
+            MatmulPrecision::F32,
+            &of(2, 32),
+            false
+        )
+        .is_err()
+    );
+    assert!(
+        gpu::weight_backward(
+            &client,
+            &of(2, 4),
+            1,
+            &weight,
+            1.0,
+            MatmulPrecision::F32,
+            &of(2, 33),
+            false
+        )
+        .is_err()
+    );
     let heads = Heads {
         heads: 3,
         kv_heads: 2,

@@ -1,4 +1,4 @@
-//! The GPU that all tests here share, and what is carried to it and back.
+//! The GPU that all tests share, and transfers to it and back.
 
 use cubecl::prelude::*;
 use hearth_kernels::Quant;
@@ -8,22 +8,22 @@ use hearth_kernels::reference::{noise, relative_error};
 use hearth_tests::driver;
 use std::sync::OnceLock;
 
-/// The GPU; none where the tests that need one are left out.
+/// The GPU; `None` if tests that need one are skipped.
 ///
 /// A test without a GPU fails, so that a machine which has lost its driver is noticed.
 pub fn gpu() -> Option<Client> {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    if driver::left_out() {
+    if driver::is_disabled() {
         return None;
     }
     let client = CLIENT.get_or_init(|| {
-        driver::choose();
+        driver::select();
         opened()
     });
     Some(client.clone())
 }
 
-/// How CubeCL calls what this build of the tests is for.
+/// CubeCL's name of the backend of this build.
 const RUNTIME: &str = if cfg!(feature = "cuda") {
     "cuda"
 } else if cfg!(feature = "vulkan") {
@@ -42,9 +42,9 @@ fn opened() -> Client {
     cubecl::Device::Wgpu(Default::default()).client()
 }
 
-/// A driver without what SPIR-V wants is handed WGSL, silently: then these tests say nothing about the build that they are for.
+/// CubeCL silently falls back to WGSL on a driver without SPIR-V's requirements; the tests would then not cover their build.
 #[test]
-fn kernels_run_in_the_language_that_the_build_is_for() {
+fn kernels_run_in_the_language_of_the_build() {
     let Some(client) = gpu() else { return };
     assert!(
         client.name().starts_with(RUNTIME),
@@ -59,17 +59,17 @@ pub fn floats(client: &Client, values: &[f32], rows: usize, cols: usize) -> Floa
         .expect("the buffer is as large as the matrix")
 }
 
-/// Whole numbers on the device.
+/// Integers on the device.
 pub fn numbers(client: &Client, values: &[u32]) -> cubecl::server::Handle {
     client.create_from_slice(u32::as_bytes(values))
 }
 
-/// A weight `[rows, cols]` of quantised noise: on the device, and what it stands for.
+/// A weight `[rows, cols]` of quantised noise: on the device, and dequantised.
 pub fn weight(client: &Client, quant: Quant, rows: usize, cols: usize) -> (Weight, Vec<f32>) {
     weight_of(client, quant, &noise(rows as u64, rows * cols), cols)
 }
 
-/// A weight of quantised numbers, rows of `cols`: on the device, and what it stands for.
+/// A quantised weight with rows of `cols`: on the device, and dequantised.
 pub fn weight_of(client: &Client, quant: Quant, numbers: &[f32], cols: usize) -> (Weight, Vec<f32>) {
     let rows = numbers.len() / cols;
     let mut bytes = vec![0; quant.row_bytes(cols).expect("whole blocks") * rows];
@@ -88,13 +88,13 @@ pub fn weight_of(client: &Client, quant: Quant, numbers: &[f32], cols: usize) ->
     )
 }
 
-/// What the device has.
+/// Reads a matrix from the device.
 pub fn read(client: &Client, values: &Floats) -> Vec<f32> {
     let bytes = client.read_one(values.handle.clone()).expect("the kernels before ran");
     f32::from_bytes(&bytes)[..values.rows * values.cols].to_vec()
 }
 
-/// Fails where what the device has is not near what it should have.
+/// Panics if a matrix on the device is not close to `expected`.
 #[track_caller]
 pub fn assert_near(what: &str, client: &Client, found: &Floats, expected: &[f64], tolerance: f64) {
     let found = read(client, found);

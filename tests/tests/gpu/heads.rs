@@ -1,12 +1,12 @@
-//! What happens to Q and K before they meet.
+//! RMSNorm and RoPE of Q and K.
 
 use crate::device::{assert_near, floats, gpu, numbers};
 use hearth_kernels::attention::Heads;
-use hearth_kernels::gpu::{Norm, prepare, rope_table};
-use hearth_kernels::reference::{Prepare, noise, prepared, wide};
+use hearth_kernels::gpu::{Norm, qk_norm_rope, rope_table};
+use hearth_kernels::reference::{QkNormRope, noise, qk_norm_rope as reference_qk_norm_rope, wide};
 use hearth_kernels::rope::{Pairing, Rope};
 
-/// Heads, which of Q and K have a norm, how pairs are made and how many elements are turned.
+/// Heads, norms of Q and K, pairing, and rotated elements.
 struct Case {
     heads: Heads,
     norms: [bool; 2],
@@ -40,7 +40,7 @@ const CASES: [Case; 5] = [
 ];
 
 #[test]
-fn heads_are_prepared_as_in_the_reference() {
+fn heads_are_normalised_and_rotated_as_the_reference() {
     let Some(client) = gpu() else { return };
     let positions = [0, 5, 70, 3, 3, 99, 1, 2, 50];
     for (
@@ -64,10 +64,10 @@ fn heads_are_prepared_as_in_the_reference() {
         };
         let [q, k] = [0, 1].map(|which| norms[which].then(|| there(which)));
         let table = rope_table(&Rope::new(pairing, dims, 100.0, 1.0, None), 100);
-        // A table of nothing has a word all the same.
+        // An empty table still needs a buffer of one word.
         let table = floats(&client, &[table, vec![0.0]].concat(), 1, 1).handle;
         let (qkv_there, at) = (floats(&client, &qkv, 9, width), numbers(&client, &positions));
-        let found = prepare(
+        let found = qk_norm_rope(
             &client,
             &qkv_there,
             &heads,
@@ -81,19 +81,19 @@ fn heads_are_prepared_as_in_the_reference() {
         )
         .expect("shapes that fit");
         let norms = [0, 1].map(|which| norms[which].then(|| wide(&weights[which])));
-        let reference = Prepare {
+        let reference = QkNormRope {
             norms,
             eps: f64::from(eps),
             pairing,
             dims,
             base: 100.0,
         };
-        let expected = prepared(&wide(&qkv), &heads, &positions, &reference);
+        let expected = reference_qk_norm_rope(&wide(&qkv), &heads, &positions, &reference);
         assert_near(&format!("case {number}"), &client, &found, &expected, 1e-5);
 
         let wrong = |heads: &Heads, dims, positions| {
             assert!(
-                prepare(
+                qk_norm_rope(
                     &client, &qkv_there, heads, None, None, pairing, dims, &table, positions, &at
                 )
                 .is_err()

@@ -1,10 +1,10 @@
-//! Linears over blocks.
+//! Linears over quantised weights.
 
 use crate::device::{assert_near, floats, gpu, weight};
 use cubecl::prelude::*;
-use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_within};
+use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_with_limit};
 use hearth_kernels::reference::{self, noise, wide};
-use hearth_kernels::{Dropout, Product, Quant};
+use hearth_kernels::{Dropout, MatmulPrecision, Quant};
 
 /// A linear with all its parts, or with none, over `tokens`.
 struct Case {
@@ -12,11 +12,11 @@ struct Case {
     tokens: usize,
     rows: usize,
     cols: usize,
-    /// The adapter's rank; without one there is no bias and no scale either.
+    /// The adapter's rank; without an adapter there is no bias and no scale either.
     rank: usize,
-    /// What share of its inputs the adapter drops.
+    /// The adapter's dropout rate.
     rate: Option<f32>,
-    /// Where in a matrix that is 3 columns wider than needed the output goes.
+    /// The output's first column in a matrix with 3 extra columns.
     at: usize,
     add: bool,
 }
@@ -102,7 +102,7 @@ impl Case {
 }
 
 #[test]
-fn every_format_meets_few_tokens_and_many() {
+fn every_format_runs_with_few_and_many_tokens() {
     let Some(client) = gpu() else { return };
     for quant in Quant::ALL {
         let cols = if quant.is_float() {
@@ -112,7 +112,7 @@ fn every_format_meets_few_tokens_and_many() {
         };
         for tokens in [1, 9] {
             Case::plain(quant, tokens, 7, cols).check(&client, |x, y, out| {
-                linear(&client, x, y, Product::Exact, out, 0, false).expect("shapes that fit");
+                linear(&client, x, y, MatmulPrecision::F32, out, 0, false).expect("shapes that fit");
             });
         }
     }
@@ -136,25 +136,26 @@ fn scale_adapter_and_bias_follow_the_product_in_any_columns() {
             ..Case::plain(Quant::Q4_0, tokens, 130, 96)
         };
         case.check(&client, |x, y, out| {
-            linear(&client, x, y, Product::Exact, out, at, add).expect("shapes that fit");
+            linear(&client, x, y, MatmulPrecision::F32, out, at, add).expect("shapes that fit");
         });
     }
 }
 
 #[test]
-fn a_weight_beyond_a_binding_is_taken_in_ranges() {
+fn a_weight_beyond_a_binding_is_processed_in_ranges() {
     let Some(client) = gpu() else { return };
     // A row of 3 blocks is 54 bytes, so 128 rows end at a multiple of 256.
     for tokens in [1, 9] {
         Case::plain(Quant::Q4_0, tokens, 300, 96).check(&client, |x, y, out| {
-            linear_within(&client, x, y, Product::Exact, out, 0, false, 128 * 54 + 255).expect("room for 128 rows");
-            assert!(linear_within(&client, x, y, Product::Exact, out, 0, false, 128 * 54 - 1).is_err());
+            linear_with_limit(&client, x, y, MatmulPrecision::F32, out, 0, false, 128 * 54 + 255)
+                .expect("128 rows fit");
+            assert!(linear_with_limit(&client, x, y, MatmulPrecision::F32, out, 0, false, 128 * 54 - 1).is_err());
         });
     }
 }
 
 #[test]
-fn what_does_not_fit_a_linear_is_refused() {
+fn mismatched_sizes_of_a_linear_are_errors() {
     let Some(client) = gpu() else { return };
     let (weight, _) = weight(&client, Quant::Q8_0, 5, 64);
     let plain = Linear {
@@ -165,7 +166,7 @@ fn what_does_not_fit_a_linear_is_refused() {
     };
     let of = |rows, cols| floats(&client, &vec![1.0; rows * cols], rows, cols);
     let refused = |x: &Floats, y: &Linear, out: &Floats, at| {
-        assert!(linear(&client, x, y, Product::Exact, out, at, false).is_err())
+        assert!(linear(&client, x, y, MatmulPrecision::F32, out, at, false).is_err())
     };
     refused(&of(2, 32), &plain, &of(2, 5), 0);
     refused(&of(2, 64), &plain, &of(3, 5), 0);

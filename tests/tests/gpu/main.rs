@@ -1,12 +1,12 @@
-//! Every kernel for GPUs against the reference in f64, at shapes that fit no tile.
+//! Every GPU kernel against the f64 reference, at shapes that are not multiples of a tile.
 //!
-//! On Linux the driver is one in software, unless the environment names another.
+//! On Linux the driver is a software driver, unless the environment names another.
 
 mod attention;
 mod backward;
 mod device;
 mod heads;
 mod linear;
+mod matmul;
 mod matrix_units;
-mod product;
 mod rows;

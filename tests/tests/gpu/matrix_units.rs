@@ -1,43 +1,43 @@
-//! Products on matrix units, where the driver lists them; elsewhere the same cases see that nothing is rounded.
+//! GEMM on matrix units if the driver lists them; otherwise the same cases check that operands are not rounded.
 
 use crate::device::{floats, gpu, read, weight_of};
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::*;
 use hearth_kernels::gpu::{
-    Floats, Linear, Weight, backward_takes_matrix_units, linear_takes_matrix_units, linear_within,
-    weight_backward_within,
+    Floats, Linear, Weight, backward_uses_matrix_units, linear_uses_matrix_units, linear_with_limit,
+    weight_backward_with_limit,
 };
 use hearth_kernels::reference::{matmul, noise, transpose, wide};
-use hearth_kernels::{Product, Quant};
+use hearth_kernels::{MatmulPrecision, Quant};
 
-/// What a token's outputs may be off by where factors are rounded to f16, as a share of the length of the products that are summed (the
-/// sums may cancel): a factor is off by one part in 2048 at most, a product by one in 1024, and about a quarter of that on the whole.
+/// Maximum error of a token's outputs with operands in f16, relative to the norm of the summed products (the sums may cancel): an operand
+/// is off by at most 1/2048, a product by 1/1024, and the whole by about a quarter of that.
 const ROUNDED: f64 = 1e-3;
-/// What it may be off by where only sums are rounded, to f32.
+/// Maximum error in f32.
 const EXACT: f64 = 1e-5;
 
-/// Which of the two products is made.
+/// Forward or backward.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Direction {
     /// `y = x W^T`.
     Forward,
     /// `dx = dy W`.
     Backward,
 }
 
-const WAYS: [Way; 2] = [Way::Forward, Way::Backward];
+const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 
-impl Way {
-    /// Whether the kernels say that they take matrix units for it.
-    fn takes(self, client: &Client, quant: Quant, tokens: usize, product: Product) -> bool {
+impl Direction {
+    /// Whether the kernels report that they use matrix units for it.
+    fn uses(self, client: &Client, quant: Quant, tokens: usize, precision: MatmulPrecision) -> bool {
         match self {
-            Self::Forward => linear_takes_matrix_units(client, quant, tokens, product),
-            Self::Backward => backward_takes_matrix_units(client, quant, tokens, product),
+            Self::Forward => linear_uses_matrix_units(client, quant, tokens, precision),
+            Self::Backward => backward_uses_matrix_units(client, quant, tokens, precision),
         }
     }
 }
 
-/// Whether the driver lists matrix units that multiply f16 and sum in f32, and runs planes of one size.
+/// Whether the driver lists matrix units that multiply f16 and accumulate in f32, with planes of one size.
 fn listed(client: &Client) -> bool {
     let (half, single) = (ElemType::Float(FloatKind::F16), ElemType::Float(FloatKind::F32));
     let (features, hardware) = (&client.properties().features, &client.properties().hardware);
@@ -46,10 +46,10 @@ fn listed(client: &Client) -> bool {
         && units.any(|unit| (unit.a_type, unit.b_type, unit.cd_type) == (half, half, single))
 }
 
-/// A product of numbers, half of which is added to what is there, or written over it.
+/// A GEMM with scale 0.5, added to the output or overwriting it.
 struct Case {
-    way: Way,
-    product: Product,
+    direction: Direction,
+    precision: MatmulPrecision,
     quant: Quant,
     tokens: usize,
     rows: usize,
@@ -57,16 +57,16 @@ struct Case {
     x: Vec<f32>,
     w: Vec<f32>,
     add: bool,
-    /// Bytes of a weight that a kernel may see.
+    /// Maximum bytes of a binding.
     limit: u64,
 }
 
 impl Case {
-    fn noise(way: Way, quant: Quant, [tokens, rows, cols]: [usize; 3]) -> Self {
-        let depth = if way == Way::Forward { cols } else { rows };
+    fn noise(direction: Direction, quant: Quant, [tokens, rows, cols]: [usize; 3]) -> Self {
+        let depth = if direction == Direction::Forward { cols } else { rows };
         Self {
-            way,
-            product: Product::Bf16,
+            direction,
+            precision: MatmulPrecision::Bf16,
             quant,
             tokens,
             rows,
@@ -78,11 +78,11 @@ impl Case {
         }
     }
 
-    /// What the device makes of it, token by token.
+    /// The device's outputs, token by token.
     fn run(&self, client: &Client) -> Vec<Outputs> {
         let Self {
-            way,
-            product,
+            direction,
+            precision,
             quant,
             tokens,
             rows,
@@ -92,19 +92,19 @@ impl Case {
             ..
         } = *self;
         let (weight, values) = weight_of(client, quant, &self.w, cols);
-        let (depth, count) = if way == Way::Forward {
+        let (depth, count) = if direction == Direction::Forward {
             (cols, rows)
         } else {
             (rows, cols)
         };
-        // Where a linear's outputs lie in a matrix that is wider.
+        // First column of the outputs in a wider matrix.
         let (at, beside) = (2, 5);
-        let factor = match way {
-            Way::Forward => transpose(&wide(&values), rows, cols),
-            Way::Backward => wide(&values),
+        let factor = match direction {
+            Direction::Forward => transpose(&wide(&values), rows, cols),
+            Direction::Backward => wide(&values),
         };
-        let (found, before) = match way {
-            Way::Forward => {
+        let (found, before) = match direction {
+            Direction::Forward => {
                 let before = noise(8, tokens * (count + beside));
                 let (x, out) = (
                     floats(client, &self.x, tokens, depth),
@@ -113,12 +113,12 @@ impl Case {
                 self.linear(client, weight, &x, &out, at);
                 let found = read(client, &out);
                 for (found, before) in found.chunks(count + beside).zip(before.chunks(count + beside)) {
-                    assert_eq!(found[..at], before[..at], "what is beside the outputs");
-                    assert_eq!(found[at + count..], before[at + count..], "what is beside the outputs");
+                    assert_eq!(found[..at], before[..at], "columns beside the outputs");
+                    assert_eq!(found[at + count..], before[at + count..], "columns beside the outputs");
                 }
                 (inner(&found, count, at, beside), inner(&before, count, at, beside))
             }
-            Way::Backward => {
+            Direction::Backward => {
                 let before = noise(8, tokens * count);
                 let mut dy = noise(9, tokens * (depth + beside));
                 for (into, from) in dy.chunks_mut(depth + beside).zip(self.x.chunks(depth)) {
@@ -128,7 +128,7 @@ impl Case {
                     floats(client, &dy, tokens, depth + beside),
                     floats(client, &before, tokens, count),
                 );
-                weight_backward_within(client, &dy, at, &weight, 0.5, product, &dx, add, limit)
+                weight_backward_with_limit(client, &dy, at, &weight, 0.5, precision, &dx, add, limit)
                     .expect("shapes that fit");
                 (read(client, &dx), before)
             }
@@ -159,21 +159,21 @@ impl Case {
             lora: None,
             bias: None,
         };
-        linear_within(client, x, &linear, self.product, out, at, self.add, self.limit).expect("shapes that fit");
+        linear_with_limit(client, x, &linear, self.precision, out, at, self.add, self.limit).expect("shapes that fit");
     }
 
-    /// Runs it, and fails where a token's outputs are further off than they may be, or the other kernel was taken than is said.
+    /// Runs it, and panics if a token's error is too large or another kernel ran than reported.
     #[track_caller]
     fn check(&self, client: &Client, what: &str) {
-        let takes = self.way.takes(client, self.quant, self.tokens, self.product);
-        let tolerance = if takes { ROUNDED } else { EXACT };
+        let uses = self.direction.uses(client, self.quant, self.tokens, self.precision);
+        let tolerance = if uses { ROUNDED } else { EXACT };
         let mut furthest: f64 = 0.0;
         for (token, outputs) in self.run(client).iter().enumerate() {
-            let (error, Outputs { found, expected, .. }) = (outputs.off(), outputs);
+            let (error, Outputs { found, expected, .. }) = (outputs.error(), outputs);
             assert!(
                 error <= tolerance,
-                "{what}, {:?}, {} {} tokens, {} x {}: token {token} is off by {error:.2e}\nfound    {:?}\nexpected {:?}",
-                self.way,
+                "{what}, {:?}, {} {} tokens, {} x {}: token {token} is error by {error:.2e}\nfound    {:?}\nexpected {:?}",
+                self.direction,
                 self.quant,
                 self.tokens,
                 self.rows,
@@ -186,8 +186,8 @@ impl Case {
         // Noise has more bits than f16.
         assert_eq!(
             furthest > EXACT,
-            takes,
-            "{what}: off by {furthest:.2e}, so another kernel was taken than is said"
+            uses,
+            "{what}: error by {furthest:.2e}, so another kernel was taken than is said"
         );
     }
 }
@@ -203,18 +203,18 @@ fn inner(x: &[f32], count: usize, at: usize, beside: usize) -> Vec<f32> {
 struct Outputs {
     found: Vec<f32>,
     expected: Vec<f64>,
-    /// The length of all the products that they are sums of.
+    /// The norm of all summed products.
     length: f64,
 }
 
 impl Outputs {
-    /// How far they are off, as a share of that length.
-    fn off(&self) -> f64 {
+    /// Their error relative to that norm.
+    fn error(&self) -> f64 {
         let pairs = self.found.iter().zip(&self.expected);
         let distance = pairs.map(|(x, y)| (f64::from(*x) - y).powi(2)).sum::<f64>().sqrt();
         match distance {
             0.0 => 0.0,
-            // What is no number is far from all.
+            // NaN counts as infinitely far.
             _ if distance.is_nan() => f64::INFINITY,
             _ => distance / self.length,
         }
@@ -223,7 +223,7 @@ impl Outputs {
 
 /// `cargo xtask spirv` demands them: without matrix units its other tests would pass and prove nothing.
 #[test]
-fn the_driver_lists_matrix_units_where_they_are_demanded() {
+fn the_driver_lists_matrix_units_if_required() {
     let Some(client) = gpu() else { return };
     let demanded = std::env::var("HEARTH_MATRIX_UNITS").is_ok_and(|value| value == "1");
     assert!(
@@ -233,38 +233,42 @@ fn the_driver_lists_matrix_units_where_they_are_demanded() {
 }
 
 #[test]
-fn matrix_units_are_taken_where_they_are_listed_and_factors_may_be_rounded() {
+fn matrix_units_are_used_if_listed_and_the_precision_allows() {
     let Some(client) = gpu() else { return };
     let listed = listed(&client);
     for quant in Quant::ALL {
         for tokens in [9, 33, 65, 1000] {
-            for (way, product, may) in [
-                (Way::Forward, Product::Fast, true),
-                (Way::Forward, Product::Bf16, true),
-                (Way::Forward, Product::Exact, false),
-                (Way::Backward, Product::Fast, false),
-                (Way::Backward, Product::Bf16, true),
-                (Way::Backward, Product::Exact, false),
+            for (direction, precision, may) in [
+                (Direction::Forward, MatmulPrecision::Int8Activations, true),
+                (Direction::Forward, MatmulPrecision::Bf16, true),
+                (Direction::Forward, MatmulPrecision::F32, false),
+                (Direction::Backward, MatmulPrecision::Int8Activations, false),
+                (Direction::Backward, MatmulPrecision::Bf16, true),
+                (Direction::Backward, MatmulPrecision::F32, false),
             ] {
-                let what = format!("{way:?}, {product:?}, {quant}, {tokens} tokens");
-                assert_eq!(way.takes(&client, quant, tokens, product), may && listed, "{what}");
-                assert!(!way.takes(&client, quant, 8, product), "{what}");
+                let what = format!("{direction:?}, {precision:?}, {quant}, {tokens} tokens");
+                assert_eq!(
+                    direction.uses(&client, quant, tokens, precision),
+                    may && listed,
+                    "{what}"
+                );
+                assert!(!direction.uses(&client, quant, 8, precision), "{what}");
             }
         }
     }
 }
 
 #[test]
-fn every_format_is_multiplied_in_shapes_that_fit_no_tile() {
+fn every_format_is_multiplied_in_shapes_beside_whole_tiles() {
     let Some(client) = gpu() else { return };
-    for way in WAYS {
+    for direction in WAYS {
         for quant in Quant::ALL {
             let cols = match quant.block_elements() {
                 1 => 77,
                 32 => 96,
                 elements => elements,
             };
-            Case::noise(way, quant, [9, 70, cols]).check(&client, "every format");
+            Case::noise(direction, quant, [9, 70, cols]).check(&client, "every format");
         }
     }
 }
@@ -272,22 +276,22 @@ fn every_format_is_multiplied_in_shapes_that_fit_no_tile() {
 #[test]
 fn results_are_added_in_ranges_of_rows_and_for_any_number_of_tokens() {
     let Some(client) = gpu() else { return };
-    // 128 rows of three blocks end where a range may begin.
+    // 128 rows of three blocks are aligned.
     let limit = 128 * 54 + 255;
-    for way in WAYS {
-        for (tokens, rows, cols, product, add, limit) in [
-            (32, 64, 64, Product::Fast, false, u64::MAX),
-            (33, 1, 32, Product::Fast, true, u64::MAX),
-            (70, 130, 96, Product::Bf16, true, u64::MAX),
-            (300, 65, 160, Product::Bf16, false, u64::MAX),
-            (65, 300, 96, Product::Bf16, false, limit),
-            (9, 300, 96, Product::Bf16, true, limit),
+    for direction in WAYS {
+        for (tokens, rows, cols, precision, add, limit) in [
+            (32, 64, 64, MatmulPrecision::Int8Activations, false, u64::MAX),
+            (33, 1, 32, MatmulPrecision::Int8Activations, true, u64::MAX),
+            (70, 130, 96, MatmulPrecision::Bf16, true, u64::MAX),
+            (300, 65, 160, MatmulPrecision::Bf16, false, u64::MAX),
+            (65, 300, 96, MatmulPrecision::Bf16, false, limit),
+            (9, 300, 96, MatmulPrecision::Bf16, true, limit),
         ] {
             let case = Case {
-                product,
+                precision,
                 add,
                 limit,
-                ..Case::noise(way, Quant::Q4_0, [tokens, rows, cols])
+                ..Case::noise(direction, Quant::Q4_0, [tokens, rows, cols])
             };
             case.check(&client, "shapes");
         }
@@ -295,28 +299,28 @@ fn results_are_added_in_ranges_of_rows_and_for_any_number_of_tokens() {
 }
 
 #[test]
-fn what_f16_holds_is_not_rounded() {
+fn values_exact_in_f16_are_not_rounded() {
     let Some(client) = gpu() else { return };
     let short = |x: Vec<f32>| -> Vec<f32> { x.iter().map(|x| (x * 256.0).round() / 256.0).collect() };
-    for way in WAYS {
+    for direction in WAYS {
         for (quant, shape) in [(Quant::F16, [130, 200, 77]), (Quant::F32, [40, 77, 200])] {
-            let noise = Case::noise(way, quant, shape);
+            let noise = Case::noise(direction, quant, shape);
             let case = Case {
                 x: short(noise.x),
                 w: short(noise.w),
                 ..noise
             };
             for outputs in case.run(&client) {
-                assert!(outputs.off() < 1e-6, "{way:?}, {quant}, {shape:?}");
+                assert!(outputs.error() < 1e-6, "{direction:?}, {quant}, {shape:?}");
             }
         }
     }
 }
 
 #[test]
-fn numbers_far_beyond_f16_are_multiplied_as_well() {
+fn values_far_beyond_f16_are_multiplied() {
     let Some(client) = gpu() else { return };
-    // What all weights are multiplied by, and, where there are plain rows, those of every third row.
+    // Scale of all weights, and, in float formats, of every third row.
     let weights = [
         (Quant::F32, 1.0, 1.0),
         (Quant::F32, 1e5, 1.0),
@@ -326,18 +330,18 @@ fn numbers_far_beyond_f16_are_multiplied_as_well() {
         (Quant::F32, 1.0, 1e5),
         (Quant::F32, 1e-4, 1e3),
         (Quant::BF16, 1e-12, 1.0),
-        // Scales of blocks near the greatest and the least that they can be.
+        // Block scales near their maximum and minimum.
         (Quant::Q8_0, 8e6, 1.0),
         (Quant::Q4_0, 3e-5, 1.0),
         (Quant::Q6_K, 1e-3, 1.0),
         (Quant::Q4_K, 1e4, 1.0),
     ];
-    // What a token's activations are multiplied by, in turn.
+    // Scales of the tokens' activations, in turn.
     let tokens = [1.0, 1e5, 1e-6, 0.0, 7e4, 1e15, 1e-15];
-    for way in WAYS {
+    for direction in WAYS {
         for (quant, all, third) in weights {
             let cols = quant.block_elements().max(96);
-            let noise = Case::noise(way, quant, [40, 70, cols]);
+            let noise = Case::noise(direction, quant, [40, 70, cols]);
             let depth = noise.x.len() / noise.tokens;
             let size = |row: usize| if row % 3 == 2 { all * third } else { all };
             let x = noise.x.iter().enumerate();
@@ -355,17 +359,17 @@ fn numbers_far_beyond_f16_are_multiplied_as_well() {
 #[test]
 fn small_activations_beside_a_large_one_keep_their_bits() {
     let Some(client) = gpu() else { return };
-    for way in WAYS {
-        let noise = Case::noise(way, Quant::F32, [40, 70, 70]);
-        // The large one meets weights that are as small.
+    for direction in WAYS {
+        let noise = Case::noise(direction, Quant::F32, [40, 70, 70]);
+        // The large activation is multiplied by equally small weights.
         let is_large = |i: usize| i % 70 == 5;
         let x = noise.x.iter().enumerate();
         let w = noise.w.iter().enumerate();
         let case = Case {
             x: x.map(|(i, x)| if is_large(i) { 1e5 } else { *x }).collect(),
-            w: w.map(|(i, w)| match way {
-                Way::Forward if is_large(i) => w * 1e-5,
-                Way::Backward if i / 70 == 5 => w * 1e-5,
+            w: w.map(|(i, w)| match direction {
+                Direction::Forward if is_large(i) => w * 1e-5,
+                Direction::Backward if i / 70 == 5 => w * 1e-5,
                 _ => *w,
             })
             .collect(),
@@ -376,21 +380,21 @@ fn small_activations_beside_a_large_one_keep_their_bits() {
 }
 
 #[test]
-fn what_is_no_number_stays_none() {
+fn nan_and_infinity_propagate() {
     let Some(client) = gpu() else { return };
-    for way in WAYS {
+    for direction in WAYS {
         for (x, w) in [
             (f32::INFINITY, 1.0),
             (f32::NAN, 1.0),
             (1.0, f32::INFINITY),
             (1.0, f32::NAN),
         ] {
-            let mut case = Case::noise(way, Quant::F32, [40, 70, 70]);
+            let mut case = Case::noise(direction, Quant::F32, [40, 70, 70]);
             (case.x[5], case.w[5 * 70 + 5]) = (x, w);
             let found = case.run(&client);
-            // The first token meets the first of all, and output 5 the other.
+            // The first token uses the first one, output 5 the other.
             let first = if w == 1.0 { 0 } else { 5 };
-            assert!(!found[0].found[first].is_finite(), "{way:?}, {x} and {w}");
+            assert!(!found[0].found[first].is_finite(), "{direction:?}, {x} and {w}");
         }
     }
 }

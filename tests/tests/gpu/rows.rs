@@ -1,4 +1,4 @@
-//! What goes row by row: norms, gates, embeddings, the greatest of a row.
+//! Row-wise kernels: RMSNorm, gated units, embeddings, argmax.
 
 use crate::device::{assert_near, floats, gpu, numbers, weight};
 use cubecl::prelude::*;
@@ -7,11 +7,11 @@ use hearth_kernels::glu::Activation;
 use hearth_kernels::gpu::{Norm, add_norm, argmax, embed, glu, rms_norm};
 use hearth_kernels::reference::{self, gated, noise, wide};
 
-/// Rows and columns, fewer and more than units share a row.
+/// Rows and columns, fewer and more than the units of a row.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (3, 10), (9, 129), (70, 576)];
 
 #[test]
-fn norms_are_the_references() {
+fn norms_match_the_reference() {
     let Some(client) = gpu() else { return };
     for (rows, cols) in SHAPES {
         let (x, y, w) = (noise(1, rows * cols), noise(2, rows * cols), noise(3, cols));
@@ -32,11 +32,11 @@ fn norms_are_the_references() {
 }
 
 #[test]
-fn gates_are_the_references() {
+fn gated_units_match_the_reference() {
     let Some(client) = gpu() else { return };
     for activation in [Activation::Silu, Activation::GeluTanh] {
         for (rows, cols) in SHAPES {
-            // Gates from -300 to 300, so that exponentials run over.
+            // Gates from -300 to 300, so that exponentials overflow.
             let values: Vec<f32> = noise(1, rows * 2 * cols).iter().map(|x| 300.0 * x.powi(3)).collect();
             let found = glu(&client, &floats(&client, &values, rows, 2 * cols), activation).expect("an even width");
             let expected: Vec<f64> = wide(&values)
@@ -67,11 +67,11 @@ fn embeddings_are_scaled_rows_of_the_table() {
 }
 
 #[test]
-fn the_first_of_the_greatest_wins() {
+fn the_first_of_equal_maxima_wins() {
     let Some(client) = gpu() else { return };
     let cols = 1000;
     let mut x = noise(1, 5 * cols);
-    // The least and the greatest column; two equals that one unit meets; two that two units meet; what is not a number.
+    // The first and the last column; two equal maxima of one unit; two of two units; NaN.
     let greatest = [vec![0], vec![999], vec![300, 556], vec![301, 777], vec![500]];
     for (row, columns) in greatest.iter().enumerate() {
         columns.iter().for_each(|column| x[row * cols + column] = 2.0);
@@ -83,5 +83,5 @@ fn the_first_of_the_greatest_wins() {
     let found = client.read_one(found).expect("the kernel ran");
     let found = u32::from_bytes(&found);
     assert_eq!(found[..5], greatest.map(|columns| columns[0] as u32));
-    assert_eq!(found[5], u32::MAX, "a row without a number");
+    assert_eq!(found[5], u32::MAX, "a row without a finite value");
 }

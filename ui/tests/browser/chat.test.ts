@@ -4,7 +4,7 @@ import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } f
 useBrowser();
 
 describe("an answer", () => {
-  test("is sent for, streams and ends with its speed", async () => {
+  test("streams and ends with its speed", async () => {
     const { page, errors } = await open({ scene: "fresh" });
     await send(page, "Tell me a long story.");
     const growing = await lastAnswer(page, "streaming");
@@ -18,7 +18,7 @@ describe("an answer", () => {
     expect(errors).toEqual([]);
   });
 
-  test("stops by button and by Escape, and keeps its text", async () => {
+  test("stops by button and by Escape, and retains its text", async () => {
     const { page } = await open();
     for (const stop of [() => page.getByTestId("stop").click(), () => page.keyboard.press("Escape")]) {
       await send(page, "Tell me a long story.");
@@ -29,7 +29,7 @@ describe("an answer", () => {
     }
   });
 
-  test("can be had again, and the versions stepped through", async () => {
+  test("can be regenerated, and its versions stepped through", async () => {
     const { page } = await open();
     await pace(page, 0);
     await openConversation(page, "Borrow checker");
@@ -42,7 +42,7 @@ describe("an answer", () => {
     expect(await answers(page).last().textContent()).toContain("may move while you look");
   });
 
-  test("follows an edited message on a branch of its own", async () => {
+  test("follows an edited message on its own branch", async () => {
     const { page } = await open();
     await pace(page, 0);
     await openConversation(page, "Letter to the landlord");
@@ -59,7 +59,7 @@ describe("an answer", () => {
     ["This fails.", "failed", "failed", "not enough memory"],
     ["Are older messages gone?", "complete", "left-out", "3 older messages (412 tokens) no longer fit"],
     ["Say that the context is full.", "cut", "cut", "The context is full"],
-  ])("says what became of it: %s", async (question, state, note, text) => {
+  ])("shows how it ended: %s", async (question, state, note, text) => {
     const { page } = await open();
     await pace(page, 0);
     await send(page, question);
@@ -67,7 +67,7 @@ describe("an answer", () => {
     expect(await answer.getByTestId(note).textContent()).toContain(text);
   });
 
-  test("that failed can be tried again", async () => {
+  test("that failed can be retried", async () => {
     const { page } = await open();
     await pace(page, 0);
     await send(page, "This fails.");
@@ -78,19 +78,19 @@ describe("an answer", () => {
   });
 });
 
-test("a store that another program holds ends no answer, and is told", async () => {
+test("a locked store ends no answer and is reported", async () => {
   const { page, errors } = await open();
   await send(page, "Tell me a long story.");
   await answers(page).last().getByText("Paragraph 2.").waitFor();
-  await page.evaluate("fakeHost.holdStore(true)");
-  await expect.poll(() => page.getByTestId("toast").textContent()).toContain("Answers go on");
-  await page.evaluate("fakeHost.holdStore(false)");
+  await page.evaluate("fakeHost.lockStore(true)");
+  await expect.poll(() => page.getByTestId("toast").textContent()).toContain("Answers continue");
+  await page.evaluate("fakeHost.lockStore(false)");
   await expect.poll(() => page.getByTestId("toast").last().textContent()).toContain("Everything is saved again.");
   await answers(page).last().getByText("Paragraph 3.").waitFor();
   expect(errors).toEqual([]);
 });
 
-test("a dead worker costs neither the text nor the next answer", async () => {
+test("a crashed worker loses neither the text nor the next answer", async () => {
   const { page } = await open();
   await send(page, "Tell me a long story.");
   await answers(page).last().getByText("Paragraph 2.").waitFor();
@@ -103,13 +103,13 @@ test("a dead worker costs neither the text nor the next answer", async () => {
   expect(await (await lastAnswer(page, "complete")).textContent()).toContain("Paris");
 });
 
-test("a worker that dies while nothing is answered says so above the composer", async () => {
+test("a crash without an answer is shown above the composer", async () => {
   const { page } = await open();
   await page.evaluate("fakeHost.killWorker()");
   expect(await page.getByTestId("worker-died").textContent()).toContain("ended unexpectedly");
 });
 
-test("what was typed comes back when it could not be sent, and stays with its conversation", async () => {
+test("a message that was not sent becomes the draft again and stays with its conversation", async () => {
   const { page } = await open();
   await send(page, "/refuse this one");
   expect(await page.getByTestId("toast").textContent()).toContain("Another answer is being written");
@@ -124,7 +124,7 @@ test("what was typed comes back when it could not be sent, and stays with its co
   expect(await page.getByTestId("composer").inputValue()).toBe("half a thought");
 });
 
-test("Shift Enter starts a line; Enter sends it", async () => {
+test("Shift Enter starts a new line; Enter sends", async () => {
   const { page } = await open();
   await pace(page, 0);
   await page.getByTestId("composer").focus();
@@ -136,7 +136,7 @@ test("Shift Enter starts a line; Enter sends it", async () => {
   expect(await page.locator("[data-role=user] .bubble").textContent()).toBe("one\ntwo");
 });
 
-test("a long thread scrolls along only for who is at its end", async () => {
+test("a long thread follows the answer only at its end", async () => {
   const { page } = await open({ height: 600 });
   await pace(page, 5);
   const thread = page.getByTestId("thread");
@@ -157,19 +157,19 @@ test("a long thread scrolls along only for who is at its end", async () => {
   expect(await left()).toBeLessThan(40);
 });
 
-test("a screen reader hears that an answer begins and what it was, not each token", async () => {
+test("announces the start and the text of an answer, not each token", async () => {
   const { page } = await open();
   await page.evaluate(() => {
-    const heard: string[] = [];
-    Object.assign(window, { heard });
+    const announced: string[] = [];
+    Object.assign(window, { announced });
     const announcer = document.querySelector("[data-testid=announcer]");
-    if (announcer) new MutationObserver(() => heard.push(announcer.textContent ?? "")).observe(announcer, { childList: true, characterData: true, subtree: true });
+    if (announcer) new MutationObserver(() => announced.push(announcer.textContent ?? "")).observe(announcer, { childList: true, characterData: true, subtree: true });
   });
   await pace(page, 4);
   await send(page, "What is the capital of France?");
   await lastAnswer(page, "complete");
-  await expect.poll(() => page.evaluate("heard.length")).toBe(2);
-  const heard = (await page.evaluate("heard")) as string[];
-  expect(heard[0]).toBe("The model is answering.");
-  expect(heard[1]).toContain("Answer: The capital of France");
+  await expect.poll(() => page.evaluate("announced.length")).toBe(2);
+  const announced = (await page.evaluate("announced")) as string[];
+  expect(announced[0]).toBe("The model is answering.");
+  expect(announced[1]).toContain("Answer: The capital of France");
 });

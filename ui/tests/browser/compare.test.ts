@@ -4,7 +4,7 @@ import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } f
 
 useBrowser();
 
-/** From a past run to two answers side by side. */
+/** Opens a past run and compares two answers. */
 async function tryIt(page: Page): Promise<void> {
   await pace(page, 0);
   await page.getByTestId("view-tune").click();
@@ -15,7 +15,7 @@ async function tryIt(page: Page): Promise<void> {
   await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
 }
 
-test("two answers stand side by side, and who is who is told after the vote", async () => {
+test("two answers are side by side, and labelled after the vote", async () => {
   const { page, errors } = await open();
   await tryIt(page);
   const pair = page.getByTestId("pair");
@@ -26,8 +26,8 @@ test("two answers stand side by side, and who is who is told after the vote", as
   expect(boxes[0]?.y).toBe(boxes[1]?.y);
   const warm = pair.locator("section").filter({ hasText: "Sorry about the wait." });
   await warm.getByTestId("vote").click();
-  await expect.poll(() => page.getByTestId("voted").textContent()).toContain("better with what it has learnt");
-  expect((await pair.locator("h2").allTextContents()).toSorted()).toEqual(["As it is", "With support-tone"]);
+  await expect.poll(() => page.getByTestId("voted").textContent()).toContain("the answer with adapters");
+  expect((await pair.locator("h2").allTextContents()).toSorted()).toEqual(["Base model", "With support-tone"]);
   await page.getByTestId("view-tune").click();
   await expect.poll(() => page.getByTestId("result").textContent()).toContain("of 9 votes");
   await page.getByTestId("view-chat").click();
@@ -36,7 +36,7 @@ test("two answers stand side by side, and who is who is told after the vote", as
   expect(errors).toEqual([]);
 });
 
-test("the end stays in view while they grow and when they are done", async () => {
+test("the end stays in view while both answers grow and after they end", async () => {
   const { page } = await open({ height: 420 });
   await tryIt(page);
   await pace(page, 1);
@@ -47,7 +47,7 @@ test("the end stays in view while they grow and when they are done", async () =>
   expect(await page.getByTestId("jump-to-latest").count()).toBe(0);
 });
 
-test("in a narrow window they stand one below the other", async () => {
+test("a narrow window stacks them", async () => {
   const { page } = await open({ width: 760 });
   await tryIt(page);
   await page.getByTestId("reveal").click();
@@ -56,7 +56,7 @@ test("in a narrow window they stand one below the other", async () => {
   expect(await page.evaluate(() => document.querySelector("header")?.scrollWidth)).toBe(await page.evaluate(() => document.querySelector("header")?.clientWidth));
 });
 
-test("both answers are stopped together", async () => {
+test("both answers stop together", async () => {
   const { page } = await open();
   await tryIt(page);
   await pace(page, 20);
@@ -67,7 +67,7 @@ test("both answers are stopped together", async () => {
   await page.getByTestId("send").waitFor();
 });
 
-test("adapters are chosen, scaled and stacked for a conversation", async () => {
+test("adapters are chosen, scaled and combined per conversation", async () => {
   const { page } = await open();
   await pace(page, 0);
   await openConversation(page, "Rye bread");
@@ -82,7 +82,7 @@ test("adapters are chosen, scaled and stacked for a conversation", async () => {
   expect(await page.getByTestId("adapter-pill").textContent()).toContain("support-tone + baker 0.9");
   await send(page, "What is the capital of France?");
   const answer = await lastAnswer(page, "complete");
-  expect(await answer.getByTestId("made-with").textContent()).toBe("with support-tone, baker × 0.9");
+  expect(await answer.getByTestId("answer-adapters").textContent()).toBe("with support-tone, baker × 0.9");
   await openConversation(page, "Borrow checker");
   expect(await page.getByTestId("adapter-pill").textContent()).toContain("No adapter");
   await openConversation(page, "Rye bread");
@@ -102,7 +102,7 @@ test("rated and corrected answers become a dataset", async () => {
   await page.getByTestId("correction-save").click();
   await expect.poll(() => page.getByTestId("thumb-down").last().getAttribute("aria-pressed")).toBe("true");
   await page.getByTestId("view-tune").click();
-  await expect.poll(() => page.getByText("5 answers that you found good or corrected.").count()).toBe(1);
-  await page.getByTestId("gather").click();
+  await expect.poll(() => page.getByText("5 answers you rated good or corrected.").count()).toBe(1);
+  await page.getByTestId("from-ratings").click();
   await expect.poll(() => page.locator("h1").textContent()).toBe("From your chats");
 });

@@ -3,21 +3,21 @@ import { lastAnswer, open, openConversation, pace, send, useBrowser } from "./wi
 
 useBrowser();
 
-test("an answer that attacks the page becomes text", async () => {
+test("a hostile answer becomes text", async () => {
   const { page, errors } = await open();
-  const asked: string[] = [];
-  page.on("request", (request) => asked.push(request.url()));
+  const requests: string[] = [];
+  page.on("request", (request) => requests.push(request.url()));
   await pace(page, 2);
   await send(page, "Be hostile.");
   const answer = await lastAnswer(page, "complete");
   expect(await page.evaluate("window.pwned")).toBeUndefined();
   expect(await answer.locator("img, script, iframe, object, embed, form, [onclick], [onerror], [style]").count()).toBe(0);
   expect(await answer.locator("a").evaluateAll((links) => links.map((a) => a.getAttribute("href")))).toEqual(["https://example.com/track.png", "https://example.com/page"]);
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
   expect(errors).toEqual([]);
 });
 
-test("a link says where it leads and opens outside the window", async () => {
+test("a link shows its destination and opens outside the window", async () => {
   const { page } = await open();
   await openConversation(page, "Everything markdown");
   const link = page.getByRole("link", { name: "link to the Rust book" });
@@ -28,7 +28,7 @@ test("a link says where it leads and opens outside the window", async () => {
   expect(page.url()).toBe(before);
 });
 
-test("code is copied as it is", async () => {
+test("code is copied verbatim", async () => {
   const { page } = await open();
   await openConversation(page, "Borrow checker");
   await page.getByRole("button", { name: "Copy code" }).click();

@@ -14,12 +14,12 @@ test("search finds words in messages, marks them and opens the message", async (
   await page.getByTestId("message").first().waitFor();
   expect(await answers(page).last().textContent()).toContain("Dear Ms Abel");
   await page.getByTestId("search").fill("nothing has these words");
-  await expect.poll(() => page.locator(".state").textContent()).toContain("Nothing found");
+  await expect.poll(() => page.locator(".state").textContent()).toContain("No results");
   await page.getByTestId("search").press("Escape");
   await expect.poll(() => page.getByTestId("conversation").count()).toBe(8);
 });
 
-test("search opens the branch on which the words are", async () => {
+test("search opens the branch of the match", async () => {
   const { page } = await open();
   await page.getByTestId("search").fill("may move while you look");
   await page.getByTestId("search-hit").first().click();
@@ -39,7 +39,7 @@ test("deleting can be undone", async () => {
   expect(await answers(page).last().textContent()).toContain("400 g");
 });
 
-test("a conversation is renamed where it stands", async () => {
+test("a conversation is renamed in place", async () => {
   const { page } = await open();
   const item = page.getByTestId("open-conversation").filter({ hasText: "Rye bread" });
   await item.focus();
@@ -53,7 +53,7 @@ test("a conversation is renamed where it stands", async () => {
   expect(await page.getByRole("button", { name: "Bread", exact: true }).count()).toBe(1);
 });
 
-test("everything is done by keyboard alone", async () => {
+test("everything works by keyboard alone", async () => {
   const { page } = await open();
   await pace(page, 0);
   await page.keyboard.press("Control+n");
@@ -75,7 +75,7 @@ test("everything is done by keyboard alone", async () => {
   await page.getByTestId("theme-dark").waitFor();
 });
 
-test("the model is chosen, unloaded and added in the picker", async () => {
+test("models are loaded, unloaded and added in the picker", async () => {
   const { page } = await open();
   await pace(page, 1);
   const pill = page.getByTestId("model-pill");
@@ -95,21 +95,21 @@ test("the model is chosen, unloaded and added in the picker", async () => {
   await expect.poll(() => pill.textContent()).toContain("tiny-poet");
 });
 
-test("models show what is wrong with them and are forgotten", async () => {
+test("models show their problem and can be removed", async () => {
   const { page } = await open();
   await page.getByTestId("view-models").click();
   const gone = page.locator("[data-testid=model-card][data-id='gemma-3-270m']");
   expect(await gone.getByTestId("card-problem").textContent()).toContain("no longer at");
-  // It can neither be loaded nor described.
+  // It has neither a Load button nor metadata.
   expect(await gone.getByTestId("card-load").count()).toBe(0);
   expect(await gone.locator("dl").count()).toBe(0);
-  await gone.getByTestId("card-forget").click();
+  await gone.getByTestId("card-remove").click();
   await expect.poll(() => page.getByTestId("model-card").count()).toBe(2);
   await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
   await page.getByText("Loaded in").waitFor();
 });
 
-test("without a model the page asks for one", async () => {
+test("asks for a model if there is none", async () => {
   const { page } = await open({ scene: "no-model" });
   await page.getByTestId("composer").fill("Hello");
   expect(await page.getByTestId("send").isDisabled()).toBe(true);
@@ -118,7 +118,7 @@ test("without a model the page asks for one", async () => {
   expect(await page.getByTestId("composer").inputValue()).toBe("Hello");
 });
 
-test("the theme follows the system until the person says otherwise", async () => {
+test("the theme follows the system until the user chooses one", async () => {
   const { page } = await open({ scheme: "dark" });
   const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   expect(await paper()).toBe("rgb(25, 23, 20)");
@@ -129,7 +129,7 @@ test("the theme follows the system until the person says otherwise", async () =>
   await expect.poll(paper).toBe("rgb(25, 23, 20)");
 });
 
-test("settings are kept, and a loaded model can take them on", async () => {
+test("settings are saved, and the model can be reloaded with them", async () => {
   const { page } = await open();
   await pace(page, 0);
   await page.getByTestId("view-settings").click();
@@ -140,7 +140,7 @@ test("settings are kept, and a loaded model can take them on", async () => {
   await expect.poll(() => page.getByTestId("device").textContent()).toBe("CPU, 7 threads");
 });
 
-test("instructions belong to the conversation", async () => {
+test("the system prompt belongs to the conversation", async () => {
   const { page } = await open();
   await openConversation(page, "Rye bread");
   await page.getByTestId("instructions").click();

@@ -6,29 +6,29 @@ useBrowser();
 
 const bar = (page: Page, id: string) => page.locator(`[data-testid=plan-device][data-id=${id}]`).getByRole("img");
 
-/** How wide a part of a device's bar is, in pixels. */
+/** Width of a part of a device's bar, in pixels. */
 const width = (page: Page, id: string, part: string) => bar(page, id).locator(`[data-part=${part}]`).evaluate((e) => e.getBoundingClientRect().width);
 
-test("the bars are redrawn while the slider moves, and nothing is loaded", async () => {
+test("moving the slider redraws the bars and loads nothing", async () => {
   const { page, errors } = await settings("two-gpus");
   const slider = page.getByTestId("layers");
   await slider.focus();
   const all = await width(page, "gpu0", "weights");
   for (let i = 0; i < 16; i++) await page.keyboard.press("ArrowLeft");
-  await expect.poll(() => page.getByTestId("layers-say").textContent()).toBe("15 of 31 layers on the GPU");
+  await expect.poll(() => page.getByTestId("layers-value").textContent()).toBe("15 of 31 layers on the GPU");
   expect(await slider.getAttribute("aria-valuetext")).toBe("15 of 31 layers on the GPU");
   await expect.poll(() => width(page, "gpu0", "weights")).toBeLessThan(all * 0.8);
   expect(await bar(page, "gpu0").getAttribute("aria-label")).toMatch(/^NVIDIA GeForce RTX 4070 of 12\.9 GB: .*Weights 47 MB.* It fits\.$/);
   expect(await bar(page, "cpu").getAttribute("aria-label")).toContain("Weights 52 MB");
   await page.keyboard.press("Home");
   await expect.poll(() => page.getByTestId("plan-device").count()).toBe(1);
-  expect(await page.getByTestId("choice-device").textContent()).toContain("31 of 31 layers lie");
+  expect(await page.getByTestId("choice-device").textContent()).toContain("31 of 31 layers");
   await page.getByTestId("layers-auto").check();
   await expect.poll(() => page.getByTestId("reload-model").count()).toBe(0);
   expect(errors).toEqual([]);
 });
 
-test("what was tried out is loaded with one click, and the conversation stays", async () => {
+test("one click reloads the model with the changes and keeps the conversation", async () => {
   const { page } = await open({ scene: "two-gpus" });
   await pace(page, 0);
   await openConversation(page, "Rye bread");
@@ -44,19 +44,19 @@ test("what was tried out is loaded with one click, and the conversation stays", 
   expect(await page.getByTestId("message").count()).toBe(4);
 });
 
-test("a plan that does not fit says so, and offers what would", async () => {
+test("a plan that does not fit says so and offers a fix", async () => {
   const { page } = await settings("too-big");
   const verdict = page.getByTestId("plan-verdict");
   await page.getByTestId("layers").fill("31");
   await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("wontFit");
-  expect(await page.locator("[data-testid=plan-device][data-id=gpu0]").textContent()).toContain("more than there is");
+  expect(await page.locator("[data-testid=plan-device][data-id=gpu0]").textContent()).toContain("over its total memory");
   await page.getByTestId("view-models").click();
   const fit = (id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`).getByTestId("card-fit").getAttribute("data-verdict");
   await expect.poll(() => fit("llama-3.3-70b")).toBe("wontFit");
   await expect.poll(() => fit("qwen3-0.6b")).toBe("fits");
 });
 
-test.each(["less-context", "fewer-layers"])("what almost fits is made to fit with one click: %s", async (offer) => {
+test.each(["less-context", "fewer-layers"])("one click makes an almost fitting plan fit: %s", async (offer) => {
   const { page } = await settings("too-big");
   await page.getByTestId("view-models").click();
   await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
@@ -69,17 +69,17 @@ test.each(["less-context", "fewer-layers"])("what almost fits is made to fit wit
   await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("fits");
 });
 
-test("a device is chosen, and left to Hearth again, with one click", async () => {
+test("one click chooses a device, and another returns to Automatic", async () => {
   const { page } = await settings("two-gpus");
   const chat = page.getByTestId("choice-device");
-  expect(await chat.textContent()).toContain("NVIDIA GeForce RTX 4070, through CUDA");
+  expect(await chat.textContent()).toContain("NVIDIA GeForce RTX 4070 (CUDA)");
   await row(page, "cpu").getByTestId("use-for-chat").click();
   await expect.poll(() => chat.textContent()).toMatch(/Intel Core i7-13700K\s*Chosen by you/);
   await expect.poll(() => page.getByTestId("layers").count()).toBe(0);
   await row(page, "gpu1").getByTestId("use-for-training").click();
   await expect.poll(() => page.getByTestId("choice-trainingDevice").textContent()).toContain("Intel UHD Graphics 770");
-  await chat.getByTestId("choose-by-itself").click();
-  await expect.poll(() => chat.textContent()).toContain("31 of 31 layers lie on a GPU");
+  await chat.getByTestId("choose-auto").click();
+  await expect.poll(() => chat.textContent()).toContain("31 of 31 layers on a GPU");
   expect(await row(page, "gpu1").getByTestId("use-for-training").getAttribute("aria-pressed")).toBe("true");
 });
 
@@ -90,19 +90,19 @@ test("memory and load are live", async () => {
   await expect.poll(() => load.getAttribute("aria-valuetext")).not.toBe(before);
 });
 
-test("a measurement shows how far it is, is kept, and can be stopped", async () => {
+test("a measurement shows progress, is saved and can be stopped", async () => {
   const { page } = await settings("two-gpus");
   await pace(page, 40);
   await page.getByTestId("measure").click();
   await page.getByTestId("stop-measuring").click();
-  await expect.poll(() => page.getByTestId("unmeasured").textContent()).toContain("nothing was kept");
+  await expect.poll(() => page.getByTestId("measure-failed").textContent()).toContain("nothing was kept");
   await pace(page, 0);
   await page.getByTestId("measure").click();
   await page.getByTestId("measurements").waitFor();
   const rows = () => page.getByTestId("measurements").locator("tbody tr").allTextContents();
   const first = /SmolLM2.*RTX 4070 *2 *f16.*4,630 tokens\/s.*352 tokens\/s.*Today/s;
   expect(await rows()).toEqual([expect.stringMatching(first)]);
-  // With other numbers of threads it is another measurement.
+  // Another thread count is another measurement.
   await page.getByTestId("threads").fill("7");
   await page.keyboard.press("Tab");
   await page.getByTestId("reload-model").click();
@@ -112,32 +112,32 @@ test("a measurement shows how far it is, is kept, and can be stopped", async () 
   await expect.poll(rows).toEqual([expect.stringMatching(/RTX 4070 *7 *f16/), expect.stringMatching(first)]);
 });
 
-test("caches are cleared once that is confirmed, and chats take no more than they may", async () => {
+test("clearing a cache asks for confirmation, and the prompt cache respects its limit", async () => {
   const { page, errors } = await settings("two-gpus");
   const cache = (id: string) => page.locator(`[data-testid=cache][data-cache=${id}]`);
   const size = (id: string) => cache(id).getByTestId("cache-size").textContent();
-  await expect.poll(() => size("chats")).toBe("1.3 GB now.");
-  await page.getByTestId("kept-bytes").selectOption("1000000000");
-  await expect.poll(() => size("chats")).toBe("1 GB now.");
-  await cache("chats").getByTestId("clear-cache").click();
+  await expect.poll(() => size("prompts")).toBe("1.3 GB used");
+  await page.getByTestId("prompt-cache-limit").selectOption("1000000000");
+  await expect.poll(() => size("prompts")).toBe("1 GB used");
+  await cache("prompts").getByTestId("clear-cache").click();
   expect(await page.getByTestId("clear-dialog").textContent()).toContain("frees 1 GB. No conversation is deleted.");
   await page.keyboard.press("Escape");
-  expect(await size("chats")).toBe("1 GB now.");
-  await cache("chats").getByTestId("clear-cache").click();
-  await page.getByTestId("clear-sure").click();
-  await expect.poll(() => size("chats")).toBe("Nothing is kept now.");
-  expect(await size("weights")).toBe("92 MB now.");
+  expect(await size("prompts")).toBe("1 GB used");
+  await cache("prompts").getByTestId("clear-cache").click();
+  await page.getByTestId("clear-confirm").click();
+  await expect.poll(() => size("prompts")).toBe("Empty");
+  expect(await size("weights")).toBe("92 MB used");
   await cache("weights").getByTestId("clear-cache").click();
-  await page.getByTestId("clear-sure").click();
+  await page.getByTestId("clear-confirm").click();
   await expect.poll(() => cache("weights").getByTestId("clear-cache").isDisabled()).toBe(true);
-  await page.getByTestId("kept-bytes").selectOption("0");
+  await page.getByTestId("prompt-cache-limit").selectOption("0");
   await page.getByTestId("view-chat").click();
   await page.getByTestId("view-settings").click();
-  expect(await page.getByTestId("kept-bytes").inputValue()).toBe("0");
+  expect(await page.getByTestId("prompt-cache-limit").inputValue()).toBe("0");
   expect(errors).toEqual([]);
 });
 
-test("the report is copied", async () => {
+test("copies the report", async () => {
   const { page } = await settings("software-gpu");
   await page.getByTestId("copy-report").click();
   await expect.poll(() => page.getByTestId("copy-report").textContent()).toBe("Copied");
@@ -145,10 +145,10 @@ test("the report is copied", async () => {
 });
 
 test.each([
-  ["no-gpu", "no-gpu", "No GPU that Hearth can use was found"],
-  ["software-gpu", "devices", "never chosen by itself."],
+  ["no-gpu", "no-gpu", "No usable GPU found"],
+  ["software-gpu", "devices", "never selected automatically."],
   ["driver-crashed", "device-problem", "Its driver crashed"],
-])("a machine with %s is told", async (scene, id, text) => {
+])("says what kind of machine it is: %s", async (scene, id, text) => {
   const { page } = await settings(scene);
   expect(await page.getByTestId(id).textContent()).toContain(text);
   expect(await page.getByTestId("choice-device").textContent()).toContain("AMD Ryzen 7 7840U");
@@ -157,14 +157,14 @@ test.each([
   await expect.poll(() => page.getByTestId("plan-verdict").getAttribute("data-verdict")).toBe("fits");
 });
 
-test("a software renderer is used when a person says so", async () => {
+test("a software renderer is used only when chosen", async () => {
   const { page } = await settings("software-gpu");
   await row(page, "gpu0").getByTestId("use-for-chat").click();
   await page.getByTestId("layers").waitFor();
   await expect.poll(() => page.getByTestId("choice-device").textContent()).toMatch(/llvmpipe.*Chosen by you/);
 });
 
-test("a plan that takes its time, a worker that does not answer, and no model at all are told", async () => {
+test("shows a slow plan, a worker that does not answer, and a missing model", async () => {
   const { page } = await open({ scene: "slow" });
   await page.getByTestId("view-settings").click();
   expect(await page.getByTestId("plan-waiting").textContent()).toContain("SmolLM2");

@@ -4,12 +4,12 @@ import { open, pace, useBrowser } from "./window";
 
 useBrowser();
 
-/** Lets a file go over the window. */
+/** Drops a file on the window. */
 async function drop(page: Page, path: string): Promise<void> {
   await page.evaluate((one) => (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "drop", paths: [one] }), path);
 }
 
-/** From a file to a run that has begun. */
+/** Starts a run on a dropped file. */
 async function train(page: Page, path: string): Promise<void> {
   await drop(page, path);
   await page.getByTestId("train").click();
@@ -17,7 +17,7 @@ async function train(page: Page, path: string): Promise<void> {
 }
 
 const state = (page: Page) => page.getByTestId("run-page").getAttribute("data-state");
-const runIs = (page: Page, wanted: string) => expect.poll(() => state(page)).toBe(wanted);
+const runIs = (page: Page, expected: string) => expect.poll(() => state(page)).toBe(expected);
 const step = async (page: Page) => Number.parseInt((await page.getByTestId("run-tiles").locator("dd").first().textContent()) ?? "", 10);
 
 async function openRun(page: Page, name: string): Promise<void> {
@@ -27,24 +27,24 @@ async function openRun(page: Page, name: string): Promise<void> {
 }
 
 describe("data", () => {
-  test("dropped on any view is looked at, and its loss mask shown", async () => {
+  test("dropped on any view is inspected, and its loss mask shown", async () => {
     const { page, errors } = await open();
     await pace(page, 0);
     await page.evaluate(() => (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "over", paths: [] }));
-    await page.getByTestId("drop-cover").waitFor();
+    await page.getByTestId("drop-overlay").waitFor();
     await drop(page, "/home/you/replies.jsonl");
     await expect.poll(() => page.getByTestId("facts").textContent()).toContain("JSONL, messages");
-    expect(await page.getByTestId("drop-cover").count()).toBe(0);
+    expect(await page.getByTestId("drop-overlay").count()).toBe(0);
     const preview = page.getByTestId("preview");
-    expect(await preview.locator("[data-kind=learnt]").allTextContents()).toEqual(["Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday.", "<|im_end|>"]);
-    expect(await preview.locator("[data-kind=read]").allTextContents()).toContain("My order is late, what now?");
+    expect(await preview.locator("[data-kind=trained]").allTextContents()).toEqual(["Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday.", "<|im_end|>"]);
+    expect(await preview.locator("[data-kind=masked]").allTextContents()).toContain("My order is late, what now?");
     await page.getByTestId("preview-next").click();
     await page.getByTestId("preview-next").click();
-    expect(await preview.locator("[data-kind=cut]").count()).toBeGreaterThan(0);
+    expect(await preview.locator("[data-kind=truncated]").count()).toBeGreaterThan(0);
     expect(errors).toEqual([]);
   });
 
-  test("with broken lines trains only once they are left out", async () => {
+  test("with broken lines trains only when they are skipped", async () => {
     const { page } = await open();
     await pace(page, 0);
     await drop(page, "/home/you/broken.jsonl");
@@ -57,17 +57,17 @@ describe("data", () => {
     expect(await page.getByTestId("forecast").textContent()).toContain("349 examples");
   });
 
-  test("of which the columns are a guess is set right", async () => {
+  test("with guessed columns can be mapped", async () => {
     const { page } = await open();
     await pace(page, 0);
     await drop(page, "/home/you/recipes.csv");
     await page.getByTestId("map-input").selectOption("ingredients");
-    await expect.poll(() => page.getByTestId("mapping").textContent()).toContain("As you said.");
+    await expect.poll(() => page.getByTestId("mapping").textContent()).toContain("Set by you.");
     expect(await page.getByTestId("map-prompt").inputValue()).toBe("title");
     expect(await page.getByTestId("map-input").inputValue()).toBe("ingredients");
   });
 
-  test("that cannot be read says why, and a sample is at hand", async () => {
+  test("that cannot be read says why, and a sample is offered", async () => {
     const { page } = await open({ scene: "fresh" });
     await pace(page, 0);
     await drop(page, "/home/you/empty.jsonl");
@@ -77,10 +77,10 @@ describe("data", () => {
     await page.getByTestId("facts").waitFor();
   });
 
-  test("is taken off the list and put back", async () => {
+  test("is removed from the list and restored", async () => {
     const { page } = await open();
     await page.getByTestId("view-tune").click();
-    await page.getByTestId("forget-dataset").first().click();
+    await page.getByTestId("remove-dataset").first().click();
     await expect.poll(() => page.getByTestId("dataset").count()).toBe(3);
     await page.getByTestId("toast-action").click();
     await expect.poll(() => page.getByTestId("dataset").count()).toBe(4);
@@ -88,7 +88,7 @@ describe("data", () => {
 });
 
 describe("settings", () => {
-  test("are changed, refused and set back one by one", async () => {
+  test("are changed, validated and reset one by one", async () => {
     const { page } = await open();
     await pace(page, 0);
     await drop(page, "/home/you/replies.jsonl");
@@ -96,10 +96,10 @@ describe("settings", () => {
     const epochs = page.getByTestId("setting-epochs");
     await epochs.locator("input").fill("1");
     await epochs.locator("input").press("Tab");
-    await expect.poll(() => page.getByTestId("forecast").textContent()).toContain("371 examples once");
+    await expect.poll(() => page.getByTestId("forecast").textContent()).toContain("371 examples for 1 epoch");
     await epochs.locator("input").fill("-1");
     await epochs.locator("input").press("Tab");
-    expect(await epochs.getByRole("alert").textContent()).toContain("From 0.01 to 1000");
+    expect(await epochs.getByRole("alert").textContent()).toContain("between 0.01 and 1000");
     await epochs.getByTestId("reset").click();
     expect(await epochs.locator("input").inputValue()).toBe("");
     await page.getByTestId("setting-sequence").locator("input").fill("2048");
@@ -111,13 +111,13 @@ describe("settings", () => {
 });
 
 describe("a run", () => {
-  test("learns in view, pauses, goes on, stops and keeps what it learnt", async () => {
+  test("trains in view, pauses, resumes, stops and saves its adapter", async () => {
     const { page, errors } = await open();
     await pace(page, 4);
     await train(page, "/home/you/endless.jsonl");
     await runIs(page, "running");
     await expect.poll(() => step(page)).toBeGreaterThan(30);
-    await expect.poll(() => page.getByTestId("announcer").textContent()).toContain("held-out loss");
+    await expect.poll(() => page.getByTestId("announcer").textContent()).toContain("validation loss");
     await page.getByTestId("pause-run").click();
     await page.getByTestId("paused").waitFor();
     const held = await step(page);
@@ -127,12 +127,12 @@ describe("a run", () => {
     await expect.poll(() => step(page)).toBeGreaterThan(held + 5);
     await page.getByTestId("stop-run").click();
     await runIs(page, "stopped");
-    expect(await page.getByTestId("verdict").textContent()).toContain("It learnt");
+    expect(await page.getByTestId("verdict").textContent()).toMatch(/improve/i);
     expect(await page.getByTestId("try-it").isEnabled()).toBe(true);
     expect(errors).toEqual([]);
   });
 
-  test("waits while chat answers, says so, and goes on", async () => {
+  test("pauses while chat answers, says so, and resumes", async () => {
     const { page } = await open();
     await pace(page, 4);
     await train(page, "/home/you/endless.jsonl");
@@ -142,7 +142,7 @@ describe("a run", () => {
     await runIs(page, "running");
   });
 
-  test("that ends is told to whoever looks elsewhere", async () => {
+  test("shows a toast when it ends out of view", async () => {
     const { page } = await open();
     await pace(page, 2);
     await train(page, "/home/you/replies.jsonl");
@@ -152,7 +152,7 @@ describe("a run", () => {
     await runIs(page, "finished");
   });
 
-  test("that explodes says at which step, and can go on from before", async () => {
+  test("that diverges says at which step, and can be resumed", async () => {
     const { page } = await open();
     await pace(page, 1);
     await train(page, "/home/you/explodes.jsonl");
@@ -162,7 +162,7 @@ describe("a run", () => {
     await runIs(page, "failed");
   });
 
-  test("whose worker dies goes on from its checkpoint", async () => {
+  test("whose worker crashes resumes from its checkpoint", async () => {
     const { page } = await open();
     await pace(page, 8);
     await train(page, "/home/you/replies.jsonl");
@@ -178,7 +178,7 @@ describe("a run", () => {
     expect(steps.at(-1)).toBe("70");
   });
 
-  test("is read by keyboard, and as a table", async () => {
+  test("is readable by keyboard and as a table", async () => {
     const { page } = await open();
     await openRun(page, "support-tone");
     const chart = page.getByTestId("loss-chart");
@@ -191,10 +191,10 @@ describe("a run", () => {
     await page.getByTestId("as-table").click();
     const best = page.getByTestId("loss-table").locator("tr").filter({ hasText: "best" });
     expect(await best.locator("th").textContent()).toBe("49");
-    expect(await page.getByRole("columnheader", { name: "Held-out loss" }).count()).toBe(1);
+    expect(await page.getByRole("columnheader", { name: "Validation loss" }).count()).toBe(1);
   });
 
-  test("is renamed, deleted and brought back", async () => {
+  test("is renamed, deleted and restored", async () => {
     const { page } = await open();
     await openRun(page, "baker");
     await page.getByTestId("rename-run").click();
@@ -209,7 +209,7 @@ describe("a run", () => {
     await expect.poll(() => page.getByTestId("run").count()).toBe(4);
   });
 
-  test("is begun, stopped and left by keyboard alone", async () => {
+  test("is started, stopped and left by keyboard alone", async () => {
     const { page } = await open();
     await pace(page, 4);
     const focused = () => page.evaluate(() => document.activeElement?.getAttribute("data-testid"));
@@ -234,7 +234,7 @@ describe("a run", () => {
   });
 });
 
-test("what was learnt is exported, and the proof is told", async () => {
+test("an adapter is exported and verified", async () => {
   const { page } = await open();
   await openRun(page, "support-tone");
   await pace(page, 0);
@@ -244,7 +244,7 @@ test("what was learnt is exported, and the proof is told", async () => {
   await expect.poll(() => page.getByTestId("verification").getAttribute("data-passed")).toBe("true");
   await page.getByTestId("format-gguf").check();
   await page.getByTestId("export-kind").selectOption("IQ4_XS");
-  expect(await page.getByTestId("export-kind-says").textContent()).toContain("become IQ4_NL");
+  expect(await page.getByTestId("export-kind-hint").textContent()).toContain("become IQ4_NL");
   await page.getByTestId("export-kind").selectOption("Q4_0");
   await page.getByTestId("export-write").click();
   await expect.poll(() => page.getByTestId("verification").getAttribute("data-passed")).toBe("false");
@@ -254,7 +254,7 @@ test("what was learnt is exported, and the proof is told", async () => {
   expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("export");
 });
 
-test("a window that is closed says that the run is being saved", async () => {
+test("a closing window says that the run is being saved", async () => {
   const { page, errors } = await open();
   await pace(page, 5);
   await train(page, "/home/you/replies.jsonl");

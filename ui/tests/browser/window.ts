@@ -1,4 +1,4 @@
-// One browser for a test file, and the moves that tests share.
+// One browser per test file, and the helpers that tests share.
 
 import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, inject } from "vitest";
@@ -18,7 +18,7 @@ export function useBrowser(): void {
   afterAll(() => browser.close());
 }
 
-/** The page on a scene; whatever it complains of fails the test when it is asked. */
+/** Opens the page on a scene; `errors` collects the console errors for the test to check. */
 export async function open(options: Parameters<typeof openPage>[2] = {}): Promise<{ page: Page; errors: string[] }> {
   const { page, errors, close } = await openPage(browser, inject("address"), options);
   closing.push(close);
@@ -46,12 +46,12 @@ export async function openConversation(page: Page, title: string): Promise<void>
   await page.getByTestId("message").first().waitFor();
 }
 
-/** Sets how many milliseconds a token takes. */
+/** Sets the milliseconds per token. */
 export async function pace(page: Page, ms: number): Promise<void> {
   await page.evaluate((value) => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { pace: value }), ms);
 }
 
-/** The settings on a scene, once the devices are there. */
+/** Opens Settings on a scene and waits for the devices. */
 export async function settings(scene: string): Promise<{ page: Page; errors: string[] }> {
   const window = await open({ scene, height: 1400 });
   await pace(window.page, 0);

@@ -18,7 +18,7 @@ function contrast(a: string, b: string): number {
   return (high + 0.05) / (low + 0.05);
 }
 
-/** Text on the grounds it stands on (4.5 to 1), and the edges of controls (3 to 1). */
+/** Text on its backgrounds (4.5 to 1), and the edges of controls (3 to 1). */
 const pairs: [front: string, grounds: string[], least: number][] = [
   ["ink", ["paper", "raised", "sunk", "side", "bubble", "hit", "bad-soft", "warn-soft"], 4.5],
   ["soft", ["paper", "raised", "sunk", "side"], 4.5],
@@ -35,7 +35,7 @@ const pairs: [front: string, grounds: string[], least: number][] = [
   ["ember", ["paper", "raised", "sunk", "side"], 3],
 ];
 
-test("the dark set is the same by system and by choice", () => {
+test("the dark theme is the same by system and by choice", () => {
   expect(sets.length).toBe(3);
   expect(sets[2]).toEqual(sets[1]);
 });

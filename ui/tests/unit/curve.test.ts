@@ -15,7 +15,7 @@ test.each([
 });
 
 describe("the range", () => {
-  test("holds every held-out loss, and all but a few wild training losses", () => {
+  test("contains every validation loss and all but a few outliers of the training loss", () => {
     const train = curve(900, ...Array.from({ length: 99 }, () => 2));
     const { low, high } = lossRange(train, [{ step: 1, value: 3 }, { step: 50, value: 1.5 }]);
     expect(low).toBeLessThan(1.5);
@@ -30,14 +30,14 @@ describe("the range", () => {
   });
 });
 
-test("smoothing begins at the first value, keeps a level, and steps over what is no number", () => {
+test("smoothing starts at the first value, preserves a constant and skips NaN", () => {
   expect(smooth(curve(4))[0]?.value).toBe(4);
   for (const { value } of smooth(curve(2, 2, Number.NaN, 2))) expect(value).toBeCloseTo(2, 12);
   const [, second] = smooth(curve(1, 3), 0.5);
   expect(second?.value).toBeCloseTo((1 * 0.5 + 3) / 1.5, 12);
 });
 
-test("thinned, a curve keeps its order, its ends and its spikes", () => {
+test("downsampling preserves the order, the ends and the spikes", () => {
   const random = randomSource(3);
   for (let round = 0; round < 50; round++) {
     const points = curve(...Array.from({ length: 1 + random(3000) }, () => random(1000)));
@@ -51,12 +51,12 @@ test("thinned, a curve keeps its order, its ends and its spikes", () => {
   }
 });
 
-test("the nearest point is found", () => {
+test("finds the nearest point", () => {
   const points = [5, 10, 20].map((step) => ({ step, value: 0 }));
   expect([0, 7, 8, 14, 16, 99].map((step) => nearest(points, step))).toEqual([0, 0, 1, 1, 2, 2]);
   expect(nearest([], 3)).toBe(-1);
 });
 
-test("a line is broken where there is no number", () => {
+test("a line is interrupted at NaN", () => {
   expect(line(curve(1, Number.NaN, 3, 4), (x) => x, (y) => y)).toBe("M1.0 1.0M3.0 3.0L4.0 4.0");
 });

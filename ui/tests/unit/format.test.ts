@@ -27,15 +27,15 @@ test.each([
   [loss(0.0837), "0.084"],
   [loss(0.999), "1.00"],
   [loss(18.21), "18.2"],
-  [loss(Number.NaN), "not a number"],
-  [loss(null), "not a number"],
+  [loss(Number.NaN), "NaN"],
+  [loss(null), "NaN"],
   [learningRate(2e-4), "2e-4"],
   [learningRate(1.7349e-5), "1.73e-5"],
   [moment(new Date(2026, 10, 21, 8, 5).getTime(), new Date(2026, 10, 21, 9).getTime()), "Today, 08:05"],
   [moment(new Date(2026, 10, 3, 8, 5).getTime(), new Date(2026, 10, 21, 9).getTime()), "3 Nov 2026"],
   [percent(0.434), "43 %"],
   [percent(7), "100 %"],
-])("reads as a person would write it: %s", (shown, expected) => {
+])("formats as %s", (shown, expected) => {
   expect(shown).toBe(expected);
 });
 
@@ -47,7 +47,7 @@ test.each([
   [new Date(2026, 10, 15, 12, 0), "This week"],
   [new Date(2026, 10, 14, 12, 0), "This month"],
   [new Date(2026, 9, 1, 12, 0), "October 2026"],
-])("%s stands under %s", (time, group) => {
+])("%s is grouped under %s", (time, group) => {
   expect(dayGroup(time.getTime(), now)).toBe(group);
 });
 

@@ -3,7 +3,7 @@ import { RowLayout } from "../../src/lib/chat/layout";
 import { randomSource } from "./random";
 
 describe("rows of unknown height", () => {
-  test("stand where the heights above them add up to, whatever is measured or changed", () => {
+  test("have the offset that the heights above add up to, after any change", () => {
     for (let seed = 1; seed <= 20; seed++) {
       const random = randomSource(seed);
       const layout = new RowLayout();
@@ -37,7 +37,7 @@ describe("rows of unknown height", () => {
     }
   });
 
-  test("without any there is nothing", () => {
+  test("an empty list has no height", () => {
     const layout = new RowLayout();
     expect([layout.total, layout.rowAt(100), layout.rowAt(-5)]).toEqual([0, 0, 0]);
   });

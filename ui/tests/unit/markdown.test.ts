@@ -20,8 +20,8 @@ const texts: Record<string, string> = {
   html: "<div>\n\n*x*\n\n</div>\n\ntext",
 };
 
-describe("blocks read as a text grows", () => {
-  test.each(Object.entries(texts))("are those of the whole text: %s", (_, raw) => {
+describe("blocks of a growing text", () => {
+  test.each(Object.entries(texts))("equal those of the whole text: %s", (_, raw) => {
     const text = normalised(raw);
     const whole = new BlockReader().read(text);
     for (let seed = 1; seed <= 12; seed++) {
@@ -36,19 +36,19 @@ describe("blocks read as a text grows", () => {
     }
   });
 
-  test("keep their identity once another block stands below", () => {
+  test("keep their identity once another block follows", () => {
     const reader = new BlockReader();
     const [first] = reader.read("one\n\ntwo");
     expect(reader.read("one\n\ntwo and more")[0]).toBe(first);
   });
 
-  test("begin anew when the text is another", () => {
+  test("start over when the text is replaced", () => {
     const reader = new BlockReader();
     reader.read("one\n\ntwo\n\nthree");
     expect(reader.read("other")).toEqual(new BlockReader().read("other"));
   });
 
-  test("survive nesting without end", () => {
+  test("survive very deep nesting", () => {
     for (const text of [">".repeat(20_000) + " deep", "[".repeat(5_000), "*a ".repeat(2_000), "- ".repeat(3_000)]) {
       expect(new BlockReader().read(text).length).toBeGreaterThan(0);
     }

@@ -1,6 +1,6 @@
-// Numbers that look drawn by chance and are the same in every run.
+// Reproducible pseudo-random numbers.
 
-/** A source of whole numbers below a bound (mulberry32). */
+/** Whole numbers below a bound (mulberry32). */
 export function randomSource(seed: number): (below: number) => number {
   let state = seed >>> 0;
   return (below) => {

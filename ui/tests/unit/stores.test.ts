@@ -36,7 +36,7 @@ describe("a conversation", () => {
     expect(app.thread.busy).toBe(false);
   });
 
-  test("that someone leaves while sending does not pull them back", async () => {
+  test("that the user leaves while sending does not reopen", async () => {
     const { app } = await started();
     const sending = app.send("What is the capital of France?");
     await app.open(2);
@@ -45,7 +45,7 @@ describe("a conversation", () => {
     expect(app.thread.path.length).toBe(2);
   });
 
-  test("opened late does not replace the one that was asked for after it", async () => {
+  test("that opens late does not replace a newer request", async () => {
     const { app } = await started();
     const first = app.open(1);
     const second = app.open(3);
@@ -53,7 +53,7 @@ describe("a conversation", () => {
     expect(app.thread.id).toBe(3);
   });
 
-  test("keeps answering while another is read", async () => {
+  test("keeps generating while another one is open", async () => {
     const { app } = await started();
     await app.send("Tell me a long story.");
     const id = app.thread.id ?? 0;
@@ -64,10 +64,10 @@ describe("a conversation", () => {
     expect(app.thread.last?.message.content).toContain("Paragraph 24.");
   });
 
-  test("that cannot be opened says why", async () => {
+  test("that cannot be opened shows its problem", async () => {
     const { app } = await started();
     await app.open(777);
-    expect(app.thread.problem?.message).toContain("no longer there");
+    expect(app.thread.problem?.message).toContain("no longer exists");
     await app.open(1);
     expect(app.thread.problem).toBeNull();
   });
@@ -81,7 +81,7 @@ describe("a conversation", () => {
   });
 });
 
-test("what could not be sent is the draft again, before what was typed since", async () => {
+test("a message that was not sent becomes the draft again, before newer text", async () => {
   const { app } = await started();
   app.drafts.set(null, "/refuse me");
   const sending = app.send("/refuse me");
@@ -91,8 +91,8 @@ test("what could not be sent is the draft again, before what was typed since", a
   expect(app.toasts.all[0]?.kind).toBe("problem");
 });
 
-describe("an answer that is being written", () => {
-  test("is shown once a frame with all that came", () => {
+describe("a streaming answer", () => {
+  test("is shown once per frame with all received text", () => {
     const shown: string[] = [];
     const frames: (() => void)[] = [];
     const live = new Live((_, stream) => shown.push(stream.text), (frame) => frames.push(frame));
@@ -104,7 +104,7 @@ describe("an answer that is being written", () => {
     expect(shown).toEqual(["abc", "abcd"]);
   });
 
-  test("keeps what came by events when the host tells an older state", () => {
+  test("retains text from events when the host returns an older state", () => {
     const live = new Live(() => {}, (frame) => frame());
     live.grow(1, "", delta(1, "Hello"));
     expect(live.merge(message(1)).content).toBe("Hello");
@@ -114,7 +114,7 @@ describe("an answer that is being written", () => {
     expect(live.busy.size).toBe(0);
   });
 
-  test("goes on from what was saved when the page was loaded anew", () => {
+  test("continues the saved text after a reload of the page", () => {
     const shown: string[] = [];
     const live = new Live((_, stream) => shown.push(stream.text), (frame) => frame());
     live.grow(1, "Once upon", delta(1, " a time"));
@@ -122,8 +122,8 @@ describe("an answer that is being written", () => {
   });
 });
 
-describe("the answer's events may come before the command that asked for it has answered", () => {
-  test("and nothing of them is lost", async () => {
+describe("events of an answer that arrive before the command returns", () => {
+  test("are not lost", async () => {
     const { app, host } = await started();
     const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null }, user: message(1, { conversation: 900, role: "user", content: "x", state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
     host.send = async () => {
@@ -138,28 +138,28 @@ describe("the answer's events may come before the command that asked for it has 
 });
 
 describe("drafts", () => {
-  test.each([null, "", "not json", "[1]", '{"3":7}', "null"])("begin empty over a shelf that holds %j", (kept) => {
-    expect(new Drafts({ getItem: () => kept, setItem: () => {} }).get(3)).toBe("");
+  test.each([null, "", "not json", "[1]", '{"3":7}', "null"])("start empty with storage of %j", (saved) => {
+    expect(new Drafts({ getItem: () => saved, setItem: () => {} }).get(3)).toBe("");
   });
 
-  test("survive a restart and a shelf that is full", () => {
-    let kept: string | null = null;
-    const shelf = { getItem: () => kept, setItem: (_: string, value: string) => void (kept = value) };
-    new Drafts(shelf).set(3, "half");
-    expect(new Drafts(shelf).get(3)).toBe("half");
+  test("survive a restart and a full storage", () => {
+    let saved: string | null = null;
+    const storage = { getItem: () => saved, setItem: (_: string, value: string) => void (saved = value) };
+    new Drafts(storage).set(3, "half");
+    expect(new Drafts(storage).get(3)).toBe("half");
     const full = new Drafts({ getItem: () => null, setItem: () => { throw new Error("full"); } });
     full.set(3, "still here");
     expect(full.get(3)).toBe("still here");
   });
 });
 
-test("no more than three notes, and the same one once", () => {
+test("at most three toasts, without duplicates", () => {
   const toasts = new Toasts();
   for (const text of ["a", "b", "a", "c", "d"]) toasts.show({ kind: "problem", text });
   expect(toasts.all.map((toast) => toast.text)).toEqual(["a", "c", "d"]);
 });
 
-test("a setting that cannot be kept goes back", async () => {
+test("a setting that cannot be saved is reverted", async () => {
   const { app, host } = await started();
   host.setSettings = async () => { throw { code: "store", message: "The disk is full." }; };
   expect(await app.try(() => app.settings.change({ threads: 4 }))).toBe(false);

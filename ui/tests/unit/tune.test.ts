@@ -9,32 +9,32 @@ import { Compare } from "../../src/lib/stores/compare.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Runs } from "../../src/lib/stores/runs.svelte";
 import { groups, parse, shown, type Field } from "../../src/lib/tune/fields";
-import { forecast, foretell } from "../../src/lib/tune/forecast";
+import { forecast, forecastText } from "../../src/lib/tune/forecast";
 
 const data = (change: Partial<Inspection> = {}): Inspection => ({ ...inspect(newDataset(1, "/x/replies.jsonl"), null, false, null), ...change });
 const settings = (change: Partial<TrainSettings> = {}): TrainSettings => ({ ...trainDefaults, ...change });
 
 test.each([
-  [data(), settings(), { examples: 371, held: 41, epochs: null, steps: null }],
-  [data(), settings({ maxSteps: 10 }), { examples: 371, held: 41, epochs: null, steps: 10 }],
-  [data(), settings({ batch: 2, accumulation: 1, epochs: 1 }), { examples: 371, held: 41, epochs: 1, steps: 186 }],
-  [data(), settings({ batch: 16, epochs: 3, maxSteps: 10 }), { examples: 371, held: 41, epochs: 3, steps: 10 }],
-  [data({ examples: 1 }), settings({ batch: 16, epochs: 3 }), { examples: 1, held: 0, epochs: 3, steps: 1 }],
-  [data({ examples: 2 }), settings({ evalSplit: 0.9 }), { examples: 1, held: 1, epochs: null, steps: null }],
-  [data(), settings({ evalSplit: 0 }), { examples: 412, held: 0, epochs: null, steps: null }],
-])("a forecast counts what is held out and what a step sees", (inspection, chosen, expected) => {
+  [data(), settings(), { examples: 371, validation: 41, epochs: null, steps: null }],
+  [data(), settings({ maxSteps: 10 }), { examples: 371, validation: 41, epochs: null, steps: 10 }],
+  [data(), settings({ batch: 2, accumulation: 1, epochs: 1 }), { examples: 371, validation: 41, epochs: 1, steps: 186 }],
+  [data(), settings({ batch: 16, epochs: 3, maxSteps: 10 }), { examples: 371, validation: 41, epochs: 3, steps: 10 }],
+  [data({ examples: 1 }), settings({ batch: 16, epochs: 3 }), { examples: 1, validation: 0, epochs: 3, steps: 1 }],
+  [data({ examples: 2 }), settings({ evalSplit: 0.9 }), { examples: 1, validation: 1, epochs: null, steps: null }],
+  [data(), settings({ evalSplit: 0 }), { examples: 412, validation: 0, epochs: null, steps: null }],
+])("a forecast counts training and validation examples and steps", (inspection, chosen, expected) => {
   expect(forecast(inspection, chosen, "m", [])).toEqual({ ...expected, seconds: null });
 });
 
-test("a forecast tells the time only from a run of the same model", async () => {
+test("a forecast estimates the time only from a run of the same model", async () => {
   const runs = await new FakeHost(null).runs();
   const known = forecast(data(), settings({ epochs: 3 }), "smollm2-135m-instruct", runs);
   expect(known.seconds).toBeCloseTo(((58_210 / 412) * 371 * 3) / 538, 6);
-  expect(foretell("Smol", known)).toBe("Smol learns from 371 examples 3 times over, and is measured with 41 that it never sees. That takes about 4 min 52 s, going by the last run.");
-  expect(foretell("Smol", forecast(data(), settings(), "another", runs))).toContain("is measured before the first step");
-  expect(foretell("Smol", forecast(data(), settings({ epochs: 1 }), "another", runs))).toContain("371 examples once, and");
-  expect(foretell("Smol", forecast(data(), settings({ batch: 16, epochs: 3 }), "another", runs))).toContain("in about 70 steps, and");
-  expect(foretell("Smol", forecast(data(), settings(), "another", runs))).toContain("371 examples several times over, and");
+  expect(forecastText("Smol", known)).toBe("Trains Smol on 371 examples for 3 epochs and validates on 41 others. About 4 min 52 s, going by the last run.");
+  expect(forecastText("Smol", forecast(data(), settings(), "another", runs))).toContain("measured before the first step");
+  expect(forecastText("Smol", forecast(data(), settings({ epochs: 1 }), "another", runs))).toContain("371 examples for 1 epoch and");
+  expect(forecastText("Smol", forecast(data(), settings({ batch: 16, epochs: 3 }), "another", runs))).toContain("for about 70 steps and");
+  expect(forecastText("Smol", forecast(data(), settings(), "another", runs))).toContain("371 examples for several epochs and");
 });
 
 describe("a setting", () => {
@@ -42,39 +42,39 @@ describe("a setting", () => {
 
   test.each([
     ["rank", "32", { value: 32 }],
-    ["rank", "3.5", { problem: "A whole number is needed." }],
-    ["rank", "0", { problem: "From 1 to 1024." }],
-    ["rank", "", { problem: "A number is needed." }],
-    ["rank", "many", { problem: "That is not a number." }],
+    ["rank", "3.5", { problem: "Enter a whole number." }],
+    ["rank", "0", { problem: "Must be between 1 and 1024." }],
+    ["rank", "", { problem: "Enter a number." }],
+    ["rank", "many", { problem: "Not a number." }],
     ["batch", " ", { value: null }],
     ["learningRate", "1e-4", { value: 1e-4 }],
     ["warmup", "5", { value: 0.05 }],
     ["warmup", "2,5", { value: 0.025 }],
-    ["evalSplit", "95", { problem: "From 0 to 90." }],
+    ["evalSplit", "95", { problem: "Must be between 0 and 90." }],
   ] as const)("%s typed as %j", (key, text, expected) => {
     expect(parse(field(key), text)).toEqual(expected);
   });
 
-  test("is shown as it would be typed, and every one has a place", () => {
+  test("is shown as it is typed, for every field", () => {
     expect([shown(field("learningRate"), 2e-4), shown(field("warmup"), 0.07), shown(field("batch"), null)]).toEqual(["2e-4", "7", ""]);
     for (const f of groups.flatMap((g) => g.fields)) if (f.kind === "number") expect(parse(f, shown(f, trainDefaults[f.key]))).toEqual({ value: trainDefaults[f.key] });
   });
 });
 
-test("the table of a long curve has every evaluation and few steps between", () => {
+test("the table of a long curve has every evaluation and few steps in between", () => {
   const train = Array.from({ length: 5000 }, (_, i) => ({ step: i + 1, value: 1 }));
-  const held = [0, 7, 4999].map((step) => ({ step, value: 2 }));
-  const rows = tableRows(train, held, [{ step: 7, rate: 1e-4 }]);
+  const validation = [0, 7, 4999].map((step) => ({ step, value: 2 }));
+  const rows = tableRows(train, validation, [{ step: 7, rate: 1e-4 }]);
   expect(rows.length).toBeLessThan(60);
-  expect(rows.filter((row) => row.held !== null).map((row) => row.step)).toEqual([0, 7, 4999]);
+  expect(rows.filter((row) => row.validation !== null).map((row) => row.step)).toEqual([0, 7, 4999]);
   expect(rows.at(-1)?.step).toBe(5000);
-  expect(rows.find((row) => row.step === 7)).toEqual({ step: 7, train: 1, held: 2, rate: 1e-4 });
+  expect(rows.find((row) => row.step === 7)).toEqual({ step: 7, train: 1, validation: 2, rate: 1e-4 });
 });
 
 describe("a run's curve", () => {
   const point = (step: number, loss = 1): RunPoint => ({ step, epoch: 0, loss, learningRate: 0, gradientNorm: 0, tokensPerSecond: 0, memory: 0, secondsLeft: 0 });
 
-  test("is what was told before and what came meanwhile, each step once, shown once a frame", async () => {
+  test("merges fetched points and events, each step once, shown once a frame", async () => {
     const frames: (() => void)[] = [];
     const host = new FakeHost("fresh");
     let answer: (points: RunPoint[]) => void = () => {};
@@ -89,7 +89,7 @@ describe("a run's curve", () => {
     expect(runs.curve(1)?.points.map((p) => p.step)).toEqual([1, 2, 3, 4]);
   });
 
-  test("that goes on from a checkpoint has the new steps in place of the old", async () => {
+  test("that resumes from a checkpoint replaces the old steps", async () => {
     const host = new FakeHost("fresh");
     host.runPoints = async () => ({ points: [1, 2, 3, 4].map((step) => point(step, 1)), evaluations: [] });
     const runs = new Runs(host, (frame) => frame());
@@ -99,7 +99,7 @@ describe("a run's curve", () => {
   });
 });
 
-test("pairs stand either way round, about as often", () => {
+test("both orders of a pair are about equally frequent", () => {
   const swapped = Array.from({ length: 1000 }, (_, i) => Compare.swapped(i * 2)).filter(Boolean).length;
   expect(swapped).toBeGreaterThan(420);
   expect(swapped).toBeLessThan(580);
@@ -117,7 +117,7 @@ test("a conversation is busy until both of two answers have ended", () => {
   expect(live.busy.size).toBe(0);
 });
 
-test("only the last look at the data counts", async () => {
+test("only the last inspection counts", async () => {
   const host = new FakeHost(null);
   const app = new App(host, { schedule: (callback) => callback() });
   await app.start();
@@ -132,5 +132,5 @@ test("only the last look at the data counts", async () => {
   answers[0]?.(data({ examples: 1 }));
   await Promise.all([first, second]);
   expect(app.preparation.inspection?.examples).toBe(2);
-  expect(app.preparation.looking).toBe(false);
+  expect(app.preparation.inspecting).toBe(false);
 });

@@ -1,18 +1,18 @@
-//! How fast a model reads and writes with its layers on the GPU, half of them, and none; beside llama.cpp.
+//! Prefill and decode speed with all, half and none of the layers on the GPU, compared with llama.cpp.
 
 use super::machine::Device;
 use super::options::Options;
-use super::report::{Part, cell, collect_notes, typed};
-use crate::process::{Outcome, Said, hear};
-use crate::{json, place};
+use super::report::{Part, cell, collect_notices, command_line};
+use crate::process::{Outcome, Output, capture};
+use crate::{json, paths};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// More layers than any model has.
-const ALL: &str = "99";
+/// `-ngl` value for all layers.
+const ALL_LAYERS: &str = "99";
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Clone)]
 struct Row {
     what: String,
@@ -22,10 +22,10 @@ struct Row {
     memory: Option<f64>,
 }
 
-/// Measures one model.
+/// Benchmarks one model.
 pub fn part(hearth: &Path, device: &Device, model: &Path, options: &Options) -> Part {
     if !model.is_file() {
-        return Part::left_out("the file is not there (`cargo xtask setup` fetches the default model).");
+        return Part::skipped("the file does not exist (`cargo xtask setup` fetches the default model).");
     }
     let mut bench = Bench {
         hearth,
@@ -45,11 +45,11 @@ pub fn part(hearth: &Path, device: &Device, model: &Path, options: &Options) -> 
 struct Bench<'a> {
     hearth: &'a Path,
     device: &'a str,
-    /// The builds of Hearth that can use it.
+    /// The builds of Hearth that can use the device.
     builds: &'a [String],
     model: &'a Path,
     options: &'a Options,
-    /// What was typed since the page last showed it.
+    /// Command lines not yet shown on the page.
     commands: Vec<String>,
     part: Part,
 }
@@ -60,21 +60,21 @@ impl Bench<'_> {
         self.show_commands();
         self.part.block("json", &planned);
         let layers = json::number(&planned, "layers_total");
-        let layers = layers.ok_or("`hearth plan` does not say how many layers there are.")?;
-        let here = json::with_ids(&planned)
+        let layers = layers.ok_or("`hearth plan` did not report the number of layers.")?;
+        let here = json::device_objects(&planned)
             .into_iter()
             .find(|found| json::text(found, "id") == Some(self.device));
         let weights = here.and_then(|here| json::number(here, "weights"));
 
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
         let half = (layers / 2.0).floor().to_string();
-        // All layers with each build, so that what was checked to be fastest can be seen to be; the rest with that.
+        // All layers with each build, to verify which one is fastest; the others with the default build.
         let builds = self.builds.iter().map(String::as_str);
-        let wanted = builds
+        let runs = builds
             .map(|build| ("all", Some(build)))
             .chain([(half.as_str(), None), ("0", None)]);
-        for (layers, build) in wanted {
-            match self.ours(layers, build, &mut notes) {
+        for (layers, build) in runs {
+            match self.hearth_bench(layers, build, &mut notes) {
                 Ok(row) => rows.push((layers, row)),
                 Err(problem) => self.part.fail(&problem),
             }
@@ -83,22 +83,22 @@ impl Bench<'_> {
         let fastest = all.max_by(|a, b| a.decode.unwrap_or(0.0).total_cmp(&b.decode.unwrap_or(0.0)));
         let mut full: Vec<Row> = fastest.cloned().into_iter().collect();
         let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-        match self.theirs() {
+        match self.llama_cpp() {
             Ok((row, note)) => {
                 rows.push(row.clone());
                 full.push(row);
                 notes.push(note);
             }
-            Err(why) => notes.push(format!("Beside llama.cpp: n/a. {why}")),
+            Err(why) => notes.push(format!("Compared with llama.cpp: n/a. {why}")),
         }
         self.show_commands();
-        self.part.say(&format!("{layers} layers in all.\n\n{}", table(&rows)));
+        self.part.say(&format!("{layers} layers in total.\n\n{}", table(&rows)));
         notes.iter().for_each(|note| self.part.say(note));
-        if let [ours, theirs] = full.as_slice() {
+        if let [hearth, llama_cpp] = full.as_slice() {
             self.part.say(&format!(
-                "Hearth with all layers to llama.cpp: prefill {}, decode {}.",
-                ratio(ours.prefill, theirs.prefill),
-                ratio(ours.decode, theirs.decode)
+                "Ratio of Hearth with all layers to llama.cpp: prefill {}, decode {}.",
+                ratio(hearth.prefill, llama_cpp.prefill),
+                ratio(hearth.decode, llama_cpp.decode)
             ));
         }
         for row in &full {
@@ -107,28 +107,32 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What `hearth plan` says of all layers on the GPU.
+    /// Runs `hearth plan` with all layers on the GPU.
     fn plan(&mut self) -> Outcome<String> {
         let mut command = Command::new(self.hearth);
         command.arg("plan").arg(self.model);
         command.args(["--device", self.device, "--gpu-layers", "all", "--json"]);
-        Ok(self.hear(&mut command)?.last_line().to_owned())
+        Ok(self.capture(&mut command)?.last_line().to_owned())
     }
 
-    /// `hearth bench` with so many layers on the GPU, by one build of Hearth or the one that it takes by itself.
-    fn ours(&mut self, layers: &str, build: Option<&str>, notes: &mut Vec<String>) -> Outcome<Row> {
-        let [read, written, runs] = self.options.sizes();
+    /// Runs `hearth bench` with `layers` layers on the GPU, with one build or the automatically selected one.
+    fn hearth_bench(&mut self, layers: &str, build: Option<&str>, notes: &mut Vec<String>) -> Outcome<Row> {
+        let [prompt, generated, repetitions] = self.options.sizes();
         let mut command = Command::new(self.hearth);
         command.arg("bench").arg(self.model);
         command.args(["--device", self.device, "--gpu-layers", layers]);
         command.args(build.into_iter().flat_map(|build| ["--build", build]));
-        command.args(["-p", read, "-n", written, "-r", runs, "--json"]);
-        let said = self.hear(&mut command)?;
-        collect_notes(&said, notes);
-        let found = said.last_line();
-        let ran_on = json::text(found, "device").unwrap_or("nothing that it names");
+        command.args(["-p", prompt, "-n", generated, "-r", repetitions, "--json"]);
+        let output = self.capture(&mut command)?;
+        collect_notices(&output, notes);
+        let found = output.last_line();
+        let ran_on = json::text(found, "device").unwrap_or("an unknown device");
         if layers != "0" && ran_on != self.device {
-            return Err(format!("`{}` ran on {ran_on}. {}", typed(&command), said.stderr));
+            return Err(format!(
+                "`{}` ran on {ran_on}. {}",
+                command_line(&command),
+                output.stderr
+            ));
         }
         Ok(Row {
             what: match build {
@@ -142,18 +146,29 @@ impl Bench<'_> {
         })
     }
 
-    /// `llama-bench` with all layers on the GPUs that it finds, and what it ran on.
-    fn theirs(&mut self) -> Outcome<(Row, String)> {
+    /// Runs `llama-bench` with all layers on its GPUs. Returns a note on its backends too.
+    fn llama_cpp(&mut self) -> Outcome<(Row, String)> {
         let named = env::var_os("HEARTH_LLAMA_BENCH").map(PathBuf::from);
-        let program = named.or_else(|| place::program(&["llama-bench"]));
-        let program = program.ok_or("There is no `llama-bench`, neither in HEARTH_LLAMA_BENCH nor on the PATH.")?;
-        let [read, written, runs] = self.options.sizes();
+        let program = named.or_else(|| paths::program(&["llama-bench"]));
+        let program = program.ok_or("`llama-bench` was not found on the PATH or in HEARTH_LLAMA_BENCH.")?;
+        let [prompt, generated, repetitions] = self.options.sizes();
         let mut command = Command::new(program);
         command.arg("-m").arg(self.model);
-        command.args(["-ngl", ALL, "-p", read, "-n", written, "-r", runs, "-o", "jsonl"]);
-        let said = self.hear(&mut command)?;
+        command.args([
+            "-ngl",
+            ALL_LAYERS,
+            "-p",
+            prompt,
+            "-n",
+            generated,
+            "-r",
+            repetitions,
+            "-o",
+            "jsonl",
+        ]);
+        let output = self.capture(&mut command)?;
         let line = |what| {
-            let mut lines = said.stdout.lines();
+            let mut lines = output.stdout.lines();
             let found = lines.find(|line| json::number(line, what).is_some_and(|tokens| tokens > 0.0));
             found.unwrap_or_default()
         };
@@ -172,26 +187,24 @@ impl Bench<'_> {
             memory: None,
         };
         let mut note = format!(
-            "llama.cpp: commit {}, backends {backends}, GPU {}. Its figures are means, Hearth's medians.",
+            "llama.cpp: commit {}, backends {backends}, GPU {}. Its figures are means; Hearth's are medians.",
             field("build_commit"),
             field("gpu_info")
         );
         if backends == "CPU" {
-            note.push_str(
-                " **This build of it knows no GPU and ran on the processor**, so ratios are not between equals.",
-            );
+            note.push_str(" **This build has no GPU backend and ran on the CPU**, so the ratios are not comparable.");
         }
         Ok((row, note))
     }
 
-    /// Runs a program that has to succeed.
-    fn hear(&mut self, command: &mut Command) -> Outcome<Said> {
-        let shown = typed(command);
+    /// Runs a program that must succeed.
+    fn capture(&mut self, command: &mut Command) -> Outcome<Output> {
+        let shown = command_line(command);
         self.commands.push(shown.clone());
-        let said = hear(&shown, command)?;
-        match said.ok {
-            true => Ok(said),
-            false => Err(format!("`{shown}`: {}", said.complaint())),
+        let output = capture(&shown, command)?;
+        match output.ok {
+            true => Ok(output),
+            false => Err(format!("`{shown}`: {}", output.last_stderr_line())),
         }
     }
 
@@ -214,26 +227,26 @@ fn table(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
-    match (ours, theirs) {
-        (Some(ours), Some(theirs)) if theirs > 0.0 => format!("{:.2}", ours / theirs),
+fn ratio(hearth_bench: Option<f64>, llama_cpp: Option<f64>) -> String {
+    match (hearth_bench, llama_cpp) {
+        (Some(hearth), Some(llama_cpp)) if llama_cpp > 0.0 => format!("{:.2}", hearth / llama_cpp),
         _ => "n/a".to_owned(),
     }
 }
 
-/// How much of the memory's bandwidth decoding takes: each step reads every weight once. The cache, short here, is not counted.
+/// Memory bandwidth used by decode: each step reads every weight once. The KV cache, short here, is not counted.
 fn bandwidth(row: &Row, weights: Option<f64>, gb_a_second: Option<f64>) -> String {
     let (Some(decode), Some(weights)) = (row.decode, weights) else {
-        return format!("{}: share of memory bandwidth in decode n/a.", row.what);
+        return format!("{}: memory bandwidth in decode n/a.", row.what);
     };
     let reached = decode * weights / 1e9;
     let share = match gb_a_second {
-        Some(most) => format!("{:.0} % of {most} GB/s", 100.0 * reached / most),
-        None => "its share n/a, for `--bandwidth` was not given".to_owned(),
+        Some(rated) => format!("{:.0} % of {rated} GB/s", 100.0 * reached / rated),
+        None => "share n/a, since `--bandwidth` was not given".to_owned(),
     };
     let megabytes = weights / 1e6;
     format!(
-        "{}: {megabytes:.1} MB of weights for each token of decode make {reached:.1} GB/s, {share}.",
+        "{}: {megabytes:.1} MB of weights per decoded token are {reached:.1} GB/s, {share}.",
         row.what
     )
 }

@@ -1,13 +1,13 @@
-//! The machine: its devices, its driver, and which version of what ran there.
+//! The machine: its devices, drivers and software versions.
 
-use super::report::{Part, today, typed};
-use crate::process::{Outcome, hear, read};
-use crate::{json, place};
+use super::report::{Part, command_line, today};
+use crate::process::{Outcome, capture, read};
+use crate::{json, paths};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `hearth devices` says, and the GPU of it that is measured.
+/// The output of `hearth devices`, and the selected GPU.
 pub struct Machine {
     devices: String,
     command: String,
@@ -15,33 +15,33 @@ pub struct Machine {
     chosen: Option<Device>,
 }
 
-/// The GPU that is measured.
+/// The selected GPU.
 pub struct Device {
-    /// As `--device` takes it.
+    /// Device ID for `--device`.
     pub id: String,
-    /// Whether it is one, and no driver in software.
+    /// Whether it is a hardware GPU, not a software driver.
     pub real: bool,
-    /// The builds of Hearth that can use it.
+    /// The builds of Hearth that support it.
     pub builds: Vec<String>,
     name: String,
     rows: Vec<(&'static str, String)>,
 }
 
 impl Machine {
-    /// Asks `hearth`.
+    /// Queries `hearth devices` and selects a GPU.
     ///
     /// # Errors
-    /// It cannot be run, or knows no such device.
-    pub fn ask(hearth: &Path, id: Option<&str>) -> Outcome<Self> {
+    /// If it fails, or there is no such device.
+    pub fn query(hearth: &Path, id: Option<&str>) -> Outcome<Self> {
         let mut command = Command::new(hearth);
         command.args(["devices", "--json"]);
-        let said = hear("Looking for GPUs", &mut command)?;
-        if !said.ok {
-            return Err(format!("`hearth devices` failed: {}", said.complaint()));
+        let output = capture("Looking for GPUs", &mut command)?;
+        if !output.ok {
+            return Err(format!("`hearth devices` failed: {}", output.last_stderr_line()));
         }
-        let devices = said.last_line().to_owned();
-        let found = json::with_ids(&devices);
-        // Listed with the best kind first, so that one in software is taken only where there is no other.
+        let devices = output.last_line().to_owned();
+        let found = json::device_objects(&devices);
+        // Sorted by kind, so that a software driver is selected only if there is no other.
         let mut gpus = found
             .iter()
             .copied()
@@ -50,29 +50,29 @@ impl Machine {
             None => gpus.find(|gpu| json::is(gpu, "usable")),
             Some(id) => Some(
                 gpus.find(|gpu| json::text(gpu, "id") == Some(id))
-                    .ok_or_else(|| format!("There is no GPU {id}; `hearth devices` lists them."))?,
+                    .ok_or_else(|| format!("There is no GPU {id}; run `hearth devices` for a list."))?,
             ),
         };
         let chosen = chosen.map(Device::read);
         Ok(Self {
             chosen,
-            command: typed(&command),
+            command: command_line(&command),
             version: read(Command::new(hearth).arg("--version")).unwrap_or_default(),
             devices,
         })
     }
 
-    /// The GPU that is measured, if there is one.
+    /// The selected GPU, if any.
     pub fn device(&self) -> Option<&Device> {
         self.chosen.as_ref()
     }
 
-    /// The page's title.
+    /// Title of the report.
     pub fn title(&self) -> String {
         format!("{}, {}", self.name(), today())
     }
 
-    /// Where the page goes: a file a machine and day.
+    /// Default path of the report: one file per GPU and day.
     pub fn file(&self) -> PathBuf {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() {
@@ -83,14 +83,14 @@ impl Machine {
         };
         let name: String = self.name().chars().map(plain).collect();
         let words: Vec<&str> = name.split('-').filter(|word| !word.is_empty()).collect();
-        place::root().join(format!("docs/gpu/{}-{}.md", today(), words.join("-")))
+        paths::root().join(format!("docs/gpu/{}-{}.md", today(), words.join("-")))
     }
 
     fn name(&self) -> &str {
         self.chosen.as_ref().map_or("No GPU", |device| &device.name)
     }
 
-    /// What is known of it; `built_here` says whether `hearth` is of this working tree.
+    /// The section on the machine; `built_here` is whether `hearth` was built from this working tree.
     pub fn part(&self, built_here: bool) -> Part {
         let mut part = Part::default();
         let mut rows = vec![
@@ -100,18 +100,18 @@ impl Machine {
                 if built_here {
                     revision()
                 } else {
-                    "unknown: the build was given".to_owned()
+                    "unknown: an existing build was given".to_owned()
                 },
             ),
             ("system", system()),
         ];
-        let processor = json::with_ids(&self.devices)
+        let cpu = json::device_objects(&self.devices)
             .first()
             .copied()
             .and_then(|cpu| json::text(cpu, "name"));
-        rows.extend(processor.map(|name| ("processor", name.to_owned())));
+        rows.extend(cpu.map(|name| ("CPU", name.to_owned())));
         rows.extend(self.chosen.iter().flat_map(|device| device.rows.clone()));
-        rows.extend(named_driver().map(|name| ("driver named by", name)));
+        rows.extend(named_driver().map(|name| ("driver set by", name)));
         let lines: Vec<String> = rows
             .iter()
             .map(|(what, value)| format!("| {what} | {value} |"))
@@ -119,8 +119,9 @@ impl Machine {
         part.say(&format!("| | |\n|---|---|\n{}", lines.join("\n")));
         if self.chosen.as_ref().is_some_and(|device| !device.real) {
             part.say(
-                "**This is no GPU but a driver in software.** It shows that everything runs, and says nothing about speed: figures below \
-                 are those of a processor that plays a GPU.",
+                "**This is a software driver, not a GPU.** It shows that everything runs, but the speeds below are \
+                 those of the \
+                 CPU that emulates it.",
             );
         }
         part.commands(std::slice::from_ref(&self.command));
@@ -141,9 +142,9 @@ impl Device {
             rows: vec![
                 ("GPU", format!("{} ({}, {})", text("name"), text("id"), text("kind"))),
                 ("driver", text("driver")),
-                ("interface", format!("{}, {}", text("backend"), text("api"))),
+                ("API", format!("{}, {}", text("backend"), text("api"))),
                 (
-                    "its memory",
+                    "memory",
                     memory.map_or("unknown".to_owned(), |bytes| {
                         format!("{:.1} GiB", bytes / 1024_f64.powi(3))
                     }),
@@ -153,9 +154,9 @@ impl Device {
     }
 }
 
-/// Which state of the source this is.
+/// The revision of the source.
 fn revision() -> String {
-    let git = |arguments: &[&str]| read(Command::new("git").args(arguments).current_dir(place::root()));
+    let git = |arguments: &[&str]| read(Command::new("git").args(arguments).current_dir(paths::root()));
     match (git(&["rev-parse", "--short", "HEAD"]), git(&["status", "--porcelain"])) {
         (Some(revision), Some(changes)) if changes.is_empty() => format!("revision {revision}"),
         (Some(revision), _) => format!("revision {revision} with changes"),
@@ -168,7 +169,7 @@ fn system() -> String {
     known.unwrap_or_else(|| format!("{}, {}", env::consts::OS, env::consts::ARCH))
 }
 
-/// The driver that the environment names, by its file's name.
+/// The file name of the driver set by the environment.
 fn named_driver() -> Option<String> {
     ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
         .into_iter()

@@ -1,40 +1,40 @@
-//! What is typed after `cargo xtask gpu`.
+//! Options of `cargo xtask gpu`.
 
 use crate::package::BACKENDS;
 use crate::process::Outcome;
 use std::path::PathBuf;
 
-/// The options; the usage in `main.rs` says what they mean.
+/// The options; see the usage in `main.rs`.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Where the page goes.
+    /// Path of the report.
     pub out: Option<PathBuf>,
-    /// The GPU's id.
+    /// ID of the GPU.
     pub device: Option<String>,
-    /// GB/s of the GPU's memory.
+    /// Rated memory bandwidth of the GPU in GB/s.
     pub bandwidth: Option<f64>,
-    /// Few tokens of a tiny model.
+    /// Use a tiny model and few tokens.
     pub quick: bool,
-    /// Backends that `hearth` and the tests are built for beside the portable one.
+    /// Backends to build and test beside the portable build.
     pub builds: Vec<String>,
-    /// A build that is there.
+    /// An existing build of `hearth`.
     pub hearth: Option<PathBuf>,
-    /// Its test programs.
+    /// Its test executables.
     pub tests: Vec<PathBuf>,
-    /// Models to measure beside the default one.
+    /// Models to benchmark beside the default one.
     pub models: Vec<PathBuf>,
 }
 
 impl Options {
-    /// Reads them.
+    /// Parses the options.
     ///
     /// # Errors
-    /// Names what is not understood.
+    /// If an option is invalid.
     pub fn read(arguments: &[String]) -> Outcome<Self> {
         let mut options = Self::default();
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
-            let mut value = || rest.next().ok_or_else(|| format!("{argument} wants a value."));
+            let mut value = || rest.next().ok_or_else(|| format!("{argument} requires a value."));
             match argument.as_str() {
                 "--out" => options.out = Some(value()?.into()),
                 "--device" => options.device = Some(value()?.clone()),
@@ -43,33 +43,31 @@ impl Options {
                         .parse()
                         .ok()
                         .filter(|number: &f64| number.is_normal() && *number > 0.0);
-                    options.bandwidth = Some(number.ok_or("--bandwidth wants a number, in GB/s.")?);
+                    options.bandwidth = Some(number.ok_or("--bandwidth requires a number in GB/s.")?);
                 }
                 "--quick" => options.quick = true,
                 "--build" => {
                     let build = value()?;
                     if !BACKENDS.contains(&build.as_str()) {
-                        return Err(format!("--build takes one of: {}.", BACKENDS.join(", ")));
+                        return Err(format!("--build requires one of: {}.", BACKENDS.join(", ")));
                     }
                     options.builds.push(build.clone());
                 }
                 "--hearth" => options.hearth = Some(value()?.into()),
                 "--tests" => options.tests.push(value()?.into()),
                 other if other.starts_with('-') => {
-                    return Err(format!(
-                        "`cargo xtask gpu` has no option {other}; `cargo xtask help` lists them."
-                    ));
+                    return Err(format!("Unknown option {other}; run `cargo xtask help` for a list."));
                 }
                 file => options.models.push(file.into()),
             }
         }
         if options.hearth.is_none() && !options.tests.is_empty() {
-            return Err("--tests goes with --hearth: otherwise both are built.".to_owned());
+            return Err("--tests requires --hearth; otherwise both are built.".to_owned());
         }
         Ok(options)
     }
 
-    /// Tokens read, tokens written, and how often, for both contenders.
+    /// Prompt tokens, generated tokens and repetitions, for Hearth and llama.cpp.
     pub fn sizes(&self) -> [&'static str; 3] {
         if self.quick {
             ["8", "4", "1"]
@@ -78,7 +76,7 @@ impl Options {
         }
     }
 
-    /// Steps of training.
+    /// Number of training steps.
     pub fn steps(&self) -> &'static str {
         if self.quick { "2" } else { "10" }
     }

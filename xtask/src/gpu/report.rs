@@ -1,38 +1,38 @@
-//! The file that says what was seen.
+//! The Markdown report.
 
-use crate::process::{Outcome, Said};
+use crate::process::{Outcome, Output};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A page of Markdown. It is written anew with each part, so that a machine which stops in the middle leaves what it had.
+/// A Markdown report. Rewritten after each part, so that a crash leaves the finished parts.
 pub struct Report {
     file: PathBuf,
     page: String,
-    /// The parts of which something failed.
+    /// Titles of the failed parts.
     failed: Vec<String>,
 }
 
-/// What one part has to say.
+/// A section of the report.
 #[derive(Default)]
 pub struct Part {
     /// Markdown.
     pub text: String,
-    /// Whether something failed. What could not be run for want of something has not failed.
+    /// Whether something failed. A skipped part has not failed.
     pub failed: bool,
 }
 
 impl Part {
     /// A part that was not run.
-    pub fn left_out(why: &str) -> Self {
+    pub fn skipped(why: &str) -> Self {
         Self {
             text: format!("Not run: {why}"),
             failed: false,
         }
     }
 
-    /// A paragraph more.
+    /// Appends a paragraph.
     pub fn say(&mut self, text: &str) {
         if !self.text.is_empty() {
             self.text.push_str("\n\n");
@@ -40,28 +40,28 @@ impl Part {
         self.text.push_str(text.trim_end());
     }
 
-    /// What failed, in a paragraph of its own.
+    /// Marks the part as failed and appends the reason.
     pub fn fail(&mut self, what: &str) {
         self.failed = true;
         self.say(&format!("**Failed:** {what}"));
     }
 
-    /// What was typed, in a block.
+    /// Appends command lines as a code block.
     pub fn commands(&mut self, commands: &[String]) {
         self.block("sh", &commands.join("\n"));
     }
 
-    /// A block of another language.
+    /// Appends a code block.
     pub fn block(&mut self, language: &str, text: &str) {
         self.say(&format!("```{language}\n{text}\n```"));
     }
 }
 
 impl Report {
-    /// An empty page, at this place.
+    /// Creates an empty report at `file`.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn begin(file: &Path, title: &str) -> Outcome<Self> {
         let report = Self {
             file: file.to_path_buf(),
@@ -72,10 +72,10 @@ impl Report {
         Ok(report)
     }
 
-    /// One part more.
+    /// Appends a part.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn add(&mut self, title: &str, part: &Part) -> Outcome {
         self.page.push_str(&format!("\n## {title}\n\n{}\n", part.text));
         if part.failed {
@@ -84,13 +84,13 @@ impl Report {
         self.write()
     }
 
-    /// Says where the file is.
+    /// Prints the path of the report.
     ///
     /// # Errors
-    /// Names the parts of which something failed.
+    /// Names the failed parts.
     pub fn end(self) -> Outcome {
         let file = self.file.display();
-        println!("\nWhat was seen is in {file}");
+        println!("\nThe report is in {file}");
         match self.failed.as_slice() {
             [] => Ok(()),
             failed => Err(format!("Failed: {}. See {file}.", failed.join(", "))),
@@ -105,8 +105,8 @@ impl Report {
     }
 }
 
-/// A command as a person would type it: files by their names, for where they lie is this machine's own affair.
-pub fn typed(command: &Command) -> String {
+/// A command line for the report: paths are shortened to file names, since folders are specific to this machine.
+pub fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let name = |word: &std::ffi::OsStr| {
         let path = Path::new(word);
@@ -116,26 +116,26 @@ pub fn typed(command: &Command) -> String {
     words.map(name).collect::<Vec<_>>().join(" ")
 }
 
-/// A number in a table; nothing where there is none.
+/// Formats a number for a table; empty if `None`.
 pub fn cell(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
-/// Collects the notices of a `hearth` that has ended, each once. One may say that fewer layers than wanted are on the GPU.
-pub fn collect_notes(said: &Said, notes: &mut Vec<String>) {
-    for note in said
+/// Collects the notices printed by `hearth`, without duplicates. One may say that fewer layers than requested are on the GPU.
+pub fn collect_notices(output: &Output, notes: &mut Vec<String>) {
+    for note in output
         .stderr
         .lines()
         .filter_map(|line| line.trim().strip_prefix("note: "))
     {
-        let note = format!("Hearth says: {note}");
+        let note = format!("Hearth's note: {note}");
         if !notes.contains(&note) {
             notes.push(note);
         }
     }
 }
 
-/// Today, as `2026-01-31`.
+/// Today's date, as `2026-01-31`.
 pub fn today() -> String {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -143,7 +143,7 @@ pub fn today() -> String {
     date(seconds / 86_400)
 }
 
-/// The date of a day, counted from the first of 1970.
+/// The date of a day, counted from 1970-01-01.
 fn date(mut day: u64) -> String {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_have_dates() {
+    fn dates_are_correct() {
         for (day, expected) in [
             (0, "1970-01-01"),
             (365 + 365 + 31 + 28, "1972-02-29"),
@@ -181,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn files_are_called_by_their_names() {
+    fn paths_are_shortened_to_file_names() {
         let mut command = Command::new("target/release/hearth");
         command.args(["bench", "models/a.gguf", "-p", "8"]);
-        assert_eq!(typed(&command), "hearth bench a.gguf -p 8");
+        assert_eq!(command_line(&command), "hearth bench a.gguf -p 8");
     }
 }

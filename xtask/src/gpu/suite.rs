@@ -1,13 +1,13 @@
-//! Every test that needs a GPU, in each build that is measured.
+//! Runs all GPU tests in each build.
 
 use super::options::Options;
-use super::report::{Part, typed};
+use super::report::{Part, command_line};
 use crate::cargo::cargo;
-use crate::process::watch;
-use crate::test::counted;
+use crate::process::run_streaming;
+use crate::test::parse_totals;
 use std::process::Command;
 
-/// The portable build's test programs of that name: the kernels' in `tests`, the models' in `crates/llm`, the worker's in `crates/engine`.
+/// The GPU tests of the portable build: of the kernels in `tests`, of the models in `crates/llm`, of the worker in `crates/engine`.
 const PORTABLE: [&str; 7] = [
     "test",
     "--no-fail-fast",
@@ -18,7 +18,7 @@ const PORTABLE: [&str; 7] = [
     "gpu",
 ];
 
-/// The packages whose tests are built for a backend. The worker's tests refuse memory and lose GPUs, which only wgpu can play.
+/// The packages whose tests are built for a backend. The worker's tests inject allocation failures and lost devices, which only wgpu can simulate.
 fn packages(backend: &str) -> &'static [&'static str] {
     match backend {
         "cuda" => &["hearth-tests", "hearth-llm"],
@@ -26,7 +26,7 @@ fn packages(backend: &str) -> &'static [&'static str] {
     }
 }
 
-/// The same programs in a build for a backend, which takes the place of the portable one.
+/// The GPU tests in a build for a backend, which replaces the portable build.
 pub fn suite_of(backend: &str) -> Command {
     let mut command = cargo(&["test", "--no-fail-fast", "--release", "--locked", "--test", "gpu"]);
     command.arg("--no-default-features");
@@ -39,13 +39,13 @@ pub fn suite_of(backend: &str) -> Command {
     command
 }
 
-/// Runs them, on the real driver where there is a real GPU.
+/// Runs the GPU tests, on the hardware driver if there is a hardware GPU.
 pub fn part(options: &Options, real: bool) -> Part {
     let commands: Vec<Command> = match (&options.hearth, options.tests.as_slice()) {
         (None, _) => std::iter::once(cargo(&PORTABLE))
             .chain(options.builds.iter().map(|backend| suite_of(backend)))
             .collect(),
-        (Some(_), []) => return Part::left_out("a build was given, and no test program of it (`--tests`)."),
+        (Some(_), []) => return Part::skipped("`--hearth` was given without its test executables (`--tests`)."),
         (Some(_), programs) => programs.iter().map(Command::new).collect(),
     };
     let mut part = Part::default();
@@ -57,21 +57,21 @@ pub fn part(options: &Options, real: bool) -> Part {
 
 fn one(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
     command.env_remove("HEARTH_NO_GPU_TESTS");
-    let mut shown = typed(command);
+    let mut shown = command_line(command);
     if real {
         command.env("HEARTH_TEST_GPU", "real");
         shown = format!("HEARTH_TEST_GPU=real {shown}");
     }
     if real && !quick {
-        // Every case of the table of operations; a driver in software would take a day.
+        // Every case of the operation table; on a software driver it would take a day.
         command.env("HEARTH_GPU_TABLE", "complete");
         shown = format!("HEARTH_GPU_TABLE=complete {shown}");
     }
     part.commands(&[shown]);
     let (mut passed, mut failed, mut names) = (0, 0, Vec::new());
-    let ended = watch("The GPU's tests", command, |line| {
-        if let Some((well, badly)) = counted(line) {
-            passed += well;
+    let ended = run_streaming("GPU tests", command, |line| {
+        if let Some((passed_test, badly)) = parse_totals(line) {
+            passed += passed_test;
             failed += badly;
         }
         if let Some(name) = line
@@ -85,8 +85,8 @@ fn one(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
     match ended {
         Ok(true) if passed > 0 => part.say(&sum),
         Ok(true) => part.fail("no test was run."),
-        Ok(false) if names.is_empty() => part.fail(&format!("it ended before its time. {sum}")),
-        Ok(false) => part.fail(&format!("{sum} Those that failed: `{}`.", names.join("`, `"))),
+        Ok(false) if names.is_empty() => part.fail(&format!("the test program ended early. {sum}")),
+        Ok(false) => part.fail(&format!("{sum} Failed tests: `{}`.", names.join("`, `"))),
         Err(problem) => part.fail(&problem),
     }
 }

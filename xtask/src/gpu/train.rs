@@ -1,18 +1,18 @@
-//! Steps of training on the GPU, beside the same steps on the processor.
+//! Training steps on the GPU, compared with the same steps on the CPU.
 
 use super::options::Options;
-use super::report::{Part, cell, collect_notes, typed};
-use crate::process::{Outcome, Said, hear};
-use crate::{json, place};
+use super::report::{Part, cell, collect_notices, command_line};
+use crate::process::{Outcome, Output, capture};
+use crate::{json, paths};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `hearth train` says of layers that are trained on a GPU.
-const TRAINED_ON: &str = "layers are trained on";
+/// Part of the message of `hearth train` about layers on a GPU.
+const GPU_LAYERS_NOTICE: &str = "layers are trained on";
 
-/// One run.
-struct Trained {
+/// Results of a training run.
+struct TrainingResult {
     steps_a_second: Option<f64>,
     tokens_a_second: Option<f64>,
     losses: Vec<f64>,
@@ -21,14 +21,14 @@ struct Trained {
 /// Trains a few steps on the sample data.
 pub fn part(hearth: &Path, device: &str, model: &Path, options: &Options) -> Part {
     if !model.is_file() {
-        return Part::left_out("the model is not there.");
+        return Part::skipped("the model does not exist.");
     }
     let folder = std::env::temp_dir().join(format!("hearth-gpu-{}", std::process::id()));
     let mut part = Part::default();
     if let Err(problem) = measure(hearth, device, model, &folder, options, &mut part) {
         part.fail(&problem);
     }
-    // What is left behind in a folder for such things harms nobody.
+    // Leftovers in the temporary folder do no harm.
     let _ = fs::remove_dir_all(&folder);
     part
 }
@@ -42,36 +42,36 @@ fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &O
         let out = folder.join(what);
         let ran = run(hearth, model, on, options.steps(), &out)?;
         commands.push(ran.shown.clone());
-        match ran.said.ok {
-            true => rows.push((what, Trained::read(&ran.said, &out))),
-            false => part.fail(&format!("`{}`: {}", ran.shown, ran.said.complaint())),
+        match ran.output.ok {
+            true => rows.push((what, TrainingResult::read(&ran.output, &out))),
+            false => part.fail(&format!("`{}`: {}", ran.shown, ran.output.last_stderr_line())),
         }
-        // A GPU that fails gives way to the processor.
-        if what == device && ran.said.ok && !ran.said.stderr.contains(TRAINED_ON) {
-            part.fail("the run ended well, but none of its layers was on the GPU.");
+        // On a GPU failure training falls back to the CPU.
+        if what == device && ran.output.ok && !ran.output.stderr.contains(GPU_LAYERS_NOTICE) {
+            part.fail("the run succeeded, but none of its layers was on the GPU.");
         }
-        collect_notes(&ran.said, &mut notes);
+        collect_notices(&ran.output, &mut notes);
     }
     part.commands(&commands);
     part.say(&table(&rows));
     notes.iter().for_each(|note| part.say(note));
     if let [(_, on_gpu), (_, on_cpu)] = rows.as_slice() {
-        part.say(&match furthest(&on_gpu.losses, &on_cpu.losses) {
-            Some(share) => format!("Losses of the same steps differ by {share:.1e} of their size at most."),
-            None => "The two made different numbers of steps, so their losses cannot be compared.".to_owned(),
+        part.say(&match max_relative_difference(&on_gpu.losses, &on_cpu.losses) {
+            Some(share) => format!("Maximum relative difference of the losses: {share:.1e}."),
+            None => "The numbers of steps differ, so the losses cannot be compared.".to_owned(),
         });
     }
     Ok(())
 }
 
-/// What was typed, and what came of it.
-struct Ran {
+/// A command line and its output.
+struct TrainingRun {
     shown: String,
-    said: Said,
+    output: Output,
 }
 
-fn run(hearth: &Path, model: &Path, on: &[&str], steps: &str, out: &Path) -> Outcome<Ran> {
-    let data: PathBuf = place::root().join("assets/datasets/hearthside.jsonl");
+fn run(hearth: &Path, model: &Path, on: &[&str], steps: &str, out: &Path) -> Outcome<TrainingRun> {
+    let data: PathBuf = paths::root().join("assets/datasets/hearthside.jsonl");
     let mut command = Command::new(hearth);
     command.arg("train").arg(model).arg(data).arg("--out").arg(out).args(on);
     command.args([
@@ -84,13 +84,13 @@ fn run(hearth: &Path, model: &Path, on: &[&str], steps: &str, out: &Path) -> Out
         "f32",
         "--json",
     ]);
-    let shown = typed(&command);
-    let said = hear(&shown, &mut command)?;
-    Ok(Ran { shown, said })
+    let shown = command_line(&command);
+    let output = capture(&shown, &mut command)?;
+    Ok(TrainingRun { shown, output })
 }
 
-impl Trained {
-    fn read(said: &Said, out: &Path) -> Self {
+impl TrainingResult {
+    fn read(output: &Output, out: &Path) -> Self {
         let log = fs::read_to_string(out.join("log.jsonl")).unwrap_or_default();
         let speed = |line: &str| Some(json::number(line, "tokens_per_second")? / json::number(line, "tokens")?);
         // The first step compiles kernels.
@@ -98,13 +98,13 @@ impl Trained {
         speeds.sort_by(f64::total_cmp);
         Self {
             steps_a_second: speeds.get(speeds.len() / 2).copied(),
-            tokens_a_second: json::number(said.last_line(), "tok_s"),
-            losses: json::numbers(said.last_line(), "losses"),
+            tokens_a_second: json::number(output.last_line(), "tok_s"),
+            losses: json::numbers(output.last_line(), "losses"),
         }
     }
 }
 
-fn table(rows: &[(&str, Trained)]) -> String {
+fn table(rows: &[(&str, TrainingResult)]) -> String {
     let mut lines = vec![
         "| | steps/s, median without the first | tokens/s, all steps | first loss | last loss |".to_owned(),
         "|---|---:|---:|---:|---:|".to_owned(),
@@ -121,8 +121,8 @@ fn table(rows: &[(&str, Trained)]) -> String {
     lines.join("\n")
 }
 
-/// The greatest distance of two lists of losses, as a share of the second; none where they are not as long.
-fn furthest(found: &[f64], expected: &[f64]) -> Option<f64> {
+/// The maximum relative difference of two lists of losses; `None` if their lengths differ.
+fn max_relative_difference(found: &[f64], expected: &[f64]) -> Option<f64> {
     let same = found.len() == expected.len() && !found.is_empty();
     let shares = found
         .iter()

@@ -1,8 +1,8 @@
-//! One answer from the question to its end: what the worker says of it, shown and saved as it grows.
+//! One answer, from request to end: the worker's events, shown and saved as it grows.
 
 use crate::{
     convert,
-    saving::{SAVE_AGAIN, Saved},
+    saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::message,
     wire::{CutReason, Event, LeftOut, Message, MessageState, Problem, Stats},
@@ -11,27 +11,27 @@ use hearth_protocol::{GenerationId, Summary};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// An answer that grows is saved this often: what a crash may cost.
-const SAVE_EVERY: Duration = Duration::from_millis(300);
+/// How often a growing answer is saved: the most that a crash costs.
+const SAVE_INTERVAL: Duration = Duration::from_millis(300);
 
-/// A worker that was told to stop has this long before it is ended.
-const STOP_WITHIN: Duration = Duration::from_secs(3);
+/// How long a worker may take to cancel before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// An answer that the worker is making.
+/// The answer that the worker generates.
 pub(super) struct Answer {
     shared: Arc<Shared>,
-    /// The worker's name for it.
+    /// The worker's id of it.
     pub(super) generation: GenerationId,
-    /// The message as it is now.
+    /// The message up to now.
     message: Message,
     cached: u32,
     first_text: Option<Instant>,
-    /// When it is saved next; none: nothing is new.
+    /// Time of the next save. `None` means that nothing is new.
     pub(super) save_at: Option<Instant>,
-    /// When the worker is ended because it does not stop; none: it was not told to.
+    /// When the worker is killed if it does not cancel. `None` means that no cancellation was requested.
     pub(super) stop_by: Option<Instant>,
-    /// It failed before the worker knew: what still comes of it is not wanted.
-    over: bool,
+    /// It could not be saved: further events of the worker are ignored.
+    has_failed: bool,
 }
 
 impl Answer {
@@ -44,7 +44,7 @@ impl Answer {
             first_text: None,
             save_at: None,
             stop_by: None,
-            over: false,
+            has_failed: false,
         }
     }
 
@@ -52,28 +52,28 @@ impl Answer {
         self.message.conversation
     }
 
-    /// The worker was told to stop.
-    pub(super) fn stopping(&mut self) {
-        self.stop_by.get_or_insert_with(|| Instant::now() + STOP_WITHIN);
+    /// Sets the deadline of a requested cancellation.
+    pub(super) fn set_cancelled(&mut self) {
+        self.stop_by.get_or_insert_with(|| Instant::now() + STOP_TIMEOUT);
     }
 
     pub(super) fn started(&mut self, prompt_tokens: u32, cached: u32, left_out: Option<LeftOut>) {
         self.cached = cached;
         self.message.left_out = left_out;
-        self.change(MessageState::Reading {
+        self.change(MessageState::Prefill {
             done: cached,
             total: prompt_tokens,
         });
     }
 
-    pub(super) fn reading(&mut self, done: u32, total: u32) {
+    pub(super) fn prefill(&mut self, done: u32, total: u32) {
         if self.first_text.is_none() {
-            self.change(MessageState::Reading { done, total });
+            self.change(MessageState::Prefill { done, total });
         }
     }
 
     pub(super) fn text(&mut self, text: String, tokens: u32) {
-        if self.over {
+        if self.has_failed {
             return;
         }
         let first = match self.first_text {
@@ -84,7 +84,7 @@ impl Answer {
             }
         };
         self.message.content += &text;
-        self.shared.keep_live(self.message.clone());
+        self.shared.set_live(self.message.clone());
         let seconds = first.elapsed().as_secs_f64();
         let tokens_per_second = if seconds > 0.0 {
             f64::from(tokens.saturating_sub(1)) / seconds
@@ -98,11 +98,11 @@ impl Answer {
             tokens,
             tokens_per_second,
         });
-        self.save_at.get_or_insert_with(|| Instant::now() + SAVE_EVERY);
+        self.save_at.get_or_insert_with(|| Instant::now() + SAVE_INTERVAL);
     }
 
-    /// Saves what is there, later if another process holds the store. Where that fails the answer fails, but what was said stays in
-    /// memory; whether it goes on.
+    /// Saves the text up to now, or schedules that if another process locks the store. Any other error fails the answer, whose
+    /// text stays in memory. Returns `false` if it failed.
     pub(super) async fn save(&mut self) -> bool {
         self.save_at = None;
         let row = message::Message::from(&self.message);
@@ -112,12 +112,12 @@ impl Answer {
             .await;
         match saved {
             Ok(Saved::Done(_)) => true,
-            Ok(Saved::Held) => {
-                self.save_at = Some(Instant::now() + SAVE_AGAIN);
+            Ok(Saved::Locked) => {
+                self.save_at = Some(Instant::now() + SAVE_RETRY_INTERVAL);
                 true
             }
             Err(problem) => {
-                self.over = true;
+                self.has_failed = true;
                 self.change(MessageState::Failed { problem });
                 false
             }
@@ -141,7 +141,7 @@ impl Answer {
             total: summary.context,
         });
         let state = match convert::ended(summary.reason) {
-            // A worker that ends because its context is full may not know that it was asked to stop meanwhile.
+            // The context may be full before the worker sees the cancellation.
             MessageState::Cut {
                 reason: CutReason::ContextFull,
             } if self.stop_by.is_some() => MessageState::Stopped,
@@ -155,7 +155,7 @@ impl Answer {
     }
 
     pub(super) async fn fail(self, problem: Problem) {
-        // Whoever asked for the end gets it, whichever way it came.
+        // A requested cancellation counts as stopped, however the answer ended.
         let state = if self.stop_by.is_some() {
             MessageState::Stopped
         } else {
@@ -165,7 +165,7 @@ impl Answer {
     }
 
     async fn end(mut self, state: MessageState) {
-        if !self.over {
+        if !self.has_failed {
             self.message.state = state;
         }
         end(&self.shared, self.message).await;
@@ -176,22 +176,22 @@ impl Answer {
             return;
         }
         self.message.state = state;
-        self.shared.keep_live(self.message.clone());
+        self.shared.set_live(self.message.clone());
         self.shared.emit(Event::MessageChanged {
             message: self.message.clone(),
         });
     }
 }
 
-/// Saves a message in its last state and tells everybody. Where another process holds the store it is shown as it is, and saved later. One
-/// that cannot be saved is shown as failed, whole, for as long as the app runs, and is saved when there is room again.
+/// Saves a message in its final state and emits it. If another process locks the store, it is saved later. A message that
+/// cannot be saved is shown as failed, in full, while the app runs, and is saved once there is space.
 pub(super) async fn end(shared: &Arc<Shared>, mut last: Message) {
     let message = last.clone();
     let saved = shared
         .blocking(move |shared| {
             let saved = shared.save_ended(&message)?;
-            if saved == Saved::Held {
-                shared.keep_live(message);
+            if saved == Saved::Locked {
+                shared.set_live(message);
             }
             Ok(saved)
         })
@@ -203,13 +203,13 @@ pub(super) async fn end(shared: &Arc<Shared>, mut last: Message) {
                 shared.emit_conversation(&row);
             }
         }
-        Ok(Saved::Held) => {
+        Ok(Saved::Locked) => {
             shared.emit(Event::MessageChanged { message: last });
             shared.save_later();
         }
         Err(problem) => {
             last.state = MessageState::Failed { problem };
-            shared.keep_live(last.clone());
+            shared.set_live(last.clone());
             shared.emit(Event::MessageChanged { message: last });
         }
     }

@@ -1,6 +1,6 @@
-//! Measuring how fast the loaded model is. Whatever else is wanted of the model goes first, and ends it.
+//! Measuring the loaded model's speed. Any other request to the model takes precedence and cancels the measurement.
 
-use super::{Chat, Loaded};
+use super::{Chat, LoadState};
 use crate::{
     store::{measurement, now},
     wire::{Code, Event, Measurement, Problem},
@@ -9,32 +9,34 @@ use hearth_protocol::{GenerationId, Measured, ModelInfo, Request};
 use std::time::Duration;
 use tokio::{sync::oneshot, time::Instant};
 
-/// A worker that was told to stop measuring has this long before it is ended.
-const STOP_WITHIN: Duration = Duration::from_secs(3);
+/// How long a worker may take to cancel a measurement before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Who waits for a measurement.
+/// The reply to a measurement.
 pub(crate) type Reply = oneshot::Sender<Result<Measurement, Problem>>;
 
-/// A measurement that is under way.
+/// The current measurement.
 pub(super) struct Measuring {
     id: GenerationId,
     reply: Reply,
-    /// What is measured, with nothing measured yet.
+    /// The row to save, without its results.
     row: measurement::Measurement,
-    /// When the worker is ended because it does not stop; none: it was not told to.
+    /// When the worker is killed if it does not cancel. `None` means that no cancellation was requested.
     pub(super) stop_by: Option<Instant>,
 }
 
 impl Chat {
-    /// Begins, or says why that cannot be.
+    /// Starts a measurement, or replies why it cannot start.
     pub(super) fn measure(&mut self, reply: Reply) {
         let (code, message) = match (&self.loaded, &self.worker) {
-            _ if self.measuring.is_some() => (Code::Busy, "A measurement is under way already. Wait until it is done."),
+            _ if self.measuring.is_some() => (Code::Busy, "A measurement is already running. Wait until it is done."),
             _ if self.current.is_some() || !self.waiting.is_empty() => (
                 Code::Busy,
-                "An answer is being written, and would be measured with it. Stop it, or wait until it is done.",
+                "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
             ),
-            (Loaded::Ready { target, info }, Some((worker, _))) if self.wanted.as_ref().is_none_or(|w| w == target) => {
+            (LoadState::Ready { target, info }, Some((worker, _)))
+                if self.requested.as_ref().is_none_or(|w| w == target) =>
+            {
                 self.last_generation += 1;
                 let id = self.last_generation;
                 let row = measurement::Measurement {
@@ -51,7 +53,7 @@ impl Chat {
                     tokens: 0,
                     measured_at: 0,
                 };
-                // A worker that is gone says so by itself.
+                // The exit of a worker is reported as a message.
                 let _ = worker.send(Request::Measure { id });
                 self.measuring = Some(Measuring {
                     id,
@@ -63,30 +65,30 @@ impl Chat {
             }
             _ => (Code::NoModel, "No model is loaded. Load one, then measure it."),
         };
-        // Whoever asked may have gone; here and below.
+        // Here and below, the receiver may have been dropped.
         let _ = reply.send(Err(Problem {
             code,
             message: message.to_owned(),
         }));
     }
 
-    /// Tells the worker to stop measuring; it ends when the worker says so.
+    /// Cancels the measurement, which ends with the worker's event.
     pub(super) fn stop_measuring(&mut self) {
         if let (Some(measuring), Some((worker, _))) = (&mut self.measuring, &self.worker)
             && measuring.stop_by.is_none()
         {
-            measuring.stop_by = Some(Instant::now() + STOP_WITHIN);
+            measuring.stop_by = Some(Instant::now() + STOP_TIMEOUT);
             let _ = worker.send(Request::Cancel { id: measuring.id });
         }
     }
 
-    pub(super) fn measured_in_part(&self, id: GenerationId, fraction: f32) {
+    pub(super) fn measure_progress(&self, id: GenerationId, fraction: f32) {
         if self.measuring.as_ref().is_some_and(|measuring| measuring.id == id) {
             self.shared.emit(Event::MeasureProgress { fraction });
         }
     }
 
-    /// The worker is done: what it measured is kept.
+    /// Ends the measurement and saves its results.
     pub(super) async fn measured(&mut self, id: GenerationId, result: Result<Measured, Problem>) {
         let Some(measuring) = self.measuring.take_if(|measuring| measuring.id == id) else {
             return;
@@ -101,11 +103,11 @@ impl Chat {
                     measured_at: now(),
                     ..measuring.row
                 };
-                let keep = move |shared: &crate::shared::Shared| {
-                    shared.store.write(|t| measurement::keep(t, &row))?;
+                let save = move |shared: &crate::shared::Shared| {
+                    shared.store.write(|t| measurement::save(t, &row))?;
                     Ok(row.into())
                 };
-                self.shared.blocking(keep).await
+                self.shared.blocking(save).await
             }
             Err(_) if measuring.stop_by.is_some() => Err(stopped()),
             Err(problem) => Err(problem),
@@ -113,7 +115,7 @@ impl Chat {
         let _ = measuring.reply.send(answer);
     }
 
-    /// Nobody measures any more.
+    /// Fails the measurement.
     pub(super) fn end_measuring(&mut self, problem: &Problem) {
         if let Some(measuring) = self.measuring.take() {
             let stopped = measuring.stop_by.map(|_| stopped());
@@ -122,7 +124,7 @@ impl Chat {
     }
 }
 
-/// What the device that answers are written on is called from start to start.
+/// Identity of the device that the model runs on.
 fn identity(info: &ModelInfo) -> String {
     let device = info.placement.iter().find(|device| device.id == info.device);
     device.map_or_else(|| info.device.clone(), |device| device.identity.clone())
@@ -131,6 +133,6 @@ fn identity(info: &ModelInfo) -> String {
 pub(super) fn stopped() -> Problem {
     Problem {
         code: Code::Cancelled,
-        message: "The measurement was stopped; nothing was kept of it.".to_owned(),
+        message: "The measurement was cancelled. Nothing was saved.".to_owned(),
     }
 }

@@ -1,81 +1,84 @@
-//! The chat: one task that owns the worker, what it has loaded, and the answers that wait for it.
+//! The chat: one task that owns the worker, its load state and the queue of answers.
 //!
-//! Whatever happens (a command, something the worker says, a time that has come) changes the state and ends in
-//! [`Chat::advance`], which takes the next step towards what is wanted. Nothing is polled: without events the task sleeps.
+//! Every command, worker event and timer changes the state and then calls [`Chat::advance`], which takes the next step towards
+//! the requested state. Nothing is polled: without events the task sleeps.
 
 mod answer;
-mod checking;
-mod ending;
-mod handed;
-mod loaded;
+mod device_checks;
+mod load_state;
 mod measuring;
 mod plans;
 mod prompt;
+mod shutdown;
+mod switched_build;
 mod target;
 
 pub(crate) use target::Target;
 
 use crate::{
-    adapters, kept, models,
+    adapters, models, prompt_cache,
     shared::Shared,
     store::{conversation, message as rows},
-    task::{Connected, Started, at, heard, joined},
-    wire::{Code, Device, Event, LeftOut, Message, MessageState, ModelState, Problem, WhatIf},
+    task::{Connected, Started, at, next_message, started_worker},
+    wire::{Code, Device, Event, LeftOut, LoadSettings, Message, MessageState, ModelState, Problem},
 };
 use answer::Answer;
-use checking::Checks;
-use handed::Handed;
+use device_checks::DeviceChecks;
 use hearth_protocol as protocol;
-use loaded::Loaded;
+use load_state::LoadState;
 use measuring::Measuring;
 use plans::Plans;
-use protocol::{GenerateRequest, GenerationId, Prompt, Request, Said, Worker};
+use protocol::{GenerateRequest, GenerationId, Prompt, Request, Worker, WorkerMessage};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
+use switched_build::SwitchedBuild;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
 
-/// The most tokens of one answer: a small model that runs in circles ends here, and a person can ask for more.
-const LONGEST_ANSWER: u32 = 2048;
+/// Most tokens of one answer: ends the loop of a small model that repeats itself; a person can ask for more.
+const MAX_ANSWER_TOKENS: u32 = 2048;
 
-/// A worker that is told to end has this long.
-const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long a worker may take to shut down.
+const WORKER_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the chat is told to do.
+/// A command to the chat task.
 pub(crate) enum Command {
-    /// Answer with this message, which waits already.
+    /// Generate this answer, which is in the store already.
     Answer(Box<Message>),
-    /// End the answer of a conversation, if one is under way.
+    /// Stop the answers of a conversation.
     Stop {
         conversation: i64,
         done: oneshot::Sender<()>,
     },
-    /// Have the worker remove what it keeps of a conversation.
-    Forget { conversation: i64 },
-    /// Load a model; an answer that is under way is stopped.
+    /// Remove the prompt cache of a conversation.
+    RemovePromptCache { conversation: i64 },
+    /// Load a model; stops the current answer.
     Load(Box<Target>),
-    /// Let the model go; an answer that is under way is stopped.
+    /// Unload the model; stops the current answer.
     Unload,
-    /// Load what is loaded again if it would be loaded otherwise now.
-    Reconsider,
-    /// Say what is loaded.
+    /// Reload the model if its settings have changed.
+    ApplySettings,
+    /// Get the load state.
     State(oneshot::Sender<ModelState>),
-    /// Say what devices there are.
+    /// List the devices.
     Devices(oneshot::Sender<Result<Vec<Device>, Problem>>),
     /// Check a device.
-    Check { device: String, reply: checking::Reply },
-    /// Say where a model's bytes would go.
+    Check {
+        device: String,
+        reply: device_checks::Reply,
+    },
+    /// Plan a model's placement.
     Plan {
         model: String,
-        what_if: WhatIf,
+        load_settings: LoadSettings,
         reply: plans::Reply,
     },
     /// Measure how fast the loaded model is.
     Measure(measuring::Reply),
-    /// Stop measuring, if that is under way.
+    /// Cancel the measurement.
     StopMeasuring,
-    /// End everything.
+    /// Stop all answers and shut the worker down.
     ShutDown(oneshot::Sender<()>),
 }
 
@@ -83,36 +86,38 @@ struct Chat {
     shared: Arc<Shared>,
     worker: Option<Connected>,
     starting: Option<JoinHandle<Started>>,
-    loaded: Loaded,
-    wanted: Option<Target>,
+    loaded: LoadState,
+    /// The model to load next.
+    requested: Option<Target>,
     waiting: VecDeque<Message>,
     current: Option<Answer>,
-    devices_wanted: Vec<oneshot::Sender<Result<Vec<Device>, Problem>>>,
-    devices_asked: bool,
+    device_requests: Vec<oneshot::Sender<Result<Vec<Device>, Problem>>>,
+    /// Whether the request for the devices was sent.
+    is_devices_sent: bool,
     plans: Plans,
-    checks: Checks,
-    /// The build of Hearth that the worker is of, where it is not the usual one.
-    handed: Option<Handed>,
+    checks: DeviceChecks,
+    /// The worker's build of Hearth. `None` means the default build.
+    switched_build: Option<SwitchedBuild>,
     measuring: Option<Measuring>,
     last_generation: GenerationId,
 }
 
-/// Starts the chat; it ends when the sender is dropped. Needs a tokio runtime.
+/// Starts the chat task, which ends when the sender is dropped. Needs a tokio runtime.
 pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
     let (send, commands) = mpsc::unbounded_channel();
     let chat = Chat {
         shared,
         worker: None,
         starting: None,
-        loaded: Loaded::Nothing,
-        wanted: None,
+        loaded: LoadState::Nothing,
+        requested: None,
         waiting: VecDeque::new(),
         current: None,
-        devices_wanted: Vec::new(),
-        devices_asked: false,
+        device_requests: Vec::new(),
+        is_devices_sent: false,
         plans: Plans::default(),
-        checks: Checks::default(),
-        handed: None,
+        checks: DeviceChecks::default(),
+        switched_build: None,
         measuring: None,
         last_generation: 0,
     };
@@ -131,13 +136,13 @@ impl Chat {
             };
             tokio::select! {
                 command = commands.recv() => match command {
-                    Some(command) => self.obey(command).await,
+                    Some(command) => self.handle_command(command).await,
                     None => return self.end().await,
                 },
-                said = heard(&mut self.worker) => self.hear(said).await,
-                started = joined(&mut self.starting) => self.started(started).await,
+                message = next_message(&mut self.worker) => self.handle_message(message).await,
+                started = started_worker(&mut self.starting) => self.started(started).await,
                 () = at(save_at) => self.save().await,
-                () = at(stop_by) => self.end_deaf_worker().await,
+                () = at(stop_by) => self.end_unresponsive_worker().await,
             }
             self.advance().await;
             let answering = self.current.is_some() || self.measuring.is_some() || !self.waiting.is_empty();
@@ -145,48 +150,52 @@ impl Chat {
         }
     }
 
-    async fn obey(&mut self, command: Command) {
+    async fn handle_command(&mut self, command: Command) {
         match command {
             Command::Answer(message) => self.waiting.push_back(*message),
             Command::Stop { conversation, done } => {
                 self.stop(conversation).await;
-                // Whoever asked may have gone.
+                // The receiver may have been dropped.
                 let _ = done.send(());
             }
-            Command::Forget { conversation } => {
+            Command::RemovePromptCache { conversation } => {
                 if let Some((worker, _)) = &self.worker {
-                    // A worker that is gone keeps no more.
-                    let _ = worker.send(Request::Forget { conversation });
+                    // An exited worker writes no cache.
+                    let _ = worker.send(Request::RemovePromptCache { conversation });
                 }
             }
             Command::Load(target) => {
                 self.stop_current();
-                // Asked for again, a model that failed is tried again.
-                if let Loaded::Failed { .. } = self.loaded {
-                    self.set(Loaded::Nothing);
+                // A repeated request retries a failed load.
+                if let LoadState::Failed { .. } = self.loaded {
+                    self.set(LoadState::Nothing);
                 }
-                self.wanted = Some(*target);
+                self.requested = Some(*target);
             }
             Command::Unload => {
                 self.stop_all().await;
-                self.wanted = None;
-                self.let_worker_go();
-                self.set(Loaded::Nothing);
+                self.requested = None;
+                self.drop_worker();
+                self.set(LoadState::Nothing);
             }
-            Command::Reconsider => self.reconsider().await,
+            Command::ApplySettings => self.apply_settings().await,
             Command::State(reply) => {
                 let _ = reply.send(self.loaded.state());
             }
-            Command::Devices(reply) => self.devices_wanted.push(reply),
-            Command::Check { device, reply } => self.checks.want(device, reply),
-            Command::Plan { model, what_if, reply } => {
+            Command::Devices(reply) => self.device_requests.push(reply),
+            Command::Check { device, reply } => self.checks.request(device, reply),
+            Command::Plan {
+                model,
+                load_settings,
+                reply,
+            } => {
                 let found = self
                     .shared
                     .blocking(move |shared| models::readable(shared, &model))
                     .await;
                 match found {
-                    Ok(model) => self.plans.want(what_if.plan(model.path), reply),
-                    // Whoever asked may have gone.
+                    Ok(model) => self.plans.request(load_settings.plan(model.path), reply),
+                    // The receiver may have been dropped.
                     Err(problem) => drop(reply.send(Err(problem))),
                 }
             }
@@ -199,12 +208,12 @@ impl Chat {
         }
     }
 
-    async fn hear(&mut self, said: Option<Said>) {
-        let event = match said {
-            Some(Said::Event(event)) => event,
-            Some(Said::Died(problem)) => return self.worker_died(problem.into()).await,
+    async fn handle_message(&mut self, message: Option<WorkerMessage>) {
+        let event = match message {
+            Some(WorkerMessage::Event(event)) => event,
+            Some(WorkerMessage::Died(problem)) => return self.worker_died(problem.into()).await,
             None => {
-                let message = "The worker that runs the model is gone.".to_owned();
+                let message = "The worker that runs the model has exited.".to_owned();
                 return self
                     .worker_died(Problem {
                         code: Code::WorkerDied,
@@ -215,7 +224,7 @@ impl Chat {
         };
         match event {
             protocol::Event::LoadProgress { fraction, stage } => {
-                if let Loaded::Loading {
+                if let LoadState::Loading {
                     fraction: f, stage: s, ..
                 } = &mut self.loaded
                 {
@@ -226,48 +235,48 @@ impl Chat {
                 }
             }
             protocol::Event::Loaded(info) => {
-                // Where a GPU fails in an answer, the worker loads the model again by itself.
-                if let Loaded::Loading { target, .. } | Loaded::Ready { target, .. } = &self.loaded {
+                // After a GPU failure in an answer, the worker reloads the model on its own.
+                if let LoadState::Loading { target, .. } | LoadState::Ready { target, .. } = &self.loaded {
                     let target = target.clone();
-                    self.set(Loaded::Ready {
+                    self.set(LoadState::Ready {
                         target,
                         info: Box::new(info),
                     });
                 }
             }
             protocol::Event::LoadFailed(problem) => self.load_failed(problem.into()).await,
-            protocol::Event::HandOver { program } => self.hand_over(program),
+            protocol::Event::SwitchBuild { program } => self.switch_build(program),
             protocol::Event::Checked { device, devices } => {
                 let devices = devices.map(|all| all.into_iter().map(Device::from).collect());
-                self.checks.answered(&device, &devices.map_err(Problem::from));
+                self.checks.complete(&device, &devices.map_err(Problem::from));
             }
             protocol::Event::Devices { devices } => {
-                self.devices_asked = false;
-                for reply in self.devices_wanted.drain(..) {
+                self.is_devices_sent = false;
+                for reply in self.device_requests.drain(..) {
                     let _ = reply.send(Ok(devices.iter().cloned().map(Device::from).collect()));
                 }
             }
-            protocol::Event::Planned { id, plan } => self.plans.answered(id, Ok(plan.into())),
-            protocol::Event::PlanFailed { id, problem } => self.plans.answered(id, Err(problem.into())),
-            protocol::Event::MeasureProgress { id, fraction } => self.measured_in_part(id, fraction),
+            protocol::Event::Planned { id, plan } => self.plans.complete(id, Ok(plan.into())),
+            protocol::Event::PlanFailed { id, problem } => self.plans.complete(id, Err(problem.into())),
+            protocol::Event::MeasureProgress { id, fraction } => self.measure_progress(id, fraction),
             protocol::Event::Measured { id, measured } => self.measured(id, Ok(measured)).await,
             protocol::Event::MeasureFailed { id, problem } => self.measured(id, Err(problem.into())).await,
-            event => self.hear_of_answer(event).await,
+            event => self.handle_generation_event(event).await,
         }
     }
 
-    async fn hear_of_answer(&mut self, event: protocol::Event) {
-        use protocol::Event as Heard;
+    async fn handle_generation_event(&mut self, event: protocol::Event) {
+        use protocol::Event as WorkerEvent;
         let id = match &event {
-            Heard::Started { id, .. } | Heard::Prefill { id, .. } | Heard::Text { id, .. } => *id,
-            Heard::Finished { id, .. } | Heard::GenerationFailed { id, .. } => *id,
+            WorkerEvent::Started { id, .. } | WorkerEvent::Prefill { id, .. } | WorkerEvent::Text { id, .. } => *id,
+            WorkerEvent::Finished { id, .. } | WorkerEvent::GenerationFailed { id, .. } => *id,
             _ => return,
         };
         let Some(mut answer) = self.current.take_if(|answer| answer.generation == id) else {
             return;
         };
         match event {
-            Heard::Started {
+            WorkerEvent::Started {
                 prompt_tokens,
                 cached_tokens,
                 left_out,
@@ -279,10 +288,10 @@ impl Chat {
                 });
                 answer.started(prompt_tokens, cached_tokens, left_out);
             }
-            Heard::Prefill { done, total, .. } => answer.reading(done, total),
-            Heard::Text { text, tokens, .. } => answer.text(text, tokens),
-            Heard::Finished { summary, .. } => return answer.finish(summary).await,
-            Heard::GenerationFailed { problem, .. } => return answer.fail(problem.into()).await,
+            WorkerEvent::Prefill { done, total, .. } => answer.prefill(done, total),
+            WorkerEvent::Text { text, tokens, .. } => answer.text(text, tokens),
+            WorkerEvent::Finished { summary, .. } => return answer.finish(summary).await,
+            WorkerEvent::GenerationFailed { problem, .. } => return answer.fail(problem.into()).await,
             _ => {}
         }
         self.current = Some(answer);
@@ -295,19 +304,19 @@ impl Chat {
         }
     }
 
-    /// Takes the next step towards what is wanted.
+    /// Takes the next step towards the requested state.
     async fn advance(&mut self) {
-        self.ask();
+        self.send_pending();
         if self.current.is_some() {
             return;
         }
-        if self.wanted.is_none() && !self.waiting.is_empty() {
+        if self.requested.is_none() && !self.waiting.is_empty() {
             match self.shared.blocking(Target::choose).await {
-                Ok(target) => self.wanted = Some(target),
+                Ok(target) => self.requested = Some(target),
                 Err(problem) => self.fail_waiting(&problem).await,
             }
         }
-        let other = self.wanted.clone().filter(|target| !self.loaded.is(target));
+        let other = self.requested.clone().filter(|target| !self.loaded.is(target));
         if self.measuring.is_some() {
             if other.is_some() || !self.waiting.is_empty() {
                 self.stop_measuring();
@@ -315,20 +324,20 @@ impl Chat {
             return;
         }
         if let Some(target) = other {
-            if matches!(self.loaded, Loaded::Loading { asked: true, .. }) {
-                // A load that is no longer wanted: ending the process is the quickest way out.
-                self.let_worker_go();
+            if matches!(self.loaded, LoadState::Loading { is_sent: true, .. }) {
+                // An obsolete load is cancelled fastest by killing the process.
+                self.drop_worker();
             }
-            self.take_back(&target);
-            self.set(Loaded::Loading {
+            self.revert_build(&target);
+            self.set(LoadState::Loading {
                 target,
-                asked: false,
+                is_sent: false,
                 fraction: 0.0,
                 stage: "Starting".to_owned(),
             });
-            self.ask();
+            self.send_pending();
         }
-        if let Loaded::Ready { target, .. } = &self.loaded
+        if let LoadState::Ready { target, .. } = &self.loaded
             && let Some(message) = self.waiting.pop_front()
         {
             let target = target.clone();
@@ -336,23 +345,24 @@ impl Chat {
         }
     }
 
-    /// Asks the worker what it can be asked at any time, and starts one if none is there to be asked.
-    fn ask(&mut self) {
+    /// Sends the pending requests, and starts a worker for them if there is none.
+    fn send_pending(&mut self) {
         let Some((worker, _)) = &self.worker else {
-            let loading = matches!(self.loaded, Loaded::Loading { .. });
-            let wanted = loading || !self.devices_wanted.is_empty() || self.plans.wanted() || self.checks.wanted();
-            if wanted && self.starting.is_none() {
-                let command = match &self.handed {
-                    Some(handed) => self.shared.worker.handed_over(handed.program.clone()),
+            let loading = matches!(self.loaded, LoadState::Loading { .. });
+            let needs_worker =
+                loading || !self.device_requests.is_empty() || self.plans.is_pending() || self.checks.is_pending();
+            if needs_worker && self.starting.is_none() {
+                let command = match &self.switched_build {
+                    Some(switched_build) => self.shared.worker.for_build(switched_build.program.clone()),
                     None => self.shared.worker.clone(),
                 };
                 self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
             }
             return;
         };
-        // A worker that is gone says so by itself.
-        if !self.devices_wanted.is_empty() && !self.devices_asked {
-            self.devices_asked = worker.send(Request::Devices).is_ok();
+        // The exit of a worker is reported as a message.
+        if !self.device_requests.is_empty() && !self.is_devices_sent {
+            self.is_devices_sent = worker.send(Request::Devices).is_ok();
         }
         for device in self.checks.next() {
             let _ = worker.send(Request::Check { device });
@@ -362,24 +372,24 @@ impl Chat {
             self.last_generation = id;
             let _ = worker.send(Request::Plan { id, plan });
         }
-        if let Loaded::Loading {
+        if let LoadState::Loading {
             target,
-            asked: asked @ false,
+            is_sent: is_sent @ false,
             ..
         } = &mut self.loaded
         {
-            *asked = worker
+            *is_sent = worker
                 .send(Request::Load(
                     target
-                        .how
+                        .settings
                         .clone()
-                        .load(target.path.clone(), kept::for_worker(&self.shared)),
+                        .load(target.path.clone(), prompt_cache::for_worker(&self.shared)),
                 ))
                 .is_ok();
         }
     }
 
-    /// Asks the worker for an answer.
+    /// Sends a generation request.
     async fn begin(&mut self, target: Target, mut message: Message) {
         message.model = Some(target.name.clone());
         let (conversation, parent) = (message.conversation, message.parent);
@@ -403,7 +413,7 @@ impl Chat {
                 return answer::end(&self.shared, message).await;
             }
         };
-        // What a full disk kept out of the store is still part of the conversation.
+        // Messages that a full disk kept out of the store are part of the conversation, too.
         let live = self.shared.live();
         for row in &mut branch {
             if let Some(better) = live.get(&row.id) {
@@ -416,13 +426,13 @@ impl Chat {
             id: self.last_generation,
             prompt: Prompt::Chat(prompt::prompt(system, &branch)),
             sampling: target.sampling,
-            max_tokens: Some(LONGEST_ANSWER),
+            max_tokens: Some(MAX_ANSWER_TOKENS),
             stop: Vec::new(),
             adapters,
             conversation: Some(conversation),
         };
         if let Some((worker, _)) = &self.worker {
-            // A worker that is gone says so by itself, and the answer fails then.
+            // The exit of a worker is reported as a message, which fails the answer.
             let _ = worker.send(Request::Generate(request));
         }
         self.current = Some(Answer::new(self.shared.clone(), self.last_generation, message));
@@ -432,19 +442,19 @@ impl Chat {
         if let Some(answer) = &mut self.current
             && !answer.save().await
         {
-            // It cannot be kept: no use in going on.
+            // It cannot be saved, so continuing is useless.
             self.stop_current();
         }
     }
 
-    /// The settings have changed: what is loaded, or on the way, is loaded again as they say now.
-    async fn reconsider(&mut self) {
+    /// Reloads the model, loaded or loading, if the settings for it have changed.
+    async fn apply_settings(&mut self) {
         if let Some((worker, _)) = &self.worker {
-            // Not worth loading again for. A worker that is gone keeps no more.
-            let most_bytes = self.shared.settings().kept_bytes;
-            let _ = worker.send(Request::Keep { most_bytes });
+            // The limit needs no reload. An exited worker writes no cache.
+            let max_bytes = self.shared.settings().prompt_cache_limit;
+            let _ = worker.send(Request::SetPromptCacheLimit { max_bytes });
         }
-        let (Loaded::Ready { target, .. } | Loaded::Loading { target, .. }) = &self.loaded else {
+        let (LoadState::Ready { target, .. } | LoadState::Loading { target, .. }) = &self.loaded else {
             return;
         };
         let id = target.id.clone();
@@ -456,13 +466,13 @@ impl Chat {
                 .map(|model| Target::new(model, shared))
                 .transpose()
         });
-        // A model that is gone stays loaded as it is.
+        // A model whose file is gone stays loaded.
         if let Ok(Some(target)) = again.await {
-            self.wanted = Some(target);
+            self.requested = Some(target);
         }
     }
 
-    fn set(&mut self, loaded: Loaded) {
+    fn set(&mut self, loaded: LoadState) {
         let before = self.loaded.state();
         self.loaded = loaded;
         let state = self.loaded.state();

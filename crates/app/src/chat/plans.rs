@@ -1,71 +1,71 @@
-//! Plans that were asked for: the worker is asked for one at a time, and a newer wish for the same model takes the place of
-//! an older one, so that a slider which moves is never behind.
+//! Pending plan requests. The worker gets one at a time, and a newer request for the same model replaces an older one, so that
+//! a moving slider never lags.
 
 use crate::wire::{Code, Plan, Problem};
 use hearth_protocol::{GenerationId, PlanRequest};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
-/// Who waits for a plan.
+/// The reply to a plan request.
 pub(crate) type Reply = oneshot::Sender<Result<Plan, Problem>>;
 
-/// Plans that were asked for.
+/// The pending plan requests.
 #[derive(Default)]
 pub(super) struct Plans {
-    /// What the worker was not asked yet, oldest first; one a model.
+    /// Requests not sent yet, oldest first; one per model.
     waiting: VecDeque<(PlanRequest, Reply)>,
-    /// What the worker was asked.
-    asked: Option<(GenerationId, PlanRequest, Reply)>,
+    /// The request sent to the worker.
+    sent: Option<(GenerationId, PlanRequest, Reply)>,
 }
 
 impl Plans {
-    /// Takes a wish on. An older one for the same model that the worker was not asked yet ends here.
-    pub(super) fn want(&mut self, request: PlanRequest, reply: Reply) {
+    /// Adds a request. An unsent one for the same model fails with [`Code::Superseded`].
+    pub(super) fn request(&mut self, request: PlanRequest, reply: Reply) {
         match self.waiting.iter_mut().find(|(older, _)| older.path == request.path) {
-            Some(place) => {
-                let (_, older) = std::mem::replace(place, (request, reply));
-                // Whoever asked may have gone; here and below.
+            Some(waiting) => {
+                let (_, older) = std::mem::replace(waiting, (request, reply));
+                // Here and below, the receiver may have been dropped.
                 let _ = older.send(Err(Problem {
                     code: Code::Superseded,
-                    message: "A newer plan took this one's place.".to_owned(),
+                    message: "A newer plan replaced this one.".to_owned(),
                 }));
             }
             None => self.waiting.push_back((request, reply)),
         }
     }
 
-    /// Whether a worker is needed.
-    pub(super) fn wanted(&self) -> bool {
-        self.asked.is_some() || !self.waiting.is_empty()
+    /// Whether any request is pending.
+    pub(super) fn is_pending(&self) -> bool {
+        self.sent.is_some() || !self.waiting.is_empty()
     }
 
-    /// What to ask the worker next, if it may be asked.
+    /// The next request to send. `None` means that there is none, or that the last one is not complete.
     pub(super) fn next(&mut self, id: GenerationId) -> Option<PlanRequest> {
-        if self.asked.is_some() {
+        if self.sent.is_some() {
             return None;
         }
         let (request, reply) = self.waiting.pop_front()?;
-        self.asked = Some((id, request.clone(), reply));
+        self.sent = Some((id, request.clone(), reply));
         Some(request)
     }
 
-    /// The worker has answered.
-    pub(super) fn answered(&mut self, id: GenerationId, answer: Result<Plan, Problem>) {
-        if let Some((_, _, reply)) = self.asked.take_if(|(asked, ..)| *asked == id) {
+    /// Completes the request that was sent with this id.
+    pub(super) fn complete(&mut self, id: GenerationId, answer: Result<Plan, Problem>) {
+        if let Some((_, _, reply)) = self.sent.take_if(|(sent, ..)| *sent == id) {
             let _ = reply.send(answer);
         }
     }
 
-    /// The worker is let go: another one is asked again.
-    pub(super) fn ask_again(&mut self) {
-        if let Some((_, request, reply)) = self.asked.take() {
+    /// Marks the sent request as unsent, for a new worker.
+    pub(super) fn resend(&mut self) {
+        if let Some((_, request, reply)) = self.sent.take() {
             self.waiting.push_front((request, reply));
         }
     }
 
-    /// Nobody will answer.
+    /// Fails all requests.
     pub(super) fn fail(&mut self, problem: &Problem) {
-        self.ask_again();
+        self.resend();
         for (_, reply) in self.waiting.drain(..) {
             let _ = reply.send(Err(problem.clone()));
         }
@@ -78,7 +78,7 @@ mod tests {
     use hearth_protocol::PlanRequest;
     use tokio::sync::oneshot;
 
-    fn wish(path: &str, context: u32) -> PlanRequest {
+    fn plan_request(path: &str, context: u32) -> PlanRequest {
         PlanRequest {
             path: path.into(),
             context: Some(context),
@@ -87,28 +87,28 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_wish_of_a_model_is_asked_once_the_worker_is_free() {
+    fn the_newest_request_of_a_model_is_sent_once_the_worker_is_free() {
         let mut plans = Plans::default();
-        let want = |plans: &mut Plans, path, context| {
+        let request = |plans: &mut Plans, path, context| {
             let (reply, answer) = oneshot::channel();
-            plans.want(wish(path, context), reply);
+            plans.request(plan_request(path, context), reply);
             answer
         };
-        let _first = want(&mut plans, "a", 1);
-        assert_eq!(plans.next(7), Some(wish("a", 1)));
-        let mut older = want(&mut plans, "a", 2);
-        let mut other = want(&mut plans, "b", 3);
-        let _newest = want(&mut plans, "a", 4);
+        let _first = request(&mut plans, "a", 1);
+        assert_eq!(plans.next(7), Some(plan_request("a", 1)));
+        let mut older = request(&mut plans, "a", 2);
+        let mut other = request(&mut plans, "b", 3);
+        let _newest = request(&mut plans, "a", 4);
         assert_eq!(plans.next(8), None, "one at a time");
         let superseded = older.try_recv().expect("an answer").expect_err("no plan");
         assert_eq!(superseded.code, Code::Superseded);
-        assert!(other.try_recv().is_err(), "another model's wish waits");
-        // Its worker is let go: another one is asked the same.
-        plans.ask_again();
-        assert_eq!(plans.next(9), Some(wish("a", 1)));
-        plans.answered(7, Err(superseded.clone()));
-        assert_eq!(plans.next(10), None, "that was the answer to an older question");
-        plans.answered(9, Err(superseded));
-        assert_eq!(plans.next(10), Some(wish("a", 4)));
+        assert!(other.try_recv().is_err(), "another model's request is pending");
+        // A new worker gets the same request.
+        plans.resend();
+        assert_eq!(plans.next(9), Some(plan_request("a", 1)));
+        plans.complete(7, Err(superseded.clone()));
+        assert_eq!(plans.next(10), None, "that was the response to an older request");
+        plans.complete(9, Err(superseded));
+        assert_eq!(plans.next(10), Some(plan_request("a", 4)));
     }
 }

@@ -1,10 +1,10 @@
-//! What a model is shown of a conversation.
+//! The prompt of a conversation.
 
 use crate::store::message::{Message, Role};
 use hearth_protocol as protocol;
 
-/// The system prompt, then the branch. Answers that failed before they said anything are left out, and what the person
-/// said before and after such a hole becomes one message: many templates refuse two turns of one side in a row.
+/// The system prompt, then the branch. Empty (failed) answers are left out and the user messages around them are joined, since
+/// many templates reject two turns of one role in a row.
 pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::Message> {
     let mut turns: Vec<protocol::Message> = Vec::new();
     let system = system.map(str::trim).filter(|text| !text.is_empty());
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_answer_leaves_no_hole() {
+    fn user_messages_around_a_failed_answer_are_joined() {
         let branch = [
             message(Role::User, "one"),
             message(Role::Assistant, ""),
@@ -75,13 +75,13 @@ mod tests {
         assert_eq!(
             prompt(Some("  "), &branch[..1]).len(),
             1,
-            "an empty system prompt is none"
+            "a blank system prompt is left out"
         );
     }
 
     proptest! {
         #[test]
-        fn sides_alternate_and_no_word_is_lost(turns in prop::collection::vec((any::<bool>(), "[a-z]{0,3}"), 0..20)) {
+        fn roles_alternate_and_no_text_is_lost(turns in prop::collection::vec((any::<bool>(), "[a-z]{0,3}"), 0..20)) {
             let branch: Vec<Message> = turns
                 .iter()
                 .map(|(user, text)| message(if *user { Role::User } else { Role::Assistant }, text))
@@ -90,8 +90,8 @@ mod tests {
             prop_assert!(shown.windows(2).all(|pair| pair[0].role != pair[1].role));
             prop_assert_eq!(shown[0].role, protocol::Role::System);
             let all: String = turns.iter().map(|(_, text)| text.as_str()).collect();
-            let kept: String = shown[1..].iter().flat_map(|turn| turn.content.chars()).filter(|c| *c != '\n').collect();
-            prop_assert_eq!(kept, all);
+            let text: String = shown[1..].iter().flat_map(|turn| turn.content.chars()).filter(|c| *c != '\n').collect();
+            prop_assert_eq!(text, all);
         }
     }
 }

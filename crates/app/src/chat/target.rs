@@ -1,40 +1,43 @@
-//! Which model to load, and how.
+//! A model to load, and its load settings.
 
 use crate::{
     library::Model,
     models,
     shared::Shared,
-    wire::{Code, Problem, WhatIf},
+    wire::{Code, LoadSettings, Problem},
 };
-use hearth_protocol::Sampling;
+use hearth_protocol::SamplingParams;
 use std::path::PathBuf;
 
-/// A model and how to load it.
+/// A model and its load settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Target {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) path: PathBuf,
-    pub(super) how: WhatIf,
+    pub(super) settings: LoadSettings,
     pub(super) system_prompt: Option<String>,
-    pub(super) sampling: Sampling,
+    pub(super) sampling: SamplingParams,
 }
 
 impl Target {
-    /// A model, with what a person chose; a model that cannot be read is refused.
+    /// A model with the current settings.
+    ///
+    /// # Errors
+    /// The model's file cannot be read.
     pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
         models::check(model)?;
         Ok(Self {
             id: model.id.clone(),
             name: model.name.clone(),
             path: model.path.clone(),
-            how: (&shared.settings()).into(),
+            settings: (&shared.settings()).into(),
             system_prompt: model.system_prompt().map(str::to_owned),
             sampling: model.sampling(),
         })
     }
 
-    /// The model that was used last, or else the default one.
+    /// The last loaded model, or else the default model.
     pub(super) fn choose(shared: &Shared) -> Result<Self, Problem> {
         match models::next(shared)? {
             Some(model) => Self::new(&model, shared),

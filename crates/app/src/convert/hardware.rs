@@ -1,9 +1,9 @@
-//! Where the wire of the machine meets the store's rows and the worker's messages.
+//! Conversions of the hardware's wire types.
 
 use super::all;
 use crate::{
     store::measurement,
-    wire::{self, WhatIf},
+    wire::{self, LoadSettings},
 };
 use hearth_protocol as protocol;
 use std::path::PathBuf;
@@ -25,24 +25,24 @@ impl From<protocol::DeviceInfo> for wire::Device {
             load: device.load,
             cores: device.cores,
             performance_cores: device.performance_cores,
-            backends: device.backends,
-            ways: all(device.ways),
+            backend_names: device.backend_names,
+            backends: all(device.backends),
         }
     }
 }
 
-impl From<protocol::DeviceWay> for wire::DeviceWay {
-    fn from(way: protocol::DeviceWay) -> Self {
+impl From<protocol::BackendOption> for wire::BackendOption {
+    fn from(option: protocol::BackendOption) -> Self {
         Self {
-            build: way.build,
-            backend: way.backend,
-            check: way.check.map(Into::into),
+            build: option.build,
+            backend: option.backend,
+            check: option.check.map(Into::into),
         }
     }
 }
 
 mirror! {
-    protocol::DeviceCheck => wire::DeviceCheck { wrong, bytes_per_second, products_per_second }
+    protocol::DeviceCheck => wire::DeviceCheck { mismatch, bytes_per_second, macs_per_second }
     protocol::PlannedDevice => wire::PlannedDevice {
         id, name, weights, kv, compute, margin, total, free, layers, fits,
     }
@@ -91,8 +91,8 @@ impl From<protocol::Plan> for wire::Plan {
     }
 }
 
-impl From<&wire::Settings> for WhatIf {
-    /// How a model is loaded now.
+impl From<&wire::Settings> for LoadSettings {
+    /// The load settings of the app's settings.
     fn from(settings: &wire::Settings) -> Self {
         Self {
             threads: settings.threads,
@@ -105,8 +105,8 @@ impl From<&wire::Settings> for WhatIf {
     }
 }
 
-impl WhatIf {
-    /// The same for the worker, of a file.
+impl LoadSettings {
+    /// The plan request of a model's file.
     pub(crate) fn plan(self, path: PathBuf) -> protocol::PlanRequest {
         protocol::PlanRequest {
             path,
@@ -118,8 +118,8 @@ impl WhatIf {
         }
     }
 
-    /// The same for the worker, to load a file and to keep in a folder what it reads.
-    pub(crate) fn load(self, path: PathBuf, kept: protocol::KeptFolder) -> protocol::LoadRequest {
+    /// The load request of a model's file.
+    pub(crate) fn load(self, path: PathBuf, prompt_cache: protocol::PromptCacheFolder) -> protocol::LoadRequest {
         protocol::LoadRequest {
             path,
             context: self.context,
@@ -128,7 +128,7 @@ impl WhatIf {
             build: self.build,
             gpu_layers: self.gpu_layers.into(),
             kv: self.kv.into(),
-            kept: Some(kept),
+            prompt_cache: Some(prompt_cache),
         }
     }
 }
@@ -141,7 +141,7 @@ impl From<measurement::Measurement> for wire::Measurement {
             device: row.device,
             gpu_layers: row.gpu_layers,
             layers_total: row.layers_total,
-            // Written by this program; a type of a newer one is shown as the usual.
+            // A type from a newer Hearth is shown as the default.
             kv: row.kv.parse::<protocol::KvType>().unwrap_or_default().into(),
             threads: row.threads,
             prompt_tokens_per_second: row.prompt_tokens_per_second,

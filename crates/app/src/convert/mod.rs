@@ -1,4 +1,4 @@
-//! Where the wire meets the store's rows and the worker's messages.
+//! Conversions between wire types, the store's rows and the worker's messages.
 
 use crate::{
     library,
@@ -9,7 +9,7 @@ use hearth_protocol as protocol;
 use protocol::ProblemCode;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Types with the same fields or variants: those of the first become those of the second, one by one.
+/// Implements `From` for types with the same fields or variants.
 macro_rules! mirror {
     ($($from:path => $to:path { $($field:ident),* $(,)? })*) => { $(
         impl From<$from> for $to {
@@ -128,9 +128,9 @@ impl From<wire::Role> for message::Role {
     }
 }
 
-/// In the store, beside the state `cut`.
+/// Detail of the state `cut` in the store.
 const CONTEXT_FULL: &str = "context_full";
-/// In the store, beside the state `cut`.
+/// Detail of the state `cut` in the store.
 const LENGTH: &str = "length";
 
 impl From<message::State> for wire::MessageState {
@@ -159,7 +159,7 @@ impl From<&wire::MessageState> for message::State {
     fn from(state: &wire::MessageState) -> Self {
         match state {
             wire::MessageState::Complete => Self::Complete,
-            wire::MessageState::Waiting | wire::MessageState::Reading { .. } | wire::MessageState::Streaming => {
+            wire::MessageState::Waiting | wire::MessageState::Prefill { .. } | wire::MessageState::Streaming => {
                 Self::Unfinished
             }
             wire::MessageState::Stopped => Self::Stopped,
@@ -192,19 +192,19 @@ impl From<search::Hit> for wire::SearchHit {
 
 impl From<&library::Model> for wire::Model {
     fn from(model: &library::Model) -> Self {
-        let (facts, problem) = match &model.facts {
-            Ok(facts) => (Some(facts), None),
+        let (metadata, problem) = match &model.metadata {
+            Ok(metadata) => (Some(metadata), None),
             Err(why) => (None, Some(why.clone())),
         };
         Self {
             id: model.id.clone(),
             name: model.name.clone(),
             path: model.path.display().to_string(),
-            file_size: facts.map_or(0, |facts| facts.file_size),
-            architecture: facts.map_or_else(String::new, |facts| facts.architecture.clone()),
-            quantization: facts.map_or_else(String::new, |facts| facts.quantization.clone()),
-            parameters: facts.map_or(0, |facts| facts.parameters),
-            context_trained: facts.map_or(0, |facts| facts.context_trained),
+            file_size: metadata.map_or(0, |metadata| metadata.file_size),
+            architecture: metadata.map_or_else(String::new, |metadata| metadata.architecture.clone()),
+            quantization: metadata.map_or_else(String::new, |metadata| metadata.quantization.clone()),
+            parameters: metadata.map_or(0, |metadata| metadata.parameters),
+            context_trained: metadata.map_or(0, |metadata| metadata.context_trained),
             description: model.entry.map_or_else(String::new, |entry| entry.description.clone()),
             system_prompt: model.system_prompt().map(str::to_owned),
             sampling: model.sampling().into(),
@@ -214,8 +214,8 @@ impl From<&library::Model> for wire::Model {
     }
 }
 
-impl From<protocol::Sampling> for wire::Sampling {
-    fn from(sampling: protocol::Sampling) -> Self {
+impl From<protocol::SamplingParams> for wire::SamplingParams {
+    fn from(sampling: protocol::SamplingParams) -> Self {
         Self {
             temperature: sampling.temperature,
             top_k: sampling.top_k,
@@ -284,28 +284,28 @@ fn all<T, U: From<T>>(from: Vec<T>) -> Vec<U> {
     from.into_iter().map(U::from).collect()
 }
 
-/// A column that holds JSON; what cannot be read is as if it were not there.
+/// Parses a JSON column. Returns `None` if it is empty or malformed.
 pub(crate) fn from_json<T: DeserializeOwned>(text: Option<&str>) -> Option<T> {
     text.and_then(|text| match serde_json::from_str(text) {
         Ok(value) => Some(value),
         Err(error) => {
-            tracing::warn!(%error, "something in the store cannot be read");
+            tracing::warn!(%error, "a JSON column of the store is malformed");
             None
         }
     })
 }
 
-/// The same the other way; plain data is always JSON.
+/// Serialises a value for a JSON column; plain data never fails.
 pub(crate) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// None for an empty list.
+/// Serialises a list. Returns `None` for an empty one.
 pub(crate) fn to_json_unless_empty<T: Serialize>(list: &[T]) -> Option<String> {
     (!list.is_empty()).then(|| to_json(&list))
 }
 
-/// What a generation's end makes of its message.
+/// The final state of a message.
 pub(crate) fn ended(reason: protocol::FinishReason) -> wire::MessageState {
     match reason {
         protocol::FinishReason::Stop => wire::MessageState::Complete,

@@ -1,4 +1,4 @@
-//! Where the wire of fine-tuning meets the store's rows and the worker's messages.
+//! Conversions of the wire types of fine-tuning.
 
 use super::{all, from_json, to_json};
 use crate::{
@@ -83,7 +83,7 @@ impl From<run::State> for wire::RunState {
             run::State::Failed(why) => Self::Failed {
                 problem: problem(Some(&why)),
             },
-            // One that is under way is known better by memory.
+            // An active run is shown from memory, not from its row.
             run::State::Unfinished => Self::Interrupted { problem: problem(None) },
             run::State::Interrupted(why) => Self::Interrupted {
                 problem: problem(why.as_deref()),
@@ -123,7 +123,7 @@ impl Default for wire::TrainSettings {
     }
 }
 
-/// Settings of another module. The adapter to begin with has an id in the window and a path in the worker.
+/// Converts training settings. The initial adapter is an id on the wire and a path in the protocol.
 macro_rules! settings {
     ($to:ident, $from:ident, $init:expr) => {
         $to::TrainSettings {
@@ -157,14 +157,14 @@ macro_rules! settings {
 }
 
 impl From<protocol::TrainSettings> for wire::TrainSettings {
-    /// An adapter to begin with has no id here and is left out.
+    /// Without the initial adapter, whose id is unknown here.
     fn from(from: protocol::TrainSettings) -> Self {
         settings!(wire, from, None)
     }
 }
 
 impl wire::TrainSettings {
-    /// The same for the worker, with the path of the adapter to begin with.
+    /// The settings for a training request, with the path of the initial adapter.
     pub(crate) fn for_worker(&self, init: Option<PathBuf>) -> protocol::TrainSettings {
         let from = self.clone();
         settings!(protocol, from, init)

@@ -1,16 +1,16 @@
-//! The catalog: models that are known by name, with what suits each.
+//! The catalog: known models with their download, system prompt and sampling parameters.
 
-use hearth_protocol::Sampling;
+use hearth_protocol::SamplingParams;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-/// One model of the catalog.
+/// A model of the catalog.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// What `pull`, `run` and the window call it.
+    /// Id, in the CLI and in the window.
     pub id: String,
-    /// For people.
+    /// Display name.
     pub name: String,
     /// One or two sentences.
     pub description: String,
@@ -18,19 +18,19 @@ pub struct Entry {
     pub licence: String,
     /// `owner/name` on the Hugging Face hub.
     pub repository: String,
-    /// The state of the repository.
+    /// Revision of the repository.
     pub revision: String,
-    /// The file's name, there and here.
+    /// File name, in the repository and on disk.
     pub file: String,
-    /// Bytes.
+    /// File size in bytes.
     pub size: u64,
-    /// Of the whole file, in small hexadecimal letters.
+    /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
-    /// What a conversation begins with; none: the model's own template decides.
+    /// Default system prompt. `None` means that the chat template decides.
     pub system_prompt: Option<String>,
-    /// How tokens are chosen.
+    /// Default sampling parameters.
     #[serde(default)]
-    pub sampling: Sampling,
+    pub sampling: SamplingParams,
 }
 
 #[derive(Deserialize)]
@@ -41,11 +41,11 @@ struct File {
 
 static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let text = include_str!("../../../../models/catalog.toml");
-    // The text is part of the executable, and the test below reads it: this cannot fail for a person.
+    // The text is embedded and the test below parses it, so this never fails in a release.
     toml::from_str::<File>(text)
         .map(|file| file.model)
         .unwrap_or_else(|error| {
-            tracing::error!(%error, "the catalog cannot be read");
+            tracing::error!(%error, "the catalog cannot be parsed");
             Vec::new()
         })
 });
@@ -55,7 +55,7 @@ pub fn entries() -> &'static [Entry] {
     &ENTRIES
 }
 
-/// The entry that a person means: by id, name or file name, capitals and small letters alike.
+/// Finds an entry by id, name or file name, ignoring case.
 pub fn find(name: &str) -> Option<&'static Entry> {
     entries().iter().find(|entry| {
         [&entry.id, &entry.name, &entry.file]
@@ -64,7 +64,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     })
 }
 
-/// The entry of a file, by its name.
+/// The entry of a file name.
 pub fn of_file(file: &str) -> Option<&'static Entry> {
     entries().iter().find(|entry| entry.file == file)
 }
@@ -75,7 +75,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_entry_is_sound() {
+    fn every_entry_is_valid() {
         assert!(!entries().is_empty(), "the catalog can be read");
         let mut seen = HashSet::new();
         for entry in entries() {

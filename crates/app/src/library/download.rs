@@ -1,4 +1,4 @@
-//! Downloads: resumed where they ended, checked against the catalog, and in place only when they are whole.
+//! Downloads: resumable, verified against the catalog, and moved into place once complete.
 
 use super::{LibraryError, catalog::Entry};
 use sha2::{Digest, Sha256};
@@ -12,43 +12,42 @@ use std::{
 };
 use ureq::{Agent, http::StatusCode};
 
-/// The hub, unless `HF_ENDPOINT` names another.
+/// The default hub; `HF_ENDPOINT` overrides it.
 const HUB: &str = "https://huggingface.co";
 
-/// One request lasts at most this long; the next goes on where it ended. So a connection that hangs is noticed without a
-/// timer of its own, and a slow one loses nothing.
-const LONGEST_REQUEST: Duration = Duration::from_secs(120);
+/// Time limit of one request; the next one resumes. It detects a hanging connection, and a slow one loses nothing.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Requests in a row that may bring nothing before it is given up.
-const TRIES: u32 = 5;
+/// Consecutive requests without data after which the download fails.
+const MAX_EMPTY_REQUESTS: u32 = 5;
 
-/// How a download stands.
+/// Progress of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Bytes are coming.
+    /// Downloading.
     Loading {
-        /// Bytes that are here.
+        /// Bytes downloaded.
         done: u64,
-        /// Bytes in all.
+        /// Total bytes.
         total: u64,
     },
-    /// All bytes are here and are compared with the catalog.
+    /// Complete; the digest is being verified.
     Checking,
 }
 
-/// Where files come from, and how patiently.
+/// The hub to download from.
 #[derive(Debug, Clone)]
 pub struct Hub {
-    /// Without a slash at its end.
+    /// Base URL, without a trailing slash.
     pub endpoint: String,
-    /// Sent as a bearer token, to the endpoint alone, and only where that is encrypted.
+    /// Bearer token, sent to the endpoint only, and over HTTPS only.
     pub token: Option<String>,
-    /// The wait before the second try; it doubles with each.
-    pub patience: Duration,
+    /// Delay before the first retry; doubles with each.
+    pub retry_delay: Duration,
 }
 
 impl Hub {
-    /// As the environment has it: `HF_ENDPOINT`, `HF_TOKEN`, and `HF_HUB_OFFLINE`, which forbids every download.
+    /// The hub of the environment: `HF_ENDPOINT`, `HF_TOKEN`, and `HF_HUB_OFFLINE`, which disables downloads.
     pub fn from_environment() -> Result<Self, LibraryError> {
         let set = |key: &str| std::env::var(key).ok().filter(|value| !value.trim().is_empty());
         if set("HF_HUB_OFFLINE").is_some_and(|value| value != "0") {
@@ -58,11 +57,11 @@ impl Hub {
         Ok(Self {
             endpoint: endpoint.trim().trim_end_matches('/').to_owned(),
             token: set("HF_TOKEN").map(|token| token.trim().to_owned()),
-            patience: Duration::from_secs(1),
+            retry_delay: Duration::from_secs(1),
         })
     }
 
-    /// The token, unless all between here and the endpoint could read it.
+    /// The token, if the endpoint uses HTTPS.
     fn token_to_send(&self) -> Option<&str> {
         let encrypted = self
             .endpoint
@@ -79,8 +78,8 @@ impl Hub {
     }
 }
 
-/// Downloads an entry into a folder and says where it is. What has come so far is kept beside it as `NAME.partial` when
-/// the download ends early; `progress` ends it by breaking.
+/// Downloads an entry into a folder. Returns the file's path. An incomplete download stays as `NAME.partial`; `progress`
+/// returns `Break` to cancel.
 pub fn download(
     hub: &Hub,
     entry: &Entry,
@@ -108,12 +107,12 @@ pub fn download(
     }
 
     fetch(hub, entry, &mut file, &partial, progress)?;
-    tell(progress, Progress::Checking)?;
+    report(progress, Progress::Checking)?;
     let found = sha256(&mut file).map_err(failed)?;
     if found != entry.sha256 {
         drop(file);
         fs::remove_file(&partial).map_err(failed)?;
-        return Err(LibraryError::WrongHash {
+        return Err(LibraryError::HashMismatch {
             name: entry.name.clone(),
             url: hub.url(entry),
             found,
@@ -140,7 +139,7 @@ fn fetch(
     let agent: Agent = Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(30)))
         .timeout_recv_response(Some(Duration::from_secs(60)))
-        .timeout_recv_body(Some(LONGEST_REQUEST))
+        .timeout_recv_body(Some(REQUEST_TIMEOUT))
         .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")))
         .build()
         .into();
@@ -149,73 +148,73 @@ fn fetch(
         source,
     };
     if file.seek(SeekFrom::End(0)).map_err(failed)? > entry.size {
-        // Left by another state of the catalog.
+        // From another version of the catalog.
         file.set_len(0).map_err(failed)?;
     }
-    let mut fruitless = 0;
+    let mut empty_requests = 0;
     loop {
-        let here = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        if here == entry.size {
+        let start = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        if start == entry.size {
             return Ok(());
         }
-        tell(
+        report(
             progress,
             Progress::Loading {
-                done: here,
+                done: start,
                 total: entry.size,
             },
         )?;
-        let why = match request(&agent, hub, entry, here, file, progress) {
+        let why = match request(&agent, hub, entry, start, file, progress) {
             Ok(()) => "the connection ended early".to_owned(),
-            Err(Trouble::Temporary(why)) => why,
-            Err(Trouble::Final(error)) => return Err(error),
-            Err(Trouble::Disk(error)) => return Err(failed(error)),
+            Err(RequestError::Temporary(why)) => why,
+            Err(RequestError::Final(error)) => return Err(error),
+            Err(RequestError::Disk(error)) => return Err(failed(error)),
         };
-        if file.seek(SeekFrom::End(0)).map_err(failed)? > here {
-            fruitless = 0;
+        if file.seek(SeekFrom::End(0)).map_err(failed)? > start {
+            empty_requests = 0;
         } else {
-            fruitless += 1;
-            if fruitless == TRIES {
+            empty_requests += 1;
+            if empty_requests == MAX_EMPTY_REQUESTS {
                 return Err(LibraryError::Download {
                     name: entry.name.clone(),
                     url: hub.url(entry),
                     why,
                 });
             }
-            tracing::info!(why, fruitless, "the download is tried again");
-            thread::sleep(hub.patience * (1 << (fruitless - 1)));
+            tracing::info!(why, empty_requests, "the download is retried");
+            thread::sleep(hub.retry_delay * (1 << (empty_requests - 1)));
         }
     }
 }
 
-enum Trouble {
-    /// Worth another try.
+enum RequestError {
+    /// Temporary: the request is retried.
     Temporary(String),
     /// The file cannot be written.
     Disk(io::Error),
-    /// Nothing that another try would mend.
+    /// Permanent: a retry would fail, too.
     Final(LibraryError),
 }
 
-/// One request for what is missing, appended to the file as it comes.
+/// Requests the missing bytes and appends them to the file.
 fn request(
     agent: &Agent,
     hub: &Hub,
     entry: &Entry,
-    here: u64,
+    start: u64,
     file: &mut File,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(), Trouble> {
+) -> Result<(), RequestError> {
     let url = hub.url(entry);
     let mut request = agent.get(&url);
     if let Some(token) = hub.token_to_send() {
         request = request.header("Authorization", format!("Bearer {token}"));
     }
-    if here > 0 {
-        request = request.header("Range", format!("bytes={here}-"));
+    if start > 0 {
+        request = request.header("Range", format!("bytes={start}-"));
     }
     let refused = |why: &str| {
-        Trouble::Final(LibraryError::Download {
+        RequestError::Final(LibraryError::Download {
             name: entry.name.clone(),
             url: url.clone(),
             why: why.to_owned(),
@@ -226,23 +225,23 @@ fn request(
         Err(ureq::Error::StatusCode(code)) => {
             return Err(match code {
                 401 | 403 if hub.token.is_some() && hub.token_to_send().is_none() => {
-                    refused("the hub asks who you are, and HF_TOKEN is sent to an HF_ENDPOINT with https:// alone")
+                    refused("the hub requires a login, and HF_TOKEN is sent only to an HF_ENDPOINT with https://")
                 }
-                401 | 403 => refused("the hub asks who you are: accept the model's terms there and set HF_TOKEN"),
+                401 | 403 => refused("the hub requires a login: accept the model's terms there and set HF_TOKEN"),
                 404 | 410 => refused("the hub no longer has this file"),
-                408 | 429 | 500.. => Trouble::Temporary(format!("the hub answered {code}")),
-                _ => refused(&format!("the hub answered {code}")),
+                408 | 429 | 500.. => RequestError::Temporary(format!("the hub responded with {code}")),
+                _ => refused(&format!("the hub responded with {code}")),
             });
         }
-        Err(error) => return Err(Trouble::Temporary(error.to_string())),
+        Err(error) => return Err(RequestError::Temporary(error.to_string())),
     };
-    let mut done = here;
-    if here > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
-        // It sends everything from the start.
-        file.set_len(0).map_err(Trouble::Disk)?;
+    let mut done = start;
+    if start > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
+        // The server ignores the range and sends the whole file.
+        file.set_len(0).map_err(RequestError::Disk)?;
         done = 0;
     }
-    file.seek(SeekFrom::Start(done)).map_err(Trouble::Disk)?;
+    file.seek(SeekFrom::Start(done)).map_err(RequestError::Disk)?;
     let mut body = response.into_body().into_reader();
     let mut buffer = vec![0; 256 << 10];
     loop {
@@ -252,24 +251,24 @@ fn request(
                 if done + count as u64 > entry.size {
                     return Err(refused("the file there is longer than the catalog says"));
                 }
-                file.write_all(&buffer[..count]).map_err(Trouble::Disk)?;
+                file.write_all(&buffer[..count]).map_err(RequestError::Disk)?;
                 done += count as u64;
-                tell(
+                report(
                     progress,
                     Progress::Loading {
                         done,
                         total: entry.size,
                     },
                 )
-                .map_err(Trouble::Final)?;
+                .map_err(RequestError::Final)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Trouble::Temporary(error.to_string())),
+            Err(error) => return Err(RequestError::Temporary(error.to_string())),
         }
     }
 }
 
-fn tell(progress: &mut dyn FnMut(Progress) -> ControlFlow<()>, now: Progress) -> Result<(), LibraryError> {
+fn report(progress: &mut dyn FnMut(Progress) -> ControlFlow<()>, now: Progress) -> Result<(), LibraryError> {
     match progress(now) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(LibraryError::Cancelled),
@@ -289,12 +288,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_goes_to_an_encrypted_endpoint_alone() {
+    fn a_token_is_sent_over_https_only() {
         let sent = |endpoint: &str| {
             let hub = Hub {
                 endpoint: endpoint.to_owned(),
                 token: Some("secret".to_owned()),
-                patience: Duration::ZERO,
+                retry_delay: Duration::ZERO,
             };
             hub.token_to_send().is_some()
         };

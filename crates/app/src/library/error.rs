@@ -1,51 +1,51 @@
-//! What can go wrong with the library, in sentences.
+//! Errors of the library.
 
 use crate::wire::{Code, Problem};
 use std::{io, path::PathBuf};
 
-/// Why a model was not found, added, forgotten or downloaded.
+/// An error of finding, adding, removing or downloading a model.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// No path and no known name.
+    /// Neither a path nor a known name.
     #[error("There is no model called \u{201c}{name}\u{201d} here{}. Give the path of a GGUF file, or one of these names: {}.", .pull.as_ref().map(|id| format!(" yet: `hearth pull {id}` downloads it")).unwrap_or_default(), if .known.is_empty() { "(none yet)".to_owned() } else { .known.join(", ") })]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The catalog's id, if it knows it.
+        /// The catalog's id, if it has the model.
         pull: Option<String>,
-        /// Names that are here.
+        /// Ids of the library's models.
         known: Vec<String>,
     },
-    /// The catalog does not know it, so it cannot be downloaded.
+    /// Not in the catalog.
     #[error("The catalog has no model called \u{201c}{name}\u{201d}. It has: {}.", .known.join(", "))]
     NotInCatalog {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The catalog's ids.
+        /// Ids of the catalog.
         known: Vec<String>,
     },
-    /// The file cannot be read, or is no model.
+    /// The file cannot be read or is not a model.
     #[error("{message}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Whether it is there and can be opened.
+        /// Whether it exists and can be opened.
         found: bool,
-        /// A whole sentence that names the file.
+        /// A sentence that names the file.
         message: String,
     },
-    /// Its path cannot be kept.
-    #[error("The name of {} has letters that Hearth cannot keep. Rename the file or its folder, then add it again.", .0.display())]
-    StrangePath(PathBuf),
-    /// It belongs to the app, or lies where the app does not delete.
-    #[error("{name} came with Hearth and stays with it.")]
+    /// The path is not valid UTF-8.
+    #[error("The path {} has characters that Hearth cannot store. Rename the file or its folder, then add it again.", .0.display())]
+    NonUtf8Path(PathBuf),
+    /// A bundled model cannot be removed.
+    #[error("{name} is bundled with Hearth and cannot be removed.")]
     Bundled {
         /// Its name.
         name: String,
     },
-    /// It was put into the models folder by hand.
+    /// The file was put into the models folder by hand.
     #[error("{} was put into Hearth's models folder by hand, so Hearth does not delete it. Delete the file yourself.", .0.display())]
-    ByHand(PathBuf),
+    AddedByHand(PathBuf),
     /// Deleting failed.
     #[error("{} could not be deleted: {source}.", .path.display())]
     Delete {
@@ -54,46 +54,46 @@ pub enum LibraryError {
         /// Why.
         source: io::Error,
     },
-    /// The network did not deliver.
-    #[error("{name} could not be downloaded from {url}: {why}. What has come so far is kept; try again to go on.")]
+    /// The download failed.
+    #[error("{name} could not be downloaded from {url}: {why}. The partial download is saved; try again to resume it.")]
     Download {
         /// Its name.
         name: String,
-        /// From where.
+        /// Source.
         url: String,
         /// Why.
         why: String,
     },
-    /// What came is not what the catalog names.
+    /// The download's digest is not the catalog's.
     #[error(
-        "What came from {url} is not {name} as the catalog knows it (its sha256 is {found}), and was deleted. Try again; if it comes again, the file there has changed and a newer Hearth is needed."
+        "The download of {name} from {url} does not match the catalog (its sha256 is {found}) and was deleted. Try again; if it happens again, the file on the server has changed and a newer Hearth is needed."
     )]
-    WrongHash {
+    HashMismatch {
         /// Its name.
         name: String,
-        /// From where.
+        /// Source.
         url: String,
-        /// What was found.
+        /// The download's sha256.
         found: String,
     },
-    /// The environment forbids it.
+    /// Downloads are disabled.
     #[error("Downloads are switched off by HF_HUB_OFFLINE. Unset it to download models.")]
     Offline,
-    /// Somebody else is at it.
+    /// Another process is downloading the model.
     #[error("{0} is already being downloaded by another Hearth.")]
     AlreadyDownloading(String),
-    /// A person ended it.
-    #[error("The download was stopped. What has come so far is kept; start it again to go on.")]
+    /// Cancelled by a person.
+    #[error("The download was cancelled. The partial download is saved; start it again to resume.")]
     Cancelled,
-    /// The disk did not take it.
-    #[error("{} could not be written: {source}. Check the space that is left and that the folder can be written.", .path.display())]
+    /// Writing failed.
+    #[error("{} could not be written: {source}. Check the free disk space and that the folder is writable.", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// The list of added files could not be read.
+    /// The list of added models could not be read.
     #[error(transparent)]
     Store(#[from] crate::store::StoreError),
 }
@@ -104,11 +104,13 @@ impl From<LibraryError> for Problem {
             LibraryError::Unknown { .. } | LibraryError::NotInCatalog { .. } => Code::NotFound,
             LibraryError::Unreadable { found: false, .. } => Code::FileUnreadable,
             LibraryError::Unreadable { .. } => Code::FileInvalid,
-            LibraryError::StrangePath(_) | LibraryError::Bundled { .. } | LibraryError::ByHand(_) => Code::BadRequest,
+            LibraryError::NonUtf8Path(_) | LibraryError::Bundled { .. } | LibraryError::AddedByHand(_) => {
+                Code::BadRequest
+            }
             LibraryError::Delete { .. } => Code::FileUnreadable,
             LibraryError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => Code::DiskFull,
             LibraryError::Download { .. }
-            | LibraryError::WrongHash { .. }
+            | LibraryError::HashMismatch { .. }
             | LibraryError::Offline
             | LibraryError::AlreadyDownloading(_)
             | LibraryError::Cancelled

@@ -1,26 +1,26 @@
-//! The library: which models are on this machine, where they came from, and how more are had.
+//! The library: the models on this machine, their origins, and downloads.
 
-mod cache;
 pub mod catalog;
 mod download;
 mod error;
-mod facts;
 mod folders;
-mod parts;
-pub(crate) mod private;
+mod metadata;
+mod metadata_cache;
+pub(crate) mod permissions;
 pub mod probe;
+mod shards;
 
-pub use cache::Reader;
 pub use download::{Hub, Progress, download};
 pub use error::LibraryError;
-pub use facts::Facts;
-pub use folders::{bundled_folders, cache_folder, data_folder, facts_file, packed_folder, sample_folders};
+pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
+pub use metadata::ModelMetadata;
+pub use metadata_cache::Reader;
 
 use crate::{store, wire::Source};
 use catalog::Entry;
-use hearth_protocol::Sampling;
-use parts::is_first;
+use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
+use shards::is_first_shard;
 use std::{
     collections::HashSet,
     fs,
@@ -28,33 +28,33 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One model that is here, or was.
+/// A model of the library; its file may be missing.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// Names it: the catalog's id, the file's name without its ending, or `file-` and a digest of its path.
+    /// Id: the catalog's, the file's name without extension, or `file-` and a digest of its path.
     pub id: String,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// The file.
+    /// The GGUF file; of a split model the first shard.
     pub path: PathBuf,
-    /// Where it comes from.
+    /// Origin.
     pub source: Source,
-    /// What the catalog knows of it.
+    /// Its catalog entry.
     pub entry: Option<&'static Entry>,
-    /// What its file says, or why that cannot be read.
-    pub facts: Result<Facts, String>,
+    /// Metadata of its file, or why that cannot be read.
+    pub metadata: Result<ModelMetadata, String>,
 }
 
 impl Model {
-    /// What a conversation with it begins with, unless it has its own.
+    /// Default system prompt.
     pub fn system_prompt(&self) -> Option<&'static str> {
         self.entry.and_then(|entry| entry.system_prompt.as_deref())
     }
 
-    /// How its tokens are chosen, unless a person says otherwise.
-    pub fn sampling(&self) -> Sampling {
+    /// Default sampling parameters.
+    pub fn sampling(&self) -> SamplingParams {
         self.entry
-            .map_or_else(Sampling::default, |entry| entry.sampling.clone())
+            .map_or_else(SamplingParams::default, |entry| entry.sampling.clone())
     }
 }
 
@@ -63,27 +63,26 @@ impl Model {
 pub struct Library {
     bundled: Vec<PathBuf>,
     downloaded: PathBuf,
-    facts: cache::Cache,
+    metadata: metadata_cache::MetadataCache,
 }
 
 impl Library {
-    /// A library over folders of bundled models (the first that has a model wins) and the app's own data folder. `reader`
-    /// reads the files; `remembered` is the file in which facts are kept for the next start, if they are.
-    pub fn new(bundled: Vec<PathBuf>, data: &Path, reader: Reader, remembered: Option<PathBuf>) -> Self {
+    /// A library over folders of bundled models, of which the first with a model wins, and the data folder. `reader` reads the
+    /// files; `cache` is the metadata cache's file, `None` means no cache on disk.
+    pub fn new(bundled: Vec<PathBuf>, data: &Path, reader: Reader, cache: Option<PathBuf>) -> Self {
         Self {
             bundled,
             downloaded: data.join("models"),
-            facts: cache::Cache::new(reader, remembered),
+            metadata: metadata_cache::MetadataCache::new(reader, cache),
         }
     }
 
-    /// Where downloads go.
+    /// The folder of downloads.
     pub fn folder(&self) -> &Path {
         &self.downloaded
     }
 
-    /// Every model: bundled ones, downloaded ones, then those added by path. A file is listed once; one that cannot be read is
-    /// listed with the reason.
+    /// All models: bundled, downloaded, then added by path. A file is listed once; an unreadable one with the reason.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
         let mut seen = HashSet::new();
         let mut files = Vec::new();
@@ -101,13 +100,13 @@ impl Library {
         let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
         let mut models: Vec<Model> = files
             .into_iter()
-            .zip(self.facts.of(&paths))
-            .map(|((path, source), facts)| match source {
-                Source::File => file_model(path, facts),
-                _ => known_model(path, source, facts),
+            .zip(self.metadata.get(&paths))
+            .map(|((path, source), metadata)| match source {
+                Source::File => file_model(path, metadata),
+                _ => known_model(path, source, metadata),
             })
             .collect();
-        // The catalog's first is the default model, and comes first.
+        // The catalog's first entry is the default model.
         models.sort_by_key(|model| {
             catalog::entries()
                 .iter()
@@ -117,12 +116,12 @@ impl Library {
         models
     }
 
-    /// The model a new conversation begins with: the catalog's first, or the first that can be read.
+    /// The default model: the first that can be read.
     pub fn default<'a>(&self, models: &'a [Model]) -> Option<&'a Model> {
-        models.iter().find(|model| model.facts.is_ok())
+        models.iter().find(|model| model.metadata.is_ok())
     }
 
-    /// The model that a person means: the path of a file, or the id, name or file name of one that is here.
+    /// Resolves a name: the path of a file, or the id, name or file name of a model of the library.
     pub fn resolve(&self, name: &str, added: &[PathBuf]) -> Result<Model, LibraryError> {
         let path = Path::new(name);
         if path.is_file() {
@@ -142,10 +141,10 @@ impl Library {
         }
         if path
             .extension()
-            .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
             && path.components().count() > 1
         {
-            let message = format!("There is no file {}. Check the path.", path.display());
+            let message = format!("The file {} does not exist. Check the path.", path.display());
             return Err(LibraryError::Unreadable {
                 path: path.to_owned(),
                 found: false,
@@ -159,26 +158,29 @@ impl Library {
         })
     }
 
-    /// A model by its file, wherever that lies.
+    /// The model of a file, in any folder.
     pub fn by_path(&self, path: &Path) -> Model {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match catalog::of_file(&name) {
-            Some(_) => known_model(path.to_owned(), Source::File, self.facts(path)),
-            None => file_model(path.to_owned(), self.facts(path)),
+            Some(_) => known_model(path.to_owned(), Source::File, self.metadata(path)),
+            None => file_model(path.to_owned(), self.metadata(path)),
         }
     }
 
-    /// Whether an adapter, a file or a folder, can be used over a model; or a sentence on why not.
+    /// Checks that an adapter, a file or a folder, fits a model.
+    ///
+    /// # Errors
+    /// A sentence with the reason.
     pub fn check_adapter(&self, adapter: &Path, model: &Path) -> Result<(), String> {
-        self.facts.check_adapter(adapter, model)
+        self.metadata.check_adapter(adapter, model)
     }
 
-    fn facts(&self, path: &Path) -> Result<Facts, String> {
-        let one = self.facts.of(&[path.to_owned()]).pop();
+    fn metadata(&self, path: &Path) -> Result<ModelMetadata, String> {
+        let one = self.metadata.get(&[path.to_owned()]).pop();
         one.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
     }
 
-    /// Downloads a model of the catalog; one that is here already is left alone. Blocks until it is done.
+    /// Downloads a model of the catalog, unless the library has it. Blocks until done.
     pub fn pull(
         &self,
         hub: &Hub,
@@ -192,36 +194,36 @@ impl Library {
         let here = self
             .list(&[])
             .into_iter()
-            .find(|model| model.entry == Some(entry) && model.facts.is_ok());
+            .find(|model| model.entry == Some(entry) && model.metadata.is_ok());
         match here {
             Some(model) => Ok(model.path),
             None => download(hub, entry, &self.downloaded, progress),
         }
     }
 
-    /// Checks that a file a person adds is a model, and says under which path it is kept.
+    /// Checks that a file is a model. Returns it and the canonical path to store.
     pub fn check(&self, path: &Path) -> Result<(Model, String), LibraryError> {
         let unreadable = |found, message| LibraryError::Unreadable {
             path: path.to_owned(),
             found,
             message,
         };
-        // The canonical path, so that one file is never two models.
+        // The canonical path: one file is one model.
         let full = fs::canonicalize(path)
             .map_err(|error| unreadable(false, format!("{} cannot be read: {error}.", path.display())))?;
-        let kept = plain(&full)
+        let text = plain(&full)
             .to_str()
-            .ok_or_else(|| LibraryError::StrangePath(full.clone()))?
+            .ok_or_else(|| LibraryError::NonUtf8Path(full.clone()))?
             .to_owned();
-        let path = PathBuf::from(&kept);
-        let model = file_model(path.clone(), self.facts(&path));
-        match &model.facts {
-            Ok(_) => Ok((model, kept)),
+        let path = PathBuf::from(&text);
+        let model = file_model(path.clone(), self.metadata(&path));
+        match &model.metadata {
+            Ok(_) => Ok((model, text)),
             Err(message) => Err(unreadable(true, message.clone())),
         }
     }
 
-    /// Deletes the file of a downloaded model. Other files are not the app's to delete.
+    /// Deletes the file of a downloaded model; other files stay.
     pub fn delete(&self, model: &Model) -> Result<(), LibraryError> {
         match (model.source, model.entry) {
             (Source::Bundled, _) => Err(LibraryError::Bundled {
@@ -231,13 +233,13 @@ impl Library {
                 path: model.path.clone(),
                 source,
             }),
-            (Source::Catalog, None) => Err(LibraryError::ByHand(model.path.clone())),
+            (Source::Catalog, None) => Err(LibraryError::AddedByHand(model.path.clone())),
             (Source::File, _) => Ok(()),
         }
     }
 }
 
-/// What a model in one of the app's folders is called.
+/// Id of a model in one of the app's folders.
 fn known_id(path: &Path) -> String {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -245,19 +247,19 @@ fn known_id(path: &Path) -> String {
 }
 
 /// A model in one of the app's folders.
-fn known_model(path: PathBuf, source: Source, facts: Result<Facts, String>) -> Model {
+fn known_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
     Model {
         id: known_id(&path),
-        ..model(path, source, facts)
+        ..model(path, source, metadata)
     }
 }
 
 /// A model that a person added by its path.
-fn file_model(path: PathBuf, facts: Result<Facts, String>) -> Model {
-    model(path, Source::File, facts)
+fn file_model(path: PathBuf, metadata: Result<ModelMetadata, String>) -> Model {
+    model(path, Source::File, metadata)
 }
 
-fn model(path: PathBuf, source: Source, facts: Result<Facts, String>) -> Model {
+fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
     let id = digest
         .iter()
@@ -266,26 +268,29 @@ fn model(path: PathBuf, source: Source, facts: Result<Facts, String>) -> Model {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let entry = catalog::of_file(&file);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let name = entry.map_or_else(|| facts::name(&facts, stem), |entry| entry.name.clone());
+    let name = entry.map_or_else(|| metadata::name(&metadata, stem), |entry| entry.name.clone());
     Model {
         id,
         name,
         path,
         source,
         entry,
-        facts,
+        metadata,
     }
 }
 
-/// The library as the command line sees it: the environment's folders, and the models that were added in the window.
+/// The library of the command line, and the paths of models added in the window.
 pub fn open() -> Result<(Library, Vec<PathBuf>), LibraryError> {
     let data = data_folder().unwrap_or_default();
     let added = store::added_models(&data)?;
-    Ok((Library::new(bundled_folders(None), &data, Reader::Here, None), added))
+    Ok((
+        Library::new(bundled_folders(None), &data, Reader::InProcess, None),
+        added,
+    ))
 }
 
-/// What is called like a GGUF file in a folder, by name; of a split model only its first part. What is no file, or cannot be read,
-/// is listed too, so that a person learns why. None where the folder is not there.
+/// Paths with the extension `gguf` in a folder, sorted; of a split model the first shard only. Entries that are not readable
+/// files are included, so that they are listed with the reason.
 fn models_in(folder: &Path) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(folder) else {
         return Vec::new();
@@ -294,15 +299,15 @@ fn models_in(folder: &Path) -> Vec<PathBuf> {
         .filter_map(|file| file.ok().map(|file| file.path()))
         .filter(|path| {
             path.extension()
-                .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
-                && is_first(path)
+                .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+                && is_first_shard(path)
         })
         .collect();
     paths.sort();
     paths
 }
 
-/// Windows' canonical paths begin with `\\?\`, which people do not recognise and some programs refuse.
+/// Strips the prefix `\\?\` of Windows' canonical paths, which some programs refuse.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     match path.to_str().and_then(|text| text.strip_prefix(r"\\?\")) {
         Some(rest) if cfg!(windows) && !rest.starts_with("UNC") => PathBuf::from(rest),

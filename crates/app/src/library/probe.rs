@@ -1,10 +1,10 @@
 //! Reads untrusted files in a separate process: `hearth probe --files`.
 //!
-//! The process reads one [`Question`] a line and writes one [`Answer`] a line. It limits its own memory; the one that asks ends
-//! it where a file takes too long. Where it ends early, the file that it was reading is at fault, and another process goes on with
+//! The process reads one JSON [`ProbeRequest`] per line and writes one [`ProbeResponse`] per line. It limits its own memory; the
+//! parent kills it if a file takes too long. If it exits early, the file it was reading gets the error, and another process reads
 //! the rest.
 
-use super::Facts;
+use super::ModelMetadata;
 use hearth_formats::{adapter::AdapterFile, gguf::GgufFile};
 use hearth_protocol::WorkerCommand;
 use serde::{Deserialize, Serialize};
@@ -19,38 +19,38 @@ use std::{
     time::Duration,
 };
 
-/// The most memory the process may take, in bytes of its address space, on Linux. The largest header takes a quarter of it. macOS does
-/// not enforce such a limit, and on other systems none is set: there the readers' own limits are the only ones.
+/// Limit of the process's address space in bytes, on Linux. The largest header takes a quarter of it. macOS does not enforce the
+/// limit and other systems have none: there, only the readers' own limits hold.
 #[cfg(unix)]
-const MEMORY: u64 = 2 << 30;
+const MAX_MEMORY: u64 = 2 << 30;
 
-/// The most seconds of processor time for all files, on Unix, so that a process that lost the one that asked ends.
+/// Limit of CPU time for all files in seconds, on Unix, so that an orphaned process ends.
 #[cfg(unix)]
-const PROCESSOR_SECONDS: u64 = 600;
+const MAX_CPU_SECONDS: u64 = 600;
 
-/// How long the header of a model may take.
-const MODEL_WITHIN: Duration = Duration::from_secs(20);
+/// Time limit of reading a model's header.
+const MODEL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long an adapter may take, whose numbers are all read.
-const ADAPTER_WITHIN: Duration = Duration::from_secs(120);
+/// Time limit of reading an adapter, whose values are all read.
+const ADAPTER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a process that was told to end may take.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// How long a killed process may take to exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest message of an answer, in characters.
-const LONGEST_MESSAGE: usize = 2000;
+/// Most characters of a response's message.
+const MAX_MESSAGE_CHARS: usize = 2000;
 
-/// The longest line of an answer, in bytes: a message of which each character is escaped.
-const LONGEST_LINE: u64 = 64 << 10;
+/// Most bytes of a response's line: a message whose characters are all escaped.
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// Bytes of the process's log that are looked at.
-const LONGEST_LOG: u64 = 16 << 10;
+/// Most bytes read of the process's log.
+const MAX_LOG_BYTES: u64 = 16 << 10;
 
-/// What is to be read.
+/// A request to read a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Question {
-    /// The facts of a model.
+pub enum ProbeRequest {
+    /// The metadata of a model.
     Model {
         /// Its file.
         path: PathBuf,
@@ -64,23 +64,23 @@ pub enum Question {
     },
 }
 
-/// What came of it.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// The facts of a model.
-    Facts(Facts),
+pub enum ProbeResponse {
+    /// The metadata of a model.
+    Metadata(ModelMetadata),
     /// The adapter fits.
     Fits,
-    /// What is wrong: a sentence.
+    /// An error, as a sentence.
     Problem(String),
 }
 
-impl Question {
-    fn within(&self) -> Duration {
+impl ProbeRequest {
+    fn timeout(&self) -> Duration {
         match self {
-            Self::Model { .. } => MODEL_WITHIN,
-            Self::Adapter { .. } => ADAPTER_WITHIN,
+            Self::Model { .. } => MODEL_TIMEOUT,
+            Self::Adapter { .. } => ADAPTER_TIMEOUT,
         }
     }
 
@@ -98,61 +98,65 @@ impl Question {
         }
     }
 
-    /// Reads the file in this process.
-    pub fn answer(&self) -> Answer {
+    /// Executes the request in this process.
+    pub fn execute(&self) -> ProbeResponse {
         match self {
-            Self::Model { path } => Facts::read(path).map_or_else(Answer::Problem, Answer::Facts),
+            Self::Model { path } => {
+                ModelMetadata::read(path).map_or_else(ProbeResponse::Problem, ProbeResponse::Metadata)
+            }
             Self::Adapter { path, model } => {
                 let checked = GgufFile::open(model)
                     .map_err(|error| error.to_string())
                     .and_then(|model| AdapterFile::check_file(path, &model).map_err(|error| error.to_string()));
-                checked.map_or_else(Answer::Problem, |_| Answer::Fits)
+                checked.map_or_else(ProbeResponse::Problem, |_| ProbeResponse::Fits)
             }
         }
     }
 }
 
-/// Sets the process's limits, then answers one JSON [`Question`] a line until `questions` end.
+/// Sets the process's limits, then responds to one JSON [`ProbeRequest`] per line until the end of `requests`.
 ///
 /// # Errors
-/// Reading or writing fails, or a line is not a question.
+/// Reading or writing fails, or a line is malformed.
 pub fn serve(
-    questions: impl BufRead,
-    mut answers: impl Write,
-    answer: impl Fn(&Question) -> Answer,
+    requests: impl BufRead,
+    mut responses: impl Write,
+    execute: impl Fn(&ProbeRequest) -> ProbeResponse,
 ) -> std::io::Result<()> {
-    limit_this_process();
-    for line in questions.lines() {
-        let Ok(question) = serde_json::from_str::<Question>(&line?) else {
+    set_resource_limits();
+    for line in requests.lines() {
+        let Ok(request) = serde_json::from_str::<ProbeRequest>(&line?) else {
             return Err(std::io::Error::new(
                 std::io::ErrorKind::InvalidData,
-                "a line is not a question",
+                "a line is not a request",
             ));
         };
-        let said = catch_unwind(AssertUnwindSafe(|| answer(&question))).unwrap_or_else(|_| {
-            Answer::Problem(format!(
-                "{}: Hearth made a mistake when it read this file. Get another one, and report this one.",
-                question.path().display()
+        let response = catch_unwind(AssertUnwindSafe(|| execute(&request))).unwrap_or_else(|_| {
+            ProbeResponse::Problem(format!(
+                "{}: Hearth ran into a bug while reading this file. Get another file, and report this one.",
+                request.path().display()
             ))
         });
-        let said = match said {
-            Answer::Problem(message) => Answer::Problem(message.chars().take(LONGEST_MESSAGE).collect()),
+        let response = match response {
+            ProbeResponse::Problem(message) => {
+                ProbeResponse::Problem(message.chars().take(MAX_MESSAGE_CHARS).collect())
+            }
             other => other,
         };
-        serde_json::to_writer(&mut answers, &said)?;
-        answers.write_all(b"\n")?;
-        answers.flush()?;
+        serde_json::to_writer(&mut responses, &response)?;
+        responses.write_all(b"\n")?;
+        responses.flush()?;
     }
     Ok(())
 }
 
-/// Limits what this process may take.
+/// Sets resource limits of this process.
 #[cfg(unix)]
-fn limit_this_process() {
+fn set_resource_limits() {
     let limits = [
-        (libc::RLIMIT_AS, MEMORY, "memory"),
-        (libc::RLIMIT_CPU, PROCESSOR_SECONDS, "processor time"),
-        // A core of 2 GiB explains nothing that the message does not.
+        (libc::RLIMIT_AS, MAX_MEMORY, "memory"),
+        (libc::RLIMIT_CPU, MAX_CPU_SECONDS, "CPU time"),
+        // A core dump of 2 GiB tells no more than the message.
         (libc::RLIMIT_CORE, 0, "core"),
     ];
     for (resource, most, what) in limits {
@@ -168,72 +172,72 @@ fn limit_this_process() {
     }
 }
 
-/// Does nothing on this system: only the readers' own limits hold.
+/// Does nothing: only the readers' own limits hold on this system.
 #[cfg(not(unix))]
-fn limit_this_process() {}
+fn set_resource_limits() {}
 
-/// How the process is started.
+/// The command that starts a probe.
 #[derive(Debug, Clone)]
 pub struct ProbeCommand {
     /// The `hearth` executable.
     pub program: PathBuf,
-    /// Added to its environment.
+    /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// How long a file may take; none: as long as files of its kind may.
-    pub within: Option<Duration>,
+    /// Time limit per file. `None` means that of its kind.
+    pub timeout: Option<Duration>,
 }
 
 impl From<&WorkerCommand> for ProbeCommand {
-    /// The program that is the worker too.
+    /// The worker's program.
     fn from(worker: &WorkerCommand) -> Self {
         Self {
             program: worker.executable.clone(),
             environment: worker.environment.clone(),
-            within: None,
+            timeout: None,
         }
     }
 }
 
-/// Why there is no answer.
+/// Why a request has no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct ProbeError {
     /// A sentence that names the file.
     pub message: String,
-    /// Whether the same question may have an answer later.
+    /// Whether a retry may succeed.
     pub temporary: bool,
 }
 
-/// Asks all questions, in as few processes as it takes, and gives the answers in order.
-pub(super) fn ask(command: &ProbeCommand, questions: &[Question]) -> Vec<Result<Answer, Failed>> {
-    let mut answers = Vec::with_capacity(questions.len());
-    while let Some(next) = questions.get(answers.len()) {
+/// Executes requests, in as few processes as possible. Returns the responses in order.
+pub(super) fn run(command: &ProbeCommand, requests: &[ProbeRequest]) -> Vec<Result<ProbeResponse, ProbeError>> {
+    let mut responses = Vec::with_capacity(requests.len());
+    while let Some(next) = requests.get(responses.len()) {
         if let Some(path) = next.paths().find(|path| path.to_str().is_none()) {
-            answers.push(Err(Failed {
+            responses.push(Err(ProbeError {
                 message: format!(
-                    "{}: the name has letters that Hearth cannot read. Rename the file or its folder.",
+                    "{}: the path has characters that Hearth cannot read. Rename the file or its folder.",
                     path.display()
                 ),
                 temporary: false,
             }));
             continue;
         }
-        let rest = &questions[answers.len()..];
-        let speakable = |question: &&Question| question.paths().all(|path| path.to_str().is_some());
-        let batch: Vec<&Question> = rest.iter().take_while(speakable).collect();
+        let rest = &requests[responses.len()..];
+        let has_utf8_paths = |request: &&ProbeRequest| request.paths().all(|path| path.to_str().is_some());
+        let batch: Vec<&ProbeRequest> = rest.iter().take_while(has_utf8_paths).collect();
         match Process::start(command) {
-            Ok(process) => process.ask(command, &batch, &mut answers),
-            Err(why) => answers.extend(rest.iter().map(|question| {
-                Err(Failed {
-                    message: format!("{}: {why}", question.path().display()),
+            Ok(process) => process.run(command, &batch, &mut responses),
+            Err(why) => responses.extend(rest.iter().map(|request| {
+                Err(ProbeError {
+                    message: format!("{}: {why}", request.path().display()),
                     temporary: true,
                 })
             })),
         }
     }
-    answers
+    responses
 }
 
-/// A process that reads files.
+/// A probe process.
 struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -252,13 +256,13 @@ impl Process {
         #[cfg(windows)]
         {
             use std::os::windows::process::CommandExt;
-            // It is a console program, and a window of its own would flash up.
+            // A console program would open a window.
             const CREATE_NO_WINDOW: u32 = 0x0800_0000;
             process.creation_flags(CREATE_NO_WINDOW);
         }
         let mut child = process.spawn().map_err(|error| {
             format!(
-                "it was not read, since {} could not be started ({error}). Install Hearth again, or build it whole.",
+                "it was not read because {} could not be started ({error}). Install Hearth again, or build the whole workspace.",
                 command.program.display()
             )
         })?;
@@ -268,7 +272,7 @@ impl Process {
                 let mut output = BufReader::new(output);
                 loop {
                     let mut line = String::new();
-                    match output.by_ref().take(LONGEST_LINE).read_line(&mut line) {
+                    match output.by_ref().take(MAX_LINE_BYTES).read_line(&mut line) {
                         Ok(count) if count > 0 && line.ends_with('\n') && say.send(line).is_ok() => {}
                         _ => return,
                     }
@@ -280,8 +284,8 @@ impl Process {
             thread::spawn(move || {
                 let mut text = Vec::new();
                 let mut errors = errors;
-                // What could be read counts; the rest is read so that the process does not wait for it.
-                let _ = errors.by_ref().take(LONGEST_LOG).read_to_end(&mut text);
+                // A partial log is used, too; the rest is drained so that the process does not block.
+                let _ = errors.by_ref().take(MAX_LOG_BYTES).read_to_end(&mut text);
                 let _ = tell.send(String::from_utf8_lossy(&text).into_owned());
                 let _ = std::io::copy(&mut errors, &mut std::io::sink());
             });
@@ -289,19 +293,24 @@ impl Process {
         Ok(Self { child, lines, log })
     }
 
-    /// Adds an answer for each question until one has none; what is wrong with that one then comes last.
-    fn ask(mut self, command: &ProbeCommand, questions: &[&Question], answers: &mut Vec<Result<Answer, Failed>>) {
+    /// Adds a response for each request, up to the first that fails, whose error is last.
+    fn run(
+        mut self,
+        command: &ProbeCommand,
+        requests: &[&ProbeRequest],
+        responses: &mut Vec<Result<ProbeResponse, ProbeError>>,
+    ) {
         if let Some(mut input) = self.child.stdin.take() {
-            let asked: Vec<String> = questions.iter().filter_map(|q| serde_json::to_string(q).ok()).collect();
-            // In a thread, since a process that does not listen would be waited for. One that has ended is told below.
-            thread::spawn(move || drop(input.write_all((asked.join("\n") + "\n").as_bytes())));
+            let lines: Vec<String> = requests.iter().filter_map(|q| serde_json::to_string(q).ok()).collect();
+            // In a thread, since a process that does not read would block. One that has exited is handled below.
+            thread::spawn(move || drop(input.write_all((lines.join("\n") + "\n").as_bytes())));
         }
-        for question in questions {
-            let within = command.within.unwrap_or_else(|| question.within());
-            match self.answer(within) {
-                Ok(answer) => answers.push(Ok(answer)),
-                Err(trouble) => {
-                    answers.push(Err(self.explain(question, within, trouble)));
+        for request in requests {
+            let timeout = command.timeout.unwrap_or_else(|| request.timeout());
+            match self.next_response(timeout) {
+                Ok(response) => responses.push(Ok(response)),
+                Err(error) => {
+                    responses.push(Err(self.explain(request, timeout, error)));
                     return;
                 }
             }
@@ -309,60 +318,62 @@ impl Process {
         self.end();
     }
 
-    /// The next line that is an answer.
-    fn answer(&self, within: Duration) -> Result<Answer, RecvTimeoutError> {
+    /// The next response.
+    fn next_response(&self, timeout: Duration) -> Result<ProbeResponse, RecvTimeoutError> {
         loop {
-            let line = self.lines.recv_timeout(within)?;
-            if let Ok(answer) = serde_json::from_str(&line) {
-                return Ok(answer);
+            let line = self.lines.recv_timeout(timeout)?;
+            if let Ok(response) = serde_json::from_str(&line) {
+                return Ok(response);
             }
-            tracing::warn!(line, "unexpected output of the process that reads files");
+            tracing::warn!(line, "unexpected output of a probe");
         }
     }
 
-    /// Ends the process; how it ended, where that is known. One that hangs in the kernel is waited for elsewhere.
+    /// Ends the process. Returns its exit status, if known, and its log. A process that hangs in the kernel is awaited in a thread.
     fn end(mut self) -> (Option<ExitStatus>, String) {
-        // It has said all that counts, or never will.
         let (ended, end) = channel();
-        if end_of_itself(&mut self.child).is_none() {
+        if wait_for_exit(&mut self.child).is_none() {
             let _ = self.child.kill();
         }
         let mut child = self.child;
         thread::spawn(move || ended.send(child.wait().ok()));
-        let status = end.recv_timeout(ENDS_WITHIN).ok().flatten();
-        let log = self.log.recv_timeout(ENDS_WITHIN).unwrap_or_default();
+        let status = end.recv_timeout(EXIT_TIMEOUT).ok().flatten();
+        let log = self.log.recv_timeout(EXIT_TIMEOUT).unwrap_or_default();
         (status, log)
     }
 
-    fn explain(self, question: &Question, within: Duration, trouble: RecvTimeoutError) -> Failed {
-        let at = question.path().display().to_string();
-        if trouble == RecvTimeoutError::Timeout {
+    fn explain(self, request: &ProbeRequest, timeout: Duration, error: RecvTimeoutError) -> ProbeError {
+        let at = request.path().display().to_string();
+        if error == RecvTimeoutError::Timeout {
             let mut this = self;
             let _ = this.child.kill();
             this.end();
-            return Failed {
+            return ProbeError {
                 message: format!(
-                    "{at}: reading it took longer than {} seconds and was ended. Where it is on a slow drive, try again; else \
+                    "{at}: reading it took longer than {} seconds and was cancelled. If it is on a slow drive, try again; otherwise \
                      get another file.",
-                    within.as_secs()
+                    timeout.as_secs()
                 ),
                 temporary: true,
             };
         }
         let (status, log) = self.end();
         for line in log.lines() {
-            tracing::warn!(line, "the process that reads files");
+            tracing::warn!(line, "a probe's log");
         }
         let why = match status {
             _ if log.contains("memory allocation of") => {
                 "it takes more memory to read than any known model or adapter does".to_owned()
             }
             Some(status) if !was_killed(status) => {
-                format!("the process that was reading it ended early ({})", told(status))
+                format!(
+                    "the process that was reading it ended early ({})",
+                    describe_exit(status)
+                )
             }
-            // Not the file's fault, as far as is known.
+            // Not caused by the file, as far as is known.
             _ => {
-                return Failed {
+                return ProbeError {
                     message: format!(
                         "{at}: the process that was reading it was killed, perhaps because memory ran short. Close other programs, \
                          then try again."
@@ -371,16 +382,16 @@ impl Process {
                 };
             }
         };
-        Failed {
+        ProbeError {
             message: format!("{at}: {why}, so it was not read. Get another file."),
             temporary: false,
         }
     }
 }
 
-/// How a process ended that closes its output; none where it goes on.
-fn end_of_itself(child: &mut Child) -> Option<ExitStatus> {
-    // What closed its output is about to end: its own end says more than ours.
+/// Waits up to half a second for the exit of a process that closed its output. `None` means that it still runs.
+fn wait_for_exit(child: &mut Child) -> Option<ExitStatus> {
+    // Its own exit status says more than that of a kill.
     for _ in 0..50 {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);
@@ -390,8 +401,8 @@ fn end_of_itself(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// How a process ended, in a few words.
-fn told(status: ExitStatus) -> String {
+/// An exit status in a few words.
+fn describe_exit(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return format!("signal {signal}");
@@ -402,7 +413,7 @@ fn told(status: ExitStatus) -> String {
     }
 }
 
-/// Whether the system or another program ended it by force, as Linux does where memory runs out.
+/// Whether it was killed, as by Linux's out-of-memory killer.
 #[cfg(unix)]
 fn was_killed(status: ExitStatus) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL)

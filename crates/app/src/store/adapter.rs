@@ -1,5 +1,4 @@
-//! Adapters: those that came of runs, and those that a person imported by their path. One that came of a run goes and comes
-//! back with it.
+//! Adapters, of runs or imported by their path. A run's adapter is deleted and restored with it.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -21,21 +20,21 @@ CREATE TABLE adapter (
 /// One adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adapter {
-    /// Names it.
+    /// Id.
     pub id: i64,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// The run that it came of; none: it was imported.
+    /// Id of its run. `None` means imported.
     pub run: Option<i64>,
-    /// Id of the model it belongs to, in the library.
+    /// Id of the base model, in the library.
     pub model: String,
-    /// That model's name then.
+    /// The base model's name at that time.
     pub model_name: String,
-    /// Its file or folder.
+    /// File or folder.
     pub path: PathBuf,
     /// Milliseconds since 1970.
     pub created_at: i64,
-    /// How its run ended, in JSON of the caller's.
+    /// Outcome of its run, as the caller's JSON.
     pub outcome: Option<String>,
 }
 
@@ -56,7 +55,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Adapter> {
     })
 }
 
-/// All that are not deleted, newest first.
+/// All rows that are not deleted, newest first.
 pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Adapter>> {
     connection
         .prepare_cached(&format!("{SELECT} ORDER BY a.id DESC"))?
@@ -64,7 +63,7 @@ pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Adapter>> {
         .collect()
 }
 
-/// One that is not deleted.
+/// Returns one that is not deleted.
 pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Adapter>> {
     connection
         .prepare_cached(&format!("{SELECT} AND a.id = ?1"))?
@@ -72,7 +71,7 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Adapter>
         .optional()
 }
 
-/// The adapter of a run, if that has one that is not deleted.
+/// Id of a run's adapter, unless deleted.
 pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT id FROM adapter WHERE run = ?1 AND deleted_at IS NULL")?
@@ -80,7 +79,7 @@ pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Option<i64>
         .optional()
 }
 
-/// What a new adapter needs; see [`Adapter`].
+/// A new adapter; see [`Adapter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct New<'a> {
@@ -92,8 +91,7 @@ pub struct New<'a> {
     pub created_at: i64,
 }
 
-/// Adds one and answers its id; the adapter of a run that has one already is that one, at its new path. If that was deleted, it is not any
-/// more: its files are new ones.
+/// Adds an adapter and returns its id. A run's existing adapter gets the new path, and is restored if deleted: its files are new.
 pub fn add(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
@@ -106,25 +104,25 @@ pub fn add(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
         )
 }
 
-/// Gives it another name; whether it is there.
+/// Renames a row. Returns `false` if it does not exist.
 pub fn rename(connection: &Connection, id: i64, name: &str) -> rusqlite::Result<bool> {
     let sql = "UPDATE adapter SET name = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, name])
 }
 
-/// Marks it as deleted; whether it was there.
+/// Marks a row as deleted. Returns `false` if it does not exist.
 pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE adapter SET deleted_at = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, now])
 }
 
-/// Takes the mark away; whether it had one.
+/// Undoes a deletion. Returns `false` if it was not deleted.
 pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE adapter SET deleted_at = NULL WHERE id = ?1 AND deleted_at IS NOT NULL";
     changed(connection, sql, params![id])
 }
 
-/// One that is deleted; see [`Adapter`].
+/// A deleted adapter; see [`Adapter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Deleted {
@@ -134,7 +132,7 @@ pub struct Deleted {
     pub deleted_at: i64,
 }
 
-/// Those deleted before a time.
+/// Adapters deleted before a time.
 pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<Deleted>> {
     connection
         .prepare_cached("SELECT id, run, path, deleted_at FROM adapter WHERE deleted_at < ?1")?
@@ -149,7 +147,7 @@ pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<Del
         .collect()
 }
 
-/// Removes a deleted one.
+/// Removes a deleted adapter.
 pub fn remove(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     let sql = "DELETE FROM adapter WHERE id = ?1 AND deleted_at IS NOT NULL";
     changed(connection, sql, params![id])

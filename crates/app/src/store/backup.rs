@@ -1,7 +1,7 @@
-//! Copies of the store, made by SQLite itself.
+//! Backups of the store, made with `VACUUM INTO`.
 
 use super::{FILE, Store, StoreError, migrations, now};
-use crate::library::private;
+use crate::library::permissions;
 use hearth_formats::durable::sync_folder;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
@@ -12,29 +12,29 @@ use std::{
     time::Duration,
 };
 
-/// The folder of the copies, in that of the store.
+/// The folder of backups, in the data folder.
 const FOLDER: &str = "hearth-backups";
 
-/// How many copies are kept.
-const KEPT: usize = 5;
+/// Number of backups.
+const MAX_BACKUPS: usize = 5;
 
-/// A store that is used is copied this often.
-const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The interval of backups.
+const BACKUP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A copy of the store.
+/// A backup of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// The file: a whole store.
+    /// The file, a complete store.
     pub path: PathBuf,
-    /// When it was made, in milliseconds since 1970, by the system's clock at that time.
+    /// Creation time in milliseconds since 1970, by the system clock.
     pub made_at: i64,
 }
 
 impl Backup {
-    /// Refuses a copy that is damaged.
+    /// Checks the backup's integrity.
     ///
     /// # Errors
-    /// What SQLite says of it.
+    /// The backup is corrupt or cannot be read.
     pub fn check(&self) -> Result<(), StoreError> {
         let read = || -> rusqlite::Result<String> {
             let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -42,16 +42,16 @@ impl Backup {
         };
         match read() {
             Ok(found) if found == "ok" => Ok(()),
-            Ok(what) => Err(StoreError::Damaged {
+            Ok(detail) => Err(StoreError::Corrupt {
                 path: self.path.clone(),
-                what,
+                detail,
             }),
             Err(error) => Err(StoreError::from_sqlite(error, &self.path)),
         }
     }
 }
 
-/// The copies of the store in a folder, the newest first. One that was made when the system's clock was ahead counts as the oldest.
+/// The backups in a data folder, newest first. One with a time in the future counts as the oldest.
 pub fn backups(folder: &Path) -> Vec<Backup> {
     let backup = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
@@ -66,17 +66,17 @@ pub fn backups(folder: &Path) -> Vec<Backup> {
     found
 }
 
-/// Copies the store that this connection is to, which is in `folder`, and lets the oldest copies go.
+/// Backs up a connection's store, which is in `folder`, and removes the oldest backups.
 ///
 /// # Errors
-/// There is no room, or the store cannot be read to its end. The copies that were there stay, and nothing else is left.
+/// The disk is full or the store cannot be read. Existing backups stay, and no partial one is left.
 pub(super) fn make(connection: &Connection, folder: &Path) -> Result<(), StoreError> {
     let into = folder.join(FOLDER);
     let failed = |source: io::Error| StoreError::Backup {
         folder: into.clone(),
         source,
     };
-    private::make(&into).map_err(failed)?;
+    permissions::create_private_folder(&into).map_err(failed)?;
     for left in leftovers(&into) {
         fs::remove_file(left).map_err(failed)?;
     }
@@ -90,29 +90,29 @@ pub(super) fn make(connection: &Connection, folder: &Path) -> Result<(), StoreEr
                 .map_err(failed)
         });
     if copied.is_err() {
-        // It would take the room that is missing.
+        // It would take up scarce space.
         let _ = fs::remove_file(&unfinished);
         return copied;
     }
     let old = backups(folder).into_iter().filter(|backup| backup.path != path);
-    for old in old.skip(KEPT - 1) {
+    for old in old.skip(MAX_BACKUPS - 1) {
         fs::remove_file(&old.path).map_err(failed)?;
     }
     Ok(())
 }
 
-/// All of the store in one transaction; others may read and write meanwhile.
+/// Copies the store in one transaction; others may read and write meanwhile.
 fn copy(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
     connection.execute("VACUUM INTO ?1", [SqlPath(to)]).map(|_| ())
 }
 
 fn finish(unfinished: &Path, path: &Path) -> io::Result<()> {
-    private::file(unfinished)?;
+    permissions::create_private_file(unfinished)?;
     File::options().write(true).open(unfinished)?.sync_all()?;
     fs::rename(unfinished, path)
 }
 
-/// What a process left that ended while it made a copy.
+/// Partial backups of a process that was killed.
 fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -121,7 +121,7 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Copies the store before its tables change, unless it is new or up to date.
+/// Backs the store up before migrations, unless it is new or up to date.
 pub(super) fn before_migration(connection: &Connection, folder: &Path) -> Result<(), StoreError> {
     match migrations::is_older(connection)? {
         true => make(connection, folder),
@@ -130,14 +130,14 @@ pub(super) fn before_migration(connection: &Connection, folder: &Path) -> Result
 }
 
 impl Store {
-    /// Copies the store if the last copy is a day old. It can be used meanwhile.
+    /// Backs the store up if the last backup is a day old. The store can be used meanwhile.
     ///
     /// # Errors
-    /// There is no room, or the store cannot be read to its end.
+    /// The disk is full or the store cannot be read.
     pub fn back_up_daily(&self) -> Result<(), StoreError> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let age = backups(folder).first().map(|newest| now() - newest.made_at);
-        if age.is_some_and(|age| (0..EVERY.as_millis() as i64).contains(&age)) {
+        if age.is_some_and(|age| (0..BACKUP_INTERVAL.as_millis() as i64).contains(&age)) {
             return Ok(());
         }
         let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY);
@@ -146,7 +146,7 @@ impl Store {
     }
 }
 
-/// A path as SQLite takes it: bytes that need not be UTF-8.
+/// A path as an SQL parameter: text that may not be UTF-8.
 pub(super) struct SqlPath<'a>(pub &'a Path);
 
 impl ToSql for SqlPath<'_> {

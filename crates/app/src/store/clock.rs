@@ -1,7 +1,7 @@
-//! A clock of the store's own, by which what was deleted is purged.
+//! The store's clock, for purging deleted rows.
 //!
-//! The system's clock may be wrong, for instance where the battery of its hardware clock is empty. The store's advances by monotonic time
-//! while the store is open. From one opening to the next it advances by what the system's clock says, or by a day where that is more than a
+//! The system clock may be wrong, for instance if the battery of the hardware clock is empty. The store's clock advances by
+//! monotonic time while the store is open. Between openings it advances by the system clock, or by a day if that is more than a
 //! week.
 
 use super::setting;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 const KEY: &str = "clock";
 
-/// The longest time between two openings that is believed.
+/// Longest gap between two openings that is trusted.
 const LONGEST_GAP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What a longer one counts as.
+/// The gap that a longer one counts as.
 const DOUBTFUL_GAP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs while the store is open.
+/// The clock of an open store.
 #[derive(Debug)]
 pub(super) struct Clock {
     opened: Instant,
@@ -24,33 +24,33 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The clock of a store that is opened when the system's says `wall`, in milliseconds since 1970.
+    /// Starts the clock. `wall`: the system time in milliseconds since 1970.
     pub fn open(connection: &Connection, wall: i64) -> rusqlite::Result<Self> {
-        let kept = setting::get(connection, KEY)?;
-        let kept: Option<[i64; 2]> = kept.and_then(|text| serde_json::from_str(&text).ok());
-        let at_opening = kept.map_or(wall, |[kept_wall, kept_own]| {
-            let gap = match wall.saturating_sub(kept_wall).max(0) {
+        let saved = setting::get(connection, KEY)?;
+        let saved: Option<[i64; 2]> = saved.and_then(|text| serde_json::from_str(&text).ok());
+        let at_opening = saved.map_or(wall, |[saved_wall, saved_own]| {
+            let gap = match wall.saturating_sub(saved_wall).max(0) {
                 gap if gap > LONGEST_GAP.as_millis() as i64 => DOUBTFUL_GAP.as_millis() as i64,
                 gap => gap,
             };
-            kept_own.saturating_add(gap)
+            saved_own.saturating_add(gap)
         });
         let clock = Self {
             opened: Instant::now(),
             at_opening,
         };
-        clock.keep(connection, wall)?;
+        clock.save(connection, wall)?;
         Ok(clock)
     }
 
-    /// Milliseconds that never go back; those since 1970 where no clock jumped and the machine was not suspended while the store was open.
+    /// Monotonic milliseconds; those since 1970 unless a clock jumped or the machine was suspended while the store was open.
     pub fn now(&self) -> i64 {
         let since = i64::try_from(self.opened.elapsed().as_millis()).unwrap_or(i64::MAX);
         self.at_opening.saturating_add(since)
     }
 
-    /// Writes down how far it has come.
-    pub fn keep(&self, connection: &Connection, wall: i64) -> rusqlite::Result<()> {
+    /// Saves the present time.
+    pub fn save(&self, connection: &Connection, wall: i64) -> rusqlite::Result<()> {
         setting::set(connection, KEY, &format!("[{wall},{}]", self.now()))
     }
 }

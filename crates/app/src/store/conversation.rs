@@ -1,4 +1,4 @@
-//! Conversations. Deleting one only marks it, so that it can be restored; it is purged much later.
+//! Conversations. Deleting one only marks it, so that it can be restored; it is purged later.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -25,21 +25,21 @@ ALTER TABLE conversation ADD COLUMN adapters TEXT;
 /// One conversation, without its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
-    /// Names it.
+    /// Id.
     pub id: i64,
-    /// For people.
+    /// Display name.
     pub title: String,
     /// Milliseconds since 1970.
     pub created_at: i64,
     /// Milliseconds since 1970.
     pub updated_at: i64,
-    /// Name of the model that answered last.
+    /// Name of the last model that answered.
     pub model: Option<String>,
-    /// Its own system prompt.
+    /// System prompt. `None` means the model's default.
     pub system_prompt: Option<String>,
-    /// The last message of the branch that is shown.
+    /// Id of the last message of the selected branch.
     pub leaf: Option<i64>,
-    /// The adapters that new answers are made with, in JSON of the caller's.
+    /// Adapters for new answers, as the caller's JSON.
     pub adapters: Option<String>,
 }
 
@@ -58,7 +58,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
     })
 }
 
-/// All that are not deleted, newest first.
+/// All rows that are not deleted, newest first.
 pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Conversation>> {
     connection
         .prepare_cached(&format!(
@@ -68,7 +68,7 @@ pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Conversation>> {
         .collect()
 }
 
-/// One that is not deleted.
+/// Returns one that is not deleted.
 pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Conversation>> {
     connection
         .prepare_cached(&format!(
@@ -78,7 +78,7 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Conversa
         .optional()
 }
 
-/// Begins one; its number is never given again.
+/// Creates a conversation; ids are never reused.
 pub fn create(connection: &Connection, title: &str, now: i64) -> rusqlite::Result<i64> {
     connection
         .prepare_cached("INSERT INTO conversation (title, created_at, updated_at) VALUES (?1, ?2, ?2)")?
@@ -86,7 +86,7 @@ pub fn create(connection: &Connection, title: &str, now: i64) -> rusqlite::Resul
     Ok(connection.last_insert_rowid())
 }
 
-/// Gives it another title; whether it is there.
+/// Renames a row. Returns `false` if it does not exist.
 pub fn rename(connection: &Connection, id: i64, title: &str) -> rusqlite::Result<bool> {
     changed(
         connection,
@@ -95,19 +95,19 @@ pub fn rename(connection: &Connection, id: i64, title: &str) -> rusqlite::Result
     )
 }
 
-/// Gives it a system prompt of its own, or none; whether it is there.
+/// Sets the system prompt. Returns `false` if it does not exist.
 pub fn set_system_prompt(connection: &Connection, id: i64, prompt: Option<&str>) -> rusqlite::Result<bool> {
     let sql = "UPDATE conversation SET system_prompt = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, prompt])
 }
 
-/// Has new answers made with these adapters, in JSON of the caller's; whether it is there.
+/// Sets the adapters for new answers, as the caller's JSON. Returns `false` if it does not exist.
 pub fn set_adapters(connection: &Connection, id: i64, adapters: Option<&str>) -> rusqlite::Result<bool> {
     let sql = "UPDATE conversation SET adapters = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, adapters])
 }
 
-/// Shows the branch that ends with a message; whether it is there.
+/// Selects the branch that ends with a message. Returns `false` if it does not exist.
 pub fn set_leaf(connection: &Connection, id: i64, leaf: Option<i64>) -> rusqlite::Result<bool> {
     changed(
         connection,
@@ -116,13 +116,13 @@ pub fn set_leaf(connection: &Connection, id: i64, leaf: Option<i64>) -> rusqlite
     )
 }
 
-/// Says that something was said in it just now, and by which model.
+/// Sets the time of the last message, and its model.
 pub fn touch(connection: &Connection, id: i64, model: Option<&str>, now: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE conversation SET updated_at = ?3, model = coalesce(?2, model) WHERE id = ?1";
     changed(connection, sql, params![id, model, now])
 }
 
-/// Marks it as deleted; whether it was there.
+/// Marks a row as deleted. Returns `false` if it does not exist.
 pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bool> {
     changed(
         connection,
@@ -131,13 +131,13 @@ pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bo
     )
 }
 
-/// Takes the mark away; whether it had one.
+/// Undoes a deletion. Returns `false` if it was not deleted.
 pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE conversation SET deleted_at = NULL WHERE id = ?1 AND deleted_at IS NOT NULL";
     changed(connection, sql, params![id])
 }
 
-/// Removes those deleted before a time, messages and all; how many.
+/// Removes conversations deleted before a time, with their messages. Returns their number.
 pub fn purge(connection: &Connection, before: i64) -> rusqlite::Result<usize> {
     connection
         .prepare_cached("DELETE FROM conversation WHERE deleted_at < ?1")?

@@ -1,5 +1,4 @@
-//! Datasets that a person added by their path. The files are theirs; forgetting one only marks it, and it is purged much
-//! later.
+//! Datasets added by their path; the files are not copied. Removing one only marks it; it is purged later.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -19,15 +18,15 @@ CREATE TABLE dataset (
 /// One dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataset {
-    /// Names it.
+    /// Id.
     pub id: i64,
     /// The file.
     pub path: PathBuf,
-    /// For people.
+    /// Display name.
     pub name: String,
     /// Milliseconds since 1970.
     pub added_at: i64,
-    /// How many examples it had when it was last looked at.
+    /// Number of examples at the last inspection.
     pub examples: Option<u32>,
 }
 
@@ -43,7 +42,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Dataset> {
     })
 }
 
-/// All that are not deleted, newest first.
+/// All rows that are not deleted, newest first.
 pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Dataset>> {
     connection
         .prepare_cached(&format!(
@@ -53,7 +52,7 @@ pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Dataset>> {
         .collect()
 }
 
-/// One that is not deleted.
+/// Returns one that is not deleted.
 pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Dataset>> {
     connection
         .prepare_cached(&format!(
@@ -63,7 +62,7 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Dataset>
         .optional()
 }
 
-/// Adds a path and answers its id; one that is there already stays as it is, or comes back.
+/// Adds a path and returns its id. An existing row is unchanged, or restored if deleted.
 pub fn add(connection: &Connection, path: &str, name: &str, now: i64) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
@@ -73,31 +72,31 @@ pub fn add(connection: &Connection, path: &str, name: &str, now: i64) -> rusqlit
         .query_row(params![path, name, now], |row| row.get(0))
 }
 
-/// Gives it another name; whether it is there.
+/// Renames a row. Returns `false` if it does not exist.
 pub fn rename(connection: &Connection, id: i64, name: &str) -> rusqlite::Result<bool> {
     let sql = "UPDATE dataset SET name = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, name])
 }
 
-/// Keeps how many examples it has; whether it is there.
+/// Sets the number of examples. Returns `false` if it does not exist.
 pub fn set_examples(connection: &Connection, id: i64, examples: u32) -> rusqlite::Result<bool> {
     let sql = "UPDATE dataset SET examples = ?2 WHERE id = ?1";
     changed(connection, sql, params![id, examples])
 }
 
-/// Marks it as deleted; whether it was there.
+/// Marks a row as deleted. Returns `false` if it does not exist.
 pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE dataset SET deleted_at = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, now])
 }
 
-/// Takes the mark away; whether it had one.
+/// Undoes a deletion. Returns `false` if it was not deleted.
 pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE dataset SET deleted_at = NULL WHERE id = ?1 AND deleted_at IS NOT NULL";
     changed(connection, sql, params![id])
 }
 
-/// Removes those deleted before a time; how many.
+/// Removes datasets deleted before a time. Returns their number.
 pub fn purge(connection: &Connection, before: i64) -> rusqlite::Result<usize> {
     connection
         .prepare_cached("DELETE FROM dataset WHERE deleted_at < ?1")?

@@ -1,4 +1,4 @@
-//! What can go wrong with the store, in sentences.
+//! Errors of the store.
 
 use crate::wire::{Code, Problem};
 use rusqlite::ErrorCode;
@@ -7,47 +7,47 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why conversations could not be read or written.
+/// An error of opening, reading or writing the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The folder cannot be used.
-    #[error("Hearth cannot keep its data in {}: {source}. Check that the folder can be written, or set HEARTH_DATA to another one.", .folder.display())]
+    /// The data folder is not usable.
+    #[error("Hearth cannot store its data in {}: {source}. Check that the folder is writable, or set HEARTH_DATA to another one.", .folder.display())]
     Folder {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// Another process has it open.
+    /// Another Hearth has the store open.
     #[error("Another Hearth is already using {}. Use that one, or close it first.", .0.display())]
     InUse(PathBuf),
-    /// A newer Hearth wrote it.
-    #[error("Your conversations in {} were last opened by a newer Hearth (their format is {found}, this Hearth knows up to {known}). Install that Hearth again; the file was left as it is.", .path.display())]
+    /// Written by a newer Hearth.
+    #[error("Your conversations in {} were last opened by a newer Hearth (their format is {found}, this Hearth supports up to {known}). Install the newer Hearth again; the file is unchanged.", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Its schema version.
         found: i64,
-        /// The newest format known.
+        /// The newest supported schema version.
         known: i64,
     },
-    /// It is no longer whole.
-    #[error("The file of your conversations, {}, is damaged ({what}). Restart Hearth: it offers to go back to a copy, or to save what can be read.", .path.display())]
-    Damaged {
+    /// The file is corrupt, or another program's.
+    #[error("The file of your conversations, {}, is damaged ({detail}). Restart Hearth: it offers to restore a backup or to recover the readable rows.", .path.display())]
+    Corrupt {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
-        what: String,
+        /// SQLite's error.
+        detail: String,
     },
-    /// The copy could not be made without which nothing is changed.
-    #[error("Hearth could not make a copy of your conversations in {}, which it does before it changes their format: {source}. Nothing was changed. Check that there is space in the folder, and that it can be written.", .folder.display())]
+    /// The backup before a migration failed; nothing was changed.
+    #[error("Hearth could not back up your conversations to {}, which it does before changing their format: {source}. Nothing was changed. Check the free disk space and that the folder is writable.", .folder.display())]
     Backup {
         /// Where to.
         folder: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// There is no room left.
+    /// The disk is full.
     #[error("The disk that holds {} is full: free some space, then try again. Nothing that was saved before is lost.", .path.display())]
     DiskFull {
         /// The file.
@@ -75,21 +75,21 @@ impl StoreError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
             Some(ErrorCode::DiskFull) => Self::DiskFull { path },
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt {
                 path,
-                what: error.to_string(),
+                detail: error.to_string(),
             },
             _ => Self::Sqlite { source: error },
         }
     }
 
-    /// The error's kind, for programs.
+    /// The error's code.
     pub fn code(&self) -> Code {
         match self {
             Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => Code::Store,
             Self::InUse(_) => Code::AlreadyRunning,
             Self::Newer { .. } => Code::StoreNewer,
-            Self::Damaged { .. } => Code::StoreDamaged,
+            Self::Corrupt { .. } => Code::StoreDamaged,
             Self::DiskFull { .. } => Code::DiskFull,
         }
     }

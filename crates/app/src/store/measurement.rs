@@ -1,4 +1,4 @@
-//! How fast models were on this machine: one row a way of loading one, the newest result.
+//! Speed measurements of models: the newest result per load settings.
 
 use super::or_zero;
 use rusqlite::{Connection, Row, params};
@@ -21,8 +21,8 @@ CREATE TABLE measurement (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What was measured with other numbers of threads is another result, and a device is named by what it is called from start to start; what
-/// was measured before is let go, since its devices were named by their place in a list.
+/// Adds the number of threads to the key and names devices by identity. Earlier rows are dropped, since they named devices by their
+/// index in a list.
 pub(super) const BY_THREADS: &str = "
 DROP TABLE measurement;
 CREATE TABLE measurement (
@@ -42,7 +42,7 @@ CREATE TABLE measurement (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// One result; see the wire's.
+/// A measurement; see [`crate::wire::Measurement`].
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct Measurement {
@@ -77,7 +77,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Measurement> {
     })
 }
 
-/// The newest, newest first.
+/// The newest measurements, newest first.
 pub fn list(connection: &Connection, most: u32) -> rusqlite::Result<Vec<Measurement>> {
     connection
         .prepare_cached(
@@ -89,8 +89,8 @@ pub fn list(connection: &Connection, most: u32) -> rusqlite::Result<Vec<Measurem
         .collect()
 }
 
-/// Keeps one, in place of what was measured in the same way before.
-pub fn keep(connection: &Connection, m: &Measurement) -> rusqlite::Result<()> {
+/// Saves a measurement, in place of an earlier one with the same settings.
+pub fn save(connection: &Connection, m: &Measurement) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO measurement VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",

@@ -4,8 +4,8 @@ use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-// A parent has no action on delete: a chain of ten thousand would be deeper than SQLite recurses. Messages only ever go
-// together, with their conversation.
+// No action on deleting a parent: a chain of ten thousand exceeds SQLite's recursion limit. Messages are only deleted together,
+// with their conversation.
 pub(super) const MIGRATION: &str = "
 CREATE TABLE message (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -34,7 +34,7 @@ CREATE INDEX message_better ON message (comparison) WHERE better;
 CREATE INDEX message_rated ON message (id) WHERE rating IS NOT NULL;
 ";
 
-/// Who says a message.
+/// A message's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Instructions.
@@ -55,18 +55,18 @@ impl Role {
     }
 }
 
-/// How far a message is.
+/// State of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// It is whole.
+    /// Complete.
     Complete,
-    /// It is being answered; after a crash it becomes stopped.
+    /// Being generated; becomes stopped after a crash.
     Unfinished,
-    /// It was stopped.
+    /// Stopped.
     Stopped,
-    /// It was cut; why, in a word of the caller's.
+    /// Truncated; the reason as a word of the caller.
     Cut(String),
-    /// It failed; why, in JSON of the caller's.
+    /// Failed; the problem as the caller's JSON.
     Failed(String),
 }
 
@@ -82,7 +82,7 @@ impl State {
     }
 }
 
-/// How fast an answer was; see the wire's.
+/// Speed and token counts of an answer; see [`crate::wire::Stats`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Stats {
@@ -96,7 +96,7 @@ pub struct Stats {
     pub context: u32,
 }
 
-/// What did not fit the context.
+/// Turns left out of the prompt; see [`crate::wire::LeftOut`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct LeftOut {
@@ -107,33 +107,33 @@ pub struct LeftOut {
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Names it.
+    /// Id.
     pub id: i64,
-    /// Whose it is.
+    /// Id of the conversation.
     pub conversation: i64,
-    /// What it follows.
+    /// Id of the previous message.
     pub parent: Option<i64>,
-    /// Who says it.
+    /// Role.
     pub role: Role,
-    /// What is said.
+    /// Text.
     pub content: String,
-    /// How far it is.
+    /// State.
     pub state: State,
     /// Milliseconds since 1970.
     pub created_at: i64,
     /// Name of the model that answered.
     pub model: Option<String>,
-    /// How fast it was.
+    /// Speed and token counts.
     pub stats: Option<Stats>,
-    /// What the model could not see.
+    /// Turns left out of the prompt.
     pub left_out: Option<LeftOut>,
-    /// The adapters it is made with, in JSON of the caller's.
+    /// Applied adapters, as the caller's JSON.
     pub adapters: Option<String>,
-    /// The other answer of two that are compared.
+    /// Id of the other answer of a comparison.
     pub comparison: Option<i64>,
-    /// Whether a person preferred it to that one.
+    /// Whether a person preferred it to the other answer.
     pub better: bool,
-    /// What a person thinks of it, in JSON of the caller's.
+    /// A person's rating, as the caller's JSON.
     pub rating: Option<String>,
 }
 
@@ -203,7 +203,7 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Message>
         .optional()
 }
 
-/// The messages from the first down to one, in order.
+/// The branch from the first message to a leaf, in order.
 pub fn branch(connection: &Connection, leaf: i64) -> rusqlite::Result<Vec<Message>> {
     connection
         .prepare_cached(&format!(
@@ -222,7 +222,7 @@ pub fn branch(connection: &Connection, leaf: i64) -> rusqlite::Result<Vec<Messag
         .collect()
 }
 
-/// The end of the newest branch through a message: its newest child, that one's newest child and so on.
+/// The newest leaf below a message: its newest child, that one's newest child and so on.
 pub fn newest_leaf(connection: &Connection, message: i64) -> rusqlite::Result<i64> {
     let mut newest_child = connection.prepare_cached("SELECT max(id) FROM message WHERE parent = ?1")?;
     let mut leaf = message;
@@ -232,20 +232,20 @@ pub fn newest_leaf(connection: &Connection, message: i64) -> rusqlite::Result<i6
     Ok(leaf)
 }
 
-/// What a new message needs.
+/// A new message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct New<'a> {
-    /// Whose it is.
+    /// Id of the conversation.
     pub conversation: i64,
-    /// What it follows.
+    /// Id of the previous message.
     pub parent: Option<i64>,
-    /// Who says it.
+    /// Role.
     pub role: Role,
-    /// What is said.
+    /// Text.
     pub content: &'a str,
-    /// How far it is.
+    /// State.
     pub state: State,
-    /// The adapters it is made with, in JSON of the caller's.
+    /// Applied adapters, as the caller's JSON.
     pub adapters: Option<&'a str>,
     /// Milliseconds since 1970.
     pub created_at: i64,
@@ -287,7 +287,7 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
     })
 }
 
-/// Saves what has become of a message: its content, state, model, stats and what was left out.
+/// Saves a message's content, state, model, stats and left-out turns.
 pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> {
     let (state, detail) = message.state.columns();
     connection
@@ -306,7 +306,7 @@ pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Says that two answers are compared with each other.
+/// Links two answers as a comparison.
 pub fn set_compared(connection: &Connection, one: i64, other: i64) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached("UPDATE message SET comparison = ?2 WHERE id = ?1")?;
     update.execute(params![one, other])?;
@@ -314,7 +314,7 @@ pub fn set_compared(connection: &Connection, one: i64, other: i64) -> rusqlite::
     Ok(())
 }
 
-/// Says that of two answers that are compared this one is better, or no longer that any is.
+/// Votes for one answer of a comparison, or withdraws the vote.
 pub fn vote(connection: &Connection, id: i64, better: bool) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE message SET better = (id = ?1 AND ?2) WHERE id = ?1 OR comparison = ?1")?
@@ -322,7 +322,7 @@ pub fn vote(connection: &Connection, id: i64, better: bool) -> rusqlite::Result<
     Ok(())
 }
 
-/// Of every pair of answers that was voted on, the adapters of the better one and those of the other.
+/// The adapters of the better and of the other answer of every comparison with a vote.
 pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, Option<String>)>> {
     connection
         .prepare_cached(
@@ -333,7 +333,7 @@ pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, O
         .collect()
 }
 
-/// Keeps what a person thinks of a message, in JSON of the caller's; whether it is there.
+/// Saves a message's rating, as the caller's JSON. Returns `false` if it does not exist.
 pub fn rate(connection: &Connection, id: i64, rating: Option<&str>) -> rusqlite::Result<bool> {
     changed(
         connection,
@@ -342,7 +342,7 @@ pub fn rate(connection: &Connection, id: i64, rating: Option<&str>) -> rusqlite:
     )
 }
 
-/// The messages that a person said something of, in order of creation.
+/// The rated messages, in creation order.
 pub fn rated(connection: &Connection) -> rusqlite::Result<Vec<Message>> {
     connection
         .prepare_cached(&format!(
@@ -353,7 +353,7 @@ pub fn rated(connection: &Connection) -> rusqlite::Result<Vec<Message>> {
         .collect()
 }
 
-/// Turns what a crash left unfinished into stopped messages; how many.
+/// Marks messages that a crash left unfinished as stopped. Returns their number.
 pub(super) fn stop_unfinished(connection: &Connection) -> rusqlite::Result<usize> {
     connection.execute("UPDATE message SET state = 'stopped' WHERE state = 'unfinished'", [])
 }

@@ -1,4 +1,4 @@
-//! The migrations in order. One that was released never changes; a change to a table is a new one at the end.
+//! The migrations in order. A released migration never changes; a change to a table is a new migration at the end.
 
 use super::{
     StoreError, adapter, conversation, dataset, measurement, message, model, run, run_evaluation, run_point, search,
@@ -7,10 +7,10 @@ use super::{
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
 
-/// Marks the file as Hearth's ("HRTH").
+/// SQLite's `application_id` of the store ("HRTH").
 const APPLICATION_ID: i64 = 0x4852_5448;
 
-/// The number of a migration is its place here, counted from one; SQLite's `user_version` is the last that was applied.
+/// Migration n is at index n - 1; SQLite's `user_version` is the number of the last applied one.
 const MIGRATIONS: &[&str] = &[
     conversation::MIGRATION,
     message::MIGRATION,
@@ -28,7 +28,7 @@ const MIGRATIONS: &[&str] = &[
     measurement::BY_THREADS,
 ];
 
-/// The tables. The index of the search follows from messages.
+/// The tables. The search index is derived from messages.
 pub(super) const TABLES: [&str; 10] = [
     "conversation",
     "message",
@@ -42,25 +42,25 @@ pub(super) const TABLES: [&str; 10] = [
     "measurement",
 ];
 
-/// Whether tables of a file are to change, and there is something in it.
+/// Whether a store that is not empty needs migrations.
 pub(super) fn is_older(connection: &Connection) -> rusqlite::Result<bool> {
     let version = version(connection)?;
     Ok(version > 0 && version < MIGRATIONS.len() as i64)
 }
 
-/// The last migration that was applied to a file.
+/// The number of the last applied migration.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Refuses a file that is not Hearth's, or from a newer Hearth; writes nothing.
+/// Checks, without writing, that a file is Hearth's and not from a newer Hearth.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if id != APPLICATION_ID && tables > 0 {
-        return Err(StoreError::Damaged {
+        return Err(StoreError::Corrupt {
             path: path.to_owned(),
-            what: "it is another program's".to_owned(),
+            detail: "it is another program's".to_owned(),
         });
     }
     let (found, known) = (version(connection)?, MIGRATIONS.len() as i64);
@@ -74,7 +74,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Applies what is missing, all or nothing.
+/// Applies the missing migrations, all or nothing.
 pub(super) fn run(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let applied = usize::try_from(version(&transaction)?).unwrap_or(0);
@@ -93,7 +93,7 @@ mod tests {
     use super::MIGRATIONS;
     use sha2::{Digest, Sha256};
 
-    /// A migration that was released is on people's disks: this list may only grow.
+    /// Released migrations are on people's disks: this list may only grow.
     #[test]
     fn released_migrations_never_change() {
         let released = [
@@ -112,7 +112,11 @@ mod tests {
             "e79b9a52d6ce56f8",
             "1ac943c5dba39c58",
         ];
-        assert_eq!(MIGRATIONS.len(), released.len(), "a new one belongs in this list too");
+        assert_eq!(
+            MIGRATIONS.len(),
+            released.len(),
+            "add the new migration's digest to this list"
+        );
         for (place, (migration, released)) in MIGRATIONS.iter().zip(released).enumerate() {
             let digest = Sha256::digest(migration.as_bytes());
             let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();

@@ -1,7 +1,7 @@
-//! The one store: conversations, settings, added models, measurements, datasets, runs and adapters in one SQLite file.
+//! The store: conversations, settings, added models, measurements, datasets, runs and adapters in one SQLite file.
 //!
-//! A table is a module that holds its migration, row, reads and writes. A use case takes one transaction through
-//! [`Store::write`]. The store is locked for as long as it is open: two apps never write the same conversations.
+//! Each table has a module with its migration, row type, reads and writes. A use case runs one transaction through
+//! [`Store::write`]. An open store is locked: two apps never write to the same one.
 
 pub mod adapter;
 mod backup;
@@ -23,7 +23,7 @@ pub mod setting;
 pub use backup::{Backup, backups};
 pub use error::StoreError;
 
-use crate::library::private;
+use crate::library::permissions;
 use clock::Clock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -39,23 +39,23 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The file of conversations, in the data folder.
+/// The store's file, in the data folder.
 pub const FILE: &str = "hearth.db";
 
-/// Locked while a store is open.
+/// The lock file, locked while the store is open.
 const LOCK: &str = "hearth.lock";
 
 /// How long a deleted conversation or dataset can be restored.
-const KEEP_DELETED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Another process (a backup, a person's `sqlite3`) may hold the file for a moment.
-const BUSY: Duration = Duration::from_secs(5);
+/// How long a transaction waits for a lock of another process (a backup, a person's `sqlite3`).
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a write may wait for another process that is tried again anyway.
-const BRIEFLY: Duration = Duration::from_millis(50);
+/// How long a write that is retried anyway waits for a lock.
+const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// In the lock file while a store is open: found at the next start, the last one did not end well.
-const OPEN: &[u8] = b"open";
+/// Content of the lock file while the store is open. Found on opening, it means that the last process crashed.
+const OPEN_MARK: &[u8] = b"open";
 
 /// Milliseconds since 1970.
 pub fn now() -> i64 {
@@ -70,50 +70,52 @@ pub struct Store {
     clock: Clock,
     lock: File,
     path: PathBuf,
-    /// Whether SQLite has met damage.
-    is_damaged: AtomicBool,
-    /// How long a transaction waits for another process.
-    patience: AtomicU64,
+    /// Whether SQLite reported corruption.
+    is_corrupt: AtomicBool,
+    /// How long a transaction waits for a lock of another process, in milliseconds.
+    busy_timeout: AtomicU64,
 }
 
 impl Store {
-    /// Opens the store in a folder, which is made if it is not there. Answers that were left unfinished become stopped ones,
-    /// runs interrupted ones, and conversations and datasets deleted a month ago are purged. A file that is damaged, not Hearth's or from a
-    /// newer Hearth is left as it is.
+    /// Opens the store in a folder, which is created if missing. Unfinished answers become stopped, unfinished runs interrupted, and
+    /// conversations and datasets deleted 30 days ago are purged.
+    ///
+    /// # Errors
+    /// The file is corrupt, not Hearth's or from a newer Hearth; it is left unchanged.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        private::data_folder(folder).map_err(|source| StoreError::Folder {
+        permissions::restrict_data_folder(folder).map_err(|source| StoreError::Folder {
             folder: folder.to_owned(),
             source,
         })?;
         let mut lock = lock(folder)?;
         let path = folder.join(FILE);
-        // SQLite gives the files beside it the same rights.
+        // SQLite gives its log files the same permissions.
         let private = [LOCK, FILE]
             .iter()
-            .try_for_each(|name| private::file(&folder.join(name)));
+            .try_for_each(|name| permissions::create_private_file(&folder.join(name)));
         private.map_err(|source| StoreError::Folder {
             folder: folder.to_owned(),
             source,
         })?;
-        let clean = !marked_open(&mut lock);
+        let clean = !has_open_mark(&mut lock);
 
         let mut connection = Connection::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
-        // A store that turns out to be damaged stays as it is: its log is not written into it at the end.
-        let at_end = |connection: &Connection, leave: bool| {
-            let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave);
+        // A corrupt store stays unchanged: its log is not checkpointed on close.
+        let skip_checkpoint = |connection: &Connection, skip: bool| {
+            let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, skip);
             set.map_err(|error| StoreError::from_sqlite(error, &path))
         };
-        at_end(&connection, true)?;
+        skip_checkpoint(&connection, true)?;
         let clock = prepare(&mut connection, folder, &path, clean).map_err(|error| error.at(&path))?;
-        at_end(&connection, false)?;
-        mark(&mut lock, OPEN);
+        skip_checkpoint(&connection, false)?;
+        set_mark(&mut lock, OPEN_MARK);
         Ok(Self {
             connection: Mutex::new(connection),
             clock,
             lock,
             path,
-            is_damaged: AtomicBool::new(false),
-            patience: AtomicU64::new(BUSY.as_millis() as u64),
+            is_corrupt: AtomicBool::new(false),
+            busy_timeout: AtomicU64::new(BUSY_TIMEOUT.as_millis() as u64),
         })
     }
 
@@ -122,36 +124,36 @@ impl Store {
         &self.path
     }
 
-    /// Milliseconds since 1970 by a clock that does not jump: when something is deleted that is purged later.
+    /// Milliseconds since 1970 by a monotonic clock, for deletion times.
     pub fn time(&self) -> i64 {
         self.clock.now()
     }
 
-    /// Runs reads that belong together; what they see does not change between them.
+    /// Runs reads in one transaction: a consistent snapshot.
     pub fn read<T>(&self, reads: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         self.transact(TransactionBehavior::Deferred, reads)
     }
 
-    /// Runs writes that belong together: all of them happen, or none.
+    /// Runs writes in one transaction: all or nothing.
     pub fn write<T>(&self, writes: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         self.transact(TransactionBehavior::Immediate, writes)
     }
 
-    /// As [`Store::write`], for what is tried again: waits a moment only, for another process as for another thread.
+    /// Like [`Store::write`], for writes that are retried: waits for a moment only, for other processes and threads.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] where that was too short; then nothing was written.
+    /// [`StoreError::Busy`] if the store stays locked; nothing is written.
     pub fn write_if_free<T>(
         &self,
         writes: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let until = Instant::now() + BRIEFLY;
+        let until = Instant::now() + SHORT_BUSY_TIMEOUT;
         let mut connection = loop {
             match self.connection.try_lock() {
                 Ok(connection) => break connection,
                 // As in `connection`.
                 Err(TryLockError::Poisoned(held)) => break held.into_inner(),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(BRIEFLY / 10),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(SHORT_BUSY_TIMEOUT / 10),
                 Err(TryLockError::WouldBlock) => {
                     return Err(StoreError::Busy {
                         path: self.path.clone(),
@@ -159,29 +161,30 @@ impl Store {
                 }
             }
         };
-        let waits = |connection: &Connection, patience| {
-            let set = connection.busy_timeout(patience);
+        let set_timeout = |connection: &Connection, busy_timeout| {
+            let set = connection.busy_timeout(busy_timeout);
             set.map_err(|error| StoreError::from_sqlite(error, &self.path))
         };
-        waits(&connection, BRIEFLY)?;
+        set_timeout(&connection, SHORT_BUSY_TIMEOUT)?;
         let written = self.run(&mut connection, TransactionBehavior::Immediate, writes);
-        waits(&connection, self.patience())?;
+        set_timeout(&connection, self.busy_timeout())?;
         written
     }
 
-    /// How long a transaction waits for another process that holds the store.
-    pub fn patience(&self) -> Duration {
-        Duration::from_millis(self.patience.load(Ordering::Relaxed))
+    /// How long a transaction waits for a lock of another process.
+    pub fn busy_timeout(&self) -> Duration {
+        Duration::from_millis(self.busy_timeout.load(Ordering::Relaxed))
     }
 
-    /// Has transactions wait this long for another process that holds the store, and no longer; 5 seconds unless set.
+    /// Sets how long a transaction waits for a lock of another process; 5 seconds by default.
     ///
     /// # Errors
-    /// What SQLite says.
-    pub fn set_patience(&self, patience: Duration) -> Result<(), StoreError> {
-        let set = self.connection().busy_timeout(patience);
+    /// An error of SQLite.
+    pub fn set_busy_timeout(&self, busy_timeout: Duration) -> Result<(), StoreError> {
+        let set = self.connection().busy_timeout(busy_timeout);
         set.map_err(|error| StoreError::from_sqlite(error, &self.path))?;
-        self.patience.store(patience.as_millis() as u64, Ordering::Relaxed);
+        self.busy_timeout
+            .store(busy_timeout.as_millis() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -207,20 +210,19 @@ impl Store {
         };
         run().map_err(|error| {
             let error = StoreError::from_sqlite(error, &self.path);
-            if matches!(error, StoreError::Damaged { .. }) {
-                self.is_damaged.store(true, Ordering::Relaxed);
+            if matches!(error, StoreError::Corrupt { .. }) {
+                self.is_corrupt.store(true, Ordering::Relaxed);
             }
             error
         })
     }
 
-    /// Lets the file grow to this many bytes and no further, as a full disk would; none lifts the limit. What does not
-    /// fit is refused with [`StoreError::DiskFull`].
+    /// Limits the file's size in bytes, like a full disk: larger writes fail with [`StoreError::DiskFull`]. `None` removes the limit.
     pub fn limit_size(&self, bytes: Option<u64>) -> Result<(), StoreError> {
         let connection = self.connection();
         let limit = || -> rusqlite::Result<()> {
             let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0))? as u64;
-            // SQLite's own largest number of pages. Zero would change nothing; fewer than there are is as many as there are.
+            // The default is SQLite's maximum. Zero would change nothing; SQLite raises too small a value to the present count.
             let pages = bytes.map_or(4_294_967_294, |bytes| (bytes / page.max(1)).max(1));
             connection.pragma_update_and_check(None, "max_page_count", pages as i64, |_| Ok(()))
         };
@@ -228,25 +230,25 @@ impl Store {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        // A panic while it was held rolled its transaction back.
+        // A panic while it was locked rolled the transaction back.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if self.is_damaged.load(Ordering::Relaxed) {
-            // The lock keeps its mark, so that the next start checks the whole file.
+        if self.is_corrupt.load(Ordering::Relaxed) {
+            // The mark stays in the lock file, so that the next start checks the whole store.
             return;
         }
-        if let Err(error) = self.clock.keep(&self.connection(), now()) {
-            tracing::debug!(%error, "the store's clock could not be written down");
+        if let Err(error) = self.clock.save(&self.connection(), now()) {
+            tracing::debug!(%error, "the store's clock could not be saved");
         }
-        mark(&mut self.lock, b"");
+        set_mark(&mut self.lock, b"");
     }
 }
 
-/// Paths of the models a person added, from a store that may be open in another process; none where there is no store.
+/// Paths of added models, from a store that may be open in another process. Returns an empty list if there is no store.
 pub fn added_models(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let path = folder.join(FILE);
     if !path.exists() {
@@ -254,7 +256,7 @@ pub fn added_models(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     }
     let read = || -> rusqlite::Result<Vec<PathBuf>> {
         let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        connection.busy_timeout(BUSY)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         if migrations::version(&connection)? == 0 {
             return Ok(Vec::new());
         }
@@ -264,15 +266,15 @@ pub fn added_models(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
 }
 
 fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool) -> Result<Clock, StoreError> {
-    connection.busy_timeout(BUSY)?;
-    // Asked before anything is written, so that a file that is not ours stays as it is.
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Before any write, so that another program's file stays unchanged.
     migrations::check(connection, path)?;
     if !clean {
         let found: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0))?;
         if found != "ok" {
-            return Err(StoreError::Damaged {
+            return Err(StoreError::Corrupt {
                 path: path.to_owned(),
-                what: found,
+                detail: found,
             });
         }
     }
@@ -285,25 +287,25 @@ fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool)
     let stopped = message::stop_unfinished(&transaction)?;
     let interrupted = run::interrupt_unfinished(&transaction)?;
     let clock = Clock::open(&transaction, now())?;
-    let before = clock.now() - KEEP_DELETED.as_millis() as i64;
+    let before = clock.now() - RESTORABLE_FOR.as_millis() as i64;
     let purged = conversation::purge(&transaction, before)? + dataset::purge(&transaction, before)?;
     transaction.commit()?;
     tracing::info!(stopped, interrupted, purged, clean, "the store is open");
     Ok(clock)
 }
 
-/// A number for a column that must have one: SQLite takes NaN for nothing, and a rate that came to none says as little as 0.
+/// Replaces NaN, which SQLite stores as NULL, by 0 for a NOT NULL column.
 fn or_zero(number: f64) -> f64 {
     if number.is_nan() { 0.0 } else { number }
 }
 
-/// Runs a statement; whether it changed a row.
+/// Executes a statement. Returns whether it changed a row.
 fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<bool> {
     Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
 }
 
-/// How long the lock of one that has just ended may linger: a process that it was starting holds it, too, until it runs its own program.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long the lock of an exited process may linger: a child inherits it between fork and exec.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
     let failed = |source| StoreError::Folder {
@@ -317,24 +319,24 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(folder.join(LOCK))
         .map_err(failed)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PATIENCE / 20),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_TIMEOUT / 20),
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(folder.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
     }
 }
 
-fn marked_open(lock: &mut File) -> bool {
+fn has_open_mark(lock: &mut File) -> bool {
     let mut text = Vec::new();
-    lock.read_to_end(&mut text).is_ok() && text == OPEN
+    lock.read_to_end(&mut text).is_ok() && text == OPEN_MARK
 }
 
-/// Best effort: a mark that is wrong costs one check of the file at the next start.
-fn mark(lock: &mut File, text: &[u8]) {
+/// Writes the mark, best effort: a stale one costs one check of the store at the next start.
+fn set_mark(lock: &mut File, text: &[u8]) {
     let write = |lock: &mut File| {
         lock.set_len(0)?;
         lock.seek(SeekFrom::Start(0))?;

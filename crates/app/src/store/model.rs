@@ -1,4 +1,4 @@
-//! Models that a person added by their path. The files are theirs; only the paths are kept.
+//! Models added by their path; the files are not copied.
 
 use rusqlite::{Connection, params};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub fn list(connection: &Connection) -> rusqlite::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Adds a path; one that is there already stays where it is.
+/// Adds a path; an existing one is unchanged.
 pub fn add(connection: &Connection, path: &str, now: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT INTO model (path, added_at) VALUES (?1, ?2) ON CONFLICT (path) DO NOTHING")?
@@ -26,7 +26,7 @@ pub fn add(connection: &Connection, path: &str, now: i64) -> rusqlite::Result<()
     Ok(())
 }
 
-/// Forgets a path; whether it was there.
+/// Removes a path. Returns `false` if it does not exist.
 pub fn remove(connection: &Connection, path: &str) -> rusqlite::Result<bool> {
     Ok(connection
         .prepare_cached("DELETE FROM model WHERE path = ?1")?

@@ -1,4 +1,4 @@
-//! Runs of fine-tuning. Deleting one only marks it, so that it can be restored; who removes its files removes its row.
+//! Fine-tuning runs. Deleting one only marks it, so that it can be restored; its row is removed with its files.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -28,18 +28,18 @@ CREATE TABLE run (
 CREATE INDEX run_of_dataset ON run (dataset);
 ";
 
-/// How far a run is.
+/// State of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// It is under way; after a crash it becomes interrupted.
+    /// Active; becomes interrupted after a crash.
     Unfinished,
-    /// It has ended by itself.
+    /// Finished.
     Finished,
-    /// A person stopped it.
+    /// Stopped by a person.
     Stopped,
-    /// It failed; why, in JSON of the caller's.
+    /// Failed; the problem as the caller's JSON.
     Failed(String),
-    /// It was interrupted; how, in JSON of the caller's, or by the end of the app.
+    /// Interrupted; the problem as the caller's JSON. `None` means by the end of the app.
     Interrupted(Option<String>),
 }
 
@@ -58,31 +58,31 @@ impl State {
 /// One run, without its curves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Names it.
+    /// Id.
     pub id: i64,
-    /// For people.
+    /// Display name.
     pub name: String,
     /// Id of the model, in the library.
     pub model: String,
-    /// The model's name when the run was begun.
+    /// The model's name when the run was created.
     pub model_name: String,
-    /// The dataset; none once that is purged.
+    /// Id of the dataset. `None` means that it was purged.
     pub dataset: Option<i64>,
-    /// The dataset's name when the run was begun.
+    /// The dataset's name when the run was created.
     pub dataset_name: String,
-    /// The dataset's file when the run was begun.
+    /// The dataset's file when the run was created.
     pub data_path: PathBuf,
-    /// Which column is what, in JSON of the caller's.
+    /// Column mapping, as the caller's JSON.
     pub mapping: Option<String>,
-    /// Whether lines that cannot be read are left out.
+    /// Whether malformed lines are skipped.
     pub skip_broken: bool,
-    /// How it learns, in JSON of the caller's.
+    /// Settings, as the caller's JSON.
     pub settings: String,
-    /// How far it is.
+    /// State.
     pub state: State,
-    /// What it does, in JSON of the caller's.
+    /// Plan, as the caller's JSON.
     pub plan: Option<String>,
-    /// How it ended, in JSON of the caller's.
+    /// Outcome, as the caller's JSON.
     pub outcome: Option<String>,
     /// The step of its last checkpoint.
     pub checkpoint: Option<u32>,
@@ -123,7 +123,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Run> {
     })
 }
 
-/// All that are not deleted, newest first.
+/// All rows that are not deleted, newest first.
 pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
     connection
         .prepare_cached(&format!(
@@ -133,7 +133,7 @@ pub fn list(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
         .collect()
 }
 
-/// One that is not deleted.
+/// Returns one that is not deleted.
 pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Run>> {
     connection
         .prepare_cached(&format!(
@@ -143,7 +143,7 @@ pub fn get(connection: &Connection, id: i64) -> rusqlite::Result<Option<Run>> {
         .optional()
 }
 
-/// What a new run needs; see [`Run`].
+/// A new run; see [`Run`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct New<'a> {
@@ -159,7 +159,7 @@ pub struct New<'a> {
     pub created_at: i64,
 }
 
-/// Gives no new run a number up to this one: there is a folder of that number, of a run of another store.
+/// Skips ids up to this one: another store's run has left a folder of that number.
 pub fn skip_to(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection.execute(
         "INSERT INTO sqlite_sequence (name, seq) SELECT 'run', 0
@@ -170,7 +170,7 @@ pub fn skip_to(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection.execute(raise, params![number]).map(drop)
 }
 
-/// Begins one, unfinished; its number is never given again.
+/// Creates an unfinished run; ids are never reused.
 pub fn create(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
@@ -192,14 +192,14 @@ pub fn create(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     Ok(connection.last_insert_rowid())
 }
 
-/// What becomes of a run while it is under way.
+/// Progress of an active run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// How far it is.
+    /// State.
     pub state: State,
-    /// What it does, in JSON of the caller's.
+    /// Plan, as the caller's JSON.
     pub plan: Option<&'a str>,
-    /// How it ended, in JSON of the caller's.
+    /// Outcome, as the caller's JSON.
     pub outcome: Option<&'a str>,
     /// The step of its last checkpoint.
     pub checkpoint: Option<u32>,
@@ -207,7 +207,7 @@ pub struct Progress<'a> {
     pub ended_at: Option<i64>,
 }
 
-/// Saves what has become of a run; whether it is there.
+/// Saves a run's progress. Returns `false` if it does not exist.
 pub fn save(connection: &Connection, id: i64, progress: &Progress<'_>) -> rusqlite::Result<bool> {
     let (state, detail) = progress.state.columns();
     changed(
@@ -225,25 +225,25 @@ pub fn save(connection: &Connection, id: i64, progress: &Progress<'_>) -> rusqli
     )
 }
 
-/// Gives it another name; whether it is there.
+/// Renames a row. Returns `false` if it does not exist.
 pub fn rename(connection: &Connection, id: i64, name: &str) -> rusqlite::Result<bool> {
     let sql = "UPDATE run SET name = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, name])
 }
 
-/// Marks it as deleted; whether it was there.
+/// Marks a row as deleted. Returns `false` if it does not exist.
 pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE run SET deleted_at = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, now])
 }
 
-/// Takes the mark away; whether it had one.
+/// Undoes a deletion. Returns `false` if it was not deleted.
 pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE run SET deleted_at = NULL WHERE id = ?1 AND deleted_at IS NOT NULL";
     changed(connection, sql, params![id])
 }
 
-/// Those deleted before a time.
+/// Ids of runs deleted before a time.
 pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<i64>> {
     connection
         .prepare_cached("SELECT id FROM run WHERE deleted_at < ?1")?
@@ -251,7 +251,7 @@ pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<i64
         .collect()
 }
 
-/// Removes a deleted one, with its curves and its adapter.
+/// Removes a deleted run, with its curves and its adapter.
 pub fn remove(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     changed(
         connection,
@@ -260,7 +260,7 @@ pub fn remove(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     )
 }
 
-/// Turns what a crash left unfinished into interrupted runs; how many.
+/// Marks runs that a crash left unfinished as interrupted. Returns their number.
 pub(super) fn interrupt_unfinished(connection: &Connection) -> rusqlite::Result<usize> {
     connection.execute("UPDATE run SET state = 'interrupted' WHERE state = 'unfinished'", [])
 }

@@ -12,7 +12,7 @@ CREATE TABLE run_evaluation (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// The held-out examples, measured once; see the wire's.
+/// An evaluation; see [`crate::wire::RunEvaluation`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct Evaluation {
@@ -35,7 +35,7 @@ pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Evaluat
         .collect()
 }
 
-/// Adds one. What was there from its step on is gone: a run that was resumed makes those steps again.
+/// Adds an evaluation and removes earlier rows from its step on: a resumed run repeats those steps.
 pub fn add(connection: &Connection, run: i64, evaluation: &Evaluation) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM run_evaluation WHERE run = ?1 AND step >= ?2")?

@@ -18,7 +18,7 @@ CREATE TABLE run_point (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// One step; see the wire's.
+/// A step; see [`crate::wire::RunPoint`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct Point {
@@ -34,7 +34,7 @@ pub struct Point {
 
 const COLUMNS: &str = "step, epoch, loss, learning_rate, gradient_norm, tokens_per_second, memory, seconds_left";
 
-// SQLite has no NaN: what is none was one.
+// SQLite stores NaN as NULL.
 fn row(row: &Row<'_>) -> rusqlite::Result<Point> {
     Ok(Point {
         step: row.get(0)?,
@@ -66,8 +66,7 @@ pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<Point>
         .optional()
 }
 
-/// Adds steps that follow each other. What was there from the first of them on is gone: a run that was resumed makes those
-/// steps again.
+/// Adds consecutive steps and removes earlier rows from the first of them on: a resumed run repeats those steps.
 pub fn add(connection: &Connection, run: i64, points: &[Point]) -> rusqlite::Result<()> {
     let Some(first) = points.first() else { return Ok(()) };
     connection

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, params};
 
-// The index holds no text of its own. A message is indexed once it is finished: an answer that grows would be indexed
-// again at every save.
+// The index stores no text (external content). A message is indexed once finished: a growing answer would be indexed at every
+// save.
 pub(super) const MIGRATION: &str = "
 CREATE VIRTUAL TABLE message_fts USING fts5 (
     content,
@@ -25,39 +25,38 @@ CREATE TRIGGER message_fts_update_new AFTER UPDATE OF content, state ON message 
 END;
 ";
 
-/// The most hits a search gives.
+/// Most hits of a search.
 const MOST_HITS: usize = 50;
 
 /// Words of a snippet.
 const SNIPPET_WORDS: i64 = 16;
 
-/// Characters either side of a hit, in a snippet of our own.
+/// Characters on either side of a hit, in snippets not made by SQLite.
 const SNIPPET_MARGIN: usize = 40;
 
-/// Around a hit in what SQLite returns; nobody types them.
+/// Marks around a hit in SQLite's snippets: control characters that are not typed.
 const MARKS: [char; 2] = ['\u{2}', '\u{3}'];
 
-/// A piece of a snippet: its text, and whether it is a hit.
+/// A span of a snippet: its text, and whether it is a hit.
 pub type Part = (String, bool);
 
-/// Where something was found.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// The conversation.
+    /// Id of the conversation.
     pub conversation: i64,
     /// Its title.
     pub title: String,
     /// Milliseconds since 1970.
     pub updated_at: i64,
-    /// The message; none where the title was found.
+    /// Id of the message. `None` means that the title matches.
     pub message: Option<i64>,
     /// The text around the hit.
     pub snippet: Vec<Part>,
 }
 
-/// Finds conversations whose title, and messages whose text, has every word of the query; the last letters of a word may
-/// be missing. Titles come first, then the best messages. Text that is not written in words with spaces between them is
-/// found as it stands.
+/// Finds conversations by title and messages by text with every word of the query; words match by prefix. Titles come first, then
+/// messages by rank. If no words match, the query is searched literally, for languages without spaces.
 pub fn search(connection: &Connection, query: &str) -> rusqlite::Result<Vec<Hit>> {
     let query = query.replace('\0', " ");
     let words: Vec<&str> = query.split_whitespace().collect();
@@ -67,7 +66,7 @@ pub fn search(connection: &Connection, query: &str) -> rusqlite::Result<Vec<Hit>
     let mut hits = titles(connection, &words)?;
     let in_words = messages_by_word(connection, &words)?;
     hits.extend(if in_words.is_empty() {
-        messages_as_they_stand(connection, query.trim())?
+        messages_literally(connection, query.trim())?
     } else {
         in_words
     });
@@ -135,7 +134,7 @@ fn messages_by_word(connection: &Connection, words: &[&str]) -> rusqlite::Result
         .collect()
 }
 
-fn messages_as_they_stand(connection: &Connection, text: &str) -> rusqlite::Result<Vec<Hit>> {
+fn messages_literally(connection: &Connection, text: &str) -> rusqlite::Result<Vec<Hit>> {
     connection
         .prepare_cached(
             "SELECT c.id, c.title, c.updated_at, m.id, m.content
@@ -155,7 +154,7 @@ fn messages_as_they_stand(connection: &Connection, text: &str) -> rusqlite::Resu
         .collect()
 }
 
-/// Splits what SQLite marked.
+/// Splits a snippet at SQLite's marks.
 fn unmark(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut hit = false;
@@ -168,14 +167,14 @@ fn unmark(text: &str) -> Vec<Part> {
     parts
 }
 
-/// Where a word is in a text, in bytes; capitals and small letters are the same.
+/// Byte range of a word in a text, ignoring case.
 fn find(text: &str, word: &str) -> Option<(usize, usize)> {
     text.char_indices().find_map(|(start, _)| {
         let mut rest = text[start..].char_indices();
-        let mut wanted = word.chars().flat_map(char::to_lowercase).peekable();
-        while wanted.peek().is_some() {
+        let mut letters = word.chars().flat_map(char::to_lowercase).peekable();
+        while letters.peek().is_some() {
             let (_, found) = rest.next()?;
-            if !found.to_lowercase().all(|letter| wanted.next() == Some(letter)) {
+            if !found.to_lowercase().all(|letter| letters.next() == Some(letter)) {
                 return None;
             }
         }
@@ -183,7 +182,7 @@ fn find(text: &str, word: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// The text around the first place of a word.
+/// The text around the first occurrence of a word.
 fn around(text: &str, word: &str) -> Vec<Part> {
     let Some((start, end)) = find(text, word) else {
         return vec![(text.chars().take(2 * SNIPPET_MARGIN).collect(), false)];

@@ -1,9 +1,9 @@
-//! The run that is under way: what its worker says of it, shown and saved as it comes.
+//! The active run: its worker's events, shown and saved as they arrive.
 
 use super::closed;
 use crate::{
     convert::to_json,
-    saving::{SAVE_AGAIN, Saved},
+    saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::{self, adapter, run, run_evaluation, run_point},
     wire::{EndReason, Event, Outcome, PauseReason, Problem, Run, RunEvaluation, RunPoint, RunState},
@@ -12,37 +12,52 @@ use hearth_protocol::{TrainRequest, TrainingEvent};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// What comes in is saved this often: what a crash of the app may cost of the curves.
-const SAVE_EVERY: Duration = Duration::from_millis(500);
+/// How often new points are saved: the most that a crash of the app costs of the curves.
+const SAVE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Where saving failed it is tried again after this long.
-const SAVE_REFUSED_AGAIN: Duration = Duration::from_secs(5);
+/// The delay after a failed save.
+const SAVE_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// How far a run is with its worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The request is not sent yet.
+    Pending,
+    /// The request is sent.
+    Started,
+    /// The run has ended and only has to be saved.
+    Ended,
+}
+
+/// Why a run pauses, and whether its worker does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    /// A person paused it.
+    pub(super) by_person: bool,
+    /// A low battery pauses it. A person may override that until there is mains power again.
+    pub(super) on_low_battery: bool,
+    /// The present reason. `None` means that it should run.
+    pub(super) reason: Option<PauseReason>,
+    /// The worker was requested to pause.
+    pub(super) is_requested: bool,
+    /// The worker has paused.
+    pub(super) is_confirmed: bool,
+}
 
 pub(super) struct Current {
     shared: Arc<Shared>,
     pub(super) id: i64,
-    /// What the worker is to be asked.
+    /// The request for the worker.
     pub(super) request: Box<TrainRequest>,
-    /// Whether it was.
-    pub(super) asked: bool,
-    /// The build of Hearth that its worker is to be of, where the usual one has handed it over.
+    pub(super) stage: Stage,
+    pub(super) pause: Pause,
+    /// The worker was requested to stop.
+    pub(super) is_stopping: bool,
+    /// The build of Hearth for its worker. `None` means the default build.
     pub(super) program: Option<PathBuf>,
-    pub(super) paused_by_person: bool,
-    /// Whether a low battery holds it; a person may say otherwise, until there is power again.
-    pub(super) spare_battery: bool,
-    /// Why it is to be held now.
-    pub(super) why: Option<PauseReason>,
-    /// Whether the worker was told to hold it.
-    pub(super) hold: bool,
-    /// Whether the worker said that it does.
-    pub(super) paused: bool,
-    /// Whether the worker was told to stop.
-    pub(super) stopping: bool,
-    /// Whether it has ended, and only has to be saved.
-    pub(super) over: bool,
-    /// Whether another process held the store when it was saved last.
-    pub(super) held: bool,
-    /// When it is saved next; none: nothing is new.
+    /// The last save found the store locked by another process.
+    pub(super) is_store_locked: bool,
+    /// Time of the next save. `None` means that nothing is new.
     pub(super) save_at: Option<Instant>,
     points: Vec<RunPoint>,
     evaluations: Vec<RunEvaluation>,
@@ -55,16 +70,17 @@ impl Current {
             shared,
             id: request.id as i64,
             request: Box::new(request),
-            asked: false,
+            stage: Stage::Pending,
+            pause: Pause {
+                by_person: false,
+                on_low_battery: true,
+                reason: None,
+                is_requested: false,
+                is_confirmed: false,
+            },
+            is_stopping: false,
             program: None,
-            paused_by_person: false,
-            spare_battery: true,
-            why: None,
-            hold: false,
-            paused: false,
-            stopping: false,
-            over: false,
-            held: false,
+            is_store_locked: false,
             save_at: None,
             points: Vec::new(),
             evaluations: Vec::new(),
@@ -76,19 +92,19 @@ impl Current {
         self.shared.change_run(self.id, change);
     }
 
-    fn soon(&mut self) {
-        self.save_at.get_or_insert_with(|| Instant::now() + SAVE_EVERY);
+    fn schedule_save(&mut self) {
+        self.save_at.get_or_insert_with(|| Instant::now() + SAVE_INTERVAL);
     }
 
-    /// Its worker wants it done by another program: the next worker is of that. The state it has ended in, if it has.
-    pub(super) fn handed_over(&mut self, program: PathBuf) -> Option<RunState> {
-        (self.asked, self.hold, self.program) = (false, false, Some(program));
-        // Nothing was learnt yet.
-        self.stopping.then_some(RunState::Stopped)
+    /// Restarts the run with another build of Hearth. Returns the final state, if it has ended.
+    pub(super) fn switch_build(&mut self, program: PathBuf) -> Option<RunState> {
+        (self.stage, self.pause.is_requested, self.program) = (Stage::Pending, false, Some(program));
+        // No step was made yet.
+        self.is_stopping.then_some(RunState::Stopped)
     }
 
-    /// Takes in what the worker says; the state it has ended in, if it has.
-    pub(super) fn hear(&mut self, event: TrainingEvent) -> Option<RunState> {
+    /// Handles an event of the worker. Returns the final state, if the run has ended.
+    pub(super) fn handle_event(&mut self, event: TrainingEvent) -> Option<RunState> {
         match event {
             TrainingEvent::Preparing { fraction, stage } => {
                 self.change(|run| run.state = RunState::Preparing { fraction, stage });
@@ -98,16 +114,16 @@ impl Current {
                     run.plan = Some(plan.into());
                     run.state = RunState::Planned;
                 });
-                self.soon();
+                self.schedule_save();
             }
             TrainingEvent::Step(report) => {
                 let point = RunPoint::from(report);
                 self.points.push(point);
                 self.shared.run_stepped(self.id, point);
-                if !self.paused {
+                if !self.pause.is_confirmed {
                     self.change(|run| run.state = RunState::Running);
                 }
-                self.soon();
+                self.schedule_save();
             }
             TrainingEvent::Evaluated { step, loss, best } => {
                 let evaluation = RunEvaluation { step, loss, best };
@@ -116,19 +132,19 @@ impl Current {
                     run: self.id,
                     evaluation,
                 });
-                self.soon();
+                self.schedule_save();
             }
             TrainingEvent::Checkpointed { step } => {
                 self.change(|run| run.checkpoint = Some(step));
-                self.soon();
+                self.schedule_save();
             }
-            TrainingEvent::Paused { .. } => self.paused = true,
+            TrainingEvent::Paused { .. } => self.pause.is_confirmed = true,
             TrainingEvent::Resumed => {
-                self.paused = false;
+                self.pause.is_confirmed = false;
                 self.change(|run| run.state = RunState::Running);
             }
             TrainingEvent::Finished(outcome) => {
-                // Stopped before its first step, a run has learnt nothing.
+                // A run that was stopped before its first step has no adapter.
                 self.adapter = (outcome.steps > 0).then(|| outcome.adapter.clone());
                 let outcome = Outcome::from(*outcome);
                 let state = match outcome.reason {
@@ -149,15 +165,15 @@ impl Current {
         None
     }
 
-    /// Shows why a run is held that is.
-    pub(super) fn show_why(&self) {
-        if let (true, false, Some(why)) = (self.paused, self.over, self.why) {
+    /// Shows the reason of a confirmed pause.
+    pub(super) fn show_pause(&self) {
+        if let (true, Some(why)) = (self.pause.is_confirmed && self.stage != Stage::Ended, self.pause.reason) {
             self.change(|run| run.state = RunState::Paused { why });
         }
     }
 
-    /// Tells whoever looks elsewhere that it ended by itself.
-    pub(super) fn told(&self, state: &RunState) {
+    /// Emits [`Event::RunEnded`], for a notification, if the run ended without a person's request.
+    pub(super) fn notify_ended(&self, state: &RunState) {
         let Some(run) = self.shared.live_run(self.id) else {
             return;
         };
@@ -170,22 +186,22 @@ impl Current {
         self.shared.emit(Event::RunEnded { run: self.id, message });
     }
 
-    /// Says that it has ended.
+    /// Marks the run as ended.
     pub(super) fn end(&mut self, state: RunState) {
-        self.over = true;
+        self.stage = Stage::Ended;
         self.change(|run| {
             run.state = state;
             run.ended_at = Some(store::now());
         });
     }
 
-    /// Saves what is new; whether that went well. Where it did not, what is new waits in memory.
+    /// Saves new points, evaluations and state. Returns `false` if they are not saved; they stay in memory.
     pub(super) async fn save(&mut self) -> bool {
         self.save_at = None;
         let Some(run) = self.shared.live_run(self.id) else {
             return true;
         };
-        let (id, over, new_adapter) = (self.id, self.over, self.adapter.is_some());
+        let (id, has_ended, new_adapter) = (self.id, self.stage == Stage::Ended, self.adapter.is_some());
         let points: Vec<run_point::Point> = self.points.iter().map(|&point| point.into()).collect();
         let evaluations: Vec<_> = self
             .evaluations
@@ -213,33 +229,33 @@ impl Current {
                 }
                 Ok(())
             })?;
-            if saved == Saved::Held {
+            if saved == Saved::Locked {
                 return Ok(saved);
             }
-            if over {
-                shared.settle_run(id);
+            if has_ended {
+                shared.clear_live_run(id);
                 shared.emit_run(id)?;
             }
-            if over && new_adapter {
+            if has_ended && new_adapter {
                 shared.emit_adapters()?;
             }
             Ok(saved)
         });
         let saved = saved.await;
-        self.held = saved == Ok(Saved::Held);
+        self.is_store_locked = saved == Ok(Saved::Locked);
         match saved {
             Ok(Saved::Done(())) => {
                 self.points.clear();
                 self.evaluations.clear();
                 true
             }
-            Ok(Saved::Held) => {
-                self.save_at = Some(Instant::now() + SAVE_AGAIN);
+            Ok(Saved::Locked) => {
+                self.save_at = Some(Instant::now() + SAVE_RETRY_INTERVAL);
                 false
             }
             Err(Problem { message, .. }) => {
                 tracing::warn!(id, message, "a run could not be saved");
-                self.save_at = Some(Instant::now() + SAVE_REFUSED_AGAIN);
+                self.save_at = Some(Instant::now() + SAVE_RETRY_DELAY);
                 false
             }
         }
@@ -265,7 +281,7 @@ fn finished(run: &Run) -> String {
         .map(|outcome| (outcome.eval_loss_before, outcome.eval_loss));
     match losses {
         Some((Some(before), Some(after))) => format!(
-            "{} is done: the loss on examples that it had not seen went from {before:.2} to {after:.2}.",
+            "{} is done: the validation loss went from {before:.2} to {after:.2}.",
             run.name
         ),
         _ => format!("{} is done.", run.name),

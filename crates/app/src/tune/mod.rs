@@ -1,26 +1,26 @@
-//! Fine-tuning: one task that owns the worker of the run that is under way, and gives way to whatever is more urgent.
+//! Fine-tuning: one task that owns the worker of the active run and pauses it for more urgent work.
 //!
-//! A run has a worker of its own, which ends with it. As in the chat, whatever happens changes the state and ends in
-//! [`Tune::advance`]. A run is held while a person wants that, while the battery is low, and while the chat is at work; it
-//! goes on a moment after the chat is done, so that it does not start and stop between two answers.
+//! A run has its own worker, which ends with it. As in the chat, every command and event changes the state and then calls
+//! [`Tune::advance`]. A run is paused by a person, by a low battery and while the chat is busy. It resumes a moment after
+//! the chat is idle, so that it does not start and stop between two answers.
 
 mod current;
-mod errand;
+mod one_shot;
 mod purge;
 
-pub(crate) use errand::{ERRAND, Errands, export, inspect, no_answer};
-pub(crate) use purge::{UNDO_FOR, last_folder, purge, removed, runs_folder};
+pub(crate) use one_shot::{ONE_SHOT, OneShots, export, inspect, no_response};
+pub(crate) use purge::{UNDO_FOR, last_folder, purge, remove_path, runs_folder};
 
 use crate::{
     power::Supply,
-    saving::CLOSING_AGAIN,
+    saving::CLOSING_RETRY_INTERVAL,
     shared::Shared,
-    task::{Connected, Started, at, heard, joined},
+    task::{Connected, Started, at, next_message, started_worker},
     wire::{Code, Event, PauseReason, Problem, RunState},
 };
-use current::Current;
+use current::{Current, Stage};
 use hearth_protocol as protocol;
-use protocol::{Request, Said, TrainRequest, TrainingRequest, Worker};
+use protocol::{Request, TrainRequest, TrainingRequest, Worker, WorkerMessage};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -28,39 +28,39 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// The chat must have been at rest for this long before a run goes on.
-const QUIET: Duration = Duration::from_secs(2);
+/// How long the chat must be idle before a run resumes.
+const CHAT_IDLE_DELAY: Duration = Duration::from_secs(2);
 
-/// How often the battery is looked at.
-const LOOK_AT_POWER: Duration = Duration::from_secs(30);
+/// How often the battery is checked.
+const POWER_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A battery with less than this left is low.
-const LOW: f32 = 0.2;
+/// A battery below this charge is low.
+const LOW_BATTERY: f32 = 0.2;
 
-/// A worker that is told to end has this long.
-const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long a worker may take to shut down.
+const WORKER_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the fine-tuning is told to do.
+/// A command to the fine-tuning task.
 pub(crate) enum Command {
-    /// Make a run, which is shown as being prepared already.
+    /// Start a run, which is shown as preparing already.
     Start(Box<TrainRequest>),
-    /// Hold a run.
+    /// Pause a run.
     Pause {
         run: i64,
         done: oneshot::Sender<Result<(), Problem>>,
     },
-    /// Go on with a run that is held, whatever the battery says.
+    /// Resume a paused run, also on a low battery.
     Resume {
         run: i64,
         done: oneshot::Sender<Result<(), Problem>>,
     },
-    /// End a run and keep what was learnt; asked for again, end it at once.
+    /// Stop a run after its step and save its adapter. A second request ends it at once.
     Stop { run: i64, done: oneshot::Sender<()> },
-    /// End a run at once, if it is under way.
+    /// End a run at once, if it is active.
     End { run: i64, done: oneshot::Sender<()> },
-    /// Save what was heard so far.
+    /// Save all points and states up to now.
     Save(oneshot::Sender<()>),
-    /// End everything.
+    /// Suspend the run and shut the worker down.
     ShutDown(oneshot::Sender<()>),
 }
 
@@ -70,17 +70,18 @@ struct Tune {
     worker: Option<Connected>,
     starting: Option<JoinHandle<Started>>,
     answering: watch::Receiver<bool>,
-    /// Whether the chat is at work, or was just now.
+    /// Whether the chat is busy, or was within [`CHAT_IDLE_DELAY`].
     chat: bool,
-    /// When it will have been at rest for long enough.
-    quiet_at: Option<Instant>,
+    /// When the chat will have been idle for long enough.
+    chat_idle_at: Option<Instant>,
     supply: Supply,
-    /// When the power is looked at next; none: no run is under way.
-    look_at: Option<Instant>,
+    /// Time of the next power check. `None` means that no run is active.
+    check_power_at: Option<Instant>,
+    /// Whether the system is kept awake.
     awake: bool,
 }
 
-/// Starts the fine-tuning; it ends when the sender is dropped. Needs a tokio runtime.
+/// Starts the fine-tuning task, which ends when the sender is dropped. Needs a tokio runtime.
 pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
     let (send, commands) = mpsc::unbounded_channel();
     let tune = Tune {
@@ -90,9 +91,9 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         worker: None,
         starting: None,
         chat: false,
-        quiet_at: None,
+        chat_idle_at: None,
         supply: Supply::Mains,
-        look_at: None,
+        check_power_at: None,
         awake: false,
     };
     tokio::spawn(tune.run(commands));
@@ -105,37 +106,37 @@ impl Tune {
             let save_at = self.current.as_ref().and_then(|current| current.save_at);
             tokio::select! {
                 command = commands.recv() => match command {
-                    Some(command) => self.obey(command).await,
+                    Some(command) => self.handle_command(command).await,
                     None => return self.end_all().await,
                 },
-                said = heard(&mut self.worker) => self.hear(said).await,
-                started = joined(&mut self.starting) => self.started(started).await,
-                Ok(()) = self.answering.changed() => self.heed_chat(),
-                () = at(self.quiet_at) => {
-                    self.quiet_at = None;
+                message = next_message(&mut self.worker) => self.handle_message(message).await,
+                started = started_worker(&mut self.starting) => self.started(started).await,
+                Ok(()) = self.answering.changed() => self.chat_changed(),
+                () = at(self.chat_idle_at) => {
+                    self.chat_idle_at = None;
                     self.chat = false;
                 }
-                () = at(self.look_at) => self.look_at_power().await,
+                () = at(self.check_power_at) => self.check_power().await,
                 () = at(save_at) => self.save().await,
             }
             self.advance().await;
         }
     }
 
-    async fn obey(&mut self, command: Command) {
-        // Whoever asked may have gone.
+    async fn handle_command(&mut self, command: Command) {
+        // Here and below, the receiver of a reply may have been dropped.
         match command {
             Command::Start(request) => {
                 self.current = Some(Current::new(self.shared.clone(), *request));
-                self.look_at_power().await;
+                self.check_power().await;
             }
             Command::Pause { run, done } => {
-                let _ = done.send(self.under_way(run).map(|current| current.paused_by_person = true));
+                let _ = done.send(self.active(run).map(|current| current.pause.by_person = true));
             }
             Command::Resume { run, done } => {
-                let _ = done.send(self.under_way(run).map(|current| {
-                    current.paused_by_person = false;
-                    current.spare_battery = false;
+                let _ = done.send(self.active(run).map(|current| {
+                    current.pause.by_person = false;
+                    current.pause.on_low_battery = false;
                 }));
             }
             Command::Stop { run, done } => {
@@ -143,7 +144,7 @@ impl Tune {
                 let _ = done.send(());
             }
             Command::End { run, done } => {
-                if self.under_way(run).is_ok() {
+                if self.active(run).is_ok() {
                     self.end(RunState::Interrupted { problem: ended() }).await;
                 }
                 let _ = done.send(());
@@ -159,51 +160,54 @@ impl Tune {
         }
     }
 
-    fn under_way(&mut self, run: i64) -> Result<&mut Current, Problem> {
+    /// The run, if it is active.
+    fn active(&mut self, run: i64) -> Result<&mut Current, Problem> {
         let current = self
             .current
             .as_mut()
-            .filter(|current| current.id == run && !current.over);
+            .filter(|current| current.id == run && current.stage != Stage::Ended);
         current.ok_or_else(|| Problem {
             code: Code::BadRequest,
-            message: "This run is not under way.".to_owned(),
+            message: "This run is not active.".to_owned(),
         })
     }
 
     async fn stop(&mut self, run: i64) {
-        let asked = self.worker.is_some();
-        let Ok(current) = self.under_way(run) else { return };
-        if !asked {
-            // Nothing was learnt yet.
+        let has_worker = self.worker.is_some();
+        let Ok(current) = self.active(run) else { return };
+        if !has_worker {
+            // No step was made yet.
             return self.end(RunState::Stopped).await;
         }
-        if std::mem::replace(&mut current.stopping, true) {
+        if std::mem::replace(&mut current.is_stopping, true) {
             return self.end(RunState::Interrupted { problem: ended() }).await;
         }
-        self.ask(TrainingRequest::Stop { id: name(run) });
+        self.send(TrainingRequest::Stop { id: name(run) });
     }
 
-    async fn hear(&mut self, said: Option<Said>) {
+    async fn handle_message(&mut self, message: Option<WorkerMessage>) {
         let Some(current) = &mut self.current else { return };
-        let state = match said {
-            Some(Said::Event(protocol::Event::Training { id, event })) if id == name(current.id) => current.hear(event),
-            Some(Said::Event(protocol::Event::HandOver { program })) => {
-                self.worker = None;
-                current.handed_over(program)
+        let state = match message {
+            Some(WorkerMessage::Event(protocol::Event::Training { id, event })) if id == name(current.id) => {
+                current.handle_event(event)
             }
-            Some(Said::Event(_)) => None,
-            Some(Said::Died(problem)) => Some(RunState::Interrupted {
+            Some(WorkerMessage::Event(protocol::Event::SwitchBuild { program })) => {
+                self.worker = None;
+                current.switch_build(program)
+            }
+            Some(WorkerMessage::Event(_)) => None,
+            Some(WorkerMessage::Died(problem)) => Some(RunState::Interrupted {
                 problem: interrupted(problem.into()),
             }),
             None => Some(RunState::Interrupted {
                 problem: interrupted(Problem {
                     code: Code::WorkerDied,
-                    message: "Hearth's worker is gone.".to_owned(),
+                    message: "Hearth's worker has exited.".to_owned(),
                 }),
             }),
         };
         if let Some(state) = state {
-            current.told(&state);
+            current.notify_ended(&state);
             self.end(state).await;
         }
     }
@@ -211,111 +215,112 @@ impl Tune {
     async fn started(&mut self, started: Started) {
         match (started, &mut self.current) {
             (Ok(worker), Some(current)) => {
-                if !std::mem::replace(&mut current.asked, true) {
+                if current.stage == Stage::Pending {
+                    current.stage = Stage::Started;
                     let request = current.request.clone();
                     self.worker = Some(worker);
-                    self.ask(TrainingRequest::Start(request));
+                    self.send(TrainingRequest::Start(request));
                 }
             }
             (Err(error), Some(current)) => {
                 let state = RunState::Failed {
                     problem: protocol::Problem::from(error).into(),
                 };
-                current.told(&state);
+                current.notify_ended(&state);
                 self.end(state).await;
             }
             (_, None) => {}
         }
     }
 
-    /// A worker that is gone says so by itself.
-    fn ask(&self, request: TrainingRequest) {
+    /// Sends a request. The exit of a worker is reported as a message of its own.
+    fn send(&self, request: TrainingRequest) {
         if let Some((worker, _)) = &self.worker {
             let _ = worker.send(Request::Training(request));
         }
     }
 
-    fn heed_chat(&mut self) {
+    fn chat_changed(&mut self) {
         let answering = *self.answering.borrow_and_update();
         self.chat |= answering;
-        self.quiet_at = (self.chat && !answering).then(|| Instant::now() + QUIET);
+        self.chat_idle_at = (self.chat && !answering).then(|| Instant::now() + CHAT_IDLE_DELAY);
     }
 
-    async fn look_at_power(&mut self) {
+    async fn check_power(&mut self) {
         let power = self.shared.power.clone();
         let supply = tokio::task::spawn_blocking(move || power.supply()).await;
         self.supply = supply.unwrap_or(Supply::Mains);
-        self.look_at = Some(Instant::now() + LOOK_AT_POWER);
+        self.check_power_at = Some(Instant::now() + POWER_CHECK_INTERVAL);
         if let (Supply::Mains, Some(current)) = (self.supply, &mut self.current) {
-            current.spare_battery = true;
+            current.pause.on_low_battery = true;
         }
     }
 
     async fn save(&mut self) {
         if let Some(current) = &mut self.current
             && current.save().await
-            && current.over
+            && current.stage == Stage::Ended
         {
             self.current = None;
         }
     }
 
-    /// Why the run is to be held now.
-    fn reason_to_pause(&self) -> Option<PauseReason> {
+    /// Why the run should pause now. `None` means that it should run.
+    fn pause_reason(&self) -> Option<PauseReason> {
         let current = self.current.as_ref()?;
-        let low = matches!(self.supply, Supply::Battery { charge } if charge < LOW);
-        if current.paused_by_person {
+        let low = matches!(self.supply, Supply::Battery { charge } if charge < LOW_BATTERY);
+        if current.pause.by_person {
             Some(PauseReason::Person)
-        } else if low && current.spare_battery {
+        } else if low && current.pause.on_low_battery {
             Some(PauseReason::Battery)
         } else {
             self.chat.then_some(PauseReason::Chat)
         }
     }
 
-    /// Takes the next step towards what is wanted.
+    /// Takes the next step towards the requested state.
     async fn advance(&mut self) {
-        let why = self.reason_to_pause();
-        if let Some(current) = self.current.as_mut().filter(|current| !current.over) {
-            if !current.asked && self.starting.is_none() {
+        let reason = self.pause_reason();
+        if let Some(current) = self.current.as_mut().filter(|current| current.stage != Stage::Ended) {
+            if current.stage == Stage::Pending && self.starting.is_none() {
                 let command = match &current.program {
-                    Some(program) => self.shared.worker.handed_over(program.clone()),
+                    Some(program) => self.shared.worker.for_build(program.clone()),
                     None => self.shared.worker.clone(),
                 };
                 self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
             }
-            current.why = why;
-            let (id, hold) = (name(current.id), why.is_some());
-            if self.worker.is_some() && std::mem::replace(&mut current.hold, hold) != hold {
-                self.ask(match hold {
+            current.pause.reason = reason;
+            let (id, pause) = (name(current.id), reason.is_some());
+            if self.worker.is_some() && std::mem::replace(&mut current.pause.is_requested, pause) != pause {
+                self.send(match pause {
                     true => TrainingRequest::Pause { id },
                     false => TrainingRequest::Resume { id },
                 });
             }
         } else {
-            self.look_at = None;
+            self.check_power_at = None;
         }
         if let Some(current) = &self.current {
-            current.show_why();
+            current.show_pause();
         }
-        let working = self.worker.is_some() && self.current.as_ref().is_some_and(|current| !current.paused);
+        let working = self.worker.is_some() && self.current.as_ref().is_some_and(|current| !current.pause.is_confirmed);
         let awake = working && self.supply == Supply::Mains;
         if std::mem::replace(&mut self.awake, awake) != awake {
             let power = self.shared.power.clone();
-            // The system may take its time, and nobody waits for it.
+            // The system call may block, and nothing depends on it.
             tokio::task::spawn_blocking(move || power.keep_awake(awake));
         }
     }
 
-    /// Ends the run in a state, and its worker.
+    /// Ends the run in a state and shuts its worker down.
     async fn end(&mut self, state: RunState) {
         if let Some(starting) = self.starting.take() {
             starting.abort();
         }
-        if let Some((worker, said)) = self.worker.take() {
-            // Its last words are not wanted, and must not make it wait.
-            drop(said);
-            tokio::spawn(worker.shut_down(END_WITHIN));
+        if let Some((worker, messages)) = self.worker.take() {
+            // A full channel must not block the worker's last messages.
+            drop(messages);
+            tokio::spawn(worker.shut_down(WORKER_SHUTDOWN_TIMEOUT));
         }
         if let Some(current) = &mut self.current {
             current.end(state);
@@ -324,63 +329,68 @@ impl Tune {
     }
 
     async fn end_all(&mut self) {
-        if self.current.as_ref().is_some_and(|current| !current.over) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.stage != Stage::Ended)
+        {
             let state = self.suspend().await;
             self.end(state).await;
         }
-        let until = Instant::now() + self.shared.close_within;
+        let until = Instant::now() + self.shared.shutdown_timeout;
         self.save().await;
-        while self.current.as_ref().is_some_and(|current| current.held) && Instant::now() < until {
-            sleep(CLOSING_AGAIN).await;
+        while self.current.as_ref().is_some_and(|current| current.is_store_locked) && Instant::now() < until {
+            sleep(CLOSING_RETRY_INTERVAL).await;
             self.save().await;
         }
         self.advance().await;
     }
 
-    /// Has the worker end its step and make a checkpoint, for as long as a person is to wait for that; the state that the run ends in.
+    /// Suspends the run: the worker completes its step and writes a checkpoint, within [`crate::Options::shutdown_timeout`].
+    /// Returns the run's final state.
     async fn suspend(&mut self) -> RunState {
         let interrupted = RunState::Interrupted { problem: closed() };
-        let (Some(current), Some((worker, mut said))) = (&mut self.current, self.worker.take()) else {
+        let (Some(current), Some((worker, mut messages))) = (&mut self.current, self.worker.take()) else {
             return interrupted;
         };
         let id = name(current.id);
         self.shared.emit(Event::Closing { run: current.id });
-        // One that was told to stop ends as it was told. One that is gone reports its death below.
-        if !current.stopping {
+        // A run that is stopping ends as stopped. An exited worker is handled below.
+        if !current.is_stopping {
             let _ = worker.send(Request::Training(TrainingRequest::Suspend { id }));
         }
         let suspended = async {
             loop {
-                match said.recv().await {
-                    Some(Said::Event(protocol::Event::Training { id: which, event })) if which == id => {
-                        if let Some(state) = current.hear(event) {
+                match messages.recv().await {
+                    Some(WorkerMessage::Event(protocol::Event::Training { id: which, event })) if which == id => {
+                        if let Some(state) = current.handle_event(event) {
                             return state;
                         }
                     }
-                    // Another build was to begin the run.
-                    Some(Said::Event(protocol::Event::HandOver { .. }) | Said::Died(_)) | None => {
+                    // Another build would have started the run.
+                    Some(WorkerMessage::Event(protocol::Event::SwitchBuild { .. }) | WorkerMessage::Died(_)) | None => {
                         return interrupted.clone();
                     }
-                    Some(Said::Event(_)) => {}
+                    Some(WorkerMessage::Event(_)) => {}
                 }
             }
         };
-        match timeout(self.shared.close_within, suspended).await {
+        match timeout(self.shared.shutdown_timeout, suspended).await {
             Ok(state) => {
-                drop(said);
-                worker.shut_down(END_WITHIN).await;
+                drop(messages);
+                worker.shut_down(WORKER_SHUTDOWN_TIMEOUT).await;
                 state
             }
-            // Dropped, the worker is ended.
+            // Dropping the worker kills it.
             Err(_) => {
-                tracing::warn!("the run's step takes too long: it goes on from its last checkpoint");
+                tracing::warn!("the run's step takes too long; it will resume from its last checkpoint");
                 interrupted
             }
         }
     }
 }
 
-/// The worker's name for a run.
+/// The worker's id of a run.
 fn name(run: i64) -> protocol::RunId {
     run.unsigned_abs()
 }
@@ -388,26 +398,28 @@ fn name(run: i64) -> protocol::RunId {
 fn ended() -> Problem {
     Problem {
         code: Code::WorkerDied,
-        message: "This run was ended before its worker was done. Resume to go on from its last checkpoint.".to_owned(),
+        message: "This run was ended before its worker was done. Resume it to continue from its last checkpoint."
+            .to_owned(),
     }
 }
 
-/// The app ended under a run.
+/// The problem of a run that the app's end interrupted.
 pub(crate) fn closed() -> Problem {
     Problem {
         code: Code::WorkerDied,
-        message: "Hearth was closed while this run was under way. Resume to go on from its last checkpoint.".to_owned(),
+        message: "Hearth was closed during this run. Resume it to continue from its last checkpoint.".to_owned(),
     }
 }
 
 fn interrupted(mut problem: Problem) -> Problem {
     problem.message += match problem.code {
         Code::OutOfMemory => {
-            " Close other programs, then resume to go on from the last checkpoint; if that is not enough, begin a run with a shorter \
-             sequence or a smaller batch."
+            " Close other programs, then resume the run to continue from its last checkpoint. If that is not enough, start a run \
+             with a shorter sequence length or a smaller batch."
         }
         _ => {
-            " Resume to go on from the last checkpoint; if that happens again, choose a shorter sequence or a smaller batch."
+            " Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence length or a smaller \
+             batch."
         }
     };
     problem

@@ -1,9 +1,9 @@
-//! The wire of the machine: devices, where a model's bytes go, and how fast it was.
+//! Wire types of the hardware: devices, memory plans and measurements.
 
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// How many of a model's layers lie on a GPU, counted from the output layer backwards.
+/// Layers on GPUs, counted from the output layer backwards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum GpuLayers {
@@ -12,200 +12,200 @@ pub enum GpuLayers {
     Auto,
     /// Every layer, and the token embedding.
     All,
-    /// This many; 0 leaves the whole model on the processor.
+    /// A number of layers; 0 runs the whole model on the CPU.
     Count {
-        /// How many.
+        /// Number of layers.
         count: u32,
     },
 }
 
-/// What the numbers of the KV cache are kept as.
+/// Element type of the KV cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum KvType {
-    /// Two bytes a number.
+    /// f16: two bytes per element.
     #[default]
     F16,
-    /// Half of that, a little less exact.
+    /// Q8_0: half the memory of f16, slightly less precise.
     #[serde(rename = "q8_0")]
     Q8_0,
 }
 
-/// One device.
+/// A device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
     /// `cpu`, `gpu0` and so on.
     pub id: String,
-    /// What it is called from start to start: what settings name it by.
+    /// Identity that is stable across restarts; settings refer to it.
     pub identity: String,
     /// `cpu`, `discrete`, `integrated` or `software`.
     pub kind: String,
-    /// The maker's name for it.
+    /// Product name.
     pub name: String,
-    /// How a model would run on it: `cpu`, `vulkan`, `metal`, `dx12` and so on; empty where it cannot.
+    /// Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means none.
     pub backend: String,
-    /// Bytes; none where it cannot be told. A device that shares main memory says main memory here.
+    /// Total memory in bytes; main memory for a device that shares it. `None` means unknown.
     pub memory_total: Option<u64>,
-    /// Bytes; none where it cannot be told.
+    /// Free memory in bytes. `None` means unknown.
     pub memory_free: Option<u64>,
     /// Whether a model can run on it.
     pub usable: bool,
-    /// Why (not), in one sentence.
+    /// Why it is or is not usable, in one sentence.
     pub why: String,
-    /// The driver's name and version; none for a processor and where it cannot be told.
+    /// Driver name and version. `None` for a CPU, or if unknown.
     pub driver: Option<String>,
-    /// The version of the interface the driver offers: `Vulkan 1.3.280`.
+    /// API version of the driver: `Vulkan 1.3.280`.
     pub api: Option<String>,
-    /// How busy it is, 0 to 1; none where it cannot be told.
+    /// Utilisation from 0 to 1. `None` means unknown.
     pub load: Option<f32>,
-    /// Physical cores of a processor; none for a GPU.
+    /// Physical cores of a CPU. `None` for a GPU.
     pub cores: Option<u32>,
-    /// How many of them are the fast ones.
+    /// Performance cores among them.
     pub performance_cores: Option<u32>,
-    /// Every backend that can use it.
-    pub backends: Vec<String>,
-    /// The builds of Hearth that can use it, the one that is chosen by itself first.
-    pub ways: Vec<DeviceWay>,
+    /// Backends that can use it.
+    pub backend_names: Vec<String>,
+    /// The builds of Hearth that can use it; the automatic choice first.
+    pub backends: Vec<BackendOption>,
 }
 
 /// A build of Hearth that can use a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct DeviceWay {
+pub struct BackendOption {
     /// `portable`, `vulkan`, `cuda` or `rocm`.
     pub build: String,
-    /// The backend that it uses.
+    /// The build's backend.
     pub backend: String,
-    /// What was found when it was checked; none: it was not.
+    /// Result of the device check. `None` means not checked.
     pub check: Option<DeviceCheck>,
 }
 
-/// What was found when a device was checked.
+/// Result of a device check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceCheck {
-    /// What it does otherwise than the processor, in one sentence; none: it computes the same.
-    pub wrong: Option<String>,
-    /// Bytes of weights that it reads in a second while it answers.
+    /// The first mismatch with the CPU's results, in one sentence. `None` means that all results match.
+    pub mismatch: Option<String>,
+    /// Decode throughput in bytes of weights per second.
     pub bytes_per_second: f64,
-    /// Weights that meet a token in a second while a prompt is read.
-    pub products_per_second: f64,
+    /// Prefill throughput in multiply-accumulates per second.
+    pub macs_per_second: f64,
 }
 
-/// How a model would be loaded: the settings that a person tries out.
+/// Settings for loading a model, also to plan for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WhatIf {
-    /// CPU threads; none: the number of physical cores.
+pub struct LoadSettings {
+    /// CPU threads. `None` means the number of physical cores.
     pub threads: Option<u32>,
-    /// Context in tokens; none: the model's own, within reason.
+    /// Context length in tokens. `None` means automatic.
     pub context: Option<u32>,
-    /// A device's identity; none: chosen by the worker.
+    /// Identity of the device. `None` means automatic.
     pub device: Option<String>,
-    /// The build of Hearth that uses the GPU; none: the fastest.
+    /// The build of Hearth that uses the GPU. `None` means the fastest.
     pub build: Option<String>,
-    /// How many layers lie on a GPU.
+    /// Layers on GPUs.
     pub gpu_layers: GpuLayers,
-    /// What the KV cache is kept as.
+    /// Type of the KV cache.
     pub kv: KvType,
 }
 
-/// Whether a model fits.
+/// Whether a model fits this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Verdict {
-    /// As it was asked for.
+    /// With the requested settings.
     Fits,
-    /// With a shorter context than was asked for.
+    /// With a shorter context than requested.
     FitsWithLessContext {
-        /// The longest that fits, in tokens.
+        /// The longest context that fits, in tokens.
         context: u32,
     },
-    /// It fits, and answers will come slower than a person reads.
+    /// It fits, but decodes slower than a person reads.
     Slow,
-    /// Not on this machine as it is now.
+    /// Not with the memory that is free now.
     WontFit,
 }
 
-/// Where a model's bytes would go.
+/// A memory plan: a model's placement on the devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// Whether every device has room for what is planned there.
+    /// Whether the plan fits every device.
     pub fits: bool,
-    /// The same for a person.
+    /// The verdict for a person.
     pub verdict: Verdict,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub why: String,
-    /// Context in tokens that is planned for.
+    /// Planned context length in tokens.
     pub context: u32,
-    /// The longest context that fits with these layers; 0 if none does.
+    /// The longest context that fits with this placement; 0 if none does.
     pub context_fits: u32,
     /// Layers on GPUs.
     pub gpu_layers: u32,
-    /// Layers there are: blocks, prediction blocks included, and the output layer.
+    /// Total layers: transformer layers, those for multi-token prediction included, and the output layer.
     pub layers_total: u32,
-    /// The most layers that fit on GPUs with this context.
+    /// Most layers that fit on GPUs with this context.
     pub layers_fit: u32,
-    /// What the KV cache is kept as.
+    /// Type of the KV cache.
     pub kv: KvType,
-    /// Every device that gets something.
+    /// The devices in use.
     pub devices: Vec<PlannedDevice>,
 }
 
-/// What a plan puts on one device.
+/// A plan's memory on one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedDevice {
-    /// Its id.
+    /// Id of the device.
     pub id: String,
-    /// The maker's name for it.
+    /// Product name.
     pub name: String,
     /// Bytes of weights.
     pub weights: u64,
     /// Bytes of the KV cache.
     pub kv: u64,
-    /// Bytes of the computation's buffers.
+    /// Bytes of compute buffers.
     pub compute: u64,
-    /// Bytes left free on purpose.
+    /// Bytes left free as a margin.
     pub margin: u64,
-    /// Its memory; none where it cannot be told.
+    /// Total memory in bytes. `None` means unknown.
     pub total: Option<u64>,
-    /// What of it is free without this model; none where it cannot be told.
+    /// Free memory in bytes, without this model. `None` means unknown.
     pub free: Option<u64>,
-    /// What lies there: `token_embd`, `blk.0` and so on, `output`.
+    /// Layers on it: `token_embd`, `blk.0` and so on, `output`.
     pub layers: Vec<String>,
-    /// Whether there is room for all that.
+    /// Whether all of it fits.
     pub fits: bool,
 }
 
-/// How fast a model was on this machine, loaded in one way.
+/// A speed measurement of a model with its load settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Measurement {
     /// Id of the model in the library.
     pub model: String,
-    /// Its name then.
+    /// The model's name at that time.
     pub model_name: String,
-    /// The device's identity.
+    /// Identity of the device.
     pub device: String,
     /// Layers on GPUs.
     pub gpu_layers: u32,
-    /// Layers there are.
+    /// Total layers.
     pub layers_total: u32,
-    /// What the KV cache was kept as.
+    /// Type of the KV cache.
     pub kv: KvType,
     /// CPU threads.
     pub threads: u32,
-    /// Tokens of a prompt read in a second.
+    /// Prefill speed in tokens per second.
     pub prompt_tokens_per_second: f64,
-    /// Tokens answered in a second.
+    /// Decode speed in tokens per second.
     pub tokens_per_second: f64,
-    /// Tokens of the prompt that was read.
+    /// Prefilled tokens.
     pub prompt_tokens: u32,
-    /// Tokens that were answered.
+    /// Decoded tokens.
     pub tokens: u32,
-    /// When.
+    /// Time of the measurement.
     pub measured_at: i64,
 }

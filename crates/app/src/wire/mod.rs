@@ -1,8 +1,8 @@
-//! The wire: what the window and the use cases say to each other, as plain data.
+//! The wire: commands' arguments and results, and events, between the window and the use cases, as plain data.
 //!
 //! Field names are camelCase on the wire, enums carry their variant in `type`, times are milliseconds since 1970, sizes
 //! are bytes. `ui/src/lib/host/wire.ts` is generated from this module (see `tests/wire.rs`). The worker's types
-//! (`hearth_protocol`) and the store's rows are not these; [`crate::convert`] is where they meet.
+//! (`hearth_protocol`) and the store's rows are separate types; [`crate::convert`] converts between them.
 
 mod hardware;
 mod tune;
@@ -13,11 +13,11 @@ pub use tune::*;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// Light or dark.
+/// Colour theme.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Theme {
-    /// As the system has it.
+    /// The system's theme.
     #[default]
     System,
     /// Light.
@@ -26,30 +26,30 @@ pub enum Theme {
     Dark,
 }
 
-/// What a person chose for the whole app.
+/// The app's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// Light or dark.
+    /// Colour theme.
     pub theme: Theme,
-    /// CPU threads; none: the number of physical cores.
+    /// CPU threads. `None` means the number of physical cores.
     pub threads: Option<u32>,
-    /// Context in tokens; none: the model's own, within reason.
+    /// Context length in tokens. `None` means automatic.
     pub context: Option<u32>,
-    /// The device that chats run on, by its identity; none: chosen by the worker.
+    /// Identity of the device for chat. `None` means automatic.
     pub device: Option<String>,
-    /// The device that runs of fine-tuning run on; none: chosen by the worker.
+    /// Identity of the device for fine-tuning. `None` means automatic.
     pub training_device: Option<String>,
-    /// The build of Hearth that uses the GPU; none: the fastest.
+    /// The build of Hearth that uses the GPU. `None` means the fastest.
     pub build: Option<String>,
-    /// How many layers of a model that chats lie on a GPU.
+    /// Layers of the chat's model on GPUs.
     pub gpu_layers: GpuLayers,
-    /// What a chat's KV cache is kept as.
+    /// Type of the chat's KV cache.
     pub kv: KvType,
-    /// Id of the model that was loaded last; it is loaded again when a message is sent.
+    /// Id of the last loaded model, which is loaded when a message is sent.
     pub last_model: Option<String>,
-    /// Bytes that what was read of chats may take on the disk; 0 keeps nothing.
-    pub kept_bytes: u64,
+    /// Most bytes of the prompt cache on disk; 0 switches it off.
+    pub prompt_cache_limit: u64,
 }
 
 impl Default for Settings {
@@ -64,144 +64,144 @@ impl Default for Settings {
             gpu_layers: GpuLayers::default(),
             kv: KvType::default(),
             last_model: None,
-            kept_bytes: 2_000_000_000,
+            prompt_cache_limit: 2_000_000_000,
         }
     }
 }
 
-/// What Hearth keeps on the disk to be quick. All of it can be made again.
+/// A cache on disk. It can be cleared at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Cache {
-    /// What models have read of chats, so that one that is opened again answers at once.
-    Chats,
-    /// Weights that were packed for this machine, so that a model loads at once.
+    /// KV cells of conversations, so that reopening one needs no prefill.
+    Prompts,
+    /// Packed weights, so that loading a model needs no packing.
     Weights,
 }
 
-/// What a cache takes now.
+/// Disk usage of a cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct Cached {
-    /// Which.
+pub struct CacheUsage {
+    /// The cache.
     pub cache: Cache,
-    /// Its folder, which may not be there yet.
+    /// Its folder, which may not exist yet.
     pub path: String,
-    /// Bytes of its files.
+    /// Total size of its files, in bytes.
     pub bytes: u64,
 }
 
-/// How the next token is chosen.
+/// Sampling parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct Sampling {
-    /// 0 takes the likeliest token always (greedy).
+pub struct SamplingParams {
+    /// Softmax temperature; 0 is greedy.
     pub temperature: f32,
-    /// Keep the k likeliest; 0 keeps all.
+    /// Sample from the k most likely tokens; 0 disables the filter.
     pub top_k: u32,
-    /// Keep the likeliest whose probabilities reach p together; 1 keeps all.
+    /// Sample from the most likely tokens with a cumulative probability of p; 1 disables the filter.
     pub top_p: f32,
-    /// Drop what is less likely than this share of the likeliest; 0 drops nothing.
+    /// Drop tokens below this fraction of the highest probability; 0 disables the filter.
     pub min_p: f32,
-    /// Divides the score of tokens seen lately; 1 changes nothing.
+    /// Divides the logits of recent tokens; 1 disables it.
     pub repetition_penalty: f32,
-    /// Taken from the score for every time a token was seen; 0 changes nothing.
+    /// Subtracted from a token's logit once per recent occurrence; 0 disables it.
     pub frequency_penalty: f32,
-    /// Taken once from the score of a token that was seen; 0 changes nothing.
+    /// Subtracted once from the logit of each recent token; 0 disables it.
     pub presence_penalty: f32,
-    /// How many tokens back the penalties look.
+    /// Tokens that the penalties count as recent.
     pub repeat_last_n: u32,
-    /// The same seed gives the same answer on a CPU; none draws one.
+    /// Seed of the sampler: reproducible answers on a CPU. `None` means a random seed.
     pub seed: Option<u64>,
 }
 
-/// Where a model comes from.
+/// A model's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
-    /// It came with the app.
+    /// Bundled with the app.
     Bundled,
-    /// It was downloaded through the catalog, or lies in the app's folder of models.
+    /// Downloaded from the catalog, or found in the app's models folder.
     Catalog,
-    /// A person added the file; it is never deleted.
+    /// Added by its path; Hearth never deletes the file.
     File,
 }
 
-/// A model that is on this machine.
+/// A model of the library.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
-    /// Names the model in every command.
+    /// Id, used in every command.
     pub id: String,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// The GGUF file (the first, of a split one).
+    /// The GGUF file; of a split model the first shard.
     pub path: String,
-    /// Bytes of the file.
+    /// File size in bytes.
     pub file_size: u64,
-    /// `llama`, `qwen2` and so on; empty while the file cannot be read.
+    /// `llama`, `qwen2` and so on; empty if the file cannot be read.
     pub architecture: String,
-    /// `Q4_1` and so on; empty while the file cannot be read.
+    /// `Q4_1` and so on; empty if the file cannot be read.
     pub quantization: String,
-    /// Number of weights.
+    /// Number of parameters.
     pub parameters: u64,
-    /// Context in tokens that the model was trained for.
+    /// The training context length in tokens.
     pub context_trained: u32,
-    /// One sentence; may be empty.
+    /// One sentence, or empty.
     pub description: String,
-    /// What a conversation begins with when it has no system prompt of its own.
+    /// Default system prompt of conversations.
     pub system_prompt: Option<String>,
-    /// How its tokens are chosen.
-    pub sampling: Sampling,
-    /// Where it comes from.
+    /// Default sampling parameters.
+    pub sampling: SamplingParams,
+    /// Origin.
     pub source: Source,
-    /// Why it cannot be loaded, if so: the file is gone or cannot be read. A whole sentence.
+    /// Why the model cannot be loaded, as a sentence. `None` means it can.
     pub problem: Option<String>,
 }
 
-/// What is known of the loaded model.
+/// The loaded model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelInfo {
-    /// The model's own name.
+    /// Name from the file's metadata.
     pub name: String,
     /// `llama`, `qwen2` and so on.
     pub architecture: String,
-    /// The file's quantisation.
+    /// Quantisation of the file.
     pub quantization: String,
-    /// Number of weights.
+    /// Number of parameters.
     pub parameters: u64,
-    /// Bytes of the file.
+    /// File size in bytes.
     pub file_size: u64,
-    /// Blocks.
+    /// Transformer layers.
     pub layers: u32,
-    /// Context in tokens that was set aside.
+    /// Allocated context length in tokens.
     pub context: u32,
-    /// Context in tokens that the model was trained for.
+    /// The training context length in tokens.
     pub context_trained: u32,
-    /// The device's id.
+    /// Id of the device.
     pub device: String,
     /// CPU threads in use.
     pub threads: u32,
-    /// How long loading took, in seconds.
+    /// Load time in seconds.
     pub load_seconds: f64,
-    /// What a person should know. Whole sentences.
+    /// Notices, as sentences.
     pub notices: Vec<String>,
     /// Layers on GPUs.
     pub gpu_layers: u32,
-    /// Layers there are: blocks, prediction blocks included, and the output layer.
+    /// Total layers: transformer layers, those for multi-token prediction included, and the output layer.
     pub layers_total: u32,
-    /// What the KV cache is kept as.
+    /// Type of the KV cache.
     pub kv: KvType,
-    /// Where its bytes lie.
+    /// Memory of the model per device.
     pub placement: Vec<PlannedDevice>,
 }
 
-/// What the chat's worker has loaded.
+/// State of the chat's worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ModelState {
-    /// Nothing.
+    /// No model is loaded.
     None,
     /// A model is being loaded.
     Loading {
@@ -209,14 +209,14 @@ pub enum ModelState {
         model: String,
         /// From 0 to 1.
         fraction: f32,
-        /// What is being done, in a few words.
+        /// The stage, in a few words.
         stage: String,
     },
     /// A model is loaded.
     Ready {
         /// Its id.
         model: String,
-        /// What is known of it.
+        /// The loaded model.
         info: ModelInfo,
     },
     /// A model could not be loaded.
@@ -228,7 +228,7 @@ pub enum ModelState {
     },
 }
 
-/// An error for a person to act on and a program to match.
+/// An error: a sentence for people, a code for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 #[error("{message}")]
@@ -240,39 +240,39 @@ pub struct Problem {
     pub message: String,
 }
 
-/// What kind of error.
+/// Error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Code {
-    /// The file is not there or cannot be read.
+    /// The file is missing or cannot be read.
     FileUnreadable,
-    /// The file is damaged or of another kind.
+    /// The file is corrupt or of another format.
     FileInvalid,
-    /// A kind of model that Hearth does not know.
+    /// An unsupported model.
     Unsupported,
     /// Not enough memory.
     OutOfMemory,
-    /// A dataset cannot be read or teaches nothing.
+    /// A dataset cannot be read or has nothing to train on.
     DataInvalid,
-    /// An adapter is damaged or belongs to another model.
+    /// An adapter is corrupt or belongs to another model.
     AdapterInvalid,
-    /// The loss is no number any more, or exploded.
+    /// Training diverged: the loss is NaN, infinite or exploded.
     Diverged,
     /// The model's chat template failed.
     Template,
     /// The prompt is longer than the context.
     PromptTooLong,
-    /// There is no model to answer with.
+    /// No model is loaded.
     NoModel,
     /// The conversation, or the worker, is busy with another answer.
     Busy,
-    /// A newer request of the same kind took its place.
+    /// Replaced by a newer request of the same kind.
     Superseded,
-    /// A person ended it.
+    /// Cancelled by a person.
     Cancelled,
     /// No such device.
     NoDevice,
-    /// The request made no sense.
+    /// An invalid request.
     BadRequest,
     /// There is no such conversation, message, model, dataset, run or adapter.
     NotFound,
@@ -280,25 +280,25 @@ pub enum Code {
     WorkerDied,
     /// The disk is full.
     DiskFull,
-    /// Conversations could not be read or written.
+    /// The store could not be read or written.
     Store,
-    /// The file of conversations is damaged.
+    /// The store is corrupt.
     StoreDamaged,
-    /// The file of conversations was written by a newer Hearth.
+    /// The store was written by a newer Hearth.
     StoreNewer,
     /// Another Hearth is using the same data.
     AlreadyRunning,
     /// A download failed.
     Download,
-    /// A defect of Hearth.
+    /// A bug in Hearth.
     Internal,
 }
 
-/// Who says a message.
+/// A message's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
-    /// Instructions that hold for the whole conversation.
+    /// Instructions for the whole conversation.
     System,
     /// The person.
     User,
@@ -306,76 +306,76 @@ pub enum Role {
     Assistant,
 }
 
-/// Why an answer was cut.
+/// Why an answer was truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum CutReason {
-    /// As many tokens as an answer may have.
+    /// It reached the maximum number of tokens.
     Length,
     /// The context is full.
     ContextFull,
 }
 
-/// How far a message is.
+/// State of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum MessageState {
-    /// It is whole.
+    /// Complete.
     Complete,
-    /// It waits for the model to be loaded or to begin.
+    /// Queued until the model is loaded and free.
     Waiting,
-    /// The model reads the conversation.
-    Reading {
-        /// Tokens read.
+    /// The prompt is being prefilled.
+    Prefill {
+        /// Tokens done, cached ones included.
         done: u32,
-        /// Tokens in all.
+        /// Tokens of the prompt.
         total: u32,
     },
-    /// It is growing.
+    /// Tokens are being generated.
     Streaming,
-    /// A person stopped it, or the app ended while it grew.
+    /// Stopped by a person, or by the end of the app.
     Stopped,
-    /// It ended before the model was done.
+    /// Truncated before the model was done.
     Cut {
         /// Why.
         reason: CutReason,
     },
-    /// It could not go on; what was there is kept.
+    /// Failed; the text up to then is saved.
     Failed {
         /// Why.
         problem: Problem,
     },
 }
 
-/// How fast an answer was.
+/// Speed and token counts of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// How many of them were still in the cache.
+    /// Tokens of the prompt that were in the KV cache.
     pub cached_tokens: u32,
-    /// Tokens answered.
+    /// Generated tokens.
     pub tokens: u32,
-    /// Tokens answered in a second.
+    /// Decode speed in tokens per second.
     pub tokens_per_second: f64,
-    /// Tokens of the prompt read in a second, without those from the cache.
+    /// Prefill speed in tokens per second, cached tokens excluded.
     pub prompt_tokens_per_second: f64,
-    /// From the request to the first token, in seconds.
+    /// Time to first token in seconds.
     pub first_token_seconds: f64,
-    /// Tokens of the context in use after the answer.
+    /// Context in use after the answer, in tokens.
     pub context_used: u32,
-    /// Tokens of the context in all.
+    /// Context length in tokens.
     pub context: u32,
 }
 
-/// What no longer fitted the context when an answer was made: the oldest turns.
+/// The oldest turns, left out of a prompt that exceeded the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftOut {
-    /// How many messages from the beginning.
+    /// Number of messages.
     pub messages: u32,
-    /// How many tokens they took.
+    /// Number of tokens.
     pub tokens: u32,
 }
 
@@ -383,188 +383,188 @@ pub struct LeftOut {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
-    /// Names the message.
+    /// Id.
     pub id: i64,
-    /// Whose it is.
+    /// Id of the conversation.
     pub conversation: i64,
-    /// What it follows; none for the first.
+    /// Id of the previous message. `None` for a first message.
     pub parent: Option<i64>,
-    /// Who says it.
+    /// Role.
     pub role: Role,
-    /// What is said.
+    /// Text.
     pub content: String,
-    /// How far it is.
+    /// State.
     pub state: MessageState,
-    /// When it was begun.
+    /// Creation time.
     pub created_at: i64,
     /// Name of the model that answered.
     pub model: Option<String>,
-    /// How fast it was, once it has ended.
+    /// Speed and token counts, once it has ended.
     pub stats: Option<Stats>,
-    /// What the model could not see of the conversation.
+    /// The turns left out of the prompt.
     pub left_out: Option<LeftOut>,
-    /// The adapters it is made with; empty: the model as it is.
+    /// The active adapters. Empty means the base model.
     pub adapters: Vec<UsedAdapter>,
-    /// The other answer of two that are compared side by side, without and with adapters.
+    /// Id of the other answer of a side-by-side comparison, without and with adapters.
     pub comparison: Option<i64>,
-    /// Whether a person preferred it to that one.
+    /// Whether a person preferred it to the other answer.
     pub better: bool,
-    /// What a person thinks of it.
+    /// A person's rating.
     pub rating: Option<Rating>,
 }
 
-/// A conversation as a list shows it.
+/// An entry of the list of conversations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationSummary {
-    /// Names the conversation.
+    /// Id.
     pub id: i64,
-    /// For people.
+    /// Title.
     pub title: String,
-    /// When it was begun.
+    /// Creation time.
     pub created_at: i64,
-    /// When something was last said in it.
+    /// Time of the last message.
     pub updated_at: i64,
-    /// Name of the model that answered last.
+    /// Name of the last model that answered.
     pub model: Option<String>,
 }
 
-/// A conversation with all its messages.
+/// A conversation and its messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Conversation {
-    /// Names the conversation.
+    /// Id.
     pub id: i64,
-    /// For people.
+    /// Title.
     pub title: String,
-    /// When it was begun.
+    /// Creation time.
     pub created_at: i64,
-    /// When something was last said in it.
+    /// Time of the last message.
     pub updated_at: i64,
-    /// Name of the model that answered last.
+    /// Name of the last model that answered.
     pub model: Option<String>,
-    /// The conversation's own system prompt; none: the model's.
+    /// System prompt. `None` means the model's default.
     pub system_prompt: Option<String>,
-    /// The adapters that new answers are made with; empty: the model as it is.
+    /// The adapters for new answers. Empty means the base model.
     pub adapters: Vec<AdapterChoice>,
-    /// The last message of the branch that is shown.
+    /// Id of the last message of the selected branch.
     pub leaf: Option<i64>,
-    /// All nodes of the tree, in order of creation.
+    /// All nodes of the tree, in creation order.
     pub messages: Vec<Message>,
 }
 
-/// A piece of a snippet.
+/// A span of a snippet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct SnippetPart {
-    /// The text.
+    /// Text.
     pub text: String,
-    /// Whether it is what was searched for.
+    /// Whether it matches the query.
     pub hit: bool,
 }
 
-/// Where a search found something.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchHit {
-    /// The conversation.
+    /// Id of the conversation.
     pub conversation: i64,
     /// Its title.
     pub title: String,
-    /// The message; none where only the title has it.
+    /// Id of the message. `None` means that the title matches.
     pub message: Option<i64>,
-    /// The text around the hit.
+    /// Text around the match.
     pub snippet: Vec<SnippetPart>,
-    /// When something was last said in the conversation.
+    /// Time of the conversation's last message.
     pub updated_at: i64,
 }
 
-/// All that a window needs to begin.
+/// The initial state of a window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// Hearth's version.
     pub version: String,
-    /// What a person chose.
+    /// Settings.
     pub settings: Settings,
-    /// Newest first.
+    /// Conversations, newest first.
     pub conversations: Vec<ConversationSummary>,
-    /// What is on this machine.
+    /// Models of the library.
     pub models: Vec<Model>,
-    /// What is loaded.
+    /// State of the chat's worker.
     pub model_state: ModelState,
-    /// Id of the model a new conversation begins with.
+    /// Id of the default model for a new conversation.
     pub default_model: Option<String>,
 }
 
-/// What sending (or regenerating, or editing) began.
+/// The result of sending, regenerating or editing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
     /// The conversation, perhaps a new one.
     pub conversation: ConversationSummary,
-    /// What the person said; none when only the answer is new.
+    /// The new user message. `None` means that only the answer is new.
     pub user: Option<Message>,
-    /// The answer, still empty.
+    /// The new answer, still empty.
     pub answer: Message,
 }
 
-/// What comparing began: one message, answered twice.
+/// The result of comparing: one message, answered twice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared {
     /// The conversation, perhaps a new one.
     pub conversation: ConversationSummary,
-    /// What the person said.
+    /// The new user message.
     pub user: Message,
-    /// The answer of the model as it is, still empty; it is made first.
+    /// The base model's answer, still empty; generated first.
     pub base: Message,
-    /// The answer with adapters, still empty; it is made after the other.
+    /// The answer with adapters, still empty; generated second.
     pub tuned: Message,
 }
 
-/// What happened, told to every window as it happens.
+/// An event for every window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// Another model, or none, is loaded or being loaded.
+    /// The chat's worker changed state.
     ModelState {
         /// The new state.
         state: ModelState,
     },
-    /// An answer has grown.
+    /// An answer got more text.
     MessageDelta {
-        /// Whose message it is.
+        /// Id of the conversation.
         conversation: i64,
         /// The message.
         message: i64,
-        /// What to append.
+        /// Text to append.
         text: String,
-        /// Tokens answered so far.
+        /// Tokens generated so far.
         tokens: u32,
-        /// Tokens answered in a second so far.
+        /// Decode speed so far, in tokens per second.
         tokens_per_second: f64,
     },
-    /// A message is in another state; its content is whole here.
+    /// A message changed; here in full.
     MessageChanged {
         /// The message.
         message: Message,
     },
-    /// A conversation is new, was renamed, shows another branch or was restored.
+    /// A conversation was created, renamed, restored or switched to another branch.
     ConversationChanged {
         /// The conversation.
         conversation: ConversationSummary,
-        /// The last message of the branch that is shown.
+        /// Id of the last message of the selected branch.
         leaf: Option<i64>,
     },
     /// A conversation was deleted.
     ConversationRemoved {
-        /// Which.
+        /// Its id.
         id: i64,
     },
-    /// A model was added or forgotten.
+    /// A model was added or removed.
     ModelsChanged {
-        /// What is on this machine now.
+        /// Models of the library now.
         models: Vec<Model>,
     },
     /// The worker ended unexpectedly.
@@ -572,77 +572,77 @@ pub enum Event {
         /// What happened.
         problem: Problem,
     },
-    /// A measurement goes on.
+    /// Progress of a measurement.
     MeasureProgress {
         /// From 0 to 1.
         fraction: f32,
     },
-    /// A conversation takes this much of the context.
+    /// Context usage of a conversation.
     ContextUsed {
         /// The conversation.
         conversation: i64,
         /// Tokens in use.
         used: u32,
-        /// Tokens in all.
+        /// Context length in tokens.
         total: u32,
     },
-    /// A dataset was added, looked at, forgotten or restored.
+    /// A dataset was added, inspected, renamed, removed or restored.
     DatasetsChanged {
-        /// All there are now.
+        /// All datasets now.
         datasets: Vec<Dataset>,
     },
-    /// A run is new or in another state, was renamed or restored.
+    /// A run was created, renamed or restored, or changed state.
     RunChanged {
         /// The run.
         run: Box<Run>,
     },
     /// A run was deleted.
     RunRemoved {
-        /// Which.
+        /// Its id.
         id: i64,
     },
-    /// A run has made a step. One that was resumed makes steps again: what was known from this one on is gone.
+    /// A run made a step. A resumed run repeats steps: earlier points from this step on are void.
     RunPoint {
-        /// Which run.
+        /// Id of the run.
         run: i64,
         /// The step.
         point: RunPoint,
     },
-    /// A run has measured the held-out examples.
+    /// A run evaluated its validation split.
     RunEvaluated {
-        /// Which run.
+        /// Id of the run.
         run: i64,
-        /// What came of it.
+        /// The result.
         evaluation: RunEvaluation,
     },
-    /// A run has ended otherwise than by a person: told once, for whoever looks elsewhere.
+    /// A run ended without a person's request; for a notification. Sent once.
     RunEnded {
-        /// Which run.
+        /// Id of the run.
         run: i64,
-        /// How, in a sentence.
+        /// The end, in a sentence.
         message: String,
     },
-    /// Another program has held the store for long, or has let it go; answers go on meanwhile.
-    StoreHeld {
-        /// Whether it holds it.
-        held: bool,
+    /// Another program has locked the store for long, or released it. Answers continue meanwhile.
+    StoreLocked {
+        /// Whether it is still locked.
+        locked: bool,
     },
-    /// The app closes once this run has ended its step and made a checkpoint.
+    /// The app closes once this run has completed its step and written a checkpoint.
     Closing {
-        /// Which run.
+        /// Id of the run.
         run: i64,
     },
-    /// An adapter was made, imported, renamed, voted on, deleted or restored.
+    /// An adapter was created, imported, renamed, voted on, deleted or restored.
     AdaptersChanged {
-        /// All there are now.
+        /// All adapters now.
         adapters: Vec<Adapter>,
     },
 }
 
-/// The TypeScript declarations of everything above, one module.
+/// The TypeScript declarations of all wire types, as one module.
 pub fn typescript() -> String {
     let config = ts_rs::Config::new().with_large_int("number");
-    let mut text = String::from("// Generated from crates/app/src/wire; its test says how. Do not edit.\n");
+    let mut text = String::from("// Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.\n");
     macro_rules! declare {
         ($($t:ty),* $(,)?) => { $(
             text.push_str("\nexport ");
@@ -658,8 +658,8 @@ pub fn typescript() -> String {
         KvType,
         Settings,
         Cache,
-        Cached,
-        Sampling,
+        CacheUsage,
+        SamplingParams,
         Source,
         Model,
         ModelInfo,
@@ -676,9 +676,9 @@ pub fn typescript() -> String {
         SnippetPart,
         SearchHit,
         Device,
-        DeviceWay,
+        BackendOption,
         DeviceCheck,
-        WhatIf,
+        LoadSettings,
         Verdict,
         Plan,
         PlannedDevice,
@@ -716,7 +716,7 @@ pub fn typescript() -> String {
         Thumb,
         Rating,
         ExportFormat,
-        ExportOrder,
+        ExportOptions,
         Exported,
         Verification,
         Event,

@@ -1,102 +1,102 @@
-//! The wire of fine-tuning: datasets, runs and adapters, as the window sees them.
+//! Wire types of fine-tuning: datasets, runs and adapters.
 
 use super::Problem;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// A file that a person wants to teach a model from. It stays where it is, and stays the person's.
+/// A dataset, added by its path; Hearth never changes the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Dataset {
-    /// Names the dataset in every command.
+    /// Id, used in every command.
     pub id: i64,
-    /// For people.
+    /// Display name.
     pub name: String,
     /// The file.
     pub path: String,
     /// When it was added.
     pub added_at: i64,
-    /// How many examples it had when it was last looked at.
+    /// Number of examples at the last inspection.
     pub examples: Option<u32>,
-    /// Why it cannot be used, if so: the file is gone, say. A whole sentence.
+    /// Why it cannot be used, as a sentence. `None` means it can.
     pub problem: Option<String>,
 }
 
-/// A dataset that came with the app; adding its path makes it one of the person's.
+/// A sample dataset of the app; used by adding its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct SampleDataset {
-    /// For people.
+    /// Display name.
     pub name: String,
     /// The file.
     pub path: String,
-    /// Bytes of it.
+    /// File size in bytes.
     pub size: u64,
 }
 
-/// Which columns of a table hold what. A column that is none is not used.
+/// Columns by role. `None` means that a role has no column.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ColumnMapping {
     /// Whole conversations (messages or ShareGPT).
     pub messages: Option<String>,
-    /// Instructions for the whole example.
+    /// System prompt.
     pub system: Option<String>,
-    /// What is asked.
+    /// User message.
     pub prompt: Option<String>,
-    /// What the question is about (alpaca's `input`).
+    /// Further input (alpaca's `input`).
     pub input: Option<String>,
-    /// What is answered.
+    /// Answer.
     pub answer: Option<String>,
-    /// Plain text to go on.
+    /// Plain text for language modelling.
     pub text: Option<String>,
 }
 
-/// What came of looking at a dataset.
+/// Result of inspecting a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
     /// `JSONL`, `CSV` and so on.
     pub container: String,
-    /// How the examples are written: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+    /// Format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
     pub shape: String,
-    /// The columns there are.
+    /// All columns.
     pub columns: Vec<String>,
-    /// Which of them is what, as recognised or as asked for.
+    /// Column mapping, as recognised or as requested.
     pub mapping: ColumnMapping,
     /// Whether a person should confirm the mapping.
     pub unsure: bool,
-    /// Examples that can be used.
+    /// Number of usable examples.
     pub examples: u32,
-    /// Their tokens, template included.
+    /// Tokens of the examples, chat template included.
     pub tokens: u64,
-    /// Tokens that are learnt.
+    /// Tokens that count towards the loss.
     pub trained_tokens: u64,
-    /// Tokens of the median, the 95th percentile and the longest example.
+    /// Lengths in tokens of the median, the 95th percentile and the longest example.
     pub lengths: [u32; 3],
-    /// The sequence length that a run would use.
+    /// Max sequence length of a run.
     pub sequence: u32,
-    /// Examples longer than it.
+    /// Number of examples longer than that.
     pub truncated: u32,
-    /// Some examples token by token.
+    /// Previews of some examples.
     pub previews: Vec<Preview>,
-    /// What a person should know, most serious first.
+    /// Findings, most severe first.
     pub findings: Vec<Finding>,
-    /// Lines that cannot be read, the first hundred.
+    /// The first hundred malformed lines.
     pub broken: Vec<BrokenLine>,
-    /// How many there are in all.
+    /// Number of malformed lines.
     pub broken_total: u32,
 }
 
-/// One example as the model will see it.
+/// An example as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
-    /// Its line or row in the file, from 1.
+    /// Line or row in the file, from 1.
     pub line: u32,
-    /// Its text in pieces; neighbours with the same marks are one piece.
+    /// Text in pieces; adjacent tokens with equal flags form one piece.
     pub pieces: Vec<Piece>,
-    /// Tokens in all.
+    /// Total tokens.
     pub tokens: u32,
 }
 
@@ -106,287 +106,287 @@ pub struct Preview {
 pub struct Piece {
     /// The text.
     pub text: String,
-    /// How many tokens.
+    /// Number of tokens.
     pub tokens: u32,
-    /// Whether it is learnt.
+    /// Whether it counts towards the loss.
     pub trained: bool,
-    /// Whether the template put it there (special tokens, role names).
+    /// Whether it comes from the chat template (special tokens, role names).
     pub template: bool,
-    /// Whether it is cut off by the sequence length.
+    /// Whether the max sequence length truncates it.
     pub cut: bool,
 }
 
-/// How serious a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
-    /// Good to know.
+    /// A note.
     Note,
-    /// Probably not meant.
+    /// Probably a mistake.
     Warning,
-    /// A run would fail or teach the wrong thing.
+    /// A run would fail or train on the wrong tokens.
     Error,
 }
 
-/// Something found in a dataset.
+/// A finding about a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
+    /// Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
     pub kind: String,
-    /// How serious it is.
+    /// Severity.
     pub severity: Severity,
-    /// What was found and what to do: whole sentences.
+    /// The finding and what to do, as sentences.
     pub message: String,
-    /// Lines concerned, the first twenty.
+    /// The first twenty lines concerned.
     pub lines: Vec<u32>,
 }
 
-/// A line that cannot be read.
+/// A malformed line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct BrokenLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub why: String,
 }
 
-/// How the learning rate falls after its rise.
+/// Learning rate schedule after warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Schedule {
-    /// Along half a cosine, to nothing.
+    /// Half a cosine, to zero.
     Cosine,
-    /// Along a line, to nothing.
+    /// Linear, to zero.
     Linear,
-    /// Not at all.
+    /// Constant.
     Constant,
 }
 
-/// Factors of the products; sums are always f32.
+/// Precision of matrix products' factors; accumulation is always f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Precision {
-    /// bf16 where every device that has layers multiplies it faster, f32 elsewhere.
+    /// bf16 if it is faster on every device with layers, else f32.
     Auto,
     /// f32.
     F32,
-    /// bf16, also where it is slower.
+    /// bf16, even if slower.
     Bf16,
 }
 
-/// What is kept of a forward pass for the backward.
+/// Gradient checkpointing: the activations saved for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Checkpointing {
-    /// As memory allows.
+    /// Chosen by free memory.
     Auto,
     /// The inputs of every operation.
     Operations,
-    /// The inputs of every layer; each layer runs twice.
+    /// The inputs of every layer; each layer's forward runs twice.
     Layers,
 }
 
-/// How a run learns: the advanced drawer. What is none is chosen from the data and the machine.
+/// Settings of a run. `None` means chosen from the data and the hardware.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TrainSettings {
-    /// Rank of the adapters.
+    /// LoRA rank.
     pub rank: u32,
-    /// An adapter counts for alpha / rank (alpha / sqrt(rank) with `rslora`).
+    /// LoRA alpha: the scale is alpha / rank (alpha / sqrt(rank) with `rslora`).
     pub alpha: f32,
-    /// Share of an adapter's inputs that is dropped in training.
+    /// LoRA dropout: probability of dropping an adapter's input.
     pub dropout: f32,
-    /// Rank-stabilised scaling.
+    /// Rank-stabilised LoRA scaling.
     pub rslora: bool,
-    /// Linears with an adapter (`attn_q`, `q_proj`); empty: all.
+    /// Target modules (`attn_q`, `q_proj`). Empty means all linear layers.
     pub targets: Vec<String>,
-    /// The highest learning rate.
+    /// Peak learning rate.
     pub learning_rate: f32,
-    /// How the learning rate falls.
+    /// Learning rate schedule.
     pub schedule: Schedule,
-    /// Share of the steps in which it rises.
+    /// Warm-up ratio: the fraction of steps with a rising learning rate.
     pub warmup: f32,
-    /// AdamW's decoupled decay.
+    /// AdamW's weight decay.
     pub weight_decay: f32,
-    /// The gradient is scaled down to this norm; 0: never.
+    /// Gradient clipping norm; 0 disables it.
     pub max_gradient_norm: f32,
-    /// Times through the data, at most; none: chosen by how many examples there are.
+    /// Maximum epochs. `None` means chosen by the number of examples.
     pub epochs: Option<f32>,
-    /// Steps, at most.
+    /// Maximum steps.
     pub max_steps: Option<u32>,
-    /// Examples that go through the model together.
+    /// Batch size in examples.
     pub batch: Option<u32>,
-    /// Batches a step.
+    /// Gradient accumulation: batches per step.
     pub accumulation: Option<u32>,
-    /// Tokens an example may have; longer ones are cut, which is said.
+    /// Max sequence length in tokens; longer examples are truncated, with a notice.
     pub sequence: Option<u32>,
-    /// The same seed on the same machine gives the same run.
+    /// Seed: reproducible on the same machine.
     pub seed: u64,
-    /// Share of the examples that is not trained on but measured with.
+    /// Validation split: the fraction of examples for evaluation only.
     pub eval_split: f32,
-    /// Steps from one evaluation to the next.
+    /// Steps between evaluations.
     pub eval_every: Option<u32>,
-    /// Evaluations without a better loss after which the run ends; 0: never.
+    /// Early stopping: evaluations without improvement; 0 disables it.
     pub patience: u32,
-    /// Whether the order of the examples is drawn anew each epoch.
+    /// Whether examples are shuffled each epoch.
     pub shuffle: bool,
-    /// Id of an adapter to begin with.
+    /// Id of the initial adapter.
     pub init: Option<i64>,
-    /// Steps from one checkpoint to the next.
+    /// Steps between checkpoints.
     pub checkpoint_every: Option<u32>,
-    /// Factors of the products.
+    /// Precision of matrix products' factors.
     pub precision: Precision,
-    /// What is kept for the backward.
+    /// Gradient checkpointing.
     pub checkpointing: Checkpointing,
-    /// Learn from everything, not only from answers.
+    /// Whether prompts count towards the loss, too.
     pub train_on_prompts: bool,
 }
 
-/// What a person asks for with the Train button.
+/// A new run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct NewRun {
-    /// For people; none: made from the dataset's and the model's.
+    /// Display name. `None` means made from those of dataset and model.
     pub name: Option<String>,
-    /// Id of the model that is trained on; its file is never written to.
+    /// Id of the base model; its file is never changed.
     pub model: String,
     /// Id of the dataset.
     pub dataset: i64,
-    /// Which column is what; none: recognised.
+    /// Column mapping. `None` means recognised.
     pub mapping: Option<ColumnMapping>,
-    /// Leave out lines that cannot be read, instead of refusing the file.
+    /// Skip malformed lines instead of refusing the file.
     pub skip_broken: bool,
-    /// How it learns.
+    /// Settings.
     pub settings: TrainSettings,
 }
 
-/// What a run will do: from real steps on the longest examples.
+/// The plan of a run, measured by a dry run on the longest examples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct RunPlan {
-    /// Examples trained on.
+    /// Training examples.
     pub examples: u32,
-    /// Examples held out.
+    /// Examples in the validation split.
     pub eval_examples: u32,
-    /// Examples that are cut to the sequence length.
+    /// Truncated examples.
     pub truncated: u32,
-    /// Steps at most.
+    /// Maximum steps.
     pub steps: u32,
-    /// Examples that go through the model together.
+    /// Batch size in examples.
     pub batch: u32,
-    /// Batches a step.
+    /// Gradient accumulation: batches per step.
     pub accumulation: u32,
-    /// Tokens an example may have.
+    /// Max sequence length in tokens.
     pub sequence: u32,
-    /// Numbers that are trained.
+    /// Trainable parameters.
     pub parameters: u64,
-    /// The factors of its products.
+    /// Precision of matrix products' factors.
     pub precision: Precision,
-    /// What is kept for the backward.
+    /// Gradient checkpointing.
     pub checkpointing: Checkpointing,
     /// CPU threads.
     pub threads: u32,
-    /// The largest resident memory that the measured steps took, in bytes.
+    /// Peak resident memory of the measured steps, in bytes.
     pub peak_memory: u64,
-    /// Seconds that a step takes, from those.
+    /// Measured seconds per step.
     pub step_seconds: f64,
-    /// Seconds that the whole will take at most.
+    /// Estimated seconds of the whole run, at most.
     pub total_seconds: f64,
-    /// What a person should know. Whole sentences.
+    /// Notices, as sentences.
     pub notices: Vec<String>,
 }
 
-/// Why a run is held.
+/// Why a run is paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum PauseReason {
-    /// A person paused it; it waits for a person.
+    /// Paused by a person, until a person resumes it.
     Person,
-    /// A chat answer is being made; it goes on after that by itself.
+    /// The chat is busy; resumes automatically.
     Chat,
-    /// The battery is low; it goes on by itself when there is power.
+    /// The battery is low; resumes automatically on mains power.
     Battery,
 }
 
-/// How far a run is.
+/// State of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum RunState {
-    /// The worker is being started, or the model and the data are being read.
+    /// Starting the worker, or loading the model and the data.
     Preparing {
         /// From 0 to 1.
         fraction: f32,
-        /// What is being done, in a few words.
+        /// The stage, in a few words.
         stage: String,
     },
-    /// The plan is known; the first step is under way.
+    /// The plan is ready; the first step is running.
     Planned,
-    /// It learns.
+    /// Training.
     Running,
-    /// It is held after a step.
+    /// Paused after a step.
     Paused {
         /// Why.
         why: PauseReason,
     },
-    /// It has ended by itself; its adapter is there.
+    /// Finished; its adapter is saved.
     Finished,
-    /// A person stopped it; what it had learnt is there as an adapter, if it had made a step.
+    /// Stopped by a person; its adapter is saved if it made a step.
     Stopped,
-    /// It could not go on; resuming tries again from its last checkpoint.
+    /// Failed; resuming retries from the last checkpoint.
     Failed {
         /// Why.
         problem: Problem,
     },
-    /// The worker or the app ended under it; resuming goes on from its last checkpoint.
+    /// Interrupted by the end of the worker or the app; resuming continues from the last checkpoint.
     Interrupted {
         /// What happened.
         problem: Problem,
     },
 }
 
-/// One step of a run: a point of its curves.
+/// A step of a run: a point of its curves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct RunPoint {
     /// The step, from 1.
     pub step: u32,
-    /// Times through the data so far.
+    /// Epochs so far.
     pub epoch: f32,
-    /// Mean loss a trained token.
+    /// Mean loss per trained token.
     pub loss: f64,
-    /// The learning rate of this step.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// Norm of the gradient before it was clipped.
+    /// Gradient norm before clipping.
     pub gradient_norm: f64,
-    /// Tokens a second in this step.
+    /// Tokens per second in this step.
     pub tokens_per_second: f64,
     /// Resident memory, in bytes.
     pub memory: u64,
-    /// Seconds that were left, about.
+    /// Estimated seconds left.
     pub seconds_left: f64,
 }
 
-/// The held-out examples, measured once.
+/// An evaluation on the validation split.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct RunEvaluation {
-    /// After which step; 0 before the first.
+    /// Step after which it was made; 0 before the first.
     pub step: u32,
-    /// Mean loss a token; none where it came to no number (NaN or infinite).
+    /// Mean loss per token. `None` means NaN or infinite.
     pub loss: Option<f64>,
-    /// Whether it was the best so far; the best adapter is kept.
+    /// Whether it is the best so far; the best adapter is saved.
     pub best: bool,
 }
 
-/// The curves of a run, each in the order of steps.
+/// The curves of a run, in order of steps.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct RunCurves {
-    /// One a step.
+    /// One point per step.
     pub points: Vec<RunPoint>,
-    /// Now and then.
+    /// Evaluations.
     pub evaluations: Vec<RunEvaluation>,
 }
 
@@ -394,211 +394,211 @@ pub struct RunCurves {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum EndReason {
-    /// All steps were made.
+    /// All steps are complete.
     Completed,
-    /// The held-out loss did not improve any more.
+    /// Early stopping: the validation loss no longer improved.
     EarlyStop,
-    /// Someone asked for it.
+    /// Stopped by a person.
     Stopped,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// Why.
+    /// Reason of the end.
     pub reason: EndReason,
-    /// Steps made, those before a resume included.
+    /// Steps, those before a resume included.
     pub steps: u32,
-    /// The step whose adapter is kept: the best by the held-out loss, or the last.
+    /// Step of the saved adapter: the best by validation loss, or the last.
     pub best_step: u32,
     /// Mean loss of the last tenth of the steps.
     pub train_loss: f64,
-    /// Held-out loss before the first step.
+    /// Validation loss before the first step.
     pub eval_loss_before: Option<f64>,
-    /// Held-out loss of the adapter that is kept.
+    /// Validation loss of the saved adapter.
     pub eval_loss: Option<f64>,
-    /// Perplexity of a small general text, of the base model.
+    /// The base model's perplexity on a small general text.
     pub general_before: Option<f64>,
-    /// The same with the adapter: much more means that the model forgot.
+    /// The same with the adapter; much higher means catastrophic forgetting.
     pub general_after: Option<f64>,
-    /// Tokens a second over the steps.
+    /// Tokens per second over the steps.
     pub tokens_per_second: f64,
-    /// Seconds that the steps took.
+    /// Seconds of the steps.
     pub seconds: f64,
-    /// The largest resident memory, in bytes.
+    /// Peak resident memory in bytes.
     pub peak_memory: u64,
 }
 
-/// One fine-tuning.
+/// A fine-tuning run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Names the run in every command.
+    /// Id, used in every command.
     pub id: i64,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// Id of the model that is trained on.
+    /// Id of the base model.
     pub model: String,
-    /// Its name when the run was begun.
+    /// The model's name when the run was created.
     pub model_name: String,
-    /// Id of the dataset; none once it is forgotten for good.
+    /// Id of the dataset. `None` means that it was removed for good.
     pub dataset: Option<i64>,
-    /// Its name when the run was begun.
+    /// The dataset's name when the run was created.
     pub dataset_name: String,
-    /// How it learns.
+    /// Settings.
     pub settings: TrainSettings,
-    /// How far it is.
+    /// State.
     pub state: RunState,
-    /// What it does, once that is known.
+    /// Plan, once known.
     pub plan: Option<RunPlan>,
-    /// Its last step so far.
+    /// Last step so far.
     pub last: Option<RunPoint>,
-    /// The step of the checkpoint that resuming goes on from; none: it would begin anew.
+    /// Step of the last checkpoint. `None` means that resuming starts again.
     pub checkpoint: Option<u32>,
-    /// How it ended.
+    /// Outcome, once ended.
     pub outcome: Option<Outcome>,
-    /// Id of the adapter that came of it.
+    /// Id of its adapter.
     pub adapter: Option<i64>,
-    /// When it was begun.
+    /// Creation time.
     pub created_at: i64,
-    /// When it ended.
+    /// End time.
     pub ended_at: Option<i64>,
 }
 
-/// Which answers people preferred when they compared blindly.
+/// Votes of blind comparisons.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Votes {
-    /// The answer with the adapter was better.
+    /// For the answer with the adapter.
     pub tuned: u32,
-    /// The answer without it was.
+    /// For the base model's answer.
     pub base: u32,
 }
 
-/// Something learnt, to be put over a model.
+/// A LoRA adapter of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Adapter {
-    /// Names the adapter in every command.
+    /// Id, used in every command.
     pub id: i64,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// The run that it came of; none: it was imported.
+    /// Id of its run. `None` means imported.
     pub run: Option<i64>,
-    /// Id of the model it belongs to.
+    /// Id of the base model.
     pub model: String,
-    /// That model's name.
+    /// Name of the base model.
     pub model_name: String,
-    /// Its file or folder.
+    /// File or folder.
     pub path: String,
-    /// When it was made or imported.
+    /// Time of creation or import.
     pub created_at: i64,
-    /// How its run ended.
+    /// Outcome of its run.
     pub outcome: Option<Outcome>,
-    /// What comparing said.
+    /// Votes of comparisons.
     pub votes: Votes,
-    /// Why it cannot be used, if so: its file or its model is gone. A whole sentence.
+    /// Why it cannot be used, as a sentence. `None` means it can.
     pub problem: Option<String>,
 }
 
-/// An adapter that answers are made with.
+/// An adapter to apply, and its scale.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct AdapterChoice {
     /// Id of the adapter.
     pub adapter: i64,
-    /// What it counts for; 1 as it was trained.
+    /// Scale; 1 is as trained.
     pub scale: f32,
 }
 
-/// An adapter that an answer was made with.
+/// An adapter applied to an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct UsedAdapter {
-    /// Its id; the adapter may be gone.
+    /// Id; the adapter may be deleted.
     pub adapter: i64,
-    /// Its name then.
+    /// Name at that time.
     pub name: String,
-    /// What it counted for.
+    /// Scale.
     pub scale: f32,
 }
 
-/// Whether an answer was good.
+/// A thumb up or down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Thumb {
-    /// It was.
+    /// A good answer.
     Up,
-    /// It was not.
+    /// A bad answer.
     Down,
 }
 
-/// What a person thinks of an answer.
+/// A person's rating of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Rating {
-    /// Whether it was good.
+    /// Thumb.
     pub thumb: Thumb,
-    /// What it should have been.
+    /// The corrected answer.
     pub correction: Option<String>,
 }
 
-/// What an adapter is written as.
+/// Format of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ExportFormat {
-    /// An adapter for llama.cpp and Ollama: a file.
+    /// A GGUF adapter file, for llama.cpp and Ollama.
     GgufLora,
-    /// For Hugging Face's PEFT: a folder.
+    /// A folder for Hugging Face PEFT.
     Peft,
-    /// The whole model with the adapter in its weights: a file.
+    /// A GGUF model file with the adapter merged into its weights.
     Gguf {
-        /// The type of its weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`); none: each as it is in the base model.
+        /// Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each base weight.
         kind: Option<String>,
     },
 }
 
-/// An adapter to be written for other programs.
+/// Options of exporting an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct ExportOrder {
+pub struct ExportOptions {
     /// Id of the adapter.
     pub adapter: i64,
-    /// As what.
+    /// Format.
     pub format: ExportFormat,
     /// The file or folder to write.
     pub out: String,
-    /// Reload what was written and compare.
+    /// Whether to reload the export and compare it.
     pub verify: bool,
 }
 
-/// What was written.
+/// Result of an export.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Exported {
     /// The file or folder.
     pub path: String,
-    /// Bytes of it.
+    /// Size in bytes.
     pub bytes: u64,
-    /// How reloading it went, if that was asked for.
+    /// Result of verifying, if requested.
     pub verification: Option<Verification>,
 }
 
-/// How what was exported compares with what was trained.
+/// Comparison of an export with the trained adapter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Verification {
-    /// Whether it may be used.
+    /// Whether the export is usable.
     pub passed: bool,
-    /// Prompts that were replayed.
+    /// Number of prompts compared.
     pub prompts: u32,
-    /// How far it is from what was trained: the mean Kullback-Leibler divergence of the tokens expected, in nats a token.
+    /// Mean Kullback-Leibler divergence of the export from the trained adapter, in nats per token.
     pub divergence: f64,
-    /// How far the base model is from it, which is how much was taught, in nats a token.
+    /// Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per token.
     pub taught: f64,
-    /// Prompts whose greedy answers are the same.
+    /// Prompts with identical greedy answers.
     pub same_text: u32,
-    /// In a sentence.
+    /// Summary in a sentence.
     pub summary: String,
 }

@@ -1,6 +1,6 @@
-//! An app over a folder of its own with a fake worker, for a test that drives it.
+//! An app with a temporary folder and a fake worker, driven by a test.
 
-// Each test that has this uses a part of it.
+// Each test uses a part of this module.
 #![allow(dead_code)]
 
 use crate::{fake_worker, support};
@@ -13,10 +13,10 @@ use std::{sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{sync::mpsc, time::timeout};
 
-/// How long anything may take.
+/// Time limit of every wait.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An app over a folder of its own, and what it says.
+/// An app with a temporary folder, and its events.
 pub struct Bench {
     pub app: App,
     pub events: mpsc::UnboundedReceiver<Event>,
@@ -37,11 +37,11 @@ pub fn options(folder: &TempDir) -> Options {
         bundled: vec![folder.path().join("bundled")],
         samples: vec![folder.path().join("samples")],
         packed: Some(folder.path().join("cache/packed")),
-        facts: Some(folder.path().join("cache/models.json")),
+        metadata_file: Some(folder.path().join("cache/models.json")),
         worker: fake_worker::command(""),
         probe: support::probe(),
         power: Arc::new(AlwaysOn),
-        close_within: PATIENCE,
+        shutdown_timeout: PATIENCE,
     }
 }
 
@@ -70,7 +70,7 @@ impl Bench {
         Self::new(&["tiny.gguf"])
     }
 
-    /// Ends the app and begins again over the same folder.
+    /// Restarts the app with the same folder.
     pub async fn again(self) -> Self {
         self.app.shut_down().await.expect("an end");
         let Self {
@@ -79,7 +79,7 @@ impl Bench {
             mut events,
         } = self;
         drop(app);
-        // The sink goes with the last of the app, and with it the lock.
+        // The last clone of the app drops the sink and the store's lock.
         while timeout(PATIENCE, events.recv()).await.expect("an end").is_some() {}
         Self::open(folder)
     }
@@ -125,7 +125,7 @@ impl Bench {
             .expect("a message that is taken")
     }
 
-    /// Says something new and waits for the answer's end.
+    /// Sends a message in a new conversation and waits for the answer's end.
     pub async fn answer(&mut self, text: &str) -> Message {
         let sent = self.say(None, text).await;
         self.ended(sent.answer.id).await
@@ -139,7 +139,7 @@ impl Bench {
 pub fn under_way(message: &Message) -> bool {
     matches!(
         message.state,
-        MessageState::Waiting | MessageState::Reading { .. } | MessageState::Streaming
+        MessageState::Waiting | MessageState::Prefill { .. } | MessageState::Streaming
     )
 }
 

@@ -41,11 +41,11 @@ fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) 
             bundled: vec![folder.join("work/bundled")],
             samples: Vec::new(),
             packed: None,
-            facts: Some(folder.join("work/cache/models.json")),
+            metadata_file: Some(folder.join("work/cache/models.json")),
             worker: WorkerCommand::new("no worker"),
             probe: support::probe(),
             power: Arc::new(AlwaysOn),
-            close_within: Duration::from_secs(1),
+            shutdown_timeout: Duration::from_secs(1),
         };
         let app = App::open(options, |_| {}).map_err(|problem| problem.message)?;
         let done = act(&app).await;

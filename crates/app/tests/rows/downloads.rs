@@ -1,7 +1,7 @@
 //! A model from a hub.
 
 use hearth_app::library::{self, Hub, catalog::Entry};
-use hearth_protocol::Sampling;
+use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// What is in the file: more than one piece of it is written.
+/// The file's contents: more than one write.
 fn body() -> Vec<u8> {
     (0..200_000_u32)
         .flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes())
@@ -24,7 +24,7 @@ fn target(folder: &Path) -> PathBuf {
     folder.join("work/models/model.gguf")
 }
 
-/// The beginning of it is here already.
+/// A partial download exists.
 pub fn prepare(folder: &Path) {
     let partial = target(folder).with_file_name("model.gguf.partial");
     fs::create_dir_all(partial.parent().expect("a folder")).expect("it is made");
@@ -45,15 +45,15 @@ pub fn download(folder: &Path) -> Result<(), String> {
         size: body.len() as u64,
         sha256,
         system_prompt: None,
-        sampling: Sampling::default(),
+        sampling: SamplingParams::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let hub = Hub {
         endpoint: format!("http://{}", listener.local_addr().expect("an address")),
         token: None,
-        patience: Duration::ZERO,
+        retry_delay: Duration::ZERO,
     };
-    // It ends with the process.
+    // The thread ends with the process.
     thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &body)));
     let target = target(folder);
     let whole = library::download(&hub, &entry, target.parent().expect("a folder"), &mut |_| {
@@ -62,7 +62,7 @@ pub fn download(folder: &Path) -> Result<(), String> {
     whole.map(drop).map_err(|error| error.to_string())
 }
 
-/// Answers a request with what it asks for.
+/// Responds to a request with its range.
 fn answer(mut stream: TcpStream, body: &[u8]) {
     let lines = BufReader::new(stream.try_clone().expect("a stream")).lines();
     let head: Vec<String> = lines
@@ -94,7 +94,7 @@ pub fn check(folder: &Path, done: bool) {
     if target.exists() {
         assert!(
             fs::read(&target).expect("a file") == body(),
-            "what is in place is whole"
+            "a file in place is complete"
         );
     }
     if done {

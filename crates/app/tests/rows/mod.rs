@@ -1,4 +1,4 @@
-//! What is tried.
+//! The operations under test.
 
 mod adapters;
 mod downloads;

@@ -1,4 +1,4 @@
-//! The store, and its copies.
+//! The store and its backups.
 
 use hearth_app::store::{Store, StoreError, backups, conversation, now};
 use rusqlite::Connection;
@@ -15,7 +15,7 @@ fn file(folder: &Path) -> PathBuf {
     work(folder).join("hearth.db")
 }
 
-fn told(error: StoreError) -> String {
+fn message(error: StoreError) -> String {
     error.to_string()
 }
 
@@ -25,10 +25,10 @@ fn begin_in(folder: &Path) -> Result<(), StoreError> {
 }
 
 pub fn begin(folder: &Path) -> Result<(), String> {
-    begin_in(&work(folder)).map_err(told)
+    begin_in(&work(folder)).map_err(message)
 }
 
-/// Conversations of the store, as SQLite reads it; a store of any version.
+/// Titles of conversations, read with SQLite from a store of any version.
 fn conversations(file: &Path) -> Vec<String> {
     let connection = Connection::open(file).expect("a store");
     let found: String = connection
@@ -47,7 +47,7 @@ pub fn check_begun(folder: &Path, done: bool) {
     drop(Store::open(&work(folder)).expect("it opens"));
 }
 
-/// A store as version 7 of the schema had it.
+/// A store with version 7 of the schema.
 pub fn put_older(folder: &Path) {
     let released = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ba366ad/store/7.db");
     fs::create_dir(work(folder)).expect("it is made");
@@ -55,7 +55,7 @@ pub fn put_older(folder: &Path) {
     put_titles(folder);
 }
 
-/// Notes what has to stay.
+/// Records the titles that must stay.
 fn put_titles(folder: &Path) {
     let titles = conversations(&file(folder));
     assert!(!titles.is_empty());
@@ -68,7 +68,7 @@ fn titles(folder: &Path) -> Vec<String> {
 }
 
 pub fn open(folder: &Path) -> Result<(), String> {
-    Store::open(&work(folder)).map(drop).map_err(told)
+    Store::open(&work(folder)).map(drop).map_err(message)
 }
 
 pub fn put_used(folder: &Path) {
@@ -78,21 +78,21 @@ pub fn put_used(folder: &Path) {
 
 pub fn copy(folder: &Path) -> Result<(), String> {
     let copied = Store::open(&work(folder)).and_then(|store| store.back_up_daily());
-    copied.map_err(told)
+    copied.map_err(message)
 }
 
-/// The store has everything, and so has every copy.
+/// The store and every backup are complete.
 pub fn check_copied(folder: &Path, done: bool) {
     assert_eq!(conversations(&file(folder)), titles(folder));
     let copies = backups(&work(folder));
-    assert!(!copies.is_empty() || !done, "it was copied");
+    assert!(!copies.is_empty() || !done, "it was backed up");
     for copy in copies {
         copy.check().expect("a whole copy");
         assert_eq!(conversations(&copy.path), titles(folder));
     }
 }
 
-/// A copy, and a store of which nothing can be read.
+/// A backup, and an unreadable store.
 pub fn put_damaged(folder: &Path) {
     put_used(folder);
     copy(folder).expect("a copy");
@@ -108,14 +108,14 @@ fn damaged() -> Vec<u8> {
 pub fn restore(folder: &Path) -> Result<(), String> {
     let copies = backups(&work(folder));
     let replaced = Store::restore(&work(folder), copies.first().expect("a copy"));
-    replaced.map(drop).map_err(told)
+    replaced.map(drop).map_err(message)
 }
 
 pub fn salvage(folder: &Path) -> Result<(), String> {
-    Store::salvage(&work(folder)).map(drop).map_err(told)
+    Store::salvage(&work(folder)).map(drop).map_err(message)
 }
 
-/// As [`check_replaced`], and in the place of the damaged store is the copy.
+/// As [`check_replaced`], and the backup has replaced the corrupt store.
 pub fn check_restored(folder: &Path, done: bool) {
     check_replaced(folder, done);
     if done {
@@ -123,7 +123,7 @@ pub fn check_restored(folder: &Path, done: bool) {
     }
 }
 
-/// The damaged store is there, under its name or another; in its place is that or a whole one.
+/// The corrupt store exists, under its name or another; the store is that one or complete.
 pub fn check_replaced(folder: &Path, done: bool) {
     let is_old = fs::read(file(folder)).expect("there is always one") == damaged();
     assert!(!(is_old && done));
@@ -137,7 +137,7 @@ pub fn check_replaced(folder: &Path, done: bool) {
     let mut aside = entries.filter(|path| path.to_string_lossy().contains("hearth-set-aside"));
     assert!(
         is_old || aside.any(|path| fs::read(path).expect("a file") == damaged()),
-        "the damaged store is kept"
+        "the corrupt store still exists"
     );
     for copy in backups(&work(folder)) {
         assert_eq!(conversations(&copy.path), titles(folder));

@@ -1,21 +1,21 @@
-//! Small model files that a test may do anything to, and the process that reads them.
+//! Small model files for tests, and the probe process.
 
-// Each test that has this uses a part of it.
+// Each test uses a part of this module.
 #![allow(dead_code)]
 
-use hearth_app::library::probe::{ProbeCommand, Question, serve};
+use hearth_app::library::probe::{ProbeCommand, ProbeRequest, serve};
 use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Writes a model of one tensor and says where.
+/// Writes a model of one tensor. Returns its path.
 pub fn model(folder: &Path, file: &str) -> PathBuf {
     write(folder, file, "weight", &[])
 }
 
-/// Writes a model in two parts, and says where they are.
+/// Writes a model of two shards. Returns their paths.
 pub fn split_model(folder: &Path, name: &str) -> [PathBuf; 2] {
     [0, 1].map(|part: u16| {
         let file = format!("{name}-{:05}-of-00002.gguf", part + 1);
@@ -45,19 +45,19 @@ fn write(folder: &Path, file: &str, tensor: &str, keys: &[(&str, u16)]) -> PathB
     path
 }
 
-/// How this executable is started as the process that reads files.
+/// The command that starts this executable as a probe.
 pub fn probe() -> ProbeCommand {
     ProbeCommand {
         program: std::env::current_exe().expect("a test has an executable"),
         environment: Vec::new(),
-        within: None,
+        timeout: None,
     }
 }
 
-/// The main of a test whose executable reads files as well: it does that and ends where it was started for it.
+/// For the main of a test whose executable is also a probe: serves requests and exits if started as one.
 pub fn probe_if_asked() {
     if std::env::args().skip(1).eq(["probe", "--files"]) {
-        let done = serve(std::io::stdin().lock(), std::io::stdout().lock(), Question::answer);
+        let done = serve(std::io::stdin().lock(), std::io::stdout().lock(), ProbeRequest::execute);
         std::process::exit(if done.is_ok() { 0 } else { 1 });
     }
 }

@@ -1,4 +1,4 @@
-//! `hearth bench`: how fast a model reads and writes.
+//! `hearth bench`: measure prefill and decode speed.
 
 use super::{peak_rss_mb, print_json};
 use crate::args::Bench;
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// What scripts read.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
     prompt_tok_s: Option<f64>,
@@ -21,24 +21,24 @@ struct Report {
     device: String,
 }
 
-/// Measures, after one run to warm up.
+/// Measure, after one warm-up run.
 pub fn run(args: &Bench) -> Result<(), Failure> {
     let needed = args.prompt.max(args.depth.saturating_add(args.tokens)).max(1);
     if args.context.ctx.is_some_and(|context| context < needed) {
         return Err(Failure::Usage(format!(
-            "--ctx has to be at least {needed} to hold the tokens that are measured"
+            "--ctx must be at least {needed} to hold the measured tokens"
         )));
     }
     let context = args.context.ctx.unwrap_or(needed);
     let chosen = Chosen::find(&args.load.model)?;
-    let mut engine = load(&chosen, &args.load.how, Some(context))?;
+    let mut engine = load(&chosen, &args.load.options, Some(context))?;
     let mut tokens = RandomTokens {
         state: 1,
         vocab: engine.model().config().vocab as u64,
     };
 
     let (mut prompt, mut generation) = (Vec::new(), Vec::new());
-    // The same in every run, so that where nothing else is read it is read once.
+    // The same in every run, so that without prefill it is processed only once.
     let before = tokens.fresh(args.depth.max(1), &mut engine);
     for run in 0..=args.runs {
         let read = read(&mut engine, args.prompt, &mut tokens).map_err(Failure::new)?;
@@ -66,19 +66,19 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
         chosen.name, info.quantization, info.threads, info.device
     )?;
     if let Some(speed) = report.prompt_tok_s {
-        writeln!(out, "reading {:>5} tokens  {speed:8.1} tokens/s", args.prompt)?;
+        writeln!(out, "prefill {:>5} tokens  {speed:8.1} tokens/s", args.prompt)?;
     }
     if let Some(speed) = report.gen_tok_s {
-        writeln!(out, "writing {:>5} tokens  {speed:8.1} tokens/s", args.tokens)?;
+        writeln!(out, "decode  {:>5} tokens  {speed:8.1} tokens/s", args.tokens)?;
     }
-    writeln!(out, "loading               {:8.2} s", report.load_s)?;
+    writeln!(out, "load time             {:8.2} s", report.load_s)?;
     if let Some(peak) = report.peak_rss_mb {
-        writeln!(out, "memory at most        {peak:8.0} MiB")?;
+        writeln!(out, "peak memory           {peak:8.0} MiB")?;
     }
     Ok(())
 }
 
-/// Reads `n` random tokens from an empty context, and gives the tokens a second.
+/// Prefill `n` random tokens into an empty context. Returns tokens per second.
 fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, SessionError> {
     let ids = tokens.fresh(n, engine);
     let began = Instant::now();
@@ -90,8 +90,8 @@ fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, S
     Ok(f64::from(n) / began.elapsed().as_secs_f64())
 }
 
-/// Writes `n` tokens after those of `before`, and gives the tokens a second. Without `depth`, reading what is before counts as the
-/// first of them: it is the step that empties the context.
+/// Decode `n` tokens after those of `before`. Returns tokens per second. Without `depth`, the prefill of `before` counts as the
+/// first step, since it resets the context.
 fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64, SessionError> {
     let session = engine.session_mut();
     let mut began = Instant::now();
@@ -106,7 +106,7 @@ fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64
     Ok(f64::from(n) / began.elapsed().as_secs_f64())
 }
 
-/// Tokens that no cache has seen: SplitMix64, so that every measurement reads the same ones.
+/// Random tokens from SplitMix64, the same in every measurement.
 struct RandomTokens {
     state: u64,
     vocab: u64,
@@ -120,7 +120,7 @@ impl RandomTokens {
         ((mixed ^ (mixed >> 31)) % self.vocab) as u32
     }
 
-    /// `n` tokens that do not begin as what is in the cache does, so that nothing of it is used again.
+    /// `n` tokens whose first differs from the first in the KV cache, so that no prefix is reused.
     fn fresh(&mut self, n: u32, engine: &mut Engine) -> Vec<u32> {
         let mut ids: Vec<u32> = (0..n).map(|_| self.next()).collect();
         if let Some(first) = ids.first_mut()
@@ -132,7 +132,7 @@ impl RandomTokens {
     }
 }
 
-/// The middle one, or halfway between the two in the middle.
+/// The median.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_fields_that_scripts_read() {
+    fn the_json_has_the_documented_fields() {
         let report = Report {
             prompt_tok_s: Some(2.0),
             gen_tok_s: None,

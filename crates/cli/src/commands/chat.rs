@@ -1,12 +1,12 @@
-//! `hearth chat`: a conversation in the terminal.
+//! `hearth chat`: chat in the terminal.
 
 use super::run::sampling;
 use crate::args::Chat;
 use crate::failure::Failure;
-use crate::model::{Chosen, load, wear};
+use crate::model::{Chosen, load, set_adapters};
 use hearth_engine::Engine;
 use hearth_protocol::{
-    AdapterChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, Sampling, Summary,
+    AdapterChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams, Summary,
 };
 use rustyline::error::ReadlineError;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -14,22 +14,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What a process ends with that Ctrl-C ended: 128 and the signal's number, as shells have it.
+/// Exit code after Ctrl-C: 128 plus the signal's number, as in shells.
 const INTERRUPTED: i32 = 130;
 
 const HELP: &str = "\
-/system TEXT   tell the model how to behave; without TEXT, go back to its own way
-/clear         begin anew
-/stats         show how fast the last answer was, and how full the context is
-/help          show this
-/exit          end (Ctrl-D does the same)
-Ctrl-C stops an answer; pressed again, it ends the conversation.";
+/system TEXT   set the system prompt; without TEXT, restore the default
+/clear         start a new conversation
+/stats         show the speed of the last answer and the use of the context
+/help          show this help
+/exit          quit (or Ctrl-D)
+Ctrl-C stops an answer; press it again to quit.";
 
-/// Talks until the input ends.
+/// Chat until the input ends.
 pub fn run(args: &Chat) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    let mut engine = load(&chosen, &args.load.how, args.context.ctx)?;
-    wear(&mut engine, &args.adapters)?;
+    let mut engine = load(&chosen, &args.load.options, args.context.ctx)?;
+    set_adapters(&mut engine, &args.adapters)?;
     let stop = Stop::install()?;
     let system = args.system.clone().or_else(|| chosen.system_prompt.clone());
     let mut talk = Talk {
@@ -50,11 +50,11 @@ pub fn run(args: &Chat) -> Result<(), Failure> {
     }
 }
 
-/// What a line asks for.
+/// A parsed input line.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Nothing,
-    Say(&'a str),
+    Message(&'a str),
     System(Option<&'a str>),
     Clear,
     Stats,
@@ -70,7 +70,7 @@ impl<'a> Line<'a> {
             return Self::Nothing;
         }
         if !line.starts_with('/') {
-            return Self::Say(line);
+            return Self::Message(line);
         }
         let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());
@@ -85,13 +85,13 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A conversation, and what it is held with.
+/// A conversation with its engine and settings.
 struct Talk {
     name: String,
     engine: Engine,
-    sampling: Sampling,
+    sampling: SamplingParams,
     adapters: Vec<AdapterChoice>,
-    /// The system prompt that it began with.
+    /// The initial system prompt.
     own_system: Option<String>,
     system: Option<String>,
     messages: Vec<Message>,
@@ -113,7 +113,7 @@ impl Talk {
                 Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(()),
                 Err(error) => return Err(Failure::new(format!("The terminal cannot be read: {error}."))),
             };
-            // A history that cannot take a line is no reason to stop talking.
+            // Errors of the line history are ignored.
             let _ = editor.add_history_entry(line.trim());
             match self.answer_line(&line) {
                 Ok(true) => {}
@@ -133,35 +133,35 @@ impl Talk {
         Ok(())
     }
 
-    /// Does what a line asks for; says whether the conversation goes on.
+    /// Execute a line. Returns `false` to quit.
     fn answer_line(&mut self, line: &str) -> Result<bool, Failure> {
         let mut out = io::stdout();
         match Line::read(line) {
             Line::Nothing => {}
-            Line::Say(text) => self.say(text)?,
+            Line::Message(text) => self.send(text)?,
             Line::System(text) => {
                 self.system = text.map(str::to_owned).or_else(|| self.own_system.clone());
                 writeln!(
                     out,
                     "System prompt: {}",
-                    self.system.as_deref().unwrap_or("(the model's own)")
+                    self.system.as_deref().unwrap_or("(the model's default)")
                 )?;
             }
             Line::Clear => {
                 self.messages.clear();
                 self.last = None;
-                writeln!(out, "A new conversation.")?;
+                writeln!(out, "New conversation.")?;
             }
             Line::Stats => writeln!(out, "{}", self.stats())?,
             Line::Help => writeln!(out, "{HELP}")?,
             Line::Exit => return Ok(false),
-            Line::Unknown(command) => writeln!(out, "There is no command {command}. /help shows those there are.")?,
+            Line::Unknown(command) => writeln!(out, "Unknown command {command}. /help lists the commands.")?,
         }
         Ok(true)
     }
 
-    /// Sends a message and streams the answer; a message that cannot be answered is taken back.
-    fn say(&mut self, text: &str) -> Result<(), Failure> {
+    /// Send a message and stream the answer; if it fails, the message is removed.
+    fn send(&mut self, text: &str) -> Result<(), Failure> {
         self.messages.push(Message {
             role: Role::User,
             content: text.to_owned(),
@@ -185,7 +185,7 @@ impl Talk {
         let stop = self.stop.answering();
         let summary = self
             .engine
-            .generate(&request, Instant::now(), &|| stop.asked(), &mut |event| {
+            .generate(&request, Instant::now(), &|| stop.requested(), &mut |event| {
                 let shown = match event {
                     Event::Started {
                         cached_tokens,
@@ -214,7 +214,9 @@ impl Talk {
                 match summary.reason {
                     FinishReason::Stop | FinishReason::Length => writeln!(out)?,
                     FinishReason::Cancelled => writeln!(out, " [stopped]")?,
-                    FinishReason::ContextFull => writeln!(out, " [the context is full; /clear begins anew]")?,
+                    FinishReason::ContextFull => {
+                        writeln!(out, " [the context is full; /clear starts a new conversation]")?
+                    }
                 }
                 self.messages.push(Message {
                     role: Role::Assistant,
@@ -232,11 +234,11 @@ impl Talk {
 
     fn stats(&self) -> String {
         let Some((summary, cached)) = &self.last else {
-            return "There is no answer yet.".to_owned();
+            return "No answer yet.".to_owned();
         };
         format!(
-            "read {} tokens ({cached} of them from the cache) at {:.0} tokens/s, wrote {} at {:.1} tokens/s, the first \
-             after {:.2} s; {} of {} tokens of context in use",
+            "prefill {} tokens ({cached} cached) at {:.0} tokens/s, decode {} at {:.1} tokens/s, first token after {:.2} s; \
+             {} of {} tokens of context in use",
             summary.prompt_tokens,
             summary.prompt_tokens_per_second,
             summary.tokens,
@@ -248,54 +250,55 @@ impl Talk {
     }
 }
 
-/// What a person is told when the beginning of the conversation no longer fits.
+/// Notice that the beginning of the conversation no longer fits.
 fn notice(left: LeftOut) -> String {
     let LeftOut { messages, tokens } = left;
-    format!("[the {messages} oldest messages ({tokens} tokens) no longer fit the context and were left out]\n")
+    format!("[the {messages} oldest messages ({tokens} tokens) no longer fit the context and were dropped]\n")
 }
 
-/// Ctrl-C: the first one stops an answer, the next one ends the process.
+/// Ctrl-C handler: the first one stops an answer, the next one exits.
 struct Stop {
     answering: Arc<AtomicBool>,
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
 }
 
 impl Stop {
     fn install() -> Result<Self, Failure> {
         let stop = Self {
             answering: Arc::default(),
-            asked: Arc::default(),
+            requested: Arc::default(),
         };
-        let (answering, asked) = (Arc::clone(&stop.answering), Arc::clone(&stop.asked));
+        let (answering, requested) = (Arc::clone(&stop.answering), Arc::clone(&stop.requested));
         let handler = move || {
-            if !answering.load(Ordering::Relaxed) || asked.swap(true, Ordering::Relaxed) {
+            if !answering.load(Ordering::Relaxed) || requested.swap(true, Ordering::Relaxed) {
                 std::process::exit(INTERRUPTED);
             }
         };
-        ctrlc::set_handler(handler).map_err(|error| Failure::new(format!("Ctrl-C cannot be heard: {error}.")))?;
+        ctrlc::set_handler(handler)
+            .map_err(|error| Failure::new(format!("The Ctrl-C handler could not be installed: {error}.")))?;
         Ok(stop)
     }
 
-    /// From here until the end of what is returned, Ctrl-C stops an answer.
+    /// Until the returned guard is dropped, Ctrl-C stops the answer.
     fn answering(&self) -> Answering {
-        self.asked.store(false, Ordering::Relaxed);
+        self.requested.store(false, Ordering::Relaxed);
         self.answering.store(true, Ordering::Relaxed);
         Answering {
             answering: Arc::clone(&self.answering),
-            asked: Arc::clone(&self.asked),
+            requested: Arc::clone(&self.requested),
         }
     }
 }
 
-/// While an answer is being made.
+/// Guard of an answer in progress.
 struct Answering {
     answering: Arc<AtomicBool>,
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
 }
 
 impl Answering {
-    fn asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    fn requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
     }
 }
 
@@ -313,7 +316,7 @@ mod tests {
     fn lines_are_messages_or_commands() {
         let check = |line, expected: Line| assert_eq!(Line::read(line), expected);
         check("  ", Line::Nothing);
-        check(" hello there ", Line::Say("hello there"));
+        check(" hello there ", Line::Message("hello there"));
         check("/system be kind ", Line::System(Some("be kind")));
         check("/system", Line::System(None));
         check("/clear", Line::Clear);

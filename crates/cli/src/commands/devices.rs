@@ -1,11 +1,11 @@
-//! `hearth devices`: what models can run on.
+//! `hearth devices`: list devices.
 
 use super::{bytes, print_json};
 use crate::args::Devices;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use hearth_engine::hardware;
-use hearth_protocol::{DeviceCheck, DeviceInfo, DeviceWay};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
 use serde::Serialize;
 use std::io::Write;
 
@@ -14,10 +14,10 @@ struct Report {
     devices: Vec<DeviceInfo>,
 }
 
-/// Lists them.
+/// Print the devices, after an optional check.
 pub fn run(args: &Devices) -> Result<(), Failure> {
-    if let Some(wanted) = &args.check {
-        check(wanted)?;
+    if let Some(device) = &args.check {
+        check(device)?;
     }
     let report = Report {
         devices: hardware::devices(),
@@ -37,16 +37,16 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
             writeln!(out, "     {} of memory, {} free", bytes(total), bytes(free))?;
         }
         writeln!(out, "     {}", device.why)?;
-        for way in &device.ways {
-            writeln!(out, "     {}: {}", way.build, found(way))?;
+        for option in &device.backends {
+            writeln!(out, "     {}: {}", option.build, found(option))?;
         }
     }
     Ok(())
 }
 
-/// Checks one device, or every GPU but those in software.
-fn check(wanted: &str) -> Result<(), Failure> {
-    let devices = match wanted {
+/// Check one device, or every GPU that is not software.
+fn check(device: &str) -> Result<(), Failure> {
+    let devices = match device {
         "" => {
             let gpus = hardware::gpus()
                 .into_iter()
@@ -56,7 +56,7 @@ fn check(wanted: &str) -> Result<(), Failure> {
         id => vec![id.to_owned()],
     };
     if devices.is_empty() {
-        eprintln!("note: there is no GPU to check; one in software has to be named.");
+        eprintln!("note: there is no GPU to check; software GPUs must be named.");
     }
     let mut progress = Progress::new();
     for device in devices {
@@ -66,25 +66,28 @@ fn check(wanted: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a check found, for a person.
-fn found(way: &DeviceWay) -> String {
-    match &way.check {
+/// The result of a check, for people.
+fn found(option: &BackendOption) -> String {
+    match &option.check {
         None => "not checked yet".to_owned(),
-        Some(DeviceCheck { wrong: Some(wrong), .. }) => wrong.clone(),
+        Some(DeviceCheck {
+            mismatch: Some(mismatch),
+            ..
+        }) => mismatch.clone(),
         Some(check) => format!(
-            "reads {}B of weights a second while it answers, and {} weights meet a token a second in a prompt; checked in {:.0} s{}",
+            "decode at {}B/s of weights, prefill at {}MAC/s; checked in {:.0} s{}",
             scaled(check.bytes_per_second),
-            scaled(check.products_per_second),
+            scaled(check.macs_per_second),
             check.seconds,
             match check.kernels_launched {
                 0 => String::new(),
-                launched => format!(" with {launched} kernels, {} of them different", check.kernels_compiled),
+                launched => format!(" with {launched} kernels, {} of them distinct", check.kernels_compiled),
             }
         ),
     }
 }
 
-/// A number with three digits that count, and the prefix of what it is counted in.
+/// A number with three significant digits and its unit prefix.
 fn scaled(number: f64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M")];
     let (unit, prefix) = units
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_json_has_the_fields_that_scripts_read() {
+    fn the_json_has_the_documented_fields() {
         let report = serde_json::to_value(Report {
             devices: hardware::devices(),
         })

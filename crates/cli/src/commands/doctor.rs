@@ -1,29 +1,28 @@
-//! `hearth doctor`: whether everything works, and how far the two products of a quantised weight are apart.
+//! `hearth doctor`: check the installation, and compare the two precisions of a product with a quantised weight.
 
 use super::{bytes, print_json};
-use crate::args::{Doctor, How};
+use crate::args::{Doctor, LoadOptions};
 use crate::failure::Failure;
 use crate::model::{Chosen, load};
 use hearth_app::library::{self, Model};
 use hearth_engine::{Engine, hardware};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{divergence, greedy, threads};
 use hearth_protocol::PROTOCOL_VERSION;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
 
-/// What the two products are compared on.
+/// Input of the comparison.
 const TEXT: &str = "The ship left the harbour in the morning, when the wind had turned to the west. By noon the coast was a \
                     thin grey line, and nobody on board spoke of turning back. They had bread for forty days.";
 
-/// A mean divergence beyond this, in nats a token, would be heard in the answers; rounding activations to 8 bits stays
-/// far below it.
-const MOST_DIVERGENCE: f64 = 0.02;
+/// A mean divergence above this, in nats per token, would be noticeable in answers; int8 activations stay far below it.
+const MAX_DIVERGENCE: f64 = 0.02;
 
-/// What was found.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
     version: &'static str,
@@ -34,7 +33,7 @@ struct Report {
     distance: Option<Distance>,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     name: String,
@@ -42,7 +41,7 @@ struct Check {
     detail: String,
 }
 
-/// How far the logits of the fast product are from those of the exact one.
+/// Distance of the logits with int8 activations from those in f32.
 #[derive(Debug, Default, Serialize)]
 struct Distance {
     /// Positions compared.
@@ -51,13 +50,13 @@ struct Distance {
     max: f64,
     /// The mean of all differences.
     mean: f64,
-    /// The mean divergence of the fast distribution from the exact one, in nats a token.
+    /// Mean KL divergence of the int8 distribution from the f32 one, in nats per token.
     kl: f64,
-    /// Share of positions where both put the same token first.
+    /// Fraction of positions with the same argmax.
     same_first: f64,
 }
 
-/// Looks at everything, and prints what was found.
+/// Run all checks and print the results.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     if args.gradients {
         return super::gradients::run(args);
@@ -71,18 +70,18 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         distance: None,
     };
     for device in hardware::devices() {
-        // A GPU that nothing here can use says why, and is no fault of the installation.
+        // An unusable GPU has its reason, and is not a fault of the installation.
         let ok = device.usable || device.id != hardware::CPU;
         report.note(&device.id, ok, format!("{}: {}", device.name, device.why));
     }
     let model = files(&mut report, args.model.as_deref());
-    match model.map(|chosen| measure(&mut report, &chosen, &args.how)) {
+    match model.map(|chosen| measure(&mut report, &chosen, &args.options)) {
         Some(Ok(())) => {}
         Some(Err(failure)) => report.note("model", false, failure.to_string()),
         None => report.note(
             "model",
             false,
-            "there is none to measure with; `hearth list` shows what can be had",
+            "there is no model to check; `hearth list` shows available ones",
         ),
     }
     if args.output.json {
@@ -120,10 +119,9 @@ impl Report {
     }
 }
 
-/// Checks the store and the files of the library; gives the model to measure with, if one can be used.
-fn files(report: &mut Report, wanted: Option<&str>) -> Option<Chosen> {
-    let folder =
-        library::data_folder().map_or_else(|| "no folder for data".to_owned(), |path| path.display().to_string());
+/// Check the store and the files of the library. Returns the model to check, if one is usable.
+fn files(report: &mut Report, requested: Option<&str>) -> Option<Chosen> {
+    let folder = library::data_folder().map_or_else(|| "no data folder".to_owned(), |path| path.display().to_string());
     let (library, added) = match library::open() {
         Ok(opened) => opened,
         Err(error) => {
@@ -139,7 +137,7 @@ fn files(report: &mut Report, wanted: Option<&str>) -> Option<Chosen> {
             Err(failure) => report.note(&model.id, false, failure.to_string()),
         }
     }
-    match wanted {
+    match requested {
         None => library.default(&models).cloned().map(Chosen::from),
         Some(name) => match library.resolve(name, &added) {
             Ok(model) => Some(model.into()),
@@ -151,14 +149,14 @@ fn files(report: &mut Report, wanted: Option<&str>) -> Option<Chosen> {
     }
 }
 
-/// Whether a model's file can be read, and is what the catalog says.
+/// Check that a model's file can be read and matches the catalog.
 fn check_model(model: &Model) -> Result<String, Failure> {
-    let facts = model.facts.as_ref().map_err(Failure::new)?;
+    let metadata = model.metadata.as_ref().map_err(Failure::new)?;
     let gguf = Gguf::open(&model.path).map_err(Failure::new)?;
     Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
-    let size = bytes(facts.file_size);
+    let size = bytes(metadata.file_size);
     let Some(entry) = model.entry else {
-        return Ok(format!("{}, {}, {size}", facts.architecture, facts.quantization));
+        return Ok(format!("{}, {}, {size}", metadata.architecture, metadata.quantization));
     };
     let mut file = std::fs::File::open(&model.path)?;
     let (mut digest, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
@@ -172,38 +170,38 @@ fn check_model(model: &Model) -> Result<String, Failure> {
     if found == entry.sha256 {
         return Ok(format!(
             "{}, {}, {size}, as in the catalog",
-            facts.architecture, facts.quantization
+            metadata.architecture, metadata.quantization
         ));
     }
     let path = model.path.display();
     Err(Failure::new(format!(
-        "{path} is not the file that the catalog names. Delete it and `hearth pull {}`.",
+        "{path} does not match the catalog. Delete it, then run `hearth pull {}`.",
         entry.id
     )))
 }
 
-/// Runs the model: with one thread and with all, and with both products.
-fn measure(report: &mut Report, chosen: &Chosen, how: &How) -> Result<(), Failure> {
-    let engine = load(chosen, how, Some(256))?;
+/// Run the model with one thread and with all, and in both precisions.
+fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Result<(), Failure> {
+    let engine = load(chosen, options, Some(256))?;
     let vocab = engine.model().config().vocab;
     let ids = engine.tokenizer().encode(TEXT, Special::Text);
     let team = engine.info().threads;
-    let fast = logits(&engine, &ids, Product::Fast)?;
+    let fast = logits(&engine, &ids, MatmulPrecision::Int8Activations)?;
     threads::set(1);
-    let alone = logits(&engine, &ids, Product::Fast);
+    let alone = logits(&engine, &ids, MatmulPrecision::Int8Activations);
     threads::set(team as usize);
     let same = alone?.iter().zip(&fast).all(|(a, b)| a.to_bits() == b.to_bits());
     let detail = if same {
-        "the same bits"
+        "identical bits"
     } else {
-        "other bits, so answers depend on the number of threads"
+        "different bits, so answers depend on the number of threads"
     };
     report.note("threads", same, format!("{detail} with 1 and with {team}"));
 
-    let exact = logits(&engine, &ids, Product::Exact)?;
+    let exact = logits(&engine, &ids, MatmulPrecision::F32)?;
     let distance = Distance::between(&fast, &exact, vocab);
     let detail = format!(
-        "logits differ by {:.4} at most and {:.5} on average, distributions by {:.2e} nats a token; the same first choice at \
+        "logits differ by {:.4} at most and {:.5} on average, distributions by {:.2e} nats per token; the same argmax at \
          {:.0} % of {} positions",
         distance.max,
         distance.mean,
@@ -211,19 +209,19 @@ fn measure(report: &mut Report, chosen: &Chosen, how: &How) -> Result<(), Failur
         distance.same_first * 100.0,
         distance.tokens,
     );
-    report.note("fast and exact product", distance.kl <= MOST_DIVERGENCE, detail);
+    report.note("int8 activations and f32", distance.kl <= MAX_DIVERGENCE, detail);
     report.distance = Some(distance);
     Ok(())
 }
 
 /// The logits after every token, from an empty context.
-fn logits(engine: &Engine, ids: &[u32], product: Product) -> Result<Vec<f32>, Failure> {
+fn logits(engine: &Engine, ids: &[u32], precision: MatmulPrecision) -> Result<Vec<f32>, Failure> {
     let session = engine.new_session(ids.len())?;
-    session.with_product(product).extend(ids).map_err(Failure::new)
+    session.with_precision(precision).extend(ids).map_err(Failure::new)
 }
 
 impl Distance {
-    /// Between two sets of logits, row by row.
+    /// Distance between two sets of logits, row by row.
     fn between(fast: &[f32], exact: &[f32], vocab: usize) -> Self {
         let mut distance = Self {
             tokens: exact.len() / vocab,
@@ -246,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_is_what_its_fields_say() {
+    fn the_distance_matches_its_definition() {
         let half = 0.5_f32.ln();
         let distance = Distance::between(&[half, half, 1.0, 0.0], &[0.75_f32.ln(), 0.25_f32.ln(), 1.0, 0.0], 2);
         assert_eq!((distance.tokens, distance.same_first), (2, 1.0));

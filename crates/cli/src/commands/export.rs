@@ -1,4 +1,4 @@
-//! `hearth export`: an adapter for other programs.
+//! `hearth export`: export an adapter for other programs.
 
 use super::{bytes, print_json};
 use crate::args::{Export, ExportAs};
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// What scripts read.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
     path: PathBuf,
@@ -24,7 +24,7 @@ struct Report {
     prompts: Option<u32>,
 }
 
-/// Writes the adapter, and fails if it was to be verified and is not what was trained.
+/// Export the adapter; fails if the requested verification fails.
 pub fn run(args: &Export) -> Result<(), Failure> {
     let request = ExportRequest {
         id: 1,
@@ -44,9 +44,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         verify: args.verify,
     };
     if args.kind.is_some() && args.to != ExportAs::Gguf {
-        return Err(Failure::Usage(
-            "--type is for --to gguf, whose weights it is the type of.".to_owned(),
-        ));
+        return Err(Failure::Usage("--type needs --to gguf.".to_owned()));
     }
     let mut progress = Progress::new();
     let exported = training::export(&request, &mut |fraction, stage| {
@@ -83,14 +81,14 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     }
 }
 
-/// The model that the adapter belongs to: as it was typed, or as its run says.
+/// The adapter's base model: from the command line, or from its run.
 fn base(args: &Export) -> Result<PathBuf, Failure> {
     if let Some(model) = &args.model {
         return Ok(Chosen::find(model)?.path);
     }
     RunFile::of_adapter(&args.adapter).map(|run| run.model).ok_or_else(|| {
         Failure::new(format!(
-            "{} is not the folder of a run, so it does not say which model it belongs to. Name the model with --model.",
+            "{} is not a run's folder, so its base model is unknown. Name it with --model.",
             args.adapter.display()
         ))
     })

@@ -1,9 +1,9 @@
-//! `hearth doctor --gradients`: every backward on this machine, against finite differences.
+//! `hearth doctor --gradients`: check every backward kernel on this machine against finite differences.
 
 use super::print_json;
 use crate::args::Doctor;
 use crate::failure::Failure;
-use crate::hand_over::to_the_best_build;
+use crate::switch_build::to_preferred_build;
 use hearth_engine::{check, hardware};
 use hearth_kernels::gradients::{self, GradientCheck};
 use hearth_llm::Place;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::io::{StdoutLock, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What scripts read.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
     device: String,
@@ -40,12 +40,12 @@ impl From<GradientCheck> for Row {
     }
 }
 
-/// Checks them all, and prints a table: on the processor the kernels and the operations made of them, on a GPU the operations.
+/// Check all gradients and print a table: kernels and ops on the CPU, ops on a GPU.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let json = args.output.json;
-    let device = args.how.device.as_deref().unwrap_or(hardware::CPU);
+    let device = args.options.device.as_deref().unwrap_or(hardware::CPU);
     if device != hardware::CPU {
-        to_the_best_build(&args.how)?;
+        to_preferred_build(&args.options)?;
     }
     let place = hardware::place(device)?;
     let mut table = Table {
@@ -59,14 +59,14 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         check::gradients::check(place, &mut |check| table.take(check)).map_err(|error| error.to_string())
     }));
-    let ran = ran.unwrap_or_else(|_| Err("its driver failed in the middle of its work".to_owned()));
+    let ran = ran.unwrap_or_else(|_| Err("its driver crashed".to_owned()));
     ran.map_err(|what| Failure::new(format!("The gradients of {device} could not be checked: {what}.")))?;
     let Table { out, rows, written } = table;
     written?;
     finish(device, out, rows)
 }
 
-/// What was found so far, printed as it comes.
+/// The results so far, printed as they arrive.
 struct Table {
     out: Option<StdoutLock<'static>>,
     rows: Vec<Row>,
@@ -102,7 +102,7 @@ fn finish(device: &str, out: Option<StdoutLock>, checks: Vec<Row>) -> Result<(),
             let right = all - failed;
             writeln!(
                 out,
-                "{right} of {all} gradients on {device} are right ({instructions})."
+                "{right} of {all} gradients on {device} are correct ({instructions})."
             )?;
         }
     }
@@ -114,7 +114,7 @@ fn finish(device: &str, out: Option<StdoutLock>, checks: Vec<Row>) -> Result<(),
     match failed {
         0 => Ok(()),
         n => Err(Failure::new(format!(
-            "{n} of {all} gradients are wrong on {on}: do not train on it, and please report it."
+            "{n} of {all} gradients are incorrect on {on}. Do not train on it, and please report this."
         ))),
     }
 }

@@ -1,21 +1,21 @@
-//! `hearth list`: the models there are.
+//! `hearth list`: list models.
 
 use super::bytes;
 use crate::failure::Failure;
 use hearth_app::library::{self, catalog};
-use hearth_engine::plan::offer;
+use hearth_engine::plan::estimate_fit;
 use std::io::Write;
 
-/// Lists those that are here, then those that can be downloaded.
+/// Print the models on this machine, then those in the catalog.
 pub fn run() -> Result<(), Failure> {
     let (library, added) = library::open().map_err(Failure::new)?;
     let models = library.list(&added);
     let mut out = std::io::stdout().lock();
     for model in &models {
         writeln!(out, "{:<28}  {}", model.id, model.name)?;
-        match &model.facts {
+        match &model.metadata {
             Ok(_) => writeln!(out, "{:<28}  {}", "", model.path.display())?,
-            Err(problem) => writeln!(out, "{:<28}  cannot be used: {problem}", "")?,
+            Err(problem) => writeln!(out, "{:<28}  unusable: {problem}", "")?,
         }
     }
     for entry in catalog::entries()
@@ -25,12 +25,12 @@ pub fn run() -> Result<(), Failure> {
         writeln!(out, "{:<28}  {}", entry.id, entry.name)?;
         writeln!(
             out,
-            "{:<28}  not here yet: `hearth pull {}` downloads {}",
+            "{:<28}  not downloaded: `hearth pull {}` downloads {}",
             "",
             entry.id,
             bytes(entry.size)
         )?;
-        writeln!(out, "{:<28}  {}", "", offer(entry.size).1)?;
+        writeln!(out, "{:<28}  {}", "", estimate_fit(entry.size).1)?;
     }
     Ok(())
 }

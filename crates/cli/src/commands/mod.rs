@@ -1,4 +1,4 @@
-//! The commands, one a file.
+//! The commands, one per file.
 
 pub mod bench;
 pub mod chat;
@@ -20,13 +20,13 @@ use crate::failure::Failure;
 use serde::Serialize;
 use std::io::Write;
 
-/// Prints one object as the last line.
+/// Print one object as the last line.
 fn print_json(object: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(object).map_err(Failure::new)?;
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
 
-/// A number of bytes as people read it.
+/// A byte count for people.
 fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = n as f64;
@@ -39,7 +39,7 @@ fn bytes(n: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// The largest resident memory so far, in MiB; a command is one process.
+/// Peak resident memory in MiB; a command is one process.
 fn peak_rss_mb() -> Option<f64> {
     hearth_engine::memory::peak().map(|bytes| bytes as f64 / f64::from(1 << 20))
 }

@@ -1,18 +1,18 @@
-//! `hearth perplexity`: how well a model predicts a text.
+//! `hearth perplexity`: perplexity of a model on a text.
 
 use super::print_json;
 use super::tokenize::read_text;
 use crate::args::Perplexity;
 use crate::failure::Failure;
-use crate::model::{Chosen, load, wear};
+use crate::model::{Chosen, load, set_adapters};
 use crate::progress::Progress;
 use hearth_formats::tokenizer::Special;
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 
-/// What scripts read.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
     perplexity: f64,
@@ -21,11 +21,11 @@ struct Report {
     tok_s: f64,
 }
 
-/// Scores the file, chunk by chunk.
+/// Score the file, chunk by chunk.
 pub fn run(args: &Perplexity) -> Result<(), Failure> {
     let text = read_text(&args.file)?;
-    let mut engine = load(&Chosen::find(&args.load.model)?, &args.load.how, Some(args.ctx))?;
-    wear(&mut engine, &args.adapters)?;
+    let mut engine = load(&Chosen::find(&args.load.model)?, &args.load.options, Some(args.ctx))?;
+    set_adapters(&mut engine, &args.adapters)?;
     let context = args.ctx as usize;
     let bos = engine.tokenizer().bos().filter(|_| engine.tokenizer().add_bos());
     let ids: Vec<u32> = bos
@@ -36,11 +36,15 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
     if chunks == 0 {
         let (file, n) = (args.file.display(), ids.len());
         let message =
-            format!("{file} has {n} tokens, fewer than one chunk of {context}. Take a longer text or a smaller --ctx.");
+            format!("{file} has {n} tokens, fewer than one chunk of {context}. Use a longer text or a smaller --ctx.");
         return Err(Failure::new(message));
     }
-    let product = if args.exact { Product::Exact } else { Product::Fast };
-    let mut session = engine.new_session(context)?.with_product(product);
+    let precision = if args.exact {
+        MatmulPrecision::F32
+    } else {
+        MatmulPrecision::Int8Activations
+    };
+    let mut session = engine.new_session(context)?.with_precision(precision);
     let mut progress = Progress::new();
     let mut scores = Scores::default();
     let began = Instant::now();
@@ -50,7 +54,7 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
         if let Some(bos) = bos {
             chunk[0] = bos;
         }
-        // The first half only sets the scene.
+        // The first half is context only.
         session
             .score(&chunk, context / 2 + 1)
             .map_err(Failure::new)?
@@ -76,7 +80,7 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sums over log-probabilities.
+/// Sums of log-probabilities.
 #[derive(Default)]
 struct Scores {
     n: f64,
@@ -91,7 +95,7 @@ impl Scores {
         self.squares += log_probability * log_probability;
     }
 
-    /// The exponential of the mean surprise, and its standard error to first order.
+    /// The exponential of the mean negative log-likelihood, and its standard error to first order.
     fn perplexity(&self) -> (f64, f64) {
         let mean = self.sum / self.n;
         let perplexity = mean.exp();
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn perplexity_is_how_many_equal_choices_there_seemed_to_be() {
+    fn perplexity_of_a_uniform_distribution_is_its_size() {
         let mut scores = Scores::default();
         (0..10).for_each(|_| scores.add((1.0_f64 / 8.0).ln()));
         let (perplexity, stderr) = scores.perplexity();
@@ -121,7 +125,7 @@ mod tests {
         let mut scores = Scores::default();
         [0.5_f64, 0.125].into_iter().for_each(|p| scores.add(p.ln()));
         let (perplexity, stderr) = scores.perplexity();
-        // The surprises are 1 and 3 bits: mean 2, spread 1.
+        // Negative log-likelihoods of 1 and 3 bits: mean 2, standard deviation 1.
         assert!(
             (perplexity - 4.0).abs() < 1e-9 && (stderr - 4.0 * 2.0_f64.ln()).abs() < 1e-9,
             "{perplexity} {stderr}"
@@ -129,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_fields_that_scripts_read() {
+    fn the_json_has_the_documented_fields() {
         let report = Report {
             perplexity: 2.0,
             stderr: 0.5,

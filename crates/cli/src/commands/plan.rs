@@ -1,4 +1,4 @@
-//! `hearth plan`: where a model's bytes would go.
+//! `hearth plan`: the memory plan of a model.
 
 use super::{bytes, print_json};
 use crate::args::Plan;
@@ -8,16 +8,16 @@ use hearth_engine::plan;
 use hearth_protocol::PlanRequest;
 use std::io::Write;
 
-/// Plans, and prints what came of it.
+/// Compute and print the plan.
 pub fn run(args: &Plan) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
     let request = PlanRequest {
         path: chosen.path,
         context: args.context.ctx,
-        device: args.load.how.device.clone(),
-        gpu_layers: args.load.how.gpu_layers,
+        device: args.load.options.device.clone(),
+        gpu_layers: args.load.options.gpu_layers,
         assume_gpu: args.assume_gpu,
-        kv: args.load.how.kv,
+        kv: args.load.options.kv,
     };
     let plan = plan::plan(&request, &[])?;
     if args.output.json {

@@ -1,26 +1,26 @@
-//! `hearth probe`: the graphics drivers asked, or files read, for another process.
+//! `hearth probe`: query the graphics drivers, or read files, for another process.
 
 use crate::args::Probe;
 use crate::failure::Failure;
 use crate::own_output;
-use hearth_app::library::probe::{self, Question};
+use hearth_app::library::probe::{self, ProbeRequest};
 use hearth_engine::hardware;
 use std::io::Write;
 
-/// Prints what they say, or what a check of a device found, or what files are.
+/// Print the GPUs, the result of a device check, or the metadata of files.
 pub fn run(args: &Probe) -> Result<(), Failure> {
     let mut output = own_output::take()?;
     if args.files {
-        return Ok(probe::serve(std::io::stdin().lock(), output, Question::answer)?);
+        return Ok(probe::serve(std::io::stdin().lock(), output, ProbeRequest::execute)?);
     }
     let answer = match &args.check {
-        None => serde_json::to_vec(&hardware::ask()),
-        // Another word than a number is the processor's.
+        None => serde_json::to_vec(&hardware::query()),
+        // Anything but a number means the CPU.
         Some(device) => serde_json::to_vec(&hardware::check_here(device.parse().ok(), args.small)),
     };
     let mut line = answer.map_err(Failure::new)?;
     line.push(b'\n');
     output.write_all(&line)?;
-    // At once: drivers that fall over while they are left have said what was asked.
+    // Exit immediately: some drivers crash during cleanup.
     std::process::exit(0);
 }

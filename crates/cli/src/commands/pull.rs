@@ -1,21 +1,21 @@
-//! `hearth pull`: a model from the catalog.
+//! `hearth pull`: download a model from the catalog.
 
 use super::bytes;
 use crate::args::Pull;
 use crate::failure::Failure;
 use crate::progress::Progress as Line;
 use hearth_app::library::{self, Hub, Progress, catalog};
-use hearth_engine::plan::offer;
+use hearth_engine::plan::estimate_fit;
 use hearth_protocol::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-/// Downloads it, and prints where it is.
+/// Download it and print its path.
 pub fn run(args: &Pull) -> Result<(), Failure> {
     let (library, _) = library::open().map_err(Failure::new)?;
     let hub = Hub::from_environment().map_err(Failure::new)?;
     if let Some(entry) = catalog::find(&args.name)
-        && let (verdict, why) = offer(entry.size)
+        && let (verdict, why) = estimate_fit(entry.size)
         && verdict != Verdict::Fits
     {
         eprintln!("note: {why}");
@@ -27,7 +27,7 @@ pub fn run(args: &Pull) -> Result<(), Failure> {
                 let fraction = done as f32 / total.max(1) as f32;
                 line.show(fraction, &format!("{} of {}", bytes(done), bytes(total)));
             }
-            Progress::Checking => line.show(1.0, "checking that it is whole"),
+            Progress::Checking => line.show(1.0, "verifying the checksum"),
         }
         ControlFlow::Continue(())
     });

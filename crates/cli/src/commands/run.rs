@@ -1,15 +1,15 @@
-//! `hearth run`: one prompt, one answer.
+//! `hearth run`: answer one prompt.
 
 use super::print_json;
-use crate::args::{Run, Sampling as SamplingArgs};
+use crate::args::{Run, SamplingArgs};
 use crate::failure::Failure;
-use crate::model::{Chosen, load, wear};
-use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, Prompt, Role, Sampling, Summary};
+use crate::model::{Chosen, load, set_adapters};
+use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, Prompt, Role, SamplingParams, Summary};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 
-/// What scripts read.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
     text: String,
@@ -35,11 +35,11 @@ impl Report {
     }
 }
 
-/// Answers the prompt on standard output.
+/// Stream the answer to standard output.
 pub fn run(args: &Run) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    let mut engine = load(&chosen, &args.load.how, args.context.ctx)?;
-    wear(&mut engine, &args.adapters)?;
+    let mut engine = load(&chosen, &args.load.options, args.context.ctx)?;
+    set_adapters(&mut engine, &args.adapters)?;
     let request = GenerateRequest {
         id: 1,
         prompt: prompt(args, &chosen),
@@ -89,19 +89,19 @@ fn prompt(args: &Run, chosen: &Chosen) -> Prompt {
     Prompt::Chat(system.into_iter().chain([user]).collect())
 }
 
-/// What was asked for, and the model's own settings for the rest.
+/// The requested sampling parameters, with the model's own as defaults.
 ///
-/// Greedy is exact: its penalties, which would make another token the likeliest, do not come along.
-pub fn sampling(asked: &SamplingArgs, own: &Sampling) -> Sampling {
-    let mut sampling = Sampling {
-        temperature: asked.temp.unwrap_or(own.temperature),
-        top_k: asked.top_k.unwrap_or(own.top_k),
-        top_p: asked.top_p.unwrap_or(own.top_p),
-        min_p: asked.min_p.unwrap_or(own.min_p),
-        seed: asked.seed.or(own.seed),
+/// With --temp 0 the model's penalties are dropped, since they would change the argmax.
+pub fn sampling(args: &SamplingArgs, own: &SamplingParams) -> SamplingParams {
+    let mut sampling = SamplingParams {
+        temperature: args.temp.unwrap_or(own.temperature),
+        top_k: args.top_k.unwrap_or(own.top_k),
+        top_p: args.top_p.unwrap_or(own.top_p),
+        min_p: args.min_p.unwrap_or(own.min_p),
+        seed: args.seed.or(own.seed),
         ..own.clone()
     };
-    if asked.temp == Some(0.0) {
+    if args.temp == Some(0.0) {
         sampling.repetition_penalty = 1.0;
         sampling.frequency_penalty = 0.0;
         sampling.presence_penalty = 0.0;
@@ -114,12 +114,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_goes_before_the_models_own_settings() {
-        let own = Sampling {
+    fn requested_settings_override_the_models_own() {
+        let own = SamplingParams {
             temperature: 0.2,
             top_p: 0.9,
             repetition_penalty: 1.1,
-            ..Sampling::default()
+            ..SamplingParams::default()
         };
         let nothing = SamplingArgs {
             temp: None,
@@ -129,26 +129,26 @@ mod tests {
             seed: None,
         };
         assert_eq!(sampling(&nothing, &own), own);
-        let asked = SamplingArgs {
+        let args = SamplingArgs {
             temp: Some(0.7),
             top_k: Some(5),
             seed: Some(3),
             ..nothing
         };
-        let expected = Sampling {
+        let expected = SamplingParams {
             temperature: 0.7,
             top_k: 5,
             seed: Some(3),
             ..own.clone()
         };
-        assert_eq!(sampling(&asked, &own), expected);
+        assert_eq!(sampling(&args, &own), expected);
         let greedy = SamplingArgs {
             temp: Some(0.0),
             top_k: None,
             seed: None,
-            ..asked
+            ..args
         };
-        let expected = Sampling {
+        let expected = SamplingParams {
             temperature: 0.0,
             repetition_penalty: 1.0,
             ..own.clone()
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_fields_that_scripts_read() {
+    fn the_json_has_the_documented_fields() {
         let summary = Summary {
             reason: FinishReason::ContextFull,
             prompt_tokens: 3,

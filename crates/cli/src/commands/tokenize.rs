@@ -5,7 +5,7 @@ use crate::args::Tokenize;
 use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::terminal::for_output;
-use hearth_formats::chat_template::{Chat, ChatTemplate, Turn};
+use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use serde::Serialize;
@@ -13,19 +13,19 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// Bytes that a file of messages or tools may have; no context is as long.
-const MOST_CHAT: u64 = 64 << 20;
+/// Maximum bytes of a file of messages or tools; no context is that long.
+const MAX_CHAT: u64 = 64 << 20;
 
-/// What scripts read.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// What the chat template made of a conversation.
+    /// The rendered conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     ids: Ids,
 }
 
-/// Of one text, or of one text a line.
+/// The ids of one text, or of one text per line.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Ids {
@@ -33,7 +33,7 @@ enum Ids {
     Lines(Vec<Vec<u32>>),
 }
 
-/// Tokenises the text, the file, its lines or the conversation.
+/// Tokenise the text, the file, its lines or the conversation.
 pub fn run(args: &Tokenize) -> Result<(), Failure> {
     let gguf = Gguf::open(Chosen::find(&args.model)?.path).map_err(Failure::new)?;
     let tokenizer = Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
@@ -45,8 +45,12 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
             eprintln!("note: {notice}");
         }
         let chat = read_chat(path, args.tools.as_deref())?;
-        text = Some(template.render_chat(&chat, Turn::Answer).map_err(Failure::new)?);
-        let ids = template.encode_chat(&tokenizer, &chat, Turn::Answer);
+        text = Some(
+            template
+                .render_chat(&chat, GenerationPrompt::Add)
+                .map_err(Failure::new)?,
+        );
+        let ids = template.encode_chat(&tokenizer, &chat, GenerationPrompt::Add);
         Ids::One(ids.map_err(Failure::new)?)
     } else if let Some(path) = &args.lines {
         let texts = json_lines(&read_text(path)?, path)?;
@@ -81,14 +85,14 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file's text.
+/// Read a text file.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|error| Failure::new(format!("{name} cannot be read: {error}.")))?;
-    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not a text in UTF-8. Convert it first.")))
+    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not UTF-8 text. Convert it first.")))
 }
 
-/// A conversation out of a file of messages and one of tools.
+/// Read a conversation from a file of messages and one of tools.
 fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
     let texts = (read_bounded(messages)?, tools.map(read_bounded).transpose()?);
     Chat::from_json(&texts.0, texts.1.as_deref()).map_err(|error| {
@@ -98,23 +102,23 @@ fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
     })
 }
 
-/// A file's text, if it is no longer than [`MOST_CHAT`].
+/// Read a text file of at most [`MAX_CHAT`].
 fn read_bounded(path: &Path) -> Result<String, Failure> {
     let name = path.display();
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(MOST_CHAT + 1).read_to_end(&mut bytes))
+        .and_then(|file| file.take(MAX_CHAT + 1).read_to_end(&mut bytes))
         .map_err(|error| Failure::new(format!("{name} cannot be read: {error}.")))?;
-    if bytes.len() as u64 > MOST_CHAT {
-        let most = MOST_CHAT >> 20;
+    if bytes.len() as u64 > MAX_CHAT {
+        let max = MAX_CHAT >> 20;
         return Err(Failure::new(format!(
-            "{name} is larger than {most} MiB. Give a shorter conversation."
+            "{name} is larger than {max} MiB. Use a shorter conversation."
         )));
     }
-    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not a text in UTF-8. Convert it first.")))
+    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not UTF-8 text. Convert it first.")))
 }
 
-/// The JSON strings of a text, one a line; empty lines are passed over.
+/// Parse one JSON string per line; empty lines are skipped.
 fn json_lines(text: &str, path: &Path) -> Result<Vec<String>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let parse = |(number, line): (usize, &str)| {
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_json_has_the_fields_that_scripts_read() {
+    fn the_json_has_the_documented_fields() {
         let check = |text: Option<&str>, ids, expected: &str| {
             let text = text.map(str::to_owned);
             assert_eq!(serde_json::to_string(&Report { text, ids }).unwrap(), expected);
@@ -160,17 +164,17 @@ mod tests {
             (
                 &chat,
                 Some(&tools),
-                "tools.json: this is no conversation: the tools: they are no list",
+                "tools.json: this is not a conversation: the tools: they are not a list",
             ),
-            (&tools, None, "the messages: they are no list"),
-            (&write("bytes", b"\xff"), None, "bytes is not a text in UTF-8"),
+            (&tools, None, "the messages: they are not a list"),
+            (&write("bytes", b"\xff"), None, "bytes is not UTF-8 text"),
             (&folder.path().join("gone"), None, "gone cannot be read"),
         ] {
-            let said = read_chat(chat, tools.map(AsRef::as_ref)).unwrap_err().to_string();
-            assert!(said.contains(why), "{said}");
+            let error = read_chat(chat, tools.map(AsRef::as_ref)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
         let long = folder.path().join("long");
-        File::create(&long).unwrap().set_len(MOST_CHAT + 1).unwrap();
+        File::create(&long).unwrap().set_len(MAX_CHAT + 1).unwrap();
         assert!(
             read_chat(&long, None)
                 .unwrap_err()
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_json_strings_and_a_bad_one_is_named() {
+    fn lines_are_json_strings_and_an_invalid_one_is_named() {
         let path = Path::new("texts");
         assert_eq!(json_lines("\"a\\nb\"\n\n\"\"\n", path).unwrap(), ["a\nb", ""]);
         assert!(

@@ -1,12 +1,12 @@
-//! `hearth train`: an adapter out of examples.
+//! `hearth train`: fine-tune an adapter on examples.
 
 use super::{bytes, print_json};
 use crate::args::Train;
 use crate::failure::Failure;
-use crate::hand_over::to_the_best_build;
 use crate::model::Chosen;
 use crate::progress::Progress;
-use hearth_engine::training::{self, Wish, Wishes};
+use crate::switch_build::to_preferred_build;
+use hearth_engine::training::{self, RunCommand, RunControl};
 use hearth_protocol::{
     DataSource, EndReason, Outcome, RunPlan, StepReport, TrainRequest, TrainSettings, TrainingEvent,
 };
@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a process ends with that Ctrl-C ended: 128 and the signal's number, as shells have it.
+/// Exit code after Ctrl-C: 128 plus the signal's number, as in shells.
 const INTERRUPTED: i32 = 130;
 
-/// What scripts read.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report {
     steps: u32,
@@ -32,31 +32,31 @@ struct Report {
     adapter: PathBuf,
 }
 
-/// Trains, shows how it goes, and says what came of it.
+/// Train, and report progress and the result.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    to_the_best_build(&args.load.how)?;
+    to_preferred_build(&args.load.options)?;
     let request = TrainRequest {
         id: 1,
         model: chosen.path,
         data: DataSource {
             path: args.data.clone(),
             mapping: None,
-            skip_broken: args.skip_broken,
+            skip_broken: args.flags.skip_broken,
         },
         out: args.out.clone(),
         settings: settings(args),
         resume: args.resume,
-        threads: args.load.how.threads,
-        device: args.load.how.device.clone(),
+        threads: args.load.options.threads,
+        device: args.load.options.device.clone(),
         build: None,
-        gpu_layers: args.load.how.gpu_layers,
+        gpu_layers: args.load.options.gpu_layers,
         low_priority: false,
     };
-    let wishes = Arc::<Wishes>::default();
-    stop_on_ctrl_c(&wishes)?;
+    let control = Arc::<RunControl>::default();
+    stop_on_ctrl_c(&control)?;
     let mut show = Show::new();
-    let outcome = training::train(&request, &wishes, &mut |event| show.hear(&event))?;
+    let outcome = training::train(&request, &control, &mut |event| show.hear(&event))?;
     drop(show.progress);
     let Some(outcome) = outcome else {
         return Err(Failure::new(
@@ -81,11 +81,11 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     })
 }
 
-/// What was typed, and the defaults for the rest.
+/// The settings of the command line, with defaults.
 fn settings(args: &Train) -> TrainSettings {
     let default = TrainSettings::default();
     let rank = args.rank.unwrap_or(default.rank);
-    // Steps that are counted out are all made: neither epochs nor an early stop come before them, unless asked for.
+    // With --max-steps, all of them run: no limit of epochs and no early stopping unless requested.
     let (epochs, patience) = match args.max_steps {
         None => (default.epochs, default.patience),
         Some(_) => (Some(f32::MAX), 0),
@@ -112,25 +112,26 @@ fn settings(args: &Train) -> TrainSettings {
         init: args.init.clone(),
         precision: args.precision.unwrap_or(default.precision),
         checkpointing: args.checkpointing.unwrap_or(default.checkpointing),
-        train_on_prompts: args.train_on_prompts,
+        train_on_prompts: args.flags.train_on_prompts,
         ..default
     }
 }
 
-/// The first Ctrl-C ends the run after the step under way, the second ends the process.
-fn stop_on_ctrl_c(wishes: &Arc<Wishes>) -> Result<(), Failure> {
-    let (wishes, asked) = (Arc::clone(wishes), AtomicBool::new(false));
-    let heard = move || {
-        if asked.swap(true, Ordering::Relaxed) {
+/// The first Ctrl-C stops the run after the current step, the second exits the process.
+fn stop_on_ctrl_c(control: &Arc<RunControl>) -> Result<(), Failure> {
+    let (control, interrupted) = (Arc::clone(control), AtomicBool::new(false));
+    let handler = move || {
+        if interrupted.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED);
         }
-        eprintln!("\nThe run ends after this step; what was learnt is kept. Ctrl-C again ends it at once.");
-        wishes.set(Wish::Stop);
+        eprintln!("\nThe run stops after this step and saves its adapter. Press Ctrl-C again to exit immediately.");
+        control.set(RunCommand::Stop);
     };
-    ctrlc::set_handler(heard).map_err(|error| Failure::new(format!("Ctrl-C cannot be heard: {error}.")))
+    ctrlc::set_handler(handler)
+        .map_err(|error| Failure::new(format!("The Ctrl-C handler could not be installed: {error}.")))
 }
 
-/// Shows a run on standard error.
+/// Progress of a run on standard error.
 struct Show {
     progress: Progress,
 }
@@ -150,7 +151,7 @@ impl Show {
                 .progress
                 .show(step.step as f32 / step.steps.max(1) as f32, &line(step)),
             TrainingEvent::Evaluated { step, loss, best } => {
-                self.progress.say(&evaluation(*step, *loss, *best));
+                self.progress.print_line(&evaluation(*step, *loss, *best));
             }
             _ => {}
         }
@@ -158,11 +159,11 @@ impl Show {
 
     fn planned(&mut self, plan: &RunPlan) {
         for notice in &plan.notices {
-            self.progress.say(&format!("note: {notice}"));
+            self.progress.print_line(&format!("note: {notice}"));
         }
-        self.progress.say(&format!(
-            "{} examples ({} held out) of at most {} tokens; {} steps of {} x {}; {} numbers are trained in {}, on {} threads; \
-             {} of memory; about {}.",
+        self.progress.print_line(&format!(
+            "{} examples ({} for validation) of at most {} tokens; {} steps of {} x {}; {} trainable parameters in {}, on {} \
+             threads; {} of memory; about {}.",
             plan.examples,
             plan.eval_examples,
             plan.sequence,
@@ -184,8 +185,8 @@ impl Show {
 fn evaluation(step: u32, loss: Option<f64>, best: bool) -> String {
     let best = if best { ", the best so far" } else { "" };
     match loss {
-        Some(loss) => format!("after step {step}: held-out loss {loss:.4}{best}"),
-        None => format!("after step {step}: the held-out loss is no number (NaN or infinite), so it does not count"),
+        Some(loss) => format!("after step {step}: validation loss {loss:.4}{best}"),
+        None => format!("after step {step}: the validation loss is NaN or infinite and is ignored"),
     }
 }
 
@@ -200,7 +201,7 @@ fn line(step: &StepReport) -> String {
     )
 }
 
-/// Seconds as people say them.
+/// A duration for people.
 fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{s:.0} s"),
@@ -211,19 +212,19 @@ fn duration(seconds: f64) -> String {
 
 fn tell(outcome: &Outcome) {
     let why = match outcome.reason {
-        EndReason::Completed => "All steps were made",
-        EndReason::EarlyStop => "The held-out loss did not improve any more",
+        EndReason::Completed => "All steps are done",
+        EndReason::EarlyStop => "The validation loss stopped improving",
         EndReason::Stopped => "The run was stopped",
     };
     eprintln!("{why}: {} steps in {}.", outcome.steps, duration(outcome.seconds));
     if let (Some(before), Some(after)) = (outcome.eval_loss_before, outcome.eval_loss) {
         eprintln!(
-            "Held-out loss: {before:.4} before, {after:.4} after step {}, which is kept.",
+            "Validation loss: {before:.4} before, {after:.4} after step {}, whose adapter is saved.",
             outcome.best_step
         );
     }
     if let (Some(before), Some(after)) = (outcome.general_before, outcome.general_after) {
-        eprintln!("Perplexity of a general text: {before:.2} before, {after:.2} after.");
+        eprintln!("Perplexity on a general text: {before:.2} before, {after:.2} after.");
     }
 }
 
@@ -232,16 +233,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_evaluation_that_is_no_number_is_told_in_words() {
+    fn a_nan_evaluation_is_reported_in_words() {
         assert_eq!(
             evaluation(5, Some(1.25), true),
-            "after step 5: held-out loss 1.2500, the best so far"
+            "after step 5: validation loss 1.2500, the best so far"
         );
-        assert!(evaluation(5, None, false).contains("no number"));
+        assert!(evaluation(5, None, false).contains("NaN"));
     }
 
     #[test]
-    fn times_read_well() {
+    fn durations_read_well() {
         let check = |seconds, text: &str| assert_eq!(duration(seconds), text);
         check(0.4, "0 s");
         check(89.0, "89 s");

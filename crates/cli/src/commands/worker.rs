@@ -1,16 +1,15 @@
-//! `hearth worker`: the engine for another process.
+//! `hearth worker`: run the engine for another process.
 
 use crate::failure::Failure;
 use crate::own_output;
 
-/// Serves until standard input ends.
+/// Serve until standard input ends.
 pub fn run() -> Result<(), Failure> {
-    // It ends with its input. A signal to all processes of a session is for the one that started it to answer, which may still want a
-    // checkpoint.
+    // The worker exits when its input ends. Signals to the whole session are left to the host, which may still request a checkpoint.
     if let Err(error) = ctrlc::set_handler(|| {}) {
-        tracing::warn!(%error, "signals that end the session end this worker at once");
+        tracing::warn!(%error, "signals to the session will kill this worker");
     }
     let served = hearth_engine::worker::serve(std::io::stdin().lock(), own_output::take()?);
-    // At once: an answer that is still being made has nobody left to read it.
+    // Exit immediately: a generation in progress has no reader any more.
     std::process::exit(i32::from(served.is_err()));
 }

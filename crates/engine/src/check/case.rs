@@ -1,113 +1,113 @@
-//! What a device is asked: one operation over inputs that are made up, the same on every machine.
+//! A case of the device check: one op on synthetic inputs, the same on every machine.
 
 use hearth_kernels::Quant;
 use hearth_kernels::attention::{Heads, KvFormat};
 use hearth_kernels::reference::noise;
 use hearth_kernels::rope::Pairing;
-use hearth_llm::ops::{Activation, NOT_TRAINED, Product};
+use hearth_llm::ops::{Activation, MatmulPrecision, NOT_TRAINED};
 use std::error::Error;
 use std::fmt;
 
-/// Ranks of adapters: one beyond a tile of 32, one that people choose, one below any tile.
+/// LoRA ranks: one above a tile of 32, a usual one, and one below any tile.
 pub const RANKS: [usize; 3] = [37, 16, 5];
-/// What an adapter counts for.
+/// Scale of the adapters.
 pub const LORA_SCALE: f32 = 1.5;
 /// Epsilon of the norms.
 pub const EPS: f32 = 1e-5;
-/// Rows of a weight that are drawn; the others repeat them. A prime, so that no tile's size divides it.
-const DRAWN: usize = 61;
+/// Random rows of a weight, repeated for the others. A prime, so that no tile size divides it.
+const RANDOM_ROWS: usize = 61;
 
-/// Runs cases: a device, or in tests one with a fault.
+/// An executor of cases: a device, or in tests one with a fault.
 pub trait Executor {
-    /// The outputs of a case, in an order that is the same for every executor.
+    /// The outputs of a case, in the same order for every executor.
     ///
     /// # Errors
     /// The device failed.
     fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>>;
 }
 
-/// A matrix that an operation made.
+/// An output matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
     /// `the output`, `the gradient of x`.
     pub name: String,
-    /// Columns of a row.
+    /// Columns.
     pub cols: usize,
-    /// Row by row.
+    /// Row-major values.
     pub values: Vec<f32>,
 }
 
-/// One operation over some tokens.
+/// An op on some tokens.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Which.
+    /// The op.
     pub op: Op,
-    /// Tokens of the batch. Of [`Op::Attend`] those of all passes.
+    /// Tokens of the batch; for [`Op::Attend`], of all passes.
     pub tokens: usize,
-    /// How products with weights are made.
-    pub product: Product,
-    /// Whether the gradients of the inputs and the adapters are asked for.
+    /// Precision of GEMMs with weights.
+    pub precision: MatmulPrecision,
+    /// Whether the gradients of inputs and adapters are computed.
     pub backward: bool,
-    /// Whether the residual is held elsewhere too, so that it must not be written over.
-    pub held: bool,
+    /// Whether the residual has another owner, so that it must not be overwritten.
+    pub shared: bool,
 }
 
-/// The operations of [`hearth_llm::ops::Ops`].
+/// The ops of [`hearth_llm::ops::Ops`].
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Linears side by side over one normalised input.
+    /// Linears with a common, normalised input.
     NormLinears(Vec<LinearShape>),
-    /// A linear, perhaps a norm, added to the residual.
+    /// A linear with an optional norm, added to the residual.
     LinearAdd {
         /// The linear.
         linear: LinearShape,
         /// Whether a norm follows it.
         norm: bool,
     },
-    /// A gated feed-forward, perhaps a norm, added to the residual.
+    /// A gated feed-forward with an optional norm, added to the residual.
     FeedForward {
         /// Gate and up.
         gated: [LinearShape; 2],
         /// Down.
         down: LinearShape,
-        /// Of the gate.
+        /// Activation of the gate.
         activation: Activation,
         /// Whether a norm follows down.
         norm: bool,
     },
     /// Attention.
     Attend {
-        /// Its shape.
+        /// Its heads.
         heads: Heads,
-        /// The rotation's.
+        /// Pairing of RoPE.
         pairing: Pairing,
         /// Whether each head of Q and K is normalised.
         norms: bool,
-        /// What the tokens see.
+        /// Source of keys and values.
         source: Source,
     },
     /// Cross-entropy through the output layer.
     CrossEntropy(LinearShape),
-    /// The column of the greatest element of each row.
+    /// The argmax of each row.
     Argmax {
         /// Columns.
         vocab: usize,
     },
 }
 
-/// What tokens see.
+/// Source of keys and values.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// A cache, which these numbers of tokens are written to one after the other.
+    /// A KV cache that is filled pass by pass.
     Cache {
-        /// How it is kept.
+        /// Its element type.
         format: KvFormat,
         /// Tokens of each pass.
         passes: Vec<usize>,
-        /// Whether the cells of the sequence lie in another order than its tokens.
+        /// Whether the sequence's cells are in another order than its tokens.
         scattered: bool,
     },
-    /// Each other, in sequences of these lengths.
+    /// The batch itself, in sequences of these lengths.
     Batch(Vec<usize>),
 }
 
@@ -120,14 +120,14 @@ pub struct LinearShape {
     pub rows: usize,
     /// Inputs.
     pub cols: usize,
-    /// The rank of its adapter, if it has one.
+    /// Rank of its adapter, if any.
     pub rank: Option<usize>,
-    /// Whether it has a bias, and its weight a scale.
+    /// Whether it has a bias, and a scale of the weight.
     pub bias: bool,
 }
 
 impl LinearShape {
-    /// A weight alone.
+    /// A linear without adapter and bias.
     pub fn new(quant: Quant, rows: usize, cols: usize) -> Self {
         Self {
             quant,
@@ -138,7 +138,7 @@ impl LinearShape {
         }
     }
 
-    /// With an adapter of this rank.
+    /// The same with an adapter of this rank.
     pub fn adapted(self, rank: usize) -> Self {
         Self {
             rank: Some(rank),
@@ -146,18 +146,18 @@ impl LinearShape {
         }
     }
 
-    /// The weight's own scale.
+    /// Scale of the weight.
     pub fn scale(&self) -> f32 {
         if self.bias { 0.5 } else { 1.0 }
     }
 
-    /// The weight's blocks, such that what comes out is about as large as what goes in.
+    /// The weight's blocks, scaled so that outputs are about as large as inputs.
     pub fn blocks(&self, seed: u64) -> Result<Vec<u8>, Box<dyn Error>> {
         let row = self
             .quant
             .row_bytes(self.cols)
             .ok_or("rows that are not whole blocks")?;
-        let drawn = self.rows.min(DRAWN);
+        let drawn = self.rows.min(RANDOM_ROWS);
         let mut bytes = vec![0; row * drawn];
         let values = times((3.0 / self.cols as f32).sqrt(), noise(seed, drawn * self.cols));
         for (values, bytes) in values.chunks_exact(self.cols).zip(bytes.chunks_exact_mut(row)) {
@@ -166,7 +166,7 @@ impl LinearShape {
         Ok(bytes.iter().copied().cycle().take(row * self.rows).collect())
     }
 
-    /// What the weight's blocks stand for, row by row.
+    /// The dequantised weight, row-major.
     pub fn values(&self, seed: u64) -> Result<Vec<f32>, Box<dyn Error>> {
         let mut values = vec![0.0; self.rows * self.cols];
         self.quant.dequantize_row(&self.blocks(seed)?, &mut values)?;
@@ -179,7 +179,7 @@ impl LinearShape {
     }
 }
 
-/// What a gradient is asked of: an input, or a side of an adapter.
+/// A leaf of the tape: an input, or a factor of an adapter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leaf {
     /// `x`, `residual`, `a of linear 2`.
@@ -188,7 +188,7 @@ pub struct Leaf {
     pub rows: usize,
     /// Columns.
     pub cols: usize,
-    /// Row by row.
+    /// Row-major values.
     pub values: Vec<f32>,
 }
 
@@ -202,7 +202,7 @@ impl Leaf {
         }
     }
 
-    /// Both sides of the adapter, of this rank, of the linear of this number.
+    /// Both factors of the adapter of the linear with this index.
     fn adapter(linear: &LinearShape, rank: usize, number: usize) -> [Self; 2] {
         let seed = 1000 + 10 * number as u64;
         let spread = (3.0 / linear.cols as f32).sqrt();
@@ -224,7 +224,7 @@ impl Leaf {
 }
 
 impl Op {
-    /// As [`hearth_llm::ops`] calls it.
+    /// Name in [`hearth_llm::ops`].
     pub fn name(&self) -> &'static str {
         match self {
             Self::NormLinears(_) => "norm_linears",
@@ -232,7 +232,7 @@ impl Op {
             Self::FeedForward { .. } => "feed_forward",
             Self::Attend { .. } => "attend",
             Self::CrossEntropy(_) => "cross_entropy",
-            Self::Argmax { .. } => "greatest",
+            Self::Argmax { .. } => "argmax",
         }
     }
 
@@ -246,7 +246,7 @@ impl Op {
         }
     }
 
-    /// Changes each linear: for faults.
+    /// Change each linear, for faults.
     #[cfg(test)]
     pub fn map_linears(&mut self, change: impl Fn(&mut LinearShape)) {
         match self {
@@ -259,40 +259,40 @@ impl Op {
 }
 
 impl Case {
-    /// What a model is answered with: forwards, in products that round nothing.
+    /// A forward case in f32.
     pub fn new(op: Op, tokens: usize) -> Self {
         Self {
             op,
             tokens,
-            product: Product::Exact,
+            precision: MatmulPrecision::F32,
             backward: false,
-            held: false,
+            shared: false,
         }
     }
 
-    /// The same, and its gradients; on the tape everything is held.
+    /// The same with gradients; on the tape all inputs have another owner.
     pub fn backward(self) -> Self {
         Self {
             backward: true,
-            held: true,
+            shared: true,
             ..self
         }
     }
 
-    /// The same in products that round nothing.
+    /// The same in f32.
     pub fn exact(&self) -> Self {
         Self {
-            product: Product::Exact,
+            precision: MatmulPrecision::F32,
             ..self.clone()
         }
     }
 
-    /// The same with a residual that is held elsewhere too.
-    pub fn held(self) -> Self {
-        Self { held: true, ..self }
+    /// The same with another owner of the residual.
+    pub fn shared(self) -> Self {
+        Self { shared: true, ..self }
     }
 
-    /// The inputs, then the adapters' sides linear by linear.
+    /// The inputs, then both factors of each linear's adapter.
     pub fn leaves(&self) -> Vec<Leaf> {
         let linears = self.op.linears();
         let mut leaves = match &self.op {
@@ -313,7 +313,7 @@ impl Case {
         leaves
     }
 
-    /// The token that is to follow each; every seventh is not trained.
+    /// Target of each token; every seventh is not trained.
     pub fn targets(&self, vocab: usize) -> Vec<u32> {
         let target = |token: usize| match token % 7 {
             3 => NOT_TRAINED,
@@ -324,7 +324,7 @@ impl Case {
 }
 
 impl Case {
-    /// Sizes, formats and the rest that tells it from others of its operation.
+    /// Description beside the op's name: sizes, formats and so on.
     pub fn of(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for linear in self.op.linears() {
@@ -341,20 +341,20 @@ impl Case {
             }
         }
         parts.push(format!("{} tokens", self.tokens));
-        if self.product != Product::Exact {
-            parts.push(format!("{:?} product", self.product));
+        if self.precision != MatmulPrecision::F32 {
+            parts.push(format!("{:?} product", self.precision));
         }
-        match (self.backward, self.held) {
+        match (self.backward, self.shared) {
             (true, _) => parts.push("on the tape".to_owned()),
-            (false, true) => parts.push("residual held".to_owned()),
+            (false, true) => parts.push("residual shared".to_owned()),
             (false, false) => {}
         }
         parts.join(", ")
     }
 }
 
-/// Q, K and V. Values are numbers that every cache stores without rounding: multiples of 1/64, the greatest of a block of 32 being 127 of
-/// them. So a last bit of f32 in which two devices differ does not become one of 8 bits.
+/// Q, K and V. Values are exact in every KV cache type: multiples of 1/64 with a maximum of 127/64 in each block of 32. So a difference in
+/// the last bit of f32 does not become one in the last of 8 bits.
 fn queries_keys_values(heads: &Heads, tokens: usize) -> Leaf {
     let mut leaf = Leaf::input("Q, K and V", tokens, heads.qkv_width(), 1);
     let first_value = (heads.heads + heads.kv_heads) * heads.head_dim;
@@ -367,7 +367,7 @@ fn queries_keys_values(heads: &Heads, tokens: usize) -> Leaf {
     leaf
 }
 
-/// Rows whose greatest element is the first, the last, or one of two equals.
+/// Rows whose argmax is the first column, the last, or one of two equal ones.
 fn logits(rows: usize, vocab: usize) -> Leaf {
     let mut leaf = Leaf::input("logits", rows, vocab, 1);
     for (number, row) in leaf.values.chunks_exact_mut(vocab).enumerate() {
@@ -380,7 +380,7 @@ fn logits(rows: usize, vocab: usize) -> Leaf {
     leaf
 }
 
-/// Factors of a norm, near one.
+/// Weights of a norm, near one.
 pub fn norm_weight(width: usize, seed: u64) -> Vec<f32> {
     noise(seed, width).into_iter().map(|x| 1.0 + 0.25 * x).collect()
 }
@@ -389,7 +389,7 @@ fn times(factor: f32, values: Vec<f32>) -> Vec<f32> {
     values.into_iter().map(|value| factor * value).collect()
 }
 
-/// As a person and a log are told of it.
+/// The name for people and the log.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.op.name(), self.of())

@@ -1,38 +1,38 @@
-//! Whether two executors make the same of a case, element by element.
+//! Comparing two executors' outputs of a case, element by element.
 //!
-//! An element may be off by a share of itself plus the root mean square of its tensor: it is a sum of products whose roundings grow with
-//! what is summed, and where much cancels the sum itself is no measure. The greatest such error counts, and not the mean of squares
-//! (NMSE), in which one wrong column of 32,000, or one wrong element, would disappear.
+//! The error of an element is relative to its magnitude plus the root mean square of its tensor: it is a sum of products, whose rounding
+//! errors grow with the summands, not with a sum after cancellation. The maximum error counts, not the mean square (NMSE), in which one
+//! wrong column of 32,000, or one wrong element, would disappear.
 
 use super::case::{Case, Executor, Op, Output, Source};
 use hearth_kernels::attention::KvFormat;
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use std::error::Error;
 
-/// In f32, sums of a thousand products in another order are off by some 1e-6 and `exp` of a fast kind by some 1e-5; a column that is wrong
-/// by 1 is off by 0.5 here.
+/// In f32, sums of a thousand products in another order differ by about 1e-6, and a fast `exp` by about 1e-5; a column that is off by 1 has
+/// an error of 0.5.
 const EXACT: f64 = 5e-4;
-/// Keys that differ in their last bit of f32 may be rounded to neighbouring numbers of a cache: in q8_0 one step is 1/127 of the greatest,
-/// which a score feels, and softmax with it.
+/// Keys that differ in their last bit of f32 may be rounded to adjacent values in the KV cache: in q8_0 one step is 1/127 of the maximum,
+/// which affects scores and softmax.
 const F16_CACHE: f64 = 1e-3;
 const Q8_0_CACHE: f64 = 1e-2;
-/// What rounding both factors of a product to f16, as kernels for matrix units do, makes of a sum of many: a factor is off by 2e-4 (root
-/// mean square over its 11 bits, whatever its size), a product by 1.4 times that, and so is the sum of products of either sign. The
-/// greatest of millions of such errors is five and a half standard deviations.
+/// Error of a dot product whose factors are rounded to f16, as in kernels for matrix units: a factor's error is 2e-4 (root mean square over
+/// its 11 bits), a product's 1.4 times that, and so is that of a sum of products of either sign. The maximum of millions of such errors is
+/// five and a half standard deviations.
 const ROUNDED: f64 = 6.0 * 2.8e-4;
 
-/// What two executors make otherwise.
+/// A mismatch of two executors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
-    /// The operation, as a person is told of it.
+    /// The case, for people.
     pub case: String,
-    /// Which of its outputs.
+    /// The output.
     pub output: String,
-    /// Elements that are off.
+    /// Elements out of tolerance.
     pub wrong: usize,
-    /// Elements in all.
+    /// Total elements.
     pub elements: usize,
-    /// The worst of them: its row and column, what was found, and what was expected.
+    /// The worst element: its row and column, the found value and the expected one.
     pub row: usize,
     /// See [`Mismatch::row`].
     pub column: usize,
@@ -43,7 +43,7 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
-    /// What a person is told.
+    /// A sentence for people.
     pub fn sentence(&self) -> String {
         let Self {
             case,
@@ -56,27 +56,27 @@ impl Mismatch {
             expected,
         } = self;
         format!(
-            "Its driver computes something else than the processor does: in {case}, {wrong} of {elements} numbers of {output} are \
-             off, most of all that of row {row}, column {column}: {found:.5} instead of {expected:.5}."
+            "Its driver's results differ from the CPU's: in {case}, {wrong} of {elements} elements of {output} are off, the worst at \
+             row {row}, column {column}: {found:.5} instead of {expected:.5}."
         )
     }
 }
 
-/// What two executors make of a case.
+/// Comparison of two executors on a case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// The greatest error of an element, in the measure of [`tolerance`].
+    /// Maximum error of an element, as in [`tolerance`].
     pub error: f64,
-    /// The first output of which an element is off by more than it may be.
+    /// The first output with an element out of tolerance.
     pub mismatch: Option<Mismatch>,
 }
 
-/// Runs a case on both, here without rounding any factor.
+/// Run a case on both, `cpu` in f32.
 ///
 /// # Errors
-/// One of them failed.
-pub fn compare(case: &Case, there: &dyn Executor, here: &dyn Executor) -> Result<Comparison, Box<dyn Error>> {
-    let (found, expected) = (there.run(case)?, here.run(&case.exact())?);
+/// An executor failed.
+pub fn compare(case: &Case, device: &dyn Executor, cpu: &dyn Executor) -> Result<Comparison, Box<dyn Error>> {
+    let (found, expected) = (device.run(case)?, cpu.run(&case.exact())?);
     if found.len() != expected.len() {
         return Err(format!(
             "{case} has {} outputs, and {} were expected",
@@ -94,7 +94,7 @@ pub fn compare(case: &Case, there: &dyn Executor, here: &dyn Executor) -> Result
     })
 }
 
-/// The share of a case's elements that they may be off by.
+/// Maximum relative error of a case's elements.
 pub fn tolerance(case: &Case) -> f64 {
     let cache = match &case.op {
         Op::Argmax { .. } => return 0.0,
@@ -109,24 +109,24 @@ pub fn tolerance(case: &Case) -> f64 {
         },
         _ => EXACT,
     };
-    match case.product {
-        Product::Exact => cache,
-        Product::Fast | Product::Bf16 => ROUNDED * rounded_products(case).sqrt(),
+    match case.precision {
+        MatmulPrecision::F32 => cache,
+        MatmulPrecision::Int8Activations | MatmulPrecision::Bf16 => ROUNDED * rounded_products(case).sqrt(),
     }
 }
 
-/// Products of rounded factors that an output of a case is made through; their errors are independent.
+/// Number of GEMMs with rounded factors that an output of a case depends on; their errors are independent.
 fn rounded_products(case: &Case) -> f64 {
     match (&case.op, case.backward) {
         // Gate, up and down.
         (Op::FeedForward { .. }, false) => 3.0,
-        // Those of the forward's that the activation's gradient is made of, back through down, and back through gate and up.
+        // Gate and up of the forward pass, for the activation's gradient; then down, gate and up of the backward pass.
         (Op::FeedForward { .. }, true) => 5.0,
         _ => 1.0,
     }
 }
 
-/// How far an element is off, as a share of itself plus what is `usual`; infinite where it is no number.
+/// Error of an element, relative to its magnitude plus `usual`; infinite if it is NaN or infinite.
 fn share(found: f32, expected: f32, usual: f64) -> f64 {
     let (found, expected) = (f64::from(found), f64::from(expected));
     match (found - expected).abs() {
@@ -136,13 +136,13 @@ fn share(found: f32, expected: f32, usual: f64) -> f64 {
     }
 }
 
-/// The root mean square.
+/// Root mean square of an output.
 pub(super) fn usual(output: &Output) -> f64 {
     let squares: f64 = output.values.iter().map(|x| f64::from(*x).powi(2)).sum();
     (squares / output.values.len().max(1) as f64).sqrt()
 }
 
-/// Each element's share, in order; none where the two are not of one size.
+/// The relative error of each element. `None` if the sizes differ.
 fn shares<'a>(found: &'a Output, expected: &'a Output) -> Option<impl Iterator<Item = f64> + 'a> {
     let same = found.cols == expected.cols && found.values.len() == expected.values.len();
     let usual = usual(expected);
@@ -150,12 +150,12 @@ fn shares<'a>(found: &'a Output, expected: &'a Output) -> Option<impl Iterator<I
     same.then(|| pairs.map(move |(found, expected)| share(*found, *expected, usual)))
 }
 
-/// The greatest share of an output; infinite where the two are not of one size.
+/// Maximum relative error of an output; infinite if the sizes differ.
 pub fn error(found: &Output, expected: &Output) -> f64 {
     shares(found, expected).map_or(f64::INFINITY, |shares| shares.fold(0.0, f64::max))
 }
 
-/// The worst element of an output, where one is off by more than `tolerance` allows.
+/// The mismatch of an output, if an element is out of tolerance.
 pub fn mismatch(case: &str, found: &Output, expected: &Output, tolerance: f64) -> Option<Mismatch> {
     let whole = Mismatch {
         case: case.to_owned(),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_is_counted_and_the_worst_is_named() {
+    fn elements_out_of_tolerance_are_counted_and_the_worst_is_named() {
         let expected = output(&[1.0, -2.0, 0.5, 0.0]);
         assert_eq!(mismatch("x", &expected, &expected, 0.0), None);
         let found = output(&[1.0, -2.1, 0.5, 0.5]);
@@ -203,8 +203,8 @@ mod tests {
         assert_eq!((seen.wrong, seen.row, seen.column, seen.found), (2, 1, 1, 0.5));
         assert_eq!(
             seen.sentence(),
-            "Its driver computes something else than the processor does: in x, 2 of 4 numbers of the output are off, most of all that \
-             of row 1, column 1: 0.50000 instead of 0.00000."
+            "Its driver's results differ from the CPU's: in x, 2 of 4 elements of the output are off, the worst at row 1, column 1: \
+             0.50000 instead of 0.00000."
         );
         for wrong in [f32::NAN, f32::INFINITY] {
             assert!(mismatch("x", &output(&[1.0, -2.0, 0.5, wrong]), &expected, 1.0).is_some());

@@ -1,5 +1,5 @@
-//! The gradients that a run is made of, on any device: those of the operations, on Burn's tape, against finite differences of the formulas in
-//! f64, and where the sizes are those of models against the processor's.
+//! Gradient checks on any device: gradients of ops on Burn's tape against finite differences of the f64 formulas, and at the sizes of
+//! models against the CPU's.
 
 use super::case::{Case, Executor, LinearShape, Op, Source};
 use super::cases;
@@ -10,41 +10,41 @@ use burn::tensor::Device;
 use hearth_kernels::Quant;
 use hearth_kernels::attention::Heads;
 use hearth_kernels::gradients::GradientCheck;
-use hearth_kernels::reference::{differences, relative_error, wide};
+use hearth_kernels::reference::{central_differences, relative_error, wide};
 use hearth_kernels::rope::Pairing;
-use hearth_llm::ops::{Activation, Product};
+use hearth_llm::ops::{Activation, MatmulPrecision};
 use hearth_llm::{Place, device};
 use std::error::Error;
 
-/// What a gradient in f32 may be off by, relative to its length.
+/// Tolerance of a gradient in f32, relative to its norm.
 const F32: f64 = 1e-4;
-/// What one may be off by whose products round their factors, or whose forward kept them rounded.
+/// Tolerance of a gradient with rounded factors or saved activations.
 const ROUNDED: f64 = 5e-2;
 
-/// Rank of adapters: few, for each of their elements is changed twice.
+/// Rank of the adapters: small, since finite differences evaluate each element twice.
 const RANK: usize = 5;
 
-/// Checks every gradient of the operations in a place, and reports each in turn.
+/// Check every gradient of the ops on a device, and report each.
 ///
 /// # Errors
 /// The device cannot be opened, or failed.
 pub fn check(place: Place, report: &mut dyn FnMut(GradientCheck)) -> Result<(), Box<dyn Error>> {
-    let there = OnDevice(device::open(place)?);
+    let device = OnDevice(device::open(place)?);
     for case in small() {
-        against_differences(&case, &there, report)?;
+        against_differences(&case, &device, report)?;
     }
     if place == Place::Cpu {
         return Ok(());
     }
-    let here = OnDevice(Device::flex());
+    let cpu = OnDevice(Device::flex());
     let backward = cases::cases(device::has_matrix_units(place)?).into_iter();
     for case in backward.filter(|case| case.backward) {
-        against_the_processor(&case, &there, &here, report)?;
+        against_cpu(&case, &device, &cpu, report)?;
     }
     Ok(())
 }
 
-/// Operations as small as finite differences of every input allow, over few tokens and many, in every format.
+/// Ops small enough for finite differences of every input, with few tokens and many, in every format.
 fn small() -> Vec<Case> {
     let linear = |quant, rows, cols| LinearShape {
         bias: true,
@@ -81,7 +81,7 @@ fn small() -> Vec<Case> {
         .iter()
         .filter(|case| case.tokens == 11 && case.op.linears().iter().any(|linear| linear.rank.is_some()))
         .map(|case| Case {
-            product: Product::Bf16,
+            precision: MatmulPrecision::Bf16,
             ..case.clone()
         })
         .collect();
@@ -118,15 +118,15 @@ fn attention() -> Vec<Case> {
 
 fn against_differences(
     case: &Case,
-    there: &dyn Executor,
+    device: &dyn Executor,
     report: &mut dyn FnMut(GradientCheck),
 ) -> Result<(), Box<dyn Error>> {
     let (leaves, formula) = (case.leaves(), Formula::of(case)?);
     let values: Vec<Vec<f64>> = leaves.iter().map(|leaf| wide(&leaf.values)).collect();
     let probe = wide(&probe(case, formula.output(&values).len()));
-    let outputs = there.run(case)?;
+    let outputs = device.run(case)?;
     for (number, leaf) in leaves.iter().enumerate() {
-        let expected = differences(&values[number], &probe, |changed| {
+        let expected = central_differences(&values[number], &probe, |changed| {
             let mut values = values.clone();
             values[number] = changed.to_vec();
             formula.output(&values)
@@ -137,24 +137,28 @@ fn against_differences(
             op: case.op.name(),
             arrangement: format!("{}, {} against differences", leaf.name, case.of()),
             error: found.map_or(f64::INFINITY, |found| relative_error(&found.values, &expected)),
-            tolerance: if case.product == Product::Exact { F32 } else { ROUNDED },
+            tolerance: if case.precision == MatmulPrecision::F32 {
+                F32
+            } else {
+                ROUNDED
+            },
         });
     }
     Ok(())
 }
 
-fn against_the_processor(
+fn against_cpu(
     case: &Case,
-    there: &dyn Executor,
-    here: &dyn Executor,
+    device: &dyn Executor,
+    cpu: &dyn Executor,
     report: &mut dyn FnMut(GradientCheck),
 ) -> Result<(), Box<dyn Error>> {
-    let (found, expected) = (there.run(case)?, here.run(&case.exact())?);
+    let (found, expected) = (device.run(case)?, cpu.run(&case.exact())?);
     for expected in expected {
         let found = found.iter().find(|output| output.name == expected.name);
         report(GradientCheck {
             op: case.op.name(),
-            arrangement: format!("{}, {} against the processor", expected.name, case.of()),
+            arrangement: format!("{}, {} against the CPU", expected.name, case.of()),
             error: found.map_or(f64::INFINITY, |found| error(found, &expected)),
             tolerance: tolerance(case),
         });
@@ -176,16 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn the_processors_gradients_are_those_of_differences() {
+    fn the_cpus_gradients_match_finite_differences() {
         for check in checks(&OnDevice(Device::flex())) {
             assert!(check.passed(), "{check:?}");
         }
     }
 
-    /// The processor, with half of the greatest number of each gradient.
-    struct OneWrong;
+    /// The CPU with the maximum of each gradient halved.
+    struct WrongMaximum;
 
-    impl Executor for OneWrong {
+    impl Executor for WrongMaximum {
         fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>> {
             let mut outputs = OnDevice(Device::flex()).run(case)?;
             let gradients = outputs
@@ -200,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_number_of_a_gradient_fails() {
+    fn one_wrong_element_of_a_gradient_fails() {
         let mut exact = 0;
-        // Where products are rounded, one number of many may be off by as much.
-        for check in checks(&OneWrong).iter().filter(|check| check.tolerance == F32) {
+        // With rounded factors, a single element may be off by as much.
+        for check in checks(&WrongMaximum).iter().filter(|check| check.tolerance == F32) {
             assert!(!check.passed(), "{check:?}");
             exact += 1;
         }
@@ -211,7 +215,7 @@ mod tests {
         let whole = OnDevice(Device::flex());
         for case in cases::cases(false).into_iter().filter(|case| case.backward) {
             let mut wrong = 0;
-            against_the_processor(&case, &OneWrong, &whole, &mut |check| {
+            against_cpu(&case, &WrongMaximum, &whole, &mut |check| {
                 wrong += usize::from(!check.passed());
             })
             .expect("it runs");

@@ -1,8 +1,6 @@
-//! Whether a device computes what the processor does, and how fast it is: operation by operation over inputs that are made up, then in
-//! whole models.
+//! The device check: compare a device's results with the CPU's, op by op on synthetic inputs and then in whole models, and benchmark it.
 //!
-//! Drivers compile kernels, and some compile them wrongly. A person would see answers that make no sense, or a run that learns
-//! nothing, and not why.
+//! Some drivers miscompile kernels. Users would see incoherent answers, or runs without progress, and not the cause.
 
 mod case;
 mod cases;
@@ -27,38 +25,38 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Something is measured again and again for this long.
-const LONG_ENOUGH: Duration = Duration::from_millis(200);
-/// The longest prompt.
-const LONGEST: usize = 512;
+/// Duration of a measurement.
+const MEASURE_TIME: Duration = Duration::from_millis(200);
+/// Maximum prompt length.
+const MAX_PROMPT: usize = 512;
 
-/// Compares the device with the processor, and measures it. `small` measures on a model that a driver in software gets through.
+/// Compare the device with the CPU, and benchmark it. `small` uses a model that is small enough for a software driver.
 ///
 /// # Errors
-/// The device fails, in a sentence without its full stop. A driver may also end the process.
+/// The device failed; a sentence without its full stop. A driver may also crash the process.
 pub fn check(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
     let (began, launches) = (Instant::now(), launches::Count::begin());
-    let wrong = match place {
+    let mismatch = match place {
         Place::Cpu => None,
-        Place::Gpu(_) => differs(place)?,
+        Place::Gpu(_) => find_mismatch(place)?,
     };
-    let (bytes_per_second, products_per_second) = match wrong {
+    let (bytes_per_second, macs_per_second) = match mismatch {
         None => measure(place, small)?,
         Some(_) => (0.0, 0.0),
     };
     let (launched, distinct) = launches.end();
     Ok(DeviceCheck {
-        wrong,
+        mismatch,
         bytes_per_second,
-        products_per_second,
+        macs_per_second,
         seconds: began.elapsed().as_secs_f64(),
         kernels_launched: launched,
         kernels_compiled: distinct,
     })
 }
 
-/// The first thing that the device computes otherwise, in one sentence.
-fn differs(place: Place) -> Result<Option<String>, Box<dyn Error>> {
+/// The first mismatch, in one sentence.
+fn find_mismatch(place: Place) -> Result<Option<String>, Box<dyn Error>> {
     let matrix_units = device::has_matrix_units(place)?;
     match first_mismatch(place, cases::cases(matrix_units), &mut |_, _, _| {})? {
         None => models::compare(place, matrix_units),
@@ -66,8 +64,8 @@ fn differs(place: Place) -> Result<Option<String>, Box<dyn Error>> {
     }
 }
 
-/// Compares the products alone whose factors matrix units round. Reports of each case its name, its error and the error that is allowed, and
-/// returns the first mismatch in one sentence. A device without matrix units is asked nothing.
+/// Compare only the GEMMs on matrix units, which round their factors. Reports the name, error and tolerance of each case, and returns the
+/// first mismatch in one sentence. Does nothing on a device without matrix units.
 ///
 /// # Errors
 /// The device failed.
@@ -83,10 +81,10 @@ fn first_mismatch(
     cases: Vec<Case>,
     report: &mut dyn FnMut(&str, f64, f64),
 ) -> Result<Option<String>, Box<dyn Error>> {
-    let (there, here) = (OnDevice(device::open(place)?), OnDevice(Device::flex()));
+    let (device, cpu) = (OnDevice(device::open(place)?), OnDevice(Device::flex()));
     for case in cases {
         let began = Instant::now();
-        let Comparison { error, mismatch } = compare(&case, &there, &here)?;
+        let Comparison { error, mismatch } = compare(&case, &device, &cpu)?;
         let (seconds, allowed) = (began.elapsed().as_secs_f64(), tolerance(&case));
         tracing::debug!("{seconds:.3} s, off by {error:.1e} of {allowed:.1e}: {case}");
         report(&case.to_string(), error, allowed);
@@ -97,7 +95,7 @@ fn first_mismatch(
     Ok(None)
 }
 
-/// Bytes of weights read in a second while single tokens go through, and weights that meet a token in a second while many do.
+/// Benchmark: bytes of weights per second in decode, and multiply-accumulates per second in prefill.
 fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
     let (blocks, width, ffn_width) = if small { (1, 512, 1024) } else { (4, 2048, 8192) };
     let sample = Sample {
@@ -113,21 +111,21 @@ fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
     let model = load(&sample, place)?;
     let matrices = width * (2 * width + width) + 3 * width * ffn_width;
     let weights = (blocks * matrices + width * sample.vocab) as f64;
-    let mut ids = tokens(&model, LONGEST);
-    let mut session = Session::new(Arc::clone(&model), 2 * LONGEST)?;
+    let mut ids = tokens(&model, MAX_PROMPT);
+    let mut session = Session::new(Arc::clone(&model), 2 * MAX_PROMPT)?;
 
-    // As long a prompt as the device gets through in no time; each length once before it counts, since kernels are translated.
+    // The longest prompt that is fast enough; each length runs twice, since the first run compiles kernels.
     let mut prompt = 16;
     let seconds = loop {
         let mut seconds = 0.0;
         for first in 0..2 {
-            // Another first token, so that nothing of it is in the cache.
+            // A different first token, so that no prefix is in the KV cache.
             ids[0] = first;
             let began = Instant::now();
             session.prefill(&ids[..prompt], &mut |_, _| ControlFlow::Continue(()))?;
             seconds = began.elapsed().as_secs_f64();
         }
-        if prompt == LONGEST || seconds > LONG_ENOUGH.as_secs_f64() / 4.0 {
+        if prompt == MAX_PROMPT || seconds > MEASURE_TIME.as_secs_f64() / 4.0 {
             break seconds;
         }
         prompt *= 2;
@@ -136,7 +134,7 @@ fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
 
     session.push_for_likeliest(ids[0])?;
     let (began, mut steps) = (Instant::now(), 0);
-    while steps < LONGEST - 1 && (steps < 4 || began.elapsed() < LONG_ENOUGH) {
+    while steps < MAX_PROMPT - 1 && (steps < 4 || began.elapsed() < MEASURE_TIME) {
         session.push_for_likeliest(ids[steps])?;
         steps += 1;
     }
@@ -149,11 +147,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processor_is_measured() {
+    fn the_cpu_is_measured() {
         let check = check(Place::Cpu, true).expect("it runs");
-        assert!(
-            check.bytes_per_second > 0.0 && check.products_per_second > 0.0,
-            "{check:?}"
-        );
+        assert!(check.bytes_per_second > 0.0 && check.macs_per_second > 0.0, "{check:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whole models that are made up: that a session and a run put the operations together as they do on the processor.
+//! Comparing whole synthetic models: a session and a run, against the CPU.
 
 use super::case::{Output, RANKS};
 use super::cases::VOCAB;
@@ -7,23 +7,22 @@ use super::sample::{Random, Sample};
 use hearth_kernels::Quant;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::reference::noise;
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{Config, LoadOptions, LoraPart, Model, Place, Placement, Session};
 use hearth_train::{Control, Example, Report, Run, Schedule, Settings};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// What logits may be off by (see [`super::compare`]): a number that falls to the other side of a step of the cache in one block is seen by all
-/// after it.
+/// Tolerance of logits (see [`super::compare`]): a KV cell rounded to the adjacent value affects all later tokens.
 const LOGITS_OFF: f64 = 2e-2;
-/// The same where factors are rounded for matrix units.
+/// The same on matrix units, which round factors.
 const ROUNDED_LOGITS_OFF: f64 = 1e-1;
-/// What a loss may be off by, as a share of itself, and where factors may be rounded.
+/// Relative tolerance of a loss, in f32 and with rounded factors.
 const LOSS_OFF: f64 = 1e-3;
 const ROUNDED_LOSS_OFF: f64 = 2e-2;
 
-/// What a run teaches, and an adapter changes, with the columns and rows that stand for each.
+/// Target modules of the run and the adapter.
 const LINEARS: [&str; 7] = [
     "attn_q",
     "attn_k",
@@ -44,17 +43,17 @@ const FORMATS: &[Quant] = &[
     Quant::Q5_K,
 ];
 
-/// Tokens of prompts, and a single one: it sees 300 before it.
+/// Tokens per pass; the last one attends to 300 before it.
 const PASSES: [usize; 5] = [129, 129, 33, 9, 1];
 
-/// With and without norms of heads, windows, and gates of both kinds; and how the cache of each is kept.
+/// Models with and without norms of heads and windows, with both activations, and their KV cache types.
 const MODELS: [(Sample, KvFormat); 3] = [
-    (made_up("llama", 2, 576, 768, 9, 3), KvFormat::F16),
-    (made_up("qwen3", 1, 960, 1280, 15, 5), KvFormat::Q8_0),
-    (made_up("gemma3", 2, 576, 768, 9, 3), KvFormat::F16),
+    (synthetic("llama", 2, 576, 768, 9, 3), KvFormat::F16),
+    (synthetic("qwen3", 1, 960, 1280, 15, 5), KvFormat::Q8_0),
+    (synthetic("gemma3", 2, 576, 768, 9, 3), KvFormat::F16),
 ];
 
-const fn made_up(
+const fn synthetic(
     architecture: &'static str,
     blocks: usize,
     width: usize,
@@ -74,17 +73,17 @@ const fn made_up(
     }
 }
 
-/// The first thing that a device computes otherwise, in one sentence.
+/// The first mismatch, in one sentence.
 ///
 /// # Errors
 /// The device failed.
 pub fn compare(place: Place, matrix_units: bool) -> Result<Option<String>, Box<dyn Error>> {
     for (sample, format) in &MODELS {
-        let expected = logits(sample, Place::Cpu, *format, Product::Exact)?;
-        let found = logits(sample, place, *format, Product::Fast)?;
-        let most = if matrix_units { ROUNDED_LOGITS_OFF } else { LOGITS_OFF };
+        let expected = logits(sample, Place::Cpu, *format, MatmulPrecision::F32)?;
+        let found = logits(sample, place, *format, MatmulPrecision::Int8Activations)?;
+        let tolerance = if matrix_units { ROUNDED_LOGITS_OFF } else { LOGITS_OFF };
         let what = format!("a sample of {} with a cache in {format:?}", sample.architecture);
-        if let Some(mismatch) = mismatch(&what, &found, &expected, most) {
+        if let Some(mismatch) = mismatch(&what, &found, &expected, tolerance) {
             return Ok(Some(mismatch.sentence()));
         }
     }
@@ -94,13 +93,13 @@ pub fn compare(place: Place, matrix_units: bool) -> Result<Option<String>, Box<d
     if matrix_units {
         kinds.push((true, ROUNDED_LOSS_OFF));
     }
-    for (bf16, most) in kinds {
+    for (bf16, tolerance) in kinds {
         let found = losses(sample, place, bf16)?;
         let pairs = expected.iter().zip(&found);
         let off = pairs.map(|(a, b)| (a - b).abs() / a).fold(0.0, f64::max);
-        if off > most || found.len() != expected.len() || found.iter().any(|loss| !loss.is_finite()) {
+        if off > tolerance || found.len() != expected.len() || found.iter().any(|loss| !loss.is_finite()) {
             return Ok(Some(format!(
-                "Its driver computes something else than the processor does: a sample learns otherwise, by {:.1} %.",
+                "Its driver's results differ from the CPU's: the loss of a sample run is off by {:.1} %.",
                 off * 100.0
             )));
         }
@@ -108,7 +107,7 @@ pub fn compare(place: Place, matrix_units: bool) -> Result<Option<String>, Box<d
     Ok(None)
 }
 
-/// A sample loaded, all of it in one place.
+/// Load a sample, all of it on one device.
 ///
 /// # Errors
 /// The device failed.
@@ -128,13 +127,13 @@ pub fn load(sample: &Sample, place: Place) -> Result<Arc<Model>, Box<dyn Error>>
     })?))
 }
 
-/// Tokens that are drawn.
+/// Random tokens.
 pub fn tokens(model: &Model, count: usize) -> Vec<u32> {
     let mut random = Random(2);
     (0..count).map(|_| random.token(model.config().vocab)).collect()
 }
 
-/// An adapter on every linear, which changes what comes out about as much as the weights do.
+/// An adapter on every linear, about as large as the weights.
 fn adapter(sample: &Sample) -> Vec<LoraPart> {
     let (width, kv) = (sample.width, sample.kv_heads * sample.width / sample.heads);
     let sides = |linear: &str| match linear {
@@ -163,12 +162,17 @@ fn adapter(sample: &Sample) -> Vec<LoraPart> {
     linears.enumerate().map(part).collect()
 }
 
-/// Logits of all tokens, which come in prompts of many sizes and one by one; there is an adapter.
-fn logits(sample: &Sample, place: Place, format: KvFormat, product: Product) -> Result<Output, Box<dyn Error>> {
+/// Logits of all tokens, in passes of many sizes, with an adapter.
+fn logits(
+    sample: &Sample,
+    place: Place,
+    format: KvFormat,
+    precision: MatmulPrecision,
+) -> Result<Output, Box<dyn Error>> {
     let model = Arc::new(load(sample, place)?.adapted(&adapter(sample))?);
     let ids = tokens(&model, PASSES.iter().sum());
     let session = Session::with_cache(model, ids.len(), format)?;
-    let mut session = session.with_product(product);
+    let mut session = session.with_precision(precision);
     let (mut values, mut before) = (Vec::new(), 0);
     for pass in PASSES {
         values.extend(session.extend(&ids[before..before + pass])?);
@@ -181,7 +185,7 @@ fn logits(sample: &Sample, place: Place, format: KvFormat, product: Product) -> 
     })
 }
 
-/// The losses of a few steps of fine-tuning: those after the first tell what the gradients were.
+/// Losses of a few steps of fine-tuning; those after the first depend on the gradients.
 fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn Error>> {
     let model = load(sample, place)?;
     let ids = tokens(&model, 4 * 33);
@@ -228,17 +232,17 @@ mod tests {
     use super::*;
 
     fn of(sample: &Sample) -> Output {
-        logits(sample, Place::Cpu, KvFormat::F16, Product::Exact).expect("it runs")
+        logits(sample, Place::Cpu, KvFormat::F16, MatmulPrecision::F32).expect("it runs")
     }
 
-    /// Another model computes something else, so the comparison can fail.
+    /// Another model has other logits, so the comparison can fail.
     #[test]
     fn every_weight_counts() {
         let expected = of(&MODELS[0].0);
         assert_eq!(mismatch("itself", &expected, &expected, LOGITS_OFF), None);
         let other = Sample {
             formats: &FORMATS[1..],
-            ..made_up("llama", 2, 576, 768, 9, 3)
+            ..synthetic("llama", 2, 576, 768, 9, 3)
         };
         let found = of(&other);
         assert!(mismatch("another", &found, &expected, ROUNDED_LOGITS_OFF).is_some());
@@ -246,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn rounded_factors_are_within_what_rounding_may_do() {
+    fn rounded_factors_are_within_tolerance() {
         let (sample, format) = &MODELS[0];
-        let exact = logits(sample, Place::Cpu, *format, Product::Exact).expect("it runs");
-        let bf16 = logits(sample, Place::Cpu, *format, Product::Bf16).expect("it runs");
+        let exact = logits(sample, Place::Cpu, *format, MatmulPrecision::F32).expect("it runs");
+        let bf16 = logits(sample, Place::Cpu, *format, MatmulPrecision::Bf16).expect("it runs");
         assert_eq!(mismatch("bf16", &bf16, &exact, ROUNDED_LOGITS_OFF), None);
     }
 }

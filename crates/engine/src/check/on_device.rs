@@ -1,4 +1,4 @@
-//! Cases on a device of Burn's, through the operations that models are made of.
+//! Running cases on a Burn device, through the ops of the models.
 
 use super::case::{Case, EPS, Executor, LORA_SCALE, Leaf, LinearShape, Op, Output, Source, norm_weight};
 use burn::backend::Dispatch;
@@ -9,15 +9,15 @@ use hearth_kernels::{Layout, reference};
 use hearth_llm::KvPool;
 use hearth_llm::ops::{
     Activation, Adapter, AttentionSpec, Bias, CachedSequence, Gated, KeyValues, Linear, Linears, MatrixSpec, Norm,
-    OptionalNorm, Segments, SequenceView, attend, cross_entropy, feed_forward, greatest, linear_add, norm_linears,
+    OptionalNorm, Segments, SequenceView, argmax, attend, cross_entropy, feed_forward, linear_add, norm_linears,
 };
 use std::cell::RefCell;
 use std::error::Error;
 use std::sync::Arc;
 
-/// The base of the rotations.
+/// RoPE base.
 const ROPE_BASE: f32 = 10_000.0;
-/// Seeds of what gets no gradient: weights and their biases, norms, and what the output's gradient is.
+/// Seeds of tensors without a gradient: weights and biases, norms, and the output's gradient.
 const WEIGHT: u64 = 100;
 const NORM: u64 = 200;
 const PROBE: u64 = 300;
@@ -38,11 +38,11 @@ impl Executor for OnDevice {
             device: &device,
             tensors: RefCell::new(tensors.iter().cloned().map(Some).collect()),
         };
-        let held = case.held.then(|| tensors[0].clone());
+        let shared = case.shared.then(|| tensors[0].clone());
         let leaf_tensors = match case.backward {
             true => tensors,
             false => {
-                // What is not held belongs to the operation alone.
+                // Without another owner, the op may overwrite it.
                 drop(tensors);
                 Vec::new()
             }
@@ -59,8 +59,8 @@ impl Executor for OnDevice {
                 outputs
             }
         };
-        if let (Some(held), Op::LinearAdd { .. } | Op::FeedForward { .. }) = (held, &case.op) {
-            outputs.push(read("the residual, which is held elsewhere too", held)?);
+        if let (Some(shared), Op::LinearAdd { .. } | Op::FeedForward { .. }) = (shared, &case.op) {
+            outputs.push(read("the shared residual", shared)?);
         }
         Ok(outputs)
     }
@@ -84,7 +84,7 @@ fn read(name: &str, tensor: Tensor<2>) -> Result<Output, Box<dyn Error>> {
     })
 }
 
-/// The gradients of the leaves, where that of the output is noise.
+/// The gradients of the leaves, for a random gradient of the output.
 fn gradients(
     case: &Case,
     leaves: &[Leaf],
@@ -103,7 +103,7 @@ fn gradients(
     leaves.iter().zip(tensors).map(gradient).collect()
 }
 
-/// The gradient of a case's output, with one number for each of its elements.
+/// The gradient of a case's output.
 pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
     match case.op {
         Op::CrossEntropy(_) => vec![1.0; elements],
@@ -111,19 +111,19 @@ pub fn probe(case: &Case, elements: usize) -> Vec<f32> {
     }
 }
 
-/// The seed of the weight of the linear of this number.
+/// Seed of the weight of the linear with this index.
 pub fn weight_seed(number: usize) -> u64 {
     WEIGHT + 10 * number as u64
 }
 
-/// The weights of the norms of a case: before, after, of Q's heads and of K's.
-pub fn norm_weights(width: usize, which: Which) -> Vec<f32> {
+/// The weights of a norm of a case.
+pub fn norm_weights(width: usize, which: NormKind) -> Vec<f32> {
     norm_weight(width, NORM + which as u64)
 }
 
 /// A norm of a case.
 #[derive(Debug, Clone, Copy)]
-pub enum Which {
+pub enum NormKind {
     /// Before the linears.
     Before,
     /// After the last.
@@ -134,24 +134,24 @@ pub enum Which {
     Keys,
 }
 
-/// The rotation of a case.
+/// RoPE of a case, and its base.
 pub fn rope(pairing: Pairing, dims: usize) -> (Rope, f64) {
     (Rope::new(pairing, dims, ROPE_BASE, 1.0, None), f64::from(ROPE_BASE))
 }
 
-/// A case on its device.
+/// A case with its tensors on a device.
 struct Stage<'a> {
     case: &'a Case,
     device: &'a Device,
-    /// Inputs and adapters, each until it is taken.
+    /// Inputs and adapters, until they are taken.
     tensors: RefCell<Vec<Option<Tensor<2>>>>,
 }
 
 impl Stage<'_> {
-    /// The input of this number; nothing here holds it any more.
+    /// Take the input with this index.
     fn take(&self, number: usize) -> Result<Tensor<2>, &'static str> {
         let taken = self.tensors.borrow_mut().get_mut(number).and_then(Option::take);
-        taken.ok_or("an input that was used twice")
+        taken.ok_or("an input was used twice")
     }
 
     /// The linears with their weights and adapters.
@@ -198,7 +198,7 @@ impl Stage<'_> {
         Tensor::from_data(TensorData::new(values, [length]), self.device)
     }
 
-    /// Blocks as the device reads them: bytes on the processor, words on a GPU.
+    /// Blocks in the device's layout: bytes on the CPU, words on a GPU.
     fn blocks(&self, bytes: &[u8]) -> Tensor<1, Int> {
         if self.device.clone().without_autodiff() == Device::flex() {
             let data = TensorData::new(bytes.to_vec(), [bytes.len()]);
@@ -214,32 +214,32 @@ impl Stage<'_> {
         Tensor::from_data(TensorData::new(words, [length]), (self.device, DType::U32))
     }
 
-    fn norm(&self, width: usize, which: Which) -> Norm<Dispatch> {
+    fn norm(&self, width: usize, which: NormKind) -> Norm<Dispatch> {
         Norm {
             weight: self.vector(norm_weights(width, which)).into_dispatch(),
             eps: EPS,
         }
     }
 
-    fn optional_norm(&self, wanted: bool, width: usize, which: Which) -> OptionalNorm<Dispatch> {
-        match wanted {
+    fn optional_norm(&self, present: bool, width: usize, which: NormKind) -> OptionalNorm<Dispatch> {
+        match present {
             true => OptionalNorm::Norm(self.norm(width, which).weight, EPS),
             false => OptionalNorm::None,
         }
     }
 
     fn forward(&self) -> Result<Tensor<2>, Box<dyn Error>> {
-        let product = self.case.product;
+        let precision = self.case.precision;
         Ok(match &self.case.op {
             Op::NormLinears(shapes) => {
                 let linears = side_by_side(self.linears()?)?;
-                let norm = self.norm(shapes[0].cols, Which::Before);
-                norm_linears(self.take(0)?, &norm, &linears, product)
+                let norm = self.norm(shapes[0].cols, NormKind::Before);
+                norm_linears(self.take(0)?, &norm, &linears, precision)
             }
             Op::LinearAdd { linear, norm } => {
-                let norm = self.optional_norm(*norm, linear.rows, Which::After);
+                let norm = self.optional_norm(*norm, linear.rows, NormKind::After);
                 let linears = self.linears()?;
-                linear_add(self.take(0)?, self.take(1)?, &linears[0], &norm, product)
+                linear_add(self.take(0)?, self.take(1)?, &linears[0], &norm, precision)
             }
             Op::FeedForward {
                 down, activation, norm, ..
@@ -252,13 +252,13 @@ impl Stage<'_> {
                 Source::Cache { .. } => return Err("a cache has no backward".into()),
             },
             Op::CrossEntropy(output) => {
-                let norm = self.norm(output.cols, Which::Before);
+                let norm = self.norm(output.cols, NormKind::Before);
                 let targets = self.case.targets(output.rows).into();
                 let scale = 1.0 / self.case.tokens as f32;
                 let linears = self.linears()?;
-                cross_entropy(self.take(0)?, &norm, &linears[0], targets, scale, product).reshape([1, 1])
+                cross_entropy(self.take(0)?, &norm, &linears[0], targets, scale, precision).reshape([1, 1])
             }
-            Op::Argmax { .. } => return Err("whole numbers are read elsewhere".into()),
+            Op::Argmax { .. } => return Err("argmax has no float output".into()),
         })
     }
 
@@ -274,13 +274,13 @@ impl Stage<'_> {
             .map_err(|_| "a feed-forward has three linears")?;
         let [gate, up, last] = linears;
         let gated = Gated {
-            norm: self.norm(gate.spec.cols, Which::Before),
+            norm: self.norm(gate.spec.cols, NormKind::Before),
             gate,
             up,
             activation,
         };
-        let norm = self.optional_norm(norm, down.rows, Which::After);
-        Ok(feed_forward(self.take(0)?, &gated, &last, &norm, self.case.product))
+        let norm = self.optional_norm(norm, down.rows, NormKind::After);
+        Ok(feed_forward(self.take(0)?, &gated, &last, &norm, self.case.precision))
     }
 
     fn attend(&self, heads: &Heads, qkv: Tensor<2>, key_values: KeyValues) -> Result<Tensor<2>, Box<dyn Error>> {
@@ -294,14 +294,14 @@ impl Stage<'_> {
         let norm = |which| self.optional_norm(norms, heads.head_dim, which);
         Ok(attend(
             qkv,
-            &norm(Which::Queries),
-            &norm(Which::Keys),
+            &norm(NormKind::Queries),
+            &norm(NormKind::Keys),
             &spec,
             key_values,
         ))
     }
 
-    /// Attention pass by pass over a cache that they fill.
+    /// Attention pass by pass, filling a KV cache.
     fn passes(&self, heads: &Heads, source: &Source) -> Result<Vec<Output>, Box<dyn Error>> {
         let Source::Cache {
             format,
@@ -337,7 +337,7 @@ impl Stage<'_> {
     }
 
     fn argmax(&self) -> Result<Output, Box<dyn Error>> {
-        let chosen = greatest(self.take(0)?);
+        let chosen = argmax(self.take(0)?);
         let data = chosen.try_into_data().map_err(|error| format!("{error:?}"))?;
         let chosen = data.try_into_vec::<u32>().map_err(|error| format!("{error:?}"))?;
         Ok(Output {

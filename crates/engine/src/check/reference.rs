@@ -1,9 +1,9 @@
-//! Cases in f64, written as their formulas are: what gradients are measured against.
+//! The formulas of the cases in f64, as the reference of gradients.
 
 use super::case::{Case, EPS, LORA_SCALE, Op, Source};
-use super::on_device::{Which, norm_weights, rope, weight_seed};
+use super::on_device::{NormKind, norm_weights, rope, weight_seed};
 use hearth_kernels::attention::Heads;
-use hearth_kernels::reference::{self, Linear, Lora, Prepare, wide};
+use hearth_kernels::reference::{self, Linear, Lora, QkNormRope, wide};
 use hearth_kernels::rope::Pairing;
 use hearth_llm::ops::Segments;
 use std::error::Error;
@@ -15,10 +15,10 @@ pub struct Formula<'a> {
 }
 
 impl<'a> Formula<'a> {
-    /// That of a case.
+    /// The formula of a case.
     ///
     /// # Errors
-    /// A weight is not whole blocks.
+    /// A weight's rows are not whole blocks.
     pub fn of(case: &'a Case) -> Result<Self, Box<dyn Error>> {
         let linear = |(number, shape): (usize, super::case::LinearShape)| -> Result<Linear, Box<dyn Error>> {
             Ok(Linear {
@@ -47,7 +47,7 @@ impl<'a> Formula<'a> {
         let linears = self.with_adapters(leaves);
         match &self.case.op {
             Op::NormLinears(shapes) => {
-                let x = normed(&leaves[0], shapes[0].cols, Which::Before);
+                let x = normed(&leaves[0], shapes[0].cols, NormKind::Before);
                 let each: Vec<Vec<f64>> = linears.iter().map(|linear| linear.over(&x)).collect();
                 let row = |token: usize| {
                     let parts = each.iter().zip(&linears);
@@ -56,7 +56,7 @@ impl<'a> Formula<'a> {
                 (0..self.case.tokens).flat_map(row).collect()
             }
             Op::LinearAdd { linear, norm } => {
-                let y = perhaps_normed(linears[0].over(&leaves[1]), *norm, linear.rows);
+                let y = optionally_normed(linears[0].over(&leaves[1]), *norm, linear.rows);
                 sum(&leaves[0], &y)
             }
             Op::FeedForward {
@@ -65,9 +65,9 @@ impl<'a> Formula<'a> {
                 activation,
                 norm,
             } => {
-                let x = normed(&leaves[0], gated[0].cols, Which::Before);
+                let x = normed(&leaves[0], gated[0].cols, NormKind::Before);
                 let h = reference::gated(*activation, &linears[0].over(&x), &linears[1].over(&x));
-                sum(&leaves[0], &perhaps_normed(linears[2].over(&h), *norm, down.rows))
+                sum(&leaves[0], &optionally_normed(linears[2].over(&h), *norm, down.rows))
             }
             Op::Attend {
                 heads,
@@ -76,7 +76,7 @@ impl<'a> Formula<'a> {
                 source,
             } => attend(&leaves[0], heads, *pairing, *norms, source),
             Op::CrossEntropy(output) => {
-                let logits = linears[0].over(&normed(&leaves[0], output.cols, Which::Before));
+                let logits = linears[0].over(&normed(&leaves[0], output.cols, NormKind::Before));
                 let losses = reference::cross_entropy(&logits, &self.case.targets(output.rows));
                 vec![losses.iter().sum::<f64>() / self.case.tokens as f64]
             }
@@ -84,7 +84,7 @@ impl<'a> Formula<'a> {
         }
     }
 
-    /// The linears with the adapters that are the last of the leaves.
+    /// The linears with their adapters, which are the last leaves.
     fn with_adapters(&self, leaves: &[Vec<f64>]) -> Vec<Linear> {
         let mut linears = self.linears.clone();
         let adapters: Vec<&mut Lora> = linears.iter_mut().filter_map(|linear| linear.lora.as_mut()).collect();
@@ -103,24 +103,24 @@ fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &So
     };
     let segments = Segments::of_lengths(&lengths);
     let norm = |which| norms.then(|| wide(&norm_weights(heads.head_dim, which)));
-    let prepare = Prepare {
-        norms: [norm(Which::Queries), norm(Which::Keys)],
+    let args = QkNormRope {
+        norms: [norm(NormKind::Queries), norm(NormKind::Keys)],
         eps: f64::from(EPS),
         pairing,
         dims: heads.head_dim,
         base: rope(pairing, heads.head_dim).1,
     };
-    let ready = reference::prepared(qkv, heads, segments.positions(), &prepare);
-    reference::attend(&ready, heads, segments.starts())
+    let prepared = reference::qk_norm_rope(qkv, heads, segments.positions(), &args);
+    reference::attend(&prepared, heads, segments.starts())
 }
 
-fn normed(x: &[f64], width: usize, which: Which) -> Vec<f64> {
+fn normed(x: &[f64], width: usize, which: NormKind) -> Vec<f64> {
     reference::rms_norm(x, &wide(&norm_weights(width, which)), f64::from(EPS))
 }
 
-fn perhaps_normed(y: Vec<f64>, norm: bool, width: usize) -> Vec<f64> {
+fn optionally_normed(y: Vec<f64>, norm: bool, width: usize) -> Vec<f64> {
     match norm {
-        true => normed(&y, width, Which::After),
+        true => normed(&y, width, NormKind::After),
         false => y,
     }
 }

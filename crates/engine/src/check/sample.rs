@@ -1,12 +1,12 @@
-//! Models that are made up, to see what a device makes of them.
+//! Synthetic models for the device check.
 
 use hearth_formats::gguf::{Gguf, GgufError, GgufWriter, Metadata, TensorHeader, TensorType, Value};
 use hearth_kernels::Quant;
 
-/// Rows of a matrix that are drawn; the others repeat them. A prime, so that no tile's size goes into it.
-const DRAWN: usize = 61;
+/// Random rows of a matrix, repeated for the others. A prime, so that no tile size divides it.
+const RANDOM_ROWS: usize = 61;
 
-/// A model's sizes. Widths are multiples of 32; where a row is not whole blocks of a format, another stands in for it.
+/// Sizes of a model. Widths are multiples of 32; if a row is not whole blocks of a format, another one replaces it.
 pub struct Sample {
     /// `llama`, `qwen3` or `gemma3`.
     pub architecture: &'static str,
@@ -16,18 +16,18 @@ pub struct Sample {
     pub heads: usize,
     pub kv_heads: usize,
     pub vocab: usize,
-    /// What the matrices are stored as, in turns.
+    /// Quantisation of the matrices, in rotation.
     pub formats: &'static [Quant],
 }
 
 impl Sample {
-    /// The file, in memory. The same on every machine.
+    /// The file in memory, the same on every machine.
     ///
     /// # Errors
-    /// The sizes fit no file.
+    /// The sizes are invalid.
     pub fn gguf(&self) -> Result<Gguf, GgufError> {
         let tensors = self.tensors();
-        let headers: Vec<_> = tensors.iter().map(Drawn::header).collect();
+        let headers: Vec<_> = tensors.iter().map(RandomTensor::header).collect();
         let mut writer = GgufWriter::begin(Vec::new(), &self.metadata(), &headers)?;
         let mut random = Random(1);
         for tensor in &tensors {
@@ -55,13 +55,13 @@ impl Sample {
         metadata
     }
 
-    fn tensors(&self) -> Vec<Drawn> {
+    fn tensors(&self) -> Vec<RandomTensor> {
         let head = self.width / self.heads;
         let (width, keys) = (self.width, self.kv_heads * head);
         let mut tensors = vec![
-            Drawn::matrix("token_embd", width, self.vocab, Quant::F16),
-            Drawn::norm("output_norm", width),
-            Drawn::matrix("output", width, self.vocab, storable(self.formats[0], width)),
+            RandomTensor::matrix("token_embd", width, self.vocab, Quant::F16),
+            RandomTensor::norm("output_norm", width),
+            RandomTensor::matrix("output", width, self.vocab, storable(self.formats[0], width)),
         ];
         let mut formats = self.formats.iter().copied().cycle();
         for block in 0..self.blocks {
@@ -76,25 +76,25 @@ impl Sample {
                 ("ffn_down", self.ffn_width, width),
             ] {
                 let format = storable(formats.next().unwrap_or(Quant::F32), cols);
-                tensors.push(Drawn::matrix(&name(part), cols, rows, format));
+                tensors.push(RandomTensor::matrix(&name(part), cols, rows, format));
             }
             for (part, len) in [
                 ("attn_norm", width),
                 ("ffn_norm", width),
-                // Not every architecture has these; what it does not have it does not look for.
+                // Architectures without these ignore them.
                 ("attn_q_norm", head),
                 ("attn_k_norm", head),
                 ("post_attention_norm", width),
                 ("post_ffw_norm", width),
             ] {
-                tensors.push(Drawn::norm(&name(part), len));
+                tensors.push(RandomTensor::norm(&name(part), len));
             }
         }
         tensors
     }
 }
 
-/// The format, or for rows that are not whole blocks of it the one that real files take instead.
+/// The format, or its fallback in real files if rows are not whole blocks.
 fn storable(quant: Quant, cols: usize) -> Quant {
     match quant {
         _ if cols.is_multiple_of(quant.block_elements()) => quant,
@@ -105,16 +105,16 @@ fn storable(quant: Quant, cols: usize) -> Quant {
     }
 }
 
-/// A tensor whose numbers are drawn.
-struct Drawn {
+/// A random tensor.
+struct RandomTensor {
     name: String,
     cols: usize,
-    /// None: a vector of factors near one.
+    /// `None` means a vector of weights near one.
     rows: Option<usize>,
     quant: Quant,
 }
 
-impl Drawn {
+impl RandomTensor {
     fn matrix(name: &str, cols: usize, rows: usize, quant: Quant) -> Self {
         Self {
             name: format!("{name}.weight"),
@@ -145,22 +145,22 @@ impl Drawn {
     fn bytes(&self, random: &mut Random) -> Vec<u8> {
         let row = self.quant.row_bytes(self.cols).unwrap_or(0);
         let rows = self.rows.unwrap_or(1);
-        let mut bytes = vec![0; row * rows.min(DRAWN)];
-        // So that what goes in and what comes out are of one size.
+        let mut bytes = vec![0; row * rows.min(RANDOM_ROWS)];
+        // Outputs are about as large as inputs.
         let (about, spread) = match self.rows {
             Some(_) => (0.0, (3.0 / self.cols as f32).sqrt()),
             None => (1.0, 0.25),
         };
         for row in bytes.chunks_exact_mut(row.max(1)) {
             let floats: Vec<f32> = (0..self.cols).map(|_| about + spread * random.next()).collect();
-            // Numbers of this size can be stored in every format.
+            // Values of this size can be stored in every format.
             let _ = self.quant.quantize_row(&floats, row);
         }
         bytes.iter().copied().cycle().take(row * rows).collect()
     }
 }
 
-/// Knuth's generator for MMIX: the same numbers on every machine.
+/// Knuth's generator for MMIX, the same on every machine.
 pub struct Random(pub u64);
 
 impl Random {
@@ -172,12 +172,12 @@ impl Random {
         (self.0 >> 40) as u32
     }
 
-    /// A number from -1 to 1.
+    /// A random number from -1 to 1.
     fn next(&mut self) -> f32 {
         self.bits() as f32 / (1 << 23) as f32 - 1.0
     }
 
-    /// A token of a vocabulary of so many.
+    /// A random token.
     pub fn token(&mut self, vocab: usize) -> u32 {
         self.bits() % vocab as u32
     }

@@ -1,10 +1,10 @@
-//! The GPUs that a model can run on: those that wgpu lists.
+//! The GPUs that wgpu can use.
 
 use super::gpu::{Kind, Pci};
 use super::merge::Seen;
 use hearth_llm::gpus::{self, AdapterKind};
 
-/// What wgpu sees, in the order in which `hearth_llm::gpus::adapters` lists it.
+/// All GPUs of wgpu, in the order of `hearth_llm::gpus::adapters`.
 pub fn seen() -> Vec<Seen> {
     let views = gpus::views();
     let slots: Vec<Option<Pci>> = views
@@ -14,10 +14,10 @@ pub fn seen() -> Vec<Seen> {
     let mut seen = Vec::with_capacity(views.len());
     for (adapter, view) in views.iter().enumerate() {
         let info = &view.infos[0];
-        // An address that two claim belongs to neither: DX12 gives equal cards the same.
+        // An address shared by two cards is ignored: DX12 reports the same for equal cards.
         let pci = slots[adapter].filter(|pci| slots.iter().filter(|slot| **slot == Some(*pci)).count() == 1);
-        let mut backends: Vec<String> = view.infos.iter().map(|info| info.backend.to_str().to_owned()).collect();
-        backends.dedup();
+        let mut backend_names: Vec<String> = view.infos.iter().map(|info| info.backend.to_str().to_owned()).collect();
+        backend_names.dedup();
         let driver = [&info.driver, &info.driver_info].map(|text| text.trim().trim_matches('?'));
         seen.push(Seen {
             name: info.name.clone(),
@@ -30,7 +30,7 @@ pub fn seen() -> Vec<Seen> {
             device: info.device,
             pci,
             adapter: Some(adapter),
-            backends,
+            backend_names,
             largest_buffer: Some(view.largest_buffer),
             driver: Some(driver.join(" ").trim().to_owned()).filter(|driver| !driver.is_empty()),
             ..Seen::default()

@@ -1,4 +1,4 @@
-//! The builds of Hearth that lie side by side: one executable can hold only some of the ways to use a GPU.
+//! The builds of Hearth in one folder: an executable can contain only some GPU backends.
 
 use super::probe::this_program;
 use std::env::consts::EXE_SUFFIX;
@@ -12,10 +12,10 @@ const BUILDS: [(&str, &str); 4] = [
     ("rocm", "hearth-rocm"),
 ];
 
-/// The one that is always there: WGSL, over whatever wgpu finds.
+/// The build that always exists: WGSL through wgpu.
 const PORTABLE: &str = "portable";
 
-/// One build that is there.
+/// An installed build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// `portable`, `vulkan`, `cuda` or `rocm`.
@@ -24,7 +24,7 @@ pub struct Build {
     pub program: PathBuf,
 }
 
-/// This one, by the name of its executable.
+/// This build, by the name of its executable.
 pub fn own() -> &'static str {
     let program = this_program().unwrap_or_default();
     let stem = program.file_stem().unwrap_or_default();
@@ -32,7 +32,7 @@ pub fn own() -> &'static str {
     known.map_or(PORTABLE, |(name, _)| name)
 }
 
-/// This one and those that lie beside it, always in one order.
+/// This build and those beside it, in a fixed order.
 pub fn all() -> Vec<Build> {
     let Some(program) = this_program() else {
         return Vec::new();
@@ -51,13 +51,13 @@ pub fn all() -> Vec<Build> {
         .collect()
 }
 
-/// The program of a build; none where it is not there.
+/// The executable of a build. `None` if it is not installed.
 pub fn program(name: &str) -> Option<PathBuf> {
     let found = all().into_iter().find(|build| build.name == name);
     found.map(|build| build.program)
 }
 
-/// Whether there is a build of this name anywhere.
+/// Whether a build of this name exists at all.
 pub fn is_known(name: &str) -> bool {
     BUILDS.iter().any(|(known, _)| *known == name)
 }

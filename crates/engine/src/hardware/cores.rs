@@ -1,12 +1,12 @@
-//! How many cores are the fast ones, where a processor has two kinds.
+//! Counting the performance cores of a hybrid CPU.
 
-/// Fast physical cores, or none where the system does not tell.
+/// Number of physical performance cores. `None` if unknown.
 #[cfg(target_os = "linux")]
 pub fn performance() -> Option<usize> {
     linux::performance(std::path::Path::new("/sys/devices"))
 }
 
-/// Fast physical cores, or none where the system does not tell.
+/// Number of physical performance cores. `None` if unknown.
 #[cfg(target_vendor = "apple")]
 pub fn performance() -> Option<usize> {
     let mut cores: libc::c_int = 0;
@@ -24,13 +24,13 @@ pub fn performance() -> Option<usize> {
     (status == 0).then(|| usize::try_from(cores).ok()).flatten()
 }
 
-/// Fast physical cores, or none where the system does not tell.
+/// Number of physical performance cores. `None` if unknown.
 #[cfg(windows)]
 pub fn performance() -> Option<usize> {
     windows::performance()
 }
 
-/// Fast physical cores, or none where the system does not tell.
+/// Number of physical performance cores. `None` if unknown.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple", windows)))]
 pub fn performance() -> Option<usize> {
     None
@@ -42,12 +42,12 @@ mod linux {
     use std::fs::read_to_string;
     use std::path::Path;
 
-    /// From the kernel's files under `/sys/devices`.
+    /// From sysfs (`/sys/devices`).
     pub fn performance(devices: &Path) -> Option<usize> {
         let cpus = devices.join("system/cpu");
         let present = list(&read_to_string(cpus.join("present")).ok()?)?;
         let fast = match read_to_string(devices.join("cpu_core/cpus")) {
-            // Intel's two kinds: its fast ones have a device of their own.
+            // Intel's hybrid CPUs list the performance cores in their own device.
             Ok(fast) => list(&fast)?,
             Err(_) => fastest(&cpus, &present, "cpu_capacity")
                 .or_else(|| fastest(&cpus, &present, "cpufreq/cpuinfo_max_freq"))?,
@@ -63,8 +63,7 @@ mod linux {
         Some(cores.len())
     }
 
-    /// Those that reach more than three quarters of what the best does: favoured cores of one kind differ by less, two
-    /// kinds by more.
+    /// CPUs above three quarters of the best value: favoured cores of one kind differ by less, two kinds by more.
     fn fastest(cpus: &Path, present: &[u32], file: &str) -> Option<Vec<u32>> {
         let speeds: Vec<(u32, u64)> = present
             .iter()
@@ -78,7 +77,7 @@ mod linux {
         Some(fast.map(|(cpu, _)| cpu).collect())
     }
 
-    /// Reads `0-3,8`.
+    /// Parse `0-3,8`.
     fn list(text: &str) -> Option<Vec<u32>> {
         let mut all = Vec::new();
         for range in text.trim().split(',') {
@@ -93,7 +92,7 @@ mod linux {
         use super::*;
         use std::fs;
 
-        /// A machine with so many threads a core; the files of its CPUs get these values, in order.
+        /// A machine with this many threads per core, and one value for the file of each CPU.
         fn machine(threads: usize, file: &str, values: &[u64]) -> tempfile::TempDir {
             let root = tempfile::tempdir().unwrap();
             let write = |path: String, text: String| {
@@ -112,7 +111,7 @@ mod linux {
         }
 
         #[test]
-        fn fast_cores_are_counted_without_their_threads() {
+        fn performance_cores_are_counted_without_hyper_threads() {
             let check = |machine: &tempfile::TempDir, cores| assert_eq!(performance(machine.path()), cores);
             check(&machine(1, "cpu_capacity", &[300, 300, 300, 900, 1024]), Some(2));
             check(&machine(2, "cpu_capacity", &[1024; 8]), Some(4));
@@ -135,12 +134,12 @@ mod windows {
         CpuSetInformation, GetSystemCpuSetInformation, SYSTEM_CPU_SET_INFORMATION,
     };
 
-    /// The cores of the highest efficiency class, which is Windows' word for the fastest.
+    /// The cores of the highest efficiency class, which are the fastest.
     pub fn performance() -> Option<usize> {
         let mut size = 0;
-        // SAFETY: with no buffer, only the size that is needed is written; no process means this one.
+        // SAFETY: without a buffer, only the required size is written; a null process means this one.
         unsafe { GetSystemCpuSetInformation(std::ptr::null_mut(), 0, &mut size, std::ptr::null_mut(), 0) };
-        // In words of eight bytes, since the records hold such.
+        // Words of eight bytes, for the alignment of the records.
         let mut buffer = vec![0_u64; (size as usize).div_ceil(8)];
         // SAFETY: the buffer has room for `size` bytes and is aligned for the records.
         let done =

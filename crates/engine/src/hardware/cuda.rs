@@ -1,4 +1,4 @@
-//! The GPUs that a model can run on through CUDA.
+//! The GPUs that CUDA can use.
 
 use super::gpu::{Kind, Pci};
 use super::memory::Memory;
@@ -6,7 +6,7 @@ use super::merge::Seen;
 use super::nvml::NVIDIA;
 use hearth_llm::cuda;
 
-/// What CUDA sees, in the order in which `hearth_llm::cuda` lists it.
+/// All GPUs of CUDA, in the order of `hearth_llm::cuda`.
 pub fn seen() -> Vec<Seen> {
     let cards = cuda::cards().into_iter().enumerate();
     let complete = cuda::libdevice::is_there();
@@ -21,13 +21,13 @@ pub fn seen() -> Vec<Seen> {
             function: 0,
         }),
         adapter: complete.then_some(adapter),
-        backends: complete.then(|| "cuda".to_owned()).into_iter().collect(),
-        why_not: "CUDA's file libdevice.10.bc is missing: install NVIDIA's CUDA toolkit, or lay the file beside hearth-cuda, in \
+        backend_names: complete.then(|| "cuda".to_owned()).into_iter().collect(),
+        why_not: "CUDA's file libdevice.10.bc is missing: install NVIDIA's CUDA toolkit, or put the file beside hearth-cuda, in \
                   nvvm/libdevice."
             .to_owned(),
-        // CubeCL makes no page larger than this.
+        // CubeCL's largest page.
         largest_buffer: card.memory.map(|total| total / 4),
-        // What of it is free others tell.
+        // Other sources report the free memory.
         memory: card.memory.map(|total| Memory { total, free: total }),
         ..Seen::default()
     });

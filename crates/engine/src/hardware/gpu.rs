@@ -1,27 +1,27 @@
-//! One GPU, as all that know of it describe it together.
+//! A GPU, merged from all sources.
 
 use super::Memory;
 use super::records::Subject;
-use hearth_protocol::{DeviceCheck, DeviceInfo, DeviceWay};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What kind of GPU, best first.
+/// Kind of a GPU, best first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// With memory of its own.
+    /// With its own memory.
     #[default]
     Discrete,
     /// Shares main memory.
     Integrated,
-    /// The processor behind a graphics driver; never chosen by itself.
+    /// A software renderer on the CPU; never selected automatically.
     Software,
 }
 
 impl Kind {
-    /// As [`DeviceInfo`] has it.
+    /// The name in [`DeviceInfo`].
     pub fn name(self) -> &'static str {
         match self {
             Self::Discrete => "discrete",
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// Where a card sits.
+/// A PCI address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Pci {
     /// The PCI domain.
@@ -47,7 +47,7 @@ pub struct Pci {
 impl FromStr for Pci {
     type Err = ();
 
-    /// Reads `0000:01:00.0`.
+    /// Parse `0000:01:00.0`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let hex = |text| u32::from_str_radix(text, 16).map_err(drop);
         let (rest, function) = text.rsplit_once('.').ok_or(())?;
@@ -74,107 +74,112 @@ impl fmt::Display for Pci {
     }
 }
 
-/// Who can say how much of a GPU is in use now, without asking the graphics driver.
+/// Source of a GPU's current memory and utilisation, other than the graphics driver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Live {
-    /// Nobody: what was read when the drivers were asked stays.
+    /// None: the values of the probe stay.
     #[default]
-    Nobody,
+    Unavailable,
     /// NVIDIA's management library.
     Nvml,
-    /// The files of Linux' kernel.
+    /// Linux' sysfs.
     Sysfs,
 }
 
 /// A build of Hearth that can use a GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Way {
+pub struct GpuBackend {
     /// `portable`, `vulkan`, `cuda` or `rocm`.
     pub build: String,
-    /// Where that build's `hearth_llm::gpus` lists it.
+    /// Its index in that build's `hearth_llm::gpus`.
     pub adapter: usize,
-    /// The backend that it uses.
+    /// The backend it uses.
     pub backend: String,
-    /// What was found when it was checked; none: it was not.
+    /// Result of the device check. `None` means not checked yet.
     pub check: Option<DeviceCheck>,
 }
 
-impl Way {
-    /// What it does otherwise than the processor.
-    pub fn wrong(&self) -> Option<&str> {
-        self.check.as_ref()?.wrong.as_deref()
+impl GpuBackend {
+    /// The mismatch of the device check, if any.
+    pub fn mismatch(&self) -> Option<&str> {
+        self.check.as_ref()?.mismatch.as_deref()
     }
 }
 
-/// One GPU.
+/// A GPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
     /// `gpu0`, `gpu1` and so on.
     pub id: String,
-    /// What it is called from start to start: where it sits, or else its name.
+    /// Identity that is stable across restarts: its PCI address, or else its name.
     pub identity: String,
     /// Discrete, integrated or software.
     pub kind: Kind,
-    /// The maker's name for it.
+    /// Product name.
     pub name: String,
-    /// The maker's number; a PCI vendor id for a card.
+    /// Vendor id; a PCI vendor id for a card.
     pub vendor: u32,
-    /// The maker's number for the model.
+    /// Device id of the vendor.
     pub device: u32,
-    /// Where it sits, where that is known.
+    /// PCI address, if known.
     pub pci: Option<Pci>,
-    /// Where this build's `hearth_llm::gpus` lists it; none: it cannot be opened here.
+    /// Its index in this build's `hearth_llm::gpus`. `None` if this build cannot open it.
     pub adapter: Option<usize>,
     /// The builds that can use it, the best first.
     #[serde(skip)]
-    pub ways: Vec<Way>,
-    /// What can use it, the best first.
-    pub backends: Vec<String>,
-    /// Bytes of a buffer that a kernel sees at most, in this build where that can open it; none where nothing says so.
+    pub backends: Vec<GpuBackend>,
+    /// Backends that can use it, the best first.
+    pub backend_names: Vec<String>,
+    /// Largest buffer binding in bytes, in this build if it can open it. `None` means unknown.
     #[serde(default)]
     pub largest_buffer: Option<u64>,
-    /// Bytes; of main memory where it shares that.
+    /// Total memory in bytes; main memory if it shares it.
     pub memory_total: Option<u64>,
-    /// Bytes.
+    /// Free memory in bytes.
     pub memory_free: Option<u64>,
-    /// The driver's name and version.
+    /// Driver name and version.
     pub driver: Option<String>,
-    /// The interface that the driver offers, with its version.
+    /// API of the driver, with its version.
     pub api: Option<String>,
-    /// How busy it is, 0 to 1.
+    /// Utilisation from 0 to 1.
     pub load: Option<f32>,
-    /// Whether a model can run on it when it is asked for.
+    /// Whether a model can run on it if requested.
     pub usable: bool,
-    /// Why (not), in one sentence.
+    /// Why it is or is not usable, in one sentence.
     pub why: String,
-    /// Who can be asked again.
+    /// Source of current values.
     pub live: Live,
 }
 
 impl Gpu {
-    /// Sets what its memory is now.
+    /// Set its memory.
     pub(super) fn set_memory(&mut self, memory: Option<Memory>) {
         self.memory_total = memory.map(|memory| memory.total);
         self.memory_free = memory.map(|memory| memory.free);
     }
 
-    /// Notes that it is gone, or does not answer any more.
-    pub(super) fn vanish(&mut self) {
+    /// Mark it as lost: removed, or not responding.
+    pub(super) fn mark_lost(&mut self) {
         self.usable = false;
-        self.why = "It was there when Hearth started and is gone now; restart the machine, or use another.".to_owned();
+        self.why = "It was available when Hearth started and is gone now; restart the machine, or use another device."
+            .to_owned();
         self.set_memory(None);
         self.load = None;
     }
 
-    /// What the protocol says of it.
+    /// The protocol's type.
     pub fn info(&self) -> DeviceInfo {
         DeviceInfo {
             id: self.id.clone(),
             identity: self.identity.clone(),
             kind: self.kind.name().to_owned(),
             name: self.name.clone(),
-            backend: self.ways.first().map(|way| way.backend.clone()).unwrap_or_default(),
+            backend: self
+                .backends
+                .first()
+                .map(|option| option.backend.clone())
+                .unwrap_or_default(),
             memory_total: self.memory_total,
             memory_free: self.memory_free,
             usable: self.usable,
@@ -182,22 +187,22 @@ impl Gpu {
             driver: self.driver.clone(),
             api: self.api.clone(),
             load: self.load,
-            backends: self.backends.clone(),
+            backend_names: self.backend_names.clone(),
             largest_buffer: self.largest_buffer,
-            ways: self
-                .ways
+            backends: self
+                .backends
                 .iter()
-                .map(|way| DeviceWay {
-                    build: way.build.clone(),
-                    backend: way.backend.clone(),
-                    check: way.check.clone(),
+                .map(|option| BackendOption {
+                    build: option.build.clone(),
+                    backend: option.backend.clone(),
+                    check: option.check.clone(),
                 })
                 .collect(),
             ..DeviceInfo::default()
         }
     }
 
-    /// What a check in this build is about.
+    /// The subject of a device check in this build.
     pub(super) fn subject(&self, build: &str) -> Subject {
         Subject {
             identity: self.identity.clone(),

@@ -5,13 +5,13 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 /// Memory in bytes, of the machine or of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// All there is, or all that this process may use where the system sets a limit (a container).
+    /// Total memory, or the limit of this process (in a container).
     pub total: u64,
-    /// What could be had now without swapping.
+    /// Memory available without swapping.
     pub free: u64,
 }
 
-/// Main memory, or none where the system does not tell.
+/// Main memory. `None` if unknown.
 pub fn memory() -> Option<Memory> {
     let kind = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     let system = System::new_with_specifics(kind).ok()?;

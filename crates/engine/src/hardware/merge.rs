@@ -1,47 +1,47 @@
-//! Several sources, one list: every GPU once.
+//! Merging the GPUs of several sources into one list.
 
-use super::gpu::{Gpu, Kind, Live, Pci, Way};
+use super::gpu::{Gpu, GpuBackend, Kind, Live, Pci};
 use super::memory::Memory;
 use hearth_protocol::DeviceCheck;
 
-/// What one source says of one GPU.
+/// A GPU as seen by one source.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// The maker's name for it.
+    /// Product name.
     pub name: String,
-    /// As far as the source can tell.
+    /// Kind, as far as the source knows.
     pub kind: Kind,
-    /// The maker's number; a PCI vendor id for a card.
+    /// Vendor id; a PCI vendor id for a card.
     pub vendor: u32,
-    /// The maker's number for the model.
+    /// Device id of the vendor.
     pub device: u32,
-    /// Where it sits.
+    /// PCI address.
     pub pci: Option<Pci>,
-    /// The number by which Vulkan and NVIDIA know a card.
+    /// UUID of Vulkan and NVIDIA.
     pub uuid: Option<[u8; 16]>,
-    /// Where wgpu lists it.
+    /// Its index in wgpu's list.
     pub adapter: Option<usize>,
-    /// What can use it.
-    pub backends: Vec<String>,
-    /// Bytes of a buffer that a kernel sees at most.
+    /// Backends that can use it.
+    pub backend_names: Vec<String>,
+    /// Largest buffer binding in bytes.
     pub largest_buffer: Option<u64>,
     /// Its own memory.
     pub memory: Option<Memory>,
-    /// The driver's name and version.
+    /// Driver name and version.
     pub driver: Option<String>,
-    /// The interface that the driver offers, with its version.
+    /// API of the driver, with its version.
     pub api: Option<String>,
-    /// How busy it is, 0 to 1.
+    /// Utilisation from 0 to 1.
     pub load: Option<f32>,
-    /// Whether the source can be asked again.
+    /// Source of current values.
     pub live: Live,
-    /// Why a GPU that only this source and later ones see cannot be used, in one sentence.
+    /// Why a GPU that only this and later sources see is unusable, in one sentence.
     pub why_not: String,
 }
 
 impl Seen {
-    /// How sure it is that both are one GPU; 0 where they are not.
-    fn likeness(&self, other: &Self) -> u8 {
+    /// Confidence that both are the same GPU; 0 means different.
+    fn similarity(&self, other: &Self) -> u8 {
         fn agree<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<bool> {
             Some(a? == b?)
         }
@@ -53,19 +53,19 @@ impl Seen {
         }
     }
 
-    /// Takes over what another source knows of the same GPU and this one does not; later sources measure memory better.
+    /// Fill missing values from another source of the same GPU. Later sources measure memory better.
     fn absorb(&mut self, other: Self) {
         self.pci = self.pci.or(other.pci);
         self.uuid = self.uuid.or(other.uuid);
         self.driver = self.driver.take().or(other.driver);
         self.api = self.api.take().or(other.api);
         self.load = other.load.or(self.load);
-        self.backends.extend(other.backends);
+        self.backend_names.extend(other.backend_names);
         self.largest_buffer = self.largest_buffer.or(other.largest_buffer);
-        // What the kernel calls the memory of an integrated one is a small part of what it uses.
+        // The kernel reports only a small part of the memory that an integrated GPU uses.
         if self.kind == Kind::Discrete {
             self.memory = other.memory.or(self.memory);
-            self.live = if other.live == Live::Nobody {
+            self.live = if other.live == Live::Unavailable {
                 self.live
             } else {
                 other.live
@@ -76,19 +76,19 @@ impl Seen {
     }
 }
 
-/// One list from what the sources see, best source first; `main` is main memory.
+/// Merge the sources, best source first; `main` is main memory.
 pub fn merge(sources: Vec<Vec<Seen>>, main: Option<Memory>) -> Vec<Gpu> {
     let mut all: Vec<Seen> = Vec::new();
     for source in sources {
         let known = all.len();
-        // Each of a source is another GPU, so it takes one that no other of the source has taken.
+        // Each entry of a source is a different GPU, so it matches one that no other entry of the source has matched.
         let mut taken = vec![false; known];
         let mut left: Vec<Option<Seen>> = source.into_iter().map(Some).collect();
         for sure in [3, 2, 1] {
             for slot in &mut left {
                 let found = slot
                     .as_ref()
-                    .and_then(|seen| (0..known).find(|&at| !taken[at] && all[at].likeness(seen) == sure));
+                    .and_then(|seen| (0..known).find(|&at| !taken[at] && all[at].similarity(seen) == sure));
                 if let Some(at) = found
                     && let Some(seen) = slot.take()
                 {
@@ -105,7 +105,7 @@ pub fn merge(sources: Vec<Vec<Seen>>, main: Option<Memory>) -> Vec<Gpu> {
     gpus
 }
 
-/// Gives each its id and, where nothing else tells it from another, its identity.
+/// Assign ids, and identities that are numbered if they would be equal.
 fn number(gpus: &mut [Gpu]) {
     let mut names: Vec<String> = Vec::new();
     for (index, gpu) in gpus.iter_mut().enumerate() {
@@ -120,29 +120,30 @@ fn number(gpus: &mut [Gpu]) {
     }
 }
 
-/// One list from what builds see, each with its name, in an order that is the same in every build. `own` is this one: what only others can
-/// open has no number here.
+/// Join the lists of all builds, in the same order in every build. `own` is this build: GPUs that only others can open have no adapter
+/// index.
 pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
     let mut all: Vec<Gpu> = Vec::new();
     for (build, gpus) in seen {
         for mut gpu in gpus {
             let (adapter, largest_buffer) = (gpu.adapter.take(), gpu.largest_buffer);
-            let way = adapter.filter(|_| gpu.usable).map(|adapter| Way {
+            let option = adapter.filter(|_| gpu.usable).map(|adapter| GpuBackend {
                 build: build.to_owned(),
                 adapter,
-                backend: gpu.backends.first().cloned().unwrap_or_default(),
+                backend: gpu.backend_names.first().cloned().unwrap_or_default(),
                 check: None,
             });
             let at = all.iter().position(|known| known.identity == gpu.identity);
             let known = match at {
                 Some(at) => {
-                    gpu.backends.retain(|backend| !all[at].backends.contains(backend));
-                    all[at].backends.append(&mut gpu.backends);
+                    gpu.backend_names
+                        .retain(|backend| !all[at].backend_names.contains(backend));
+                    all[at].backend_names.append(&mut gpu.backend_names);
                     &mut all[at]
                 }
                 None => all.push_mut(gpu),
             };
-            known.ways.extend(way);
+            known.backends.extend(option);
             if build == own {
                 known.adapter = adapter;
                 known.largest_buffer = largest_buffer.or(known.largest_buffer);
@@ -156,36 +157,38 @@ pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
     all
 }
 
-/// Ranks the builds that can use a GPU by what was found when they were checked, and says what that comes to.
+/// Sort a GPU's builds by their checks, and set whether it is usable.
 pub fn rank(gpu: &mut Gpu, own: &str) {
-    gpu.ways.sort_by(|a, b| {
-        let seconds = |way: &Way| way.check.as_ref().map_or(f64::INFINITY, DeviceCheck::turn_seconds);
-        let key = |way: &Way| (way.wrong().is_some(), way.build != own);
-        let (wrong_a, other_a) = key(a);
-        let (wrong_b, other_b) = key(b);
-        wrong_a
-            .cmp(&wrong_b)
+    gpu.backends.sort_by(|a, b| {
+        let seconds = |option: &GpuBackend| option.check.as_ref().map_or(f64::INFINITY, DeviceCheck::turn_seconds);
+        let key = |option: &GpuBackend| (option.mismatch().is_some(), option.build != own);
+        let (mismatch_a, other_a) = key(a);
+        let (mismatch_b, other_b) = key(b);
+        mismatch_a
+            .cmp(&mismatch_b)
             .then(seconds(a).total_cmp(&seconds(b)))
             .then(other_a.cmp(&other_b))
     });
-    let Some(best) = gpu.ways.first() else { return };
-    if let Some(wrong) = best.wrong() {
+    let Some(best) = gpu.backends.first() else { return };
+    if let Some(mismatch) = best.mismatch() {
         gpu.usable = false;
-        gpu.why = wrong.to_owned();
+        gpu.why = mismatch.to_owned();
         return;
     }
     gpu.usable = true;
     if gpu.kind != Kind::Software {
-        gpu.why = can_be_used(&gpu.backends);
+        gpu.why = can_be_used(&gpu.backend_names);
     }
 }
 
-/// What is known of a GPU in the end, and whether it can be used.
+/// The merged GPU.
 fn settle(seen: Seen, main: Option<Memory>) -> Gpu {
     let (usable, why) = verdict(&seen);
-    let api = seen
-        .api
-        .or_else(|| seen.backends.first().map(|backend| people_say(backend).to_owned()));
+    let api = seen.api.or_else(|| {
+        seen.backend_names
+            .first()
+            .map(|backend| display_name(backend).to_owned())
+    });
     let memory = match (seen.kind, seen.memory, main) {
         (Kind::Discrete, own, _) => own,
         (Kind::Integrated, Some(own), Some(main)) => Some(Memory {
@@ -202,7 +205,7 @@ fn settle(seen: Seen, main: Option<Memory>) -> Gpu {
         device: seen.device,
         pci: seen.pci,
         adapter: seen.adapter,
-        backends: seen.backends,
+        backend_names: seen.backend_names,
         largest_buffer: seen.largest_buffer,
         driver: seen.driver,
         api,
@@ -216,29 +219,29 @@ fn settle(seen: Seen, main: Option<Memory>) -> Gpu {
     gpu
 }
 
-/// Whether a model can run on it when it is asked for, and why (not).
+/// Whether a model can run on it if requested, and the reason.
 fn verdict(seen: &Seen) -> (bool, String) {
-    if seen.backends.is_empty() {
+    if seen.backend_names.is_empty() {
         return (false, seen.why_not.clone());
     }
     if seen.kind != Kind::Software {
-        return (true, can_be_used(&seen.backends));
+        return (true, can_be_used(&seen.backend_names));
     }
     if cfg!(feature = "vulkan") {
-        let why = "Runs in software on the processor, which this build of Hearth cannot use.";
+        let why = "A software renderer on the CPU, which this build of Hearth cannot use.";
         return (false, why.to_owned());
     }
-    let why = "Runs in software on the processor; never chosen by itself.";
+    let why = "A software renderer on the CPU; never selected automatically.";
     (true, why.to_owned())
 }
 
-fn can_be_used(backends: &[String]) -> String {
-    let names: Vec<_> = backends.iter().map(|backend| people_say(backend)).collect();
+fn can_be_used(backend_names: &[String]) -> String {
+    let names: Vec<_> = backend_names.iter().map(|backend| display_name(backend)).collect();
     format!("Hearth can use it through {}.", names.join(" or "))
 }
 
-/// What people call a backend.
-fn people_say(backend: &str) -> &str {
+/// Display name of a backend.
+fn display_name(backend: &str) -> &str {
     match backend {
         "vulkan" => "Vulkan",
         "metal" => "Metal",
@@ -259,7 +262,7 @@ mod tests {
         free: 9 * GIB,
     });
 
-    /// A card of one model in this slot, with so many GiB that are all free.
+    /// A card in this slot with this many GiB, all free.
     fn card(slot: &str, gib: u64) -> Seen {
         Seen {
             name: "Card".to_owned(),
@@ -274,16 +277,16 @@ mod tests {
         }
     }
 
-    fn adapter(index: usize, backends: &[&str], seen: Seen) -> Seen {
+    fn adapter(index: usize, backend_names: &[&str], seen: Seen) -> Seen {
         Seen {
             adapter: Some(index),
-            backends: backends.iter().map(|&backend| backend.to_owned()).collect(),
+            backend_names: backend_names.iter().map(|&backend| backend.to_owned()).collect(),
             ..seen
         }
     }
 
     #[test]
-    fn a_card_that_all_see_is_one() {
+    fn a_card_seen_by_all_sources_is_one_gpu() {
         let gpus = merge(
             vec![
                 vec![adapter(0, &["vulkan", "dx12"], card("0000:01:00.0", 0))],
@@ -300,14 +303,14 @@ mod tests {
         assert_eq!(gpus.len(), 1, "{gpus:#?}");
         let gpu = &gpus[0];
         assert_eq!((gpu.id.as_str(), gpu.adapter, gpu.live), ("gpu0", Some(0), Live::Nvml));
-        assert_eq!(gpu.backends, ["vulkan", "dx12"]);
+        assert_eq!(gpu.backend_names, ["vulkan", "dx12"]);
         assert_eq!((gpu.memory_total, gpu.load), (Some(24 * GIB), Some(0.5)));
         assert!(gpu.usable && gpu.why.contains("Vulkan or DirectX 12"), "{}", gpu.why);
     }
 
     #[test]
     fn equal_cards_stay_apart_and_keep_their_own_memory() {
-        // Wgpu knows only the second's slot, so the first is what is left.
+        // Wgpu knows only the second's slot, so the first is the remaining one.
         let gpus = merge(
             vec![
                 vec![
@@ -355,7 +358,7 @@ mod tests {
         assert_eq!(software.usable, !cfg!(feature = "vulkan"));
     }
 
-    /// One build may be let see more of a buffer than another: this one plans by its own.
+    /// Builds may have different buffer limits; each plans with its own.
     #[test]
     fn the_largest_buffer_is_this_builds() {
         let sees = |bytes| {
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_nothing_can_use_says_why() {
+    fn an_unusable_card_has_a_reason() {
         let lonely = Seen {
             why_not: "No driver.".to_owned(),
             ..card("0000:01:00.0", 0)
@@ -382,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_where_a_card_sits_or_its_name() {
+    fn an_identity_is_the_pci_address_or_the_name() {
         let nameless = |at| adapter(at, &["metal"], card("", 8));
         let gpus = merge(
             vec![vec![
@@ -396,9 +399,9 @@ mod tests {
         assert_eq!(names, ["Card", "Card #2", "0000:01:00.0"]);
     }
 
-    /// What two builds see, as one list in which each is ranked by what was found.
+    /// The lists of two builds, joined and ranked by checks.
     #[test]
-    fn builds_share_a_list_and_the_fastest_that_is_right_leads() {
+    fn builds_share_a_list_and_the_fastest_correct_one_is_preferred() {
         let sees = |backend: &str, slots: &[&str]| {
             let adapters = slots.iter().enumerate();
             let seen = adapters.map(|(at, slot)| adapter(at, &[backend], card(slot, 8)));
@@ -415,27 +418,27 @@ mod tests {
                 .map(|gpu| (gpu.id.clone(), gpu.identity.clone()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(ids(&here), ids(&there), "every build has the same names");
+        assert_eq!(ids(&here), ids(&there), "every build assigns the same ids");
         assert_eq!(here.len(), 3);
         let adapters: Vec<_> = here.iter().map(|gpu| gpu.adapter).collect();
         assert_eq!(
             adapters,
             [Some(0), None, Some(1)],
-            "what only another build opens has no number here"
+            "a GPU of another build has no adapter index"
         );
-        assert_eq!(here[0].backends, ["vulkan", "cuda"]);
+        assert_eq!(here[0].backend_names, ["vulkan", "cuda"]);
 
-        let found = |seconds: f64, wrong: Option<&str>| DeviceCheck {
-            wrong: wrong.map(str::to_owned),
+        let found = |seconds: f64, mismatch: Option<&str>| DeviceCheck {
+            mismatch: mismatch.map(str::to_owned),
             bytes_per_second: 1e12 / seconds,
-            products_per_second: 1e12 / seconds,
+            macs_per_second: 1e12 / seconds,
             ..DeviceCheck::default()
         };
         let ranked = |portable: Option<DeviceCheck>, cuda: Option<DeviceCheck>| {
             let mut gpu = here[0].clone();
-            (gpu.ways[0].check, gpu.ways[1].check) = (portable, cuda);
+            (gpu.backends[0].check, gpu.backends[1].check) = (portable, cuda);
             rank(&mut gpu, "portable");
-            (gpu.ways[0].build.clone(), gpu.usable, gpu.why)
+            (gpu.backends[0].build.clone(), gpu.usable, gpu.why)
         };
         let says = |ranked: (String, bool, String), build: &str, usable: bool| {
             assert_eq!((ranked.0.as_str(), ranked.1), (build, usable), "{}", ranked.2);

@@ -1,4 +1,4 @@
-//! NVIDIA's cards, by the management library that comes with their driver.
+//! NVIDIA's cards, from NVML, the management library of their driver.
 
 use super::gpu::{Gpu, Kind, Live, Pci};
 use super::memory::Memory;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// NVIDIA's PCI vendor id.
 pub const NVIDIA: u32 = 0x10de;
 
-/// What NVIDIA's driver sees; nothing where there is none.
+/// All cards of NVIDIA's driver; empty without it.
 pub fn seen() -> Vec<Seen> {
     let Some(nvml) = library() else {
         return Vec::new();
@@ -44,15 +44,15 @@ fn describe(card: &Device, driver: Option<String>) -> Option<Seen> {
         load: load(card),
         live: Live::Nvml,
         why_not: match cfg!(feature = "wgpu") {
-            true => "NVIDIA's driver is there, but without Vulkan; install the driver in full.",
-            false => "NVIDIA's driver is there, but CUDA does not know this card; install a newer driver.",
+            true => "NVIDIA's driver is installed without Vulkan; install the complete driver.",
+            false => "CUDA does not support this card with the installed driver; install a newer one.",
         }
         .to_owned(),
         ..Seen::default()
     })
 }
 
-/// Sets what is in use of a card now.
+/// Update memory and utilisation of a card.
 pub fn refresh(gpu: &mut Gpu) {
     let (Some(nvml), Some(pci)) = (library(), gpu.pci) else {
         return;
@@ -64,18 +64,18 @@ pub fn refresh(gpu: &mut Gpu) {
             }
             gpu.load = load(&card);
         }
-        Err(NvmlError::GpuLost | NvmlError::NotFound) => gpu.vanish(),
+        Err(NvmlError::GpuLost | NvmlError::NotFound) => gpu.mark_lost(),
         Err(_) => gpu.load = None,
     }
 }
 
-/// Loaded once and kept.
+/// Loaded once.
 fn library() -> Option<&'static Nvml> {
     static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
     NVML.get_or_init(|| Nvml::init().ok()).as_ref()
 }
 
-/// Fails on chips that have no memory of their own.
+/// `None` on chips without their own memory.
 fn memory(card: &Device) -> Option<Memory> {
     let memory = card.memory_info().ok()?;
     Some(Memory {
@@ -89,7 +89,7 @@ fn load(card: &Device) -> Option<f32> {
     Some((rates.gpu as f32 / 100.0).clamp(0.0, 1.0))
 }
 
-/// Reads `GPU-01234567-89ab-cdef-0123-456789abcdef`.
+/// Parse `GPU-01234567-89ab-cdef-0123-456789abcdef`.
 fn read_uuid(text: &str) -> Option<[u8; 16]> {
     let digits = text.strip_prefix("GPU-")?.replace('-', "");
     Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_is_read_as_vulkan_has_it() {
+    fn a_uuid_matches_vulkans() {
         let uuid = read_uuid("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
         assert_eq!((uuid[0], uuid[1], uuid[15]), (0x00, 0x11, 0xff));
         assert_eq!(read_uuid("MIG-00112233-4455-6677-8899-aabbccddeeff"), None);

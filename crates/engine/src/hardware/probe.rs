@@ -1,4 +1,4 @@
-//! Asking the graphics drivers in a process of its own, with a time limit, since drivers crash.
+//! Querying the graphics drivers in a process of its own, with a time limit, since drivers crash.
 
 #[cfg(feature = "wgpu")]
 use super::adapters;
@@ -20,33 +20,33 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// How long the drivers may take to say what they can do.
+/// Time limit of the query.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a check of one device may take: some hundreds of kernels are translated for it. A driver in software takes its time.
+/// Time limit of a device check, in which some hundreds of kernels are compiled. Software drivers are slow.
 const CHECK_LIMIT: Duration = Duration::from_secs(300);
 const SOFTWARE_LIMIT: Duration = Duration::from_secs(900);
 
-/// Names the program that asks, in place of this one.
+/// Environment variable that names the program to query with, instead of this one.
 const PROGRAM: &str = "HEARTH_PROBE";
 
-/// Set in the process that asks, which therefore starts no other.
-const ASKING: &str = "HEARTH_PROBING";
+/// Set in the querying process, which must not start another one.
+const PROBING: &str = "HEARTH_PROBING";
 
-/// More than this, in bytes, is no answer.
-const LONGEST: u64 = 1 << 20;
+/// Maximum bytes of an answer.
+const MAX_ANSWER: u64 = 1 << 20;
 
-/// What the graphics drivers said.
+/// Result of querying the graphics drivers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Every GPU once, the best kind first.
+    /// All GPUs, the best kind first.
     pub gpus: Vec<Gpu>,
-    /// What went wrong when they were asked, in whole sentences; then there is no GPU.
+    /// Errors in whole sentences; then there is no GPU.
     pub problem: Option<String>,
 }
 
-/// Asks the graphics drivers in this process, which they may crash: what `hearth probe` prints.
-pub fn ask() -> Probe {
+/// Query the graphics drivers in this process, which they may crash: the output of `hearth probe`.
+pub fn query() -> Probe {
     let sources = vec![
         #[cfg(feature = "wgpu")]
         adapters::seen(),
@@ -62,29 +62,29 @@ pub fn ask() -> Probe {
     }
 }
 
-/// Checks a device in this process, which its driver may crash: what `hearth probe --check` prints.
+/// Check a device in this process, which its driver may crash: the output of `hearth probe --check`.
 pub fn check_here(adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
     let place = adapter.map_or(Place::Cpu, Place::Gpu);
     let check = || crate::check::check(place, small).map_err(|error| error.to_string());
     catch_unwind(check).unwrap_or_else(|payload| {
-        Ok(wrong(format!(
-            "It fails in the middle of its work ({})",
+        Ok(failed(format!(
+            "Its driver crashed during the check ({})",
             panic_text(&*payload)
         )))
     })
 }
 
-/// A device that cannot be used because of this, a sentence without its full stop.
-fn wrong(what: String) -> DeviceCheck {
+/// A failed check with its reason, a sentence without its full stop.
+fn failed(what: String) -> DeviceCheck {
     DeviceCheck {
-        wrong: Some(format!(
-            "{what}. It can be checked again in the settings, or with `hearth devices --check`."
+        mismatch: Some(format!(
+            "{what}. Check it again in the settings, or with `hearth devices --check`."
         )),
         ..DeviceCheck::default()
     }
 }
 
-/// The program that is asked: this one, unless the environment variable `HEARTH_PROBE` names another.
+/// The program to query with: this one, unless the environment variable `HEARTH_PROBE` names another.
 pub fn this_program() -> Option<PathBuf> {
     named().or_else(|| std::env::current_exe().ok())
 }
@@ -94,28 +94,28 @@ fn named() -> Option<PathBuf> {
     program.map(PathBuf::from)
 }
 
-/// Whether another program than this one is asked.
+/// Whether `HEARTH_PROBE` is set.
 pub(super) fn is_named() -> bool {
     named().is_some()
 }
 
-/// Asks the graphics drivers by `program probe`, which is ended when the limit is over. Where it crashes, hangs or makes
-/// no sense there is no GPU but a sentence that says so.
+/// Query the graphics drivers by `program probe`, which is killed at the time limit. If it crashes, hangs or its output is malformed,
+/// the result is no GPU and a sentence.
 pub fn probe(program: &Path, limit: Duration) -> Probe {
     let mut command = Command::new(program);
-    // A test's executable refuses the option; without it, it would run its own tests that are called like the command.
-    let asked = listen(command.args(["probe", "--json"]), limit, "it was asked what it can do");
-    asked.unwrap_or_else(|what| Probe {
+    // A test's executable refuses the option; otherwise it would run its tests with the command's name.
+    let queried = listen(command.args(["probe", "--json"]), limit, "it was queried");
+    queried.unwrap_or_else(|what| Probe {
         gpus: Vec::new(),
-        problem: Some(format!("{what}. Hearth uses the processor.")),
+        problem: Some(format!("{what}. Hearth uses the CPU.")),
     })
 }
 
-/// Checks a device by `program probe --check`, in a process of its own: the GPU of this number in that program's list, or the processor
-/// (none). Whatever ends the process is what is wrong.
+/// Check a device by `program probe --check`: the GPU with this index in that program's list, or the CPU (`None`). A crash of the process
+/// is a failed check.
 ///
 /// # Errors
-/// The device cannot be checked now: its memory is in use, say. A sentence, perhaps with its full stop.
+/// The device cannot be checked now, for example because its memory is in use. A sentence, perhaps with its full stop.
 pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
     let mut command = Command::new(program);
     let which = adapter.map_or_else(|| "cpu".to_owned(), |number| number.to_string());
@@ -125,23 +125,23 @@ pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> Result<Devi
     }
     let limit = if small { SOFTWARE_LIMIT } else { CHECK_LIMIT };
     let checked = listen::<Result<DeviceCheck, String>>(&mut command, limit, "it was checked");
-    checked.unwrap_or_else(|what| Ok(wrong(what)))
+    checked.unwrap_or_else(|what| Ok(failed(what)))
 }
 
-/// Whether this process is the one that asks.
-pub(super) fn is_asking() -> bool {
-    std::env::var_os(ASKING).is_some()
+/// Whether this is a querying process.
+pub(super) fn is_probing() -> bool {
+    std::env::var_os(PROBING).is_some()
 }
 
-/// Runs the command until it has answered or the limit is over; else what happened to the driver while this was `done` with it, in a
-/// sentence without its full stop.
+/// Run the command until it answers or the time limit is over. Returns the answer, or a sentence without its full stop on what happened
+/// to the driver when `done`.
 fn listen<T: DeserializeOwned + Send + 'static>(
     command: &mut Command,
     limit: Duration,
     done: &str,
 ) -> Result<T, String> {
     let started = command
-        .env(ASKING, "1")
+        .env(PROBING, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -151,17 +151,17 @@ fn listen<T: DeserializeOwned + Send + 'static>(
         Err(error) => {
             let program = Path::new(command.get_program()).display();
             return Err(format!(
-                "{program}, which asks the graphics driver, could not be started ({error})"
+                "{program}, which queries the graphics driver, could not be started ({error})"
             ));
         }
     };
-    let (said, heard) = channel();
+    let (sender, receiver) = channel();
     if let Some(output) = child.stdout.take() {
-        thread::spawn(move || said.send(answer(BufReader::new(output.take(LONGEST)))));
+        thread::spawn(move || sender.send(answer(BufReader::new(output.take(MAX_ANSWER)))));
     }
-    let answer = heard.recv_timeout(limit);
-    // Whole answers count whatever the driver does while its process ends. Its end is waited for elsewhere: one that hangs in the
-    // kernel cannot be killed.
+    let answer = receiver.recv_timeout(limit);
+    // A complete answer counts, whatever the driver does at exit. Another thread waits for the process: one that hangs in the kernel cannot
+    // be killed.
     let _ = child.kill();
     let (ended, end) = channel();
     thread::spawn(move || ended.send(child.wait()));
@@ -181,13 +181,13 @@ fn listen<T: DeserializeOwned + Send + 'static>(
     }
 }
 
-/// The line that is an answer; drivers print lines of their own. None where the output ends without one.
+/// The line with the answer; drivers may print other lines. `None` if the output ends without one.
 fn answer<T: DeserializeOwned>(output: impl BufRead) -> Option<T> {
     let mut lines = output.split(b'\n').map_while(Result::ok);
     lines.find_map(|line| serde_json::from_slice(&line).ok())
 }
 
-/// Why a program gave no answer that has ended like this.
+/// Why a process with this exit status gave no answer.
 fn reason(status: ExitStatus, done: &str) -> String {
     let crashed = |how| format!("The graphics driver crashed when {done} ({how})");
     #[cfg(unix)]
@@ -195,7 +195,7 @@ fn reason(status: ExitStatus, done: &str) -> String {
         return crashed(format!("signal {signal}"));
     }
     match status.code() {
-        Some(0) | None => format!("What the graphics driver said when {done} made no sense"),
+        Some(0) | None => format!("The graphics driver's answer was malformed when {done}"),
         // Windows' exceptions are codes with the highest bit set.
         Some(code) if code < 0 => crashed(format!("exception {code:#010x}")),
         Some(code) => format!("The graphics driver failed when {done} (exit code {code})"),
@@ -209,15 +209,15 @@ mod tests {
 
     const ACT: &str = "HEARTH_TEST_ACT";
 
-    /// What was heard from this very executable, which runs only [`actor`] and does there as it is told.
-    fn heard(act: &str, limit: Duration) -> Result<Probe, String> {
+    /// The answer of this executable, which runs only [`actor`] with this action.
+    fn answer_of(act: &str, limit: Duration) -> Result<Probe, String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "hardware::probe::tests::actor", "--nocapture"]);
-        listen(command.env(ACT, act), limit, "it was asked")
+        listen(command.env(ACT, act), limit, "it was queried")
     }
 
     fn problem(act: &str) -> String {
-        heard(act, Duration::from_secs(60)).expect_err("a problem")
+        answer_of(act, Duration::from_secs(60)).expect_err("a problem")
     }
 
     fn good() -> Probe {
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// No test but the program that the others start.
+    /// Not a test but the program that the others start.
     #[test]
     fn actor() {
         let forever = || thread::sleep(Duration::from_secs(3600));
@@ -259,33 +259,33 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_crashes_hangs_or_babbles_costs_only_its_gpu() {
+    fn a_driver_that_crashes_hangs_or_prints_garbage_costs_only_its_gpu() {
         assert!(problem("crash").contains("crashed"));
-        assert!(problem("rubbish").contains("made no sense"));
+        assert!(problem("rubbish").contains("malformed"));
         assert!(problem("fail").contains("exit code 3"));
-        let hung = heard("hang", Duration::from_secs(1)).expect_err("a problem");
+        let hung = answer_of("hang", Duration::from_secs(1)).expect_err("a problem");
         assert!(hung.contains("within 1 seconds"), "{hung}");
         let missing = probe(Path::new("no-such-program"), LIMIT).problem.unwrap();
         assert!(
-            missing.starts_with("no-such-program") && missing.ends_with("Hearth uses the processor."),
+            missing.starts_with("no-such-program") && missing.ends_with("Hearth uses the CPU."),
             "{missing}"
         );
-        let wrong = check(Path::new("no-such-program"), Some(0), true)
+        let mismatch = check(Path::new("no-such-program"), Some(0), true)
             .unwrap()
-            .wrong
+            .mismatch
             .unwrap();
-        assert!(wrong.starts_with("no-such-program"), "{wrong}");
+        assert!(mismatch.starts_with("no-such-program"), "{mismatch}");
     }
 
     #[test]
-    fn a_whole_answer_counts_however_the_process_ends() {
+    fn a_complete_answer_counts_however_the_process_ends() {
         for act in ["answer and hang", "answer and crash"] {
-            assert_eq!(heard(act, Duration::from_secs(60)), Ok(good()), "{act}");
+            assert_eq!(answer_of(act, Duration::from_secs(60)), Ok(good()), "{act}");
         }
     }
 
     #[test]
-    fn another_test_does_not_take_part() {
+    fn a_tests_executable_does_not_answer() {
         let probe = probe(&std::env::current_exe().unwrap(), Duration::from_secs(60));
         assert!(probe.problem.is_some_and(|problem| problem.contains("exit code")));
     }

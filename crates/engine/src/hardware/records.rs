@@ -1,4 +1,4 @@
-//! What was found out about devices, kept from one start to the next. It may be deleted at any time.
+//! Recorded device checks and memory limits (`devices.json`). The file may be deleted at any time.
 
 use hearth_protocol::DeviceCheck;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was found out about all devices.
+/// Records of all devices.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Records {
@@ -14,20 +14,20 @@ struct Records {
     limits: Vec<Limit>,
 }
 
-/// What a check of a device is about. Another driver, or another Hearth, has to be checked again.
+/// The subject of a device check. Another driver or version of Hearth has to be checked again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The device's identity.
     pub identity: String,
-    /// Its name: in a slot there may be another card tomorrow.
+    /// Product name, since another card may be put into the slot.
     pub name: String,
-    /// The driver's name and version.
+    /// Driver name and version.
     pub driver: Option<String>,
     /// The build of Hearth.
     pub build: String,
     /// Hearth's version.
     pub version: String,
-    /// Which check it was: [`DeviceCheck::VERSION`].
+    /// Version of the check: [`DeviceCheck::VERSION`].
     #[serde(default)]
     pub check: u32,
 }
@@ -38,36 +38,36 @@ struct Checked {
     check: DeviceCheck,
 }
 
-/// What of a device's memory could be had.
+/// Limit on the allocatable memory of a device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Limit {
     identity: String,
-    /// Of the bytes that were said to be free, this share was refused together.
+    /// Smallest fraction of the free bytes that was refused.
     refused: f64,
 }
 
-/// Where it is kept, and what was read or written last.
+/// The records' file, and the last records read or written.
 #[derive(Debug, Default)]
 pub struct Store {
     file: Option<PathBuf>,
     last: Option<Records>,
 }
 
-/// That of this process.
+/// The store of this process.
 static STORE: Mutex<Store> = Mutex::new(Store { file: None, last: None });
 
-/// What is kept in this process.
+/// The store of this process, locked.
 pub fn store() -> MutexGuard<'static, Store> {
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps what is found out about devices in this file; none: only in memory, as it is before the first call.
-pub fn keep_in(file: Option<PathBuf>) {
+/// Set the file of the records. `None`, the default, keeps them in memory only.
+pub fn set_records_file(file: Option<PathBuf>) {
     *store() = Store { file, last: None };
 }
 
 impl Store {
-    /// What is there now: another process may have written it.
+    /// The current records; another process may have written the file.
     fn read(&self) -> Records {
         let text = self.file.as_ref().and_then(|file| fs::read(file).ok());
         let read = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -85,7 +85,7 @@ impl Store {
         self.last = Some(records);
     }
 
-    /// What was found when this was checked; none: it was not.
+    /// The recorded check. `None` means not checked.
     pub fn check(&self, subject: &Subject) -> Option<DeviceCheck> {
         let mut checks = self.read().checks.into_iter();
         checks
@@ -93,7 +93,7 @@ impl Store {
             .map(|checked| checked.check)
     }
 
-    /// Keeps what was found, in place of what was found of that device in that build before.
+    /// Record a check, replacing earlier ones of that device in that build.
     pub fn checked(&mut self, subject: Subject, check: DeviceCheck) {
         self.change(|records| {
             let about = |subject: &Subject| (subject.identity.clone(), subject.build.clone());
@@ -104,7 +104,7 @@ impl Store {
         });
     }
 
-    /// The smallest share of a device's free memory that was refused; none: nothing was.
+    /// Smallest fraction of a device's free memory that was refused. `None` means nothing was refused.
     pub fn refused(&self, identity: &str) -> Option<f64> {
         let mut limits = self.read().limits.into_iter();
         limits
@@ -112,7 +112,7 @@ impl Store {
             .map(|limit| limit.refused)
     }
 
-    /// Notes that `bytes` of `free` were refused.
+    /// Record that `bytes` of `free` were refused.
     pub fn note_refused(&mut self, identity: &str, bytes: u64, free: u64) {
         let share = share(bytes, free).min(1.0);
         let refused = self.refused(identity).map_or(share, |known| known.min(share));
@@ -123,7 +123,7 @@ impl Store {
         });
     }
 
-    /// Notes that `bytes` of `free` were had: where as much was refused before, that was another program's doing.
+    /// Record that `bytes` of `free` were allocated: if as much was refused before, another program was the cause.
     pub fn note_had(&mut self, identity: &str, bytes: u64, free: u64) {
         if self
             .refused(identity)
@@ -138,7 +138,7 @@ fn share(bytes: u64, of: u64) -> f64 {
     bytes as f64 / of.max(1) as f64
 }
 
-/// Replaces the file as a whole: who reads it meanwhile reads the old one.
+/// Replace the file atomically.
 fn write(file: &Path, records: &Records) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_out_outlives_the_process() {
+    fn records_outlive_the_process() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("deeper").join("devices.json");
         let opened = || Store {
@@ -185,7 +185,7 @@ mod tests {
             check: 1,
             ..subject("a", "1", "cuda")
         };
-        assert_eq!(store.check(&asks_more), None, "an earlier check, which asked less");
+        assert_eq!(store.check(&asks_more), None, "an earlier version of the check");
         assert_eq!((store.refused("a"), store.refused("b")), (Some(0.75), None));
         store.checked(subject("a", "2", "cuda"), found(4.0));
         assert_eq!(store.check(&subject("a", "1", "cuda")), None, "the old driver's");
@@ -195,7 +195,7 @@ mod tests {
         store.note_had("a", 31, 40);
         assert_eq!(store.refused("a"), None);
 
-        // Whatever is in it.
+        // A malformed file.
         fs::write(&file, b"{\"checks\": 3").expect("it is written");
         let mut store = opened();
         assert_eq!(store.check(&subject("b", "1", "cuda")), None);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_it_lasts_as_long_as_the_process() {
+    fn without_a_file_records_are_in_memory() {
         let mut store = Store::default();
         store.note_refused("a", 1, 2);
         assert_eq!(store.refused("a"), Some(0.5));

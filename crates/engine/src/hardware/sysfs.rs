@@ -1,4 +1,4 @@
-//! The cards that Linux' kernel sees, with a graphics driver or without.
+//! Graphics cards from Linux' sysfs, with or without a driver.
 
 use super::gpu::{Gpu, Kind, Live, Pci};
 use super::memory::Memory;
@@ -7,38 +7,37 @@ use std::fs::{read_dir, read_link, read_to_string};
 use std::path::Path;
 use std::str::FromStr;
 
-/// Where the kernel keeps them.
+/// The folder of PCI devices.
 const DEVICES: &str = "/sys/bus/pci/devices";
 
 const AMD: u32 = 0x1002;
 const NVIDIA: u32 = 0x10de;
 const INTEL: u32 = 0x8086;
 
-/// Whether there is anything that a graphics driver could drive, software apart: the kernel, or Windows around it, offers a door.
-/// Elsewhere than on Linux that is not known.
+/// Whether a GPU other than software may exist: the kernel (or Windows, under WSL) has a device file. Always `true` outside Linux.
 pub fn may_have_gpu() -> bool {
-    const DOORS: [&str; 3] = ["renderD", "nvidia", "dxg"];
+    const DEVICE_FILES: [&str; 3] = ["renderD", "nvidia", "dxg"];
     if !cfg!(target_os = "linux") {
         return true;
     }
-    let is_door = |name: &str| DOORS.iter().any(|door| name.starts_with(door));
+    let is_device_file = |name: &str| DEVICE_FILES.iter().any(|prefix| name.starts_with(prefix));
     ["/dev", "/dev/dri"].iter().any(|folder| {
         let mut entries = read_dir(folder).into_iter().flatten().flatten();
-        entries.any(|entry| entry.file_name().to_str().is_some_and(is_door))
+        entries.any(|entry| entry.file_name().to_str().is_some_and(is_device_file))
     })
 }
 
-/// What the kernel sees.
+/// All cards.
 pub fn seen() -> Vec<Seen> {
     seen_in(Path::new(DEVICES))
 }
 
-/// Sets what is in use of a card now.
+/// Update memory and utilisation of a card.
 pub fn refresh(gpu: &mut Gpu) {
     let Some(pci) = gpu.pci else { return };
     let folder = Path::new(DEVICES).join(pci.to_string());
     if !folder.exists() {
-        gpu.vanish();
+        gpu.mark_lost();
         return;
     }
     if let Some(memory) = memory(&folder) {
@@ -62,7 +61,7 @@ fn seen_in(devices: &Path) -> Vec<Seen> {
     seen
 }
 
-/// One card, if it is one: of the three makers whose GPUs can compute; servers have others that only show a console.
+/// A card of one of the three vendors with compute support; servers have others for the console only.
 fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
     const DISPLAY: u32 = 0x03;
     if hex(folder, "class")? >> 16 != DISPLAY {
@@ -72,21 +71,21 @@ fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
     let driver = read_link(folder.join("driver")).ok();
     let driver = driver.as_deref().and_then(|path| path.file_name()?.to_str());
     let (maker, no_driver) = match vendor {
-        // In a container every card of the machine is here, also those that were not given to it.
+        // A container sees all cards of the machine, even those it has no access to.
         NVIDIA if driver == Some("nvidia") => return None,
-        NVIDIA => ("NVIDIA", "NVIDIA's driver does not run it; install that."),
+        NVIDIA => ("NVIDIA", "NVIDIA's driver is not in use for it; install it."),
         AMD => ("AMD", NO_VULKAN),
         INTEL => ("Intel", NO_VULKAN),
         _ => return None,
     };
     let why_not = match driver {
-        Some("vfio-pci") => "It is given to a virtual machine.",
+        Some("vfio-pci") => "It is assigned to a virtual machine.",
         _ => no_driver,
     };
     let memory = memory(folder);
     Some(Seen {
         name: format!("{maker} graphics ({vendor:04x}:{device:04x})"),
-        // Those in a processor sit on its own bus.
+        // Integrated GPUs are on bus 0.
         kind: if pci.bus == 0 { Kind::Integrated } else { Kind::Discrete },
         vendor,
         device,
@@ -94,15 +93,19 @@ fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
         memory,
         driver: driver.map(str::to_owned),
         load: load(folder),
-        live: if memory.is_some() { Live::Sysfs } else { Live::Nobody },
+        live: if memory.is_some() {
+            Live::Sysfs
+        } else {
+            Live::Unavailable
+        },
         why_not: why_not.to_owned(),
         ..Seen::default()
     })
 }
 
-const NO_VULKAN: &str = "No Vulkan driver speaks for it; install Mesa's (mesa-vulkan-drivers).";
+const NO_VULKAN: &str = "It has no Vulkan driver; install Mesa's (mesa-vulkan-drivers).";
 
-/// What amdgpu says of a card's memory; others say nothing.
+/// A card's memory, which only amdgpu reports.
 fn memory(folder: &Path) -> Option<Memory> {
     let total: u64 = number(folder, "mem_info_vram_total")?;
     let used: u64 = number(folder, "mem_info_vram_used")?;
@@ -121,7 +124,7 @@ fn number<T: FromStr>(folder: &Path, file: &str) -> Option<T> {
     read_to_string(folder.join(file)).ok()?.trim().parse().ok()
 }
 
-/// Reads `0x1002`.
+/// Parse `0x1002`.
 fn hex(folder: &Path, file: &str) -> Option<u32> {
     let text = read_to_string(folder.join(file)).ok()?;
     u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_are_found_and_what_amd_says_is_read() {
+    fn cards_and_amds_counters_are_read() {
         let root = tempfile::tempdir().unwrap();
         let ids = |class, vendor| [("class", class), ("vendor", vendor), ("device", "0x744c")];
         let amd = [
@@ -161,7 +164,7 @@ mod tests {
         };
         assert_eq!(
             (intel.kind, intel.memory, intel.live),
-            (Kind::Integrated, None, Live::Nobody)
+            (Kind::Integrated, None, Live::Unavailable)
         );
         assert_eq!(
             (amd.kind, amd.load, amd.live),

@@ -1,4 +1,4 @@
-//! What Vulkan says of its devices: memory, driver, version. Wgpu does not pass this on.
+//! Memory, driver and version of Vulkan devices, which wgpu does not expose.
 
 use super::gpu::{Kind, Pci};
 use super::memory::Memory;
@@ -6,9 +6,9 @@ use super::merge::Seen;
 use ash::vk;
 use std::ffi::CStr;
 
-/// What Vulkan sees; nothing where there is no Vulkan.
+/// All Vulkan devices; empty without Vulkan.
 pub fn seen() -> Vec<Seen> {
-    // There it is a layer over Metal, which knows the same GPUs by other numbers.
+    // There, Vulkan is a layer over Metal with other ids for the same GPUs.
     if cfg!(target_vendor = "apple") {
         return Vec::new();
     }
@@ -48,7 +48,7 @@ unsafe fn describe(instance: &ash::Instance, device: vk::PhysicalDevice) -> Seen
             .any(|extension| extension.extension_name_as_c_str() == Ok(name))
     };
     let version = properties.api_version;
-    // What comes in a chain came with 1.1.
+    // Structure chains need Vulkan 1.1.
     let chains = version >= vk::API_VERSION_1_1;
     let has_driver = chains && (version >= vk::API_VERSION_1_2 || has(ash::khr::driver_properties::NAME));
     let has_pci = chains && has(ash::ext::pci_bus_info::NAME);
@@ -79,12 +79,11 @@ unsafe fn describe(instance: &ash::Instance, device: vk::PhysicalDevice) -> Seen
     );
     let passed = driver.conformance_version;
     let why_not = if !cfg!(feature = "wgpu") {
-        "This build of Hearth knows no Vulkan; another one beside it may use it.".to_owned()
+        "This build of Hearth has no Vulkan; another build may use it.".to_owned()
     } else if has_driver && (passed.major, passed.minor, passed.subminor, passed.patch) == (0, 0, 0, 0) {
-        "Its Vulkan driver has not passed Vulkan's own tests, so Hearth does not trust it; a newer one may have."
-            .to_owned()
+        "Its Vulkan driver is not conformant (it has not passed Vulkan's tests); a newer one may be.".to_owned()
     } else {
-        format!("Its driver offers {api}, but not all that Hearth needs of it; a newer driver may.")
+        format!("Its driver supports {api}, but lacks features that Hearth needs; a newer driver may have them.")
     };
     Seen {
         name: properties
@@ -99,7 +98,7 @@ unsafe fn describe(instance: &ash::Instance, device: vk::PhysicalDevice) -> Seen
         },
         vendor: properties.vendor_id,
         device: properties.device_id,
-        // A device without a slot says 0.
+        // A device without a slot reports 0.
         pci: (has_pci && (pci.pci_bus, pci.pci_device) != (0, 0)).then_some(Pci {
             domain: pci.pci_domain,
             bus: pci.pci_bus,
@@ -116,7 +115,7 @@ unsafe fn describe(instance: &ash::Instance, device: vk::PhysicalDevice) -> Seen
     }
 }
 
-/// The heaps that are the device's own, together; all is free where a driver knows no budget.
+/// The sum of the device-local heaps; all counts as free if the driver has no memory budget.
 ///
 /// # Safety
 ///

@@ -1,42 +1,42 @@
-//! What the parts of a model take, on the processor and on a GPU: read from the file, without loading it.
+//! Sizes of the parts of a model on the CPU and on a GPU, from the file's tensor table.
 
 use hearth_formats::gguf::{Gguf, TensorInfo};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, KvPool, Session};
 
-/// A GPU gives memory in multiples of this many bytes.
-const GPU_GRAIN: u64 = 256;
-/// Bytes of a number.
+/// Alignment of allocations on a GPU in bytes.
+const GPU_ALIGNMENT: u64 = 256;
+/// Bytes of an f32.
 const F32: u64 = size_of::<f32>() as u64;
 
-// What CubeCL 0.11 sets aside for what comes and goes (`memory_management/dynamic/adaptive.rs` and `arena.rs` in cubecl-server): a page
-// for what is small, and pages as large as the largest of the rest with a megabyte of slack.
+// Pages of CubeCL 0.11 for temporary buffers (`memory_management/dynamic/adaptive.rs` and `arena.rs` in cubecl-server): one page for
+// small buffers, and pages as large as the largest other buffer plus a mebibyte of slack.
 const SMALL_PAGE: u64 = 8 << 20;
 const SMALL_SLICE: u64 = 64 << 10;
 const PAGE_SLACK: u64 = 1 << 20;
 const SMALLEST_PAGE: u64 = 2 << 20;
 
-/// What one layer's weights take.
+/// Bytes of one layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Layer {
-    /// With the processor.
+    /// On the CPU.
     pub cpu: u64,
     /// On a GPU.
     pub gpu: u64,
 }
 
-/// What a model takes, part by part.
+/// Bytes of a model, part by part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bytes {
-    /// The token embedding, which stays with the processor.
+pub struct ModelBytes {
+    /// The token embedding, which stays on the CPU.
     pub embedding: u64,
-    /// The blocks that a token goes through, those that predict further tokens (which are not loaded), and last the output layer.
+    /// The transformer layers, the prediction layers (which are not loaded), and last the output layer.
     pub layers: Vec<Layer>,
-    /// How many of them have a cache.
+    /// Number of layers with a KV cache.
     cached: usize,
     kv_heads: usize,
     head_dim: usize,
-    /// What one token takes while it goes through a block, and what it adds in the output layer, in numbers of f32.
+    /// Elements of activations per token.
     widths: Widths,
 }
 
@@ -44,34 +44,34 @@ pub struct Bytes {
 struct Widths {
     block: u64,
     logits: u64,
-    /// The widest matrix of a block.
+    /// Columns of a layer's widest activation.
     widest: u64,
-    /// Cosines and sines of a position, of one rotation, and of all.
+    /// Cosines and sines per position, of one RoPE table, and of all.
     angle: u64,
     angles: u64,
 }
 
-/// Positions that a table of angles on a GPU grows by.
+/// Positions by which a RoPE table on a GPU grows.
 const ANGLES_PAGE: u64 = 256;
 
 /// A buffer on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffer {
-    /// What it holds, for a sentence.
+    /// Its content, for a sentence.
     pub what: &'static str,
-    /// How much that is.
+    /// Its size.
     pub bytes: u64,
 }
 
 impl Buffer {
-    /// One that holds this.
+    /// A buffer with this content.
     pub fn new(what: &'static str, bytes: u64) -> Self {
         Self { what, bytes }
     }
 }
 
-impl Bytes {
-    /// Reads them off the file's table of tensors.
+impl ModelBytes {
+    /// Sizes from the file's tensor table.
     pub fn of(gguf: &Gguf, config: &Config) -> Self {
         let mut layers = vec![Layer::default(); config.layers()];
         let mut embedding = 0;
@@ -92,7 +92,7 @@ impl Bytes {
                 layers[at].gpu += layer.gpu;
             }
         }
-        // An output layer that is the embedding again is the same one here and a copy on a GPU.
+        // A tied output layer shares the embedding on the CPU and is a copy on a GPU.
         if gguf.tensor("output.weight").is_none()
             && let Some(table) = gguf.tensor("token_embd.weight")
         {
@@ -116,7 +116,7 @@ impl Bytes {
         }
     }
 
-    /// Bytes of a layer's cache for so many tokens.
+    /// Bytes of a layer's KV cache for this many tokens.
     pub fn cache(&self, layer: usize, context: u32, format: KvFormat) -> Layer {
         if layer >= self.cached {
             return Layer::default();
@@ -128,7 +128,7 @@ impl Bytes {
         }
     }
 
-    /// Bytes that a processor takes on the way, where blocks or the output layer run.
+    /// Bytes of activations on the CPU, if layers or the output layer run there.
     pub fn compute(&self, context: u32, blocks: bool, output: bool) -> u64 {
         let tokens = chunk(context);
         let mut numbers = 0;
@@ -141,16 +141,16 @@ impl Bytes {
         F32 * numbers
     }
 
-    /// The largest buffers that blocks, or the output layer, make on a GPU for a context of this many tokens, and what is in each.
+    /// The largest buffers of layers and of the output layer on a GPU, for a context of this many tokens.
     pub fn largest_buffers(&self, context: u32, format: KvFormat, blocks: bool, output: bool) -> Vec<Buffer> {
         let tokens = chunk(context);
         let mut buffers = Vec::new();
         if blocks {
             let positions = u64::from(context).next_multiple_of(ANGLES_PAGE);
             buffers.extend([
-                Buffer::new("a table of the rotation", F32 * positions * self.widths.angle),
+                Buffer::new("the RoPE table", F32 * positions * self.widths.angle),
                 Buffer::new("the activations of a prompt", F32 * tokens * self.widths.widest),
-                // Keys and values lie apart.
+                // Keys and values are separate buffers.
                 Buffer::new("the keys of a layer's cache", self.cache(0, context, format).gpu / 2),
             ]);
         }
@@ -160,7 +160,7 @@ impl Bytes {
         buffers
     }
 
-    /// The same of a GPU: pages that its runtime cuts what is needed from, and tables that all layers share.
+    /// Bytes of activations on a GPU: the runtime's pages, and tables shared by all layers.
     pub fn gpu_compute(&self, context: u32, blocks: bool, output: bool) -> u64 {
         if !blocks && !output {
             return 0;
@@ -175,7 +175,7 @@ impl Bytes {
             largest = largest.max(F32 * self.widths.logits);
         }
         let pages = match largest > SMALL_SLICE {
-            // What a block hands on and what it makes of it lie on two pages.
+            // A layer's input and output are on two pages.
             true => (1 + u64::from(blocks)) * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
             false => 0,
         };
@@ -183,7 +183,7 @@ impl Bytes {
     }
 }
 
-/// How many rotations the blocks have between them.
+/// Number of distinct RoPE tables of the layers.
 fn rotations(config: &Config) -> u64 {
     match config.architecture.as_str() {
         "gemma3" => 2,
@@ -191,12 +191,12 @@ fn rotations(config: &Config) -> u64 {
     }
 }
 
-/// Tokens that go through the model at once, at most.
+/// Maximum tokens of a chunk.
 fn chunk(context: u32) -> u64 {
     u64::from(context).min(Session::LARGEST_CHUNK as u64)
 }
 
-/// What one tensor takes: blocks as the file has them, since what is packed for a processor is as large; vectors in f32.
+/// Bytes of one tensor: matrices in the file's format, since packed weights have the same size; vectors in f32.
 fn layer(tensor: &TensorInfo) -> Layer {
     let vector = tensor.shape.iter().filter(|n| **n > 1).count() < 2;
     let bytes = match vector {
@@ -205,6 +205,6 @@ fn layer(tensor: &TensorInfo) -> Layer {
     };
     Layer {
         cpu: bytes,
-        gpu: bytes.next_multiple_of(GPU_GRAIN),
+        gpu: bytes.next_multiple_of(GPU_ALIGNMENT),
     }
 }

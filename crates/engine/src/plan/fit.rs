@@ -1,38 +1,38 @@
-//! Filling the memory of devices with layers.
+//! Fitting layers into the memory of devices.
 
 use super::bytes::Buffer;
-use super::{Bytes, Training, mib};
+use super::{ModelBytes, Training, mib};
 use crate::hardware::{self, records};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
 use std::fmt;
 
-/// What is left free on a GPU: this much, and this share of it, for what drivers and the desktop take of it.
+/// Memory to leave free on a GPU for drivers and the desktop: this many bytes, plus one part in `GPU_SHARE` of its memory.
 const GPU_MARGIN: u64 = 256 << 20;
 const GPU_SHARE: u64 = 32;
-/// The same of main memory.
+/// Main memory to leave free.
 const CPU_MARGIN: u64 = 256 << 20;
-/// What a kernel, which counts in 32 bits, can address.
-const MOST_ADDRESSED: u64 = u32::MAX as u64;
-/// Contexts are looked for in steps of this many tokens.
+/// Maximum bytes that a kernel can address with 32-bit indices.
+const MAX_ADDRESSABLE: u64 = u32::MAX as u64;
+/// Step of the context search in tokens.
 const CONTEXT_STEP: u32 = 256;
 
-/// What is to be put somewhere.
+/// A model to place, with its context.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
     /// The model.
-    pub bytes: &'a Bytes,
+    pub bytes: &'a ModelBytes,
     /// Tokens of the cache.
     pub context: u32,
-    /// How it is kept.
+    /// Element type of the KV cache.
     pub format: KvFormat,
-    /// What is trained; then there is no cache.
+    /// Memory of fine-tuning, instead of a KV cache.
     pub training: Option<Training>,
 }
 
 impl Load<'_> {
-    /// The cache of a layer.
+    /// KV cache of a layer.
     fn cache(&self, layer: usize) -> super::bytes::Layer {
         match self.training {
             None => self.bytes.cache(layer, self.context, self.format),
@@ -40,65 +40,65 @@ impl Load<'_> {
         }
     }
 
-    /// The buffers that a kernel has to see as a whole where a GPU has blocks, or the output layer. Weights are not among them: those are
-    /// taken in ranges of rows.
+    /// The buffers that are bound as a whole on a GPU with layers or the output layer. Weights are not among them: they are bound in ranges
+    /// of rows.
     fn buffers(&self, blocks: bool, output: bool) -> Vec<Buffer> {
         match self.training {
             None => self.bytes.largest_buffers(self.context, self.format, blocks, output),
             Some(training) => {
                 let of = |wanted: bool, what, bytes| wanted.then(|| Buffer::new(what, bytes));
-                let block = of(blocks, "the activations of a batch", training.largest_of_a_block);
+                let block = of(blocks, "the activations of a batch", training.largest_activation);
                 let output = of(output, "the logits of a batch", training.output);
                 block.into_iter().chain(output).collect()
             }
         }
     }
 
-    /// What is made on the way through so many blocks, and through the output layer.
+    /// Activations of this many layers, and of the output layer.
     fn compute(&self, gpu: bool, blocks: usize, output: bool) -> u64 {
         match self.training {
             None if gpu => self.bytes.gpu_compute(self.context, blocks > 0, output),
             None => self.bytes.compute(self.context, blocks > 0, output),
             Some(training) => {
-                blocks as u64 * training.a_block
-                    + blocks.min(training.blocks_at_once) as u64 * training.operations
+                blocks as u64 * training.fixed_per_layer
+                    + blocks.min(training.layers_at_once) as u64 * training.operations
                     + if output { training.output } else { 0 }
             }
         }
     }
 }
 
-/// One device's memory.
+/// Memory budget of a device.
 #[derive(Debug, Clone)]
-struct Room {
+struct Budget {
     /// Its id, as in [`DeviceInfo`].
     id: String,
-    /// Its identity, likewise.
+    /// Its identity, as in [`DeviceInfo`].
     identity: String,
-    /// The maker's name for it.
+    /// Product name.
     name: String,
-    /// Bytes in all; none where it cannot be told.
+    /// Total bytes. `None` means unknown.
     total: Option<u64>,
-    /// Bytes that are free now; none where it cannot be told.
+    /// Free bytes. `None` means unknown.
     free: Option<u64>,
-    /// What of them is to be had, as far as anybody found out.
-    to_be_had: f64,
-    /// Bytes that are to stay free.
+    /// Fraction of them that can be allocated, as far as known.
+    allocatable_share: f64,
+    /// Bytes to leave free.
     margin: u64,
-    /// Whether it is main memory, which it then shares with the processor.
+    /// Whether it is main memory, shared with the CPU.
     shared: bool,
-    /// Bytes of a buffer that a kernel there sees at most.
+    /// Largest buffer binding in bytes.
     largest_buffer: u64,
 }
 
-/// A buffer of which a kernel could not see all.
+/// A buffer above a GPU's limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooLarge {
     /// The GPU's name.
     pub device: String,
-    /// What would be too large.
+    /// The buffer.
     pub buffer: Buffer,
-    /// Bytes that it may have.
+    /// The limit in bytes.
     pub limit: u64,
 }
 
@@ -108,60 +108,60 @@ impl fmt::Display for TooLarge {
         let (what, bytes, limit) = (buffer.what, mib(buffer.bytes), mib(*limit));
         write!(
             f,
-            "On {device} {what} would take a buffer of {bytes}, and a kernel there sees {limit} of one"
+            "On {device}, {what} would need a buffer of {bytes}, above its limit of {limit}"
         )
     }
 }
 
-/// The memory that a model may be put into: the processor's and that of some GPUs.
+/// Memory budgets of the CPU and some GPUs.
 #[derive(Debug, Clone)]
-pub struct Rooms {
-    cpu: Room,
-    gpus: Vec<(usize, Room)>,
+pub struct Budgets {
+    cpu: Budget,
+    gpus: Vec<(usize, Budget)>,
 }
 
-impl Rooms {
-    /// Those of these devices.
+impl Budgets {
+    /// The budgets of these devices.
     pub fn of(cpu: Option<&DeviceInfo>, gpus: &[&DeviceInfo]) -> Self {
-        let room = |device: &DeviceInfo, margin: u64| Room {
+        let budget = |device: &DeviceInfo, margin: u64| Budget {
             id: device.id.clone(),
             identity: device.identity.clone(),
             name: device.name.clone(),
             total: device.memory_total,
-            // More than there is, it does not have.
+            // At most the total.
             free: device.memory_free.or(device.memory_total),
-            to_be_had: records::store().refused(&device.identity).unwrap_or(1.0),
+            allocatable_share: records::store().refused(&device.identity).unwrap_or(1.0),
             margin,
             shared: device.kind != "discrete",
-            largest_buffer: device.largest_buffer.unwrap_or(MOST_ADDRESSED).min(MOST_ADDRESSED),
+            largest_buffer: device.largest_buffer.unwrap_or(MAX_ADDRESSABLE).min(MAX_ADDRESSABLE),
         };
         let unknown = DeviceInfo {
             id: hardware::CPU.to_owned(),
             ..DeviceInfo::default()
         };
         let gpu = |device: &&DeviceInfo| {
-            let number = hardware::gpu_number(&device.id)?;
+            let number = hardware::adapter_index(&device.id)?;
             let margin =
                 GPU_MARGIN.min(device.memory_total.unwrap_or(0) / 8) + device.memory_total.unwrap_or(0) / GPU_SHARE;
-            Some((number, room(device, margin)))
+            Some((number, budget(device, margin)))
         };
         Self {
-            cpu: room(cpu.unwrap_or(&unknown), CPU_MARGIN),
+            cpu: budget(cpu.unwrap_or(&unknown), CPU_MARGIN),
             gpus: gpus.iter().filter_map(gpu).collect(),
         }
     }
 
-    /// `wanted` of `layers` layers on the GPUs, to each by what it has free.
+    /// Place `wanted` of `layers` layers on the GPUs, in proportion to their free memory.
     pub fn place(&self, layers: usize, wanted: usize) -> Placement {
         let weights: Vec<_> = self
             .gpus
             .iter()
-            .map(|(number, room)| (*number, room.most().unwrap_or(1)))
+            .map(|(number, budget)| (*number, budget.available().unwrap_or(1)))
             .collect();
         Placement::offload(layers, wanted, &weights)
     }
 
-    /// What a placement puts where.
+    /// The bytes of a placement on each device.
     pub fn fill(&self, load: &Load, placement: &Placement) -> Vec<PlannedDevice> {
         let bytes = load.bytes;
         let last = placement.layers() - 1;
@@ -170,7 +170,7 @@ impl Rooms {
             true => "output".to_owned(),
             false => format!("blk.{layer}"),
         };
-        let planned = |place: Place, room: &Room| {
+        let planned = |place: Place, budget: &Budget| {
             let gpu = place != Place::Cpu;
             let side = |layer: super::bytes::Layer| if gpu { layer.gpu } else { layer.cpu };
             let weights: u64 = on(place).map(|layer| side(bytes.layers[layer])).sum();
@@ -179,15 +179,15 @@ impl Rooms {
             let output = on(place).any(|layer| layer == last);
             let layers = on(place).map(name);
             PlannedDevice {
-                id: room.id.clone(),
-                identity: room.identity.clone(),
-                name: room.name.clone(),
+                id: budget.id.clone(),
+                identity: budget.identity.clone(),
+                name: budget.name.clone(),
                 weights: weights + if gpu { 0 } else { bytes.embedding },
                 kv,
                 compute: load.compute(gpu, blocks, output),
-                margin: room.margin,
-                total: room.total,
-                free: room.free,
+                margin: budget.margin,
+                total: budget.total,
+                free: budget.free,
                 layers: match gpu {
                     true => layers.collect(),
                     false => std::iter::once("token_embd".to_owned()).chain(layers).collect(),
@@ -198,45 +198,45 @@ impl Rooms {
         let mut devices = vec![planned(Place::Cpu, &self.cpu)];
         let needed = |device: &PlannedDevice| device.weights + device.kv + device.compute;
         let mut in_main_memory = needed(&devices[0]);
-        for (number, room) in &self.gpus {
-            let mut device = planned(Place::Gpu(*number), room);
-            if room.shared {
+        for (number, budget) in &self.gpus {
+            let mut device = planned(Place::Gpu(*number), budget);
+            if budget.shared {
                 in_main_memory += needed(&device);
             }
-            let small = self.too_large_on(*number, room, load, placement).is_none();
-            device.fits = device.layers.is_empty() || (small && room.holds(needed(&device)));
+            let small = self.too_large_on(*number, budget, load, placement).is_none();
+            device.fits = device.layers.is_empty() || (small && budget.holds(needed(&device)));
             devices.push(device);
         }
         devices[0].fits = self.cpu.holds(in_main_memory);
         devices
     }
 
-    /// The first buffer of which a GPU's kernels could not see all with this placement.
+    /// The first buffer of a placement that is above a GPU's limit.
     pub fn too_large(&self, load: &Load, placement: &Placement) -> Option<TooLarge> {
         let mut gpus = self.gpus.iter();
-        gpus.find_map(|(number, room)| self.too_large_on(*number, room, load, placement))
+        gpus.find_map(|(number, budget)| self.too_large_on(*number, budget, load, placement))
     }
 
-    fn too_large_on(&self, number: usize, room: &Room, load: &Load, placement: &Placement) -> Option<TooLarge> {
+    fn too_large_on(&self, number: usize, budget: &Budget, load: &Load, placement: &Placement) -> Option<TooLarge> {
         let last = placement.layers() - 1;
         let mut layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == Place::Gpu(number));
         let blocks = layers.clone().any(|layer| layer != last);
         let buffers = load.buffers(blocks, layers.any(|layer| layer == last));
         let largest = buffers.into_iter().max_by_key(|buffer| buffer.bytes)?;
-        (largest.bytes > room.largest_buffer).then(|| TooLarge {
-            device: room.name.clone(),
+        (largest.bytes > budget.largest_buffer).then(|| TooLarge {
+            device: budget.name.clone(),
             buffer: largest,
-            limit: room.largest_buffer,
+            limit: budget.largest_buffer,
         })
     }
 
-    /// The least that a kernel sees of a buffer on any of the GPUs; none where there is no GPU.
+    /// The smallest buffer limit of the GPUs. `None` without GPUs.
     pub fn largest_buffer(&self) -> Option<u64> {
-        self.gpus.iter().map(|(_, room)| room.largest_buffer).min()
+        self.gpus.iter().map(|(_, budget)| budget.largest_buffer).min()
     }
 
-    /// The most layers that fit on the GPUs.
-    pub fn most_layers(&self, load: &Load) -> usize {
+    /// Maximum number of layers that fit on the GPUs.
+    pub fn max_layers(&self, load: &Load) -> usize {
         let layers = load.bytes.layers.len();
         let fits = |wanted: &usize| {
             let devices = self.fill(load, &self.place(layers, *wanted));
@@ -248,30 +248,29 @@ impl Rooms {
         }
     }
 
-    /// The longest context up to `most` that fits with this placement; 0 if none does.
-    pub fn longest_context(&self, load: &Load, placement: &Placement, most: u32) -> u32 {
+    /// Longest context up to `max` that fits with this placement; 0 if none does.
+    pub fn longest_context(&self, load: &Load, placement: &Placement, max: u32) -> u32 {
         let fits = |context: u32| {
             let devices = self.fill(&Load { context, ..*load }, placement);
             devices.iter().all(|device| device.fits)
         };
-        longest(most, fits)
+        longest(max, fits)
     }
 
-    /// The longest context up to `most` with which no buffer is too large, wherever layers of this placement lie; 0 if there is none.
-    pub fn longest_seen(&self, load: &Load, placement: &Placement, most: u32) -> u32 {
-        longest(most, |context| {
+    /// Longest context up to `max` with all buffers of this placement within limits; 0 if there is none.
+    pub fn longest_addressable(&self, load: &Load, placement: &Placement, max: u32) -> u32 {
+        longest(max, |context| {
             self.too_large(&Load { context, ..*load }, placement).is_none()
         })
     }
 }
 
-/// The longest context up to `most` that fits; 0 if none does. More context never takes less memory, so it lies between the last that fits
-/// and the first that does not.
-fn longest(most: u32, fits: impl Fn(u32) -> bool) -> u32 {
-    if fits(most) {
-        return most;
+/// Longest context up to `max` that fits, by binary search; 0 if none does. More context never takes less memory.
+fn longest(max: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    if fits(max) {
+        return max;
     }
-    let (mut fitting, mut failing) = (0, most.div_ceil(CONTEXT_STEP));
+    let (mut fitting, mut failing) = (0, max.div_ceil(CONTEXT_STEP));
     while failing - fitting > 1 {
         let middle = fitting + (failing - fitting) / 2;
         match fits(middle * CONTEXT_STEP) {
@@ -282,20 +281,20 @@ fn longest(most: u32, fits: impl Fn(u32) -> bool) -> u32 {
     fitting * CONTEXT_STEP
 }
 
-impl Room {
-    /// The most bytes that it can hold; none where it cannot be told.
-    fn most(&self) -> Option<u64> {
+impl Budget {
+    /// Available bytes. `None` means unknown.
+    fn available(&self) -> Option<u64> {
         let free = self.free?;
         let margin = free.saturating_sub(self.margin);
-        // What was refused would be refused again, whatever the driver says is free.
-        match self.to_be_had < 1.0 {
-            true => Some(margin.min(((free as f64 * self.to_be_had) as u64).saturating_sub(1))),
+        // A refused size would be refused again, whatever the driver reports as free.
+        match self.allocatable_share < 1.0 {
+            true => Some(margin.min(((free as f64 * self.allocatable_share) as u64).saturating_sub(1))),
             false => Some(margin),
         }
     }
 
-    /// Whether there is room for so many bytes; where it cannot be told, there is.
+    /// Whether this many bytes fit; `true` if unknown.
     fn holds(&self, bytes: u64) -> bool {
-        self.most().is_none_or(|most| bytes <= most)
+        self.available().is_none_or(|max| bytes <= max)
     }
 }

@@ -1,44 +1,44 @@
-//! Where a model's bytes go: how many layers on which GPU, and whether everything has room.
+//! The memory plan: the layers on each device, and whether they fit.
 //!
-//! The same value is shown before a load, carried out by it, and told after it.
+//! The same value is shown before a load, used by it, and reported after it.
 
 mod bytes;
-mod carry;
+mod estimate;
+mod fallback;
 mod fit;
-mod offer;
 
 use crate::hardware;
 use crate::problem::{from_gguf, from_load, problem};
 use crate::turns::count;
-pub use bytes::Bytes;
-pub(crate) use carry::carry_out;
-use fit::{Load, Rooms, TooLarge};
+pub use bytes::ModelBytes;
+pub use estimate::estimate_fit;
+pub(crate) use fallback::load_with_fallback;
+use fit::{Budgets, Load, TooLarge};
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, Place, Placement};
 use hearth_protocol::{
     DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
 };
-pub use offer::offer;
 
-/// A model that leaves more than this with the processor answers more slowly than a person reads: some five tokens a second where
-/// memory gives 30 GB a second.
+/// Bytes of weights on the CPU above which decode is slower than reading speed: about five tokens per second at 30 GB/s of memory
+/// bandwidth.
 const SLOW: u64 = 6 << 30;
-/// Tokens below which an automatic context is not shortened for the sake of layers on GPUs: a conversation of some length.
-const SHORTEST_AUTOMATIC: u32 = 2048;
+/// Minimum tokens of an automatic context when it is shortened to fit more layers on GPUs.
+const MIN_AUTO_CONTEXT: u32 = 2048;
 
-/// Plans a load of a file without loading it. What is `loaded` now would be let go before, so that its memory is as good as free.
+/// Plan a load of a file without loading it. The memory of the `loaded` model counts as free, since it would be unloaded first.
 ///
 /// # Errors
-/// The file cannot be read or is of a kind that is not known, or there is no such device.
+/// The file cannot be read or is unsupported, or a device does not exist.
 pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
     let mut devices = match request.assume_gpu {
         None => hardware::devices(),
-        Some(bytes) => with_assumed_gpu(bytes),
+        Some(bytes) => assumed_gpu(bytes),
     };
-    // Main memory is one, whether the processor uses it or a GPU that has none of its own.
+    // Main memory is shared by the CPU and integrated GPUs.
     let own: Vec<String> = devices
         .iter()
         .filter(|device| device.kind == "discrete")
@@ -54,51 +54,52 @@ pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Pro
         let most = device.memory_total.unwrap_or(u64::MAX);
         device.memory_free = device.memory_free.map(|free| free.saturating_add(ours).min(most));
     }
-    let asked = Asked {
+    let options = PlanOptions {
         context: request.context,
         device: request.device.clone(),
         gpu_layers: request.gpu_layers,
         kv: request.kv,
         training: None,
     };
-    Ok(planned(&Bytes::of(&gguf, &config), &config, &asked, &devices)?.plan)
+    Ok(compute_plan(&ModelBytes::of(&gguf, &config), &config, &options, &devices)?.plan)
 }
 
-/// What a load asks for, as far as a plan depends on it.
+/// The settings of a load that a plan depends on.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
-    /// Tokens; none: automatic, the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and what the GPUs' kernels see of a cache.
+pub struct PlanOptions {
+    /// Context in tokens. `None` means automatic: the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and the longest whose KV cache
+    /// fits the GPUs' buffer bindings.
     pub context: Option<u32>,
-    /// A device's id, or several with commas between.
+    /// Id or identity of a device, or several separated by commas.
     pub device: Option<String>,
     /// Layers on GPUs.
     pub gpu_layers: GpuLayers,
-    /// How the cache is kept.
+    /// Element type of the KV cache.
     pub kv: KvType,
-    /// What is trained, instead of an answer being written.
+    /// Memory of fine-tuning, instead of a KV cache.
     pub training: Option<Training>,
 }
 
-/// What fine-tuning takes beside the weights.
+/// Memory of fine-tuning beside the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Training {
     /// Tokens of the longest batch.
     pub tokens: u64,
-    /// Bytes that a block's operations keep for their backward.
+    /// Bytes of saved activations of a layer's operations.
     pub operations: u64,
-    /// Blocks whose operations are kept at once.
-    pub blocks_at_once: usize,
-    /// Bytes that every block takes: its input, its adapters, their gradients and the optimiser's means.
-    pub a_block: u64,
-    /// Bytes that those operations keep where the processor runs them, which may round what they keep.
-    pub operations_on_cpu: u64,
-    /// Bytes of the largest matrix that a block makes on a GPU.
-    pub largest_of_a_block: u64,
-    /// Bytes of the logits that exist at once, and of their gradient.
+    /// Layers whose operations' activations are saved at the same time.
+    pub layers_at_once: usize,
+    /// Bytes that every layer takes: its input, its adapters, their gradients and the optimiser's moments.
+    pub fixed_per_layer: u64,
+    /// Bytes of saved activations of a layer's operations on the CPU, which may save them in bf16.
+    pub saved_per_layer_cpu: u64,
+    /// Bytes of the largest activation of a layer on a GPU.
+    pub largest_activation: u64,
+    /// Bytes of the logits in memory at the same time, and of their gradient.
     pub output: u64,
 }
 
-impl From<&LoadRequest> for Asked {
+impl From<&LoadRequest> for PlanOptions {
     fn from(request: &LoadRequest) -> Self {
         Self {
             context: request.context,
@@ -110,32 +111,32 @@ impl From<&LoadRequest> for Asked {
     }
 }
 
-/// A plan, and the placement that carries it out.
+/// A plan with its placement.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// What is told.
+    /// The plan.
     pub plan: Plan,
-    /// What is done.
+    /// The placement for the loader.
     pub placement: Placement,
-    /// What is trained.
+    /// Memory of fine-tuning, if any.
     pub training: Option<Training>,
-    /// A buffer that a kernel could not see all of; then it must not be done.
+    /// A buffer above a GPU's limit; such a plan must not be used.
     pub too_large: Option<TooLarge>,
-    /// Why layers that would have room were left out, in a sentence.
+    /// Why layers that fit in memory are not on GPUs, in one sentence.
     pub notice: Option<String>,
 }
 
 impl Planned {
-    /// Refuses what no kernel could run.
+    /// Refuse a plan with too large a buffer.
     ///
     /// # Errors
-    /// A buffer would be too large for a GPU.
+    /// A buffer is above a GPU's limit.
     pub fn check(&self) -> Result<(), Problem> {
         let Some(too_large) = &self.too_large else {
             return Ok(());
         };
         let advice = match (self.training, self.plan.context_fits) {
-            (Some(_), _) => "Choose smaller batches, shorter examples, or fewer layers on GPUs.".to_owned(),
+            (Some(_), _) => "Choose a smaller batch, shorter examples, or fewer layers on GPUs.".to_owned(),
             (None, 0) => "Choose fewer layers on GPUs.".to_owned(),
             (None, fits) => format!("Choose a context of at most {fits} tokens, or fewer layers on GPUs."),
         };
@@ -143,19 +144,19 @@ impl Planned {
     }
 }
 
-/// Says why not all layers go to GPUs that may have memory for them, where a buffer would be too large.
-fn left_out(rooms: &Rooms, load: &Load, placement: &Placement, most: u32) -> Option<String> {
+/// Why not all layers are on GPUs although they may fit in memory: a buffer would be too large.
+fn left_out(budgets: &Budgets, load: &Load, placement: &Placement, most: u32) -> Option<String> {
     let (there, total) = (placement.gpu_layers(), placement.layers());
-    let all = rooms.place(total, total);
-    let too_large = rooms.too_large(load, &all).filter(|_| there < total)?;
+    let all = budgets.place(total, total);
+    let too_large = budgets.too_large(load, &all).filter(|_| there < total)?;
     let instead = match load.training {
         Some(training) => {
-            let tokens = training.tokens_seen(too_large.limit);
+            let tokens = training.max_batch_tokens(too_large.limit);
             format!("Batches of at most {tokens} tokens can be trained there.")
         }
-        None => match rooms.longest_seen(load, &all, most) {
+        None => match budgets.longest_addressable(load, &all, most) {
             0 => String::new(),
-            context => format!("With a context of at most {context} tokens it is not in the way."),
+            context => format!("A context of at most {context} tokens avoids this."),
         },
     };
     let what = if load.training.is_some() { "trained" } else { "run" };
@@ -163,26 +164,25 @@ fn left_out(rooms: &Rooms, load: &Load, placement: &Placement, most: u32) -> Opt
     Some(sentence.trim_end().to_owned())
 }
 
-/// Shortens an automatic context to the longest whose buffers the GPUs' kernels see, rather than have the load refused. Returns a sentence
-/// that says so.
+/// Shorten an automatic context to the longest whose buffers are within the GPUs' limits, instead of refusing the load. Returns a notice.
 ///
-/// With an automatic number of layers as well, it is not shortened below [`SHORTEST_AUTOMATIC`], nor where no more layers would fit with it:
-/// then layers stay with the processor.
-fn shorten(load: &mut Load, rooms: &Rooms, layers: GpuLayers, total: usize) -> Option<String> {
+/// If the number of layers is also automatic, the context is not shortened below [`MIN_AUTO_CONTEXT`], nor if that fits no more layers:
+/// layers stay on the CPU instead.
+fn shorten(load: &mut Load, budgets: &Budgets, layers: GpuLayers, total: usize) -> Option<String> {
     let wanted = match layers {
         GpuLayers::Auto | GpuLayers::All => total,
         GpuLayers::Count(layers) => layers as usize,
     };
-    let placement = rooms.place(total, wanted);
-    let too_large = rooms.too_large(load, &placement)?;
+    let placement = budgets.place(total, wanted);
+    let too_large = budgets.too_large(load, &placement)?;
     let usual = load.context;
     let shorter = Load {
-        context: rooms.longest_seen(load, &placement, usual),
+        context: budgets.longest_addressable(load, &placement, usual),
         ..*load
     };
     let gains_layers = match layers {
         GpuLayers::Auto => {
-            shorter.context >= SHORTEST_AUTOMATIC.min(usual) && rooms.most_layers(&shorter) > rooms.most_layers(load)
+            shorter.context >= MIN_AUTO_CONTEXT.min(usual) && budgets.max_layers(&shorter) > budgets.max_layers(load)
         }
         GpuLayers::All | GpuLayers::Count(_) => shorter.context > 0,
     };
@@ -192,52 +192,57 @@ fn shorten(load: &mut Load, rooms: &Rooms, layers: GpuLayers, total: usize) -> O
     *load = shorter;
     let context = load.context;
     Some(format!(
-        "{too_large}, so the context is {context} tokens instead of {usual}. For a longer one, choose it and fewer layers on GPUs."
+        "{too_large}, so the context is {context} tokens instead of {usual}. For a longer context, set it and choose fewer layers on GPUs."
     ))
 }
 
 impl Training {
-    /// Tokens of the longest batch whose matrices have at most this many bytes.
-    pub fn tokens_seen(&self, limit: u64) -> u64 {
-        limit / (self.largest_of_a_block / self.tokens.max(1)).max(1)
+    /// Maximum tokens of a batch whose activations have at most this many bytes.
+    pub fn max_batch_tokens(&self, limit: u64) -> u64 {
+        limit / (self.largest_activation / self.tokens.max(1)).max(1)
     }
 }
 
-/// Plans for these devices.
+/// Compute a plan for these devices.
 ///
 /// # Errors
-/// There is no such device.
-pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceInfo]) -> Result<Planned, Problem> {
-    let rooms = rooms(asked, devices)?;
+/// A device does not exist.
+pub fn compute_plan(
+    bytes: &ModelBytes,
+    config: &Config,
+    options: &PlanOptions,
+    devices: &[DeviceInfo],
+) -> Result<Planned, Problem> {
+    let budgets = budgets(options, devices)?;
     let trained = count(config.context_trained);
     let total = config.layers();
     let mut load = Load {
         bytes,
-        context: asked
+        context: options
             .context
             .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT)),
-        format: format(asked.kv),
-        training: asked.training,
+        format: format(options.kv),
+        training: options.training,
     };
-    let shortened = match asked.context {
-        None => shorten(&mut load, &rooms, asked.gpu_layers, total),
+    let shortened = match options.context {
+        None => shorten(&mut load, &budgets, options.gpu_layers, total),
         Some(_) => None,
     };
     let context = load.context;
-    let layers_fit = rooms.most_layers(&load);
-    let wanted = match asked.gpu_layers {
+    let layers_fit = budgets.max_layers(&load);
+    let wanted = match options.gpu_layers {
         GpuLayers::Auto => layers_fit,
         GpuLayers::All => total,
         GpuLayers::Count(layers) => layers as usize,
     };
-    let placement = rooms.place(total, wanted);
-    let placed = rooms.fill(&load, &placement);
+    let placement = budgets.place(total, wanted);
+    let placed = budgets.fill(&load, &placement);
     let fits = placed.iter().all(|device| device.fits);
-    let context_fits = rooms.longest_context(&load, &placement, trained.max(context));
+    let context_fits = budgets.longest_context(&load, &placement, trained.max(context));
     let left: u64 = placed.first().map_or(0, |cpu| cpu.weights);
-    let too_large = rooms.too_large(&load, &placement);
-    let left_out = match asked.gpu_layers {
-        GpuLayers::Auto => left_out(&rooms, &load, &placement, trained.max(context)),
+    let too_large = budgets.too_large(&load, &placement);
+    let left_out = match options.gpu_layers {
+        GpuLayers::Auto => left_out(&budgets, &load, &placement, trained.max(context)),
         GpuLayers::All | GpuLayers::Count(_) => None,
     };
     let notice = shortened.or(left_out);
@@ -245,14 +250,11 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
         true if left > SLOW => (
             Verdict::Slow,
             format!(
-                "It fits, but the processor has to read {} for every token, so answers come slowly.",
+                "It fits, but the CPU has to read {} for every token, so answers will be slow.",
                 gib(left)
             ),
         ),
-        true => (
-            Verdict::Fits,
-            "Everything fits into the memory that is free now.".to_owned(),
-        ),
+        true => (Verdict::Fits, "It fits in the memory that is free now.".to_owned()),
         false if context_fits > 0 => (
             Verdict::FitsWithLessContext { context: context_fits },
             match &too_large {
@@ -262,7 +264,7 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
         ),
         false => {
             let why = too_large.as_ref().map(|too_large| format!("{too_large}."));
-            (Verdict::WontFit, why.unwrap_or_else(|| lacking(&placed)))
+            (Verdict::WontFit, why.unwrap_or_else(|| shortfall(&placed)))
         }
     };
     if let Some(notice) = &notice {
@@ -277,71 +279,71 @@ pub fn planned(bytes: &Bytes, config: &Config, asked: &Asked, devices: &[DeviceI
         gpu_layers: count(placement.gpu_layers()),
         layers_total: count(total),
         layers_fit: count(layers_fit),
-        kv: asked.kv,
+        kv: options.kv,
         devices: placed,
     };
     Ok(Planned {
         plan,
         placement,
-        training: asked.training,
+        training: options.training,
         too_large,
         notice,
     })
 }
 
-/// [`planned`] for training, with as many blocks' operations on the tape at once as there is then room for, on the same layers. What a GPU
-/// has free they may fill; of what the processor has, half, for it is not alone there.
+/// [`compute_plan`] for training, with the activations of as many layers saved as fit, for the same placement. They may fill a GPU's free memory, but
+/// only half of the free main memory, which other programs use, too.
 ///
 /// # Errors
-/// As [`planned`].
-pub fn planned_with_tape(
-    bytes: &Bytes,
+/// See [`compute_plan`].
+pub fn plan_training(
+    bytes: &ModelBytes,
     config: &Config,
-    asked: &Asked,
+    options: &PlanOptions,
     devices: &[DeviceInfo],
 ) -> Result<Planned, Problem> {
-    /// The share of free memory that operations may take with the processor.
+    /// The fraction of free main memory for saved activations.
     const SHARE: f64 = 0.5;
-    let least = planned(bytes, config, asked, devices)?;
-    let Some(training) = asked.training else {
+    let least = compute_plan(bytes, config, options, devices)?;
+    let Some(training) = options.training else {
         return Ok(least);
     };
-    let rooms = rooms(asked, devices)?;
+    let budgets = budgets(options, devices)?;
     let on_cpu = (0..config.n_layers).filter(|block| least.placement.of(*block) == Place::Cpu);
     let on_cpu = on_cpu.count();
     let share = least.plan.devices.first().and_then(|cpu| cpu.free);
     let share = share.map_or(u64::MAX, |free| (free as f64 * SHARE) as u64);
-    let with = |blocks_at_once: usize| Training {
-        blocks_at_once,
+    let with = |layers_at_once: usize| Training {
+        layers_at_once,
         ..training
     };
     let fits = |blocks: &usize| {
         let load = Load {
             bytes,
             context: least.plan.context,
-            format: format(asked.kv),
+            format: format(options.kv),
             training: Some(with(*blocks)),
         };
-        let now = rooms.fill(&load, &least.placement);
-        let kept = on_cpu.min(*blocks) as u64 * training.operations_on_cpu;
-        // What does not fit without a tape has been said. Main memory that no GPU shares has its share.
+        let now = budgets.fill(&load, &least.placement);
+        let kept = on_cpu.min(*blocks) as u64 * training.saved_per_layer_cpu;
+        // Devices that do not fit anyway are reported elsewhere. Without GPUs, only the fraction limits main memory.
         let first = usize::from(least.placement.gpu_layers() == 0);
         let mut devices = now.iter().zip(&least.plan.devices).skip(first);
         kept <= share && devices.all(|(now, then)| now.fits || !then.fits)
     };
     let blocks = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
-    let asked = Asked {
+    let options = PlanOptions {
         training: Some(with(blocks)),
         gpu_layers: GpuLayers::Count(count(least.placement.gpu_layers())),
-        ..asked.clone()
+        ..options.clone()
     };
     Ok(Planned {
         notice: least.notice,
-        ..planned(bytes, config, &asked, devices)?
+        ..compute_plan(bytes, config, &options, devices)?
     })
 }
 
-/// How the kernels call a type of cache.
+/// The kernels' name of a KV cache type.
 pub(crate) fn format(kv: KvType) -> KvFormat {
     match kv {
         KvType::F16 => KvFormat::F16,
@@ -349,13 +351,13 @@ pub(crate) fn format(kv: KvType) -> KvFormat {
     }
 }
 
-/// The sentence that says where how much is missing.
-fn lacking(devices: &[PlannedDevice]) -> String {
+/// A sentence on the device that does not fit.
+fn shortfall(devices: &[PlannedDevice]) -> String {
     let full = devices.iter().find(|device| !device.fits);
     full.map_or_else(String::new, |device| {
         let needed = device.weights + device.kv + device.compute;
         format!(
-            "{} would have to hold {}, and has {} free.",
+            "{} needs {}, but has {} free.",
             device.name,
             gib(needed),
             gib(device.free.unwrap_or(0))
@@ -363,7 +365,7 @@ fn lacking(devices: &[PlannedDevice]) -> String {
     })
 }
 
-/// The same where they may be few.
+/// A size in MiB below 1 GiB, else in GiB.
 fn mib(bytes: u64) -> String {
     match bytes < 1 << 30 {
         true => format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20)),
@@ -371,30 +373,30 @@ fn mib(bytes: u64) -> String {
     }
 }
 
-/// Bytes as people say them.
+/// A size in GiB.
 pub(crate) fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
-/// The least that a kernel sees of a buffer on the GPUs that were asked for or would be chosen, in bytes; none where there is none.
+/// The smallest buffer limit of the requested or automatically selected GPUs, in bytes. `None` without GPUs.
 ///
 /// # Errors
-/// There is no such device.
-pub(crate) fn largest_buffer(asked: &Asked, devices: &[DeviceInfo]) -> Result<Option<u64>, Problem> {
-    rooms(asked, devices).map(|rooms| rooms.largest_buffer())
+/// A device does not exist.
+pub(crate) fn largest_buffer(options: &PlanOptions, devices: &[DeviceInfo]) -> Result<Option<u64>, Problem> {
+    budgets(options, devices).map(|budgets| budgets.largest_buffer())
 }
 
-/// The memory that a load may use: the processor's, and that of the GPUs that were asked for or would be chosen.
-fn rooms(asked: &Asked, devices: &[DeviceInfo]) -> Result<Rooms, Problem> {
+/// The memory budgets of the CPU and the requested or automatically selected GPUs.
+fn budgets(options: &PlanOptions, devices: &[DeviceInfo]) -> Result<Budgets, Problem> {
     let usable: Vec<&DeviceInfo> = devices.iter().filter(|device| device.usable).collect();
-    let processor = devices.first().cloned().unwrap_or_default();
+    let cpu = devices.first().cloned().unwrap_or_default();
     let known = |id: &str| {
         usable
             .iter()
             .copied()
             .find(|device| device.id == id || device.identity == id)
     };
-    let gpus = match asked.device.as_deref() {
+    let gpus = match options.device.as_deref() {
         Some(hardware::CPU) => Vec::new(),
         Some(ids) => ids
             .split(',')
@@ -407,32 +409,32 @@ fn rooms(asked: &Asked, devices: &[DeviceInfo]) -> Result<Rooms, Problem> {
         None => usable
             .iter()
             .copied()
-            .filter(|device| hardware::chosen_by_itself(device, &processor))
+            .filter(|device| hardware::is_auto_selected(device, &cpu))
             .collect(),
     };
-    Ok(Rooms::of(known(hardware::CPU), &gpus))
+    Ok(Budgets::of(known(hardware::CPU), &gpus))
 }
 
 fn unknown(id: &str, devices: &[DeviceInfo]) -> Problem {
     let message = match devices.iter().find(|device| device.id == id || device.identity == id) {
-        Some(device) => format!("The model cannot be loaded on {}: {}", device.name, device.why),
+        Some(device) => format!("A model cannot be loaded on {}: {}", device.name, device.why),
         None => {
             let known: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
             let known = known.join(", ");
-            format!("There is no device '{id}' that a model can run on. Choose one of: {known}.")
+            format!("There is no device '{id}'. Choose one of: {known}.")
         }
     };
     problem(ProblemCode::NoDevice, message)
 }
 
-/// The processor, and a GPU of so many bytes that is not there.
-fn with_assumed_gpu(bytes: u64) -> Vec<DeviceInfo> {
+/// The CPU, and a hypothetical GPU with this many bytes.
+fn assumed_gpu(bytes: u64) -> Vec<DeviceInfo> {
     let mut devices = hardware::devices();
     devices.retain(|device| device.id == hardware::CPU);
     devices.push(DeviceInfo {
         id: "gpu0".to_owned(),
         kind: "discrete".to_owned(),
-        name: "A GPU that is assumed".to_owned(),
+        name: "A hypothetical GPU".to_owned(),
         memory_total: Some(bytes),
         memory_free: Some(bytes),
         usable: true,

@@ -1,15 +1,15 @@
-//! Plans for GPUs that are not there.
+//! Plans for hypothetical GPUs.
 
 use super::*;
 use std::path::Path;
 
 const GIB: u64 = 1 << 30;
 
-pub(super) fn fixture(name: &str) -> (Bytes, Config) {
+pub(super) fn fixture(name: &str) -> (ModelBytes, Config) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
     let gguf = Gguf::open(folder.join(name)).expect("the fixture opens");
     let config = Config::from_gguf(&gguf).expect("a model");
-    (Bytes::of(&gguf, &config), config)
+    (ModelBytes::of(&gguf, &config), config)
 }
 
 pub(super) fn device(id: &str, kind: &str, free: u64) -> DeviceInfo {
@@ -25,11 +25,11 @@ pub(super) fn device(id: &str, kind: &str, free: u64) -> DeviceInfo {
     }
 }
 
-pub(super) fn asked(layers: GpuLayers) -> Asked {
-    Asked {
+pub(super) fn options(layers: GpuLayers) -> PlanOptions {
+    PlanOptions {
         context: Some(64),
         gpu_layers: layers,
-        ..Asked::default()
+        ..PlanOptions::default()
     }
 }
 
@@ -42,11 +42,11 @@ fn every_byte_is_on_one_device() {
         device("gpu1", "discrete", GIB),
     ];
     let total = config.layers() as u32;
-    let cpu_only = planned(&bytes, &config, &asked(GpuLayers::Count(0)), &devices)
+    let cpu_only = compute_plan(&bytes, &config, &options(GpuLayers::Count(0)), &devices)
         .expect("a plan")
         .plan;
     for layers in 0..=total + 1 {
-        let plan = planned(&bytes, &config, &asked(GpuLayers::Count(layers)), &devices).expect("a plan");
+        let plan = compute_plan(&bytes, &config, &options(GpuLayers::Count(layers)), &devices).expect("a plan");
         let (plan, placement) = (plan.plan, plan.placement);
         assert_eq!((plan.gpu_layers, plan.layers_total), (layers.min(total), total));
         assert_eq!(placement.gpu_layers() as u32, plan.gpu_layers);
@@ -88,21 +88,26 @@ fn a_tied_embedding_counts_again_on_a_gpu() {
     }
 }
 
-/// The most layers that fit do, and one more does not; a context that is too long is shortened to one that fits.
+/// The automatic number of layers fits, and one more does not; for a context that is too long, one that fits is reported.
 #[test]
 fn auto_takes_what_fits_and_no_more() {
     let (bytes, config) = fixture("llama.gguf");
     let (mut seen, total) = (Vec::new(), config.layers() as u32);
     for free in (0..320).map(|step| step * (128 << 10)) {
         let devices = [device("cpu", "cpu", 64 * GIB), device("gpu0", "discrete", free)];
-        let auto = planned(&bytes, &config, &asked(GpuLayers::Auto), &devices)
+        let auto = compute_plan(&bytes, &config, &options(GpuLayers::Auto), &devices)
             .expect("a plan")
             .plan;
         assert!(auto.fits, "{auto:?}");
         assert_eq!(auto.gpu_layers, auto.layers_fit);
         if auto.gpu_layers < total {
-            let more = asked(GpuLayers::Count(auto.gpu_layers + 1));
-            assert!(!planned(&bytes, &config, &more, &devices).expect("a plan").plan.fits);
+            let more = options(GpuLayers::Count(auto.gpu_layers + 1));
+            assert!(
+                !compute_plan(&bytes, &config, &more, &devices)
+                    .expect("a plan")
+                    .plan
+                    .fits
+            );
         }
         seen.push(auto.gpu_layers);
     }
@@ -112,27 +117,37 @@ fn auto_takes_what_fits_and_no_more() {
     );
 
     let devices = [device("cpu", "cpu", GIB / 2)];
-    let mut long = asked(GpuLayers::Auto);
+    let mut long = options(GpuLayers::Auto);
     long.context = Some(100_000_000);
-    let plan = planned(&bytes, &config, &long, &devices).expect("a plan").plan;
+    let plan = compute_plan(&bytes, &config, &long, &devices).expect("a plan").plan;
     assert!(
         !plan.fits && matches!(plan.verdict, Verdict::FitsWithLessContext { context } if context == plan.context_fits)
     );
     long.context = Some(plan.context_fits);
-    assert!(planned(&bytes, &config, &long, &devices).expect("a plan").plan.fits);
+    assert!(
+        compute_plan(&bytes, &config, &long, &devices)
+            .expect("a plan")
+            .plan
+            .fits
+    );
     long.context = Some(plan.context_fits + 256);
-    assert!(!planned(&bytes, &config, &long, &devices).expect("a plan").plan.fits);
+    assert!(
+        !compute_plan(&bytes, &config, &long, &devices)
+            .expect("a plan")
+            .plan
+            .fits
+    );
 }
 
 #[test]
-fn only_a_gpu_of_its_own_memory_is_chosen_by_itself() {
+fn only_a_discrete_gpu_is_selected_automatically() {
     let (bytes, config) = fixture("llama.gguf");
     let layers = |devices: &[DeviceInfo], ids: Option<&str>| {
-        let asked = Asked {
+        let options = PlanOptions {
             device: ids.map(str::to_owned),
-            ..asked(GpuLayers::Auto)
+            ..options(GpuLayers::Auto)
         };
-        planned(&bytes, &config, &asked, devices).map(|planned| planned.plan.gpu_layers)
+        compute_plan(&bytes, &config, &options, devices).map(|planned| planned.plan.gpu_layers)
     };
     let total = config.layers() as u32;
     let mut devices = vec![
@@ -153,8 +168,8 @@ fn only_a_gpu_of_its_own_memory_is_chosen_by_itself() {
     assert_eq!(layers(&devices, Some("gpu1")).unwrap_err().code, ProblemCode::NoDevice);
 }
 
-/// A card with memory for everything, whose kernels see only so much of a buffer.
-fn short_sighted(largest_buffer: u64) -> [DeviceInfo; 2] {
+/// A GPU with ample memory but a small buffer limit.
+fn with_buffer_limit(largest_buffer: u64) -> [DeviceInfo; 2] {
     let card = DeviceInfo {
         largest_buffer: Some(largest_buffer),
         ..device("gpu0", "discrete", 1024 * GIB)
@@ -162,22 +177,22 @@ fn short_sighted(largest_buffer: u64) -> [DeviceInfo; 2] {
     [device("cpu", "cpu", 1024 * GIB), card]
 }
 
-/// A cache of more than a kernel sees is refused before anything is loaded, and the context that it sees is named; where nobody asked for
-/// those layers, they stay with the processor, and that is said.
+/// A KV cache above the buffer limit is refused before loading, naming the context that fits; automatically chosen layers stay on the CPU
+/// instead, with a notice.
 #[test]
-fn a_cache_larger_than_a_kernel_sees_is_refused_or_left_out() {
+fn a_cache_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
     let (bytes, config) = fixture("llama.gguf");
     let total = config.layers() as u32;
     let plan_for = |context: u32, layers, devices: &[DeviceInfo]| {
-        let asked = Asked {
+        let options = PlanOptions {
             context: Some(context),
-            ..asked(layers)
+            ..options(layers)
         };
-        planned(&bytes, &config, &asked, devices).expect("a plan")
+        compute_plan(&bytes, &config, &options, devices).expect("a plan")
     };
     const SEEN: u32 = 1 << 16;
     let a_half = |context| bytes.cache(0, context, KvFormat::F16).gpu / 2;
-    let (devices, at_most) = (short_sighted(a_half(SEEN)), format!("at most {SEEN} tokens"));
+    let (devices, at_most) = (with_buffer_limit(a_half(SEEN)), format!("at most {SEEN} tokens"));
     for layers in [GpuLayers::All, GpuLayers::Count(2)] {
         let refused = plan_for(2 * SEEN, layers, &devices);
         assert!(!refused.plan.fits && refused.plan.context_fits == SEEN, "{refused:?}");
@@ -198,7 +213,7 @@ fn a_cache_larger_than_a_kernel_sees_is_refused_or_left_out() {
         auto.plan.fits && auto.check().is_ok() && auto.plan.gpu_layers == 1,
         "{auto:?}"
     );
-    let notice = auto.notice.expect("it is said");
+    let notice = auto.notice.expect("a notice");
     assert!(
         notice.contains("gpu0") && notice.contains(&at_most) && auto.plan.why.ends_with(&notice),
         "{notice}"
@@ -206,30 +221,30 @@ fn a_cache_larger_than_a_kernel_sees_is_refused_or_left_out() {
     let auto = plan_for(SEEN, GpuLayers::Auto, &devices);
     assert_eq!((auto.plan.gpu_layers, auto.notice), (total, None));
 
-    // A kernel counts in 32 bits, whatever a driver says, or does not.
+    // Kernels index with 32 bits, whatever the driver reports.
     let mut context = SEEN;
     while a_half(context) <= u64::from(u32::MAX) {
         context *= 2;
     }
     for limit in [Some(u64::MAX), None] {
-        let mut devices = short_sighted(0);
+        let mut devices = with_buffer_limit(0);
         devices[1].largest_buffer = limit;
         assert!(plan_for(context, GpuLayers::All, &devices).check().is_err());
         assert!(plan_for(context / 2, GpuLayers::All, &devices).check().is_ok());
     }
     // Each GPU counts.
-    let mut three = short_sighted(u64::MAX).to_vec();
+    let mut three = with_buffer_limit(u64::MAX).to_vec();
     three.push(DeviceInfo {
         id: "gpu1".to_owned(),
         name: "gpu1".to_owned(),
-        ..short_sighted(a_half(SEEN))[1].clone()
+        ..with_buffer_limit(a_half(SEEN))[1].clone()
     });
     let refused = plan_for(2 * SEEN, GpuLayers::All, &three);
     assert!(refused.plan.why.contains("gpu1"), "{}", refused.plan.why);
 }
 
-/// A fixture whose caches are what is large about it.
-fn of_many_heads() -> (Bytes, Config) {
+/// A fixture with a large KV cache.
+fn of_many_heads() -> (ModelBytes, Config) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let gguf = Gguf::open(path).expect("the fixture opens");
     let config = Config {
@@ -237,31 +252,31 @@ fn of_many_heads() -> (Bytes, Config) {
         context_trained: 1 << 20,
         ..Config::from_gguf(&gguf).expect("a model")
     };
-    (Bytes::of(&gguf, &config), config)
+    (ModelBytes::of(&gguf, &config), config)
 }
 
-/// Nothing is refused for a context that was not asked for: the longest that the kernels see is taken, and said.
+/// An automatic context is never refused: the longest within the buffer limit is taken, with a notice.
 #[test]
-fn an_automatic_context_is_the_longest_whose_cache_a_kernel_sees() {
+fn an_automatic_context_is_the_longest_within_the_buffer_limit() {
     let (bytes, config) = of_many_heads();
     let total = config.layers() as u32;
     let usual = LoadRequest::DEFAULT_CONTEXT;
     let plan_for = |seen: u32, layers| {
-        let devices = short_sighted(bytes.cache(0, seen, KvFormat::F16).gpu / 2);
-        let asked = Asked {
+        let devices = with_buffer_limit(bytes.cache(0, seen, KvFormat::F16).gpu / 2);
+        let options = PlanOptions {
             context: None,
-            ..asked(layers)
+            ..options(layers)
         };
-        planned(&bytes, &config, &asked, &devices).expect("a plan")
+        compute_plan(&bytes, &config, &options, &devices).expect("a plan")
     };
     const SEEN: u32 = 3 * 1024;
     for layers in [GpuLayers::All, GpuLayers::Count(total), GpuLayers::Auto] {
         let shortened = plan_for(SEEN, layers);
         assert!(shortened.plan.fits && shortened.check().is_ok(), "{shortened:?}");
         assert_eq!((shortened.plan.context, shortened.plan.gpu_layers), (SEEN, total));
-        let notice = shortened.notice.expect("it is said");
-        for said in ["gpu0", "cache", "3072 tokens instead of 8192"] {
-            assert!(notice.contains(said), "{said}: {notice}");
+        let notice = shortened.notice.expect("a notice");
+        for word in ["gpu0", "cache", "3072 tokens instead of 8192"] {
+            assert!(notice.contains(word), "{word}: {notice}");
         }
         assert!(shortened.plan.why.ends_with(&notice), "{}", shortened.plan.why);
         let whole = plan_for(usual, layers);
@@ -270,7 +285,7 @@ fn an_automatic_context_is_the_longest_whose_cache_a_kernel_sees() {
     // The output layer has no cache, so that it needs no shorter context.
     let output = plan_for(SEEN, GpuLayers::Count(1));
     assert_eq!((output.plan.context, output.notice), (usual, None));
-    // Too short to be worth it: layers stay with the processor instead, unless they were asked for.
+    // Too short: layers stay on the CPU instead, unless they were requested.
     let auto = plan_for(1536, GpuLayers::Auto);
     assert_eq!((auto.plan.context, auto.plan.gpu_layers), (usual, 1), "{auto:?}");
     assert!(auto.notice.is_some());
@@ -279,91 +294,91 @@ fn an_automatic_context_is_the_longest_whose_cache_a_kernel_sees() {
 }
 
 #[test]
-fn an_automatic_context_is_not_shortened_for_a_gpu_without_room() {
+fn an_automatic_context_is_not_shortened_for_a_full_gpu() {
     let (bytes, config) = of_many_heads();
-    let mut devices = short_sighted(bytes.cache(0, 4096, KvFormat::F16).gpu / 2);
+    let mut devices = with_buffer_limit(bytes.cache(0, 4096, KvFormat::F16).gpu / 2);
     devices[1].memory_total = Some(0);
     devices[1].memory_free = Some(0);
-    let asked = Asked {
+    let options = PlanOptions {
         context: None,
-        ..asked(GpuLayers::Auto)
+        ..options(GpuLayers::Auto)
     };
-    let plan = planned(&bytes, &config, &asked, &devices).expect("a plan").plan;
+    let plan = compute_plan(&bytes, &config, &options, &devices).expect("a plan").plan;
     assert_eq!((plan.context, plan.gpu_layers), (LoadRequest::DEFAULT_CONTEXT, 0));
 }
 
 #[test]
-fn activations_and_logits_larger_than_a_kernel_sees_are_refused() {
+fn activations_and_logits_above_the_buffer_limit_are_refused() {
     let (bytes, config) = fixture("llama.gguf");
     for (limit, what) in [(4 * config.vocab as u64 - 1, "logits"), (1 << 14, "activations")] {
-        let asked = Asked {
+        let options = PlanOptions {
             context: Some(64),
-            ..asked(if what == "logits" {
+            ..options(if what == "logits" {
                 GpuLayers::Count(1)
             } else {
                 GpuLayers::All
             })
         };
-        let refused = planned(&bytes, &config, &asked, &short_sighted(limit)).expect("a plan");
+        let refused = compute_plan(&bytes, &config, &options, &with_buffer_limit(limit)).expect("a plan");
         assert!(refused.plan.why.contains(what), "{refused:?}");
         assert!(refused.check().is_err());
     }
 }
 
-/// What is trained in these tests: operations of a mebibyte a block.
+/// Fine-tuning with a mebibyte of saved activations per layer.
 fn training(config: &Config, tokens: u64) -> Training {
     Training {
         tokens,
         operations: 1 << 20,
-        operations_on_cpu: 1 << 20,
-        blocks_at_once: 1,
-        a_block: 1 << 10,
-        largest_of_a_block: tokens << 10,
+        saved_per_layer_cpu: 1 << 20,
+        layers_at_once: 1,
+        fixed_per_layer: 1 << 10,
+        largest_activation: tokens << 10,
         output: config.vocab as u64 * 4,
     }
 }
 
 #[test]
-fn a_batch_larger_than_a_kernel_sees_is_refused_or_left_out() {
+fn a_batch_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
     let (bytes, config) = fixture("llama.gguf");
     let plan_for = |tokens, layers| {
-        let asked = Asked {
+        let options = PlanOptions {
             training: Some(training(&config, tokens)),
-            ..asked(layers)
+            ..options(layers)
         };
-        planned(&bytes, &config, &asked, &short_sighted(1 << 20)).expect("a plan")
+        compute_plan(&bytes, &config, &options, &with_buffer_limit(1 << 20)).expect("a plan")
     };
     assert!(plan_for(1024, GpuLayers::All).check().is_ok());
     let refused = plan_for(1025, GpuLayers::All);
     let problem = refused.check().expect_err("it is refused");
     assert!(
-        problem.message.contains("a batch") && problem.message.contains("smaller batches"),
+        problem.message.contains("a batch") && problem.message.contains("smaller batch"),
         "{problem:?}"
     );
     let auto = plan_for(1025, GpuLayers::Auto);
-    assert_eq!(auto.plan.gpu_layers, 1, "the output layer makes no such matrix");
-    assert!(auto.notice.expect("it is said").contains("at most 1024 tokens"));
+    assert_eq!(auto.plan.gpu_layers, 1, "the output layer has no such activation");
+    assert!(auto.notice.expect("a notice").contains("at most 1024 tokens"));
 }
 
-/// The tape is as long as the memory lets it be where the layers lie, however much or little there is elsewhere.
+/// The number of layers on the tape depends on the memory of the devices with layers, and on no other.
 #[test]
-fn the_tape_is_measured_where_the_layers_lie() {
+fn the_tape_depends_on_the_devices_with_layers() {
     let (bytes, config) = fixture("llama.gguf");
     let on_tape = |main: u64, card: u64, layers| {
-        let asked = Asked {
+        let options = PlanOptions {
             training: Some(training(&config, 64)),
-            ..asked(layers)
+            ..options(layers)
         };
         let devices = [device("cpu", "cpu", main), device("gpu0", "discrete", card)];
-        let planned = planned_with_tape(&bytes, &config, &asked, &devices).expect("a plan");
-        let training = planned.training.expect("it is for training");
+        let planned = plan_training(&bytes, &config, &options, &devices).expect("a plan");
+        let training = planned.training.expect("a plan for training");
         let needed = planned.plan.devices[1].weights + planned.plan.devices[1].compute;
         assert!(planned.plan.gpu_layers == 0 || needed <= card, "{planned:?}");
-        (planned.plan.gpu_layers as usize, training.blocks_at_once)
+        (planned.plan.gpu_layers as usize, training.layers_at_once)
     };
     let (total, blocks) = (config.layers(), config.n_layers);
-    assert!(blocks > 1, "a tape of one block cannot be shorter");
-    // Little main memory, much on the card, and the other way round.
+    assert!(blocks > 1, "a tape of one layer cannot be shorter");
+    // Little main memory and much GPU memory, and vice versa.
     assert_eq!(on_tape(3 << 20, 64 * GIB, GpuLayers::All), (total, blocks));
     assert_eq!(on_tape(64 * GIB, 64 * GIB, GpuLayers::Count(0)), (0, blocks));
     assert_eq!(on_tape(3 << 20, 64 * GIB, GpuLayers::Count(0)), (0, 1));

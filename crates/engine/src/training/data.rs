@@ -1,4 +1,4 @@
-//! From a file of examples to tokens, and to what a person should know of them.
+//! Reading a dataset: tokens and findings.
 
 use crate::hardware;
 use crate::problem::{from_dataset, from_gguf, from_load, from_template, from_tokenizer, interrupted, problem};
@@ -14,7 +14,7 @@ use hearth_protocol::{
 };
 use hearth_train::Example;
 
-/// The same columns by the other type.
+/// Convert between the two types of column mappings.
 macro_rules! columns {
     ($to:ident, $from:expr) => {{
         let from = $from;
@@ -29,7 +29,7 @@ macro_rules! columns {
     }};
 }
 
-/// What a model's file says about text.
+/// A model's file with its tokenizer and chat template.
 pub(super) struct Reader {
     pub gguf: Gguf,
     pub config: Config,
@@ -49,50 +49,58 @@ impl Reader {
     }
 }
 
-/// A dataset and its tokens.
-struct Read {
+/// A dataset with its tokens.
+struct ReadDataset {
     dataset: Dataset,
     rendered: Vec<Result<Rendered, RenderError>>,
     report: Report,
 }
 
-/// `go_on` is told what share is done.
+/// `progress` receives the fraction done and returns `false` to cancel.
 fn read(
     reader: &Reader,
     source: &DataSource,
     sequence: Option<u32>,
     train_on_prompts: bool,
-    go_on: &mut dyn FnMut(f32) -> bool,
-) -> Result<Read, Problem> {
+    progress: &mut dyn FnMut(f32) -> bool,
+) -> Result<ReadDataset, Problem> {
     let options = ReadOptions {
         mapping: source.mapping.clone().map(|mapping| columns!(Mapping, mapping)),
         skip_broken: source.skip_broken,
     };
-    let dataset = Dataset::open_while(&source.path, &options, &mut || go_on(0.0)).map_err(from_dataset)?;
+    let dataset = Dataset::open_cancellable(&source.path, &options, &mut || progress(0.0)).map_err(from_dataset)?;
     let (tokenizer, template) = (&reader.tokenizer, &reader.template);
     let threads = hardware::physical_cores();
-    let rendered = dataset::render_all(&dataset.examples, tokenizer, template, train_on_prompts, threads, go_on)
-        .ok_or_else(interrupted)?;
+    let rendered = dataset::render_all(
+        &dataset.examples,
+        tokenizer,
+        template,
+        train_on_prompts,
+        threads,
+        progress,
+    )
+    .ok_or_else(interrupted)?;
     let options = ReportOptions {
         sequence,
         context: count(reader.config.context_trained),
     };
-    let report = Report::new_while(&dataset, &rendered, options, &mut || go_on(1.0)).ok_or_else(interrupted)?;
-    Ok(Read {
+    let report =
+        Report::new_cancellable(&dataset, &rendered, options, &mut || progress(1.0)).ok_or_else(interrupted)?;
+    Ok(ReadDataset {
         dataset,
         rendered,
         report,
     })
 }
 
-/// Reads a dataset as a run would, and says what is in it. `go_on` is asked several times a second.
+/// Inspect a dataset, read as in a run. `keep_going` is polled several times a second and returns `false` to cancel.
 ///
 /// # Errors
-/// The model or the dataset cannot be read, or `go_on` said no.
-pub fn inspect(request: &InspectRequest, go_on: &dyn Fn() -> bool) -> Result<Inspection, Problem> {
+/// The model or the dataset cannot be read, or the inspection was cancelled.
+pub fn inspect(request: &InspectRequest, keep_going: &dyn Fn() -> bool) -> Result<Inspection, Problem> {
     let reader = Reader::open(&request.model)?;
-    let read = read(&reader, &request.data, request.sequence, false, &mut |_| go_on())?;
-    let Read {
+    let read = read(&reader, &request.data, request.sequence, false, &mut |_| keep_going())?;
+    let ReadDataset {
         dataset,
         rendered,
         report,
@@ -124,32 +132,32 @@ pub fn inspect(request: &InspectRequest, go_on: &dyn Fn() -> bool) -> Result<Ins
     })
 }
 
-/// What a run learns from and is measured with.
-pub(super) struct Material {
+/// The examples of a run.
+pub(super) struct TrainingData {
     pub examples: Vec<Example>,
     pub held_out: Vec<Example>,
-    /// Tokens an example may have.
+    /// Maximum sequence length in tokens.
     pub sequence: u32,
     pub truncated: u32,
-    /// Whole sentences.
+    /// Notices for the user, in whole sentences.
     pub notices: Vec<String>,
 }
 
-/// Reads, cuts and splits a dataset.
-pub(super) fn material(
+/// Read, truncate and split a dataset. `progress` receives the fraction done and returns `false` to cancel.
+pub(super) fn training_data(
     reader: &Reader,
     source: &DataSource,
     settings: &hearth_protocol::TrainSettings,
-    go_on: &mut dyn FnMut(f32) -> bool,
-) -> Result<Material, Problem> {
+    progress: &mut dyn FnMut(f32) -> bool,
+) -> Result<TrainingData, Problem> {
     if !(0.0..1.0).contains(&settings.eval_split) {
         let message = format!(
-            "The share of held-out examples is {}; it has to be at least 0 and below 1.",
+            "The validation split is {}; it must be at least 0 and below 1.",
             settings.eval_split
         );
         return Err(problem(ProblemCode::BadRequest, message));
     }
-    let read = read(reader, source, settings.sequence, settings.train_on_prompts, go_on)?;
+    let read = read(reader, source, settings.sequence, settings.train_on_prompts, progress)?;
     let sequence = read.report.sequence;
     let chunks: Vec<Rendered> = read
         .rendered
@@ -163,7 +171,7 @@ pub(super) fn material(
         let chosen = places.iter().filter_map(|place| chunks.get(*place));
         let example = |rendered: &Rendered| Example {
             ids: rendered.ids.clone(),
-            trained: rendered.trained.clone(),
+            trained: rendered.loss_mask.clone(),
         };
         chosen.map(example).collect()
     };
@@ -172,7 +180,7 @@ pub(super) fn material(
         .findings
         .iter()
         .filter(|finding| finding.severity > dataset::Severity::Note);
-    Ok(Material {
+    Ok(TrainingData {
         examples: pick(&split.train),
         held_out: pick(&split.eval),
         sequence,
@@ -222,11 +230,11 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn reading_a_dataset_is_stopped_before_its_end() {
+    fn reading_a_dataset_can_be_cancelled() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.jsonl");
-        // The end would be refused.
+        // The last line would be refused.
         std::fs::write(&path, "{\"text\": \"words\"}\n".repeat(50_000) + "no example").unwrap();
         let request = InspectRequest {
             id: 1,

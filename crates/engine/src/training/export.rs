@@ -1,33 +1,33 @@
-//! Adapters for other programs.
+//! Export of adapters.
 
 use super::data::Reader;
-use super::folder::{Unwritten, is_of_adapter, names, open_adapter, write_peft};
+use super::folder::{WriteError, is_adapter_file, names, open_adapter, write_peft};
 use super::verify::verify;
 use crate::problem::{disk, from_adapter, from_merge, interrupted, problem};
 use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
 use hearth_formats::durable;
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
-use hearth_train::{Mix, merge};
+use hearth_train::{QuantRecipe, merge};
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// What was written.
+/// Result of an export.
 pub struct Exported {
-    /// The file or folder.
+    /// The file or folder written.
     pub path: PathBuf,
-    /// Bytes of it.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// How reloading it went, if that was asked for.
+    /// Result of the verification, if requested.
     pub verification: Option<Verification>,
 }
 
-/// Writes an adapter for other programs, with a Modelfile beside a GGUF, and checks it if asked to. `progress` gets the share done and
-/// a few words on what is being done; when it breaks, nothing is written.
+/// Export an adapter, with a Modelfile beside a GGUF, and verify it if requested. `progress` receives the fraction done and the stage; it
+/// returns `Break` to cancel, and then nothing is written.
 ///
 /// # Errors
-/// The model or the adapter cannot be read, they do not belong together, or the place cannot be written to.
+/// The model or the adapter cannot be read, they do not belong together, or the output cannot be written.
 pub fn export(
     request: &ExportRequest,
     progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
@@ -49,11 +49,11 @@ pub fn export(
     match &request.format {
         ExportFormat::Peft => to_folder(&adapter, &request.out, &base)?,
         ExportFormat::GgufLora => {
-            durable::replace_file(&request.out, |staged| Ok::<_, Unwritten>(adapter.write_gguf(staged)?))
+            durable::replace_file(&request.out, |staged| Ok::<_, WriteError>(adapter.write_gguf(staged)?))
                 .map_err(|error| error.at(&request.out))?
         }
         ExportFormat::Gguf { kind } => {
-            let mix = mix(kind.as_deref())?;
+            let mix = quant_recipe(kind.as_deref())?;
             merge(
                 &reader.gguf,
                 &adapter,
@@ -71,7 +71,7 @@ pub fn export(
     write_modelfile(request, &reader)?;
     let verification = match request.verify {
         true => {
-            step(0.85, "reading it again")?;
+            step(0.85, "verifying")?;
             Some(verify(request, &reader, &adapter)?)
         }
         false => None,
@@ -83,7 +83,7 @@ pub fn export(
     })
 }
 
-/// Refuses to write over what is exported, and over the text that is written beside it.
+/// Refuse an output path that is one of the inputs or the Modelfile.
 fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Problem> {
     let refused = |why: &str| {
         let message = format!("{} {why}. Choose another file.", request.out.display());
@@ -96,7 +96,7 @@ fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Probl
     {
         return refused("has the name of the Modelfile that is written beside an export");
     }
-    // What is not there yet is none of them.
+    // A path that does not exist yet is none of the inputs.
     let Ok(out) = fs::canonicalize(&request.out) else {
         return Ok(());
     };
@@ -110,22 +110,22 @@ fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Probl
     Ok(())
 }
 
-/// Writes a PEFT folder. One that has nothing but an adapter is replaced as a whole; beside files of others an adapter is added, but
-/// none is replaced, since that could not be done at once.
+/// Write a PEFT folder. A folder with nothing but an adapter is replaced atomically; in a folder with other files an adapter is added
+/// but not replaced, since that would not be atomic.
 fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), Problem> {
-    // A link stays; what it leads to is replaced.
+    // A symbolic link stays; its target is replaced.
     let folder = match out.is_symlink() {
         true => fs::canonicalize(out).map_err(|error| disk(out, &error))?,
         false => out.to_owned(),
     };
     let names = names(&folder).map_err(|error| disk(out, &error))?;
-    match names.iter().filter(|name| is_of_adapter(name)).count() {
+    match names.iter().filter(|name| is_adapter_file(name)).count() {
         own if own == names.len() => write_peft(adapter, &folder, base),
         0 => adapter.write_peft(&folder, base).map_err(from_adapter),
         _ => {
             let message = format!(
-                "The folder {} has an adapter beside other files, so it is not replaced. Delete the adapter there, or choose another \
-                 folder.",
+                "The folder {} has an adapter beside other files, so it is not replaced. Delete that adapter, or choose \
+                 another folder.",
                 out.display()
             );
             Err(problem(ProblemCode::BadRequest, message))
@@ -133,17 +133,17 @@ fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), 
     }
 }
 
-fn mix(kind: Option<&str>) -> Result<Mix, Problem> {
-    let Some(name) = kind else { return Ok(Mix::Same) };
-    Mix::from_name(name).ok_or_else(|| {
+fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
+    let Some(name) = kind else { return Ok(QuantRecipe::Same) };
+    QuantRecipe::from_name(name).ok_or_else(|| {
         let message = format!(
-            "There is no type '{name}'. Choose one such as F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS or Q4_0."
+            "Unknown quantisation '{name}'. Choose one such as F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS or Q4_0."
         );
         problem(ProblemCode::BadRequest, message)
     })
 }
 
-/// What was taught, as far as the folder's name tells.
+/// A title from the folder's name.
 fn title(adapter: &Path) -> String {
     let adapter = match adapter.file_name() {
         Some(name) if name == "adapter" => adapter.parent().unwrap_or(adapter),
@@ -154,10 +154,10 @@ fn title(adapter: &Path) -> String {
         .map_or_else(|| "tuned".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The ending of a Modelfile.
+/// File extension of a Modelfile.
 const MODELFILE: &str = "Modelfile";
 
-/// A Modelfile beside a GGUF, so that Ollama takes it as it is.
+/// Write a Modelfile for Ollama beside a GGUF.
 fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Problem> {
     let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -172,7 +172,7 @@ fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Probl
     durable::write_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| disk(&path, &error))
 }
 
-/// Bytes of a file, or of the files of a folder.
+/// Bytes of a file, or of the files in a folder.
 fn size(path: &Path) -> std::io::Result<u64> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {

@@ -1,12 +1,12 @@
-//! A run's folder: what is in it, and under which names.
+//! The folder of a run.
 //!
-//! `run.json` says what the run is made of, `log.jsonl` what happened, `checkpoint.safetensors` (of `hearth-train`) how to go on,
-//! and `adapter/` is what came of it: a PEFT folder with a passport. All are written by [`hearth_formats::durable`], so that a run that was
-//! killed at any moment goes on.
+//! `run.json` holds the inputs and settings, `log.jsonl` the steps, `checkpoint.safetensors` (of `hearth-train`) the state to resume
+//! from, and `adapter/` the result: a PEFT folder with a manifest. All are written by [`hearth_formats::durable`], so that a run that
+//! was killed at any moment can be resumed.
 
 use crate::problem::{disk, from_adapter, problem};
 use hearth_formats::adapter::{
-    AdapterError, AdapterFile, BaseId, BaseShape, LinearName, LoraTensors, Passport, TargetName,
+    AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, LinearName, LoraTensors, TargetName,
 };
 use hearth_formats::durable;
 use hearth_llm::LoraPart;
@@ -21,33 +21,33 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a run is made of. A new field has a `#[serde(default)]`, as [`Settings`] have.
+/// The inputs and settings of a run (`run.json`). New fields need `#[serde(default)]`, as in [`Settings`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
-    /// The model.
+    /// The base model's file.
     pub model: PathBuf,
-    /// Which model that was; none in runs from before this was written down.
+    /// Identity of the base model. `None` in runs of early versions.
     #[serde(default)]
     pub base: Option<BaseId>,
-    /// What it learns from.
+    /// The dataset.
     pub data: DataSource,
-    /// The adapter that it begins with; not in runs from before this was written down.
+    /// The adapter to start from. Not recorded in runs of early versions.
     #[serde(default)]
     pub init: Option<PathBuf>,
-    /// How, with everything chosen.
+    /// The settings, with automatic ones resolved.
     pub settings: Settings,
-    /// Tokens an example may have.
+    /// Maximum sequence length in tokens.
     pub sequence: u32,
-    /// Share of the examples that is held out.
+    /// Validation split, as a fraction of the examples.
     pub eval_split: f32,
-    /// Whether prompts are learnt too.
+    /// Whether prompts are in the loss.
     pub train_on_prompts: bool,
-    /// Beginnings of held-out examples (or of the others, where none is held out), for checking exports.
+    /// Prompts of validation examples (or of training examples, without a validation split), for the verification of exports.
     pub prompts: Vec<Vec<u32>>,
 }
 
 impl RunFile {
-    /// Of the run that made an adapter, where that lies in its run's folder or is named by it.
+    /// The run of an adapter, from a run's folder or its `adapter` folder.
     pub fn of_adapter(adapter: &Path) -> Option<Self> {
         let folders = [Some(adapter), adapter.parent()];
         folders
@@ -61,28 +61,28 @@ const RUN: &str = "run.json";
 const LOG: &str = "log.jsonl";
 const LOCK: &str = ".lock";
 
-/// How long the worker that was at work on a run before may take to end.
-const LOCK_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit for the run's previous worker to exit.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an adapter's folder has, and nothing else.
-const OF_ADAPTER: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
+/// The files of an adapter's folder.
+const ADAPTER_FILES: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
 
-pub(super) fn is_of_adapter(name: &OsStr) -> bool {
-    OF_ADAPTER.iter().any(|own| *own == name)
+pub(super) fn is_adapter_file(name: &OsStr) -> bool {
+    ADAPTER_FILES.iter().any(|own| *own == name)
 }
 
-/// Whether a file is one that a file manager or a network file system puts into any folder.
-fn is_of_system(name: &OsStr) -> bool {
+/// Whether a file was put there by a file manager or a network file system.
+fn is_system_file(name: &OsStr) -> bool {
     let names = [".DS_Store", ".directory", "desktop.ini", "Thumbs.db"];
     names.iter().any(|own| *own == name) || name.to_string_lossy().starts_with(".nfs")
 }
 
-/// The names in a folder that people and programs gave, not file managers; none where there is no folder.
+/// The names in a folder, without those of file managers; empty if the folder does not exist.
 pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     let names = |entries: fs::ReadDir| entries.map(|entry| entry.map(|entry| entry.file_name()));
     match fs::read_dir(folder) {
         Ok(entries) => names(entries)
-            .filter(|name| name.as_ref().is_ok_and(|name| !is_of_system(name)) || name.is_err())
+            .filter(|name| name.as_ref().is_ok_and(|name| !is_system_file(name)) || name.is_err())
             .collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -94,33 +94,33 @@ pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
 pub struct RunFolder(pub PathBuf);
 
 impl RunFolder {
-    /// Where the adapter is; after a kill while it was replaced, where a whole one is.
+    /// Path of the adapter; after a kill during its replacement, the path of a complete one.
     pub fn adapter(&self) -> PathBuf {
-        durable::standing_in(&self.0.join("adapter"))
+        durable::intact_folder(&self.0.join("adapter"))
     }
 
-    /// What the run is made of, if this is a run's folder.
+    /// Read `run.json`, if this is a run's folder.
     pub fn read(&self) -> Option<RunFile> {
         let text = fs::read_to_string(self.0.join(RUN)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// What the run is made of that is to go on here with this model; none where none was begun.
+    /// The run to resume here with this base model. `None` if there is none.
     ///
     /// # Errors
-    /// One was begun, and it cannot be told how, or it was begun on another model.
+    /// Its `run.json` is missing, unreadable or from a newer version, or the run has another base model.
     pub(super) fn resumed(&self, base: &BaseId) -> Result<Option<RunFile>, Problem> {
         let path = self.0.join(RUN);
         let cannot = |why: String| {
             let message = format!(
-                "The run in {} cannot go on: {why}. Nothing was changed there.",
+                "The run in {} cannot be resumed: {why}. Nothing was changed there.",
                 self.0.display()
             );
             problem(ProblemCode::BadRequest, message)
         };
         let unreadable = |error: &dyn std::fmt::Display| {
             cannot(format!(
-                "its run.json cannot be read ({error}); go on with the Hearth that wrote it, or start a new run in another folder"
+                "its run.json cannot be read ({error}); resume it with the version of Hearth that wrote it, or start a new run in another folder"
             ))
         };
         let text = match fs::read(&path) {
@@ -129,7 +129,7 @@ impl RunFolder {
                 return match hearth_train::latest_checkpoint(&self.0) {
                     None => Ok(None),
                     Some(_) => Err(cannot(
-                        "there is a checkpoint, and its run.json is gone; put that back, or start a new run in another folder"
+                        "there is a checkpoint, but run.json is missing; restore it, or start a new run in another folder"
                             .to_owned(),
                     )),
                 };
@@ -139,21 +139,21 @@ impl RunFolder {
         let run: RunFile = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
         if run.settings.version > Settings::VERSION {
             return Err(cannot(format!(
-                "its settings have version {}, and this Hearth reads up to {}; go on with the Hearth that wrote it, or start \
-                 a new run in another folder",
+                "its settings have version {}, and this Hearth reads up to {}; resume it with the version of Hearth that wrote \
+                 it, or start a new run in another folder",
                 run.settings.version,
                 Settings::VERSION
             )));
         }
-        match run.base.as_ref().and_then(|begun_on| begun_on.difference(base)) {
+        match run.base.as_ref().and_then(|begun_on| begun_on.mismatch(base)) {
             None => Ok(Some(run)),
             Some(difference) => Err(cannot(format!(
-                "{difference}; choose the model that it was begun on, or start a new run in another folder"
+                "{difference}; choose its original base model, or start a new run in another folder"
             ))),
         }
     }
 
-    /// The loss of each step in the log. A step that was made again after a resume counts once, as it was last.
+    /// The loss of each step in the log. Of a step repeated after a resume, the last one counts.
     pub fn losses(&self) -> Vec<f64> {
         let text = fs::read_to_string(self.0.join(LOG)).unwrap_or_default();
         let steps = text
@@ -163,7 +163,7 @@ impl RunFolder {
         by_step.into_values().collect()
     }
 
-    /// Refuses a folder that holds a run already, or files by the names that a run's have.
+    /// Refuse a folder that already holds a run, or files with the names of a run's files.
     pub(super) fn check_unused(&self) -> Result<(), Problem> {
         let checkpoint = hearth_train::latest_checkpoint(&self.0);
         let files = [RUN, LOG].map(|name| self.0.join(name)).into_iter();
@@ -175,7 +175,7 @@ impl RunFolder {
             None => Ok(()),
             Some(path) => {
                 let message = format!(
-                    "The folder {} may hold a run of fine-tuning already: there is {}. Resume that run, or choose another folder.",
+                    "The folder {} may already hold a fine-tuning run: {} exists. Resume that run, or choose another folder.",
                     self.0.display(),
                     path.display()
                 );
@@ -184,16 +184,16 @@ impl RunFolder {
         }
     }
 
-    /// Refuses a folder whose `adapter` has other files than an adapter's: it is replaced as a whole.
+    /// Refuse a folder whose `adapter` has files other than an adapter's, since it is replaced as a whole.
     pub(super) fn check_adapter(&self) -> Result<(), Problem> {
         let folder = self.adapter();
         let names = names(&folder).map_err(|error| disk(&folder, &error))?;
-        match names.iter().find(|name| !is_of_adapter(name)) {
+        match names.iter().find(|name| !is_adapter_file(name)) {
             None => Ok(()),
             Some(other) => {
                 let message = format!(
-                    "The folder {} is replaced with the adapter of the run, and has another file in it: {}. Move that, or choose another \
-                     folder.",
+                    "The folder {} would be replaced by the run's adapter, but has another file in it: {}. Move that file, or \
+                     choose another folder.",
                     folder.display(),
                     other.display()
                 );
@@ -202,7 +202,7 @@ impl RunFolder {
         }
     }
 
-    /// Keeps other processes out of this run, for as long as the file is open.
+    /// Lock this run against other processes, as long as the file is open.
     pub(super) fn lock(&self) -> Result<File, Problem> {
         let failed = |error: io::Error| disk(&self.0, &error);
         durable::create_folder(&self.0).map_err(failed)?;
@@ -211,20 +211,20 @@ impl RunFolder {
             .create(true)
             .open(self.0.join(LOCK))
             .map_err(failed)?;
-        let until = Instant::now() + LOCK_WITHIN;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_WITHIN / 100),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_TIMEOUT / 100),
                 Err(TryLockError::WouldBlock) => {
                     let message = format!(
-                        "Another Hearth is at work on the run in {}. Wait until it has ended, or choose another folder.",
+                        "Another Hearth process uses the run in {}. Wait until it has ended, or choose another folder.",
                         self.0.display()
                     );
                     return Err(problem(ProblemCode::BadRequest, message));
                 }
                 Err(TryLockError::Error(error)) => {
-                    // Some network file systems have no locks; a run there is as safe as it was without.
+                    // Some network file systems do not support locks; continue without.
                     tracing::warn!(folder = %self.0.display(), %error, "the folder of a run cannot be locked");
                     return Ok(file);
                 }
@@ -232,11 +232,11 @@ impl RunFolder {
         }
     }
 
-    /// Begins a run here; what an earlier one left is cleared away, but for its adapter, which stays until there is a new one.
-    pub(super) fn begin(&self, run: &RunFile) -> Result<(), Problem> {
+    /// Create a run here and remove the remains of an earlier one, except its adapter, which stays until it is replaced.
+    pub(super) fn create(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         durable::create_folder(&self.0).map_err(failed)?;
-        // The checkpoint first: the other way round a kill would leave one beside the settings of another run.
+        // The checkpoint first: otherwise a kill could leave it beside another run's settings.
         if let Some(old) = hearth_train::latest_checkpoint(&self.0) {
             durable::remove_file(&old).map_err(failed)?;
         }
@@ -244,7 +244,7 @@ impl RunFolder {
         durable::write_file(&self.0.join(LOG), |_| Ok(())).map_err(failed)
     }
 
-    /// Finishes or takes back what a kill left half done, before a run goes on here.
+    /// Complete or undo writes that a kill interrupted, before a resume.
     pub(super) fn recover(&self) -> Result<(), Problem> {
         ["adapter", RUN, LOG]
             .into_iter()
@@ -252,7 +252,7 @@ impl RunFolder {
             .map_err(|error| disk(&self.0, &error))
     }
 
-    /// Replaces `run.json` as a whole.
+    /// Replace `run.json` atomically.
     pub(super) fn write(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         let text = serde_json::to_vec_pretty(run).map_err(|error| failed(error.into()))?;
@@ -260,19 +260,19 @@ impl RunFolder {
         durable::write_file(&path, |file| file.write_all(&text)).map_err(failed)
     }
 
-    /// Adds a line to the log.
+    /// Append a line to the log.
     pub(super) fn log(&self, step: &StepReport) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         let line = serde_json::to_vec(step).map_err(|error| failed(error.into()))?;
         durable::append_line(&self.0.join(LOG), &line).map_err(failed)
     }
 
-    /// Replaces the adapter as a whole.
-    pub(super) fn keep(
+    /// Replace the adapter atomically.
+    pub(super) fn save_adapter(
         &self,
         parts: &[LoraPart],
         run: &RunFile,
-        passport: Passport,
+        manifest: AdapterManifest,
         base: &BaseShape,
     ) -> Result<(), Problem> {
         let mut tensors = BTreeMap::new();
@@ -302,29 +302,29 @@ impl RunFolder {
         let adapter = AdapterFile {
             path: self.0.join("adapter"),
             architecture: base.architecture.clone(),
-            base_name: Some(passport.base.file.clone()),
+            base_name: Some(manifest.base.file.clone()),
             rslora: run.settings.rslora,
             tensors,
-            passport: Some(passport),
+            manifest: Some(manifest),
         };
         write_peft(&adapter, &adapter.path, base)
     }
 }
 
-/// Replaces a folder as a whole with an adapter's.
+/// Replace a folder atomically by an adapter's.
 pub(super) fn write_peft(adapter: &AdapterFile, folder: &Path, base: &BaseShape) -> Result<(), Problem> {
-    let written = durable::replace_folder(folder, |staged| Ok::<_, Unwritten>(adapter.write_peft(staged, base)?));
+    let written = durable::replace_folder(folder, |staged| Ok::<_, WriteError>(adapter.write_peft(staged, base)?));
     written.map_err(|error| error.at(folder))
 }
 
 /// Why an adapter could not be written.
-pub(super) enum Unwritten {
+pub(super) enum WriteError {
     Adapter(AdapterError),
     Disk(io::Error),
 }
 
-impl Unwritten {
-    /// What to tell a person who wants it at this path.
+impl WriteError {
+    /// The problem, for this path.
     pub fn at(self, path: &Path) -> Problem {
         match self {
             Self::Disk(error) => disk(path, &error),
@@ -336,29 +336,29 @@ impl Unwritten {
     }
 }
 
-impl From<AdapterError> for Unwritten {
+impl From<AdapterError> for WriteError {
     fn from(error: AdapterError) -> Self {
         Self::Adapter(error)
     }
 }
 
-impl From<io::Error> for Unwritten {
+impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
         Self::Disk(error)
     }
 }
 
-/// The adapter that a person means by a path: a run's folder, a PEFT folder or a GGUF adapter.
+/// The adapter of a path to a run's folder, a PEFT folder or a GGUF adapter.
 pub(crate) fn adapter_path(path: &Path) -> PathBuf {
     let of_run = RunFolder(path.to_owned()).adapter();
     if of_run.is_dir() {
         of_run
     } else {
-        durable::standing_in(path)
+        durable::intact_folder(path)
     }
 }
 
-/// Opens an adapter for a model, and says what a person should know about the two.
+/// Open an adapter for a model. Also returns a notice for the user.
 pub(crate) fn open_adapter(
     path: &Path,
     gguf: &hearth_formats::gguf::Gguf,
@@ -367,7 +367,7 @@ pub(crate) fn open_adapter(
     let path = adapter_path(path);
     if !path.exists() {
         let message = format!(
-            "There is no adapter at {}. It was moved or deleted: choose another.",
+            "There is no adapter at {}. It was moved or deleted. Choose another.",
             path.display()
         );
         return Err(problem(ProblemCode::AdapterInvalid, message));

@@ -1,5 +1,6 @@
-//! Fine-tuning, from a file of examples to an adapter that was tried.
+//! Fine-tuning, from a dataset file to an evaluated adapter.
 
+mod control;
 mod data;
 mod export;
 mod folder;
@@ -8,12 +9,11 @@ mod priority;
 mod probe;
 mod run;
 mod verify;
-mod wish;
 
+pub use control::{RunCommand, RunControl};
 pub use data::inspect;
 pub use export::export;
 pub use folder::{RunFile, RunFolder};
 pub(crate) use folder::{adapter_path, open_adapter};
 pub use priority::lower;
 pub use run::train;
-pub use wish::{Wish, Wishes};

@@ -1,4 +1,4 @@
-//! How a run is cut to fit the data and the machine.
+//! Automatic settings of a run, from the data and the machine.
 
 use crate::plan::{Planned, Training};
 use hearth_formats::adapter::LinearName;
@@ -7,109 +7,108 @@ use hearth_llm::{Config, Place};
 use hearth_protocol::{Checkpointing, Precision, Schedule, TrainSettings};
 use hearth_train::{Settings, linear_named};
 
-/// Tokens that go through the model together, about: more make the products no faster.
-const TOKENS_A_BATCH: usize = 1024;
-/// Examples a step by how many there are in all: few examples want many small steps.
-const EXAMPLES_A_STEP: [(usize, usize); 3] = [(512, 16), (128, 8), (0, 4)];
-/// Times through the data, and through data so few that this would make less than so many steps. An early stop ends what is too much.
+/// Approximate tokens per batch; more make GEMMs no faster.
+const TOKENS_PER_BATCH: usize = 1024;
+/// Examples per step, by the number of examples: small datasets need many small steps.
+const EXAMPLES_PER_STEP: [(usize, usize); 3] = [(512, 16), (128, 8), (0, 4)];
+/// Epochs, and their maximum for datasets that would take fewer than `FEW_STEPS` steps. Early stopping ends a run in time.
 const EPOCHS: f64 = 3.0;
-const MOST_EPOCHS: f64 = 8.0;
+const MAX_EPOCHS: f64 = 8.0;
 const FEW_STEPS: usize = 120;
-/// Evaluations of a run, about, and checkpoints.
+/// Approximate number of evaluations and checkpoints of a run.
 const EVALUATIONS: usize = 10;
 const CHECKPOINTS: usize = 20;
-/// Steps after which a checkpoint is made at the latest.
-const MOST_STEPS_A_CHECKPOINT: usize = 50;
+/// Maximum steps between checkpoints.
+const MAX_STEPS_PER_CHECKPOINT: usize = 50;
 
-/// The settings of a run of these examples, which are `lengths` tokens long. A GPU sees batches of `most_tokens` at most. Precision and
-/// tape are those of the processor, until [`settle`] knows where the layers lie.
+/// The settings of a run on examples of these `lengths` in tokens. A GPU's buffer limit allows batches of `max_tokens_per_batch`. Precision
+/// and tape are chosen for the CPU, until [`settle`] knows the placement.
 pub fn settings(
-    asked: &TrainSettings,
+    requested: &TrainSettings,
     config: &Config,
     lengths: &[usize],
     targets: Vec<String>,
-    most_tokens: Option<usize>,
+    max_tokens_per_batch: Option<usize>,
 ) -> Settings {
     let count = lengths.len().max(1);
     let mean = (lengths.iter().sum::<usize>() / count).max(1);
-    let a_step = EXAMPLES_A_STEP
+    let per_step = EXAMPLES_PER_STEP
         .iter()
         .find(|(least, _)| count >= *least)
         .map_or(1, |(_, examples)| *examples);
     let chosen = || {
-        let fits = |batch: &usize| most_tokens.is_none_or(|most| longest_batch(lengths, *batch) <= most);
-        let batch = (TOKENS_A_BATCH / mean).clamp(1, a_step);
+        let fits = |batch: &usize| max_tokens_per_batch.is_none_or(|most| longest_batch(lengths, *batch) <= most);
+        let batch = (TOKENS_PER_BATCH / mean).clamp(1, per_step);
         (1..=batch).rev().find(fits).unwrap_or(batch)
     };
-    let batch = asked.batch.map_or_else(chosen, |batch| batch as usize);
-    // Who names the batch means the step by it, unless the accumulation is named too.
-    let accumulation = match (asked.accumulation, asked.batch) {
+    let batch = requested.batch.map_or_else(chosen, |batch| batch as usize);
+    // A requested batch is the step's, unless accumulation is requested, too.
+    let accumulation = match (requested.accumulation, requested.batch) {
         (Some(accumulation), _) => accumulation as usize,
         (None, Some(_)) => 1,
-        (None, None) => a_step.div_ceil(batch),
+        (None, None) => per_step.div_ceil(batch),
     };
-    let bf16 = match asked.precision {
+    let bf16 = match requested.precision {
         Precision::Auto => hearth_kernels::bf16_is_fast(),
         Precision::F32 => false,
         Precision::Bf16 => true,
     };
     let mut settings = Settings {
         version: Settings::VERSION,
-        rank: asked.rank as usize,
-        alpha: asked.alpha,
-        dropout: asked.dropout,
-        rslora: asked.rslora,
+        rank: requested.rank as usize,
+        alpha: requested.alpha,
+        dropout: requested.dropout,
+        rslora: requested.rslora,
         targets,
-        learning_rate: shortest(asked.learning_rate),
-        schedule: match asked.schedule {
+        learning_rate: shortest(requested.learning_rate),
+        schedule: match requested.schedule {
             Schedule::Cosine => hearth_train::Schedule::Cosine,
             Schedule::Linear => hearth_train::Schedule::Linear,
             Schedule::Constant => hearth_train::Schedule::Constant,
         },
-        warmup: shortest(asked.warmup),
-        weight_decay: shortest(asked.weight_decay),
-        max_gradient_norm: shortest(asked.max_gradient_norm),
-        epochs: asked
+        warmup: shortest(requested.warmup),
+        weight_decay: shortest(requested.weight_decay),
+        max_gradient_norm: shortest(requested.max_gradient_norm),
+        epochs: requested
             .epochs
             .map_or_else(|| epochs(count, batch * accumulation), shortest),
-        max_steps: asked.max_steps.map(|steps| steps as usize),
+        max_steps: requested.max_steps.map(|steps| steps as usize),
         batch,
         accumulation,
-        seed: asked.seed,
-        shuffle: asked.shuffle,
+        seed: requested.seed,
+        shuffle: requested.shuffle,
         eval_every: 1,
-        patience: asked.patience as usize,
+        patience: requested.patience as usize,
         checkpoint_every: 1,
         bf16,
         layers_on_tape: 1,
     };
     let steps = settings.steps(count);
-    let every = |asked: Option<u32>, times: usize| asked.map_or_else(|| steps.div_ceil(times), |n| n as usize);
-    settings.eval_every = every(asked.eval_every, EVALUATIONS);
-    settings.checkpoint_every = every(asked.checkpoint_every, CHECKPOINTS).min(MOST_STEPS_A_CHECKPOINT);
-    settings.layers_on_tape = match asked.checkpointing {
+    let every = |requested: Option<u32>, times: usize| requested.map_or_else(|| steps.div_ceil(times), |n| n as usize);
+    settings.eval_every = every(requested.eval_every, EVALUATIONS);
+    settings.checkpoint_every = every(requested.checkpoint_every, CHECKPOINTS).min(MAX_STEPS_PER_CHECKPOINT);
+    settings.layers_on_tape = match requested.checkpointing {
         Checkpointing::Operations => config.n_layers,
         Checkpointing::Layers | Checkpointing::Auto => 1,
     };
     settings
 }
 
-/// Chooses what was not asked for and depends on where the layers lie: the tape as it was planned, and bf16 where every device that has
-/// layers is `fast` at it.
-pub fn settle(settings: &mut Settings, asked: &TrainSettings, planned: &Planned, fast: impl Fn(Place) -> bool) {
-    if let (Checkpointing::Auto, Some(training)) = (asked.checkpointing, planned.training) {
-        settings.layers_on_tape = training.blocks_at_once;
+/// Choose automatic settings that depend on the placement: the tape as planned, and bf16 if every device with layers is `fast` at it.
+pub fn settle(settings: &mut Settings, requested: &TrainSettings, planned: &Planned, fast: impl Fn(Place) -> bool) {
+    if let (Checkpointing::Auto, Some(training)) = (requested.checkpointing, planned.training) {
+        settings.layers_on_tape = training.layers_at_once;
     }
-    if asked.precision == Precision::Auto {
+    if requested.precision == Precision::Auto {
         let placement = &planned.placement;
         settings.bf16 = (0..placement.layers()).all(|layer| fast(placement.of(layer)));
     }
 }
 
-/// What a run of these settings takes where its layers lie, on examples whose longest batch has so many tokens. A GPU keeps f32.
+/// Memory of a run with these settings and this many tokens in its longest batch. GPUs save activations in f32.
 pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
     const F32: usize = size_of::<f32>();
-    // The adapter, its gradient, and two means.
+    // The adapter, its gradient, and two moments.
     const COPIES: usize = 4;
     let context = config.heads * config.head_dim;
     let kv = config.kv_heads * config.head_dim;
@@ -135,46 +134,46 @@ pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
     let logits = tokens.min(logit_rows(config.vocab)) * config.vocab * F32;
     Training {
         tokens: tokens as u64,
-        operations: bytes_a_layer(config, tokens, false) as u64,
-        operations_on_cpu: bytes_a_layer(config, tokens, settings.bf16) as u64,
-        blocks_at_once: settings.layers_on_tape,
-        largest_of_a_block: (tokens * widest(config) * F32) as u64,
-        a_block: ((tokens * width + COPIES * numbers) * F32) as u64,
+        operations: saved_bytes_per_layer(config, tokens, false) as u64,
+        saved_per_layer_cpu: saved_bytes_per_layer(config, tokens, settings.bf16) as u64,
+        layers_at_once: settings.layers_on_tape,
+        largest_activation: (tokens * widest(config) * F32) as u64,
+        fixed_per_layer: ((tokens * width + COPIES * numbers) * F32) as u64,
         output: logits as u64,
     }
 }
 
-/// Tokens of the longest batch that these examples can make.
+/// Tokens of the longest possible batch of these examples.
 pub fn longest_batch(lengths: &[usize], batch: usize) -> usize {
     let mut longest = lengths.to_vec();
     longest.sort_unstable_by(|a, b| b.cmp(a));
     longest.iter().take(batch).sum()
 }
 
-/// Times through so many examples, where a step sees `a_step` of them.
-fn epochs(examples: usize, a_step: usize) -> f64 {
-    let steps_an_epoch = examples.div_ceil(a_step.max(1)).max(1);
-    (FEW_STEPS.div_ceil(steps_an_epoch) as f64).clamp(EPOCHS, MOST_EPOCHS)
+/// Epochs for this many examples, `per_step` of them in a step.
+fn epochs(examples: usize, per_step: usize) -> f64 {
+    let steps_an_epoch = examples.div_ceil(per_step.max(1)).max(1);
+    (FEW_STEPS.div_ceil(steps_an_epoch) as f64).clamp(EPOCHS, MAX_EPOCHS)
 }
 
-/// The number that a person typed, which an f32 only approaches: 2e-4 and not 1.99999995e-4.
+/// The shortest decimal that rounds to this f32: 2e-4 and not 1.99999995e-4.
 fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
 
-/// Columns of the widest matrix of a block: gate and up side by side, or Q, K and V.
+/// Columns of a layer's widest activation: gate and up concatenated, or Q, K and V.
 fn widest(config: &Config) -> usize {
     (2 * config.ffn_width).max((config.heads + 2 * config.kv_heads) * config.head_dim)
 }
 
-/// Tokens of the longest batch whose matrices fit the device's limit on the bytes of a buffer binding.
-pub fn tokens_seen(config: &Config, largest_buffer: u64) -> usize {
+/// Maximum tokens of a batch whose activations are within the limit on a buffer binding in bytes.
+pub fn max_batch_tokens(config: &Config, largest_buffer: u64) -> usize {
     largest_buffer as usize / (widest(config) * size_of::<f32>())
 }
 
-/// Bytes that a layer's operations keep for their backward: in half width the residual stream twice, the context, gate and up; in f32 queries, keys and values, the logarithms of attention and, where it is not that already, the
-/// context again.
-pub fn bytes_a_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
+/// Bytes of a layer's saved activations: the residual stream twice, the attention output, gate and up in bf16 or f32; queries, keys,
+/// values and the log-sum-exps in f32, and with bf16 the attention output in f32, too.
+pub fn saved_bytes_per_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
     let width = if bf16 { 2 } else { 4 };
     let context = config.heads * config.head_dim;
     let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
@@ -185,19 +184,19 @@ pub fn bytes_a_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Asked, Bytes, planned};
+    use crate::plan::{ModelBytes, PlanOptions, compute_plan};
     use hearth_formats::gguf::Gguf;
     use hearth_protocol::{DeviceInfo, GpuLayers};
     use std::path::Path;
 
-    fn model() -> (Bytes, Config) {
+    fn model() -> (ModelBytes, Config) {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
         let gguf = Gguf::open(file).expect("the fixture opens");
         let config = Config::from_gguf(&gguf).expect("a model");
-        (Bytes::of(&gguf, &config), config)
+        (ModelBytes::of(&gguf, &config), config)
     }
 
-    /// A processor, and a card with room for everything.
+    /// A CPU, and a GPU with ample memory.
     fn devices() -> [DeviceInfo; 2] {
         let device = |id: &str, kind: &str| DeviceInfo {
             id: id.to_owned(),
@@ -210,23 +209,23 @@ mod tests {
         [device("cpu", "cpu"), device("gpu0", "discrete")]
     }
 
-    /// What the processor is fast at says nothing of a GPU, and the other way round.
+    /// The CPU's support for bf16 implies nothing for a GPU, and vice versa.
     #[test]
     fn bf16_is_chosen_by_the_devices_that_have_layers() {
         let (bytes, config) = model();
         let chosen = |precision, layers, cpu: bool, gpu: bool| {
-            let asked = TrainSettings {
+            let requested = TrainSettings {
                 precision,
                 ..TrainSettings::default()
             };
-            let mut settings = settings(&asked, &config, &[64; 8], Vec::new(), None);
-            let wanted = Asked {
+            let mut settings = settings(&requested, &config, &[64; 8], Vec::new(), None);
+            let options = PlanOptions {
                 gpu_layers: layers,
                 training: Some(needs(&settings, &config, 64)),
-                ..Asked::default()
+                ..PlanOptions::default()
             };
-            let planned = planned(&bytes, &config, &wanted, &devices()).expect("a plan");
-            settle(&mut settings, &asked, &planned, |place| match place {
+            let planned = compute_plan(&bytes, &config, &options, &devices()).expect("a plan");
+            settle(&mut settings, &requested, &planned, |place| match place {
                 Place::Cpu => cpu,
                 Place::Gpu(_) => gpu,
             });
@@ -242,31 +241,31 @@ mod tests {
             (GpuLayers::Count(2), true, true, true),
         ] {
             let found = chosen(Precision::Auto, layers, cpu, gpu);
-            assert_eq!(found, expected, "{layers}, processor {cpu}, GPU {gpu}");
-            // What a person asks for stays.
+            assert_eq!(found, expected, "{layers}, CPU {cpu}, GPU {gpu}");
+            // A requested precision stays.
             assert!(chosen(Precision::Bf16, layers, false, false));
             assert!(!chosen(Precision::F32, layers, true, true));
         }
     }
 
     #[test]
-    fn a_batch_is_chosen_of_which_a_kernel_sees_all() {
+    fn the_automatic_batch_is_within_the_buffer_limit() {
         let (_, config) = model();
         let lengths = [64, 64, 64, 64, 512, 512, 512, 512];
-        let batch = |asked: Option<u32>, most_tokens| {
-            let asked = TrainSettings {
-                batch: asked,
+        let batch = |requested: Option<u32>, max_tokens_per_batch| {
+            let requested = TrainSettings {
+                batch: requested,
                 ..TrainSettings::default()
             };
-            settings(&asked, &config, &lengths, Vec::new(), most_tokens).batch
+            settings(&requested, &config, &lengths, Vec::new(), max_tokens_per_batch).batch
         };
         let free = batch(None, None);
         assert!(free > 1, "{free}");
         assert_eq!(batch(None, Some(free * 512)), free);
         assert_eq!(batch(None, Some(free * 512 - 1)), free - 1);
         assert_eq!(batch(None, Some(512)), 1);
-        // One that was asked for stays, and the plan says what is the matter with it.
+        // A requested one stays, and the plan refuses it.
         assert_eq!(batch(Some(8), Some(512)), 8);
-        assert_eq!(tokens_seen(&config, 4 * widest(&config) as u64 * 7), 7);
+        assert_eq!(max_batch_tokens(&config, 4 * widest(&config) as u64 * 7), 7);
     }
 }

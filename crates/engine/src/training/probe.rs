@@ -1,17 +1,17 @@
-//! What a model forgot: its perplexity on a small general text, which no run learns from.
+//! Measuring forgetting: perplexity on a short general text that no run trains on.
 
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::Model;
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use hearth_train::{Batch, Example, loss};
 
-/// Written for this; about six hundred words on everyday things.
+/// About six hundred words on everyday things, written for this purpose.
 const GENERAL: &str = include_str!("../../../../assets/probe/general.txt");
-/// Tokens of it that see each other.
+/// Tokens per chunk.
 const CHUNK: usize = 256;
 
-/// Perplexity of the general text.
-pub fn perplexity(model: &Model, tokenizer: &Tokenizer, product: Product) -> f64 {
+/// Perplexity on the general text.
+pub fn perplexity(model: &Model, tokenizer: &Tokenizer, precision: MatmulPrecision) -> f64 {
     let ids = tokenizer.encode(GENERAL, Special::Text);
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     let examples: Vec<Example> = ids
@@ -23,5 +23,5 @@ pub fn perplexity(model: &Model, tokenizer: &Tokenizer, product: Product) -> f64
         })
         .collect();
     let batch = Batch::of(&examples);
-    (loss(model.decoder(), &batch, product) / batch.trained.max(1) as f64).exp()
+    (loss(model.decoder(), &batch, precision) / batch.trained.max(1) as f64).exp()
 }

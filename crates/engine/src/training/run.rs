@@ -1,283 +1,100 @@
 //! One run, from its request to its outcome.
 
-use super::data::{Material, Reader, material};
+use super::control::{RunCommand, RunControl};
+use super::data::{Reader, TrainingData, training_data};
 use super::folder::{RunFile, RunFolder, open_adapter};
-use super::wish::{Wish, Wishes};
 use super::{plan, probe};
-use crate::plan::{Asked, Bytes, carry_out, largest_buffer, planned, planned_with_tape};
+use crate::plan::{ModelBytes, PlanOptions, Planned, compute_plan, largest_buffer, load_with_fallback, plan_training};
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text, problem};
 use crate::turns::count;
 use crate::{hardware, memory, packed};
-use hearth_formats::adapter::{BaseId, BaseShape, DataId, Passport};
+use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId};
 use hearth_llm::{LoadOptions, LoraPart, Model, Place, device, threads};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
-    TrainingEvent,
+    TrainSettings, TrainingEvent,
 };
-use hearth_train::{Control, Report, Run, linear_named};
+use hearth_train::{Control, Report, Run, Settings, linear_named};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Held-out beginnings that are kept for checking exports, and their tokens at most.
+/// Number of validation prompts saved for the verification of exports, and their maximum tokens.
 const PROMPTS: usize = 8;
 const PROMPT_TOKENS: usize = 96;
-/// Of the memory there is, more than this is too much for a run: fewer layers are kept then.
-const MOST_MEMORY: f64 = 0.8;
-/// What took less counts as this long, so that a rate stays a number.
-const LEAST_SECONDS: f64 = 1e-9;
-/// What of preparing is reading the data.
+/// Maximum fraction of memory for a run; above it, only one layer's activations are saved.
+const MAX_MEMORY_SHARE: f64 = 0.8;
+/// Lower bound of durations, so that rates stay finite.
+const MIN_SECONDS: f64 = 1e-9;
+/// Fraction of the preparation that is reading the data.
 const READ: f32 = 0.5;
 
-/// Trains an adapter. `say` gets every event but the last, whose outcome is returned; `None` means that the run was suspended. A run that
-/// is told to hold waits after the batch under way, one that is told to stop or to suspend ends after the step.
+/// Train an adapter. `emit` receives every event but the last, whose outcome is returned; `None` means that the run was suspended. A
+/// paused run waits after the current batch; a stopped or suspended one ends after the current step.
 ///
 /// # Errors
-/// The model, the data or the settings cannot be used, the disk is full, or the loss diverged. What was learnt up to the last
-/// checkpoint is kept.
+/// The model, the data or the settings are invalid, the disk is full, or the loss diverged. The run can be resumed from its last
+/// checkpoint.
 pub fn train(
     request: &TrainRequest,
-    wishes: &Wishes,
-    say: &mut dyn FnMut(TrainingEvent),
+    control: &RunControl,
+    emit: &mut dyn FnMut(TrainingEvent),
 ) -> Result<Option<Outcome>, Problem> {
-    match trained(request, wishes, say) {
-        // Before its first step there is nothing to keep.
-        Err(problem) if wishes.get() == Wish::Suspend && problem == interrupted() => Ok(None),
+    match run_training(request, control, emit) {
+        // Before its first step there is nothing to save.
+        Err(problem) if control.get() == RunCommand::Suspend && problem == interrupted() => Ok(None),
         ended => ended,
     }
 }
 
-fn trained(
+fn run_training(
     request: &TrainRequest,
-    wishes: &Wishes,
-    say: &mut dyn FnMut(TrainingEvent),
+    control: &RunControl,
+    emit: &mut dyn FnMut(TrainingEvent),
 ) -> Result<Option<Outcome>, Problem> {
-    let preparing = |say: &mut dyn FnMut(TrainingEvent), fraction: f32, stage: &str| {
-        say(TrainingEvent::Preparing {
-            fraction,
-            stage: stage.to_owned(),
-        });
-        match wishes.get() {
-            Wish::Stop | Wish::Suspend => Err(interrupted()),
-            Wish::Go | Wish::Hold => Ok(()),
-        }
-    };
-    preparing(say, 0.0, "opening the model")?;
-    let reader = Reader::open(&request.model)?;
-    let folder = RunFolder(request.out.clone());
-    let base = BaseId::of(&reader.gguf).map_err(from_adapter)?;
-    folder.check_adapter()?;
-    let before = match request.resume {
-        true => folder.resumed(&base)?,
-        false => {
-            folder.check_unused()?;
-            None
-        }
-    };
-    let checkpoint = request
-        .resume
-        .then(|| hearth_train::latest_checkpoint(&folder.0))
-        .flatten();
-    let mut asked = request.settings.clone();
-    if let Some(before) = &before {
-        // Read and cut as it was, whatever is asked for now.
-        asked.sequence = Some(before.sequence);
-        asked.eval_split = before.eval_split;
-        asked.train_on_prompts = before.train_on_prompts;
-        asked.seed = before.settings.seed;
-    }
-    let mut material = material(&reader, &request.data, &asked, &mut |fraction| {
-        preparing(say, fraction * READ, "reading the data").is_ok()
-    })?;
-    let threads = hearth_threads(request);
-    threads::set(threads as usize);
-    let lengths: Vec<usize> = material.examples.iter().map(|example| example.ids.len()).collect();
-    let device = request.device.as_deref();
-    let settings = match &before {
-        Some(before) => before.settings.clone(),
-        None => {
-            let wanted = Asked {
-                device: device.map(str::to_owned),
-                ..Asked::default()
-            };
-            let largest = match request.gpu_layers {
-                GpuLayers::Count(0) => None,
-                _ => largest_buffer(&wanted, &hardware::devices_for(device))?,
-            };
-            let most_tokens = largest.map(|bytes| plan::tokens_seen(&reader.config, bytes));
-            let targets = targets(&asked.targets)?;
-            plan::settings(&asked, &reader.config, &lengths, targets, most_tokens)
-        }
-    };
-    // A run that was killed before its first checkpoint begins again with what it began with.
-    let begins_with = match (&before, &checkpoint) {
-        (_, Some(_)) => None,
-        (Some(before), None) => before.init.as_ref().or(asked.init.as_ref()),
-        (None, None) => asked.init.as_ref(),
-    };
-    let (init, mut notices) = match begins_with {
-        Some(path) => {
-            let (adapter, notice) = open_adapter(path, &reader.gguf)?;
-            (LoraPart::of(&adapter, 1.0), notice.into_iter().collect())
-        }
-        _ => (Vec::new(), Vec::new()),
-    };
-    notices.append(&mut material.notices);
-    let weights = Bytes::of(&reader.gguf, &reader.config);
-    let place = |layers: GpuLayers| {
-        let wanted = Asked {
-            context: Some(material.sequence),
-            device: device.map(str::to_owned),
-            gpu_layers: layers,
-            training: Some(plan::needs(
-                &settings,
-                &reader.config,
-                plan::longest_batch(&lengths, settings.batch),
-            )),
-            ..Asked::default()
-        };
-        let devices = hardware::devices_for(device);
-        match (&before, asked.checkpointing) {
-            (None, Checkpointing::Auto) => planned_with_tape(&weights, &reader.config, &wanted, &devices),
-            _ => planned(&weights, &reader.config, &wanted, &devices),
-        }
-    };
-    let with_layers = |layers: usize| place(GpuLayers::Count(count(layers)));
-    let first = place(request.gpu_layers)?;
-    first.check()?;
-    notices.extend(first.notice.clone());
-    let ready = carry_out(first, &mut notices, with_layers, |planned| {
-        let options = LoadOptions {
-            placement: Some(planned.placement.clone()),
-            packed_in: packed::folder(),
-        };
-        let model = Model::load(&reader.gguf, &options, &mut |fraction, stage| match preparing(
-            say,
-            READ + fraction * (1.0 - READ) * 0.8,
-            stage,
-        ) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        });
-        let model = Arc::new(model.map_err(from_load)?);
-        memory::give_back();
-        preparing(say, 0.9, "trying a step on the longest examples")?;
-        let mut settings = settings.clone();
-        if before.is_none() {
-            plan::settle(&mut settings, &asked, planned, is_fast_at_bf16);
-        }
-        let start = |settings: &hearth_train::Settings| -> Result<Run, Problem> {
-            let (examples, held_out) = (material.examples.clone(), material.held_out.clone());
-            let kept_in = Some(folder.0.clone());
-            let run = Run::new(model.clone(), settings.clone(), examples, held_out, kept_in);
-            let mut run = run.map_err(from_train)?;
-            if !init.is_empty() {
-                run.start_from(&init).map_err(from_train)?;
-            }
-            Ok(run)
-        };
-        let mut run = start(&settings)?;
-        let mut rehearsed = run.rehearse();
-        if before.is_none() && settings.layers_on_tape > 1 && is_too_much(memory::peak()) {
-            settings.layers_on_tape = 1;
-            run = start(&settings)?;
-            memory::give_back();
-            rehearsed = run.rehearse();
-        }
-        Ok((model, run, rehearsed, settings))
-    });
-    let ((model, mut run, rehearsed, settings), placed) = ready?;
-    if placed.plan.gpu_layers > 0 {
-        let (on_gpus, layers) = (placed.plan.gpu_layers, placed.plan.layers_total);
-        let names = placed
-            .plan
-            .devices
-            .iter()
-            .skip(1)
-            .filter(|device| !device.layers.is_empty());
-        let names: Vec<&str> = names.map(|device| device.name.as_str()).collect();
-        notices.push(format!(
-            "{on_gpus} of {layers} layers are trained on {}.",
-            names.join(" and ")
-        ));
-    }
-    let is_begun = before.is_some();
-    let _lock = folder.lock()?;
-    if !is_begun && !request.resume {
-        // Another process may have been at work here until a moment ago.
-        folder.check_unused()?;
-    }
-    let mut run_file = match before {
-        Some(before) => before,
-        None => {
-            let run_file = RunFile {
-                model: std::path::absolute(&request.model).unwrap_or_else(|_| request.model.clone()),
-                base: Some(base.clone()),
-                data: request.data.clone(),
-                init: asked
-                    .init
-                    .clone()
-                    .map(|path| std::path::absolute(&path).unwrap_or(path)),
-                settings: settings.clone(),
-                sequence: material.sequence,
-                eval_split: asked.eval_split,
-                train_on_prompts: asked.train_on_prompts,
-                prompts: prompts(&material),
-            };
-            folder.begin(&run_file)?;
-            run_file
-        }
-    };
-    let mut best_before = None;
-    if let Some(checkpoint) = checkpoint {
-        run.resume(&checkpoint).map_err(from_train)?;
-    }
-    // From here on nothing refuses to go on with the run, so its folder may change.
-    if is_begun {
-        folder.recover()?;
-        best_before = best_of(&folder, &run, &material, &reader, &mut notices);
-    }
-    if run_file.base.is_none() {
-        // Begun before the base was recorded: from here on it is compared.
-        run_file.base = Some(base.clone());
-        folder.write(&run_file)?;
-    }
-    let plan = plan_of(&run, &run_file, &material, rehearsed, threads, notices);
-    let seconds_a_token = plan.step_seconds / tokens_a_step(&material, &settings);
-    say(TrainingEvent::Planned(plan));
+    let (prepared, mut notices) = Prepared::new(request, control, emit)?;
+    let loaded = prepared.load(control, emit, &mut notices)?;
+    let (mut run, settings) = (loaded.run, loaded.settings);
+    let _lock = prepared.folder.lock()?;
+    let (run_file, previous_best) = prepared.create_or_resume(&mut run, &settings, &mut notices)?;
+    let (folder, base, data) = (&prepared.folder, &prepared.base, &prepared.data);
+    let plan = plan_of(&run, &run_file, data, loaded.dry_run_seconds, prepared.threads, notices);
+    let seconds_per_token = plan.step_seconds / tokens_per_step(data, &settings);
+    emit(TrainingEvent::Planned(plan));
 
-    let passport = Passport {
+    let template = prepared.reader.template.source();
+    let manifest = AdapterManifest {
         hearth: env!("CARGO_PKG_VERSION").to_owned(),
         base: base.clone(),
-        template_sha256: Some(hex(&Sha256::digest(reader.template.source().as_bytes()))),
+        template_sha256: Some(hex(&Sha256::digest(template.as_bytes()))),
         data: data_id(&request.data.path)?,
         settings: serde_json::to_value(&settings).unwrap_or_default(),
         seed: settings.seed,
-        scores: serde_json::Value::Null,
-        created: Passport::now(),
+        metrics: serde_json::Value::Null,
+        created: AdapterManifest::now(),
     };
-    let mut listener = Listener {
-        folder: &folder,
+    let mut reporter = RunReporter {
+        folder,
         run_file: &run_file,
-        passport,
+        manifest,
         base: &base.shape,
-        wishes,
-        say,
+        control,
+        emit,
         step: count(run.history().0.len()),
-        seconds_left: SecondsLeft {
-            a_token: seconds_a_token,
-            tokens_a_step: tokens_a_step(&material, &settings),
+        time_left: TimeLeft {
+            per_token: seconds_per_token,
+            tokens_per_step: tokens_per_step(data, &settings),
         },
         best: Vec::new(),
         failure: None,
     };
-    let ended = on_gpus(placed.plan.gpu_layers > 0, || {
-        run.go(&mut |report| listener.hear(report))
+    let ended = catch_gpu_panic(loaded.gpu_layers > 0, || {
+        run.go(&mut |report| reporter.handle_report(report))
     })?;
-    if let Some(failure) = listener.failure.take() {
+    if let Some(failure) = reporter.failure.take() {
         return Err(failure);
     }
     let end = ended.map_err(from_train)?;
@@ -288,15 +105,15 @@ fn trained(
         hearth_train::EndReason::Suspended => return Ok(None),
     };
 
-    // What was learnt is on the disk; what it is worth takes a moment more.
-    let product = settings.product();
-    let before = probe::perplexity(&model, &reader.tokenizer, product);
-    let improved = std::mem::take(&mut listener.best);
-    let (best, scored) = match (improved.is_empty(), best_before) {
+    // The adapter is saved; only the scores are missing.
+    let (model, tokenizer) = (&loaded.model, &prepared.reader.tokenizer);
+    let general_before = probe::perplexity(model, tokenizer, settings.precision());
+    let improved = std::mem::take(&mut reporter.best);
+    let (best, scored) = match (improved.is_empty(), previous_best) {
         (false, _) => (improved, end.eval.map(|loss| (end.best_step, loss))),
-        // Nothing was better than what an earlier part of the run left behind.
+        // The best adapter is from before the resume.
         (true, Some(best)) => (best, end.eval.map(|loss| (end.best_step, loss))),
-        // That is lost, or no step was made.
+        // That one is lost, or there was no step.
         (true, None) => (run.parameters().parts(), None),
     };
     let (best_step, eval_loss) = match scored {
@@ -306,13 +123,13 @@ fn trained(
     let tuned = model
         .adapted(&best)
         .map_err(|error| problem(ProblemCode::Internal, error.to_string()))?;
-    let after = probe::perplexity(&tuned, &reader.tokenizer, product);
-    listener.passport.scores = serde_json::json!({
+    let general_after = probe::perplexity(&tuned, tokenizer, settings.precision());
+    reporter.manifest.metrics = serde_json::json!({
         "eval_loss_before": end.eval_before, "eval_loss": eval_loss, "best_step": best_step,
-        "general_before": before, "general_after": after,
+        "general_before": general_before, "general_after": general_after,
     });
     if !end.losses.is_empty() {
-        folder.keep(&best, &run_file, listener.passport.clone(), &base.shape)?;
+        folder.save_adapter(&best, &run_file, reporter.manifest.clone(), &base.shape)?;
     }
     let last = end.losses.len().div_ceil(10).max(1);
     let tail = &end.losses[end.losses.len().saturating_sub(last)..];
@@ -323,25 +140,315 @@ fn trained(
         train_loss: tail.iter().sum::<f64>() / tail.len().max(1) as f64,
         eval_loss_before: end.eval_before,
         eval_loss,
-        general_before: Some(before).filter(|perplexity| perplexity.is_finite()),
-        general_after: Some(after).filter(|perplexity| perplexity.is_finite()),
-        tokens_per_second: end.tokens as f64 / end.seconds.max(LEAST_SECONDS),
+        general_before: Some(general_before).filter(|perplexity| perplexity.is_finite()),
+        general_after: Some(general_after).filter(|perplexity| perplexity.is_finite()),
+        tokens_per_second: end.tokens as f64 / end.seconds.max(MIN_SECONDS),
         seconds: end.seconds,
         peak_memory: memory::peak().unwrap_or(0),
         adapter: folder.adapter(),
     }))
 }
 
-/// The best adapter of the steps that a run goes on from, if it had one. One that is lost is announced: the checkpoint's takes its place.
-fn best_of(
+/// Report progress before the first step.
+///
+/// # Errors
+/// [`interrupted`], if the run was stopped or suspended.
+fn preparing(
+    control: &RunControl,
+    emit: &mut dyn FnMut(TrainingEvent),
+    fraction: f32,
+    stage: &str,
+) -> Result<(), Problem> {
+    emit(TrainingEvent::Preparing {
+        fraction,
+        stage: stage.to_owned(),
+    });
+    match control.get() {
+        RunCommand::Stop | RunCommand::Suspend => Err(interrupted()),
+        RunCommand::Continue | RunCommand::Pause => Ok(()),
+    }
+}
+
+/// Everything that a run needs but the weights.
+struct Prepared<'a> {
+    request: &'a TrainRequest,
+    reader: Reader,
+    folder: RunFolder,
+    base: BaseId,
+    /// The run to resume, if any.
+    resumed: Option<RunFile>,
+    checkpoint: Option<PathBuf>,
+    /// The requested settings; of a resumed run, with its data settings.
+    requested: TrainSettings,
+    data: TrainingData,
+    threads: u32,
+    /// Tokens of each example.
+    lengths: Vec<usize>,
+    settings: Settings,
+    /// The adapter to start from; empty means none.
+    init: Vec<LoraPart>,
+}
+
+/// A model in memory, and a run that has done its dry run.
+struct Loaded {
+    model: Arc<Model>,
+    run: Run,
+    dry_run_seconds: f64,
+    settings: Settings,
+    gpu_layers: u32,
+}
+
+impl<'a> Prepared<'a> {
+    /// Read the data and choose the settings. Also returns notices for the user.
+    fn new(
+        request: &'a TrainRequest,
+        control: &RunControl,
+        emit: &mut dyn FnMut(TrainingEvent),
+    ) -> Result<(Self, Vec<String>), Problem> {
+        preparing(control, emit, 0.0, "opening the model")?;
+        let reader = Reader::open(&request.model)?;
+        let folder = RunFolder(request.out.clone());
+        let base = BaseId::of(&reader.gguf).map_err(from_adapter)?;
+        folder.check_adapter()?;
+        let resumed = match request.resume {
+            true => folder.resumed(&base)?,
+            false => {
+                folder.check_unused()?;
+                None
+            }
+        };
+        let checkpoint = request
+            .resume
+            .then(|| hearth_train::latest_checkpoint(&folder.0))
+            .flatten();
+        let mut requested = request.settings.clone();
+        if let Some(resumed) = &resumed {
+            // The data is read and truncated as before, whatever is requested now.
+            requested.sequence = Some(resumed.sequence);
+            requested.eval_split = resumed.eval_split;
+            requested.train_on_prompts = resumed.train_on_prompts;
+            requested.seed = resumed.settings.seed;
+        }
+        let mut data = training_data(&reader, &request.data, &requested, &mut |fraction| {
+            preparing(control, emit, fraction * READ, "reading the data").is_ok()
+        })?;
+        let threads = thread_count(request);
+        threads::set(threads as usize);
+        let lengths: Vec<usize> = data.examples.iter().map(|example| example.ids.len()).collect();
+        let settings = match &resumed {
+            Some(resumed) => resumed.settings.clone(),
+            None => choose_settings(request, &requested, &reader, &lengths)?,
+        };
+        // A run that was killed before its first checkpoint starts again from its initial adapter.
+        let init_path = match (&resumed, &checkpoint) {
+            (_, Some(_)) => None,
+            (Some(resumed), None) => resumed.init.as_ref().or(requested.init.as_ref()),
+            (None, None) => requested.init.as_ref(),
+        };
+        let (init, mut notices) = match init_path {
+            Some(path) => {
+                let (adapter, notice) = open_adapter(path, &reader.gguf)?;
+                (LoraPart::of(&adapter, 1.0), notice.into_iter().collect())
+            }
+            _ => (Vec::new(), Vec::new()),
+        };
+        notices.append(&mut data.notices);
+        let prepared = Self {
+            request,
+            reader,
+            folder,
+            base,
+            resumed,
+            checkpoint,
+            requested,
+            data,
+            threads,
+            lengths,
+            settings,
+            init,
+        };
+        Ok((prepared, notices))
+    }
+
+    /// Load the model by its plan and do a dry run; each retries with fewer layers on GPUs.
+    fn load(
+        &self,
+        control: &RunControl,
+        emit: &mut dyn FnMut(TrainingEvent),
+        notices: &mut Vec<String>,
+    ) -> Result<Loaded, Problem> {
+        let bytes = ModelBytes::of(&self.reader.gguf, &self.reader.config);
+        let plan = |layers: GpuLayers| self.plan(&bytes, layers);
+        let first = plan(self.request.gpu_layers)?;
+        first.check()?;
+        notices.extend(first.notice.clone());
+        let replan = |layers: usize| plan(GpuLayers::Count(count(layers)));
+        let loaded = load_with_fallback(first, notices, replan, |planned| {
+            let options = LoadOptions {
+                placement: Some(planned.placement.clone()),
+                packed_in: packed::folder(),
+            };
+            let model = Model::load(&self.reader.gguf, &options, &mut |fraction, stage| match preparing(
+                control,
+                emit,
+                READ + fraction * (1.0 - READ) * 0.8,
+                stage,
+            ) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            });
+            let model = Arc::new(model.map_err(from_load)?);
+            memory::release();
+            preparing(control, emit, 0.9, "dry run on the longest examples")?;
+            let mut settings = self.settings.clone();
+            if self.resumed.is_none() {
+                plan::settle(&mut settings, &self.requested, planned, is_fast_at_bf16);
+            }
+            let mut run = self.start(&model, &settings)?;
+            let mut dry_run_seconds = run.rehearse();
+            if self.resumed.is_none() && settings.layers_on_tape > 1 && exceeds_memory_share(memory::peak()) {
+                settings.layers_on_tape = 1;
+                run = self.start(&model, &settings)?;
+                memory::release();
+                dry_run_seconds = run.rehearse();
+            }
+            Ok((model, run, dry_run_seconds, settings))
+        });
+        let ((model, run, dry_run_seconds, settings), placed) = loaded?;
+        let (gpu_layers, layers) = (placed.plan.gpu_layers, placed.plan.layers_total);
+        if gpu_layers > 0 {
+            let gpus = placed.plan.devices.iter().skip(1);
+            let used = gpus.filter(|device| !device.layers.is_empty());
+            let names: Vec<&str> = used.map(|device| device.name.as_str()).collect();
+            notices.push(format!(
+                "{gpu_layers} of {layers} layers are trained on {}.",
+                names.join(" and ")
+            ));
+        }
+        Ok(Loaded {
+            model,
+            run,
+            dry_run_seconds,
+            settings,
+            gpu_layers,
+        })
+    }
+
+    fn plan(&self, bytes: &ModelBytes, layers: GpuLayers) -> Result<Planned, Problem> {
+        let (config, device) = (&self.reader.config, self.request.device.as_deref());
+        let longest_batch = plan::longest_batch(&self.lengths, self.settings.batch);
+        let options = PlanOptions {
+            context: Some(self.data.sequence),
+            device: device.map(str::to_owned),
+            gpu_layers: layers,
+            training: Some(plan::needs(&self.settings, config, longest_batch)),
+            ..PlanOptions::default()
+        };
+        let devices = hardware::devices_for(device);
+        match (&self.resumed, self.requested.checkpointing) {
+            (None, Checkpointing::Auto) => plan_training(bytes, config, &options, &devices),
+            _ => compute_plan(bytes, config, &options, &devices),
+        }
+    }
+
+    fn start(&self, model: &Arc<Model>, settings: &Settings) -> Result<Run, Problem> {
+        let (examples, held_out) = (self.data.examples.clone(), self.data.held_out.clone());
+        let folder = Some(self.folder.0.clone());
+        let run = Run::new(model.clone(), settings.clone(), examples, held_out, folder);
+        let mut run = run.map_err(from_train)?;
+        if !self.init.is_empty() {
+            run.start_from(&self.init).map_err(from_train)?;
+        }
+        Ok(run)
+    }
+
+    /// Create the run's folder, or bring the run and its folder to the state of the checkpoint. Also returns the best adapter of the
+    /// steps before a resume. The folder is locked.
+    fn create_or_resume(
+        &self,
+        run: &mut Run,
+        settings: &Settings,
+        notices: &mut Vec<String>,
+    ) -> Result<(RunFile, Option<Vec<LoraPart>>), Problem> {
+        let (request, requested) = (self.request, &self.requested);
+        if self.resumed.is_none() && !request.resume {
+            // Another process may have used the folder until a moment ago.
+            self.folder.check_unused()?;
+        }
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let mut run_file = match &self.resumed {
+            Some(resumed) => resumed.clone(),
+            None => {
+                let run_file = RunFile {
+                    model: absolute(&request.model),
+                    base: Some(self.base.clone()),
+                    data: request.data.clone(),
+                    init: requested.init.as_ref().map(absolute),
+                    settings: settings.clone(),
+                    sequence: self.data.sequence,
+                    eval_split: requested.eval_split,
+                    train_on_prompts: requested.train_on_prompts,
+                    prompts: prompts(&self.data),
+                };
+                self.folder.create(&run_file)?;
+                run_file
+            }
+        };
+        if let Some(checkpoint) = &self.checkpoint {
+            run.resume(checkpoint).map_err(from_train)?;
+        }
+        // All checks have passed, so the run's folder may change from here on.
+        let mut previous_best = None;
+        if self.resumed.is_some() {
+            self.folder.recover()?;
+            previous_best = best_adapter(&self.folder, run, &self.data, &self.reader, notices);
+        }
+        if run_file.base.is_none() {
+            // Runs of early versions do not record their base model; later resumes are checked against this one.
+            run_file.base = Some(self.base.clone());
+            self.folder.write(&run_file)?;
+        }
+        Ok((run_file, previous_best))
+    }
+}
+
+/// The settings of a new run.
+fn choose_settings(
+    request: &TrainRequest,
+    requested: &TrainSettings,
+    reader: &Reader,
+    lengths: &[usize],
+) -> Result<Settings, Problem> {
+    let device = request.device.as_deref();
+    let options = PlanOptions {
+        device: device.map(str::to_owned),
+        ..PlanOptions::default()
+    };
+    let largest = match request.gpu_layers {
+        GpuLayers::Count(0) => None,
+        _ => largest_buffer(&options, &hardware::devices_for(device))?,
+    };
+    let max_tokens_per_batch = largest.map(|bytes| plan::max_batch_tokens(&reader.config, bytes));
+    let targets = targets(&requested.targets)?;
+    Ok(plan::settings(
+        requested,
+        &reader.config,
+        lengths,
+        targets,
+        max_tokens_per_batch,
+    ))
+}
+
+/// The best adapter of the steps before a resume, if any. If it is lost, a notice is added and the checkpoint's is used.
+fn best_adapter(
     folder: &RunFolder,
     run: &Run,
-    material: &Material,
+    training_data: &TrainingData,
     reader: &Reader,
     notices: &mut Vec<String>,
 ) -> Option<Vec<LoraPart>> {
     let (losses, evaluations) = run.history();
-    let has_one = match material.held_out.is_empty() {
+    let has_one = match training_data.held_out.is_empty() {
         true => !losses.is_empty(),
         false => evaluations.iter().any(|(step, loss)| *step > 0 && loss.is_finite()),
     };
@@ -352,7 +459,7 @@ fn best_of(
         Ok((adapter, _)) => Some(LoraPart::of(&adapter, 1.0)),
         Err(problem) => {
             notices.push(format!(
-                "The best adapter so far cannot be read, so the run goes on with that of its last checkpoint. {}",
+                "The best adapter so far cannot be read, so the run continues with that of its last checkpoint. {}",
                 problem.message
             ));
             None
@@ -360,8 +467,7 @@ fn best_of(
     }
 }
 
-/// Whether products in bf16 are faster in a place than those in f32: where the processor has instructions, or an open GPU matrix units, for
-/// them.
+/// Whether GEMMs in bf16 are faster than in f32 on this device: the CPU has instructions for it, or the opened GPU matrix units.
 fn is_fast_at_bf16(place: Place) -> bool {
     match place {
         Place::Cpu => hearth_kernels::bf16_is_fast(),
@@ -369,56 +475,55 @@ fn is_fast_at_bf16(place: Place) -> bool {
     }
 }
 
-/// Runs something that GPUs take part in; one that fails there ends the run, which goes on from its checkpoint.
-fn on_gpus<T>(any: bool, run: impl FnOnce() -> T) -> Result<T, Problem> {
+/// Run something with GPUs involved, and turn a GPU's panic into an error; the run can be resumed from its checkpoint.
+fn catch_gpu_panic<T>(any: bool, run: impl FnOnce() -> T) -> Result<T, Problem> {
     if !any {
         return Ok(run());
     }
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let message = format!(
-            "The GPU failed in the run ({}). What was learnt up to the last checkpoint is kept: resume the run, on the processor if it \
-             fails again.",
+            "The GPU failed during the run ({}). Resume the run from its last checkpoint, on the CPU if it fails again.",
             panic_text(&*payload)
         );
         problem(ProblemCode::NoDevice, message)
     })
 }
 
-/// Hears a run's reports: keeps, logs and passes on.
-struct Listener<'a> {
+/// Handles a run's reports: saves, logs and forwards them.
+struct RunReporter<'a> {
     folder: &'a RunFolder,
     run_file: &'a RunFile,
-    passport: Passport,
+    manifest: AdapterManifest,
     base: &'a BaseShape,
-    wishes: &'a Wishes,
-    say: &'a mut dyn FnMut(TrainingEvent),
-    /// Steps made.
+    control: &'a RunControl,
+    emit: &'a mut dyn FnMut(TrainingEvent),
+    /// Steps done.
     step: u32,
-    seconds_left: SecondsLeft,
+    time_left: TimeLeft,
     /// The best adapter so far.
     best: Vec<LoraPart>,
-    /// Why the run is to end, if something of ours failed.
+    /// The error that aborted the run, if any.
     failure: Option<Problem>,
 }
 
-impl Listener<'_> {
-    fn hear(&mut self, report: Report) -> Control {
+impl RunReporter<'_> {
+    fn handle_report(&mut self, report: Report) -> Control {
         let done = match report {
             Report::Batch => Ok(()),
-            Report::Step(step) => self.stepped(&step),
+            Report::Step(step) => self.report_step(&step),
             Report::Evaluated { step, loss, best } => {
                 let step = count(step);
                 let loss = Some(loss).filter(|loss| loss.is_finite());
-                (self.say)(TrainingEvent::Evaluated { step, loss, best });
+                (self.emit)(TrainingEvent::Evaluated { step, loss, best });
                 Ok(())
             }
             Report::Improved(parameters) => {
                 self.best = parameters.parts();
                 self.folder
-                    .keep(&self.best, self.run_file, self.passport.clone(), self.base)
+                    .save_adapter(&self.best, self.run_file, self.manifest.clone(), self.base)
             }
             Report::Checkpointed { step } => {
-                (self.say)(TrainingEvent::Checkpointed { step: count(step) });
+                (self.emit)(TrainingEvent::Checkpointed { step: count(step) });
                 Ok(())
             }
         };
@@ -426,25 +531,25 @@ impl Listener<'_> {
             self.failure = Some(problem);
             return Control::Abort;
         }
-        let wish = match self.wishes.get() {
-            Wish::Hold => {
-                (self.say)(TrainingEvent::Paused { step: self.step });
-                let wish = self.wishes.wait();
-                if wish == Wish::Go {
-                    (self.say)(TrainingEvent::Resumed);
+        let command = match self.control.get() {
+            RunCommand::Pause => {
+                (self.emit)(TrainingEvent::Paused { step: self.step });
+                let command = self.control.wait();
+                if command == RunCommand::Continue {
+                    (self.emit)(TrainingEvent::Resumed);
                 }
-                wish
+                command
             }
-            wish => wish,
+            command => command,
         };
-        match wish {
-            Wish::Stop => Control::Stop,
-            Wish::Suspend => Control::Suspend,
-            Wish::Go | Wish::Hold => Control::Continue,
+        match command {
+            RunCommand::Stop => Control::Stop,
+            RunCommand::Suspend => Control::Suspend,
+            RunCommand::Continue | RunCommand::Pause => Control::Continue,
         }
     }
 
-    fn stepped(&mut self, step: &hearth_train::Step) -> Result<(), Problem> {
+    fn report_step(&mut self, step: &hearth_train::Step) -> Result<(), Problem> {
         self.step = count(step.step);
         let report = StepReport {
             step: self.step,
@@ -454,55 +559,55 @@ impl Listener<'_> {
             learning_rate: step.learning_rate,
             gradient_norm: step.gradient_norm,
             tokens: count(step.tokens),
-            tokens_per_second: step.tokens as f64 / step.seconds.max(LEAST_SECONDS),
+            tokens_per_second: step.tokens as f64 / step.seconds.max(MIN_SECONDS),
             memory: memory::resident().unwrap_or(0),
-            seconds_left: self.seconds_left.after(step),
+            seconds_left: self.time_left.update(step),
         };
         self.folder.log(&report)?;
-        (self.say)(TrainingEvent::Step(report));
+        (self.emit)(TrainingEvent::Step(report));
         Ok(())
     }
 }
 
-/// How long the rest will take.
-struct SecondsLeft {
-    a_token: f64,
-    tokens_a_step: f64,
+/// Estimate of the remaining time.
+struct TimeLeft {
+    per_token: f64,
+    tokens_per_step: f64,
 }
 
-impl SecondsLeft {
-    /// What a new step counts for.
+impl TimeLeft {
+    /// Weight of a new step in the moving average.
     const SMOOTHING: f64 = 0.2;
 
-    fn after(&mut self, step: &hearth_train::Step) -> f64 {
+    fn update(&mut self, step: &hearth_train::Step) -> f64 {
         let measured = step.seconds / step.tokens.max(1) as f64;
-        self.a_token += Self::SMOOTHING * (measured - self.a_token);
-        (step.steps - step.step) as f64 * self.tokens_a_step * self.a_token
+        self.per_token += Self::SMOOTHING * (measured - self.per_token);
+        (step.steps - step.step) as f64 * self.tokens_per_step * self.per_token
     }
 }
 
 fn plan_of(
     run: &Run,
     run_file: &RunFile,
-    material: &Material,
-    rehearsed: f64,
+    training_data: &TrainingData,
+    dry_run_seconds: f64,
     threads: u32,
     notices: Vec<String>,
 ) -> RunPlan {
     let settings = &run_file.settings;
-    let mut lengths: Vec<usize> = material.examples.iter().map(|example| example.ids.len()).collect();
+    let mut lengths: Vec<usize> = training_data.examples.iter().map(|example| example.ids.len()).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     let longest: usize = lengths.iter().take(settings.batch).sum();
-    let step_seconds = rehearsed / longest.max(1) as f64 * tokens_a_step(material, settings);
+    let step_seconds = dry_run_seconds / longest.max(1) as f64 * tokens_per_step(training_data, settings);
     let left = run.steps().saturating_sub(run.history().0.len());
     RunPlan {
-        examples: count(material.examples.len()),
-        eval_examples: count(material.held_out.len()),
-        truncated: material.truncated,
+        examples: count(training_data.examples.len()),
+        eval_examples: count(training_data.held_out.len()),
+        truncated: training_data.truncated,
         steps: count(run.steps()),
         batch: count(settings.batch),
         accumulation: count(settings.accumulation),
-        sequence: material.sequence,
+        sequence: training_data.sequence,
         parameters: run.parameters().count(),
         precision: if settings.bf16 { Precision::Bf16 } else { Precision::F32 },
         checkpointing: match settings.layers_on_tape {
@@ -517,29 +622,29 @@ fn plan_of(
     }
 }
 
-/// Mean tokens a step.
-fn tokens_a_step(material: &Material, settings: &hearth_train::Settings) -> f64 {
-    let tokens: usize = material.examples.iter().map(|example| example.ids.len()).sum();
-    tokens as f64 / settings.steps_an_epoch(material.examples.len()) as f64
+/// Mean tokens per step.
+fn tokens_per_step(training_data: &TrainingData, settings: &Settings) -> f64 {
+    let tokens: usize = training_data.examples.iter().map(|example| example.ids.len()).sum();
+    tokens as f64 / settings.steps_an_epoch(training_data.examples.len()) as f64
 }
 
-fn is_too_much(peak: Option<u64>) -> bool {
+fn exceeds_memory_share(peak: Option<u64>) -> bool {
     let (Some(peak), Some(memory)) = (peak, hardware::memory()) else {
         return false;
     };
-    peak as f64 > MOST_MEMORY * memory.total as f64
+    peak as f64 > MAX_MEMORY_SHARE * memory.total as f64
 }
 
-fn hearth_threads(request: &TrainRequest) -> u32 {
+fn thread_count(request: &TrainRequest) -> u32 {
     request
         .threads
         .unwrap_or_else(|| count(hardware::physical_cores()))
         .max(1)
 }
 
-/// The linears that were asked for, as a GGUF names them.
-fn targets(asked: &[String]) -> Result<Vec<String>, Problem> {
-    asked
+/// The requested target modules by their GGUF names.
+fn targets(requested: &[String]) -> Result<Vec<String>, Problem> {
+    requested
         .iter()
         .map(|name| match linear_named(name) {
             Some(linear) => Ok(linear.gguf().to_owned()),
@@ -548,15 +653,15 @@ fn targets(asked: &[String]) -> Result<Vec<String>, Problem> {
         .collect()
 }
 
-/// Beginnings of examples up to where something is learnt.
-fn prompts(material: &Material) -> Vec<Vec<u32>> {
-    let examples = match material.held_out.is_empty() {
-        true => &material.examples,
-        false => &material.held_out,
+/// Prompts of examples, up to their first trained token.
+fn prompts(training_data: &TrainingData) -> Vec<Vec<u32>> {
+    let examples = match training_data.held_out.is_empty() {
+        true => &training_data.examples,
+        false => &training_data.held_out,
     };
     let beginning = |example: &hearth_train::Example| {
         let first = example.trained.iter().position(|trained| *trained).unwrap_or(1).max(1);
-        // Of a text without a prompt, a few words.
+        // For plain text, its first few words.
         let length = if first == 1 { 16 } else { first };
         let length = length.min(example.ids.len());
         example.ids[length.saturating_sub(PROMPT_TOKENS)..length].to_vec()

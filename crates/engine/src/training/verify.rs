@@ -1,5 +1,5 @@
-//! The proof that what was written is what was trained: both answer the prompts that the run held out, and so does the base, to
-//! know how much of what was taught is left.
+//! Verification of an export: the trained model, the exported one and the base model answer prompts of the validation split; the base
+//! model shows how much of the training is retained.
 
 use super::data::Reader;
 use super::folder::{RunFile, open_adapter};
@@ -8,24 +8,24 @@ use crate::turns::count;
 use hearth_formats::adapter::AdapterFile;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{LoadOptions, LoraPart, Model, Session, divergence, greedy};
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Tokens that each prompt is answered with.
+/// Tokens generated per prompt.
 const ANSWER: usize = 24;
-/// How far an adapter that was only written anew may be from what was trained, in nats a token.
-const SAME: f64 = 1e-5;
-/// How much of what was taught must be left in weights that were rounded again. Weights that come from few bits and go back to
-/// few lie on their grid already, and rounding takes back whatever was less than half a step.
-const KEPT: f64 = 0.9;
-/// Rounding that nobody would notice, in nats a token, where hardly anything was taught.
-const UNNOTICED: f64 = 0.005;
+/// Maximum divergence of an exported adapter, in nats per token.
+const MAX_DIVERGENCE: f64 = 1e-5;
+/// Minimum fraction of the training to be retained by requantised weights. Weights of few bits are on their grid already, so
+/// requantisation removes changes of less than half a step.
+const MIN_RETAINED: f64 = 0.9;
+/// Divergence of a merged model that is unnoticeable, in nats per token.
+const UNNOTICEABLE: f64 = 0.005;
 
-/// Prompts for adapters of which nothing else is known.
+/// Prompts for adapters without a run.
 const PROMPTS: [&str; 4] = [
     "The capital of France is",
     "To bake a loaf of bread, first",
@@ -33,14 +33,14 @@ const PROMPTS: [&str; 4] = [
     "In winter many birds",
 ];
 
-/// Reloads what was written and compares it with what was trained, over prompts and the greedy answers to them.
+/// Reload an export and compare it with the trained model on prompts and their greedy answers.
 ///
 /// # Errors
-/// What was written cannot be loaded.
+/// The export cannot be loaded.
 pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -> Result<Verification, Problem> {
     let load = |gguf: &Gguf| {
-        let going = &mut |_: f32, _: &str| ControlFlow::Continue(());
-        Model::load(gguf, &LoadOptions::default(), going).map_err(from_load)
+        let progress = &mut |_: f32, _: &str| ControlFlow::Continue(());
+        Model::load(gguf, &LoadOptions::default(), progress).map_err(from_load)
     };
     let adapted = |model: &Model, adapter: &AdapterFile| {
         let adapted = model.adapted(&LoraPart::of(adapter, 1.0));
@@ -58,42 +58,42 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
     let (mut positions, mut distance, mut taught, mut same) = (0, 0.0, 0.0, 0);
     for prompt in &prompts {
         let ids = answered(&trained, prompt)?;
-        let [wanted, found, untaught] = [&trained, &written, &base].map(|model| logits(model, &ids));
-        let (wanted, found, untaught) = (wanted?, found?, untaught?);
-        let rows = wanted
+        let [expected, found, untrained] = [&trained, &written, &base].map(|model| logits(model, &ids));
+        let (expected, found, untrained) = (expected?, found?, untrained?);
+        let rows = expected
             .chunks(vocab)
             .zip(found.chunks(vocab))
-            .zip(untaught.chunks(vocab));
+            .zip(untrained.chunks(vocab));
         let mut alike = true;
-        for (at, ((wanted, found), untaught)) in rows.enumerate() {
+        for (at, ((expected, found), untrained)) in rows.enumerate() {
             positions += 1;
-            distance += divergence(wanted, found);
-            taught += divergence(wanted, untaught);
-            // Of the same words the same next word, at every place: so the whole answers are the same.
-            alike &= at + 1 < prompt.len() || greedy(wanted) == greedy(found);
+            distance += divergence(expected, found);
+            taught += divergence(expected, untrained);
+            // The same argmax at every position means that the answers are identical.
+            alike &= at + 1 < prompt.len() || greedy(expected) == greedy(found);
         }
         same += usize::from(alike);
     }
     let [distance, taught] = [distance, taught].map(|sum: f64| sum / f64::from(positions.max(1)));
     let merged = matches!(request.format, ExportFormat::Gguf { .. });
-    let kept = kept(distance, taught);
+    let retained = retained(distance, taught);
     let passed = match merged {
-        true => distance <= UNNOTICED || kept >= KEPT,
-        false => distance <= SAME && same == prompts.len(),
+        true => distance <= UNNOTICEABLE || retained >= MIN_RETAINED,
+        false => distance <= MAX_DIVERGENCE && same == prompts.len(),
     };
     let summary = format!(
-        "{} {:.1} % of what was taught is in it, and {same} of {} prompts get the same answer, word for word.{}",
+        "{} {:.1} % of the training is retained, and {same} of {} prompts get an identical answer.{}",
         if passed {
-            "It says what was trained:"
+            "The export matches the adapter:"
         } else {
-            "It does NOT say what was trained:"
+            "The export does NOT match the adapter:"
         },
-        100.0 * kept,
+        100.0 * retained,
         prompts.len(),
         match (passed, merged) {
             (true, _) => "",
             (false, true) =>
-                " The type of its weights is too coarse: choose a finer one such as Q8_0, or the adapter alone.",
+                " The quantisation is too coarse: choose a finer one such as Q8_0, or export the adapter alone.",
             (false, false) => " Do not use it.",
         }
     );
@@ -107,15 +107,15 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
     })
 }
 
-/// The share of what was taught that is left.
-fn kept(distance: f64, taught: f64) -> f64 {
-    match distance <= SAME {
+/// Fraction of the training that is retained.
+fn retained(distance: f64, taught: f64) -> f64 {
+    match distance <= MAX_DIVERGENCE {
         true => 1.0,
         false => (1.0 - distance / taught).max(0.0),
     }
 }
 
-/// A prompt with the model's greedy answer to it.
+/// A prompt with the model's greedy answer.
 fn answered(model: &Arc<Model>, prompt: &[u32]) -> Result<Vec<u32>, Problem> {
     let mut session = session(model, prompt.len() + ANSWER)?;
     session
@@ -135,10 +135,10 @@ fn logits(model: &Arc<Model>, ids: &[u32]) -> Result<Vec<f32>, Problem> {
 
 fn session(model: &Arc<Model>, context: usize) -> Result<Session, Problem> {
     let session = Session::new(model.clone(), context).map_err(from_session)?;
-    Ok(session.with_product(Product::Exact))
+    Ok(session.with_precision(MatmulPrecision::F32))
 }
 
-/// Prompts that the run held out, or where it is not Hearth's, a few general ones.
+/// The run's validation prompts, or a few general ones for an adapter without a run.
 fn prompts(adapter: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
     let held_out = RunFile::of_adapter(adapter).map(|run| run.prompts).unwrap_or_default();
     let held_out: Vec<_> = held_out.into_iter().filter(|prompt| !prompt.is_empty()).collect();
@@ -156,11 +156,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_a_share_of_what_was_taught() {
-        assert_eq!(kept(0.0, 0.0), 1.0);
-        assert_eq!(kept(0.25, 1.0), 0.75);
-        assert_eq!(kept(2.0, 1.0), 0.0);
-        assert_eq!(kept(f64::INFINITY, 1.0), 0.0);
-        assert_eq!(kept(0.1, 0.0), 0.0);
+    fn the_retained_fraction_follows_from_the_divergences() {
+        assert_eq!(retained(0.0, 0.0), 1.0);
+        assert_eq!(retained(0.25, 1.0), 0.75);
+        assert_eq!(retained(2.0, 1.0), 0.0);
+        assert_eq!(retained(f64::INFINITY, 1.0), 0.0);
+        assert_eq!(retained(0.1, 0.0), 0.0);
     }
 }

@@ -1,11 +1,11 @@
-//! A worker in this process, over its real protocol, with a tiny random model: `tests/fixtures/models/llama.gguf`.
+//! A worker in this process with its real protocol and a tiny random model: `tests/fixtures/models/llama.gguf`.
 
-// Each test program uses some of it.
+// Each test program uses a part of it.
 #![allow(dead_code)]
 
 use hearth_engine::worker::serve;
 use hearth_protocol::{
-    Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, Sampling, Summary,
+    Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, SamplingParams, Summary,
 };
 use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A hang is a failure, not an endless test; nothing here takes a tenth of it.
+/// Time limit of an event, so that a hang fails; all tests take less than a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Worker {
@@ -23,7 +23,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts one and hears it say that it is ready.
+    /// Start a worker and wait until it is ready.
     pub fn start() -> Self {
         let (requests, input) = pipe().unwrap();
         let (output, events) = pipe().unwrap();
@@ -61,7 +61,7 @@ impl Worker {
     }
 
     pub fn next(&self) -> Event {
-        self.events.recv_timeout(PATIENCE).expect("the worker says something")
+        self.events.recv_timeout(PATIENCE).expect("an event")
     }
 
     pub fn last_of_load(&self) -> Event {
@@ -73,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// Everything up to the end of a generation.
+    /// All events of a generation.
     pub fn answer(&mut self, request: GenerateRequest) -> Vec<Event> {
         self.ask(&Request::Generate(request));
         self.rest_of_answer()
@@ -89,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// Closes its input, and waits for its end.
+    /// Close its input, and wait for its end.
     pub fn close(mut self) {
         drop(self.input.take());
         self.serving.take().unwrap().join().unwrap();
@@ -110,9 +110,9 @@ pub fn load(path: PathBuf, context: u32) -> LoadRequest {
 }
 
 pub fn generate(id: u64, prompt: Prompt, max_tokens: u32) -> GenerateRequest {
-    let sampling = Sampling {
+    let sampling = SamplingParams {
         temperature: 0.0,
-        ..Sampling::default()
+        ..SamplingParams::default()
     };
     GenerateRequest {
         id,

@@ -1,5 +1,4 @@
-//! The C library's calls that change files, defined in front of its own: a call counts if it is about a file of the folder that is
-//! armed, and one of them fails.
+//! The C library's calls that change files, interposed: calls on files of the armed folder are counted, and one of them fails.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -12,19 +11,19 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The exit code of a process that a fault has killed.
+/// Exit code of a process killed by a fault.
 pub const KILLED: i32 = 99;
 
-/// What goes wrong, at which operation, counted from 0.
+/// A fault at an operation, counted from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// Nothing.
+    /// None.
     Count { cannot_exchange: bool },
-    /// The process ends before the operation, a write in its middle, and what was not flushed is lost.
+    /// The process is killed before the operation, or in the middle of a write, and unsynced data is lost.
     Kill { at: usize, cannot_exchange: bool },
-    /// There is no room from here on.
+    /// The disk is full from here on.
     Full { at: usize },
-    /// The disk fails, this once.
+    /// The operation fails, once.
     Broken { at: usize },
 }
 
@@ -99,20 +98,20 @@ pub fn read_kinds(path: &Path) -> Vec<Kind> {
     numbers.into_iter().map(|number| KINDS[number as usize]).collect()
 }
 
-/// What is armed.
+/// The armed fault.
 struct Armed {
     folder: Vec<u8>,
     fault: Fault,
     kinds: Vec<Kind>,
-    /// Files with something that was not flushed.
+    /// Files with unsynced data.
     dirty: BTreeSet<(u64, u64)>,
 }
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 static ARMED: Mutex<Option<Armed>> = Mutex::new(None);
-/// Of each descriptor, whether it is of the folder.
+/// For each file descriptor, whether it is in the folder.
 static IN_FOLDER: [AtomicBool; 4096] = [const { AtomicBool::new(false) }; 4096];
-/// Calls that reached this, armed or not: that they do is what all depends on.
+/// Interposed calls, armed or not, to assert that interposition works.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 pub fn arm(folder: &Path, fault: Fault) {
@@ -126,22 +125,22 @@ pub fn arm(folder: &Path, fault: Fault) {
     IS_ARMED.store(true, Ordering::SeqCst);
 }
 
-/// The operations that there were.
+/// Disarm, and return the operations.
 pub fn disarm() -> Vec<Kind> {
     IS_ARMED.store(false, Ordering::SeqCst);
-    assert!(CALLS.load(Ordering::SeqCst) > 0, "the C library's own were called");
+    assert!(CALLS.load(Ordering::SeqCst) > 0, "the calls are interposed");
     let armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner).take();
     armed.map(|armed| armed.kinds).unwrap_or_default()
 }
 
-/// What an operation is to do.
+/// The outcome of an operation.
 enum Verdict {
     Go,
     Fail(c_int),
     Die,
 }
 
-/// Counts an operation.
+/// Count an operation.
 fn judge(kind: Kind) -> Verdict {
     let mut armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(armed) = armed.as_mut() else {
@@ -157,8 +156,8 @@ fn judge(kind: Kind) -> Verdict {
     }
 }
 
-/// Ends the process as a loss of power would: what was not flushed is not there. The log is left out, since it is not flushed and
-/// nothing depends on it.
+/// End the process like a power failure: unsynced data is removed. The log is an exception, since it is not synced and nothing depends on
+/// it.
 fn die() -> ! {
     IS_ARMED.store(false, Ordering::SeqCst);
     if let Some(armed) = ARMED.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -195,7 +194,7 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// Does an operation of a kind, if it is about the folder.
+/// Execute an operation, with its fault if it is in the folder.
 fn operate(kind: Kind, counts: bool, call: impl FnOnce() -> c_int) -> c_int {
     CALLS.fetch_add(1, Ordering::Relaxed);
     if !(counts && IS_ARMED.load(Ordering::SeqCst)) {

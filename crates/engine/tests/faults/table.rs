@@ -1,5 +1,5 @@
-//! Work on the disk, a row each, with a fault at every operation that it makes: killed there, with what was not flushed lost; a disk that
-//! is full from there on; one that fails there once. Then everything is read back, and the work done once more.
+//! Work on the disk, one row each, with a fault at every disk operation: a kill that loses unsynced data, a disk that is full from there
+//! on, one failed operation. Then everything is read back, and the work is repeated.
 
 use crate::faults::{self, Fault, Kind};
 use libtest_mimic::Trial;
@@ -8,27 +8,26 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio, exit};
 use std::sync::{Mutex, PoisonError};
 
-/// In a child: the row, the fault, and the folder.
+/// Environment of a child: the row, the fault, and the folder.
 const ROW: &str = "HEARTH_TEST_ROW";
 const FAULT: &str = "HEARTH_TEST_FAULT";
 const FOLDER: &str = "HEARTH_TEST_FOLDER";
-/// Children at a time.
+/// Concurrent children.
 const CHILDREN: usize = 3;
 
 /// Work on the disk.
 pub struct Row {
-    /// What is done, for people.
+    /// The name, for people.
     pub name: &'static str,
-    /// Puts into a new folder what is there before.
+    /// Prepare a new folder.
     pub prepare: fn(&Path),
-    /// Does it: what it changes in the folder `work` of that folder has faults.
+    /// Do the work; its changes in the subfolder `work` have faults.
     pub work: fn(&Path) -> Result<(), String>,
-    /// Reads everything back: what was there before is whole or replaced as a whole, and nothing that is half made is used. After work
-    /// that was said to be done, what came of it is there.
+    /// Read everything back: earlier files are intact or replaced as a whole, and no incomplete file is used. Results reported as done exist.
     pub check: fn(&Path, bool),
 }
 
-/// The main of a test whose executable does the work as well: it does that and ends where it was started for it.
+/// Do the work and exit, if this test's executable was started for that.
 pub fn work_if_asked(rows: &[Row]) {
     let (Ok(row), Ok(fault), Some(folder)) = (std::env::var(ROW), std::env::var(FAULT), std::env::var_os(FOLDER))
     else {
@@ -45,14 +44,14 @@ pub fn work_if_asked(rows: &[Row]) {
             done.expect("nothing failed");
             faults::write_kinds(&folder.join("operations"), &kinds);
         }
-        // A fault may cost nothing, or end the work; then in a sentence.
+        // A fault may have no effect, or end the work with an error sentence.
         (_, Ok(())) => fs::write(folder.join("done"), "").expect("it is written"),
         (_, Err(sentence)) => fs::write(folder.join("problem"), sentence).expect("it is written"),
     }
     exit(0)
 }
 
-/// A trial for each row and kind of fault.
+/// A trial per row and kind of fault.
 pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
     type Faulty = (&'static str, fn(usize) -> Fault, fn(Kind) -> bool);
     const FAULTS: [Faulty; 3] = [
@@ -86,7 +85,7 @@ pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
         .collect()
 }
 
-/// The trials take turns: each does the work in this process, too.
+/// The trials run one after the other: each also works in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
@@ -114,7 +113,7 @@ fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
             let what = format!("{} ({:?})", fault(at), operations[at]);
             let _told = Told(&what);
             let is_killed = status.code() == Some(faults::KILLED);
-            // Threads and connections may take another order, so that there are fewer operations than were counted.
+            // With threads and connections in another order, there may be fewer operations than counted.
             assert!(is_killed || status.success(), "{status}");
             met += usize::from(is_killed || matches!(fault(at), Fault::Full { .. } | Fault::Broken { .. }));
             if let Ok(sentence) = fs::read_to_string(folder.path().join("problem")) {
@@ -126,7 +125,7 @@ fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
             (row.check)(folder.path(), true);
         }
     }
-    // A connection yields its bytes in more or fewer pieces each time. Caches neither flush nor rename, so that some of them have no such fault.
+    // A connection's bytes arrive in a varying number of pieces. Caches neither sync nor rename, so some of them have no such fault.
     assert!(met * 2 >= at.len(), "{met} of {} faults were met", at.len());
 }
 
@@ -142,7 +141,7 @@ fn start(row: &Row, folder: &Path, fault: &Fault) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// Says which fault it was if something panics.
+/// Prints the fault if something panics.
 struct Told<'a>(&'a str);
 
 impl Drop for Told<'_> {

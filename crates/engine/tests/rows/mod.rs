@@ -1,8 +1,8 @@
-//! What is tried.
+//! The rows: caches under faults.
 
 use crate::table::Row;
 use hearth_engine::{Engine, packed};
-use hearth_protocol::{GenerateRequest, KeptFolder, LoadRequest, Prompt, Sampling};
+use hearth_protocol::{GenerateRequest, LoadRequest, Prompt, PromptCacheFolder, SamplingParams};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub const ALL: &[Row] = &[
     },
 ];
 
-/// What is kept.
+/// The cache under test.
 #[derive(Clone, Copy, PartialEq)]
 enum Cache {
     Packed,
@@ -38,18 +38,18 @@ enum Cache {
     Nothing,
 }
 
-/// Loads the model and answers, with what is kept in the folder; the text.
+/// Load the model with the folder's cache, and return the answer's text.
 fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     let work = folder.join("work");
     fs::create_dir_all(&work).map_err(|error| format!("The folder cannot be made: {error}."))?;
-    packed::keep_in((cache == Cache::Packed).then(|| work.join("packed")));
+    packed::set_cache_folder((cache == Cache::Packed).then(|| work.join("packed")));
     let load = LoadRequest {
         path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
         context: Some(512),
         device: Some("cpu".to_owned()),
-        kept: (cache == Cache::Read).then(|| KeptFolder {
-            path: work.join("kept"),
-            most_bytes: 1 << 30,
+        prompt_cache: (cache == Cache::Read).then(|| PromptCacheFolder {
+            path: work.join("prompt-cache"),
+            max_bytes: 1 << 30,
         }),
         ..LoadRequest::default()
     };
@@ -57,9 +57,9 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     let request = GenerateRequest {
         id: 1,
         prompt: Prompt::Raw("A tale of a fox in the wood and of its home. ".repeat(4 * turns)),
-        sampling: Sampling {
+        sampling: SamplingParams {
             temperature: 0.0,
-            ..Sampling::default()
+            ..SamplingParams::default()
         },
         max_tokens: Some(12),
         stop: Vec::new(),
@@ -69,12 +69,12 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
     let summary = summary.map_err(|problem| problem.message)?;
     if cache == Cache::Read {
-        engine.keep(1, &|| false);
+        engine.save_prompt_cache(1, &|| false);
     }
     Ok(format!("{:?}", summary.ids))
 }
 
-/// The answers are those of an engine that keeps nothing, whatever is left; afterwards nothing half made is there.
+/// The answers are those of an engine without caches, whatever is left; afterwards no incomplete file is left.
 fn check(folder: &Path, cache: Cache) {
     static EXPECTED: OnceLock<[String; 2]> = OnceLock::new();
     let nowhere = |turns| answer(folder, Cache::Nothing, turns).expect("an answer");
@@ -94,7 +94,7 @@ fn check(folder: &Path, cache: Cache) {
             assert!(matches!(&names[..], [one] if one.ends_with(".packed")), "{names:?}");
         }
         Cache::Read => {
-            let names = names(&folder.join("work/kept/1"));
+            let names = names(&folder.join("work/prompt-cache/1"));
             assert!(matches!(&names[..], [one] if one.ends_with(".kv")), "{names:?}");
         }
         Cache::Nothing => {}

@@ -1,4 +1,4 @@
-//! What an adapter has to know of the model it changes: sizes, and the order of the rows of Q and K.
+//! The shape of an adapter's base model: sizes, and the row order of Q and K.
 
 use super::{AdapterError, AdapterProblem, LinearName, TargetName};
 use crate::gguf::{GgufError, GgufHeader, GgufProblem};
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 pub struct BaseShape {
     /// `llama`, `qwen2` and so on.
     pub architecture: String,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Width of the residual stream.
+    /// Hidden size: width of the residual stream.
     pub width: usize,
-    /// Width inside the feed-forward layer.
+    /// Intermediate size of the feed-forward layer.
     pub ffn_width: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads.
+    /// Number of key and value heads.
     pub kv_heads: usize,
-    /// Width of a head.
+    /// Head dimension.
     pub head_dim: usize,
-    /// Tokens of the vocabulary.
+    /// Vocabulary size.
     pub vocab: usize,
 }
 
-/// How transformers' rows of Q and K become the GGUF's.
+/// Row order of Q and K in a GGUF, relative to transformers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowOrder {
-    /// They are the same.
+    /// The same order.
     Same,
-    /// In each head the two halves are interleaved, since the GGUF's rope turns neighbours where transformers turns halves.
+    /// In each head the two halves are interleaved, since RoPE rotates adjacent pairs in the GGUF and halves in transformers.
     Interleaved,
 }
 
 impl BaseShape {
-    /// Reads a model's sizes.
+    /// Reads the shape of a model.
     ///
     /// # Errors
-    /// Where a key is missing or makes no sense, or Hearth knows no adapters for the architecture.
+    /// If a key is missing or out of range, or adapters of the architecture are not supported.
     pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, AdapterError> {
         let of_gguf = |error: GgufError| AdapterError::new(gguf.path(), error);
         let architecture = gguf.architecture().map_err(of_gguf)?.to_owned();
@@ -46,13 +46,13 @@ impl BaseShape {
         let bad = |key: String| {
             of_gguf(gguf.error(GgufProblem::Metadata {
                 key,
-                why: "no model has such a size".to_owned(),
+                why: "its value is out of range".to_owned(),
             }))
         };
         let optional = |suffix: &str| -> Result<Option<usize>, AdapterError> {
             let key = format!("{architecture}.{suffix}");
             match gguf.u32(&key).map_err(of_gguf)? {
-                Some(n) if n == 0 || n > MOST => Err(bad(key)),
+                Some(n) if n == 0 || n > MAX_SIZE => Err(bad(key)),
                 found => Ok(found.map(|n| n as usize)),
             }
         };
@@ -86,7 +86,7 @@ impl BaseShape {
         })
     }
 
-    /// Outputs and inputs of a linear of this model.
+    /// Output and input features of a linear of this model.
     pub fn linear(&self, linear: LinearName) -> (usize, usize) {
         let q = self.heads * self.head_dim;
         let kv = self.kv_heads * self.head_dim;
@@ -99,54 +99,57 @@ impl BaseShape {
         }
     }
 
-    /// Refuses an adapter's part that cannot be one of this model's, by its layer and sizes.
+    /// Refuses a target whose layer or shape does not match this model.
     pub(super) fn check_linear(&self, target: TargetName, inputs: usize, outputs: usize) -> Result<(), AdapterProblem> {
         if target.layer >= self.layers {
             return Err(AdapterProblem::OtherModel(format!(
-                "it changes {target}, and this model has {} layers",
+                "it targets {target}, but this model has {} layers",
                 self.layers
             )));
         }
         let (own_outputs, own_inputs) = self.linear(target.linear);
         if (outputs, inputs) != (own_outputs, own_inputs) {
             return Err(AdapterProblem::OtherModel(format!(
-                "its part for {target} is {inputs} x {outputs}, and this model's weight is {own_inputs} x {own_outputs}"
+                "its matrices for {target} are for {inputs} x {outputs}, but this model's weight is {own_inputs} x \
+                 {own_outputs}"
             )));
         }
         Ok(())
     }
 
-    /// Why an adapter for another architecture does not belong to this model.
-    pub(super) fn other_architecture(&self, architecture: &str) -> Option<String> {
+    /// Returns why an adapter for `architecture` does not belong to this model; `None` if it may.
+    pub(super) fn architecture_mismatch(&self, architecture: &str) -> Option<String> {
         (architecture != self.architecture).then(|| {
             format!(
-                "it was made for the architecture '{architecture}', and this model's is '{}'",
+                "it was trained for the architecture '{architecture}', but this model's is '{}'",
                 self.architecture
             )
         })
     }
 
-    /// What sets this model apart from `other`, if anything: the end of a sentence.
-    pub(super) fn difference(&self, other: &Self) -> Option<String> {
+    /// Returns how `other` differs from this shape, as the end of a sentence; `None` if it does not.
+    pub(super) fn mismatch(&self, other: &Self) -> Option<String> {
         let sizes = [
-            ("layers", self.layers, other.layers),
-            ("numbers a token in its residual stream", self.width, other.width),
-            ("numbers in its feed-forward layer", self.ffn_width, other.ffn_width),
-            ("query heads", self.heads, other.heads),
-            ("key heads", self.kv_heads, other.kv_heads),
-            ("numbers in a head", self.head_dim, other.head_dim),
-            ("tokens in its vocabulary", self.vocab, other.vocab),
+            ("number of layers", self.layers, other.layers),
+            ("hidden size", self.width, other.width),
+            ("feed-forward size", self.ffn_width, other.ffn_width),
+            ("number of query heads", self.heads, other.heads),
+            ("number of key/value heads", self.kv_heads, other.kv_heads),
+            ("head dimension", self.head_dim, other.head_dim),
+            ("vocabulary size", self.vocab, other.vocab),
         ];
-        if let Some(why) = other.other_architecture(&self.architecture) {
+        if let Some(why) = other.architecture_mismatch(&self.architecture) {
             return Some(why);
         }
         sizes
             .iter()
             .find(|(_, own, other)| own != other)
-            .map(|(what, own, other)| format!("it was made for a model with {own} {what}, and this one has {other}"))
+            .map(|(what, own, other)| {
+                format!("it was trained on a model whose {what} is {own}, but this model's is {other}")
+            })
     }
 
-    /// The order of the rows of a linear, with the number of rows of a head.
+    /// The row order of a linear.
     pub(super) fn row_order(&self, linear: LinearName) -> Result<RowOrder, AdapterProblem> {
         match linear {
             LinearName::AttnQ | LinearName::AttnK => row_order(&self.architecture),
@@ -155,11 +158,10 @@ impl BaseShape {
     }
 }
 
-/// The largest size that is a model's and no damaged file's; two of them can be multiplied.
-const MOST: u32 = 1 << 24;
+/// Upper limit for any size; the product of two does not overflow.
+const MAX_SIZE: u32 = 1 << 24;
 
-/// How an architecture's Q and K lie in a GGUF. llama.cpp's converter decides, so an architecture is named here once it was
-/// looked up there.
+/// The row order of an architecture's Q and K in a GGUF. llama.cpp's converter determines it; add an architecture here only after checking there.
 fn row_order(architecture: &str) -> Result<RowOrder, AdapterProblem> {
     match architecture {
         "llama" => Ok(RowOrder::Interleaved),
@@ -168,24 +170,30 @@ fn row_order(architecture: &str) -> Result<RowOrder, AdapterProblem> {
     }
 }
 
-/// Row `row` of a head of `head_dim` rows in transformers is this row of it in the GGUF.
+/// Maps row `row` of a head of `head_dim` rows in transformers to its row in the GGUF.
 fn interleaved(row: usize, head_dim: usize) -> usize {
     let half = head_dim / 2;
     row % half * 2 + row / half
 }
 
 impl RowOrder {
-    /// Brings rows of `len` numbers from transformers' order into the GGUF's. There are whole heads of `head_dim` rows.
+    /// Reorders rows of `len` values from transformers order to GGUF order. The row count is a multiple of `head_dim`.
     pub fn import(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
-        self.moved(rows, len, head_dim, |theirs, ours| (theirs, ours))
+        self.permute(rows, len, head_dim, |theirs, ours| (theirs, ours))
     }
 
-    /// Undoes [`RowOrder::import`].
+    /// Inverse of [`RowOrder::import`].
     pub fn export(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
-        self.moved(rows, len, head_dim, |theirs, ours| (ours, theirs))
+        self.permute(rows, len, head_dim, |theirs, ours| (ours, theirs))
     }
 
-    fn moved(self, rows: Vec<f32>, len: usize, head_dim: usize, way: fn(usize, usize) -> (usize, usize)) -> Vec<f32> {
+    fn permute(
+        self,
+        rows: Vec<f32>,
+        len: usize,
+        head_dim: usize,
+        from_to: fn(usize, usize) -> (usize, usize),
+    ) -> Vec<f32> {
         if self == Self::Same {
             return rows;
         }
@@ -195,7 +203,7 @@ impl RowOrder {
             .zip(out.chunks_exact_mut(head_dim * len));
         for (head, out) in heads {
             for row in 0..head_dim {
-                let (from, to) = way(row, interleaved(row, head_dim));
+                let (from, to) = from_to(row, interleaved(row, head_dim));
                 out[to * len..][..len].copy_from_slice(&head[from * len..][..len]);
             }
         }
@@ -208,8 +216,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_of_each_head_are_interleaved_and_back() {
-        // Two heads of four rows of one number.
+    fn interleaving_round_trips() {
+        // Two heads of four rows of one value.
         let theirs: Vec<f32> = (0..8u8).map(f32::from).collect();
         let ours = RowOrder::Interleaved.import(theirs.clone(), 1, 4);
         assert_eq!(ours, [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);

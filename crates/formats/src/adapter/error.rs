@@ -1,17 +1,17 @@
-//! What can be wrong with an adapter.
+//! Errors of adapters.
 
 use super::TargetName;
 use crate::gguf::{GgufError, GgufProblem};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of reading, writing or fitting an adapter: which one, and what is wrong with it.
+/// An error reading, writing or matching an adapter, with its path.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{problem}", at(.path))]
 pub struct AdapterError {
-    /// The file or folder, as it was named by whoever opened it; empty for an adapter that was made in memory.
+    /// The file or folder as passed by the caller; empty for an adapter made in memory.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub problem: AdapterProblem,
 }
@@ -25,51 +25,53 @@ impl AdapterError {
     }
 }
 
-/// What is wrong with an adapter. The texts are whole sentences that say what to do.
+/// A problem with an adapter. Each message is a full sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum AdapterProblem {
-    /// The system could not read it.
-    #[error("the adapter cannot be read ({0}). Check that it is there and that you may use it.")]
+    /// Reading failed.
+    #[error("the adapter cannot be read ({0}). Check that it exists and that you have permission to read it.")]
     Read(#[source] io::Error),
-    /// The system could not write it; nothing was left half-written.
+    /// Writing failed; no partial file is left.
     #[error("{}", not_written(.0))]
     Write(#[from] io::Error),
-    /// It is neither a folder of PEFT's nor a GGUF.
+    /// Neither a PEFT folder nor a GGUF adapter.
     #[error(
-        "this is no adapter: {0}. Choose a GGUF adapter, or a folder with adapter_config.json and adapter_model.safetensors."
+        "this is not an adapter: {0}. Choose a GGUF adapter, or a folder with adapter_config.json and \
+         adapter_model.safetensors."
     )]
     NotAnAdapter(String),
-    /// The GGUF itself is at fault.
+    /// The GGUF file is invalid.
     #[error(transparent)]
     Gguf(GgufProblem),
-    /// A file of the folder contradicts itself or cannot be understood.
-    #[error("its {file} is damaged: {why}. Get the adapter again.")]
+    /// A file of the folder is corrupt or malformed.
+    #[error("its {file} is damaged: {why}. Download the adapter again.")]
     Damaged {
         /// The file within the folder.
         file: &'static str,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// An adapter that does what Hearth cannot do.
+    /// The adapter uses a feature that Hearth does not support.
     #[error(
-        "{0} Hearth uses plain LoRA adapters on the attention and feed-forward layers; train or export this one as such."
+        "{0} Hearth supports plain LoRA adapters on the attention and feed-forward layers; train or export this one \
+         as such."
     )]
     Unsupported(String),
-    /// A model of an architecture for which Hearth does not know how an adapter's rows lie.
-    #[error("Hearth cannot use adapters for the architecture '{0}' yet; it knows llama, qwen2, qwen3 and gemma3.")]
+    /// An architecture whose row order in GGUF is not known to Hearth.
+    #[error(
+        "Hearth does not support adapters for the architecture '{0}' yet, only for llama, qwen2, qwen3 and gemma3."
+    )]
     Architecture(String),
-    /// A target's numbers contradict each other.
-    #[error("its part for {target} is damaged: {why}. Get the adapter again.")]
+    /// The data of one target is inconsistent.
+    #[error("its data for {target} is damaged: {why}. Download the adapter again.")]
     Target {
-        /// Which one.
+        /// The target.
         target: TargetName,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// It was made for another model.
-    #[error(
-        "this adapter does not belong to this model: {0}. Choose the model that it was made for, or another adapter."
-    )]
+    /// The adapter was trained on another model.
+    #[error("this adapter does not belong to this model: {0}. Choose the model it was trained on, or another adapter.")]
     OtherModel(String),
 }
 
@@ -103,12 +105,16 @@ fn at(path: &Path) -> String {
     }
 }
 
-/// A full disk is the one failure that a person can do something about without knowing its name.
+/// Names a full disk separately: it is the one failure that needs no error code to act on.
 fn not_written(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "the disk is full, so it was not written; what was there before is unchanged. Free some space and try again.".to_owned()
+            "the disk is full, so it was not written; existing files are unchanged. Free some space and try again."
+                .to_owned()
         }
-        _ => format!("it cannot be written ({error}); what was there before is unchanged. Choose another place or check that you may write there."),
+        _ => format!(
+            "it cannot be written ({error}); existing files are unchanged. Choose another folder, or \
+             check that you have permission to write there."
+        ),
     }
 }

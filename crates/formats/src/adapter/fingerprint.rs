@@ -1,44 +1,40 @@
-//! A model's fingerprint: quick even for large files, and another for another quantisation or another model.
+//! Fingerprint of a model: fast even for large files, different for each model and quantisation.
 
 use crate::gguf::{GgufError, GgufProblem, TensorData, TensorInfo, Value};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Two hashes of a model, in hexadecimal. They differ where the file differs in what a layer computes; file names, titles and
-/// chat templates play no part.
+/// Two hashes of a model, in hexadecimal. They cover what affects a layer's output, not file names, titles or chat templates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Of what every quantisation of a model has in common: the architecture, the names and sizes of its tensors, and the
-    /// vectors among them (norms, biases), which no quantisation touches. A full fine-tuning moves the norms, so it is another
-    /// model; a LoRA that was merged in does not.
+    /// Hash of what all quantisations of a model share: the architecture, tensor names and shapes, and its vectors (norms, biases), which are never quantised. Full fine-tuning changes the norms, so it gives another model; merging a LoRA does not.
     pub model: String,
-    /// Of this file: also its hyperparameters, the types of its tensors, and the [`SAMPLE`] bytes at the beginning, the
-    /// middle and the end of each.
+    /// Hash of this file: also its hyperparameters, its tensor types, and [`SAMPLE`] bytes at the start, middle and end of each tensor.
     pub file: String,
 }
 
-/// Bytes of one sample of a tensor: a page. Three of them from each tensor are some megabytes of the largest models.
+/// Bytes of one sample: a page. Three per tensor are a few megabytes for the largest models.
 const SAMPLE: usize = 4096;
 
-/// Vectors up to so many bytes are hashed whole.
+/// Vectors up to this many bytes are hashed completely.
 const VECTOR: usize = 1 << 20;
 
 impl Fingerprint {
-    /// Computes it; reads about 12 KiB of each tensor.
+    /// Computes the fingerprint; reads about 12 KiB of each tensor.
     ///
     /// # Errors
-    /// Where a tensor cannot be read.
+    /// If a tensor cannot be read.
     pub fn of(gguf: &impl TensorData) -> Result<Self, GgufError> {
         Self::read(gguf).map_err(|problem| gguf.error(problem))
     }
 
     fn read(gguf: &impl TensorData) -> Result<Self, GgufProblem> {
         let architecture = gguf.architecture().unwrap_or_default();
-        let (mut model, mut file) = (Hash::new(), Hash::new());
+        let (mut model, mut file) = (FieldHasher::new(), FieldHasher::new());
         model.text(architecture);
         file.text(architecture);
 
-        // By name, since writers order keys and tensors as they like.
+        // Sorted by name, since the order of keys and tensors is up to the writer.
         let prefix = format!("{architecture}.");
         let mut keys: Vec<_> = gguf
             .metadata()
@@ -56,7 +52,7 @@ impl Fingerprint {
             file.shape(info);
             file.number(info.kind.id().into());
             file.samples(gguf, info)?;
-            // The scales beside a weight belong to one quantisation alone.
+            // Scale tensors beside a weight are specific to one quantisation.
             if !info.name.ends_with("scale") {
                 model.shape(info);
                 if info.shape.len() == 1 && info.byte_len <= VECTOR {
@@ -72,10 +68,10 @@ impl Fingerprint {
     }
 }
 
-/// A hash of parts that cannot run into each other: each comes after its length.
-struct Hash(Sha256);
+/// A hasher of length-prefixed fields, so that field boundaries are unambiguous.
+struct FieldHasher(Sha256);
 
-impl Hash {
+impl FieldHasher {
     fn new() -> Self {
         Self(Sha256::new())
     }
@@ -103,7 +99,7 @@ impl Hash {
         info.shape.iter().for_each(|&n| self.number(n));
     }
 
-    /// The beginning, the middle and the end; all of what is no longer than the three.
+    /// Hashes the start, middle and end of a tensor, or all of it if it is no longer than three samples.
     fn samples(&mut self, gguf: &impl TensorData, info: &TensorInfo) -> Result<(), GgufProblem> {
         let len = info.byte_len;
         if len <= 3 * SAMPLE {
@@ -122,7 +118,7 @@ impl Hash {
     }
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,15 +1,20 @@
-//! Adapters as GGUF files, as llama.cpp reads and writes them.
+//! LoRA adapters as GGUF files, compatible with llama.cpp.
 
-use super::numbers::{Float, Numbers, floats};
-use super::{AdapterError, AdapterFile, AdapterProblem, BaseShape, LoraTensors, Passport, TargetName, write_whole};
+use super::values::{Float, ReadMode, floats};
+use super::{
+    AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName, write_atomic,
+};
 use crate::gguf::{GgufError, GgufWriter, Metadata, TensorData, TensorHeader, TensorInfo, TensorType};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where the passport lies in the metadata; llama.cpp passes over keys that it does not know.
-const PASSPORT_KEY: &str = "hearth.passport";
+/// The metadata key of the manifest; llama.cpp ignores unknown keys.
+const MANIFEST_KEY: &str = "hearth.manifest";
 
-/// The two halves of a target, as far as they were found.
+/// Its key in files of earlier versions.
+const OLD_MANIFEST_KEY: &str = "hearth.passport";
+
+/// The tensors of a target that were found.
 #[derive(Default)]
 struct Pair<'a> {
     a: Option<&'a TensorInfo>,
@@ -20,24 +25,23 @@ impl AdapterFile {
     /// Reads an adapter from a GGUF file.
     ///
     /// # Errors
-    /// Where it is a model and no adapter, is damaged, or does what Hearth cannot do.
+    /// If it is a model instead of an adapter, is damaged, or is unsupported.
     pub fn from_gguf(gguf: &impl TensorData) -> Result<Self, AdapterError> {
-        read(gguf, None, Numbers::Keep).map_err(|problem| AdapterError::new(gguf.path(), problem))
+        read(gguf, None, ReadMode::Load).map_err(|problem| AdapterError::new(gguf.path(), problem))
     }
 
-    /// Writes it as a GGUF file in F32. llama.cpp knows one alpha for all and divides it by each rank, so where targets have
-    /// other scales, B takes up the difference.
+    /// Writes a GGUF file in F32. llama.cpp has one alpha for all targets and divides it by each rank, so B is rescaled for targets with another scale.
     ///
     /// # Errors
-    /// Where the adapter is not sound or the file cannot be written; then what was there before is unchanged.
+    /// If the adapter is invalid or the file cannot be written; an existing file is then unchanged.
     pub fn write_gguf(&self, path: &Path) -> Result<(), AdapterError> {
         self.check()
-            .and_then(|()| self.put_gguf(path))
+            .and_then(|()| self.write_gguf_tensors(path))
             .map_err(|problem| AdapterError::new(path, problem))
     }
 
-    fn put_gguf(&self, path: &Path) -> Result<(), AdapterProblem> {
-        // 0 would mean a scale of 1.
+    fn write_gguf_tensors(&self, path: &Path) -> Result<(), AdapterProblem> {
+        // In a GGUF an alpha of 0 means a scale of 1.
         let alpha = self
             .tensors
             .iter()
@@ -57,9 +61,9 @@ impl AdapterFile {
         }
         metadata.insert("general.file_type", 0u32);
         metadata.insert("adapter.lora.alpha", alpha);
-        if let Some(passport) = &self.passport {
-            let text = serde_json::to_string(passport).map_err(|error| AdapterProblem::Write(error.into()))?;
-            metadata.insert(PASSPORT_KEY, text);
+        if let Some(manifest) = &self.manifest {
+            let text = serde_json::to_string(manifest).map_err(|error| AdapterProblem::Write(error.into()))?;
+            metadata.insert(MANIFEST_KEY, text);
         }
         let header = |target: TargetName, half: &str, shape: [usize; 2]| TensorHeader {
             name: format!("{}.{half}", target.weight()),
@@ -76,24 +80,24 @@ impl AdapterFile {
                 ]
             })
             .collect();
-        write_whole(path, |out| {
+        write_atomic(path, |out| {
             let mut writer = GgufWriter::begin(out, &metadata, &table).map_err(writing)?;
             for (&target, lora) in &self.tensors {
-                let rest = self.scale(target).unwrap_or_default() * lora.rank as f32 / alpha;
+                let b_scale = self.scale(target).unwrap_or_default() * lora.rank as f32 / alpha;
                 writer.tensor(&bytes(&lora.a, 1.0)).map_err(writing)?;
-                writer.tensor(&bytes(&lora.b, rest)).map_err(writing)?;
+                writer.tensor(&bytes(&lora.b, b_scale)).map_err(writing)?;
             }
             writer.finish().map(drop).map_err(writing)
         })
     }
 }
 
-/// Numbers times `factor`, little-endian.
+/// ReadMode times `factor`, little-endian.
 fn bytes(values: &[f32], factor: f32) -> Vec<u8> {
     values.iter().flat_map(|value| (value * factor).to_le_bytes()).collect()
 }
 
-/// A full disk is a full disk, whoever met it.
+/// Keeps an I/O error as [`AdapterProblem::Write`], so that a full disk is reported as such.
 fn writing(error: GgufError) -> AdapterProblem {
     match error.problem {
         crate::gguf::GgufProblem::Io(error) => AdapterProblem::Write(error),
@@ -101,18 +105,17 @@ fn writing(error: GgufError) -> AdapterProblem {
     }
 }
 
-/// Reads an adapter, for a model of these sizes where they are given: what is of another size is refused before its numbers are
-/// read.
+/// Reads an adapter. With `base`, a target of another shape is refused before its values are read.
 pub(super) fn read(
     gguf: &impl TensorData,
     base: Option<&BaseShape>,
-    numbers: Numbers,
+    mode: ReadMode,
 ) -> Result<AdapterFile, AdapterProblem> {
     match gguf.str("general.type")? {
         Some("adapter") => {}
         _ => {
             return Err(AdapterProblem::NotAnAdapter(
-                "it is a GGUF of another kind, such as a model".to_owned(),
+                "it is another kind of GGUF, such as a model".to_owned(),
             ));
         }
     }
@@ -126,11 +129,11 @@ pub(super) fn read(
     }
     if gguf.metadata().get("adapter.alora.invocation_tokens").is_some() {
         return Err(AdapterProblem::Unsupported(
-            "This adapter is an activated LoRA, which works only from certain tokens on.".to_owned(),
+            "This adapter is an activated LoRA (aLoRA), which applies only after its invocation tokens.".to_owned(),
         ));
     }
     let architecture = gguf.architecture()?.to_owned();
-    if let Some(why) = base.and_then(|base| base.other_architecture(&architecture)) {
+    if let Some(why) = base.and_then(|base| base.architecture_mismatch(&architecture)) {
         return Err(AdapterProblem::OtherModel(why));
     }
     let alpha = gguf.f32("adapter.lora.alpha")?.unwrap_or(0.0);
@@ -138,7 +141,7 @@ pub(super) fn read(
     for info in gguf.tensors() {
         let (weight, half) = info.name.rsplit_once('.').unwrap_or((&info.name, ""));
         let Some(target) = TargetName::from_weight(weight) else {
-            return Err(AdapterProblem::Unsupported(format!("This adapter changes '{weight}'.")));
+            return Err(AdapterProblem::Unsupported(format!("This adapter targets '{weight}'.")));
         };
         let pair = pairs.entry(target).or_default();
         match half {
@@ -146,7 +149,7 @@ pub(super) fn read(
             "lora_b" => pair.b = Some(info),
             _ => {
                 return Err(AdapterProblem::Unsupported(format!(
-                    "This adapter holds '{}'.",
+                    "This adapter contains the tensor '{}'.",
                     info.name
                 )));
             }
@@ -154,21 +157,22 @@ pub(super) fn read(
     }
     let tensors = pairs
         .into_iter()
-        .map(|(target, pair)| Ok((target, lora(gguf, target, &pair, alpha, base, numbers)?)))
+        .map(|(target, pair)| Ok((target, lora(gguf, target, &pair, alpha, base, mode)?)))
         .collect::<Result<_, AdapterProblem>>()?;
-    let passport = gguf
-        .str(PASSPORT_KEY)?
-        .map(serde_json::from_str::<Passport>)
-        .transpose();
+    let manifest = match gguf.str(MANIFEST_KEY)? {
+        None => gguf.str(OLD_MANIFEST_KEY)?,
+        found => found,
+    };
+    let manifest = manifest.map(serde_json::from_str::<AdapterManifest>).transpose();
     let adapter = AdapterFile {
         path: gguf.path().to_owned(),
         architecture,
         base_name: gguf.str("general.base_model.0.name")?.map(str::to_owned),
         rslora: false,
         tensors,
-        passport: passport.map_err(|error| AdapterProblem::damaged("passport", error))?,
+        manifest: manifest.map_err(|error| AdapterProblem::damaged("manifest", error))?,
     };
-    adapter.check_any()?;
+    adapter.check_not_empty()?;
     Ok(adapter)
 }
 
@@ -178,7 +182,7 @@ fn lora(
     pair: &Pair,
     alpha: f32,
     base: Option<&BaseShape>,
-    numbers: Numbers,
+    mode: ReadMode,
 ) -> Result<LoraTensors, AdapterProblem> {
     let half = |info: Option<&'_ TensorInfo>, name: &str| {
         let info = info.ok_or_else(|| AdapterProblem::target(target, format!("its {name} is missing")))?;
@@ -190,11 +194,11 @@ fn lora(
         };
         let float = float(info.kind).ok_or_else(|| {
             AdapterProblem::Unsupported(format!(
-                "This adapter's part for {target} is stored as {}, not as F32, F16 or BF16.",
+                "This adapter stores {target} as {}, not as F32, F16 or BF16.",
                 info.kind.name()
             ))
         })?;
-        // A dimension of 0 leaves the other one unbounded by the file's length.
+        // If one dimension is 0, the file's length does not bound the other.
         let sizes = [row, rows].map(usize::try_from);
         let [Ok(row), Ok(rows)] = sizes else {
             return Err(AdapterProblem::target(target, format!("its {name} is {row} x {rows}")));
@@ -206,10 +210,10 @@ fn lora(
     if rank != rank_b {
         return Err(AdapterProblem::target(
             target,
-            format!("its lora_a has the rank {rank} and its lora_b {rank_b}"),
+            format!("its lora_a has rank {rank}, but its lora_b has rank {rank_b}"),
         ));
     }
-    if let Some(why) = LoraTensors::size_problem(rank, inputs, outputs) {
+    if let Some(why) = LoraTensors::shape_problem(rank, inputs, outputs) {
         return Err(AdapterProblem::target(target, why));
     }
     if let Some(base) = base {
@@ -227,13 +231,13 @@ fn lora(
         rank,
         inputs,
         outputs,
-        // In a GGUF 0 means a scale of 1.
+        // In a GGUF an alpha of 0 means a scale of 1.
         alpha: if alpha == 0.0 { rank as f32 } else { alpha },
     };
-    numbers.checked(target, lora)
+    mode.checked(target, lora)
 }
 
-/// The floats of a type; none where it is quantised or whole numbers.
+/// The float type of a tensor type; `None` for quantised and integer types.
 fn float(kind: TensorType) -> Option<Float> {
     Some(match kind {
         TensorType::F32 => Float::F32,

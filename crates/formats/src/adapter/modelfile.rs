@@ -1,13 +1,10 @@
-//! A Modelfile, by which Ollama takes a model and its adapter.
+//! Ollama Modelfiles for a model and its adapter.
 
-use crate::chat_template::{ChatTemplate, Message, Role, Turn};
+use crate::chat_template::{ChatTemplate, GenerationPrompt, Message, Role};
 use std::path::Path;
 
-/// The text of a Modelfile for a GGUF, with an adapter or without, a chat template and parameters such as
-/// `("temperature", "0.2")`. Paths are written as they are given; Ollama takes them from the Modelfile's folder.
-///
-/// A TEMPLATE is written only where the model's own is ChatML, word for word, since Ollama's language is another; elsewhere
-/// Ollama picks one by what the GGUF says, and a comment tells the person to look.
+/// The text of a Modelfile for a GGUF, with an optional adapter, a chat template and parameters such as `("temperature", "0.2")`. Paths are written verbatim; Ollama resolves them relative to the Modelfile's folder.
+/// A TEMPLATE is written only if the model's own renders exactly as ChatML, since Ollama uses another template language. Otherwise Ollama picks one from the GGUF, and a comment says to check it.
 pub fn modelfile(
     base: &Path,
     adapter: Option<&Path>,
@@ -30,40 +27,41 @@ pub fn modelfile(
             }
         }
         None => {
-            text += "# No TEMPLATE: Ollama chooses one by the chat template in the GGUF. Check with 'ollama show --template' that it \
+            text += "# No TEMPLATE: Ollama chooses one from the chat template in the GGUF. Check with 'ollama show \
+             --template' that it \
                      is the same.\n";
         }
     }
     text
 }
 
-/// ChatML in Ollama's language. Its messages begin with the system prompt, if there is one.
+/// ChatML in Ollama's template language. `.Messages` starts with the system prompt, if there is one.
 const CHAT_ML: &str =
     "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n";
 
-/// Whether a template is ChatML, found out by using it; then the system prompt it adds where there is none, which may be empty.
+/// Checks by rendering whether a template is ChatML. Returns its default system prompt, which may be empty; `None` if it is not ChatML.
 fn chat_ml(template: &ChatTemplate) -> Option<String> {
     let message = |role, content: &str| Message {
         role,
         content: content.to_owned(),
     };
-    let talk = [
+    let turns = [
         message(Role::User, "One?"),
         message(Role::Assistant, "Two."),
         message(Role::User, "Three?"),
     ];
-    let turns = "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\nTwo.<|im_end|>\n<|im_start|>user\nThree?<|im_end|>\n\
+    let expected = "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\nTwo.<|im_end|>\n<|im_start|>user\nThree?<|im_end|>\n\
                  <|im_start|>assistant\n";
     let system = |text: &str| format!("<|im_start|>system\n{text}<|im_end|>\n");
 
-    let mut instructed = vec![message(Role::System, "Zero.")];
-    instructed.extend(talk.iter().cloned());
-    let with_system = template.render(&instructed, Turn::Answer).ok()?;
-    if with_system != system("Zero.") + turns {
+    let mut with_system = vec![message(Role::System, "Zero.")];
+    with_system.extend(turns.iter().cloned());
+    let rendered = template.render(&with_system, GenerationPrompt::Add).ok()?;
+    if rendered != system("Zero.") + expected {
         return None;
     }
-    let without = template.render(&talk, Turn::Answer).ok()?;
-    let added = without.strip_suffix(turns)?;
+    let without = template.render(&turns, GenerationPrompt::Add).ok()?;
+    let added = without.strip_suffix(expected)?;
     if added.is_empty() {
         return Some(String::new());
     }
@@ -73,7 +71,7 @@ fn chat_ml(template: &ChatTemplate) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// A value as it stands on its line, in quotes where it would not come back otherwise.
+/// A parameter value, quoted if it would not be read back unchanged otherwise.
 fn value(text: &str) -> String {
     let quotes = if text.contains(['\n', '"']) || text.trim() != text || text.is_empty() {
         "\"\"\""

@@ -1,10 +1,10 @@
-//! Adapters as PEFT keeps them: a folder with `adapter_config.json` and `adapter_model.safetensors`.
+//! LoRA adapters as PEFT saves them: a folder with `adapter_config.json` and `adapter_model.safetensors`.
 
-use super::numbers::{Float, Numbers, floats};
-use super::peft_config::{CONFIG, Config, MAX_CONFIG};
-use super::safetensors_file::{Bytes, OnDisk, Table};
-use super::whole::Staged;
-use super::{AdapterError, AdapterFile, AdapterProblem, BaseShape, LoraTensors, Passport, TargetName};
+use super::atomic::Staged;
+use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
+use super::safetensors_file::{FileBytes, ReadAt, Table};
+use super::values::{Float, ReadMode, floats};
+use super::{AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName};
 use crate::regular::read_regular;
 use safetensors::Dtype;
 use safetensors::tensor::{TensorInfo, TensorView};
@@ -12,22 +12,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::{fs, io};
 
-/// The tensors' file, in its folder.
+/// File name of the tensors.
 pub(super) const TENSORS: &str = "adapter_model.safetensors";
 
-/// The tensors' file of old, a program that Python runs.
+/// File name of the older, pickled tensors; loading it would execute Python code.
 const PICKLED: &str = "adapter_model.bin";
 
-/// Hearth's own file in the folder.
-const PASSPORT: &str = "hearth.json";
+/// File name of Hearth's manifest.
+const MANIFEST: &str = "hearth.json";
 
-/// The largest [`PASSPORT`] that is read, in bytes; those that Hearth writes have some thousands.
-const MAX_PASSPORT: u64 = 4 << 20;
+/// The largest [`MANIFEST`] that is read, in bytes; Hearth writes a few kilobytes.
+const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
-/// What PEFT puts before the path of every module.
+/// Prefix of every module path in PEFT.
 const WRAPPER: &str = "base_model.model.";
 
-/// One half of a target, and where its numbers are.
+/// One matrix of a target, and the location of its values.
 struct Half {
     rows: usize,
     row: usize,
@@ -36,82 +36,80 @@ struct Half {
     len: usize,
 }
 
-/// The two halves of a target, as far as they were found.
+/// The matrices of a target that were found.
 #[derive(Default)]
 struct Pair {
-    /// The target's path, by which the configuration's patterns find it.
+    /// Module path, matched by the patterns of the configuration.
     module: String,
     a: Option<Half>,
     b: Option<Half>,
 }
 
 impl AdapterFile {
-    /// Reads a folder of PEFT's for a model of these sizes, with the passport where Hearth made it.
+    /// Reads a PEFT folder for a model of this shape, with the manifest if there is one.
     ///
     /// # Errors
-    /// Where a file is missing or damaged, or the adapter does what Hearth cannot do.
+    /// If a file is missing or damaged, or the adapter is unsupported.
     pub fn read_peft(folder: &Path, base: &BaseShape) -> Result<Self, AdapterError> {
-        read_folder(folder, base, Numbers::Keep)
+        read_folder(folder, base, ReadMode::Load)
     }
 
-    /// Reads what the files of such a folder hold: `adapter_config.json`, `adapter_model.safetensors` and, where there is one,
-    /// `hearth.json`.
+    /// Reads the contents of a PEFT folder: `adapter_config.json`, `adapter_model.safetensors` and, optionally, `hearth.json`.
     ///
     /// # Errors
-    /// As [`AdapterFile::read_peft`].
+    /// As for [`AdapterFile::read_peft`].
     pub fn from_peft(
         config: &[u8],
         tensors: &[u8],
-        passport: Option<&[u8]>,
+        manifest: Option<&[u8]>,
         base: &BaseShape,
     ) -> Result<Self, AdapterProblem> {
-        read(config, &tensors, passport, base, Numbers::Keep)
+        read(config, &tensors, manifest, base, ReadMode::Load)
     }
 
-    /// Writes a folder that PEFT reads, for the model of these sizes; with the passport where there is one. The configuration
-    /// comes last, so that a folder with one is whole.
+    /// Writes a PEFT folder for a model of this shape, with the manifest if there is one. The configuration is written last, so that a folder with one is complete.
     ///
     /// # Errors
-    /// Where the adapter is not sound or not for that model, or the folder cannot be written; then what was there is unchanged.
+    /// If the adapter is invalid or for another model, or the folder cannot be written; existing files are then unchanged.
     pub fn write_peft(&self, folder: &Path, base: &BaseShape) -> Result<(), AdapterError> {
         let fail = |problem| AdapterError::new(folder, problem);
         self.check().map_err(fail)?;
         let tensors = self.safetensors(base).map_err(fail)?;
-        self.put_peft(folder, base, &tensors)
+        self.write_peft_files(folder, base, &tensors)
             .map_err(|error| fail(AdapterProblem::Write(error)))
     }
 
-    fn put_peft(&self, folder: &Path, base: &BaseShape, tensors: &[u8]) -> io::Result<()> {
+    fn write_peft_files(&self, folder: &Path, base: &BaseShape, tensors: &[u8]) -> io::Result<()> {
         let stage =
             |name: &str, bytes: &[u8]| Staged::write(&folder.join(name), |out| io::Write::write_all(out, bytes));
         let config = serde_json::to_vec_pretty(&Config::describe(self, base.layers))?;
-        let passport = self.passport.as_ref().map(serde_json::to_vec_pretty).transpose()?;
+        let manifest = self.manifest.as_ref().map(serde_json::to_vec_pretty).transpose()?;
         let made = !folder.exists();
         fs::create_dir_all(folder)?;
-        // All is on the disk before anything takes the place of what was there.
+        // All files are synced to disk before any existing one is replaced.
         let staged = stage(TENSORS, tensors).and_then(|tensors| {
-            let passport = passport.map(|bytes| stage(PASSPORT, &bytes)).transpose()?;
-            Ok((tensors, passport, stage(CONFIG, &config)?))
+            let manifest = manifest.map(|bytes| stage(MANIFEST, &bytes)).transpose()?;
+            Ok((tensors, manifest, stage(CONFIG, &config)?))
         });
-        let (tensors, passport, config) = staged.inspect_err(|_| {
+        let (tensors, manifest, config) = staged.inspect_err(|_| {
             if made {
-                // Empty, since what is staged removes itself; if it is not, it is somebody's.
+                // Staged files remove themselves, so the folder is empty; if not, the files are not ours.
                 let _ = fs::remove_dir(folder);
             }
         })?;
-        // From here to the last line a folder without a configuration is no adapter, rather than a mixture of two.
-        remove_if_there(&folder.join(CONFIG))?;
+        // From here to the last line the folder has no configuration, so a crash leaves no adapter rather than a mix of two.
+        remove_if_exists(&folder.join(CONFIG))?;
         tensors.commit()?;
-        match passport {
-            Some(passport) => passport.commit()?,
-            None => remove_if_there(&folder.join(PASSPORT))?,
+        match manifest {
+            Some(manifest) => manifest.commit()?,
+            None => remove_if_exists(&folder.join(MANIFEST))?,
         }
         config.commit()
     }
 
-    /// The tensors in F32 by PEFT's names, in transformers' order of rows.
+    /// The tensors in F32 under PEFT's names, in transformers row order.
     fn safetensors(&self, base: &BaseShape) -> Result<Vec<u8>, AdapterProblem> {
-        if let Some(why) = base.other_architecture(&self.architecture) {
+        if let Some(why) = base.architecture_mismatch(&self.architecture) {
             return Err(AdapterProblem::OtherModel(why));
         }
         let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
@@ -124,42 +122,43 @@ impl AdapterFile {
             halves.push((name("lora_A"), [lora.rank, lora.inputs], bytes(&lora.a)));
             halves.push((name("lora_B"), [lora.outputs, lora.rank], bytes(&b)));
         }
-        let unsound = |error: safetensors::SafeTensorError| AdapterProblem::damaged(TENSORS, error);
+        let invalid = |error: safetensors::SafeTensorError| AdapterProblem::damaged(TENSORS, error);
         let views = halves
             .iter()
             .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?)))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(unsound)?;
-        // transformers asks which library wrote a file, and means this by it.
+            .map_err(invalid)?;
+        // transformers requires this metadata entry.
         let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        safetensors::serialize(views, Some(about)).map_err(unsound)
+        safetensors::serialize(views, Some(about)).map_err(invalid)
     }
 }
 
 /// Reads a folder; see [`AdapterFile::read_peft`].
-pub(super) fn read_folder(folder: &Path, base: &BaseShape, numbers: Numbers) -> Result<AdapterFile, AdapterError> {
+pub(super) fn read_folder(folder: &Path, base: &BaseShape, mode: ReadMode) -> Result<AdapterFile, AdapterError> {
     let fail = |problem| AdapterError::new(folder, problem);
-    let read = |name: &str, most| if_there(name, read_regular(&folder.join(name), most)).map_err(fail);
+    let read = |name: &str, most| optional(name, read_regular(&folder.join(name), most)).map_err(fail);
     let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
-    let config = read(CONFIG, MAX_CONFIG)?.ok_or_else(|| fail(no(CONFIG)))?;
-    let tensors = if_there(TENSORS, OnDisk::open(&folder.join(TENSORS))).map_err(fail)?;
+    let config = read(CONFIG, MAX_CONFIG_BYTES)?.ok_or_else(|| fail(no(CONFIG)))?;
+    let tensors = optional(TENSORS, FileBytes::open(&folder.join(TENSORS))).map_err(fail)?;
     let tensors = tensors.ok_or_else(|| {
         fail(match folder.join(PICKLED).exists() {
             true => AdapterProblem::Unsupported(format!(
-                "This adapter is stored as {PICKLED}, which is a program rather than data, so Hearth does not open it; load it \
+                "This adapter is stored as {PICKLED}, a pickle file that can run code, so Hearth does not open it; \
+                 load it \
                  in PEFT and save it again with safe_serialization=True."
             )),
             false => no(TENSORS),
         })
     })?;
-    let passport = read(PASSPORT, MAX_PASSPORT)?;
-    let mut adapter = self::read(&config, &tensors, passport.as_deref(), base, numbers).map_err(fail)?;
+    let manifest = read(MANIFEST, MAX_MANIFEST_BYTES)?;
+    let mut adapter = self::read(&config, &tensors, manifest.as_deref(), base, mode).map_err(fail)?;
     folder.clone_into(&mut adapter.path);
     Ok(adapter)
 }
 
-/// A file of the folder; none where it is not there.
-fn if_there<T>(name: &str, read: io::Result<T>) -> Result<Option<T>, AdapterProblem> {
+/// Maps a missing file to `None`.
+fn optional<T>(name: &str, read: io::Result<T>) -> Result<Option<T>, AdapterProblem> {
     match read {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -167,37 +166,37 @@ fn if_there<T>(name: &str, read: io::Result<T>) -> Result<Option<T>, AdapterProb
     }
 }
 
-/// An error of a file in the folder, with its name.
+/// Adds the file's name to an error.
 fn named(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
 fn read(
     config: &[u8],
-    tensors: &impl Bytes,
-    passport: Option<&[u8]>,
+    tensors: &impl ReadAt,
+    manifest: Option<&[u8]>,
     base: &BaseShape,
-    numbers: Numbers,
+    mode: ReadMode,
 ) -> Result<AdapterFile, AdapterProblem> {
     let config = Config::parse(config)?;
-    let passport: Option<Passport> = passport
+    let manifest: Option<AdapterManifest> = manifest
         .map(serde_json::from_slice)
         .transpose()
-        .map_err(|error| AdapterProblem::damaged(PASSPORT, error))?;
-    // The rows of Q and K cannot be put in order for a model of another kind.
-    if let Some(difference) = passport.as_ref().and_then(|p| p.base.shape.difference(base)) {
-        return Err(AdapterProblem::OtherModel(difference));
+        .map_err(|error| AdapterProblem::damaged(MANIFEST, error))?;
+    // The rows of Q and K cannot be reordered for a model of another shape.
+    if let Some(mismatch) = manifest.as_ref().and_then(|p| p.base.shape.mismatch(base)) {
+        return Err(AdapterProblem::OtherModel(mismatch));
     }
     let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
     let table = Table::read(tensors)?;
     for (name, info) in table.tensors() {
         let (module, is_a) = module(&name)?;
-        let target = TargetName::from_module(module).ok_or_else(|| unknown(module))?;
+        let target = TargetName::from_module(module).ok_or_else(|| unsupported_target(module))?;
         let pair = pairs.entry(target).or_default();
         module.clone_into(&mut pair.module);
         let half = if is_a { &mut pair.a } else { &mut pair.b };
         if half.replace(matrix(&name, info, &table)?).is_some() {
-            return Err(AdapterProblem::target(target, "it is there twice"));
+            return Err(AdapterProblem::target(target, "it is present twice"));
         }
     }
     let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
@@ -205,18 +204,18 @@ fn read(
         let layers = found.last().map_or(0, |last| last.layer + 1);
         if (1..base.layers).contains(&layers) && config.missing(&found, layers).is_none() {
             return Err(AdapterProblem::OtherModel(format!(
-                "it changes all layers of a model of {layers}, and this one has {}",
+                "it targets all layers of a model with {layers} layers, but this model has {}",
                 base.layers
             )));
         }
         return Err(AdapterProblem::target(
             missing,
-            format!("{CONFIG} says that the adapter changes it, and {TENSORS} holds nothing for it"),
+            format!("{CONFIG} lists it as a target, but {TENSORS} has no tensors for it"),
         ));
     }
     let tensors = pairs
         .into_iter()
-        .map(|(target, pair)| Ok((target, lora(target, pair, tensors, &config, base, numbers)?)))
+        .map(|(target, pair)| Ok((target, lora(target, pair, tensors, &config, base, mode)?)))
         .collect::<Result<_, AdapterProblem>>()?;
     let adapter = AdapterFile {
         path: Default::default(),
@@ -224,33 +223,33 @@ fn read(
         base_name: config.base_model_name_or_path,
         rslora: config.use_rslora,
         tensors,
-        passport,
+        manifest,
     };
-    adapter.check_any()?;
+    adapter.check_not_empty()?;
     Ok(adapter)
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn unknown(what: &str) -> AdapterProblem {
-    AdapterProblem::Unsupported(format!("This adapter changes '{what}'."))
+fn unsupported_target(what: &str) -> AdapterProblem {
+    AdapterProblem::Unsupported(format!("This adapter targets '{what}'."))
 }
 
-/// Which module of the model a tensor belongs to, and whether it is its A.
+/// The module path of a tensor, and whether it is matrix A.
 fn module(name: &str) -> Result<(&str, bool), AdapterProblem> {
-    // PEFT leaves the adapter's own name out when it saves; what others write may still have the usual one.
+    // PEFT omits the adapter's name when it saves; other writers may include the default one.
     let bare = name.strip_suffix(".weight").unwrap_or(name);
     let bare = bare.strip_suffix(".default").unwrap_or(bare);
     let bare = bare.strip_prefix(WRAPPER).unwrap_or(bare);
     match (bare.strip_suffix(".lora_A"), bare.strip_suffix(".lora_B")) {
         (Some(module), _) => Ok((module, true)),
         (_, Some(module)) => Ok((module, false)),
-        _ => Err(unknown(name)),
+        _ => Err(unsupported_target(name)),
     }
 }
 
@@ -271,7 +270,7 @@ fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterP
             )));
         }
     };
-    let (start, len) = table.place(info);
+    let (start, len) = table.byte_range(info);
     Ok(Half {
         rows,
         row,
@@ -284,26 +283,26 @@ fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterP
 fn lora(
     target: TargetName,
     pair: Pair,
-    file: &impl Bytes,
+    file: &impl ReadAt,
     config: &Config,
     base: &BaseShape,
-    numbers: Numbers,
+    mode: ReadMode,
 ) -> Result<LoraTensors, AdapterProblem> {
     let missing = |name: &str| AdapterProblem::target(target, format!("its {name} is missing"));
     let a = pair.a.ok_or_else(|| missing("lora_A"))?;
     let b = pair.b.ok_or_else(|| missing("lora_B"))?;
     let (rank, inputs, outputs, rank_b) = (a.rows, a.row, b.rows, b.row);
-    let says = config.rank(&pair.module);
-    if rank != rank_b || rank != says {
+    let configured = config.rank(&pair.module);
+    if rank != rank_b || rank != configured {
         return Err(AdapterProblem::target(
             target,
-            format!("its lora_A has the rank {rank}, its lora_B {rank_b}, and {CONFIG} says {says}"),
+            format!("its lora_A has rank {rank}, its lora_B rank {rank_b}, and {CONFIG} says {configured}"),
         ));
     }
-    if let Some(why) = LoraTensors::size_problem(rank, inputs, outputs) {
+    if let Some(why) = LoraTensors::shape_problem(rank, inputs, outputs) {
         return Err(AdapterProblem::target(target, why));
     }
-    // Rows can be put in order only where they are the model's.
+    // Rows can be reordered only if their count matches the model.
     base.check_linear(target, inputs, outputs)?;
     let values = |half: &Half| {
         let read = |start: usize, len: usize| file.read(half.start + start as u64, len);
@@ -317,7 +316,7 @@ fn lora(
         outputs,
         alpha: config.alpha(&pair.module),
     };
-    let mut lora = numbers.checked(target, lora)?;
+    let mut lora = mode.checked(target, lora)?;
     if !lora.b.is_empty() {
         lora.b = base.row_order(target.linear)?.import(lora.b, rank, base.head_dim);
     }

@@ -1,4 +1,4 @@
-//! PEFT's `adapter_config.json`: what of it Hearth follows, and what it must refuse.
+//! PEFT's `adapter_config.json`: the supported settings, and those that are refused.
 
 use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
 use regex::{Regex, RegexBuilder};
@@ -8,30 +8,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The file's name, in its folder.
+/// File name of the configuration.
 pub(super) const CONFIG: &str = "adapter_config.json";
 
-/// The largest configuration that is read, in bytes. One that names each linear of a large model has 100 KB.
-pub(super) const MAX_CONFIG: u64 = 1 << 20;
+/// The largest configuration that is read, in bytes. One that lists each linear of a large model has 100 KB.
+pub(super) const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// The most patterns of one kind; each linear of the largest known models has one where there are 1,000.
+/// Maximum number of patterns of one kind; one for each linear of the largest known models makes 1,000.
 const MAX_PATTERNS: usize = 2048;
 
-/// The most memory that one pattern may take, in bytes.
-const MAX_PATTERN: usize = 128 << 10;
+/// Maximum memory of one compiled pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 128 << 10;
 
-/// Settings that change what an adapter computes in ways that Hearth does not know, and what to say of them. They do no harm
-/// where they are absent, null, false, empty or "none".
+/// Unsupported settings that change what an adapter computes, with the sentence to show. They are ignored if absent, null, false, empty or "none".
 const REFUSED: [(&str, &str); 13] = [
     (
         "use_dora",
-        "This adapter is a DoRA: it also changes the length of a weight's columns.",
+        "This adapter is a DoRA: it also changes the magnitude of a weight's columns.",
     ),
     ("bias", "This adapter also trains biases."),
     ("lora_bias", "This adapter has biases of its own."),
     (
         "modules_to_save",
-        "This adapter replaces whole layers (modules_to_save), such as the vocabulary.",
+        "This adapter replaces whole modules (modules_to_save), such as the embeddings.",
     ),
     (
         "fan_in_fan_out",
@@ -39,19 +38,22 @@ const REFUSED: [(&str, &str); 13] = [
     ),
     (
         "trainable_token_indices",
-        "This adapter changes single tokens of the vocabulary.",
+        "This adapter trains the embeddings of single tokens (trainable_token_indices).",
     ),
     (
         "target_parameters",
-        "This adapter changes parameters that are no linear layers (target_parameters).",
+        "This adapter targets parameters that are not linear layers (target_parameters).",
     ),
-    ("layer_replication", "This adapter doubles layers (layer_replication)."),
+    (
+        "layer_replication",
+        "This adapter replicates layers (layer_replication).",
+    ),
     (
         "alora_invocation_tokens",
-        "This adapter is an activated LoRA, which works only from certain tokens on.",
+        "This adapter is an activated LoRA (aLoRA), which applies only after its invocation tokens.",
     ),
     ("arrow_config", "This adapter mixes several adapters (Arrow)."),
-    ("kasa_config", "This adapter weighs its ranks one by one (KaSA)."),
+    ("kasa_config", "This adapter scales each rank separately (KaSA)."),
     ("use_bdlora", "This adapter is block-diagonal (BD-LoRA)."),
     (
         "use_qalora",
@@ -59,7 +61,7 @@ const REFUSED: [(&str, &str); 13] = [
     ),
 ];
 
-/// What Hearth follows.
+/// The supported settings.
 #[derive(Deserialize)]
 pub(super) struct Config {
     #[serde(default)]
@@ -69,9 +71,9 @@ pub(super) struct Config {
     #[serde(default)]
     pub use_rslora: bool,
     #[serde(default)]
-    rank_pattern: Option<InOrder<usize>>,
+    rank_pattern: Option<OrderedMap<usize>>,
     #[serde(default)]
-    alpha_pattern: Option<InOrder<f32>>,
+    alpha_pattern: Option<OrderedMap<f32>>,
     #[serde(default)]
     target_modules: Value,
     #[serde(default)]
@@ -85,7 +87,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Reads and checks it.
+    /// Parses and validates a configuration.
     pub fn parse(bytes: &[u8]) -> Result<Self, AdapterProblem> {
         let damaged = |why: String| AdapterProblem::damaged(CONFIG, why);
         let map: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
@@ -93,19 +95,16 @@ impl Config {
             Some("LORA") => {}
             Some(other) => {
                 return Err(AdapterProblem::Unsupported(format!(
-                    "This adapter is of PEFT's type '{other}'."
+                    "This adapter has the PEFT type '{other}'."
                 )));
             }
             None => {
                 return Err(damaged(
-                    "it does not say of which type the adapter is (peft_type)".to_owned(),
+                    "it does not give the type of the adapter (peft_type)".to_owned(),
                 ));
             }
         }
-        if let Some((_, why)) = REFUSED
-            .iter()
-            .find(|(key, _)| map.get(*key).is_some_and(says_something))
-        {
+        if let Some((_, why)) = REFUSED.iter().find(|(key, _)| map.get(*key).is_some_and(is_set)) {
             return Err(AdapterProblem::Unsupported((*why).to_owned()));
         }
         let mut config: Self = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
@@ -114,19 +113,19 @@ impl Config {
         Ok(config)
     }
 
-    /// The rank that a module's matrices should have.
+    /// The configured rank of a module.
     pub fn rank(&self, module: &str) -> usize {
         find(&self.ranks, module).unwrap_or(self.r)
     }
 
-    /// A module's alpha.
+    /// The alpha of a module.
     pub fn alpha(&self, module: &str) -> f32 {
         find(&self.alphas, module).unwrap_or(self.lora_alpha)
     }
 
-    /// A target that should be among the tensors and is not. Only what is named plainly and for all layers can be missed.
+    /// Returns a configured target without tensors. Checked only if `target_modules` is a list of names that applies to all layers.
     pub fn missing(&self, tensors: &BTreeSet<TargetName>, layers: usize) -> Option<TargetName> {
-        if says_something(&self.exclude_modules) || says_something(&self.layers_to_transform) {
+        if is_set(&self.exclude_modules) || is_set(&self.layers_to_transform) {
             return None;
         }
         let names: Vec<&str> = self
@@ -142,11 +141,11 @@ impl Config {
             .find(|target| !tensors.contains(target))
     }
 
-    /// What describes an adapter of a model with so many layers to PEFT.
+    /// The configuration for an adapter of a model with `layers` layers.
     pub fn describe(adapter: &AdapterFile, layers: usize) -> Value {
         let tensors = &adapter.tensors;
-        let rank = commonest(tensors.values().map(|lora| lora.rank)).unwrap_or_default();
-        let alpha = commonest(tensors.values().map(|lora| lora.alpha.to_bits())).map_or(0.0, f32::from_bits);
+        let rank = most_common(tensors.values().map(|lora| lora.rank)).unwrap_or_default();
+        let alpha = most_common(tensors.values().map(|lora| lora.alpha.to_bits())).map_or(0.0, f32::from_bits);
         let ranks: Map<_, _> = tensors
             .iter()
             .filter(|(_, lora)| lora.rank != rank)
@@ -177,7 +176,7 @@ impl Config {
     }
 }
 
-/// The linears by their short names where every layer has the same ones, else each target by its own.
+/// The short names of the linears if every layer has the same targets, else the full name of each target.
 fn target_modules(adapter: &AdapterFile, layers: usize) -> Vec<String> {
     let linears: BTreeSet<LinearName> = adapter.tensors.keys().map(|target| target.linear).collect();
     if linears.len() * layers == adapter.tensors.len() {
@@ -187,13 +186,13 @@ fn target_modules(adapter: &AdapterFile, layers: usize) -> Vec<String> {
     }
 }
 
-/// The value met most often; of equally many the smallest.
-fn commonest<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+/// The most common value; the smallest one on a tie.
+fn most_common<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     for value in values {
         *counts.entry(value).or_default() += 1;
     }
-    // The last of equal maxima wins, so they come largest first.
+    // `max_by_key` returns the last maximum, so iterate from the largest value.
     counts
         .into_iter()
         .rev()
@@ -201,8 +200,8 @@ fn commonest<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
         .map(|(value, _)| value)
 }
 
-/// Whether a setting asks for anything.
-fn says_something(value: &Value) -> bool {
+/// Whether a setting is active.
+fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty() && text != "none",
@@ -212,12 +211,12 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// PEFT takes a pattern as a regular expression for whole parts at the end of a module's path.
-fn compile<T>(patterns: Option<InOrder<T>>) -> Result<Vec<(Regex, T)>, String> {
+/// Compiles patterns. In PEFT a pattern is a regular expression that matches complete trailing components of a module path.
+fn compile<T>(patterns: Option<OrderedMap<T>>) -> Result<Vec<(Regex, T)>, String> {
     let entries = patterns.map_or(Vec::new(), |patterns| patterns.0);
     if entries.len() > MAX_PATTERNS {
         return Err(format!(
-            "it has {} patterns for ranks or alphas, and Hearth reads at most {MAX_PATTERNS}",
+            "it has {} patterns for ranks or alphas; Hearth reads at most {MAX_PATTERNS}",
             entries.len()
         ));
     }
@@ -225,30 +224,30 @@ fn compile<T>(patterns: Option<InOrder<T>>) -> Result<Vec<(Regex, T)>, String> {
         .into_iter()
         .map(|(pattern, value)| {
             let whole = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{pattern})$"))
-                .size_limit(MAX_PATTERN)
-                .dfa_size_limit(MAX_PATTERN)
+                .size_limit(MAX_PATTERN_BYTES)
+                .dfa_size_limit(MAX_PATTERN_BYTES)
                 .build();
             let shown: String = pattern.chars().take(60).collect();
-            let regex = whole.map_err(|_| format!("the pattern '{shown}' cannot be understood"))?;
+            let regex = whole.map_err(|_| format!("the pattern '{shown}' is invalid"))?;
             Ok((regex, value))
         })
         .collect()
 }
 
-/// The value of the first pattern that fits.
+/// The value of the first pattern that matches.
 fn find<T: Copy>(patterns: &[(Regex, T)], module: &str) -> Option<T> {
     let first = patterns.iter().find(|(regex, _)| regex.is_match(module));
     first.map(|&(_, value)| value)
 }
 
-/// The entries of an object in the order of the file, in which PEFT tries them.
-struct InOrder<T>(Vec<(String, T)>);
+/// The entries of a JSON object in file order, in which PEFT tries them.
+struct OrderedMap<T>(Vec<(String, T)>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedMap<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Visitor<T> {
-            type Value = InOrder<T>;
+            type Value = OrderedMap<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("an object of patterns")
@@ -259,7 +258,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(InOrder(entries))
+                Ok(OrderedMap(entries))
             }
         }
         deserializer.deserialize_map(Visitor(PhantomData))

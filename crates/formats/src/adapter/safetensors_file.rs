@@ -1,4 +1,4 @@
-//! The table of a safetensors file, and its bytes, read where they are asked for.
+//! The header of a safetensors file, and reads of its bytes on demand.
 
 use super::AdapterProblem;
 use super::peft::TENSORS;
@@ -9,22 +9,22 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The largest table that is read, in bytes. An adapter of all linears of the largest known models takes 300 KB.
-const MAX_TABLE: u64 = 8 << 20;
+/// The largest header that is read, in bytes. For an adapter of all linears of the largest known models it has 300 KB.
+const MAX_TABLE_BYTES: u64 = 8 << 20;
 
-/// The table's length comes first.
-const LENGTH: u64 = 8;
+/// Bytes of the header's length, with which the file starts.
+const LENGTH_BYTES: u64 = 8;
 
-/// Bytes of a file.
-pub(super) trait Bytes {
-    /// How many.
+/// Positioned reads from a file or a buffer.
+pub(super) trait ReadAt {
+    /// Length in bytes.
     fn len(&self) -> u64;
 
-    /// `len` of them from byte `start`.
+    /// Returns `len` bytes from byte `start`.
     fn read(&self, start: u64, len: usize) -> io::Result<Cow<'_, [u8]>>;
 }
 
-impl Bytes for &[u8] {
+impl ReadAt for &[u8] {
     fn len(&self) -> u64 {
         <[u8]>::len(self) as u64
     }
@@ -40,20 +40,20 @@ impl Bytes for &[u8] {
     }
 }
 
-/// A file that is read piece by piece, without a map.
-pub(super) struct OnDisk {
+/// A file on disk, read without mapping it.
+pub(super) struct FileBytes {
     file: File,
     len: u64,
 }
 
-impl OnDisk {
+impl FileBytes {
     pub fn open(path: &Path) -> io::Result<Self> {
         let (file, about) = open_regular(path)?;
         Ok(Self { file, len: about.len() })
     }
 }
 
-impl Bytes for OnDisk {
+impl ReadAt for FileBytes {
     fn len(&self) -> u64 {
         self.len
     }
@@ -65,50 +65,54 @@ impl Bytes for OnDisk {
     }
 }
 
-/// The tensors of a file, checked: their bytes lie side by side and fill the file.
+/// The validated tensors of a file: their bytes are contiguous and fill the file.
 pub(super) struct Table {
     metadata: Metadata,
-    /// Where the tensors' bytes begin.
+    /// Offset of the tensor data.
     data: u64,
 }
 
 impl Table {
-    pub fn read(file: &impl Bytes) -> Result<Self, AdapterProblem> {
+    pub fn read(file: &impl ReadAt) -> Result<Self, AdapterProblem> {
         let damaged = |why: String| AdapterProblem::damaged(TENSORS, why);
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => damaged("it is cut off".to_owned()),
+            io::ErrorKind::UnexpectedEof => damaged("it is truncated".to_owned()),
             _ => AdapterProblem::Read(error),
         };
-        let mut length = [0; LENGTH as usize];
-        length.copy_from_slice(&file.read(0, LENGTH as usize).map_err(failed)?);
+        let mut length = [0; LENGTH_BYTES as usize];
+        length.copy_from_slice(&file.read(0, LENGTH_BYTES as usize).map_err(failed)?);
         let length = u64::from_le_bytes(length);
-        let data = length.checked_add(LENGTH).filter(|&data| data <= file.len());
-        let data = data.ok_or_else(|| damaged(format!("its table should have {length} bytes, and it is cut off")))?;
-        if length > MAX_TABLE {
+        let data = length.checked_add(LENGTH_BYTES).filter(|&data| data <= file.len());
+        let data = data.ok_or_else(|| {
+            damaged(format!(
+                "its header should have {length} bytes, but the file is truncated"
+            ))
+        })?;
+        if length > MAX_TABLE_BYTES {
             return Err(damaged(format!(
-                "its table has {length} bytes, and that of an adapter at most {MAX_TABLE}"
+                "its header has {length} bytes; an adapter's has at most {MAX_TABLE_BYTES}"
             )));
         }
-        let table = file.read(LENGTH, length as usize).map_err(failed)?;
+        let table = file.read(LENGTH_BYTES, length as usize).map_err(failed)?;
         let metadata: Metadata = serde_json::from_slice(&table).map_err(|error| damaged(error.to_string()))?;
         match data.checked_add(metadata.data_len() as u64) == Some(file.len()) {
             true => Ok(Self { metadata, data }),
             false => Err(damaged(format!(
-                "its table has {} bytes of tensors, and it holds {}",
+                "its header describes {} bytes of tensors, but the file has {}",
                 metadata.data_len(),
                 file.len() - data
             ))),
         }
     }
 
-    /// All tensors by name, in the order of their bytes.
+    /// All tensors with their names, in file order.
     pub fn tensors(&self) -> impl Iterator<Item = (String, &TensorInfo)> {
         let names = self.metadata.offset_keys().into_iter();
         names.filter_map(|name| self.metadata.info(&name).map(|info| (name, info)))
     }
 
-    /// Where a tensor's bytes begin in the file, and how many there are.
-    pub fn place(&self, info: &TensorInfo) -> (u64, usize) {
+    /// The offset of a tensor's bytes in the file, and their count.
+    pub fn byte_range(&self, info: &TensorInfo) -> (u64, usize) {
         let (start, end) = info.data_offsets;
         (self.data + start as u64, end - start)
     }

@@ -1,16 +1,16 @@
-//! Conversations as templates see them: messages and tools as values of JSON.
+//! The conversation passed to a template: messages and tools as JSON values.
 
-use super::jinja::budget::NODE;
+use super::jinja::budget::VALUE_BYTES;
 use super::jinja::list::List;
 use super::{Message, Role, TemplateError};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde::Deserialize;
 
-/// Messages that a file may hold. A template runs out of steps long before.
-const MOST_MESSAGES: usize = 100_000;
+/// Maximum messages of a conversation. A template reaches its work limit long before.
+const MAX_MESSAGES: usize = 100_000;
 
-/// A conversation with all that a template may read: messages with any fields (`content` as a text or as parts, `tool_calls`,
+/// A conversation as template input: messages with arbitrary fields (`content` as a string or as parts, `tool_calls`,
 /// `reasoning_content`) and the tools that the model may call.
 #[derive(Debug, Clone)]
 pub struct Chat {
@@ -19,32 +19,32 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// Reads a JSON list of messages, and one of tools where there are any, as Hugging Face's `apply_chat_template` takes them.
-    /// The order of keys is kept.
+    /// Parses a JSON list of messages and an optional JSON list of tools, in the format of Hugging Face's `apply_chat_template`.
+    /// Preserves the order of keys.
     ///
     /// # Errors
-    /// Where either is no JSON, no list, or a message is no object with a `role`.
+    /// If either is not a JSON list, a message is not an object with a `role`, or there are too many messages.
     pub fn from_json(messages: &str, tools: Option<&str>) -> Result<Self, TemplateError> {
         let bad = |what: &str, why: String| TemplateError::Conversation(format!("{what}: {why}"));
         let messages = list(messages).map_err(|why| bad("the messages", why))?;
-        if messages.len() > MOST_MESSAGES {
-            let why = format!("there are {}, and {MOST_MESSAGES} are the most", messages.len());
+        if messages.len() > MAX_MESSAGES {
+            let why = format!("{} messages exceed the limit of {MAX_MESSAGES}", messages.len());
             return Err(bad("the messages", why));
         }
-        for (place, message) in messages.iter().enumerate() {
-            let what = || format!("message {}", place + 1);
+        for (index, message) in messages.iter().enumerate() {
+            let what = || format!("message {}", index + 1);
             if message.kind() != ValueKind::Map {
-                return Err(bad(&what(), "it is no object".to_owned()));
+                return Err(bad(&what(), "it is not an object".to_owned()));
             }
             if role(message).is_none() {
-                return Err(bad(&what(), "it has no \"role\" that is a text".to_owned()));
+                return Err(bad(&what(), "it has no string \"role\"".to_owned()));
             }
         }
         let tools = match tools {
             Some(tools) => {
                 let tools = list(tools).map_err(|why| bad("the tools", why))?;
-                if let Some(place) = tools.iter().position(|tool| tool.kind() != ValueKind::Map) {
-                    return Err(bad(&format!("tool {}", place + 1), "it is no object".to_owned()));
+                if let Some(index) = tools.iter().position(|tool| tool.kind() != ValueKind::Map) {
+                    return Err(bad(&format!("tool {}", index + 1), "it is not an object".to_owned()));
                 }
                 Some(tools)
             }
@@ -53,51 +53,51 @@ impl Chat {
         Ok(Self { messages, tools })
     }
 
-    /// The messages, for a template.
+    /// The messages as a template value.
     pub(super) fn messages(&self) -> Value {
-        List::of_input(self.messages.clone())
+        List::from_input(self.messages.clone())
     }
 
-    /// The bytes of all that is in the conversation.
+    /// Total bytes of the conversation, as the budget counts them.
     pub(super) fn bytes(&self) -> u64 {
         let values = self.messages.iter().chain(self.tools.iter().flatten());
         values.map(bytes).sum()
     }
 
-    /// The tools, for a template: none where there are none, since templates ask for that and not whether they are defined.
+    /// The tools as a template value. Without tools this is `none` rather than undefined, since templates test for `none`.
     pub(super) fn tools(&self) -> Value {
-        self.tools.clone().map_or(Value::from(()), List::of_input)
+        self.tools.clone().map_or(Value::from(()), List::from_input)
     }
 
-    /// The text of the system prompt, if there is one.
+    /// The text of the first system message. `None` if there is none, or its content is not a string.
     pub(super) fn system(&self) -> Option<String> {
         self.messages
             .iter()
-            .find(|message| is(message, "system"))
+            .find(|message| has_role(message, "system"))
             .and_then(content)
     }
 
-    /// The conversation with another system prompt in place of the first one.
+    /// The conversation with the text of its first system message replaced.
     pub(super) fn with_system(&self, text: &str) -> Self {
         let mut chat = self.clone();
-        if let Some(system) = chat.messages.iter_mut().find(|message| is(message, "system")) {
+        if let Some(system) = chat.messages.iter_mut().find(|message| has_role(message, "system")) {
             *system = with_content(system, text);
         }
         chat
     }
 
-    /// The conversation with its system prompts put before the first message of the person.
+    /// The conversation with its system prompts prepended to the first user message.
     pub(super) fn without_system(&self) -> Self {
         let (system, mut rest): (Vec<Value>, Vec<Value>) = self
             .messages
             .iter()
             .cloned()
-            .partition(|message| is(message, "system") && content(message).is_some());
+            .partition(|message| has_role(message, "system") && content(message).is_some());
         let system: Vec<String> = system.iter().filter_map(content).collect();
         let system = system.join("\n\n");
         let first = rest
             .iter_mut()
-            .find(|message| is(message, "user") && content(message).is_some());
+            .find(|message| has_role(message, "user") && content(message).is_some());
         match first {
             Some(first) => {
                 let content = content(first).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Chat {
         }
     }
 
-    /// Whether any text of the conversation holds this character.
+    /// Whether any string of the conversation contains this character.
     pub(super) fn contains(&self, character: char) -> bool {
         let values = self.messages.iter().chain(self.tools.iter().flatten());
         values
@@ -119,10 +119,10 @@ impl Chat {
             .any(|value| any_text(value, &|text| text.contains(character)))
     }
 
-    /// The conversation with `change` done to every text in it, the names of fields included, but for the words by which
-    /// templates find their way: usual roles and types, and names of fields that `reads` says the template reads.
-    pub(super) fn map_texts(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Self {
-        let map = |values: &[Value]| values.iter().map(|value| mapped(value, reads, change)).collect();
+    /// Applies `change` to every string of the conversation, field names included, except those that templates depend on: known
+    /// roles and types, and field names for which `reads` returns `true`.
+    pub(super) fn map_strings(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Self {
+        let map = |values: &[Value]| values.iter().map(|value| map_value(value, reads, change)).collect();
         Self {
             messages: map(&self.messages),
             tools: self.tools.as_deref().map(map),
@@ -144,13 +144,13 @@ impl From<&[Message]> for Chat {
     }
 }
 
-/// A JSON list. The reader refuses what is nested more than 128 deep.
+/// Parses a JSON list. serde_json refuses more than 128 levels of nesting.
 fn list(text: &str) -> Result<Vec<Value>, String> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Value::deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-    let value = value.map_err(|error| format!("they are no JSON ({error})"))?;
+    let value = value.map_err(|error| format!("they are not valid JSON ({error})"))?;
     if value.kind() != ValueKind::Seq {
-        return Err("they are no list".to_owned());
+        return Err("they are not a list".to_owned());
     }
     value
         .try_iter()
@@ -162,7 +162,7 @@ fn message(role: &str, content: &str) -> Value {
     Value::from_pairs([("role", role), ("content", content)])
 }
 
-/// A message with another content, its other fields as they were.
+/// A copy of a message with its `content` replaced.
 fn with_content(message: &Value, text: &str) -> Value {
     let pairs = pairs(message).map(|(key, value)| match key.as_str() {
         Some("content") => (key, Value::from(text)),
@@ -171,23 +171,23 @@ fn with_content(message: &Value, text: &str) -> Value {
     Value::from_pairs(pairs)
 }
 
-fn is(message: &Value, wanted: &str) -> bool {
-    role(message).as_deref() == Some(wanted)
+fn has_role(message: &Value, name: &str) -> bool {
+    role(message).as_deref() == Some(name)
 }
 
 fn role(message: &Value) -> Option<String> {
-    text_of(message, "role")
+    string_field(message, "role")
 }
 
 fn content(message: &Value) -> Option<String> {
-    text_of(message, "content")
+    string_field(message, "content")
 }
 
-fn text_of(message: &Value, field: &str) -> Option<String> {
+fn string_field(message: &Value, field: &str) -> Option<String> {
     message.get_attr(field).ok()?.as_str().map(str::to_owned)
 }
 
-/// The fields of an object, in order; of anything else none.
+/// The fields of an object, in order. Empty for any other value.
 fn pairs(value: &Value) -> impl Iterator<Item = (Value, Value)> {
     let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
     object.and_then(|object| object.try_iter_pairs()).into_iter().flatten()
@@ -204,7 +204,7 @@ fn bytes(value: &Value) -> u64 {
         ValueKind::Map => pairs(value).map(|(key, value)| bytes(&key) + bytes(&value)).sum(),
         _ => 0,
     };
-    NODE + inside
+    VALUE_BYTES + inside
 }
 
 fn any_text(value: &Value, test: &impl Fn(&str) -> bool) -> bool {
@@ -216,24 +216,28 @@ fn any_text(value: &Value, test: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-fn mapped(value: &Value, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Value {
+fn map_value(value: &Value, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Value {
     match value.kind() {
         ValueKind::String => value
             .as_str()
             .map_or_else(|| value.clone(), |text| Value::from(change(text))),
-        ValueKind::Seq => items(value).map(|item| mapped(&item, reads, change)).collect(),
+        ValueKind::Seq => items(value).map(|item| map_value(&item, reads, change)).collect(),
         ValueKind::Map => Value::from_pairs(pairs(value).map(|(key, value)| {
-            let leads = matches!(key.as_str(), Some("role" | "type")) && is_role_or_type(&value);
-            let value = if leads { value } else { mapped(&value, reads, change) };
+            let structural = matches!(key.as_str(), Some("role" | "type")) && is_role_or_type(&value);
+            let value = if structural {
+                value
+            } else {
+                map_value(&value, reads, change)
+            };
             let known = key.as_str().is_some_and(|key| is_word(key) && reads(key));
-            let key = if known { key } else { mapped(&key, reads, change) };
+            let key = if known { key } else { map_value(&key, reads, change) };
             (key, value)
         })),
         _ => value.clone(),
     }
 }
 
-/// Whether this is a role of a message or a type of a part, a tool or an argument that templates compare with.
+/// Whether this is a known role of a message or type of a part, a tool or an argument, which templates compare with.
 fn is_role_or_type(value: &Value) -> bool {
     const KNOWN: [&str; 30] = [
         "system",
@@ -270,12 +274,12 @@ fn is_role_or_type(value: &Value) -> bool {
     value.as_str().is_some_and(|word| KNOWN.contains(&word))
 }
 
-/// Whether this is a word such as the names of fields are.
+/// Whether this string has the form of a field name.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_part_of_word)
 }
 
-/// Whether words have this character.
+/// Whether field names may contain this character.
 pub(super) fn is_part_of_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }

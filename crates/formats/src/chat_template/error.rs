@@ -1,32 +1,33 @@
-//! What can go wrong with a chat template.
+//! Errors of chat templates.
 
-/// A template that cannot be read, or that refuses a conversation.
+/// An invalid template, or a failed rendering.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// The file holds no readable template or vocabulary.
+    /// The GGUF file's template or vocabulary cannot be read.
     #[error(transparent)]
     Gguf(#[from] crate::gguf::GgufError),
-    /// What was given as a conversation is none.
+    /// The input is not a conversation.
     #[error(
-        "this is no conversation: {0}. Give a JSON list of messages, each with a role and a content, and a JSON list of tools."
+        "this is not a conversation: {0}. Pass a JSON list of messages, each with a role and a content, and a JSON \
+         list of tools."
     )]
     Conversation(String),
-    /// The template is no valid Jinja.
+    /// The template is not valid Jinja.
     #[error("the model's chat template cannot be read: {0}. Choose another file of this model.")]
     Syntax(String),
-    /// The template itself says no, in its own words.
+    /// The template called `raise_exception` with this message.
     #[error("the model's chat template refuses this conversation: {0}")]
     Raised(String),
-    /// The template ran for too long.
-    #[error("the model's chat template does not come to an end. Choose another file of this model.")]
-    Endless,
-    /// The template makes more text or more values than a conversation can need.
+    /// The template exceeded its work limit.
+    #[error("the model's chat template takes too long and was stopped. Choose another file of this model.")]
+    WorkLimit,
+    /// The template exceeded its memory limit.
     #[error(
-        "the model's chat template makes far more of this conversation than it can need, so it was stopped before it filled the \
-         memory. Choose another file of this model."
+        "the model's chat template uses far more memory than this conversation needs and was stopped. Choose \
+         another file of this model."
     )]
-    TooMuch,
-    /// The template failed while it ran.
+    SizeLimit,
+    /// The template failed at run time.
     #[error("the model's chat template fails on this conversation: {0}. Choose another file of this model.")]
     Failed(String),
 }

@@ -1,30 +1,30 @@
-//! JSON as Python's `json.dumps` writes it, since models have seen it in that form: a space after commas and colons, nothing
-//! escaped that need not be.
+//! JSON in the format of Python's `json.dumps`, which models were trained on: a space after commas and colons, and no unnecessary
+//! escapes.
 
 use super::jinja::{budget, text};
 use crate::tokenizer::NONCHARACTERS;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-/// How deep values may lie in one another; a template can build them as deep as it likes.
-const DEEPEST: usize = 128;
+/// Maximum nesting depth. Templates can build values of any depth.
+const MAX_DEPTH: usize = 128;
 
-/// More spaces are never meant, and would be a way to fill memory.
-pub(super) const WIDEST: usize = 16;
+/// Maximum spaces of indentation per level, to bound the memory that a template can take.
+pub(super) const MAX_INDENT: usize = 16;
 
-/// How JSON is laid out; what `json.dumps` takes.
+/// Formatting options of `json.dumps`.
 pub(super) struct Layout {
-    /// Whether characters beyond ASCII are escaped.
+    /// Escape non-ASCII characters (`ensure_ascii`).
     pub ascii: bool,
-    /// What a level is indented with, on lines of their own.
+    /// Indentation per level. `None` puts everything on one line.
     pub indent: Option<String>,
-    /// What stands between items and after keys.
+    /// Separators between items and after keys.
     pub separators: Option<(String, String)>,
-    /// Whether keys are in order.
+    /// Sort keys.
     pub sort_keys: bool,
 }
 
-/// The JSON of a value.
+/// Serialises a value.
 pub(super) fn write(value: &Value, layout: Layout) -> Result<String, Error> {
     let (between, after_key) = layout.separators.unwrap_or_else(|| {
         let between = if layout.indent.is_some() { "," } else { ", " };
@@ -53,13 +53,13 @@ struct Writer {
 
 impl Writer {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(Error::new(
                 ErrorKind::BadSerialization,
-                format!("tojson: more than {DEEPEST} levels"),
+                format!("tojson: more than {MAX_DEPTH} levels"),
             ));
         }
-        budget::spend(32)?;
+        budget::charge(32)?;
         match value.kind() {
             ValueKind::String => self.text(value.as_str().unwrap_or_default()),
             ValueKind::None | ValueKind::Bool | ValueKind::Number => self.out.push_str(&scalar(value)),
@@ -85,7 +85,7 @@ impl Writer {
             other => {
                 return Err(Error::new(
                     ErrorKind::BadSerialization,
-                    format!("tojson: {other} has no JSON"),
+                    format!("tojson: {other} cannot be serialised"),
                 ));
             }
         }
@@ -102,8 +102,8 @@ impl Writer {
     ) -> Result<(), Error> {
         self.out.push(open);
         let any = !items.is_empty();
-        for (place, item) in items.into_iter().enumerate() {
-            if place > 0 {
+        for (index, item) in items.into_iter().enumerate() {
+            if index > 0 {
                 self.out.push_str(&self.between);
             }
             let indent = self
@@ -111,7 +111,7 @@ impl Writer {
                 .as_deref()
                 .map_or(0, budget::length)
                 .saturating_mul(depth as u64 + 1);
-            budget::spend(indent + budget::length(&self.between) + 2 * budget::length(&self.after_key))?;
+            budget::charge(indent + budget::length(&self.between) + 2 * budget::length(&self.after_key))?;
             self.line(depth + 1);
             write(self, item)?;
         }
@@ -122,7 +122,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a line where there are any.
+    /// Starts an indented line if the output has lines.
     fn line(&mut self, depth: usize) {
         if let Some(indent) = &self.indent {
             self.out.push('\n');
@@ -131,10 +131,10 @@ impl Writer {
     }
 
     fn text(&mut self, text: &str) {
-        // A character that is escaped takes up to twelve bytes.
+        // An escaped character takes up to twelve bytes.
         let escaped = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
         let escaped = text.as_bytes().iter().filter(|byte| escaped(byte)).count() as u64;
-        if !(budget::take(budget::length(text) + 5 * escaped) && budget::work(32 * escaped)) {
+        if !(budget::charge_bytes(budget::length(text) + 5 * escaped) && budget::charge_work(32 * escaped)) {
             return;
         }
         self.out.push('"');
@@ -148,7 +148,7 @@ impl Writer {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 control if control < ' ' => self.out.push_str(&format!("\\u{:04x}", u32::from(control))),
-                // One of these may mark texts that are no tokens; it must not become others.
+                // May be the marker of text that must not become a token, so it must stay intact.
                 other if self.ascii && other > '~' && !NONCHARACTERS.contains(&other) => {
                     let mut units = [0; 2];
                     for unit in other.encode_utf16(&mut units) {
@@ -162,11 +162,11 @@ impl Writer {
     }
 }
 
-/// Neither a text nor made of others.
+/// The JSON of null, a boolean or a number.
 fn scalar(value: &Value) -> String {
     match value.kind() {
         ValueKind::None => "null".to_owned(),
-        // As a text a boolean is capitalised, as in Python.
+        // `text::str` capitalises booleans, as Python does.
         ValueKind::Bool => value.is_true().to_string(),
         _ => match &*text::number(value) {
             "nan" => "NaN".to_owned(),

@@ -1,7 +1,7 @@
-//! Chat templates: how a conversation becomes the text, and the tokens, that a model was trained on.
+//! Chat templates: rendering a conversation into the text and tokens that a model was trained on.
 //!
-//! A template is a Jinja program out of a file from anywhere. It runs with a limit, and what people wrote goes through it with
-//! its special strings broken apart, so that no message can pass for the structure around it.
+//! A template is a Jinja program from an untrusted file. It runs within limits on work and memory. Markers break up the special
+//! tokens in the conversation's text before it is rendered, so that no message can inject control tokens.
 
 mod chat;
 mod error;
@@ -14,16 +14,16 @@ pub use error::TemplateError;
 
 use crate::gguf::Gguf;
 use crate::tokenizer::{NONCHARACTERS, Tokenizer};
-use jinja::{Adapted, Raised, budget};
+use jinja::{Raised, Rewritten, budget};
 use minijinja::{Environment, ErrorKind, context};
-use stack::with_stack;
+use stack::on_large_stack;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Who says a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Instructions that hold for the whole conversation.
+    /// Instructions for the whole conversation.
     System,
     /// The person.
     User,
@@ -31,25 +31,25 @@ pub enum Role {
     Assistant,
 }
 
-/// One turn of a conversation.
+/// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Who says it.
+    /// Its author.
     pub role: Role,
-    /// What is said; never read for special tokens.
+    /// Its text. Never parsed for special tokens.
     pub content: String,
 }
 
-/// What comes after the last message.
+/// Whether the model's turn is opened after the last message: a template's `add_generation_prompt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// The model's answer: its turn is opened.
-    Answer,
-    /// Nothing.
-    Closed,
+pub enum GenerationPrompt {
+    /// Open it, so that the model answers.
+    Add,
+    /// End after the last message.
+    Omit,
 }
 
-/// A model's chat template, ready to use.
+/// A compiled chat template.
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: String,
@@ -59,40 +59,41 @@ pub struct ChatTemplate {
     stop_strings: Vec<String>,
 }
 
-/// The names of the template and of the one for conversations with tools, where a file has one of its own.
+/// Names of the template and of the optional one for conversations with tools.
 const NAME: &str = "chat_template";
 const WITH_TOOLS: &str = "chat_template.tool_use";
 
-/// Instructions that a template may run. A message takes a hundred or two, so this is enough for fifty thousand of them.
+/// Maximum instructions of a rendering. A message takes one or two hundred, so this is enough for fifty thousand messages.
 const FUEL: u64 = 10_000_000;
 
-/// A system prompt that no template could render by chance.
+/// A system prompt that no template renders by chance.
 const PROBE: &str = "c4f1hearth7e29";
 
-/// For models that were trained on conversations, with the usual tokens, but whose file has lost its template.
-const CHAT_ML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
+/// ChatML, for files that have its tokens but no template.
+const CHAT_ML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
+                       {% endfor %}\
                        {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-/// For models that know nothing of conversations.
+/// For base models, whose files have neither a template nor ChatML's tokens.
 const PLAIN: &str = "{{ bos_token }}{% for message in messages %}\
                      {% if message.role == 'system' %}{{ message.content }}\
                      {% elif message.role == 'user' %}User: {{ message.content }}\
                      {% else %}Assistant: {{ message.content }}{% endif %}{{ '\n\n' }}{% endfor %}\
                      {% if add_generation_prompt %}Assistant:{% endif %}";
 
-/// Texts at which an answer to [`PLAIN`] ends: the model goes on with the person's part.
+/// Stop strings for [`PLAIN`]: a base model continues with the user's next message.
 const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
 
 impl ChatTemplate {
-    /// The template's text, for telling it from another.
+    /// The template's source, to compare it with another's.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The template of a file, or a plain one where it has none; then [`ChatTemplate::notice`] says so.
+    /// The template of a file. A file without one gets a default, and a [`ChatTemplate::notice`].
     ///
     /// # Errors
-    /// Where the file's template is no valid Jinja or no text.
+    /// If the file's template is not a string or not valid Jinja.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, TemplateError> {
         let texts = gguf.strings("tokenizer.ggml.tokens")?;
         let text_of = |key: &str| -> Result<String, TemplateError> {
@@ -119,10 +120,10 @@ impl ChatTemplate {
         let mut plain = Self::parse(if chat_ml { CHAT_ML } else { PLAIN }, &bos, &eos)?;
         plain.notice = Some(
             if chat_ml {
-                "This model's file has no chat template. The usual one for its tokens is used, so answers may be worse than the \
-                 model's best."
+                "This model's file has no chat template. Hearth uses ChatML, which matches its tokens; answers may be \
+                 worse than with the original template."
             } else {
-                "This model's file has no chat template, so it may not have been made for conversations. A plain one is used, and \
+                "This model's file has no chat template, so it may be a base model. Hearth uses a plain template; \
                  answers may ramble."
             }
             .to_owned(),
@@ -133,16 +134,16 @@ impl ChatTemplate {
         Ok(plain)
     }
 
-    /// Reads a template, given the texts of the tokens that begin and end a text.
+    /// Compiles a template. `bos` and `eos` are the texts of these tokens.
     ///
     /// # Errors
-    /// Where it is no valid Jinja.
+    /// If it is not valid Jinja.
     pub fn parse(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
-        with_stack(|| Self::parse_here(source, bos, eos))
+        on_large_stack(|| Self::parse_on_stack(source, bos, eos))
     }
 
-    fn parse_here(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
-        let bad = |error: minijinja::Error| TemplateError::Syntax(jinja::beginning(&error.to_string()));
+    fn parse_on_stack(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
+        let bad = |error: minijinja::Error| TemplateError::Syntax(jinja::truncated(&error.to_string()));
         let mut environment = jinja::environment().map_err(bad)?;
         environment.set_fuel(Some(FUEL));
         let mut template = Self {
@@ -159,107 +160,122 @@ impl ChatTemplate {
 
     fn add(&mut self, name: &'static str, source: &str) -> Result<(), TemplateError> {
         let unsupported = |what: &str| TemplateError::Syntax(format!("{what} is not supported"));
-        with_stack(|| {
-            let Adapted { source, unreadable } = jinja::adapt(source).map_err(unsupported)?;
-            // What makes minijinja panic is refused beforehand, as far as it is known.
+        on_large_stack(|| {
+            let Rewritten { source, unreadable } = jinja::rewrite(source).map_err(unsupported)?;
+            // Sources known to make minijinja panic are refused before this.
             let added = catch_unwind(AssertUnwindSafe(|| self.environment.add_template_owned(name, source)));
             match added {
                 Ok(Ok(())) if unreadable => Err(unsupported("an expression in it")),
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(TemplateError::Syntax(jinja::beginning(&error.to_string()))),
+                Ok(Err(error)) => Err(TemplateError::Syntax(jinja::truncated(&error.to_string()))),
                 Err(_) => Err(unsupported("something in it")),
             }
         })
     }
 
-    /// The template with another clock for the dates that it asks for.
+    /// Replaces the clock of `strftime_now`.
     #[must_use]
     pub fn with_clock(mut self, now: impl Fn() -> jiff::Zoned + Send + Sync + 'static) -> Self {
         jinja::set_clock(&mut self.environment, now);
         self
     }
 
-    /// What a person should know of this template, if anything: a whole sentence.
+    /// A sentence for the user about a default template. `None` if the file has its own.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }
 
-    /// Texts at which an answer ends, beside the tokens that end one.
+    /// Stop strings, in addition to end-of-generation tokens.
     pub fn stop_strings(&self) -> &[String] {
         &self.stop_strings
     }
 
-    /// The text of a conversation, special tokens written out; as [`ChatTemplate::render_chat`].
+    /// Renders messages as [`ChatTemplate::render_chat`] does.
     ///
     /// # Errors
-    /// Where the template refuses the conversation, fails or does not end.
-    pub fn render(&self, messages: &[Message], turn: Turn) -> Result<String, TemplateError> {
-        self.render_chat(&Chat::from(messages), turn)
+    /// If the template refuses the conversation, fails or exceeds a limit.
+    pub fn render(&self, messages: &[Message], prompt: GenerationPrompt) -> Result<String, TemplateError> {
+        self.render_chat(&Chat::from(messages), prompt)
     }
 
-    /// The text of a conversation, special tokens written out.
+    /// Renders a conversation to text, including the texts of special tokens.
     ///
-    /// A system prompt that the template refuses or leaves out goes before the first message of the person.
+    /// A system prompt that the template refuses or omits is prepended to the first user message.
     ///
     /// # Errors
-    /// Where the template refuses the conversation, fails or does not end.
-    pub fn render_chat(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
-        with_stack(|| self.render_here(chat, turn))
+    /// If the template refuses the conversation, fails or exceeds a limit.
+    pub fn render_chat(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
+        on_large_stack(|| self.render_on_stack(chat, prompt))
     }
 
-    fn render_here(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
-        let rendered = self.run(chat, turn);
+    fn render_on_stack(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
+        let rendered = self.run(chat, prompt);
         let Some(system) = chat.system() else {
             return rendered;
         };
         match rendered {
-            Ok(text) if self.keeps(chat, turn, &system, &text) => Ok(text),
-            Err(overstepped @ (TemplateError::Endless | TemplateError::TooMuch)) => Err(overstepped),
-            first => match self.run(&chat.without_system(), turn) {
+            Ok(text) if self.shows_system(chat, prompt, &system, &text) => Ok(text),
+            Err(limit @ (TemplateError::WorkLimit | TemplateError::SizeLimit)) => Err(limit),
+            first => match self.run(&chat.without_system(), prompt) {
                 Ok(text) => Ok(text),
-                // What it said of the conversation as it is explains more.
+                // The error for the original conversation explains more.
                 Err(second) => first.and(Err(second)),
             },
         }
     }
 
-    /// The tokens of a conversation; as [`ChatTemplate::encode_chat`].
+    /// Tokenises messages as [`ChatTemplate::encode_chat`] does.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`].
-    pub fn encode(&self, tokenizer: &Tokenizer, messages: &[Message], turn: Turn) -> Result<Vec<u32>, TemplateError> {
-        self.encode_chat(tokenizer, &Chat::from(messages), turn)
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[Message],
+        prompt: GenerationPrompt,
+    ) -> Result<Vec<u32>, TemplateError> {
+        self.encode_chat(tokenizer, &Chat::from(messages), prompt)
     }
 
-    /// The tokens of a conversation. No text in it becomes a special token, whatever it looks like. A BOS stands at the
-    /// beginning, once, where the model wants one or the template writes one.
+    /// Renders and tokenises a conversation. Text of the conversation never becomes a special token. The result starts with
+    /// exactly one BOS if the model requires one or the template writes one.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`], and if the template makes control tokens of text in spite of marks.
-    pub fn encode_chat(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
-        with_stack(|| self.encode_here(tokenizer, chat, turn))
+    /// As [`ChatTemplate::render`], and if the template forms control tokens from the conversation's text despite the markers.
+    pub fn encode_chat(
+        &self,
+        tokenizer: &Tokenizer,
+        chat: &Chat,
+        prompt: GenerationPrompt,
+    ) -> Result<Vec<u32>, TemplateError> {
+        on_large_stack(|| self.encode_on_stack(tokenizer, chat, prompt))
     }
 
-    fn encode_here(&self, tokenizer: &Tokenizer, chat: &Chat, turn: Turn) -> Result<Vec<u32>, TemplateError> {
+    fn encode_on_stack(
+        &self,
+        tokenizer: &Tokenizer,
+        chat: &Chat,
+        prompt: GenerationPrompt,
+    ) -> Result<Vec<u32>, TemplateError> {
         let marker = unused_noncharacter(chat);
         let words = self.words(tokenizer);
         let reads = |word: &str| words.contains(word);
-        let marked = chat.map_texts(&reads, &|text| tokenizer.mark_controls(text, marker));
-        let mut text = self.render_chat(&marked, turn)?;
-        // A template may take parts out of a text, change it, or put it between the ends of a token. Only the control tokens
-        // that are there without any character of the conversation are the template's.
-        let blank = chat.map_texts(&reads, &|text| tokenizer.blank(text, marker));
-        let blank = self.render_chat(&blank, turn).ok();
+        let marked = chat.map_strings(&reads, &|text| tokenizer.mark_controls(text, marker));
+        let mut text = self.render_chat(&marked, prompt)?;
+        // A template may remove parts of a string, change it, or insert it between the ends of a token. Only control tokens that
+        // also occur without any character of the conversation are the template's own.
+        let blank = chat.map_strings(&reads, &|text| tokenizer.blank(text, marker));
+        let blank = self.render_chat(&blank, prompt).ok();
         let agrees = |text: &str| {
             let blank = blank.as_ref();
             blank.map(|blank| tokenizer.have_same_controls(text, blank, marker))
         };
         if agrees(&text) != Some(true) {
-            // A mark at every character hides from the template what it looks for, but leaves hardly anything to join.
-            let marked = chat.map_texts(&reads, &|text| tokenizer.mark_each_character(text, marker));
-            text = self.render_chat(&marked, turn)?;
+            // A marker at every character hides from the template the substrings it looks for, but leaves little to join.
+            let marked = chat.map_strings(&reads, &|text| tokenizer.mark_each_character(text, marker));
+            text = self.render_chat(&marked, prompt)?;
             if agrees(&text) == Some(false) {
-                let why = "it joins text of the conversation into control tokens";
+                let why = "it forms control tokens from the text of the conversation";
                 return Err(TemplateError::Failed(why.to_owned()));
             }
         }
@@ -273,8 +289,7 @@ impl ChatTemplate {
         Ok(ids)
     }
 
-    /// The words of the template's source, among them the names of the fields that it reads, but for those inside of control
-    /// tokens.
+    /// The words of the template's source outside control tokens. They include the names of all fields that it reads.
     fn words(&self, tokenizer: &Tokenizer) -> HashSet<String> {
         let with_tools = self.environment.get_template(WITH_TOOLS).ok();
         let with_tools = with_tools.as_ref().map_or("", |template| template.source());
@@ -286,27 +301,27 @@ impl ChatTemplate {
             .collect()
     }
 
-    /// Whether what was rendered tells the model the system prompt. Where it is not there word for word, as after escaping, a
-    /// word in its place shows.
-    fn keeps(&self, chat: &Chat, turn: Turn, system: &str, rendered: &str) -> bool {
-        // White space at the ends is for the template to trim.
+    /// Whether the rendered text contains the system prompt. If it is not there verbatim (it may have been escaped), renders
+    /// [`PROBE`] in its place and looks for that.
+    fn shows_system(&self, chat: &Chat, prompt: GenerationPrompt, system: &str, rendered: &str) -> bool {
+        // Templates may trim it.
         rendered.contains(system.trim())
             || self
-                .run(&chat.with_system(PROBE), turn)
+                .run(&chat.with_system(PROBE), prompt)
                 .is_ok_and(|text| text.contains(PROBE))
     }
 
-    fn run(&self, chat: &Chat, turn: Turn) -> Result<String, TemplateError> {
-        budget::begin(chat.bytes());
+    fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
+        budget::start_render(chat.bytes());
         let conversation = context! {
             messages => chat.messages(),
             tools => chat.tools(),
             documents => (),
-            add_generation_prompt => turn == Turn::Answer,
+            add_generation_prompt => prompt == GenerationPrompt::Add,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
         };
-        // What makes minijinja panic is refused beforehand, as far as it is known.
+        // Sources known to make minijinja panic are refused before this.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
             let with_tools = chat
                 .tools()
@@ -318,27 +333,27 @@ impl ChatTemplate {
             };
             template.render(conversation)
         }));
-        if let Some(overstep) = budget::overstepped() {
-            return Err(overstepped(overstep));
+        if let Some(limit) = budget::exceeded() {
+            return Err(limit_error(limit));
         }
         match rendered {
-            Ok(rendered) => rendered.map_err(failure),
-            Err(_) => Err(TemplateError::Failed("it cannot be carried out".to_owned())),
+            Ok(rendered) => rendered.map_err(render_error),
+            Err(_) => Err(TemplateError::Failed("it cannot be executed".to_owned())),
         }
     }
 }
 
-/// What a run means that took more than it may.
-fn overstepped(overstep: budget::Overstep) -> TemplateError {
-    match overstep {
-        budget::Overstep::Bytes => TemplateError::TooMuch,
-        budget::Overstep::Work => TemplateError::Endless,
-        budget::Overstep::Depth => TemplateError::Failed(overstep.to_string()),
+/// The error for an exceeded limit.
+fn limit_error(limit: budget::Limit) -> TemplateError {
+    match limit {
+        budget::Limit::Bytes => TemplateError::SizeLimit,
+        budget::Limit::Work => TemplateError::WorkLimit,
+        budget::Limit::Depth => TemplateError::Failed(limit.to_string()),
     }
 }
 
-/// What a failed run means.
-fn failure(error: minijinja::Error) -> TemplateError {
+/// The error for a failed rendering.
+fn render_error(error: minijinja::Error) -> TemplateError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(error) = cause {
         if let Some(Raised(message)) = error.downcast_ref::<Raised>() {
@@ -347,14 +362,14 @@ fn failure(error: minijinja::Error) -> TemplateError {
         cause = error.source();
     }
     match error.kind() {
-        ErrorKind::OutOfFuel => TemplateError::Endless,
-        _ => TemplateError::Failed(jinja::beginning(&error.to_string())),
+        ErrorKind::OutOfFuel => TemplateError::WorkLimit,
+        _ => TemplateError::Failed(jinja::truncated(&error.to_string())),
     }
 }
 
-/// A character that is none, and that no text of the conversation holds, to mark special strings with.
+/// A noncharacter that does not occur in the conversation, to be its marker.
 fn unused_noncharacter(chat: &Chat) -> char {
-    // Whoever writes all 32 of them loses the last.
+    // If the conversation contains all 32 of them, the last one is removed from its text.
     let mut markers = NONCHARACTERS;
     markers
         .find(|&marker| !chat.contains(marker))

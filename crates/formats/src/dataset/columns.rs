@@ -1,4 +1,4 @@
-//! What the columns of a table hold: by their names, or by their content where the names say nothing.
+//! Detects the column mapping: by column names, or by content if the names are unknown.
 
 use super::json::{Fields, Name};
 use super::turns::is_conversation;
@@ -6,7 +6,7 @@ use super::{DatasetProblem, Mapping, shortened};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Usual names, the most telling first.
+/// Common column names, most specific first.
 const MESSAGES: &[&str] = &[
     "messages",
     "conversations",
@@ -45,7 +45,7 @@ const ANSWER: &[&str] = &[
 ];
 const TEXT: &[&str] = &["text", "content", "document", "body", "markdown"];
 
-/// What a mapping makes of a row.
+/// The example format of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Messages,
@@ -54,7 +54,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Of a mapping that [`check`] or [`recognise`] gave.
+    /// The format of a mapping accepted by [`check`] or returned by [`recognise`].
     pub fn of(mapping: &Mapping) -> Self {
         if mapping.messages.is_some() {
             Self::Messages
@@ -66,35 +66,36 @@ impl Shape {
     }
 }
 
-/// Whether a column of this name is one of a dataset.
+/// Whether this is a common column name of a dataset.
 pub(super) fn is_known(name: &str) -> bool {
     [MESSAGES, SYSTEM, PROMPT, INPUT, ANSWER, TEXT]
         .iter()
-        .any(|names| names.contains(&plain(name).as_str()))
+        .any(|names| names.contains(&normalised(name).as_str()))
 }
 
-/// A name without what people vary.
-fn plain(name: &str) -> String {
+/// A normalised name: lower case, without quotes, with underscores.
+fn normalised(name: &str) -> String {
     name.trim().trim_matches('"').to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Checks what a person asked for.
+/// Checks a requested mapping.
 ///
 /// # Errors
-/// Where a column is not there, or nothing can be learnt from what is chosen.
+/// If a column is missing, or the mapping is incomplete.
 pub(super) fn check(mapping: &Mapping, columns: &[Name]) -> Result<(), DatasetProblem> {
     let is_missing = |name: &&str| !columns.iter().any(|column| **column == **name);
     if let Some(missing) = mapping.columns().find(is_missing) {
         let columns = listed(columns);
         return Err(DatasetProblem::Columns(format!(
-            "there is no column '{}' in the file, which has {columns}. Choose one of these.",
+            "the file has no column '{}', only {columns}. Choose one of these.",
             shortened(missing)
         )));
     }
     let has_pair = mapping.prompt.is_some() && mapping.answer.is_some();
     if mapping.messages.is_none() && mapping.text.is_none() && !has_pair {
         return Err(DatasetProblem::Columns(
-            "the chosen columns are not enough to learn from. Choose a column of conversations, one of prompts and one of answers, \
+            "the chosen columns are not enough to train on. Choose a column of conversations, one of prompts and one \
+             of answers, \
              or one of texts."
                 .to_owned(),
         ));
@@ -102,24 +103,24 @@ pub(super) fn check(mapping: &Mapping, columns: &[Name]) -> Result<(), DatasetPr
     Ok(())
 }
 
-/// Says which column is what, and whether a person should confirm it.
+/// Detects the mapping. Returns also whether it is a guess to be confirmed.
 ///
 /// # Errors
-/// Where no column holds anything to learn from.
+/// If no column has text to train on.
 pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
     let columns = sampled(columns, sample);
     let messages = find(&columns, MESSAGES, |column| column.lists > 0);
-    // A name that fits and content that does not is worth a sentence about the line.
+    // A column with a known name but unusable content is still chosen, so that the line is reported.
     let by_name =
         |names| find(&columns, names, |column| column.may_be_text()).or_else(|| find(&columns, names, |_| true));
     let (prompt, answer) = (by_name(PROMPT), by_name(ANSWER));
     let text = find(&columns, TEXT, |column| column.texts > 0);
-    // Where lines differ, most of them decide; of equals the first of these.
+    // If lines differ, the format of most lines wins; on a tie the first of these.
     let rows = |column: Option<&Column>| column.map_or(0, |column| column.rows);
     let both = rows(prompt).min(rows(answer));
     let most = rows(messages).max(both).max(rows(text));
     let named = |column: Option<&Column>| column.map(|column| column.name.to_owned());
-    let of_pair = |prompt: &Column, answer: &Column| Mapping {
+    let prompt_answer = |prompt: &Column, answer: &Column| Mapping {
         system: named(find(&columns, SYSTEM, |column| column.may_be_text())),
         input: named(find(&columns, INPUT, |column| {
             column.may_be_text() && column.name != prompt.name && column.name != answer.name
@@ -143,9 +144,9 @@ pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(M
     if let (Some(prompt), Some(answer)) = (prompt, answer)
         && both == most
     {
-        return Ok((of_pair(prompt, answer), false));
+        return Ok((prompt_answer(prompt, answer), false));
     }
-    // A text beside a prompt is its answer, rather than a text to go on.
+    // A text column beside a prompt is its answer rather than a document.
     if let Some(text) = text
         && text.rows == most
         && rows(prompt).max(rows(answer)) < most
@@ -155,13 +156,13 @@ pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(M
     if let Some(conversations) = columns.iter().find(|column| column.conversations > 0) {
         return Ok((of_messages(conversations), true));
     }
-    // The two columns with most text, as they stand: what is asked comes before what is answered.
+    // The two columns with the most text, in file order: the prompt precedes the answer.
     let mut by_length: Vec<&Column> = columns.iter().filter(|column| column.texts > 0).collect();
     by_length.sort_by_key(|column| std::cmp::Reverse(column.bytes));
     let other = |than: &Column| by_length.iter().find(|column| column.name != than.name).copied();
     let mapping = match (prompt, answer) {
-        (Some(prompt), None) => other(prompt).map(|answer| of_pair(prompt, answer)),
-        (None, Some(answer)) => other(answer).map(|prompt| of_pair(prompt, answer)),
+        (Some(prompt), None) => other(prompt).map(|answer| prompt_answer(prompt, answer)),
+        (None, Some(answer)) => other(answer).map(|prompt| prompt_answer(prompt, answer)),
         _ => match by_length.as_slice() {
             [one, two, ..] => {
                 let mut pair = columns
@@ -169,7 +170,7 @@ pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(M
                     .filter(|column| column.name == one.name || column.name == two.name);
                 pair.next()
                     .zip(pair.next())
-                    .map(|(prompt, answer)| of_pair(prompt, answer))
+                    .map(|(prompt, answer)| prompt_answer(prompt, answer))
             }
             _ => None,
         },
@@ -179,36 +180,37 @@ pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(M
         None => {
             let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
             Err(DatasetProblem::Columns(format!(
-                "none of the columns holds text to learn from: there is {}. Name them 'prompt' and 'answer', 'messages' or 'text'.",
+                "no column has text to train on, only {}. Name the columns 'prompt' and 'answer', 'messages' or \
+                 'text'.",
                 listed(&names)
             )))
         }
     }
 }
 
-/// What the sample shows of a column.
+/// Statistics of a column over the sample.
 struct Column<'n> {
     name: &'n str,
-    /// Its name without what people vary.
-    plain: String,
-    /// Rows that have it.
+    /// The normalised name.
+    normalised: String,
+    /// Rows with the column.
     rows: usize,
-    /// Of these, with text; with a list; with a conversation; with a number or nothing.
+    /// Number of these with text; with a list; with a conversation; with another scalar or null.
     texts: usize,
     lists: usize,
     conversations: usize,
     others: usize,
-    /// Length of the texts.
+    /// Total length of the texts.
     bytes: usize,
 }
 
-/// What the sample shows of each column, in one pass.
+/// Computes the statistics of all columns in one pass.
 fn sampled<'n>(names: &'n [Name], sample: &[(u32, Fields)]) -> Vec<Column<'n>> {
     let mut columns: Vec<Column> = names.iter().map(|name| Column::new(name)).collect();
-    let places: HashMap<&str, usize> = names.iter().map(|name| &**name).zip(0..).collect();
+    let indices: HashMap<&str, usize> = names.iter().map(|name| &**name).zip(0..).collect();
     for (name, value) in sample.iter().flat_map(|(_, fields)| fields) {
-        if let Some(&place) = places.get(&**name) {
-            columns[place].add(value);
+        if let Some(&index) = indices.get(&**name) {
+            columns[index].add(value);
         }
     }
     columns
@@ -218,7 +220,7 @@ impl<'n> Column<'n> {
     fn new(name: &'n str) -> Self {
         Self {
             name,
-            plain: plain(name),
+            normalised: normalised(name),
             rows: 0,
             texts: 0,
             lists: 0,
@@ -251,20 +253,24 @@ impl<'n> Column<'n> {
     }
 }
 
-/// The column with the first of these names that holds what is wanted.
-fn find<'c, 'n>(columns: &'c [Column<'n>], names: &[&str], wanted: impl Fn(&Column) -> bool) -> Option<&'c Column<'n>> {
-    let named = |name: &&str| columns.iter().find(|column| column.plain == *name && wanted(column));
+/// Returns the column with the first of these names that satisfies `accept`.
+fn find<'c, 'n>(columns: &'c [Column<'n>], names: &[&str], accept: impl Fn(&Column) -> bool) -> Option<&'c Column<'n>> {
+    let named = |name: &&str| {
+        columns
+            .iter()
+            .find(|column| column.normalised == *name && accept(column))
+    };
     names.iter().find_map(named)
 }
 
-/// Names as a sentence has them: `'a'`, `'b'` and `'c'`.
+/// Formats names for a sentence: `'a'`, `'b'` and `'c'`.
 pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
     let quoted = |name: &_| format!("'{}'", shortened(AsRef::<str>::as_ref(name)));
     let joined = |names: &[_]| names.iter().map(quoted).collect::<Vec<_>>().join(", ");
     match names {
         [] => "no column".to_owned(),
         [one] => quoted(one),
-        // A damaged table may have thousands.
+        // A corrupt table may have thousands.
         [first @ .., last] if first.len() < 12 => format!("{} and {}", joined(first), quoted(last)),
         _ => format!("{} and {} more", joined(&names[..12]), names.len() - 12),
     }

@@ -1,29 +1,29 @@
-//! What kind of file a dataset is, by its content first and by its name second, and its rows one at a time.
+//! Detects the file format of a dataset, by content first and by extension second, and reads its rows.
 
-use super::gather::{Gather, LARGEST_TEXT};
-use super::source::{LONGEST_ROW, Source, UTF8_MARK};
+use super::builder::{DatasetBuilder, MAX_TEXT_BYTES};
+use super::source::{MAX_ROW_BYTES, Source, UTF8_MARK};
 use super::{DatasetProblem, columns, json, parquet, table};
 use serde::de::IgnoredAny;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-/// Bytes that are looked at to recognise a file.
+/// Bytes sampled to detect the format.
 const SAMPLE: usize = 64 * 1024;
 
-/// A kind of file.
+/// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Container {
     JsonLines,
     Json,
-    /// CSV and its kin, with the byte between two columns.
+    /// CSV, TSV and the like, with their delimiter.
     Table(u8),
     Parquet,
     Text,
     Markdown,
 }
 
-/// How files of other kinds begin that people may take for datasets.
-const OTHERS: &[(&[u8], &str)] = &[
+/// Magic numbers of other files that may be chosen by mistake.
+const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (b"GGUF", "a model"),
     (b"PK\x03\x04", "a zip archive or an Excel workbook"),
     (b"\x1f\x8b", "a gzip archive"),
@@ -36,7 +36,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 
 impl Container {
-    /// Its name, for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::JsonLines => "JSONL",
@@ -49,17 +49,20 @@ impl Container {
         }
     }
 
-    /// What a file is.
+    /// Detects the format of a file.
     ///
     /// # Errors
-    /// Where it is empty, of another kind, or in an encoding that shows at its beginning.
+    /// If it is empty, not a dataset, or not UTF-8 at its start.
     pub fn recognise(source: &Source, path: &Path) -> Result<Self, DatasetProblem> {
         let sample = source.beginning(SAMPLE)?;
         let whole = sample.len() < SAMPLE;
         if sample.starts_with(b"PAR1") {
             return Ok(Self::Parquet);
         }
-        if let Some((_, what)) = OTHERS.iter().find(|(beginning, _)| sample.starts_with(beginning)) {
+        if let Some((_, what)) = OTHER_FORMATS
+            .iter()
+            .find(|(beginning, _)| sample.starts_with(beginning))
+        {
             return Err(DatasetProblem::NotADataset(what));
         }
         reject_wide_encodings(&sample)?;
@@ -82,11 +85,11 @@ impl Container {
             "tsv" | "tab" => Self::Table(b'\t'),
             "csv" => Self::Table(table::delimiter(header)),
             "parquet" => {
-                let why = "this is no Parquet file: it does not begin with 'PAR1'. Download or export it again.";
+                let why = "this is not a Parquet file: it does not start with 'PAR1'. Download or export it again.";
                 return Err(DatasetProblem::Damaged(why.to_owned()));
             }
             _ => {
-                // A table by any other name.
+                // A table with another extension.
                 let delimiter = table::delimiter(header);
                 let names = header.split(|&byte| byte == delimiter);
                 let known = names.filter(|name| columns::is_known(&String::from_utf8_lossy(name)));
@@ -99,25 +102,24 @@ impl Container {
         })
     }
 
-    /// Hands the rows of a file out.
+    /// Reads all rows into the builder.
     ///
     /// # Errors
-    /// Where the file cannot be read as a whole. With `skip_broken`, a line in a wrong encoding is one that cannot be read;
-    /// without, all of the file is.
-    pub fn read(self, source: &Source, skip_broken: bool, gather: &mut Gather) -> Result<(), DatasetProblem> {
+    /// If the file as a whole cannot be read. A line that is not UTF-8 is skipped with `skip_broken`, and an error otherwise.
+    pub fn read(self, source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
         match self {
-            Self::JsonLines => json_lines(source, skip_broken, gather),
-            Self::Json => json::read(source, gather),
-            Self::Table(delimiter) => table::read(source, delimiter, skip_broken, gather),
-            Self::Parquet => parquet::read(source, gather),
-            Self::Text | Self::Markdown => document(source, gather),
+            Self::JsonLines => json_lines(source, skip_broken, builder),
+            Self::Json => json::read(source, builder),
+            Self::Table(delimiter) => table::read(source, delimiter, skip_broken, builder),
+            Self::Parquet => parquet::read(source, builder),
+            Self::Text | Self::Markdown => document(source, builder),
         }
     }
 }
 
-/// Whether a text is JSON of one kind or the other; none: it is neither.
+/// Detects JSON or JSONL; `None` if it is neither.
 fn by_json(text: &[u8], whole: bool, extension: &str) -> Option<Container> {
-    let object = match text.first()? {
+    let is_object = match text.first()? {
         b'{' => true,
         b'[' => false,
         _ => return None,
@@ -134,7 +136,7 @@ fn by_json(text: &[u8], whole: bool, extension: &str) -> Option<Container> {
             let more = !rest.trim_ascii().is_empty() || !whole;
             if prose && !ends_line {
                 None
-            } else if value.contains(&b'\n') || (!object && !lines) {
+            } else if value.contains(&b'\n') || (!is_object && !lines) {
                 Some(Container::Json)
             } else if more || lines {
                 Some(Container::JsonLines)
@@ -148,17 +150,17 @@ fn by_json(text: &[u8], whole: bool, extension: &str) -> Option<Container> {
             Container::Json
         }),
         Err(_) if extension == "json" => Some(Container::Json),
-        Err(_) if lines || (object && !prose) => Some(Container::JsonLines),
+        Err(_) if lines || (is_object && !prose) => Some(Container::JsonLines),
         Err(_) => None,
     }
 }
 
-/// Refuses text in UTF-16 or UTF-32, and what is no text.
+/// Refuses UTF-16 and UTF-32 text, and binary files.
 fn reject_wide_encodings(sample: &[u8]) -> Result<(), DatasetProblem> {
     let zeros_at = |parity: usize| sample.iter().skip(parity).step_by(2).filter(|&&byte| byte == 0).count();
     let (even, odd) = (zeros_at(0), zeros_at(1));
     let marked = sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff");
-    // Of Latin text in UTF-16 every second byte is zero, and of any text hardly any other.
+    // In Latin text in UTF-16 every second byte is zero; in other text hardly any is.
     if marked || even.max(odd) * 4 > sample.len() {
         return Err(DatasetProblem::Encoding {
             place: "the file".to_owned(),
@@ -171,7 +173,7 @@ fn reject_wide_encodings(sample: &[u8]) -> Result<(), DatasetProblem> {
     Ok(())
 }
 
-/// The error for bytes that are no UTF-8.
+/// The error for text that is not UTF-8.
 pub(super) fn wrong_encoding(line: u32) -> DatasetProblem {
     DatasetProblem::Encoding {
         place: format!("line {line}"),
@@ -179,24 +181,24 @@ pub(super) fn wrong_encoding(line: u32) -> DatasetProblem {
     }
 }
 
-/// The same as the reason why one line cannot be read.
+/// The same, as the reason for an unreadable line.
 pub(super) const WRONG_ENCODING: &str = "it is not UTF-8, but probably Latin-1 or Windows-1252.";
 
-fn json_lines(source: &Source, skip_broken: bool, gather: &mut Gather) -> Result<(), DatasetProblem> {
+fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
     let mut reader = source.text()?;
     let mut bytes = Vec::new();
     for line in 1u32.. {
         source.meter.count_row()?;
         bytes.clear();
-        let read = (&mut reader).take(LONGEST_ROW as u64).read_until(b'\n', &mut bytes)?;
+        let read = (&mut reader).take(MAX_ROW_BYTES as u64).read_until(b'\n', &mut bytes)?;
         if read == 0 {
             break;
         }
-        if read == LONGEST_ROW && bytes.last() != Some(&b'\n') {
-            let mib = LONGEST_ROW >> 20;
-            gather.broken(
+        if read == MAX_ROW_BYTES && bytes.last() != Some(&b'\n') {
+            let mib = MAX_ROW_BYTES >> 20;
+            builder.broken(
                 line,
-                format!("it is longer than {mib} MiB; make several examples of it."),
+                format!("it is longer than {mib} MiB; split it into several examples."),
             );
             reader.skip_until(b'\n')?;
             continue;
@@ -205,7 +207,7 @@ fn json_lines(source: &Source, skip_broken: bool, gather: &mut Gather) -> Result
             if !skip_broken {
                 return Err(wrong_encoding(line));
             }
-            gather.broken(line, WRONG_ENCODING);
+            builder.broken(line, WRONG_ENCODING);
             continue;
         };
         if text.trim().is_empty() {
@@ -213,23 +215,23 @@ fn json_lines(source: &Source, skip_broken: bool, gather: &mut Gather) -> Result
         }
         match json::row(text) {
             Ok((fields, size)) => {
-                if gather.row(line, fields, size).is_break() {
+                if builder.row(line, fields, size).is_break() {
                     break;
                 }
             }
-            Err(why) => gather.broken(line, why),
+            Err(why) => builder.broken(line, why),
         }
     }
     Ok(())
 }
 
-/// A file that is one text.
-fn document(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> {
-    // One more than is held, so that reaching the limit shows. Room for all of it at once: growing takes it twice.
-    let most = LARGEST_TEXT as u64 + 1;
+/// Reads a plain-text file as one document.
+fn document(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
+    // Read one byte more than the limit to detect truncation. Reserve everything at once: growing would double it.
+    let most = MAX_TEXT_BYTES as u64 + 1;
     let mut bytes = Vec::with_capacity((source.len()?.min(most) + 1) as usize);
     source.text()?.take(most).read_to_end(&mut bytes)?;
-    let whole = bytes.len() <= LARGEST_TEXT;
+    let whole = bytes.len() <= MAX_TEXT_BYTES;
     if !whole {
         let tail = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
         bytes.truncate(bytes.len() - tail);
@@ -241,17 +243,17 @@ fn document(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> 
         ));
     }
     if bytes.contains(&b'\r') {
-        // Lines end as models have seen them end. In place, since a copy takes as much again.
+        // Normalise CRLF to LF, in place to avoid a copy.
         let mut end = 0;
-        for place in 0..bytes.len() {
-            if !bytes[place..].starts_with(b"\r\n") {
-                bytes[end] = bytes[place];
+        for at in 0..bytes.len() {
+            if !bytes[at..].starts_with(b"\r\n") {
+                bytes[end] = bytes[at];
                 end += 1;
             }
         }
         bytes.truncate(end);
     }
     let text = String::from_utf8(bytes).map_err(|_| wrong_encoding(1))?;
-    gather.document(text, whole);
+    builder.document(text, whole);
     Ok(())
 }

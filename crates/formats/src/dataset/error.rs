@@ -1,15 +1,15 @@
-//! What can be wrong with a dataset.
+//! Errors of datasets.
 
 use super::BrokenLine;
 use std::path::{Path, PathBuf};
 
-/// An error of reading a dataset: which file, and what is wrong with it.
+/// An error reading a dataset, with its path.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", .file.display())]
 pub struct DatasetError {
-    /// The file, as it was named by whoever opened it.
+    /// The file as passed by the caller.
     pub file: PathBuf,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub problem: DatasetProblem,
 }
@@ -23,60 +23,59 @@ impl DatasetError {
     }
 }
 
-/// What is wrong with a dataset. The texts are whole sentences that say what to do.
+/// A problem with a dataset. Each message is a full sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetProblem {
-    /// The system could not open or read it.
-    #[error("the file cannot be read ({0}). Check that it is there and that you may use it.")]
+    /// Opening or reading failed.
+    #[error("the file cannot be read ({0}). Check that it exists and that you have permission to read it.")]
     Io(#[from] std::io::Error),
-    /// The cancel callback said no.
-    #[error("reading was stopped. Choose the file again to go on.")]
+    /// Cancelled by the callback.
+    #[error("reading was cancelled. Choose the file again to continue.")]
     Cancelled,
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the file is empty. Choose one with examples in it.")]
     Empty,
-    /// There is no example in it.
-    #[error("there is no example in the file: {0}.")]
+    /// The file has no examples.
+    #[error("the file has no examples: {0}.")]
     NoExamples(String),
-    /// It is something else.
-    #[error(
-        "this is {0}, which is no dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text."
-    )]
+    /// The file is not a dataset.
+    #[error("this is {0}, not a dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text.")]
     NotADataset(&'static str),
-    /// Its text is written in another encoding than UTF-8.
+    /// The text is not UTF-8.
     #[error(
-        "{place} is not UTF-8 but {encoding}. Save the file as UTF-8 in the program that it comes from, then choose it again."
+        "{place} is not UTF-8 but {encoding}. Save the file as UTF-8 in the program that created it, then choose it \
+         again."
     )]
     Encoding {
-        /// Where this shows.
+        /// The first place: a line or the file.
         place: String,
-        /// What it probably is.
+        /// The probable encoding.
         encoding: &'static str,
     },
-    /// It contradicts its own format as a whole.
+    /// The file is corrupt or malformed.
     #[error("{0}")]
     Damaged(String),
-    /// Its columns hold nothing that could be learnt.
+    /// The columns have nothing to train on.
     #[error("{0}")]
     Columns(String),
-    /// Lines that cannot be read.
-    #[error("{}", say(.broken, *.total))]
+    /// Unreadable lines.
+    #[error("{}", describe(.broken, *.total))]
     Broken {
         /// The first hundred; at least one.
         broken: Vec<BrokenLine>,
-        /// How many there are in all.
+        /// Total number.
         total: u32,
     },
 }
 
-fn say(broken: &[BrokenLine], total: u32) -> String {
+fn describe(broken: &[BrokenLine], total: u32) -> String {
     let first = broken.first().map_or_else(String::new, |first| {
         let more = match total {
             0 | 1 => String::new(),
-            2 => " So it is with one more line.".to_owned(),
+            2 => " One more line cannot be read either.".to_owned(),
             _ => format!(" {} more lines cannot be read either.", total - 1),
         };
         format!("line {} cannot be read: {}{more}", first.line, first.why)
     });
-    format!("{first} Correct the file, or choose to leave such lines out.")
+    format!("{first} Correct the file, or choose to skip such lines.")
 }

@@ -1,9 +1,9 @@
-//! JSON: an array of examples, an object with one array of them, or a single example.
+//! JSON: an array of examples, an object with one such array, or a single example.
 
+use super::builder::DatasetBuilder;
 use super::container::wrong_encoding;
-use super::gather::Gather;
 use super::json_value::{Bounded, Budget, FIELD, VALUE, too_large, visit_plain_values};
-use super::source::{LONGEST_ROW, Source};
+use super::source::{MAX_ROW_BYTES, Source};
 use super::turns::is_turn;
 use super::{DatasetProblem, shortened};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -12,16 +12,16 @@ use std::fmt;
 use std::io::BufRead;
 use std::sync::Arc;
 
-/// The name of a column, which the rows of a table share.
+/// A column name, shared by the rows of a table.
 pub(super) type Name = Arc<str>;
 
-/// The columns of one row in the order of the file.
+/// The fields of one row in file order.
 pub(super) type Fields = Vec<(Name, Value)>;
 
-/// Reads a line of JSONL; with the bytes of memory that it takes.
+/// Parses a line of JSONL. Returns its fields and their size in memory, in bytes.
 ///
 /// # Errors
-/// Why it is no row: a part of a sentence about the line.
+/// The reason, as part of a sentence about the line.
 pub(super) fn row(text: &str) -> Result<(Fields, usize), String> {
     let budget = Budget::new();
     let mut json = serde_json::Deserializer::from_str(text);
@@ -30,38 +30,38 @@ pub(super) fn row(text: &str) -> Result<(Fields, usize), String> {
         Ok(Element::Object(fields)) => Ok((fields, budget.begin())),
         Ok(Element::Other(value)) => Err(not_an_object(&value)),
         Err(_) if budget.is_exceeded() => Err(too_large()),
-        Err(error) => Err(format!("it is no valid JSON ({}).", without_line(&error))),
+        Err(error) => Err(format!("it is not valid JSON ({}).", without_line_number(&error))),
     }
 }
 
 fn not_an_object(value: &Value) -> String {
     let what = match value {
-        Value::Null => "nothing (null)",
-        Value::Bool(_) => "a truth value",
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     };
     format!("it is {what}, not an object such as {{\"prompt\": \"…\", \"answer\": \"…\"}}.")
 }
 
-/// serde's sentence with the column alone: it knows a line of JSONL as line 1.
-fn without_line(error: &serde_json::Error) -> String {
-    let said = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    match said.strip_suffix(&place) {
-        Some(said) => format!("{said} at character {}", error.column()),
-        None => said,
+/// serde's message with the column only, since its line number is always 1 for a line of JSONL.
+fn without_line_number(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    match message.strip_suffix(&position) {
+        Some(message) => format!("{message} at character {}", error.column()),
+        None => message,
     }
 }
 
 /// Reads a file, one element at a time.
-pub(super) fn read(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> {
+pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
     check_utf8(source)?;
     let budget = Budget::new();
     let mut state = State {
-        gather,
+        builder,
         begin_row: &|| source.meter.begin_row(),
         budget: &budget,
         lists: Vec::new(),
@@ -78,7 +78,7 @@ pub(super) fn read(source: &Source, gather: &mut Gather) -> Result<(), DatasetPr
     }
     if let [first, second, ..] = state.lists.as_slice() {
         return Err(DatasetProblem::Damaged(format!(
-            "the file holds two lists of examples, '{}' and '{}'. Keep one of them, or make two files.",
+            "the file has two lists of examples, '{}' and '{}'. Remove one of them, or make two files.",
             shortened(first),
             shortened(second)
         )));
@@ -86,25 +86,30 @@ pub(super) fn read(source: &Source, gather: &mut Gather) -> Result<(), DatasetPr
     read.and_then(|()| json.end()).map_err(|error| {
         DatasetProblem::Damaged(if error.is_eof() {
             format!(
-                "the file ends in the middle of a value, at line {}. It was probably cut off: get it again.",
+                "the file ends in the middle of a value, at line {}. It is probably truncated: download or export it \
+                 again.",
                 error.line()
             )
         } else {
-            format!("the file is no valid JSON: {error}. Correct it there; one object a line is possible too (JSONL).")
+            format!(
+                "the file is not valid JSON: {error}. Correct it there. One object per line (JSONL) is supported \
+                 too."
+            )
         })
     })
 }
 
-/// The error for an example that is no example any more.
+/// The error for an example that exceeds the size limits.
 fn too_long(line: usize) -> DatasetProblem {
     DatasetProblem::Damaged(format!(
-        "an example that goes up to line {line} has more than {} MiB of text, or values that take more memory than an example may. \
-         Make several examples of it.",
-        LONGEST_ROW >> 20
+        "the example that ends at line {line} has more than {} MiB of text, or values that take too much memory. \
+         Split it into \
+         several examples.",
+        MAX_ROW_BYTES >> 20
     ))
 }
 
-/// serde_json says of bytes that are no UTF-8 only that they are wrong.
+/// Checks the encoding and reports its line, which serde_json does not.
 fn check_utf8(source: &Source) -> Result<(), DatasetProblem> {
     let mut reader = source.text()?;
     let (mut line, mut carried) = (1u32, Vec::new());
@@ -115,7 +120,7 @@ fn check_utf8(source: &Source) -> Result<(), DatasetProblem> {
         reader.consume(read);
         let valid = match std::str::from_utf8(&carried) {
             Ok(text) => text.len(),
-            // A character may go on in the next bytes, if there are any.
+            // A character may continue in the next buffer.
             Err(error) if error.error_len().is_none() && read > 0 => error.valid_up_to(),
             Err(error) => {
                 line = line.saturating_add(newlines(&carried[..error.valid_up_to()]));
@@ -135,17 +140,17 @@ fn newlines(bytes: &[u8]) -> u32 {
 }
 
 struct State<'a> {
-    gather: &'a mut Gather,
-    /// Tells the source that another example begins.
+    builder: &'a mut DatasetBuilder,
+    /// Notifies the source that an example begins.
     begin_row: &'a dyn Fn(),
     budget: &'a Budget,
-    /// Keys of the arrays that were read as lists of examples.
+    /// Keys of the arrays read as lists of examples.
     lists: Vec<String>,
     stopped: bool,
 }
 
 impl State<'_> {
-    /// Takes the elements of an array as rows; `first` was read already.
+    /// Adds the elements of an array as rows; `first` was already read.
     fn rows<'de, A: SeqAccess<'de>>(&mut self, first: Option<Element>, mut elements: A) -> Result<(), A::Error> {
         let mut next = first;
         for number in 1u32.. {
@@ -162,12 +167,12 @@ impl State<'_> {
             let size = self.budget.begin();
             match element {
                 Element::Object(fields) => {
-                    if self.gather.row(number, fields, size).is_break() {
+                    if self.builder.row(number, fields, size).is_break() {
                         self.stopped = true;
-                        return Err(A::Error::custom("enough"));
+                        return Err(A::Error::custom("stopped"));
                     }
                 }
-                Element::Other(value) => self.gather.broken(number, not_an_object(&value)),
+                Element::Other(value) => self.builder.broken(number, not_an_object(&value)),
             }
         }
         Ok(())
@@ -206,14 +211,14 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
             }
         }
         let size = self.0.budget.begin();
-        if self.0.lists.is_empty() && self.0.gather.row(1, fields, size).is_break() {
+        if self.0.lists.is_empty() && self.0.builder.row(1, fields, size).is_break() {
             self.0.stopped = true;
         }
         Ok(())
     }
 }
 
-/// A member of the outermost object: a list of examples, which is taken, or a value of the only example.
+/// A member of the outermost object: a list of examples, which is read as rows, or a field of the only example.
 struct Member<'s, 'g>(&'s mut State<'g>, &'s str);
 
 impl<'de> DeserializeSeed<'de> for Member<'_, '_> {
@@ -281,7 +286,7 @@ impl Element {
     }
 }
 
-/// Reads an [`Element`].
+/// Deserialises an [`Element`].
 struct ElementOf<'b>(&'b Budget);
 
 impl ElementOf<'_> {

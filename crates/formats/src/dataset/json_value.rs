@@ -1,4 +1,4 @@
-//! JSON values of bounded size. A value in memory can take eighty times its text, and a row of it has to stay small.
+//! JSON values of bounded size: a value in memory can be eighty times as large as its text.
 
 use super::json::Name;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -6,15 +6,14 @@ use serde_json::{Map, Value};
 use std::cell::Cell;
 use std::fmt;
 
-/// Bytes of memory that a row may take.
-const LARGEST_ROW: usize = 256 << 20;
+/// Maximum memory of a row, in bytes.
+const MAX_ROW_MEMORY: usize = 256 << 20;
 
-/// Bytes that a value takes in a list, and a list or an object beside what is in it: vectors grow by doubling, and a node of a
-/// map has room for eleven members.
+/// Estimated bytes of a value in a list, and of an object node without its contents: vectors grow by doubling, and a map node has a capacity of eleven members.
 pub(super) const VALUE: usize = 2 * size_of::<Value>();
 pub(super) const OBJECT: usize = 11 * (size_of::<Value>() + size_of::<String>());
 
-/// Counts the memory of one row.
+/// Memory budget of one row.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<usize>,
@@ -24,17 +23,17 @@ pub(super) struct Budget {
 impl Budget {
     pub fn new() -> Self {
         Self {
-            left: Cell::new(LARGEST_ROW),
+            left: Cell::new(MAX_ROW_MEMORY),
             exceeded: Cell::new(false),
         }
     }
 
-    /// Begins another row; the bytes of the last one.
+    /// Begins a row. Returns the bytes used by the previous one.
     pub fn begin(&self) -> usize {
-        LARGEST_ROW - self.left.replace(LARGEST_ROW)
+        MAX_ROW_MEMORY - self.left.replace(MAX_ROW_MEMORY)
     }
 
-    /// Takes bytes off; false: the row takes more than it may.
+    /// Takes bytes from the budget; returns `false` if the row exceeds it.
     pub fn takes(&self, bytes: usize) -> bool {
         let left = self.left.get().checked_sub(bytes);
         self.left.set(left.unwrap_or(0));
@@ -42,7 +41,7 @@ impl Budget {
         left.is_some()
     }
 
-    /// As [`Budget::takes`], for readers of JSON.
+    /// As [`Budget::takes`], for deserialisers.
     pub fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
         match self.takes(bytes) {
             true => Ok(()),
@@ -50,26 +49,26 @@ impl Budget {
         }
     }
 
-    /// Whether a row took more than it may.
+    /// Whether a row exceeded the budget.
     pub fn is_exceeded(&self) -> bool {
         self.exceeded.get()
     }
 
-    /// As [`Budget::is_exceeded`], for the row under way alone.
-    pub fn take_exceeded(&self) -> bool {
+    /// As [`Budget::is_exceeded`], and resets the flag for the next row.
+    pub fn reset_exceeded(&self) -> bool {
         self.exceeded.replace(false)
     }
 }
 
-/// Why a row is not taken: a part of a sentence about its line.
+/// The reason for refusing a row, as part of a sentence about its line.
 pub(super) fn too_large() -> String {
     format!(
-        "its values take more than {} MiB of memory; make several examples of it.",
-        LARGEST_ROW >> 20
+        "its values take more than {} MiB of memory; split it into several examples.",
+        MAX_ROW_MEMORY >> 20
     )
 }
 
-/// A value out of a text; none where it is no JSON, or too large.
+/// Parses a value; `None` if it is not valid JSON or too large.
 pub(super) fn parse(text: &str, budget: &Budget) -> Option<Value> {
     let mut json = serde_json::Deserializer::from_str(text);
     let value = Bounded(budget).deserialize(&mut json).ok()?;
@@ -77,7 +76,7 @@ pub(super) fn parse(text: &str, budget: &Budget) -> Option<Value> {
     Some(value)
 }
 
-/// Reads a value.
+/// Deserialises a value within a budget.
 #[derive(Clone, Copy)]
 pub(super) struct Bounded<'b>(pub &'b Budget);
 
@@ -95,7 +94,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-/// The values that are neither lists nor objects, of which `$wrap` makes something.
+/// Visitor methods for scalar values, wrapped by `$wrap`.
 macro_rules! visit_plain_values {
     ($wrap:expr) => {
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -158,5 +157,5 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     }
 }
 
-/// Bytes that one field of a row takes beside its text.
+/// Estimated bytes of a field of a row without its text.
 pub(super) const FIELD: usize = 2 * (size_of::<(Name, Value)>() + 2 * size_of::<usize>());

@@ -1,25 +1,21 @@
-//! Datasets: examples for fine-tuning, out of the files in which people keep them.
-//!
-//! A file goes through five steps, each of which can be read alone. [`container`] says what kind of file it is and hands out its
-//! rows, one at a time. [`columns`] says what the columns hold. [`gather`] makes examples of the rows. [`render`] makes tokens of
-//! the examples, and says which of them are learnt. [`report`] says what a person should know before a run.
-//!
-//! Nothing is left out in silence: what cannot be read is named by its line, what is cut is counted.
+//! Datasets: reads examples for fine-tuning from common file formats.
+//! A file passes through five independent steps. [`container`] detects the file format and yields rows one at a time. [`columns`] maps the columns. [`builder`] converts rows to examples. [`render`] tokenises examples and computes their loss mask. [`report`] lists statistics and findings to review before a run.
+//! Nothing is dropped silently: unreadable lines are listed, truncated examples are counted.
 
-mod answers;
+mod answer_spans;
+mod builder;
 mod columns;
 mod container;
 mod error;
-mod gather;
 mod hash;
 mod json;
 mod json_value;
+mod near_duplicates;
 mod parquet;
 mod preview;
 mod render;
 mod report;
 mod secrets;
-mod similar;
 mod source;
 mod split;
 mod table;
@@ -32,39 +28,39 @@ pub use report::{Finding, Report, ReportOptions, Severity};
 pub use split::{Split, leaks, split};
 
 use crate::chat_template::Message;
+use builder::DatasetBuilder;
 use container::Container;
-use gather::Gather;
 use source::Source;
 use std::path::Path;
 
-/// How a file is to be read.
+/// Options for reading a file.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
-    /// Which column is what; none: recognised.
+    /// Column mapping; `None` detects it.
     pub mapping: Option<Mapping>,
-    /// Leave out lines that cannot be read, instead of refusing the file.
+    /// Skip unreadable lines instead of refusing the file.
     pub skip_broken: bool,
 }
 
-/// Which columns of a table hold what. A column that is none is not used.
+/// Column mapping: the column name for each role; `None` if the role is not used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Whole conversations (messages or ShareGPT).
+    /// Conversations (messages or ShareGPT).
     pub messages: Option<String>,
-    /// Instructions for the whole example.
+    /// System prompt.
     pub system: Option<String>,
-    /// What is asked.
+    /// Prompt.
     pub prompt: Option<String>,
-    /// What the question is about (alpaca's `input`).
+    /// Additional input to the prompt (Alpaca's `input`).
     pub input: Option<String>,
-    /// What is answered.
+    /// Completion.
     pub answer: Option<String>,
-    /// Plain text to go on.
+    /// Plain text, for continued pre-training.
     pub text: Option<String>,
 }
 
 impl Mapping {
-    /// The columns that are used.
+    /// Names of the columns in use.
     fn columns(&self) -> impl Iterator<Item = &str> {
         let Self {
             messages,
@@ -79,128 +75,126 @@ impl Mapping {
     }
 }
 
-/// One thing to learn from.
+/// A training example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// Its line or row in the file, from 1.
+    /// Line or row in the file, from 1.
     pub line: u32,
-    /// What it says.
+    /// Content.
     pub content: Content,
 }
 
-/// What an example says.
+/// Content of an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A conversation. It ends with an answer.
+    /// A conversation with at least one assistant message.
     Chat(Vec<Message>),
-    /// A question with its answer.
+    /// A prompt with its completion.
     PromptAnswer {
-        /// Instructions for the answer.
+        /// System prompt.
         system: Option<String>,
-        /// What is asked.
+        /// Prompt.
         prompt: String,
-        /// What is answered.
+        /// Completion.
         answer: String,
     },
-    /// A text to go on.
+    /// Plain text.
     Text(String),
 }
 
-/// A line that cannot be read.
+/// An unreadable line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Why, in one sentence.
+    /// The reason, as one sentence.
     pub why: String,
 }
 
-/// The examples of a file, and how they were recognised.
+/// The examples of a file, and its detected format.
 #[derive(Debug)]
 pub struct Dataset {
-    /// `JSONL`, `CSV` and so on.
+    /// File format: `JSONL`, `CSV` and so on.
     pub container: &'static str,
-    /// How the examples are written: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+    /// Example format: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
     pub shape: &'static str,
-    /// The columns there are.
+    /// All column names.
     pub columns: Vec<String>,
-    /// Which of them is what, as recognised or as asked for.
+    /// The column mapping, detected or as requested.
     pub mapping: Mapping,
-    /// Whether a person should confirm the mapping.
+    /// Whether the detected mapping is a guess that should be confirmed.
     pub unsure: bool,
-    /// What can be learnt from, in the order of the file.
+    /// The examples in file order.
     pub examples: Vec<Example>,
-    /// Lines that were left out because they cannot be read, the first hundred.
+    /// The first hundred unreadable lines that were skipped.
     pub broken: Vec<BrokenLine>,
-    /// How many there are in all.
+    /// Total number of skipped lines.
     pub broken_total: u32,
-    /// Why reading ended before the file did: a whole sentence.
+    /// Why reading stopped before the end of the file, as a full sentence; `None` if it did not.
     pub limit: Option<String>,
 }
 
 impl Dataset {
-    /// Reads a file. It may be deleted afterwards.
+    /// Reads a file completely; it is not needed afterwards.
     ///
     /// # Errors
-    /// Where it cannot be opened, is no dataset, holds no example, lacks a column that was asked for, or has a line that cannot
-    /// be read while [`ReadOptions::skip_broken`] is off.
+    /// If it cannot be opened, is not a dataset, has no examples, lacks a requested column, or has an unreadable line and [`ReadOptions::skip_broken`] is off.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, DatasetError> {
-        Self::open_while(path, options, &mut || true)
+        Self::open_cancellable(path, options, &mut || true)
     }
 
-    /// As [`Dataset::open`]. `go_on` is called once a megabyte or a few hundred rows; if it says no, reading ends with
-    /// [`DatasetProblem::Cancelled`].
+    /// As for [`Dataset::open`]. `should_continue` is called every megabyte or few hundred rows; returns `false` to cancel.
     ///
     /// # Errors
-    /// As [`Dataset::open`], and if `go_on` says no.
-    pub fn open_while(
+    /// As for [`Dataset::open`]; [`DatasetProblem::Cancelled`] if `should_continue` returned `false`.
+    pub fn open_cancellable(
         path: impl AsRef<Path>,
         options: &ReadOptions,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<Self, DatasetError> {
         let path = path.as_ref();
         let in_file = |problem| DatasetError::new(path, problem);
-        let source = Source::open(path, go_on).map_err(in_file)?;
+        let source = Source::open(path, should_continue).map_err(in_file)?;
         read(&source, path, options).map_err(in_file)
     }
 
-    /// Reads what a file of this name holds.
+    /// Reads a file from memory; `name` is its file name.
     ///
     /// # Errors
-    /// As [`Dataset::open`].
+    /// As for [`Dataset::open`].
     pub fn from_bytes(bytes: Vec<u8>, name: &str, options: &ReadOptions) -> Result<Self, DatasetError> {
-        Self::from_bytes_while(bytes, name, options, &mut || true)
+        Self::from_bytes_cancellable(bytes, name, options, &mut || true)
     }
 
-    /// As [`Dataset::from_bytes`], and cancelled as [`Dataset::open_while`].
+    /// As [`Dataset::from_bytes`], cancellable as [`Dataset::open_cancellable`].
     ///
     /// # Errors
-    /// As [`Dataset::open_while`].
-    pub fn from_bytes_while(
+    /// As for [`Dataset::open_cancellable`].
+    pub fn from_bytes_cancellable(
         bytes: Vec<u8>,
         name: &str,
         options: &ReadOptions,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<Self, DatasetError> {
         let path = Path::new(name);
-        let source = Source::from_bytes(bytes, go_on);
+        let source = Source::from_bytes(bytes, should_continue);
         read(&source, path, options).map_err(|problem| DatasetError::new(path, problem))
     }
 }
 
 fn read(source: &Source, path: &Path, options: &ReadOptions) -> Result<Dataset, DatasetProblem> {
     let container = Container::recognise(source, path)?;
-    let mut gather = Gather::new(options.mapping.clone(), source.len()?);
-    let read = container.read(source, options.skip_broken, &mut gather);
-    // Readers between here and the callback may have taken its no for an error of the file.
+    let mut builder = DatasetBuilder::new(options.mapping.clone(), source.len()?);
+    let read = container.read(source, options.skip_broken, &mut builder);
+    // Parsers between here and the callback may report the cancellation as an error of the file.
     if source.meter.is_cancelled() {
         return Err(DatasetProblem::Cancelled);
     }
     read?;
-    gather.finish(container.name(), options.skip_broken)
+    builder.finish(container.name(), options.skip_broken)
 }
 
-/// A text out of a file, as short as a sentence about it can hold.
+/// Truncates a text from a file for use in an error message.
 fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
     const LONGEST: usize = 120;
     match text.char_indices().nth(LONGEST) {
@@ -210,7 +204,7 @@ fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
 }
 
 impl Example {
-    /// Everything in it that people wrote, piece by piece.
+    /// All texts of the example, in order.
     fn texts(&self) -> impl Iterator<Item = &str> {
         let (messages, rest) = match &self.content {
             Content::Chat(messages) => (messages.as_slice(), [None, None, None]),
@@ -224,7 +218,7 @@ impl Example {
         messages.chain(rest.into_iter().flatten())
     }
 
-    /// The same for the same content, on every machine and in every version.
+    /// A hash of the content that is stable across machines and versions.
     pub fn fingerprint(&self) -> u64 {
         hash::texts(self.texts())
     }

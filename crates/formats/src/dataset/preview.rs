@@ -1,40 +1,40 @@
-//! Shows an example as the model will see it: what is learnt, what the template adds, what is cut off.
+//! Previews of examples as the model sees them: which tokens are trained on, added by the template, or truncated.
 
 use super::render::{RenderError, Rendered, turns};
 use super::{Content, Example};
-use crate::chat_template::{ChatTemplate, Message, Turn};
+use crate::chat_template::{ChatTemplate, GenerationPrompt, Message};
 use crate::tokenizer::Tokenizer;
 
-/// One example as the model will see it.
+/// An example as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
-    /// Its line or row in the file, from 1.
+    /// Line or row in the file, from 1.
     pub line: u32,
-    /// Its text in pieces; neighbours with the same mark are one piece. Of a very long example only the beginning.
+    /// Its text, in pieces of consecutive tokens with the same flags. Truncated for a very long example.
     pub pieces: Vec<Piece>,
-    /// Tokens in all.
+    /// Total number of tokens.
     pub tokens: u32,
 }
 
-/// A piece of an example.
+/// Consecutive tokens of an example with the same flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The text.
     pub text: String,
-    /// How many tokens.
+    /// Number of tokens.
     pub tokens: u32,
-    /// Whether it is learnt.
+    /// Whether it is trained on.
     pub trained: bool,
-    /// Whether the template put it there (special tokens, role names).
+    /// Whether it comes from the template (special tokens, role names).
     pub template: bool,
-    /// Whether it is cut off by the sequence length.
+    /// Whether it is truncated by the sequence length.
     pub cut: bool,
 }
 
-/// Tokens that are shown of an example.
+/// Maximum number of tokens shown of an example.
 const SHOWN: usize = 4096;
 
-/// The first `count` examples that have tokens, with what a sequence length leaves of them.
+/// Previews of the first `count` examples that have tokens, at a sequence length of `sequence` tokens.
 pub fn previews(
     examples: &[Example],
     rendered: &[Result<Rendered, RenderError>],
@@ -61,24 +61,21 @@ fn preview(
     sequence: u32,
 ) -> Preview {
     let ids = &rendered.ids[..rendered.ids.len().min(SHOWN)];
-    let typed = match &example.content {
+    let user_text = match &example.content {
         Content::Text(_) => None,
-        Content::Chat(messages) => typed(messages, ids, tokenizer, template),
+        Content::Chat(messages) => user_text_mask(messages, ids, tokenizer, template),
         Content::PromptAnswer { system, prompt, answer } => {
-            typed(&turns(system.as_deref(), prompt, answer), ids, tokenizer, template)
+            user_text_mask(&turns(system.as_deref(), prompt, answer), ids, tokenizer, template)
         }
     };
     let mut pieces: Vec<Piece> = Vec::new();
     let mut texts: Vec<Vec<u8>> = Vec::new();
-    // The piece with the character under way: one that several tokens share stays whole, where it began.
+    // The piece with an incomplete character: a character across tokens belongs to the piece where it starts.
     let mut open = 0;
-    for (place, &id) in ids.iter().enumerate() {
+    for (at, &id) in ids.iter().enumerate() {
         let special = tokenizer.is_special(id);
-        let (trained, cut) = (
-            rendered.trained[place],
-            !rendered.document && place >= sequence as usize,
-        );
-        let from_template = special || typed.as_ref().is_some_and(|typed| !typed[place]);
+        let (trained, cut) = (rendered.loss_mask[at], !rendered.is_document && at >= sequence as usize);
+        let from_template = special || user_text.as_ref().is_some_and(|mask| !mask[at]);
         match pieces.last_mut() {
             Some(last) if (last.trained, last.template, last.cut) == (trained, from_template, cut) => last.tokens += 1,
             _ => {
@@ -101,7 +98,7 @@ fn preview(
         }
     }
     if let Some(text) = texts.get_mut(open).filter(|_| ids.len() < rendered.ids.len()) {
-        // Where only the beginning is shown, it may end inside a character.
+        // A truncated preview may end inside a character.
         text.truncate(text.len() - text.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len()));
     }
     for (piece, text) in pieces.iter_mut().zip(texts) {
@@ -114,7 +111,7 @@ fn preview(
     }
 }
 
-/// How many bytes a text lacks of its last character.
+/// Number of bytes missing from the last character.
 fn missing_bytes(bytes: &[u8]) -> usize {
     let after = bytes.iter().rev().take_while(|&&byte| byte & 0xc0 == 0x80).count();
     let Some(&first) = bytes.iter().rev().nth(after) else {
@@ -129,9 +126,14 @@ fn missing_bytes(bytes: &[u8]) -> usize {
     length.saturating_sub(after + 1)
 }
 
-/// Which tokens hold what people wrote. None: the template changes it so much that this cannot be said.
-fn typed(messages: &[Message], ids: &[u32], tokenizer: &Tokenizer, template: &ChatTemplate) -> Option<Vec<bool>> {
-    // Noncharacters stand around each message while the template runs.
+/// Marks the tokens that contain message text. `None` if the template changes the messages too much to tell.
+fn user_text_mask(
+    messages: &[Message],
+    ids: &[u32],
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+) -> Option<Vec<bool>> {
+    // Each message is enclosed in noncharacters while the template is rendered.
     const OPEN: char = '\u{fdee}';
     const CLOSE: char = '\u{fdef}';
     let enclosed = messages.iter().map(|message| {
@@ -144,7 +146,9 @@ fn typed(messages: &[Message], ids: &[u32], tokenizer: &Tokenizer, template: &Ch
             content: format!("{before}{OPEN}{inner}{CLOSE}{after}"),
         }
     });
-    let text = template.render(&enclosed.collect::<Vec<_>>(), Turn::Closed).ok()?;
+    let text = template
+        .render(&enclosed.collect::<Vec<_>>(), GenerationPrompt::Omit)
+        .ok()?;
     let mut inside = false;
     let mut written: Vec<(u8, bool)> = Vec::with_capacity(text.len());
     for character in text.chars() {
@@ -154,14 +158,14 @@ fn typed(messages: &[Message], ids: &[u32], tokenizer: &Tokenizer, template: &Ch
             other => written.extend(other.encode_utf8(&mut [0; 4]).bytes().map(|byte| (byte, inside))),
         }
     }
-    // The tokens say the same, but for spaces that SentencePiece adds, a BOS before and an EOS after.
+    // The tokens have the same text, except for spaces added by SentencePiece, a leading BOS and a trailing EOS.
     let mut rest = written.as_slice();
-    let mut typed = Vec::with_capacity(ids.len());
-    for (place, &id) in ids.iter().enumerate() {
+    let mut mask = Vec::with_capacity(ids.len());
+    for (at, &id) in ids.iter().enumerate() {
         let bytes = tokenizer.token_bytes(id).unwrap_or_default();
-        let says_it = rest.len() >= bytes.len() && rest.iter().zip(bytes).all(|((written, _), byte)| written == byte);
-        if !says_it && tokenizer.is_special(id) && (place == 0 || rest.is_empty()) {
-            typed.push(false);
+        let matches = rest.len() >= bytes.len() && rest.iter().zip(bytes).all(|((written, _), byte)| written == byte);
+        if !matches && tokenizer.is_special(id) && (at == 0 || rest.is_empty()) {
+            mask.push(false);
             continue;
         }
         let mut any = false;
@@ -175,7 +179,7 @@ fn typed(messages: &[Message], ids: &[u32], tokenizer: &Tokenizer, template: &Ch
                 _ => return None,
             }
         }
-        typed.push(any);
+        mask.push(any);
     }
-    Some(typed)
+    Some(mask)
 }

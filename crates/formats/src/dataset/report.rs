@@ -1,111 +1,110 @@
-//! What a person should know of a dataset before a run.
+//! The report of a dataset before a run: statistics and findings.
 
+use super::near_duplicates::{LshIndex, MinHash};
 use super::render::{RenderError, Rendered};
-use super::similar::{Index, Sketch};
 use super::{Content, Dataset, Example, secrets};
 use crate::chat_template::{Message, Role};
 use std::collections::HashSet;
 
-/// A dataset in figures, and what was found in it.
+/// Statistics of a dataset, and findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Examples that can be used.
+    /// Usable examples.
     pub examples: u32,
-    /// Their tokens, template included, before anything is cut.
+    /// Their tokens including the template, before truncation.
     pub tokens: u64,
-    /// Tokens that are learnt, after that.
+    /// Target tokens after truncation.
     pub trained_tokens: u64,
-    /// Tokens of the median, the 95th percentile and the longest example.
+    /// Length in tokens of the median, the 95th-percentile and the longest example.
     pub lengths: [u32; 3],
-    /// The sequence length that was asked for, or that suits the data.
+    /// The requested sequence length, or a suggestion from the data.
     pub sequence: u32,
-    /// Examples longer than it, which are cut. Documents are not: they become several sequences.
+    /// Examples that are truncated to it. Documents are split into several sequences instead.
     pub truncated: u32,
-    /// Examples that are left out, since all of their answers would be cut off.
+    /// Examples that are dropped, since truncation leaves nothing of their answers.
     pub dropped: u32,
-    /// What a person should know, most serious first.
+    /// Findings, most severe first.
     pub findings: Vec<Finding>,
 }
 
-/// How serious a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Good to know.
+    /// Informational.
     Note,
-    /// Probably not meant.
+    /// Probably unintended.
     Warning,
-    /// A run would fail or teach the wrong thing.
+    /// A run would fail or be useless.
     Error,
 }
 
-/// Something found in a dataset.
+/// A finding in a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// For programs: `duplicates`, `near_duplicates`, `truncated`, `dropped`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`,
+    /// Machine-readable kind: `duplicates`, `near_duplicates`, `truncated`, `dropped`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`,
     /// `refused`, `last_answer`, `unsure`, `limit`, `retrieve`.
     pub kind: &'static str,
-    /// How serious it is.
+    /// Severity.
     pub severity: Severity,
-    /// What was found and what to do: whole sentences.
+    /// The finding and what to do, as full sentences.
     pub message: String,
-    /// Lines concerned, the first twenty.
+    /// The first twenty lines concerned.
     pub lines: Vec<u32>,
 }
 
-/// What a report must know of the model and the run.
+/// Settings of the model and the run.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportOptions {
-    /// Tokens an example may have; none: chosen from the data.
+    /// Maximum sequence length in tokens; `None` to choose it from the data.
     pub sequence: Option<u32>,
-    /// Tokens that fit into the model's context.
+    /// Context length of the model in tokens.
     pub context: u32,
 }
 
-/// Sequence lengths are multiples of this: work that is done in blocks wastes nothing then.
-const STEP: u32 = 32;
+/// Sequence lengths are multiples of this, so that tiled kernels have no remainder.
+const SEQUENCE_MULTIPLE: u32 = 32;
 
-/// What a document is cut to where nothing else is asked for: enough to learn from what came before, and small enough for the
-/// memory of a laptop.
+/// Default sequence length for documents: enough context to learn from, small enough for the memory of a laptop.
 const DOCUMENT_SEQUENCE: u32 = 512;
 
-/// Fewer examples than this teach next to nothing, and fewer than [`MODEST`] only little.
+/// Number of examples below which to warn, and below [`MODEST`] to give a note.
 const FEW: usize = 10;
 const MODEST: usize = 50;
 
-/// Examples that are compared with one another; the bands of more would fill hundreds of megabytes.
-const COMPARED: usize = 200_000;
+/// Maximum number of examples searched for near-duplicates; the bands of more take hundreds of megabytes.
+const MAX_COMPARED: usize = 200_000;
 
-/// Lines that a finding names.
-const NAMED: usize = 20;
+/// Maximum number of lines listed by a finding.
+const MAX_LISTED: usize = 20;
 
-/// The first lines of many.
+/// Limits lines to [`MAX_LISTED`].
 pub(super) fn lines_of(lines: impl IntoIterator<Item = u32>) -> Vec<u32> {
-    lines.into_iter().take(NAMED).collect()
+    lines.into_iter().take(MAX_LISTED).collect()
 }
 
 impl Report {
-    /// Of a dataset and its tokens, one for each example.
+    /// Creates the report of a dataset and its tokenised examples, one for each example.
     pub fn new(dataset: &Dataset, rendered: &[Result<Rendered, RenderError>], options: ReportOptions) -> Self {
-        let (mut report, usable) = Self::begun(dataset, rendered, options);
-        // Nothing stops it.
-        report.content(&dataset.examples, &mut || true);
-        report.ended(dataset, &usable, options)
+        let (mut report, usable) = Self::from_tokens(dataset, rendered, options);
+        // Never cancelled.
+        report.check_content(&dataset.examples, &mut || true);
+        report.finish(dataset, &usable, options)
     }
 
-    /// As [`Report::new`]; none where `go_on`, which is called for each example, says no.
-    pub fn new_while(
+    /// As [`Report::new`]. `should_continue` is called for each example; returns `false` to cancel, and the result is then `None`.
+    pub fn new_cancellable(
         dataset: &Dataset,
         rendered: &[Result<Rendered, RenderError>],
         options: ReportOptions,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Option<Self> {
-        let (mut report, usable) = Self::begun(dataset, rendered, options);
-        let done = report.content(&dataset.examples, go_on);
-        done.then(|| report.ended(dataset, &usable, options))
+        let (mut report, usable) = Self::from_tokens(dataset, rendered, options);
+        let done = report.check_content(&dataset.examples, should_continue);
+        done.then(|| report.finish(dataset, &usable, options))
     }
 
-    /// With what tokens and lines say.
-    fn begun<'r>(
+    /// The part that depends on tokens and lines only.
+    fn from_tokens<'r>(
         dataset: &Dataset,
         rendered: &'r [Result<Rendered, RenderError>],
         options: ReportOptions,
@@ -115,7 +114,7 @@ impl Report {
         lengths.sort_unstable();
         let sequence = match options.sequence {
             Some(sequence) => sequence.max(2),
-            None => chosen_sequence(&usable, options.context),
+            None => suggested_sequence(&usable, options.context),
         };
         let mut report = Self {
             examples: 0,
@@ -131,27 +130,27 @@ impl Report {
             dropped: 0,
             findings: Vec::new(),
         };
-        report.measure(&usable);
-        report.reading(dataset, rendered);
-        report.size(&usable);
+        report.check_lengths(&usable);
+        report.check_reading(dataset, rendered);
+        report.check_size(&usable);
         (report, usable)
     }
 
-    fn ended(mut self, dataset: &Dataset, usable: &[&Rendered], options: ReportOptions) -> Self {
-        self.retrieval(&dataset.examples, usable, options.context);
+    fn finish(mut self, dataset: &Dataset, usable: &[&Rendered], options: ReportOptions) -> Self {
+        self.suggest_retrieval(&dataset.examples, usable, options.context);
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self
     }
 
-    /// Adds what was found elsewhere, in its place.
+    /// Inserts a finding by its severity.
     pub fn add(&mut self, finding: Finding) {
-        let place = self
+        let index = self
             .findings
             .partition_point(|other| other.severity >= finding.severity);
-        self.findings.insert(place, finding);
+        self.findings.insert(index, finding);
     }
 
-    /// Notes a finding if any line is concerned.
+    /// Adds a finding if it concerns any line.
     fn note(&mut self, kind: &'static str, severity: Severity, lines: &[u32], message: impl FnOnce(usize) -> String) {
         if !lines.is_empty() {
             self.findings.push(Finding {
@@ -163,19 +162,19 @@ impl Report {
         }
     }
 
-    /// What the sequence length leaves.
-    fn measure(&mut self, usable: &[&Rendered]) {
+    /// Counts truncated and dropped examples.
+    fn check_lengths(&mut self, usable: &[&Rendered]) {
         let (mut truncated, mut dropped) = (Vec::new(), Vec::new());
         for rendered in usable {
-            let cut = !rendered.document && rendered.ids.len() > self.sequence as usize;
-            let kept = if cut {
+            let cut = !rendered.is_document && rendered.ids.len() > self.sequence as usize;
+            let len = if cut {
                 self.sequence as usize
             } else {
                 rendered.ids.len()
             };
-            let learnt = rendered.trained[..kept].iter().filter(|&&trained| trained).count();
-            self.trained_tokens += learnt as u64;
-            if learnt == 0 {
+            let targets = rendered.loss_mask[..len].iter().filter(|&&target| target).count();
+            self.trained_tokens += targets as u64;
+            if targets == 0 {
                 dropped.push(rendered.line);
             } else if cut {
                 truncated.push(rendered.line);
@@ -187,21 +186,23 @@ impl Report {
         let sequence = self.sequence;
         self.note("dropped", Severity::Warning, &dropped, |count| {
             format!(
-                "{} left out: with {sequence} tokens a sequence, nothing of the answer remains. Choose a longer sequence, or \
+                "{} left out: at a sequence length of {sequence} tokens nothing of the answer remains. Choose a \
+                 longer sequence, or \
                  shorten the questions.",
                 examples_are(count)
             )
         });
         self.note("truncated", Severity::Warning, &truncated, |count| {
             format!(
-                "{} longer than {sequence} tokens and cut off there. A longer sequence keeps more of them and takes more memory.",
+                "{} longer than {sequence} tokens and truncated. A longer sequence length keeps more of them but \
+                 takes more memory.",
                 examples_are(count)
             )
         });
     }
 
-    /// What happened on the way from the file to the tokens.
-    fn reading(&mut self, dataset: &Dataset, rendered: &[Result<Rendered, RenderError>]) {
+    /// Findings from reading and tokenising the file.
+    fn check_reading(&mut self, dataset: &Dataset, rendered: &[Result<Rendered, RenderError>]) {
         let broken: Vec<u32> = dataset.broken.iter().map(|broken| broken.line).collect();
         if let Some(first) = dataset.broken.first() {
             self.note("broken", Severity::Warning, &broken, |_| {
@@ -235,8 +236,9 @@ impl Report {
         let lines: Vec<u32> = last_only.map(|rendered| rendered.line).collect();
         self.note("last_answer", Severity::Note, &lines, |count| {
             format!(
-                "Of {} only the last answer is learnt, since the model's chat template changes earlier turns when a conversation \
-                 goes on.",
+                "In {} only the last answer is trained on, since the model's chat template changes earlier turns \
+                 when a conversation \
+                 continues.",
                 examples(count)
             )
         });
@@ -244,8 +246,9 @@ impl Report {
             self.findings.push(Finding {
                 kind: "unsure",
                 severity: Severity::Warning,
-                message: "The columns have unusual names, so what they hold was guessed from their content. Check in the preview \
-                          that questions and answers are where they belong, or choose the columns."
+                message: "The columns have unknown names, so their roles were guessed from their content. Check in \
+                 the preview \
+                          that prompts and answers are right, or choose the columns."
                     .to_owned(),
                 lines: Vec::new(),
             });
@@ -260,10 +263,10 @@ impl Report {
         }
     }
 
-    /// Whether there is enough.
-    fn size(&mut self, usable: &[&Rendered]) {
-        // Of documents it is the sequences that count.
-        let (count, unit) = if usable.iter().any(|rendered| rendered.document) {
+    /// Checks the number of examples.
+    fn check_size(&mut self, usable: &[&Rendered]) {
+        // Documents are counted by their sequences.
+        let (count, unit) = if usable.iter().any(|rendered| rendered.is_document) {
             let sequences = usable
                 .iter()
                 .map(|rendered| rendered.ids.len().div_ceil(self.sequence as usize));
@@ -272,24 +275,22 @@ impl Report {
             (self.examples as usize, "examples")
         };
         let (severity, message) = match count {
-            0 => (
-                Severity::Error,
-                "There is no example that could be learnt from.".to_owned(),
-            ),
+            0 => (Severity::Error, "There is no example to train on.".to_owned()),
             1 => (
                 Severity::Warning,
-                "There is a single example, which the model will learn to repeat. Add more, fifty or so to begin with."
+                "There is only one example, which the model will learn to repeat. Add more: start with about fifty."
                     .to_owned(),
             ),
             2..FEW => (
                 Severity::Warning,
                 format!(
-                    "There are only {count} {unit}. Below ten, a model repeats rather than learns; fifty are a beginning."
+                    "There are only {count} {unit}. With fewer than ten, a model repeats them rather than learns; \
+                     start with about fifty."
                 ),
             ),
             FEW..MODEST => (
                 Severity::Note,
-                format!("There are {count} {unit}. That can teach a tone; for more, fifty to a few hundred are usual."),
+                format!("There are {count} {unit}. That can teach a tone; for more, use fifty to a few hundred."),
             ),
             _ => return,
         };
@@ -301,15 +302,16 @@ impl Report {
         });
     }
 
-    /// What the examples say; false: `go_on` said no.
-    fn content(&mut self, all: &[Example], go_on: &mut dyn FnMut() -> bool) -> bool {
-        let (mut same, mut alike, mut empty, mut secret) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    /// Findings from the text of the examples. Returns `false` if cancelled.
+    fn check_content(&mut self, all: &[Example], should_continue: &mut dyn FnMut() -> bool) -> bool {
+        let (mut duplicates, mut near_duplicates, mut empty, mut secret) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut kinds: Vec<&'static str> = Vec::new();
         let mut seen: HashSet<u64> = HashSet::new();
-        let mut index = Index::default();
+        let mut lsh = LshIndex::default();
         let mut compared = 0;
-        for (place, example) in all.iter().enumerate() {
-            if !go_on() {
+        for (index, example) in all.iter().enumerate() {
+            if !should_continue() {
                 return false;
             }
             let mut found: Vec<&'static str> = Vec::new();
@@ -328,43 +330,52 @@ impl Report {
                 empty.push(example.line);
             }
             if !seen.insert(example.fingerprint()) {
-                same.push(example.line);
-            } else if place < COMPARED && !index.is_exhausted() {
-                compared = place + 1;
-                let sketch = Sketch::new(example);
-                match index.find(&sketch, all) {
-                    Some(_) => alike.push(example.line),
-                    None => index.insert(place, &sketch),
+                duplicates.push(example.line);
+            } else if index < MAX_COMPARED && !lsh.is_work_exhausted() {
+                compared = index + 1;
+                let signature = MinHash::new(example);
+                match lsh.find(&signature, all) {
+                    Some(_) => near_duplicates.push(example.line),
+                    None => lsh.insert(index, &signature),
                 }
             }
         }
         self.note("secrets", Severity::Warning, &secret, |count| {
             format!(
-                "{} what looks like {}. A model can repeat what it has learnt to anyone it is given to: remove it from the file.",
-                if count == 1 { "1 example holds".to_owned() } else { format!("{count} examples hold") },
-                either(&kinds)
+                "{} what looks like {}. A model can reveal its training data to anyone who uses it: remove it from \
+                 the file.",
+                if count == 1 {
+                    "1 example holds".to_owned()
+                } else {
+                    format!("{count} examples hold")
+                },
+                join_or(&kinds)
             )
         });
         self.note("empty_answers", Severity::Warning, &empty, |count| {
             format!(
-                "{} without an answer, so that the model learns to say nothing. Fill them in or remove them.",
+                "{} without an answer, so the model would learn to say nothing. Fill them in or remove them.",
                 examples_are(count)
             )
         });
-        self.note("duplicates", Severity::Warning, &same, |count| {
+        self.note("duplicates", Severity::Warning, &duplicates, |count| {
             format!(
-                "{} exactly the same as an earlier one and count twice. Remove them, unless this is meant.",
+                "{} exactly the same as an earlier one and counted again. Remove them, unless this is intended.",
                 examples_are(count)
             )
         });
-        self.note("near_duplicates", Severity::Note, &alike, |count| {
+        self.note("near_duplicates", Severity::Note, &near_duplicates, |count| {
             format!(
-                "{} nearly the same as an earlier one. Many of them make a model repeat itself.",
+                "{} nearly the same as an earlier one. Many near-duplicates make a model repeat itself.",
                 examples_are(count)
             )
         });
-        if all.len() > COMPARED || index.is_exhausted() {
-            let compared = if index.is_exhausted() { compared } else { COMPARED };
+        if all.len() > MAX_COMPARED || lsh.is_work_exhausted() {
+            let compared = if lsh.is_work_exhausted() {
+                compared
+            } else {
+                MAX_COMPARED
+            };
             self.findings.push(Finding {
                 kind: "near_duplicates",
                 severity: Severity::Note,
@@ -375,37 +386,39 @@ impl Report {
         true
     }
 
-    /// Whether looking things up would serve better than learning them.
-    fn retrieval(&mut self, all: &[Example], usable: &[&Rendered], context: u32) {
+    /// Notes if putting text into the context would work better than fine-tuning.
+    fn suggest_retrieval(&mut self, all: &[Example], usable: &[&Rendered], context: u32) {
         let facts = all.iter().filter(|example| is_fact(example)).count();
         if facts >= 20 && facts * 5 >= all.len() * 3 {
             self.findings.push(Finding {
                 kind: "retrieve",
                 severity: Severity::Note,
-                message: "Most examples are short questions of fact. Fine-tuning teaches how to answer far better than what is true; \
-                          facts are more reliable when they are put into the conversation, as attached notes."
+                message: "Most examples are short factual questions. Fine-tuning teaches style far better than facts; \
+                          facts are more reliable when they are put into the conversation, for example as attached \
+                          notes."
                     .to_owned(),
                 lines: Vec::new(),
             });
         }
         let long: Vec<u32> = usable
             .iter()
-            .filter(|rendered| rendered.document && rendered.ids.len() / 4 > context as usize)
+            .filter(|rendered| rendered.is_document && rendered.ids.len() / 4 > context as usize)
             .map(|rendered| rendered.line)
             .collect();
         self.note("retrieve", Severity::Note, &long, |_| {
-            "A document is many times longer than what the model reads at once. Training on it teaches its language and tone, but \
-             not reliably what it says; to ask about it, put the passages that matter into the conversation."
+            "A document is many times longer than the model's context. Training on it teaches its language and tone, \
+             but \
+             not reliably its content; to ask about it, put the relevant passages into the conversation."
                 .to_owned()
         });
     }
 }
 
-/// The sequence length that suits the data: nearly all examples fit whole.
-fn chosen_sequence(usable: &[&Rendered], context: u32) -> u32 {
+/// A sequence length at which 95 % of the examples are not truncated.
+fn suggested_sequence(usable: &[&Rendered], context: u32) -> u32 {
     let length = |rendered: &&Rendered| {
         let length = rendered.ids.len() as u32;
-        if rendered.document {
+        if rendered.is_document {
             length.min(DOCUMENT_SEQUENCE)
         } else {
             length
@@ -415,11 +428,11 @@ fn chosen_sequence(usable: &[&Rendered], context: u32) -> u32 {
     lengths.sort_unstable();
     percentile(&lengths, 95)
         .max(1)
-        .next_multiple_of(STEP)
+        .next_multiple_of(SEQUENCE_MULTIPLE)
         .min(context.max(2))
 }
 
-/// The nearest-rank percentile of sorted numbers; 0 of none.
+/// The nearest-rank percentile of sorted values; 0 if empty.
 fn percentile(sorted: &[u32], percent: usize) -> u32 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
@@ -435,7 +448,7 @@ fn has_empty_answer(example: &Example) -> bool {
     }
 }
 
-/// Whether an example is a question of fact with a few words for an answer.
+/// Whether an example is a factual question with an answer of a few words.
 fn is_fact(example: &Example) -> bool {
     let (prompt, answer) = match &example.content {
         Content::Chat(messages) => match messages.iter().filter(|m| m.role != Role::System).collect::<Vec<_>>()[..] {
@@ -461,10 +474,10 @@ fn examples_are(count: usize) -> String {
     format!("{} {}", examples(count), if count == 1 { "is" } else { "are" })
 }
 
-/// Things as a sentence has them: `a`, `b or c`, `a, b or c`.
-fn either(things: &[&str]) -> String {
-    match things {
+/// Formats items for a sentence: `a`, `b or c`, `a, b or c`.
+fn join_or(items: &[&str]) -> String {
+    match items {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
-        _ => things.concat(),
+        _ => items.concat(),
     }
 }

@@ -1,11 +1,10 @@
-//! Finds what should not be learnt by heart by a model that is passed on: keys, passwords, card numbers.
-//!
-//! Only what can hardly be anything else is named; a finding that is usually wrong would teach people to look away.
+//! Detects secrets that a model should not memorise: keys, passwords, card numbers.
+//! Only patterns with hardly any false positives: a finding that is usually wrong would be ignored.
 
 use regex::{Regex, RegexSet};
 use std::sync::LazyLock;
 
-/// Keys by the beginnings that their makers give them for this purpose, and what each is, with its article.
+/// Patterns of keys with the prefixes defined by their issuers, and their names with an article.
 const KEYS: &[(&str, &str)] = &[
     (r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----", "a private key"),
     (r"(?-u:\b)(?:AKIA|ASIA)[0-9A-Z]{16}(?-u:\b)", "an AWS key"),
@@ -29,20 +28,20 @@ const KEYS: &[(&str, &str)] = &[
 static KEY_SET: LazyLock<RegexSet> =
     LazyLock::new(|| RegexSet::new(KEYS.iter().map(|(pattern, _)| pattern)).expect("the patterns above"));
 
-/// Digits in groups as they stand on cards.
+/// Digits grouped as on cards.
 static CARD: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"(?-u:\b)(?:\d{4}(?:[ -]?\d{4}){3}|3[47]\d{2}[ -]?\d{6}[ -]?\d{5})(?-u:\b)".replace(r"\d", "[0-9]");
     Regex::new(&pattern).expect("the pattern above")
 });
 
-/// What a text holds that should not be passed on, each with its article.
+/// Names of the secrets found in a text, each with its article.
 pub(super) fn find(text: &str) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
-    found.extend(KEY_SET.matches(text).iter().map(|place| KEYS[place].1));
+    found.extend(KEY_SET.matches(text).iter().map(|index| KEYS[index].1));
     if CARD.find_iter(text).any(|digits| is_card(digits.as_str())) {
         found.push("a card number");
     }
-    // An Anthropic key begins as an OpenAI key does.
+    // An Anthropic key also matches the OpenAI pattern.
     if found.contains(&"an Anthropic key") {
         found.retain(|what| *what != "an OpenAI key");
     }
@@ -50,7 +49,7 @@ pub(super) fn find(text: &str) -> Vec<&'static str> {
     found
 }
 
-/// Whether digits begin as a card's and have the check digit of one (Luhn). <https://en.wikipedia.org/wiki/Luhn_algorithm>
+/// Whether digits have a card issuer's prefix and a valid check digit (Luhn). <https://en.wikipedia.org/wiki/Luhn_algorithm>
 fn is_card(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(10)).collect();
     let Some(issuer) = digits.get(..2).map(|two| two[0] * 10 + two[1]) else {
@@ -60,7 +59,7 @@ fn is_card(text: &str) -> bool {
         .iter()
         .rev()
         .enumerate()
-        .map(|(place, &digit)| match place % 2 {
+        .map(|(position, &digit)| match position % 2 {
             0 => digit,
             _ => digit * 2 / 10 + digit * 2 % 10,
         })

@@ -1,4 +1,4 @@
-//! Where the bytes come from: a file, or memory. Every read is counted, and asks now and then whether to go on.
+//! The bytes of a dataset, from a file or memory, with cancellation and row size limits.
 
 use super::DatasetProblem;
 use bytes::Bytes;
@@ -7,22 +7,22 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Bytes a read from the disk takes at once: large enough that the system's own cost does not show.
+/// Read buffer size: large enough to amortise system calls.
 const BUFFER: usize = 256 * 1024;
 
-/// Bytes that are read between two calls of the cancel callback.
-const ASKED_EVERY: u64 = 1 << 20;
+/// Bytes read between two calls of the cancel callback.
+const CANCEL_CHECK_EVERY: u64 = 1 << 20;
 
-/// Rows that are read between two calls of the cancel callback.
-const ROWS_ASKED_EVERY: u32 = 256;
+/// Rows read between two calls of the cancel callback.
+const CANCEL_CHECK_ROWS: u32 = 256;
 
-/// Bytes of text that a row may have.
-pub(super) const LONGEST_ROW: usize = 64 << 20;
+/// Maximum bytes of text of a row.
+pub(super) const MAX_ROW_BYTES: usize = 64 << 20;
 
-/// The byte order mark, with which some programs begin a text in UTF-8. No part of the text.
+/// The UTF-8 byte order mark that some programs write; not part of the text.
 pub(super) const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A dataset's bytes, to be read from the beginning as often as needed.
+/// The bytes of a dataset; can be read from the start several times.
 pub(super) struct Source<'a> {
     bytes: Storage,
     pub meter: Meter<'a>,
@@ -33,65 +33,69 @@ enum Storage {
     Bytes(Bytes),
 }
 
-/// Counts what is read, bounds a row of it, and asks whether to go on.
+/// Counts bytes read, limits the size of a row, and calls the cancel callback.
 pub(super) struct Meter<'a> {
-    go_on: RefCell<&'a mut dyn FnMut() -> bool>,
+    should_continue: RefCell<&'a mut dyn FnMut() -> bool>,
     cancelled: Cell<bool>,
     overlong: Cell<bool>,
-    /// Bytes so far.
+    /// Bytes read so far.
     read: Cell<u64>,
-    /// The number of bytes at which something is to be done: the smaller of the two below.
+    /// The smaller of the two thresholds below.
     due: Cell<u64>,
-    ask_at: Cell<u64>,
+    check_at: Cell<u64>,
     row_ends_at: Cell<u64>,
-    rows_since_asked: Cell<u32>,
+    rows_since_check: Cell<u32>,
 }
 
 impl<'a> Meter<'a> {
-    fn new(go_on: &'a mut dyn FnMut() -> bool) -> Self {
+    fn new(should_continue: &'a mut dyn FnMut() -> bool) -> Self {
         Self {
-            go_on: RefCell::new(go_on),
+            should_continue: RefCell::new(should_continue),
             cancelled: Cell::new(false),
             overlong: Cell::new(false),
             read: Cell::new(0),
-            due: Cell::new(ASKED_EVERY),
-            ask_at: Cell::new(ASKED_EVERY),
+            due: Cell::new(CANCEL_CHECK_EVERY),
+            check_at: Cell::new(CANCEL_CHECK_EVERY),
             row_ends_at: Cell::new(u64::MAX),
-            rows_since_asked: Cell::new(0),
+            rows_since_check: Cell::new(0),
         }
     }
 
     /// Calls the cancel callback.
     ///
     /// # Errors
-    /// If it says no.
-    pub fn ask(&self) -> Result<(), DatasetProblem> {
-        self.rows_since_asked.set(0);
-        if self.cancelled.get() || !(self.go_on.borrow_mut())() {
+    /// [`DatasetProblem::Cancelled`] if it returns `false`.
+    pub fn check_cancelled(&self) -> Result<(), DatasetProblem> {
+        self.rows_since_check.set(0);
+        if self.cancelled.get() || !(self.should_continue.borrow_mut())() {
             self.cancelled.set(true);
             return Err(DatasetProblem::Cancelled);
         }
         Ok(())
     }
 
-    /// Counts a row, for rows that take more time than bytes; as [`Meter::ask`].
+    /// Counts a row, and calls the cancel callback every [`CANCEL_CHECK_ROWS`] rows: rows may be slow without many bytes.
     pub fn count_row(&self) -> Result<(), DatasetProblem> {
-        let rows = self.rows_since_asked.get() + 1;
-        self.rows_since_asked.set(rows);
-        if rows < ROWS_ASKED_EVERY { Ok(()) } else { self.ask() }
+        let rows = self.rows_since_check.get() + 1;
+        self.rows_since_check.set(rows);
+        if rows < CANCEL_CHECK_ROWS {
+            Ok(())
+        } else {
+            self.check_cancelled()
+        }
     }
 
-    /// Begins a row of at most [`LONGEST_ROW`] bytes beside what a reader has read ahead.
+    /// Begins a row of at most [`MAX_ROW_BYTES`] bytes, plus what a reader may read ahead.
     pub fn begin_row(&self) {
-        self.set_row_end(self.read.get() + (LONGEST_ROW + BUFFER) as u64);
+        self.set_row_end(self.read.get() + (MAX_ROW_BYTES + BUFFER) as u64);
     }
 
     fn set_row_end(&self, end: u64) {
         self.row_ends_at.set(end);
-        self.due.set(self.ask_at.get().min(end));
+        self.due.set(self.check_at.get().min(end));
     }
 
-    /// Whether a row was longer than it may be.
+    /// Whether a row exceeded the limit.
     pub fn is_overlong(&self) -> bool {
         self.overlong.get()
     }
@@ -105,29 +109,29 @@ impl<'a> Meter<'a> {
         let read = self.read.get() + bytes as u64;
         self.read.set(read);
         if read >= self.due.get() {
-            self.look(read);
+            self.reach_threshold(read);
         }
     }
 
     #[cold]
-    fn look(&self, read: u64) {
+    fn reach_threshold(&self, read: u64) {
         if read >= self.row_ends_at.get() {
             self.overlong.set(true);
         }
-        if read >= self.ask_at.get() {
-            self.ask_at.set(read + ASKED_EVERY);
-            // It is remembered.
-            let _ = self.ask();
+        if read >= self.check_at.get() {
+            self.check_at.set(read + CANCEL_CHECK_EVERY);
+            // The meter stores the cancellation.
+            let _ = self.check_cancelled();
         }
-        self.due.set(self.ask_at.get().min(self.row_ends_at.get()));
+        self.due.set(self.check_at.get().min(self.row_ends_at.get()));
     }
 
     /// # Errors
-    /// If nothing more is to be read.
+    /// If reading was cancelled or the row is too long.
     #[inline]
     fn check(&self) -> io::Result<()> {
         if self.cancelled.get() || self.overlong.get() {
-            return Err(io::Error::other("reading ends here"));
+            return Err(io::Error::other("cancelled, or the row is too long"));
         }
         Ok(())
     }
@@ -152,7 +156,7 @@ impl<R: BufRead> Read for Metered<'_, '_, R> {
 impl<R: BufRead> BufRead for Metered<'_, '_, R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.meter.check()?;
-        // All of a file in memory is one buffer, which would be consumed at once.
+        // A file in memory is one buffer, which would be consumed at once.
         let bytes = self.reader.fill_buf()?;
         Ok(&bytes[..bytes.len().min(BUFFER)])
     }
@@ -164,25 +168,25 @@ impl<R: BufRead> BufRead for Metered<'_, '_, R> {
 }
 
 impl<'a> Source<'a> {
-    pub fn open(path: &Path, go_on: &'a mut dyn FnMut() -> bool) -> Result<Self, DatasetProblem> {
+    pub fn open(path: &Path, should_continue: &'a mut dyn FnMut() -> bool) -> Result<Self, DatasetProblem> {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err(DatasetProblem::NotADataset("a folder"));
         }
         Ok(Self {
             bytes: Storage::File(file),
-            meter: Meter::new(go_on),
+            meter: Meter::new(should_continue),
         })
     }
 
-    pub fn from_bytes(bytes: Vec<u8>, go_on: &'a mut dyn FnMut() -> bool) -> Self {
+    pub fn from_bytes(bytes: Vec<u8>, should_continue: &'a mut dyn FnMut() -> bool) -> Self {
         Self {
             bytes: Storage::Bytes(bytes.into()),
-            meter: Meter::new(go_on),
+            meter: Meter::new(should_continue),
         }
     }
 
-    /// All of it from the beginning.
+    /// A reader from the start.
     pub fn raw(&self) -> io::Result<Box<dyn BufRead + '_>> {
         self.meter.set_row_end(u64::MAX);
         let meter = &self.meter;
@@ -200,7 +204,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Its text from the beginning, without a byte order mark. Not yet known to be UTF-8.
+    /// A reader of the text from the start, without a byte order mark. Not yet validated as UTF-8.
     pub fn text(&self) -> io::Result<Box<dyn BufRead + '_>> {
         let mut reader = self.raw()?;
         if reader.fill_buf()?.starts_with(UTF8_MARK) {
@@ -209,14 +213,14 @@ impl<'a> Source<'a> {
         Ok(reader)
     }
 
-    /// The first bytes, as many as asked for if there are so many.
+    /// Up to `bytes` bytes from the start.
     pub fn beginning(&self, bytes: usize) -> io::Result<Vec<u8>> {
         let mut beginning = Vec::new();
         self.raw()?.take(bytes as u64).read_to_end(&mut beginning)?;
         Ok(beginning)
     }
 
-    /// Its length in bytes; 0 where the system does not know it.
+    /// Length in bytes; 0 if unknown.
     pub fn len(&self) -> io::Result<u64> {
         Ok(match &self.bytes {
             Storage::File(file) => file.metadata()?.len(),
@@ -224,23 +228,23 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The same bytes, to be read by their places.
-    pub fn places(&self) -> io::Result<Places> {
+    /// The same bytes for positioned reads.
+    pub fn random_access(&self) -> io::Result<RandomAccess> {
         let length = self.len()?;
         Ok(match &self.bytes {
-            Storage::File(file) => Places::File(file.try_clone()?, length),
-            Storage::Bytes(bytes) => Places::Bytes(bytes.clone()),
+            Storage::File(file) => RandomAccess::File(file.try_clone()?, length),
+            Storage::Bytes(bytes) => RandomAccess::Bytes(bytes.clone()),
         })
     }
 }
 
-/// Bytes that are read by their places.
-pub(super) enum Places {
+/// Positioned reads.
+pub(super) enum RandomAccess {
     File(File, u64),
     Bytes(Bytes),
 }
 
-impl Places {
+impl RandomAccess {
     pub fn len(&self) -> u64 {
         match self {
             Self::File(_, length) => *length,
@@ -248,23 +252,23 @@ impl Places {
         }
     }
 
-    /// As many bytes as there are from a place on, `most` at most. Room is only asked for what is in the file.
+    /// Reads up to `most` bytes from offset `from`; fewer at the end of the file. Allocates no more than the file has.
     ///
     /// # Errors
-    /// Of reading.
+    /// If reading fails.
     pub fn read(&self, from: u64, most: usize) -> io::Result<Bytes> {
-        let there = self.len().saturating_sub(from).min(most as u64) as usize;
+        let available = self.len().saturating_sub(from).min(most as u64) as usize;
         match self {
             Self::File(file, _) => {
                 let mut file = file;
                 file.seek(SeekFrom::Start(from))?;
-                let mut bytes = Vec::with_capacity(there);
-                file.take(there as u64).read_to_end(&mut bytes)?;
+                let mut bytes = Vec::with_capacity(available);
+                file.take(available as u64).read_to_end(&mut bytes)?;
                 Ok(bytes.into())
             }
             Self::Bytes(bytes) => {
                 let from = (from as usize).min(bytes.len());
-                Ok(bytes.slice(from..from + there))
+                Ok(bytes.slice(from..from + available))
             }
         }
     }

@@ -1,47 +1,44 @@
-//! Which examples are not trained on but measured with.
+//! The validation split.
 
+use super::near_duplicates::{LshIndex, MinHash};
 use super::report::{Finding, Severity, lines_of};
-use super::similar::{Index, Sketch};
 use super::{Example, hash};
 use std::collections::BTreeMap;
 
-/// Examples that are trained on and examples that are held out, by their places, in order.
+/// Indices of the training and validation examples, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
-    /// Trained on; all of them where there is nothing to hold out.
+    /// Training examples.
     pub train: Vec<usize>,
-    /// Held out.
+    /// Validation examples; may be empty.
     pub eval: Vec<usize>,
 }
 
-/// With fewer examples none is held out: each is needed.
-const FEWEST: usize = 5;
+/// Below this number of examples there is no validation split.
+const MIN_EXAMPLES: usize = 5;
 
-/// More tell hardly anything that these do not, and take time at every evaluation.
-const MOST_HELD_OUT: usize = 200;
+/// Maximum number of validation examples: more add time to every evaluation but little precision.
+const MAX_VALIDATION: usize = 200;
 
-/// Holds out a share of examples, given their fingerprints ([`Example::fingerprint`] or
-/// [`Rendered::fingerprint`](super::Rendered::fingerprint)).
-///
-/// The same examples, share and seed give the same split everywhere, in whatever order the examples come. Equal examples lie on
-/// the same side. At least one is trained on, at most two hundred are held out, and none of fewer than five.
+/// Splits off a share of the examples for validation, given their fingerprints ([`Example::fingerprint`] or [`Rendered::fingerprint`](super::Rendered::fingerprint)).
+/// Deterministic for the same examples, share and seed, independent of their order. Equal examples are on the same side. At least one example remains for training; at most two hundred are split off, and none from fewer than five.
 pub fn split(fingerprints: &[u64], share: f32, seed: u64) -> Split {
     let count = fingerprints.len();
-    let wanted = (count as f64 * f64::from(share.clamp(0.0, 1.0))).round() as usize;
-    // One to measure with is better than none.
+    let target = (count as f64 * f64::from(share.clamp(0.0, 1.0))).round() as usize;
+    // At least one, unless the share is 0.
     let least = usize::from(share > 0.0);
-    let wanted = wanted.max(least).min(MOST_HELD_OUT).min(count.saturating_sub(1));
-    let wanted = if count < FEWEST { 0 } else { wanted };
+    let target = target.max(least).min(MAX_VALIDATION).min(count.saturating_sub(1));
+    let target = if count < MIN_EXAMPLES { 0 } else { target };
     let mut groups: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (place, &fingerprint) in fingerprints.iter().enumerate() {
+    for (index, &fingerprint) in fingerprints.iter().enumerate() {
         groups
             .entry(hash::mix(fingerprint ^ hash::mix(seed)))
             .or_default()
-            .push(place);
+            .push(index);
     }
     let (mut train, mut eval) = (Vec::new(), Vec::new());
     for group in groups.into_values() {
-        let side = if eval.len() + group.len() <= wanted {
+        let side = if eval.len() + group.len() <= target {
             &mut eval
         } else {
             &mut train
@@ -53,24 +50,24 @@ pub fn split(fingerprints: &[u64], share: f32, seed: u64) -> Split {
     Split { train, eval }
 }
 
-/// Held-out examples that are nearly the same as one that is trained on: they measure what was learnt by heart. None: there are
-/// none.
+/// Finds validation examples that are near-duplicates of training examples, which make the validation loss look too good. `None` if there are none.
 pub fn leaks(examples: &[Example], split: &Split) -> Option<Finding> {
-    let mut index = Index::default();
-    let at = |&place: &usize| Some((place, examples.get(place)?));
-    for (place, example) in split.train.iter().filter_map(at) {
-        index.insert(place, &Sketch::new(example));
+    let mut lsh = LshIndex::default();
+    let at = |&index: &usize| Some((index, examples.get(index)?));
+    for (index, example) in split.train.iter().filter_map(at) {
+        lsh.insert(index, &MinHash::new(example));
     }
-    let held_out = split.eval.iter().filter_map(at).map(|(_, example)| example);
+    let validation = split.eval.iter().filter_map(at).map(|(_, example)| example);
     let leaked =
-        held_out.filter(|example| !index.is_exhausted() && index.find(&Sketch::new(example), examples).is_some());
+        validation.filter(|example| !lsh.is_work_exhausted() && lsh.find(&MinHash::new(example), examples).is_some());
     let leaked: Vec<u32> = leaked.map(|example| example.line).collect();
     (!leaked.is_empty()).then(|| Finding {
         kind: "leaks",
         severity: Severity::Warning,
         message: format!(
-            "{} of {} held-out examples are nearly the same as one that is trained on, so the held-out loss will look better than \
-             it is. Remove near-duplicates from the file.",
+            "{} of {} validation examples are near-duplicates of training examples, so the validation loss will look \
+             too \
+             good. Remove near-duplicates from the file.",
             leaked.len(),
             split.eval.len()
         ),

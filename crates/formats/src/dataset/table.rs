@@ -1,16 +1,16 @@
-//! CSV, TSV and their kin: the first line names the columns.
+//! CSV, TSV and the like, with a header line.
 
 use super::DatasetProblem;
+use super::builder::{DatasetBuilder, MAX_COLUMNS, too_many_columns};
 use super::container::{WRONG_ENCODING, wrong_encoding};
-use super::gather::{Gather, MOST_COLUMNS, too_many_columns};
 use super::json::Name;
 use super::json_value::{self, Budget, FIELD, too_large};
-use super::source::{LONGEST_ROW, Source};
+use super::source::{MAX_ROW_BYTES, Source};
 use super::turns::is_conversation;
 use csv::{ByteRecord, ReaderBuilder};
 use serde_json::Value;
 
-/// What stands between two columns, by the first line: whatever of the usual ones it has most of.
+/// Detects the delimiter: the most frequent candidate in the header.
 pub(super) fn delimiter(header: &[u8]) -> u8 {
     let count = |delimiter: u8| {
         let mut quoted = false;
@@ -22,16 +22,16 @@ pub(super) fn delimiter(header: &[u8]) -> u8 {
             })
             .count()
     };
-    // Of equals the last is taken, which is the comma.
+    // On a tie the last one wins, which is the comma.
     *b";\t,".iter().max_by_key(|&&byte| count(byte)).unwrap_or(&b',')
 }
 
-/// Reads a file.
+/// Reads a file, one row at a time.
 pub(super) fn read(
     source: &Source,
     delimiter: u8,
     skip_broken: bool,
-    gather: &mut Gather,
+    builder: &mut DatasetBuilder,
 ) -> Result<(), DatasetProblem> {
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter)
@@ -43,7 +43,7 @@ pub(super) fn read(
     };
     source.meter.begin_row();
     let header = reader.byte_headers().map_err(|error| damaged(error, 1))?;
-    if header.len() > MOST_COLUMNS {
+    if header.len() > MAX_COLUMNS {
         return Err(too_many_columns());
     }
     let names: Result<Vec<Name>, _> = header
@@ -51,22 +51,22 @@ pub(super) fn read(
         .map(|name| std::str::from_utf8(name).map(|name| name.trim().into()))
         .collect();
     let names = names.map_err(|_| wrong_encoding(1))?;
-    gather.columns(&names);
+    builder.columns(&names);
     let mut record = ByteRecord::new();
     let budget = Budget::new();
     loop {
         source.meter.begin_row();
-        let begins = reader.position().line();
+        let start_line = reader.position().line();
         let read = reader.read_byte_record(&mut record);
-        if !read.map_err(|error| damaged(error, begins))? {
+        if !read.map_err(|error| damaged(error, start_line))? {
             break;
         }
         source.meter.count_row()?;
-        let line = record.position().map_or(0, |place| place.line());
+        let line = record.position().map_or(0, |position| position.line());
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         if record.len() != names.len() {
             let why = format!(
-                "it has {} where the first line names {}. Texts with line ends or '{}' belong in double quotes.",
+                "it has {} but the first line names {}. Put texts with line breaks or '{}' in double quotes.",
                 columns(record.len()),
                 names.len(),
                 if delimiter == b'\t' {
@@ -77,7 +77,7 @@ pub(super) fn read(
                     ","
                 }
             );
-            gather.broken(line, why);
+            builder.broken(line, why);
             continue;
         }
         let texts: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
@@ -85,7 +85,7 @@ pub(super) fn read(
             if !skip_broken {
                 return Err(wrong_encoding(line));
             }
-            gather.broken(line, WRONG_ENCODING);
+            builder.broken(line, WRONG_ENCODING);
             continue;
         };
         let fields = names
@@ -94,27 +94,28 @@ pub(super) fn read(
             .map(|(name, text)| (name.clone(), cell(text, &budget)));
         let fields = fields.collect();
         let size = record.as_slice().len() + names.len() * FIELD + budget.begin();
-        if budget.take_exceeded() {
-            gather.broken(line, too_large());
+        if budget.reset_exceeded() {
+            builder.broken(line, too_large());
             continue;
         }
-        if gather.row(line, fields, size).is_break() {
+        if builder.row(line, fields, size).is_break() {
             break;
         }
     }
     Ok(())
 }
 
-/// The error for a row that does not end.
+/// The error for a row that is too long.
 fn too_long(line: u64) -> DatasetProblem {
     DatasetProblem::Damaged(format!(
-        "the row that begins at line {line} is longer than {} MiB. Probably a double quote is not closed there: close it, or make \
-         several examples of the row.",
-        LONGEST_ROW >> 20
+        "the row that begins at line {line} is longer than {} MiB. Probably a double quote is not closed there: \
+         close it, or split \
+         the row into several examples.",
+        MAX_ROW_BYTES >> 20
     ))
 }
 
-/// A cell's text, or the conversation that tables keep as JSON.
+/// The value of a cell: a conversation if it is one as JSON, else its text.
 fn cell(text: &str, budget: &Budget) -> Value {
     let list = text.starts_with('[').then(|| json_value::parse(text, budget)).flatten();
     list.filter(is_conversation).unwrap_or_else(|| Value::from(text))

@@ -1,11 +1,11 @@
-//! Conversations in the two ways that people write them: `{role, content}` and ShareGPT's `{from, value}`.
+//! Conversations in the OpenAI format (`{role, content}`) and the ShareGPT format (`{from, value}`).
 
 use super::json_value::{self, Budget};
 use super::shortened;
 use crate::chat_template::{Message, Role};
 use serde_json::Value;
 
-/// Whether an object that `has` these keys is one turn of a conversation.
+/// Whether an object with these keys is a turn of a conversation.
 pub(super) fn is_turn(has: impl Fn(&str) -> bool) -> bool {
     (has("role") && has("content")) || (has("from") && has("value"))
 }
@@ -15,19 +15,19 @@ pub(super) fn is_conversation(value: &Value) -> bool {
     matches!(value, Value::Array(turns) if matches!(turns.first(), Some(Value::Object(turn)) if is_turn(|key| turn.contains_key(key))))
 }
 
-/// Whether a conversation is written in ShareGPT's way.
+/// Whether a conversation is in ShareGPT format.
 pub(super) fn is_share_gpt(value: &Value) -> bool {
     value.get(0).is_some_and(|turn| turn.get("from").is_some())
 }
 
-/// The messages of a conversation.
+/// Converts a conversation to messages.
 ///
 /// # Errors
-/// Why it is none: a part of a sentence about its line.
+/// The reason, as part of a sentence about its line.
 pub(super) fn conversation(value: Value) -> Result<Vec<Message>, String> {
     let turns = match value {
         Value::Array(turns) => turns,
-        // As tables keep them.
+        // Tables contain conversations as JSON text.
         Value::String(text) => match json_value::parse(&text, &Budget::new()) {
             Some(Value::Array(turns)) => turns,
             _ => return Err("its conversation is a text, not a list of turns.".to_owned()),
@@ -45,23 +45,21 @@ fn message(turn: Value, number: usize) -> Result<Message, String> {
     let Value::Object(mut turn) = turn else {
         return Err(format!("its turn {number} is not an object with 'role' and 'content'."));
     };
-    let said_by = turn.remove("role").or_else(|| turn.remove("from"));
-    let Some(Value::String(said_by)) = said_by else {
-        return Err(format!(
-            "its turn {number} does not say whose it is: 'role' is missing."
-        ));
+    let speaker = turn.remove("role").or_else(|| turn.remove("from"));
+    let Some(Value::String(speaker)) = speaker else {
+        return Err(format!("its turn {number} has no role: 'role' is missing."));
     };
-    let role = role(&said_by).ok_or_else(|| match said_by.to_ascii_lowercase().as_str() {
+    let role = role(&speaker).ok_or_else(|| match speaker.to_ascii_lowercase().as_str() {
         "tool" | "function" | "function_call" | "function_response" | "observation" | "ipython" | "tool_call"
         | "tool_response" => {
             format!(
-                "its turn {number} is of the role '{}', and Hearth does not train the use of tools yet.",
-                shortened(&said_by)
+                "its turn {number} has the role '{}', but Hearth does not support training on tool calls yet.",
+                shortened(&speaker)
             )
         }
         _ => format!(
-            "its turn {number} is of the role '{}', which is none of system, user and assistant.",
-            shortened(&said_by)
+            "its turn {number} has the role '{}' instead of system, user or assistant.",
+            shortened(&speaker)
         ),
     })?;
     let calls_tools = ["tool_calls", "function_call"]
@@ -69,24 +67,24 @@ fn message(turn: Value, number: usize) -> Result<Message, String> {
         .any(|key| turn.get(*key).is_some_and(|calls| !calls.is_null()));
     if calls_tools {
         return Err(format!(
-            "its turn {number} calls a tool, which Hearth does not train yet."
+            "its turn {number} calls a tool, but Hearth does not support training on tool calls yet."
         ));
     }
     let content = match turn.remove("content").or_else(|| turn.remove("value")) {
         Some(Value::String(text)) => text,
         Some(Value::Null) => String::new(),
         Some(Value::Array(parts)) => text_of_parts(&parts)
-            .ok_or_else(|| format!("its turn {number} holds something else than text, such as a picture."))?,
+            .ok_or_else(|| format!("its turn {number} contains something other than text, such as an image."))?,
         _ => {
             return Err(format!(
-                "its turn {number} has no text: 'content' is missing or no text."
+                "its turn {number} has no text: 'content' is missing or not a text."
             ));
         }
     };
     Ok(Message { role, content })
 }
 
-/// Who speaks, by all the names that are usual.
+/// The role of a speaker, by its common names.
 fn role(name: &str) -> Option<Role> {
     Some(match name.trim().to_ascii_lowercase().as_str() {
         "system" | "developer" => Role::System,
@@ -96,7 +94,7 @@ fn role(name: &str) -> Option<Role> {
     })
 }
 
-/// The text of content in parts, where all of them are text.
+/// The text of content parts; `None` if a part is not text.
 fn text_of_parts(parts: &[Value]) -> Option<String> {
     let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text")?.as_str()).collect();
     texts.map(|texts| texts.join("\n"))

@@ -1,4 +1,4 @@
-//! A model's file, opened and read where it is asked for, without a map.
+//! A model's file, read on demand without mapping it.
 
 use super::header::PartInfo;
 use super::limits::{MAX_HEADER, MAX_TENSORS};
@@ -11,17 +11,16 @@ use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
-/// A GGUF whose tensors' data can be read.
+/// A GGUF with readable tensor data.
 pub trait TensorData: Deref<Target = GgufHeader> {
-    /// `len` bytes of a tensor's data, from its byte `start`.
+    /// Returns `len` bytes of a tensor's data from its byte `start`.
     ///
     /// # Errors
-    /// Where the tensor does not have them, or they cannot be read.
+    /// If the range exceeds the tensor, or reading fails.
     fn read(&self, tensor: &TensorInfo, start: usize, len: usize) -> Result<Cow<'_, [u8]>, GgufProblem>;
 }
 
-/// One model's file, or files: the header in memory, the data read when it is asked for. Nothing is mapped, so that a file
-/// that is cut meanwhile is an error and no signal.
+/// The file of a model, or its files if it is split: the header in memory, data read on demand. Nothing is mapped, so a file truncated meanwhile causes an error instead of SIGBUS.
 #[derive(Debug)]
 pub struct GgufFile {
     header: GgufHeader,
@@ -29,10 +28,10 @@ pub struct GgufFile {
 }
 
 impl GgufFile {
-    /// Reads a model's header. Of a split model any part may be named; the others are found by their names.
+    /// Reads a model's header. For a split model `path` may be any part; the others are found by their names.
     ///
     /// # Errors
-    /// Where the file is no regular one or cannot be read, or where anything in its header cannot be right.
+    /// If it is not a regular file, cannot be read, or has an invalid header.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
         let (header, files) = open_parts(path.as_ref())?;
         Ok(Self { header, files })
@@ -59,12 +58,15 @@ impl TensorData for GgufFile {
     }
 }
 
-/// Where bytes of a tensor's data are in its file.
+/// The file offset of a byte range of a tensor.
 pub(super) fn position(tensor: &TensorInfo, start: usize, len: usize) -> Result<usize, GgufProblem> {
     match start.checked_add(len) {
         Some(end) if end <= tensor.byte_len => Ok(tensor.start + start),
         _ => {
-            let why = format!("it has {} bytes, not {len} from {start}", tensor.byte_len);
+            let why = format!(
+                "it has {} bytes; {len} bytes from {start} were requested",
+                tensor.byte_len
+            );
             Err(GgufProblem::tensor(&tensor.name, why))
         }
     }
@@ -84,7 +86,7 @@ pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufErr
         return Ok((header, vec![opened.file]));
     }
     if part.number > 0 {
-        // Only the first part's are used.
+        // Only the metadata of the first part is used.
         opened.header.metadata = Metadata::new();
     }
     let mut named = Some((part.number, opened));
@@ -100,7 +102,7 @@ pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufErr
         if tensors > MAX_TENSORS {
             return Err(at_path(GgufProblem::TooLarge {
                 what: "its tensor table".to_owned(),
-                found: format!("more than {tensors} tensors in all parts"),
+                found: format!("at least {tensors} tensors in all parts"),
                 most: MAX_TENSORS.to_string(),
             }));
         }
@@ -111,14 +113,14 @@ pub(super) fn open_parts(path: &Path) -> Result<(GgufHeader, Vec<File>), GgufErr
     let header = GgufHeader::assemble(first, parts).map_err(at_path)?;
     match part.tensors {
         Some(count) if count != header.tensors.len() as u64 => Err(at_path(GgufProblem::Split(format!(
-            "the parts of this split model hold {} tensors together, not the {count} they should. Download all parts again.",
+            "the parts of this split model have {} tensors in total instead of {count}. Download all parts again.",
             header.tensors.len()
         )))),
         _ => Ok((header, files)),
     }
 }
 
-/// One part, opened.
+/// An opened part.
 struct Opened {
     file: File,
     about: PartInfo,
@@ -126,7 +128,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// `left`: the bytes that the headers of a model's parts may still have.
+    /// `left` is the remaining byte budget for the headers of all parts.
     fn part(path: &Path, left: &mut u64) -> Result<Self, GgufError> {
         let opened = open_regular(path).map_err(GgufProblem::Io).and_then(|(file, about)| {
             let header = parse::parse(&file, about.len())?;
@@ -147,7 +149,7 @@ impl Opened {
         })
     }
 
-    /// Part `number` of the model of which `part` is at `path`.
+    /// Opens part `number` of the model whose part `part` is at `path`.
     fn other(path: &Path, part: Part, number: u32, left: &mut u64) -> Result<Self, GgufError> {
         let at_path = |problem| GgufError {
             file: path.to_owned(),
@@ -169,13 +171,13 @@ impl Opened {
         };
         if Part::read(&opened.header.metadata).map_err(at_other)? != (Part { number, ..part }) {
             return Err(at_other(GgufProblem::Split(format!(
-                "it does not belong to '{}': the two do not agree on the number of parts or tensors. Download all parts \
+                "it does not belong to '{}': their numbers of parts or tensors differ. Download all parts \
                  again.",
                 path.display()
             ))));
         }
         if number > 0 {
-            // Only the first part's are used.
+            // Only the metadata of the first part is used.
             opened.header.metadata = Metadata::new();
         }
         Ok(opened)

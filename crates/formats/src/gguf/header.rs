@@ -1,4 +1,4 @@
-//! What the header of a model says: metadata and tensor table, without the tensors' data.
+//! The header of a model: metadata and tensor table, without tensor data.
 
 use super::parse::{self, Header};
 use super::split::Part;
@@ -9,64 +9,62 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The checked header of one model's file, or files.
+/// The validated header of a model's file, or of all its parts.
 #[derive(Debug)]
 pub struct GgufHeader {
     pub(super) path: PathBuf,
     pub(super) metadata: Metadata,
     pub(super) parts: Vec<PartInfo>,
     pub(super) tensors: Vec<TensorInfo>,
-    pub(super) places: HashMap<String, usize>,
+    pub(super) index_by_name: HashMap<String, usize>,
 }
 
-/// What the system says of one file of a model.
+/// File-system metadata of one part.
 #[derive(Debug, Clone)]
 pub(super) struct PartInfo {
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// When it was last written to; none in memory, and where the system does not say.
+    /// Modification time; `None` in memory, or if the system does not provide it.
     pub modified: Option<SystemTime>,
 }
 
-/// What the table says of one tensor.
+/// An entry of the tensor table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Its name: `blk.0.attn_q.weight`.
+    /// Name: `blk.0.attn_q.weight`.
     pub name: String,
-    /// Its dimensions, row length first, then the number of rows, and so on; one to four of them.
+    /// Dimensions in GGUF order: row length, number of rows, and so on; one to four.
     pub shape: Vec<u64>,
-    /// How its data is laid out.
+    /// Data type.
     pub kind: TensorType,
-    /// Bytes of its data.
+    /// Length of its data in bytes.
     pub byte_len: usize,
     pub(super) part: usize,
     pub(super) start: usize,
 }
 
 impl TensorInfo {
-    /// Elements of a row.
+    /// Elements per row.
     pub fn row_len(&self) -> u64 {
         self.shape.first().copied().unwrap_or(1)
     }
 
-    /// Rows, over all other dimensions.
+    /// Number of rows: the product of all other dimensions.
     pub fn rows(&self) -> u64 {
         self.shape.iter().skip(1).product()
     }
 
-    /// Elements in all.
+    /// Total number of elements.
     pub fn elements(&self) -> u64 {
         self.shape.iter().product()
     }
 }
 
 impl GgufHeader {
-    /// Reads the header of a GGUF of `file_len` bytes from its beginning. Memory is bounded, and grows with the bytes that
-    /// `file` yields.
+    /// Reads the header of a GGUF of `file_len` bytes. Memory is bounded and grows with the bytes that `file` yields.
     ///
     /// # Errors
-    /// Where reading fails, where anything in the header cannot be right, or where it is beyond what any known model has; a
-    /// part of a split model is refused.
+    /// If reading fails, the header is invalid or exceeds a limit, or the file is a part of a split model.
     pub fn from_reader(file: impl Read, file_len: u64) -> Result<Self, GgufError> {
         let path = PathBuf::from("GGUF in memory");
         let assembled = parse::parse(file, file_len).and_then(|header| {
@@ -84,14 +82,14 @@ impl GgufHeader {
         assembled.map_err(|problem| GgufError { file: path, problem })
     }
 
-    /// Joins the parts; the metadata are those of the first.
+    /// Joins the headers of all parts; the metadata is that of the first.
     pub(super) fn assemble(path: PathBuf, parts: Vec<(PartInfo, Header)>) -> Result<Self, GgufProblem> {
         let mut model = Self {
             path,
             metadata: Metadata::new(),
             parts: Vec::with_capacity(parts.len()),
             tensors: Vec::new(),
-            places: HashMap::new(),
+            index_by_name: HashMap::new(),
         };
         for (part, (about, header)) in parts.into_iter().enumerate() {
             model.parts.push(about);
@@ -107,25 +105,25 @@ impl GgufHeader {
                 model.metadata = header.metadata;
             }
         }
-        model.places = parse::index(model.tensors.iter().map(|tensor| tensor.name.as_str()));
-        if model.places.len() < model.tensors.len() {
-            let twice = model
+        model.index_by_name = parse::index(model.tensors.iter().map(|tensor| tensor.name.as_str()));
+        if model.index_by_name.len() < model.tensors.len() {
+            let duplicate = model
                 .tensors
                 .iter()
                 .enumerate()
-                .find(|(place, tensor)| model.places[&tensor.name] != *place);
-            let name = twice.map(|(_, tensor)| tensor.name.as_str()).unwrap_or_default();
+                .find(|(index, tensor)| model.index_by_name[&tensor.name] != *index);
+            let name = duplicate.map(|(_, tensor)| tensor.name.as_str()).unwrap_or_default();
             return Err(GgufProblem::tensor(name, "it is in two parts of the split model"));
         }
         Ok(model)
     }
 
-    /// The file; of a split model the first part.
+    /// Path of the file; for a split model, of the first part.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All metadata.
+    /// The metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -133,27 +131,27 @@ impl GgufHeader {
     /// The architecture: `llama`, `qwen2` and so on.
     ///
     /// # Errors
-    /// Where it is missing or no text.
+    /// If it is missing or not a string.
     pub fn architecture(&self) -> Result<&str, GgufError> {
         self.required_str("general.architecture")
     }
 
-    /// All tensors, in the order of the file.
+    /// All tensors in file order.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorInfo> {
         self.tensors.iter()
     }
 
-    /// A line of the tensor table, by the tensor's name.
+    /// Returns the table entry of a tensor by name.
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
-        self.places.get(name).map(|&place| &self.tensors[place])
+        self.index_by_name.get(name).map(|&index| &self.tensors[index])
     }
 
-    /// Bytes of the file, of all parts together.
+    /// Size in bytes of all parts together.
     pub fn file_size(&self) -> u64 {
         self.parts.iter().map(|part| part.len).sum()
     }
 
-    /// The number of weights.
+    /// The number of parameters.
     pub fn parameter_count(&self) -> u64 {
         self.tensors
             .iter()
@@ -161,7 +159,7 @@ impl GgufHeader {
             .fold(0, u64::saturating_add)
     }
 
-    /// The quantisation, as people call it: `Q4_K_M`. From `general.file_type`, or else the type of the most bytes.
+    /// The common name of the quantisation: `Q4_K_M`. From `general.file_type`, or else the type with the most bytes.
     pub fn quantization(&self) -> String {
         let named = self
             .metadata
@@ -174,7 +172,7 @@ impl GgufHeader {
             for tensor in &self.tensors {
                 *bytes.entry(tensor.kind.name()).or_default() += tensor.byte_len as u64;
             }
-            // By name where two are equal, so that the answer is always the same.
+            // Ties are broken by name, so that the result is deterministic.
             bytes
                 .into_iter()
                 .max_by_key(|&(name, bytes)| (bytes, name))
@@ -183,7 +181,7 @@ impl GgufHeader {
         name.to_owned()
     }
 
-    /// An error about this file, for those who read more out of it than this module does.
+    /// Creates an error about this file, for code that interprets its contents.
     pub fn error(&self, problem: GgufProblem) -> GgufError {
         GgufError {
             file: self.path.clone(),
@@ -198,17 +196,17 @@ impl GgufHeader {
     }
 }
 
-/// Declares the getters of [`Metadata`] on [`GgufHeader`], with errors that name the file, and those for keys that must be there.
+/// Declares the getters of [`Metadata`] on [`GgufHeader`], with errors that name the file, and variants for required keys.
 macro_rules! getters {
     ($($get:ident, $required:ident -> $type:ty, $what:literal;)*) => {
         impl GgufHeader {
             $(
-                #[doc = concat!($what, " None where the key is absent, an error where it is something else.")]
+                #[doc = concat!($what, " `None` if the key is absent, an error if it has another type.")]
                 pub fn $get(&self, key: &str) -> Result<Option<$type>, GgufError> {
                     self.metadata.$get(key).map_err(|problem| self.error(problem))
                 }
 
-                #[doc = concat!($what, " An error where the key is absent or something else.")]
+                #[doc = concat!($what, " An error if the key is absent or has another type.")]
                 pub fn $required(&self, key: &str) -> Result<$type, GgufError> {
                     self.require(key, self.metadata.$get(key))
                 }
@@ -218,14 +216,14 @@ macro_rules! getters {
 }
 
 getters! {
-    u32, required_u32 -> u32, "A whole number of any integer type that fits 32 bits.";
-    u64, required_u64 -> u64, "A whole number of any integer type, not negative.";
+    u32, required_u32 -> u32, "An integer of any width whose value fits `u32`.";
+    u64, required_u64 -> u64, "A non-negative integer of any width.";
     f32, required_f32 -> f32, "A float of either width.";
     bool, required_bool -> bool, "A boolean.";
-    str, required_str -> &str, "A text.";
-    strings, required_strings -> &Strings, "An array of texts.";
+    str, required_str -> &str, "A string.";
+    strings, required_strings -> &Strings, "An array of strings.";
     f32s, required_f32s -> Cow<'_, [f32]>, "An array of floats of either width.";
-    i32s, required_i32s -> Cow<'_, [i32]>, "An array of integers that fit 32 bits with a sign.";
-    u32s, required_u32s -> Cow<'_, [u32]>, "An array of integers, not negative, that fit 32 bits.";
+    i32s, required_i32s -> Cow<'_, [i32]>, "An array of integers whose values fit `i32`.";
+    u32s, required_u32s -> Cow<'_, [u32]>, "An array of integers whose values fit `u32`.";
     bools, required_bools -> &[bool], "An array of booleans.";
 }

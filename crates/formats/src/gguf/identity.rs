@@ -1,50 +1,48 @@
-//! Telling a file from others without reading it whole.
+//! Identifies a file without reading all of it.
 
+use super::file_map::FileMap;
 use super::header::PartInfo;
-use super::source::Source;
 use sha2::{Digest, Sha256};
 use std::time::UNIX_EPOCH;
 
-/// Bytes at the beginning of a part that are taken whole: metadata and table, of all but the largest vocabularies all of them.
-const BEGINNING: usize = 1 << 20;
+/// Bytes at the start of a part that are hashed completely: metadata and tensor table, complete except for the largest vocabularies.
+const PREFIX_BYTES: usize = 1 << 20;
 
-/// Pages of the rest of a part that are looked at, spread evenly.
+/// Number and size of the samples of the rest of a part, evenly spaced.
 const SAMPLES: usize = 64;
-const SAMPLE: usize = 4096;
+const SAMPLE_BYTES: usize = 4096;
 
-/// A digest of a file's lengths, of when it was written, and of samples of its bytes. What is made of a file, and kept, is taken for
-/// the file's where this is equal. Where it lies and what it is called play no part.
-///
-/// Whoever sets the time back by hand and changes nothing but what lies between the samples gets past it.
+/// A digest of a file's length, modification time and samples of its bytes, as the key for caches derived from the file. Independent of its path and name.
+/// Not detected: a change only between the samples with the modification time restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity([u8; 32]);
 
 impl Identity {
-    /// That of a file of these parts; none where they do not come from a file system.
-    pub(super) fn of(about: &[PartInfo], parts: &[Source]) -> Option<Self> {
+    /// The identity of a file with these parts; `None` if they have no modification time.
+    pub(super) fn of(about: &[PartInfo], parts: &[FileMap]) -> Option<Self> {
         let mut hash = Sha256::new();
         for (about, part) in about.iter().zip(parts) {
             let written = about.modified?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let bytes = part.bytes();
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(written.as_nanos().to_le_bytes());
-            let (beginning, rest) = bytes.split_at(bytes.len().min(BEGINNING));
-            hash.update(beginning);
+            let (prefix, rest) = bytes.split_at(bytes.len().min(PREFIX_BYTES));
+            hash.update(prefix);
             for sample in 0..SAMPLES {
-                // The last one ends where the file does.
-                let start = rest.len().saturating_sub(SAMPLE) / (SAMPLES - 1) * sample;
+                // The last sample ends at the end of the file.
+                let start = rest.len().saturating_sub(SAMPLE_BYTES) / (SAMPLES - 1) * sample;
                 let start = if sample == SAMPLES - 1 {
-                    rest.len().saturating_sub(SAMPLE)
+                    rest.len().saturating_sub(SAMPLE_BYTES)
                 } else {
                     start
                 };
-                hash.update(&rest[start..rest.len().min(start + SAMPLE)]);
+                hash.update(&rest[start..rest.len().min(start + SAMPLE_BYTES)]);
             }
         }
         Some(Self(hash.finalize().into()))
     }
 
-    /// It in hexadecimal.
+    /// Formats it in hexadecimal.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,65 +1,65 @@
-//! The metadata of a GGUF file: values by key, in the file's order, with getters that name what is wrong.
+//! The metadata of a GGUF file: values by key, in file order, with typed getters.
 
 use super::{Array, GgufProblem, Strings, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Values by key, in the order of the file.
+/// Values by key, in file order.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     entries: Vec<(String, Value)>,
-    places: HashMap<String, usize>,
+    index_by_name: HashMap<String, usize>,
 }
 
-/// What a typed getter answers: none where the key is absent, an error where the value has another type.
+/// Result of a typed getter: `None` if the key is absent, an error if the value has another type.
 pub type Found<T> = Result<Option<T>, GgufProblem>;
 
 impl Metadata {
-    /// Empty.
+    /// Creates empty metadata.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a key; what it held is replaced in its place.
+    /// Sets a key. An existing value is replaced at its position.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
-        match self.places.get(&key) {
-            Some(&place) => self.entries[place].1 = value,
+        match self.index_by_name.get(&key) {
+            Some(&index) => self.entries[index].1 = value,
             None => {
-                self.places.insert(key.clone(), self.entries.len());
+                self.index_by_name.insert(key.clone(), self.entries.len());
                 self.entries.push((key, value));
             }
         }
     }
 
-    /// The value of a key, whatever its type.
+    /// Returns the value of a key, of any type.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.places.get(key).map(|&place| &self.entries[place].1)
+        self.index_by_name.get(key).map(|&index| &self.entries[index].1)
     }
 
-    /// How many keys.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// All, in the order of the file.
+    /// All entries in file order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.entries.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// A whole number of any integer type that fits 32 bits.
+    /// An integer of any width whose value fits `u32`.
     pub fn u32(&self, key: &str) -> Found<u32> {
-        self.integer(key, "a whole number of at most 32 bits")
+        self.integer(key, "a non-negative integer of at most 32 bits")
     }
 
-    /// A whole number of any integer type, not negative.
+    /// A non-negative integer of any width.
     pub fn u64(&self, key: &str) -> Found<u64> {
-        self.integer(key, "a whole number")
+        self.integer(key, "a non-negative integer")
     }
 
     /// A float of either width.
@@ -79,17 +79,17 @@ impl Metadata {
         })
     }
 
-    /// A text.
+    /// A string.
     pub fn str(&self, key: &str) -> Found<&str> {
-        self.typed(key, "a text", |value| match value {
+        self.typed(key, "a string", |value| match value {
             Value::Str(v) => Some(v.as_str()),
             _ => None,
         })
     }
 
-    /// An array of texts.
+    /// An array of strings.
     pub fn strings(&self, key: &str) -> Found<&Strings> {
-        self.typed(key, "an array of texts", |value| match value {
+        self.typed(key, "an array of strings", |value| match value {
             Value::Array(Array::Str(v)) => Some(v),
             _ => None,
         })
@@ -104,7 +104,7 @@ impl Metadata {
         })
     }
 
-    /// An array of integers of any width that fit 32 bits with a sign.
+    /// An array of integers of any width whose values fit `i32`.
     pub fn i32s(&self, key: &str) -> Found<Cow<'_, [i32]>> {
         self.typed(key, "an array of integers of at most 32 bits", |value| match value {
             Value::Array(Array::I32(v)) => Some(Cow::Borrowed(v.as_slice())),
@@ -113,11 +113,11 @@ impl Metadata {
         })
     }
 
-    /// An array of integers of any width, not negative, that fit 32 bits.
+    /// An array of integers of any width whose values fit `u32`.
     pub fn u32s(&self, key: &str) -> Found<Cow<'_, [u32]>> {
         self.typed(
             key,
-            "an array of whole numbers of at most 32 bits",
+            "an array of non-negative integers of at most 32 bits",
             |value| match value {
                 Value::Array(Array::U32(v)) => Some(Cow::Borrowed(v.as_slice())),
                 Value::Array(array) => integers(array).map(Cow::Owned),
@@ -146,7 +146,7 @@ impl Metadata {
     ) -> Found<T> {
         let Some(value) = self.get(key) else { return Ok(None) };
         convert(value).map(Some).ok_or_else(|| {
-            // A number of the right kind may still be out of range, so it is shown.
+            // An integer may be out of range, so its value is shown.
             let found = match value.integer() {
                 Some(number) => format!("{} ({number})", value.type_name()),
                 None => value.type_name().to_owned(),
@@ -170,7 +170,7 @@ impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Metadata {
     }
 }
 
-/// An array of integers as those of another width; none where one does not fit, or where they are no integers.
+/// Converts an integer array to another width; `None` if a value does not fit, or the elements are not integers.
 fn integers<T>(array: &Array) -> Option<Vec<T>>
 where
     T: TryFrom<u8>
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn getters_take_any_width_that_fits_and_name_what_does_not() {
+    fn getters_accept_any_width_that_fits_and_name_the_key_otherwise() {
         let metadata: Metadata = [
             ("small", Value::U8(7)),
             ("large", Value::U64(1 << 40)),
@@ -215,14 +215,14 @@ mod tests {
         assert_eq!(metadata.u32("absent").unwrap(), None);
         assert_eq!(metadata.i32s("ids").unwrap().unwrap().as_ref(), [1, 2]);
         for key in ["large", "minus", "text", "ids"] {
-            let said = metadata.u32(key).unwrap_err().to_string();
-            assert!(said.contains(&format!("'{key}'")), "{said}");
+            let message = metadata.u32(key).unwrap_err().to_string();
+            assert!(message.contains(&format!("'{key}'")), "{message}");
         }
         assert!(metadata.u32("minus").unwrap_err().to_string().contains("(-1)"));
     }
 
     #[test]
-    fn a_key_set_twice_keeps_its_place() {
+    fn a_key_set_twice_keeps_its_position() {
         let mut metadata: Metadata = [("a", 1u32), ("b", 2)].into_iter().collect();
         metadata.insert("a", 3u32);
         let keys: Vec<_> = metadata.iter().map(|(key, _)| key).collect();

@@ -1,18 +1,15 @@
 //! GGUF, the file format of local models: metadata, then a table of tensors, then their data.
-//!
-//! [`GgufFile`] reads a file's header and what is asked for of its data. [`Gguf`] maps it besides, so that the tensors' bytes
-//! are used where they lie. Neither believes a length: a header is read forward, within limits, before anything is mapped.
-//! [`GgufWriter`] writes one. Little-endian, versions 2 and 3.
+//! [`GgufFile`] reads the header, and tensor data on demand. [`Gguf`] also maps the file, so tensor data is used in place. Neither trusts a length in the file: the header is read sequentially, within limits, before anything is mapped. [`GgufWriter`] writes a file. Little-endian, versions 2 and 3.
 
 mod error;
 mod file;
+mod file_map;
 mod header;
 mod identity;
 mod limits;
 mod metadata;
 mod parse;
 mod reader;
-mod source;
 mod split;
 mod tensor_type;
 mod value;
@@ -28,17 +25,17 @@ pub use value::{Array, Strings, Value};
 pub use write::{GgufWriter, TensorHeader};
 
 use file::open_parts;
+use file_map::FileMap;
 use header::PartInfo;
-use source::Source;
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::path::Path;
 
-/// One model's file, or files, mapped and checked. It may be shared between threads.
+/// The mapped and validated file of a model, or its files if it is split. Can be shared between threads.
 #[derive(Debug)]
 pub struct Gguf {
     header: GgufHeader,
-    parts: Vec<Source>,
+    parts: Vec<FileMap>,
 }
 
 impl Deref for Gguf {
@@ -49,35 +46,35 @@ impl Deref for Gguf {
     }
 }
 
-/// One tensor of a file.
+/// A tensor of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor<'a> {
-    /// What the table says of it.
+    /// Its entry in the tensor table.
     pub info: &'a TensorInfo,
     bytes: &'a [u8],
 }
 
 impl<'a> Tensor<'a> {
-    /// Its data, as it lies in the file: [`TensorInfo::byte_len`] bytes.
+    /// Its raw data: [`TensorInfo::byte_len`] bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
 impl Gguf {
-    /// Reads a model's header and maps it. Of a split model any part may be named; the others are found by their names.
+    /// Reads a model's header and maps its files. For a split model `path` may be any part; the others are found by their names.
     ///
     /// # Errors
-    /// Where the file cannot be read or mapped, or where anything in it cannot be right.
+    /// If the file cannot be read or mapped, or is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
         let (header, files) = open_parts(path.as_ref())?;
         let map = |(file, about): (std::fs::File, &PartInfo)| {
-            let source = Source::map(&file)?;
-            match (source.bytes().len() as u64) < about.len {
+            let file_map = FileMap::map(&file)?;
+            match (file_map.bytes().len() as u64) < about.len {
                 true => Err(GgufProblem::Truncated {
-                    what: "its tensor data (it was cut while it was opened)".to_owned(),
+                    what: "its tensor data (it was truncated while it was opened)".to_owned(),
                 }),
-                false => Ok(source),
+                false => Ok(file_map),
             }
         };
         let parts = files.into_iter().zip(&header.parts).map(map).collect::<Result<_, _>>();
@@ -87,22 +84,22 @@ impl Gguf {
         }
     }
 
-    /// Reads a file that is already in memory.
+    /// Reads a file from memory.
     ///
     /// # Errors
-    /// As [`Gguf::open`]; a part of a split model is refused.
+    /// As for [`Gguf::open`]; a part of a split model is refused.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, GgufError> {
         let header = GgufHeader::from_reader(bytes.as_slice(), bytes.len() as u64)?;
-        match Source::copy(&bytes) {
-            Ok(source) => Ok(Self {
+        match FileMap::copy(&bytes) {
+            Ok(file_map) => Ok(Self {
                 header,
-                parts: vec![source],
+                parts: vec![file_map],
             }),
             Err(error) => Err(header.error(error.into())),
         }
     }
 
-    /// A tensor by name.
+    /// Returns a tensor by name.
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let info = self.info(name)?;
         Some(Tensor {
@@ -111,22 +108,21 @@ impl Gguf {
         })
     }
 
-    /// Tells this file from others by what can be read of it at once; none for a file in memory.
+    /// The identity of this file; `None` for a file in memory.
     pub fn identity(&self) -> Option<Identity> {
         Identity::of(&self.header.parts, &self.parts)
     }
 
-    /// Lets the mapped pages of a tensor go, once its bytes were copied elsewhere; they are read from the file again when
-    /// touched. Does nothing for a file in memory, and on systems that have no such advice.
+    /// Releases the mapped pages of a tensor after its bytes were copied elsewhere; the next access reads them from the file again. No-op for a file in memory, and on systems without such advice.
     pub fn release(&self, tensor: &TensorInfo) {
         if let Some(part) = self.parts.get(tensor.part) {
-            // An info from another file could point anywhere.
+            // The info may come from another file.
             let end = tensor.start.saturating_add(tensor.byte_len).min(part.bytes().len());
             part.release(tensor.start, end.saturating_sub(tensor.start));
         }
     }
 
-    /// As [`Gguf::release`], for all tensors at once.
+    /// As [`Gguf::release`], for all tensors.
     pub fn release_all(&self) {
         for part in &self.parts {
             part.release(0, part.bytes().len());
@@ -137,10 +133,10 @@ impl Gguf {
 impl TensorData for Gguf {
     fn read(&self, tensor: &TensorInfo, start: usize, len: usize) -> Result<Cow<'_, [u8]>, GgufProblem> {
         let from = file::position(tensor, start, len)?;
-        let part = self.parts.get(tensor.part).map(Source::bytes);
+        let part = self.parts.get(tensor.part).map(FileMap::bytes);
         match part.and_then(|part| part.get(from..from + len)) {
             Some(bytes) => Ok(Cow::Borrowed(bytes)),
-            // An info from another file could point anywhere.
+            // The info may come from another file.
             None => Err(GgufProblem::tensor(&tensor.name, "it is not in this file")),
         }
     }

@@ -1,23 +1,22 @@
-//! Reads a header forward, piece by piece, within the limits of [`super::limits`].
+//! Sequential, buffered reader of a header within the limits of [`super::limits`].
 
 use super::GgufProblem;
 use super::limits::MAX_HEADER;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Read};
 
-/// Bytes read from the file at once.
+/// Buffer size in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// A header that is being read. It takes memory for bytes that the file yielded, never for a length that it claims: a file
-/// may be sparse, and may be cut while it is read.
+/// Reader of a header. Memory grows with the bytes read, never with a claimed length: a file may be sparse, and may be truncated while it is read.
 pub(super) struct HeaderReader<R> {
     file: R,
-    /// The length of the file, from the system.
+    /// Length of the file according to the file system.
     file_len: u64,
-    /// Bytes that the caller has taken.
+    /// Bytes consumed by the caller.
     position: u64,
     buffer: Box<[u8]>,
-    /// Bytes of the buffer that are taken, and that are read.
+    /// Bytes of the buffer that are consumed, and that are filled.
     taken: usize,
     filled: usize,
 }
@@ -34,19 +33,19 @@ impl<R: Read> HeaderReader<R> {
         }
     }
 
-    /// Bytes of the header so far.
+    /// Bytes consumed so far.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Refuses a count of things that the rest of the file cannot hold, or that no header has.
+    /// Refuses a count of items of at least `smallest` bytes if it exceeds the rest of the file, `most`, or the header limit.
     pub fn check_count(&self, count: u64, smallest: u64, most: u64, what: &str) -> Result<(), GgufProblem> {
-        let cut_off = || GgufProblem::Truncated {
+        let truncated = || GgufProblem::Truncated {
             what: format!("{what} (it claims {count} of them)"),
         };
-        let len = count.checked_mul(smallest).ok_or_else(cut_off)?;
+        let len = count.checked_mul(smallest).ok_or_else(truncated)?;
         let end = self.position.checked_add(len).filter(|&end| end <= self.file_len);
-        let end = end.ok_or_else(cut_off)?;
+        let end = end.ok_or_else(truncated)?;
         let too_large = |found: String, most: u64| {
             Err(GgufProblem::TooLarge {
                 what: what.to_owned(),
@@ -59,28 +58,28 @@ impl<R: Read> HeaderReader<R> {
         }
         if end > MAX_HEADER {
             return too_large(
-                format!("{count} of them, which take the header to {end} bytes"),
+                format!("{count} of them, which make the header {end} bytes long"),
                 MAX_HEADER,
             );
         }
         Ok(())
     }
 
-    /// Refuses bytes that are not in the file or beyond the limit of a header.
+    /// Refuses a length that exceeds the file or the header limit.
     fn check(&self, len: u64, what: &str) -> Result<(), GgufProblem> {
         match self.position.checked_add(len) {
             Some(end) if end <= self.file_len.min(MAX_HEADER) => Ok(()),
             Some(end) if end <= self.file_len => Err(GgufProblem::TooLarge {
                 what: what.to_owned(),
-                found: format!("it takes the header to {end} bytes"),
+                found: format!("it makes the header {end} bytes long"),
                 most: MAX_HEADER.to_string(),
             }),
             _ => Err(GgufProblem::Truncated { what: what.to_owned() }),
         }
     }
 
-    /// The next bytes, between one and `most` of them; `most` is not 0.
-    fn some(&mut self, most: usize, what: &str) -> Result<&[u8], GgufProblem> {
+    /// Consumes between 1 and `most` bytes from the buffer, refilling it if empty; `most` is not 0.
+    fn take_up_to(&mut self, most: usize, what: &str) -> Result<&[u8], GgufProblem> {
         while self.taken == self.filled {
             self.taken = 0;
             self.filled = 0;
@@ -98,81 +97,81 @@ impl<R: Read> HeaderReader<R> {
         Ok(&self.buffer[start..start + count])
     }
 
-    /// The next `N` bytes.
+    /// Reads `N` bytes.
     pub fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], GgufProblem> {
         self.check(N as u64, what)?;
         let mut bytes = [0; N];
         let mut done = 0;
         while done < N {
-            let some = self.some(N - done, what)?;
-            let count = some.len();
-            bytes[done..done + count].copy_from_slice(some);
+            let bytes_read = self.take_up_to(N - done, what)?;
+            let count = bytes_read.len();
+            bytes[done..done + count].copy_from_slice(bytes_read);
             done += count;
         }
         Ok(bytes)
     }
 
-    pub fn number<const N: usize, T>(&mut self, what: &str, convert: fn([u8; N]) -> T) -> Result<T, GgufProblem> {
+    pub fn scalar<const N: usize, T>(&mut self, what: &str, convert: fn([u8; N]) -> T) -> Result<T, GgufProblem> {
         self.array(what).map(convert)
     }
 
-    pub fn numbers<const N: usize, T>(
+    pub fn scalars<const N: usize, T>(
         &mut self,
         count: u64,
         what: &str,
         convert: fn([u8; N]) -> T,
     ) -> Result<Vec<T>, GgufProblem> {
         self.check_count(count, N as u64, u64::MAX, what)?;
-        let mut numbers = Vec::new();
+        let mut scalars = Vec::new();
         let mut left = count;
         while left > 0 {
-            // Elements that are complete in the buffer are read together, one that is split is read alone.
+            // Elements completely in the buffer are converted together; one across its end is read alone.
             let whole = (self.filled - self.taken) / N;
             if whole == 0 {
-                numbers.push(self.number(what, convert)?);
+                scalars.push(self.scalar(what, convert)?);
                 left -= 1;
                 continue;
             }
             let whole = usize::try_from(left).map_or(whole, |left| left.min(whole));
-            let (chunks, _) = self.some(whole * N, what)?.as_chunks::<N>();
-            numbers.extend(chunks.iter().map(|&chunk| convert(chunk)));
+            let (chunks, _) = self.take_up_to(whole * N, what)?.as_chunks::<N>();
+            scalars.extend(chunks.iter().map(|&chunk| convert(chunk)));
             left -= whole as u64;
         }
-        Ok(numbers)
+        Ok(scalars)
     }
 
     pub fn u32(&mut self, what: &str) -> Result<u32, GgufProblem> {
-        self.number(what, u32::from_le_bytes)
+        self.scalar(what, u32::from_le_bytes)
     }
 
     pub fn u64(&mut self, what: &str) -> Result<u64, GgufProblem> {
-        self.number(what, u64::from_le_bytes)
+        self.scalar(what, u64::from_le_bytes)
     }
 
-    /// A text of at most `longest` bytes; borrowed where it is whole in the buffer.
-    pub fn text(&mut self, longest: u64, what: &str) -> Result<Cow<'_, str>, GgufProblem> {
+    /// Reads a length-prefixed string of at most `longest` bytes; borrowed if it is completely in the buffer.
+    pub fn string(&mut self, longest: u64, what: &str) -> Result<Cow<'_, str>, GgufProblem> {
         let len = self.u64(what)?;
         if len > longest && self.position.checked_add(len).is_some_and(|end| end <= self.file_len) {
             return Err(GgufProblem::TooLarge {
                 what: what.to_owned(),
-                found: format!("a text of {len} bytes"),
+                found: format!("a string of {len} bytes"),
                 most: longest.to_string(),
             });
         }
         self.check(len, what)?;
         let not_utf8 = || GgufProblem::NotUtf8 { what: what.to_owned() };
-        // Within the limit of a header, which is less than any system's usize.
+        // At most the header limit, which fits `usize` on every system.
         let len = len as usize;
         if len <= self.filled - self.taken {
             if len == 0 {
                 return Ok(Cow::Borrowed(""));
             }
-            let text = std::str::from_utf8(self.some(len, what)?);
+            let text = std::str::from_utf8(self.take_up_to(len, what)?);
             return text.map(Cow::Borrowed).map_err(|_| not_utf8());
         }
         let mut bytes = Vec::new();
         while bytes.len() < len {
-            bytes.extend_from_slice(self.some(len - bytes.len(), what)?);
+            bytes.extend_from_slice(self.take_up_to(len - bytes.len(), what)?);
         }
         String::from_utf8(bytes).map(Cow::Owned).map_err(|_| not_utf8())
     }

@@ -1,20 +1,20 @@
-//! Models that are split over several files: `name-00001-of-00003.gguf` and so on.
+//! Models split into several files: `name-00001-of-00003.gguf` and so on.
 
 use super::{GgufProblem, Metadata};
 use std::path::{Path, PathBuf};
 
-/// Which part a file is, from its metadata.
+/// The part number of a file and the number of parts, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     /// Counted from 0.
     pub number: u32,
     pub count: u32,
-    /// Tensors of all parts together, where the file says so.
+    /// Total number of tensors in all parts, if given.
     pub tensors: Option<u64>,
 }
 
 impl Part {
-    /// Reads what the metadata says of splitting; a file that says nothing is the only part.
+    /// Reads the split keys of the metadata; without them the file is the only part.
     pub fn read(metadata: &Metadata) -> Result<Self, GgufProblem> {
         let count = metadata.u32("split.count")?.unwrap_or(1).max(1);
         let number = metadata.u32("split.no")?.unwrap_or(0);
@@ -22,29 +22,30 @@ impl Part {
         if number >= count {
             return Err(GgufProblem::metadata(
                 "split.no",
-                format!("there is no part {number} of {count}, counting from 0"),
+                format!("part {number} (from 0) is out of range for {count} parts"),
             ));
         }
-        // Five digits are all that the names have room for.
+        // File names have five digits for the part number.
         if count > 99_999 {
             return Err(GgufProblem::metadata(
                 "split.count",
-                format!("{count} parts are more than file names can count"),
+                format!("{count} parts are more than the 99999 that file names allow"),
             ));
         }
         Ok(Self { number, count, tensors })
     }
 }
 
-/// The path of a part (counted from 0), given that of another.
+/// Returns the path of part `number` (from 0), given the path of part `of`.
 pub(super) fn sibling(path: &Path, of: Part, number: u32) -> Result<PathBuf, GgufProblem> {
     let ending = |number: u32| format!("-{:05}-of-{:05}.gguf", number + 1, of.count);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name.strip_suffix(&ending(of.number)) {
         Some(stem) => Ok(path.with_file_name(format!("{stem}{}", ending(number)))),
         None => Err(GgufProblem::Split(format!(
-            "this file is part {} of {} of a split model, but its name does not end in '{}', so the other parts cannot be \
-             found. Give all parts the names they had.",
+            "this file is part {} of {} of a split model, but its name does not end in '{}', so the other parts \
+             cannot be \
+             found. Rename all parts to their original names.",
             of.number + 1,
             of.count,
             ending(of.number)

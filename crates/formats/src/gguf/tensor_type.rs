@@ -1,11 +1,11 @@
-//! The types of tensor data: ids, block sizes, names.
+//! Tensor types: IDs, block sizes, names.
 
 use super::GgufProblem;
 
-/// Declares [`TensorType`] from one table, so that an id, a name and a size stand in one place.
+/// Declares [`TensorType`] with its IDs, names and sizes from one table.
 macro_rules! tensor_types {
     ($($(#[$doc:meta])* $variant:ident = $id:literal, $name:literal, $elements:literal, $bytes:literal;)*) => {
-        /// How a tensor's data is laid out: plain numbers, or blocks of quantised ones.
+        /// Data type of a tensor: plain values, or blocks of quantised values.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
         #[allow(non_camel_case_types)]
@@ -14,25 +14,25 @@ macro_rules! tensor_types {
         }
 
         impl TensorType {
-            /// Every type, in the order of their ids.
+            /// All types in the order of their IDs.
             pub const ALL: &'static [TensorType] = &[$(TensorType::$variant,)*];
 
-            /// The type of a GGUF type id; none for an id that is unknown or was removed.
+            /// The type with this GGUF type ID; `None` if the ID is unknown or was removed.
             pub fn from_id(id: u32) -> Option<Self> {
                 match id { $($id => Some(Self::$variant),)* _ => None }
             }
 
-            /// The name people know it by: `Q4_K`.
+            /// Name as in ggml: `Q4_K`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Elements in a block; 1 for plain numbers.
+            /// Elements per block; 1 for plain values.
             pub const fn block_elements(self) -> u64 {
                 match self { $(Self::$variant => $elements,)* }
             }
 
-            /// Bytes of a block.
+            /// Bytes per block.
             pub const fn block_bytes(self) -> u64 {
                 match self { $(Self::$variant => $bytes,)* }
             }
@@ -77,13 +77,13 @@ tensor_types! {
     IQ3_XXS = 18, "IQ3_XXS", 256, 98;
     /// About 1.56 bits, by codebook.
     IQ1_S = 19, "IQ1_S", 256, 50;
-    /// 4 bits, not evenly spaced.
+    /// 4 bits, non-linear.
     IQ4_NL = 20, "IQ4_NL", 32, 18;
     /// About 3.44 bits, by codebook.
     IQ3_S = 21, "IQ3_S", 256, 110;
     /// About 2.56 bits, by codebook.
     IQ2_S = 22, "IQ2_S", 256, 82;
-    /// 4 bits, not evenly spaced, in super-blocks.
+    /// 4 bits, non-linear, in super-blocks.
     IQ4_XS = 23, "IQ4_XS", 256, 136;
     /// 8-bit integers.
     I8 = 24, "I8", 1, 1;
@@ -97,15 +97,15 @@ tensor_types! {
     F64 = 28, "F64", 1, 8;
     /// About 1.75 bits, by codebook.
     IQ1_M = 29, "IQ1_M", 256, 56;
-    /// The upper half of 32-bit floats.
+    /// bfloat16: the upper half of a 32-bit float.
     BF16 = 30, "BF16", 1, 2;
-    /// Ternary, packed by powers of three.
+    /// Ternary, packed in base 3.
     TQ1_0 = 34, "TQ1_0", 256, 54;
-    /// Ternary, two bits each.
+    /// Ternary, 2 bits per value.
     TQ2_0 = 35, "TQ2_0", 256, 66;
-    /// 4-bit floats with a power-of-two scale.
+    /// 4-bit floats with a power-of-two scale (microscaling).
     MXFP4 = 39, "MXFP4", 32, 17;
-    /// 4-bit floats with four small float scales.
+    /// 4-bit floats with four FP8 scales.
     NVFP4 = 40, "NVFP4", 64, 36;
     /// 1 bit, scale.
     Q1_0 = 41, "Q1_0", 128, 18;
@@ -114,30 +114,30 @@ tensor_types! {
 }
 
 impl TensorType {
-    /// Its GGUF type id.
+    /// The GGUF type ID.
     pub const fn id(self) -> u32 {
         self as u32
     }
 
-    /// Bytes of a tensor of this type and shape (row length first); or why there can be none.
+    /// Bytes of a tensor of this type and shape (row length first), or why the shape is invalid.
     pub(super) fn byte_len(self, shape: &[u64]) -> Result<u64, String> {
         let row = shape.first().copied().unwrap_or(1);
         if row % self.block_elements() != 0 {
             return Err(format!(
-                "its rows have {row} elements, which is no multiple of the {} that a block of {} holds",
+                "its rows have {row} elements, which is not a multiple of the {} elements in a block of {}",
                 self.block_elements(),
                 self.name()
             ));
         }
         let elements = shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
         elements
-            // Signed, because the offsets of files are.
+            // File offsets are signed.
             .filter(|&n| i64::try_from(n).is_ok())
             .and_then(|n| (n / self.block_elements()).checked_mul(self.block_bytes()))
-            .ok_or_else(|| format!("its shape {shape:?} has more elements than any machine can hold"))
+            .ok_or_else(|| format!("its shape {shape:?} has too many elements"))
     }
 
-    /// The type of an id read from a file, or an error that tells removed ids from unknown ones.
+    /// The type of an ID read from a file, or an error that distinguishes removed from unknown IDs.
     pub(super) fn read(id: u32, tensor: &str) -> Result<Self, GgufProblem> {
         Self::from_id(id).ok_or_else(|| {
             let why = match removed(id) {
@@ -149,7 +149,7 @@ impl TensorType {
     }
 }
 
-/// Names of the ids that GGUF once had.
+/// Names of IDs that were removed from GGUF.
 fn removed(id: u32) -> Option<&'static str> {
     Some(match id {
         4 => "Q4_2",
@@ -164,7 +164,7 @@ fn removed(id: u32) -> Option<&'static str> {
     })
 }
 
-/// The name people give a whole file, from its `general.file_type`.
+/// The common name of a file's quantisation, from its `general.file_type`.
 pub(super) fn file_type_name(file_type: u64) -> Option<&'static str> {
     Some(match file_type {
         0 => "F32",
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_types_are_each_others_inverse() {
+    fn ids_round_trip() {
         for &kind in TensorType::ALL {
             assert_eq!(TensorType::from_id(kind.id()), Some(kind));
             assert_eq!(removed(kind.id()), None);

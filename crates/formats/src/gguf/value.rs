@@ -2,7 +2,7 @@
 
 /// One metadata value.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // The variants are the format's own types and say all there is to say.
+#[allow(missing_docs)] // The variants are the types of the format.
 pub enum Value {
     U8(u8),
     I8(i8),
@@ -19,7 +19,7 @@ pub enum Value {
     Array(Array),
 }
 
-/// A metadata array: values of one type. Arrays of arrays are refused when a file is read; nothing uses them.
+/// A metadata array: values of one type. Nested arrays are refused when a file is read; no known model uses them.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // As above.
 pub enum Array {
@@ -37,7 +37,7 @@ pub enum Array {
     F64(Vec<f64>),
 }
 
-/// Many texts in one allocation. A vocabulary has a hundred thousand of them and is read at every start.
+/// A list of strings in one allocation. A vocabulary has a hundred thousand of them and is read at every start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Strings {
     text: String,
@@ -45,35 +45,35 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// None yet.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one.
+    /// Appends a string.
     pub fn push(&mut self, text: &str) {
         self.text.push_str(text);
         self.ends.push(self.text.len());
     }
 
-    /// How many.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The one at a place, counted from 0.
+    /// Returns the string at an index.
     pub fn get(&self, index: usize) -> Option<&str> {
         let end = *self.ends.get(index)?;
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         Some(&self.text[start..end])
     }
 
-    /// All, in order.
+    /// Iterates over the strings in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         let mut start = 0;
         self.ends.iter().map(move |&end| {
@@ -106,7 +106,7 @@ impl Value {
             Self::I32(_) => "a signed 32-bit integer",
             Self::F32(_) => "a 32-bit float",
             Self::Bool(_) => "a boolean",
-            Self::Str(_) => "a text",
+            Self::Str(_) => "a string",
             Self::U64(_) => "an unsigned 64-bit integer",
             Self::I64(_) => "a signed 64-bit integer",
             Self::F64(_) => "a 64-bit float",
@@ -118,14 +118,14 @@ impl Value {
             Self::Array(Array::I32(_)) => "an array of signed 32-bit integers",
             Self::Array(Array::F32(_)) => "an array of 32-bit floats",
             Self::Array(Array::Bool(_)) => "an array of booleans",
-            Self::Array(Array::Str(_)) => "an array of texts",
+            Self::Array(Array::Str(_)) => "an array of strings",
             Self::Array(Array::U64(_)) => "an array of unsigned 64-bit integers",
             Self::Array(Array::I64(_)) => "an array of signed 64-bit integers",
             Self::Array(Array::F64(_)) => "an array of 64-bit floats",
         }
     }
 
-    /// A whole number of any width, as one that holds them all.
+    /// An integer of any width as `i128`; `None` for other types.
     pub(super) fn integer(&self) -> Option<i128> {
         Some(match *self {
             Self::U8(v) => v.into(),

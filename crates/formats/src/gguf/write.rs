@@ -1,4 +1,4 @@
-//! Writes GGUF files: the header at once, then the tensors' data one after the other, so that no model need be in memory.
+//! Writes GGUF files: the header first, then tensor by tensor, so that the model need not fit in memory.
 
 use super::limits::{MAX_HEADER, MAX_KEYS, MAX_NAME, MAX_TENSORS, MAX_TEXT};
 use super::parse::{MAGIC, MAX_DIMENSIONS, read_alignment};
@@ -7,32 +7,31 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What the table is to say of one tensor.
+/// A tensor table entry to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorHeader {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its dimensions, row length first.
+    /// Dimensions, row length first.
     pub shape: Vec<u64>,
-    /// How its data is laid out.
+    /// Data type.
     pub kind: TensorType,
 }
 
-/// Writes one file. After the header each tensor's data comes by [`GgufWriter::tensor`], in the order of the table, then
-/// [`GgufWriter::finish`].
+/// Writer of one file: [`GgufWriter::begin`], [`GgufWriter::tensor`] for each tensor in table order, then [`GgufWriter::finish`].
 #[derive(Debug)]
 pub struct GgufWriter<W: Write> {
     out: W,
     alignment: u64,
-    /// Name and bytes of the tensors that are still to come, last first.
-    waiting: Vec<(String, u64)>,
+    /// Names and lengths of the tensors not yet written, last first.
+    remaining: Vec<(String, u64)>,
 }
 
 impl<W: Write> GgufWriter<W> {
     /// Writes the header: metadata and tensor table.
     ///
     /// # Errors
-    /// Where something may not stand in a GGUF file (a name twice, a row that does not fill its blocks), or writing fails.
+    /// If the header is invalid (a duplicate name, a row that is not a multiple of the block size) or exceeds a limit, or writing fails.
     pub fn begin(mut out: W, metadata: &Metadata, tensors: &[TensorHeader]) -> Result<Self, GgufError> {
         let alignment = read_alignment(metadata).map_err(fail)?;
         check_metadata(metadata).map_err(fail)?;
@@ -44,12 +43,12 @@ impl<W: Write> GgufWriter<W> {
         header.extend((tensors.len() as u64).to_le_bytes());
         header.extend((metadata.len() as u64).to_le_bytes());
         for (key, value) in metadata.iter() {
-            put_text(&mut header, key);
-            put_value(&mut header, value);
+            put_string(&mut header, key);
+            write_value(&mut header, value);
         }
         let mut offset = 0u64;
         for (tensor, &len) in tensors.iter().zip(&lens) {
-            put_text(&mut header, &tensor.name);
+            put_string(&mut header, &tensor.name);
             header.extend((tensor.shape.len() as u32).to_le_bytes());
             for dimension in &tensor.shape {
                 header.extend(dimension.to_le_bytes());
@@ -67,22 +66,25 @@ impl<W: Write> GgufWriter<W> {
         header.resize(header.len().next_multiple_of(alignment as usize), 0);
         out.write_all(&header).map_err(|error| fail(error.into()))?;
 
-        let mut waiting: Vec<_> = tensors.iter().map(|tensor| tensor.name.clone()).zip(lens).collect();
-        waiting.reverse();
+        let mut remaining: Vec<_> = tensors.iter().map(|tensor| tensor.name.clone()).zip(lens).collect();
+        remaining.reverse();
         Ok(Self {
             out,
             alignment,
-            waiting,
+            remaining,
         })
     }
 
     /// Writes the data of the next tensor of the table.
     ///
     /// # Errors
-    /// Where the table has no further tensor, the data is not as long as the tensor, or writing fails.
+    /// If all tensors of the table were written, the length of the data does not match, or writing fails.
     pub fn tensor(&mut self, data: &[u8]) -> Result<(), GgufError> {
-        let Some((name, len)) = self.waiting.pop() else {
-            return Err(fail(GgufProblem::tensor("", "the table has no further tensor")));
+        let Some((name, len)) = self.remaining.pop() else {
+            return Err(fail(GgufProblem::tensor(
+                "",
+                "all tensors of the table were already written",
+            )));
         };
         if data.len() as u64 != len {
             return Err(fail(GgufProblem::tensor(
@@ -97,20 +99,20 @@ impl<W: Write> GgufWriter<W> {
             .map_err(|error| fail(error.into()))
     }
 
-    /// Ends the file and gives back what it was written to.
+    /// Finishes the file and returns the underlying writer.
     ///
     /// # Errors
-    /// Where a tensor's data has not come, or writing fails.
+    /// If a tensor's data was not written, or writing fails.
     pub fn finish(mut self) -> Result<W, GgufError> {
-        if let Some((name, _)) = self.waiting.pop() {
-            return Err(fail(GgufProblem::tensor(name, "its data was never written")));
+        if let Some((name, _)) = self.remaining.pop() {
+            return Err(fail(GgufProblem::tensor(name, "its data was not written")));
         }
         self.out.flush().map_err(|error| fail(error.into()))?;
         Ok(self.out)
     }
 }
 
-/// A writer does not know its file's name; whoever does may put it in.
+/// The writer does not know the file's path; the caller may set it.
 fn fail(problem: GgufProblem) -> GgufError {
     GgufError {
         file: PathBuf::from("the GGUF file being written"),
@@ -118,7 +120,7 @@ fn fail(problem: GgufProblem) -> GgufError {
     }
 }
 
-/// What a reader refuses for its size.
+/// The error for a header that exceeds a limit.
 fn too_large(what: &str, found: usize, most: u64) -> GgufProblem {
     GgufProblem::TooLarge {
         what: what.to_owned(),
@@ -127,7 +129,7 @@ fn too_large(what: &str, found: usize, most: u64) -> GgufProblem {
     }
 }
 
-/// Refuses metadata that no reader takes.
+/// Refuses metadata that exceeds the reader's limits.
 fn check_metadata(metadata: &Metadata) -> Result<(), GgufProblem> {
     let check = |what: &str, found: usize, most: u64| match found as u64 > most {
         true => Err(too_large(what, found, most)),
@@ -146,7 +148,7 @@ fn check_metadata(metadata: &Metadata) -> Result<(), GgufProblem> {
     Ok(())
 }
 
-/// Checks the table and tells each tensor's bytes.
+/// Validates the tensor table and returns each tensor's length in bytes.
 fn check_table(tensors: &[TensorHeader]) -> Result<Vec<u64>, GgufProblem> {
     if tensors.len() as u64 > MAX_TENSORS {
         return Err(too_large("the number of its tensors", tensors.len(), MAX_TENSORS));
@@ -160,11 +162,11 @@ fn check_table(tensors: &[TensorHeader]) -> Result<Vec<u64>, GgufProblem> {
                 return refuse(format!("its name has {} bytes", tensor.name.len()));
             }
             if !names.insert(&tensor.name) {
-                return refuse("it is there twice".to_owned());
+                return refuse("it is present twice".to_owned());
             }
             if tensor.shape.is_empty() || tensor.shape.len() > MAX_DIMENSIONS {
                 return refuse(format!(
-                    "it has {} dimensions; a tensor has 1 to {MAX_DIMENSIONS}",
+                    "it has {} dimensions instead of 1 to {MAX_DIMENSIONS}",
                     tensor.shape.len()
                 ));
             }
@@ -173,13 +175,13 @@ fn check_table(tensors: &[TensorHeader]) -> Result<Vec<u64>, GgufProblem> {
         .collect()
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+fn put_string(out: &mut Vec<u8>, text: &str) {
     out.extend((text.len() as u64).to_le_bytes());
     out.extend(text.as_bytes());
 }
 
-fn put_value(out: &mut Vec<u8>, value: &Value) {
-    /// A type id, then the little-endian bytes.
+fn write_value(out: &mut Vec<u8>, value: &Value) {
+    /// Writes the type ID and the little-endian bytes.
     macro_rules! put {
         ($id:expr, $value:expr) => {{
             out.extend(u32::to_le_bytes($id));
@@ -197,11 +199,11 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::Bool(v) => put!(7, u8::from(*v)),
         Value::Str(v) => {
             out.extend(8u32.to_le_bytes());
-            put_text(out, v);
+            put_string(out, v);
         }
         Value::Array(array) => {
             out.extend(9u32.to_le_bytes());
-            put_array(out, array);
+            write_array(out, array);
         }
         Value::U64(v) => put!(10, v),
         Value::I64(v) => put!(11, v),
@@ -209,8 +211,8 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-fn put_array(out: &mut Vec<u8>, array: &Array) {
-    /// The elements' type id, their number, their little-endian bytes.
+fn write_array(out: &mut Vec<u8>, array: &Array) {
+    /// Writes the element type ID, the count and the little-endian bytes.
     macro_rules! put {
         ($id:expr, $values:expr) => {{
             out.extend(u32::to_le_bytes($id));
@@ -236,7 +238,7 @@ fn put_array(out: &mut Vec<u8>, array: &Array) {
             out.extend(8u32.to_le_bytes());
             out.extend((v.len() as u64).to_le_bytes());
             for text in v.iter() {
-                put_text(out, text);
+                put_string(out, text);
             }
         }
         Array::U64(v) => put!(10, v),

@@ -1,11 +1,11 @@
-//! The byte-level alphabet of GPT-2's vocabularies: a printable character for each byte, so that a token is always a text.
+//! GPT-2's byte-level alphabet: a printable character for each byte, so that every token is valid UTF-8.
 
-/// The byte that a character stands for.
+/// The byte that a character encodes. `None` if it is not in the alphabet.
 ///
-/// Bytes that print in Latin-1 stand for themselves; the others, in order, are the characters from U+0100 on.
+/// Bytes that are printable in Latin-1 map to themselves, the others in ascending order to U+0100 and up.
 pub(super) fn byte_of(character: char) -> Option<u8> {
     match character as u32 {
-        // Soft hyphen (U+00AD) does not print, though it lies among those that do.
+        // The soft hyphen (U+00AD) is not printable.
         code @ (0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) => Some(code as u8),
         code @ 0x100..=0x120 => Some((code - 0x100) as u8),
         code @ 0x121..=0x142 => Some((code - 0x121 + 0x7f) as u8),
@@ -14,7 +14,7 @@ pub(super) fn byte_of(character: char) -> Option<u8> {
     }
 }
 
-/// Appends the bytes that a text stands for, or leaves `out` as it was where a character stands for none.
+/// Appends the bytes that a text encodes. Returns `false` and leaves `out` unchanged if a character is not in the alphabet.
 pub(super) fn decode(text: &str, out: &mut Vec<u8>) -> bool {
     let before = out.len();
     for character in text.chars() {

@@ -1,9 +1,9 @@
-//! Finds tokens by their bytes, without a copy of any of them.
+//! Maps bytes to tokens without copying the bytes.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
-/// Many byte strings in one allocation, one a token.
+/// Byte strings in one allocation, one per token.
 #[derive(Debug, Default)]
 pub(super) struct ByteStrings {
     bytes: Vec<u8>,
@@ -11,13 +11,13 @@ pub(super) struct ByteStrings {
 }
 
 impl ByteStrings {
-    /// Adds one, which `write` appends.
+    /// Adds a string, which `write` appends.
     pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// The one of a token.
+    /// The string of a token. `None` if the id is out of range.
     pub fn get(&self, id: u32) -> Option<&[u8]> {
         let index = id as usize;
         let end = *self.ends.get(index)?;
@@ -25,13 +25,13 @@ impl ByteStrings {
         Some(&self.bytes[start..end])
     }
 
-    /// As [`ByteStrings::get`], empty where there is none.
+    /// As [`ByteStrings::get`], empty if the id is out of range.
     fn key(&self, id: u32) -> &[u8] {
         self.get(id).unwrap_or_default()
     }
 }
 
-/// Tokens by their bytes.
+/// A hash table from bytes to tokens.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     table: HashTable<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// Room for so many.
+    /// An empty table with capacity for `count` tokens.
     pub fn with_capacity(count: usize) -> Self {
         Self {
             table: HashTable::with_capacity(count),
@@ -47,7 +47,7 @@ impl Lookup {
         }
     }
 
-    /// Adds a token, or answers with the one that has these bytes already.
+    /// Adds a token. Returns the existing token as an error if one has the same bytes.
     pub fn insert(&mut self, id: u32, strings: &ByteStrings) -> Result<(), u32> {
         let key = strings.key(id);
         let hash = self.hasher.hash_one(key);
@@ -59,7 +59,7 @@ impl Lookup {
         Ok(())
     }
 
-    /// The token of these bytes.
+    /// The token with these bytes.
     pub fn get(&self, key: &[u8], strings: &ByteStrings) -> Option<u32> {
         self.table
             .find(self.hasher.hash_one(key), |&id| strings.key(id) == key)

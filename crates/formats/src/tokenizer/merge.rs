@@ -1,111 +1,111 @@
-//! The loop that BPE and SPM share: join the best pair of neighbours until none can be joined.
+//! The merge loop of BPE and SPM: merge the best pair of adjacent symbols until none can be merged.
 //!
-//! They differ in what a pair is worth: its place in the list of merges, or the score of what it becomes. A linked list over
-//! the pieces and a heap of the pairs make it O(n log n), so that a document without a space is no trap.
+//! They differ in the rank of a pair: its index in the list of merges, or the score of the resulting token. A linked list of symbols
+//! and a heap of bigrams make the loop O(n log n), also for a long text without spaces.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The id of a piece that is no token (yet).
+/// Id of a symbol that is not a token (yet).
 pub(super) const NO_TOKEN: u32 = u32::MAX;
 
-/// A piece of the text: what it is and where.
+/// A symbol: a token with its position in the text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
+pub(super) struct Symbol {
     /// Its token, or [`NO_TOKEN`].
     pub id: u32,
-    /// The place of its first byte.
+    /// Byte offset in the text.
     pub start: u32,
-    /// Its bytes; 0 once it was joined to the piece on its left.
+    /// Length in bytes. 0 once merged into the symbol on its left.
     pub len: u32,
     previous: u32,
     next: u32,
 }
 
-/// No piece is there.
-const END: u32 = u32::MAX;
+/// Link of the first and last symbol.
+const NO_SYMBOL: u32 = u32::MAX;
 
-/// A pair that may be joined. The smallest is joined first: by rank, then from the left.
+/// A pair of adjacent symbols that may be merged. Ordered by rank, then from left to right; the smallest is merged first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Pair {
+struct Bigram {
     rank: u32,
     left: u32,
     right: u32,
-    /// Bytes of both when the pair was found; anything else means that one of them has changed since.
+    /// Length of both when the bigram was pushed. A different length means that one of them has been merged since.
     len: u32,
     id: u32,
 }
 
-/// The pieces of one text, kept between texts so that memory is asked for once.
+/// The symbols of a text. Reused between texts to avoid allocations.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
-    pieces: Vec<Piece>,
-    pairs: BinaryHeap<Reverse<Pair>>,
+pub(super) struct Symbols {
+    symbols: Vec<Symbol>,
+    bigrams: BinaryHeap<Reverse<Bigram>>,
 }
 
-impl Pieces {
-    /// Forgets the text before.
+impl Symbols {
+    /// Removes all symbols.
     pub fn clear(&mut self) {
-        self.pieces.clear();
-        self.pairs.clear();
+        self.symbols.clear();
+        self.bigrams.clear();
     }
 
-    /// Adds a piece at the end.
+    /// Appends a symbol.
     pub fn push(&mut self, id: u32, len: u32) {
-        let place = self.pieces.len() as u32;
-        let (start, previous) = match self.pieces.last_mut() {
+        let index = self.symbols.len() as u32;
+        let (start, previous) = match self.symbols.last_mut() {
             Some(last) => {
-                last.next = place;
-                (last.start + last.len, place - 1)
+                last.next = index;
+                (last.start + last.len, index - 1)
             }
-            None => (0, END),
+            None => (0, NO_SYMBOL),
         };
-        self.pieces.push(Piece {
+        self.symbols.push(Symbol {
             id,
             start,
             len,
             previous,
-            next: END,
+            next: NO_SYMBOL,
         });
     }
 
-    /// Joins neighbours while `rank_of(left, right)` knows what they become: (rank, id), the smallest rank first.
-    pub fn merge(&mut self, mut rank_of: impl FnMut(Piece, Piece) -> Option<(u32, u32)>) {
-        for left in 1..self.pieces.len() as u32 {
-            self.consider(left - 1, left, &mut rank_of);
+    /// Merges adjacent symbols while `rank_of(left, right)` returns a `(rank, id)`, the smallest rank first.
+    pub fn merge(&mut self, mut rank_of: impl FnMut(Symbol, Symbol) -> Option<(u32, u32)>) {
+        for left in 1..self.symbols.len() as u32 {
+            self.push_bigram(left - 1, left, &mut rank_of);
         }
-        while let Some(Reverse(pair)) = self.pairs.pop() {
-            let (left, right) = (self.pieces[pair.left as usize], self.pieces[pair.right as usize]);
-            if left.len == 0 || right.len == 0 || left.len + right.len != pair.len {
+        while let Some(Reverse(bigram)) = self.bigrams.pop() {
+            let (left, right) = (self.symbols[bigram.left as usize], self.symbols[bigram.right as usize]);
+            if left.len == 0 || right.len == 0 || left.len + right.len != bigram.len {
                 continue;
             }
-            self.pieces[pair.left as usize] = Piece {
-                id: pair.id,
-                len: pair.len,
+            self.symbols[bigram.left as usize] = Symbol {
+                id: bigram.id,
+                len: bigram.len,
                 next: right.next,
                 ..left
             };
-            self.pieces[pair.right as usize].len = 0;
-            if right.next != END {
-                self.pieces[right.next as usize].previous = pair.left;
+            self.symbols[bigram.right as usize].len = 0;
+            if right.next != NO_SYMBOL {
+                self.symbols[right.next as usize].previous = bigram.left;
             }
-            self.consider(left.previous, pair.left, &mut rank_of);
-            self.consider(pair.left, right.next, &mut rank_of);
+            self.push_bigram(left.previous, bigram.left, &mut rank_of);
+            self.push_bigram(bigram.left, right.next, &mut rank_of);
         }
     }
 
-    /// What is left, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Piece> {
-        self.pieces.iter().copied().filter(|piece| piece.len > 0)
+    /// The remaining symbols, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Symbol> {
+        self.symbols.iter().copied().filter(|symbol| symbol.len > 0)
     }
 
-    fn consider(&mut self, left: u32, right: u32, rank_of: &mut impl FnMut(Piece, Piece) -> Option<(u32, u32)>) {
-        if left == END || right == END {
+    fn push_bigram(&mut self, left: u32, right: u32, rank_of: &mut impl FnMut(Symbol, Symbol) -> Option<(u32, u32)>) {
+        if left == NO_SYMBOL || right == NO_SYMBOL {
             return;
         }
-        let (a, b) = (self.pieces[left as usize], self.pieces[right as usize]);
+        let (a, b) = (self.symbols[left as usize], self.symbols[right as usize]);
         if let Some((rank, id)) = rank_of(a, b) {
-            self.pairs.push(Reverse(Pair {
+            self.bigrams.push(Reverse(Bigram {
                 rank,
                 left,
                 right,
@@ -121,37 +121,37 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What two digits, or sums of them, become: their sum where that is even, the larger the sooner.
+    /// Two digits, or sums of them, merge into their sum if it is even; larger sums first.
     fn rank_of(a: u32, b: u32) -> Option<(u32, u32)> {
         (a + b).is_multiple_of(2).then(|| (1000 - (a + b), a + b))
     }
 
-    /// The pieces of a text of digits, joined by `-`.
-    fn joined(digits: &str) -> String {
-        let mut pieces = Pieces::default();
+    /// Symbols of a string of digits after merging, separated by `-`.
+    fn merged(digits: &str) -> String {
+        let mut symbols = Symbols::default();
         for digit in digits.bytes() {
-            pieces.push((digit - b'0').into(), 1);
+            symbols.push((digit - b'0').into(), 1);
         }
-        pieces.merge(|a, b| rank_of(a.id, b.id));
-        let parts: Vec<_> = pieces
+        symbols.merge(|a, b| rank_of(a.id, b.id));
+        let parts: Vec<_> = symbols
             .iter()
             .map(|p| &digits[p.start as usize..(p.start + p.len) as usize])
             .collect();
         parts.join("-")
     }
 
-    /// The same as the rule says it: again and again, of all neighbours the best, the leftmost of equals.
-    fn joined_slowly(digits: &str) -> String {
+    /// Reference implementation: repeatedly merges the best pair, the leftmost of equal ones.
+    fn merged_naively(digits: &str) -> String {
         let mut parts: Vec<(u32, String)> = digits
             .chars()
             .map(|digit| (digit.to_digit(10).unwrap(), digit.to_string()))
             .collect();
         let best = |parts: &[(u32, String)]| {
-            let pairs = (1..parts.len()).filter_map(|right| {
+            let bigrams = (1..parts.len()).filter_map(|right| {
                 let (rank, id) = rank_of(parts[right - 1].0, parts[right].0)?;
                 Some((rank, right, id))
             });
-            pairs.min()
+            bigrams.min()
         };
         while let Some((_, right, id)) = best(&parts) {
             let (_, text) = parts.remove(right);
@@ -171,20 +171,20 @@ mod tests {
             ("12", "1-2"),
             ("111", "11-1"),
             ("113", "1-13"),
-            // 57, then the left 13, which goes with it at once; then 1357 and the other 13.
+            // 57, then the left 13, then both of them; then the other 13.
             ("135713", "135713"),
             ("57131", "5713-1"),
             ("2468", "2468"),
         ] {
-            assert_eq!(joined(digits), expected, "{digits}");
-            assert_eq!(joined_slowly(digits), expected, "{digits}, slowly");
+            assert_eq!(merged(digits), expected, "{digits}");
+            assert_eq!(merged_naively(digits), expected, "{digits}, reference");
         }
     }
 
     proptest! {
         #[test]
-        fn the_heap_joins_what_a_search_for_the_best_pair_does(digits in "[0-9]{0,40}") {
-            prop_assert_eq!(joined(&digits), joined_slowly(&digits));
+        fn the_heap_agrees_with_the_reference(digits in "[0-9]{0,40}") {
+            prop_assert_eq!(merged(&digits), merged_naively(&digits));
         }
     }
 }

@@ -1,49 +1,49 @@
-//! Turns text into tokens and back, with the vocabulary that a model's file carries.
+//! Tokenizers: encode text to tokens and decode tokens to text, with the vocabulary of a GGUF file.
 //!
-//! Two kinds cover nearly all models: byte-level BPE ([`bpe`], Llama 3, Qwen, SmolLM) and SentencePiece ([`spm`], Llama 2,
-//! Gemma). What a person types is never read as structure: see [`Special`].
+//! Two types cover nearly all models: byte-level BPE ([`bpe`]: Llama 3, Qwen, SmolLM) and SentencePiece ([`spm`]: Llama 2, Gemma).
+//! User text is never parsed for special tokens: see [`Special`].
 
 mod bpe;
 mod byte_level;
 mod error;
-mod finder;
 mod lookup;
+mod matcher;
 mod merge;
 mod pre;
 mod spm;
 mod vocabulary;
 
 pub use error::TokenizerError;
-pub(crate) use finder::NONCHARACTERS;
+pub(crate) use matcher::NONCHARACTERS;
 
 use crate::gguf::Gguf;
 use bpe::Bpe;
-use finder::{Finder, Part};
+use matcher::{Fragment, TokenMatcher};
 use pre::PreTokenizer;
 use spm::Spm;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use vocabulary::{Kind, Vocabulary};
+use vocabulary::{TokenType, Vocabulary};
 
-/// How texts that look like special tokens are read.
+/// How the texts of special tokens are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// As text, whatever they look like: for all that people type and files contain.
+    /// As ordinary text: for user text and the contents of files.
     Text,
-    /// As the special tokens: for templates.
+    /// As special tokens: for rendered templates.
     Parse,
 }
 
-/// A model's tokenizer. It adds nothing by itself: a BOS is for the caller to add where [`Tokenizer::add_bos`] says so.
+/// A model's tokenizer. It does not add BOS automatically: callers do if [`Tokenizer::add_bos`] returns `true`.
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     model: Model,
     add_bos: bool,
     add_eos: bool,
-    /// The control tokens.
-    controls: Finder,
-    /// Tokens of text that come before all else.
-    user_defined: Finder,
+    /// Control tokens.
+    controls: TokenMatcher,
+    /// User-defined tokens, which are matched before pre-tokenization.
+    user_defined: TokenMatcher,
 }
 
 enum Model {
@@ -55,7 +55,7 @@ impl Tokenizer {
     /// Builds the tokenizer of a file.
     ///
     /// # Errors
-    /// Where the file has no vocabulary, one of a kind that is not known, or one that contradicts itself.
+    /// If the file has no vocabulary, or an unsupported or malformed one.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, TokenizerError> {
         let unknown = |what, name: &str| TokenizerError::Unknown {
             file: gguf.path().display().to_string(),
@@ -63,23 +63,23 @@ impl Tokenizer {
             name: name.to_owned(),
         };
         let mut vocabulary = Vocabulary::read(gguf)?;
-        let (model, wants_bos) = match gguf.required_str("tokenizer.ggml.model")? {
+        let (model, default_add_bos) = match gguf.required_str("tokenizer.ggml.model")? {
             "gpt2" => {
                 let name = gguf.str("tokenizer.ggml.pre")?.unwrap_or("default");
                 let pre = PreTokenizer::named(name).ok_or_else(|| unknown("pre-tokenizer", name))?;
-                vocabulary.bytes = Bpe::token_bytes(&vocabulary.texts, &vocabulary.kinds);
+                vocabulary.bytes = Bpe::token_bytes(&vocabulary.texts, &vocabulary.types);
                 (Model::Bpe(Bpe::build(gguf, pre, &vocabulary)?), pre.add_bos)
             }
             "llama" => {
-                vocabulary.bytes = Spm::token_bytes(&vocabulary.texts, &vocabulary.kinds);
+                vocabulary.bytes = Spm::token_bytes(&vocabulary.texts, &vocabulary.types);
                 (Model::Spm(Spm::build(gguf, &vocabulary)?), true)
             }
             other => return Err(unknown("tokenizer", other)),
         };
-        let add_bos = gguf.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(wants_bos) && vocabulary.bos.is_some();
+        let add_bos = gguf.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default_add_bos) && vocabulary.bos.is_some();
         let add_eos = gguf.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false) && vocabulary.eos.is_some();
-        let controls = Finder::of(Kind::Control, &vocabulary)?;
-        let user_defined = Finder::of(Kind::UserDefined, &vocabulary)?;
+        let controls = TokenMatcher::of(TokenType::Control, &vocabulary)?;
+        let user_defined = TokenMatcher::of(TokenType::UserDefined, &vocabulary)?;
         Ok(Self {
             vocabulary,
             model,
@@ -90,9 +90,9 @@ impl Tokenizer {
         })
     }
 
-    /// The tokens of a text. Adds no BOS.
+    /// Encodes a text. Does not add BOS.
     pub fn encode(&self, text: &str, special: Special) -> Vec<u32> {
-        // Three to four bytes a token are usual.
+        // Typically three to four bytes per token.
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
         match special {
             Special::Text => self.encode_text(text, true, &mut ids),
@@ -101,8 +101,7 @@ impl Tokenizer {
         ids
     }
 
-    /// The tokens of a text whose special strings are read as such, except those that `marker` breaks apart; the marker
-    /// itself is no part of the text.
+    /// Encodes a text, parsing special tokens except those that `marker` breaks up. Markers are removed.
     pub(crate) fn encode_marked(&self, text: &str, marker: char) -> Vec<u32> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
         self.encode_structure(
@@ -119,27 +118,27 @@ impl Tokenizer {
         ids
     }
 
-    /// Puts `marker` into every control token's text inside a text, and where one could arise with what stands before or
-    /// after it, so that none is found there.
+    /// Inserts `marker` into every control token in a text, and wherever one could form across its ends, so that the text contains
+    /// none.
     pub(crate) fn mark_controls(&self, text: &str, marker: char) -> String {
         self.controls.mark(text, marker)
     }
 
-    /// Puts `marker` around every character of a text that could be a part of a control token.
+    /// Inserts `marker` around every character of a text that may occur in a control token.
     pub(crate) fn mark_each_character(&self, text: &str, marker: char) -> String {
         self.controls.mark_each(text, marker)
     }
 
-    /// A text of the same length without any character that could be a part of a control token.
+    /// Replaces every character of a text that may occur in a control token. Preserves the number of characters.
     pub(crate) fn blank(&self, text: &str, marker: char) -> String {
         self.controls.blank(text, marker)
     }
 
-    /// Whether two texts have the same control tokens, and, where the texts are of one length, in the same places. Markers do
-    /// not count.
+    /// Whether two texts have the same control tokens, and at the same positions if the texts have the same length. Markers are
+    /// ignored.
     pub(crate) fn have_same_controls(&self, one: &str, other: &str, marker: char) -> bool {
-        let (one, length) = self.controls.places(one, marker);
-        let (other, other_length) = self.controls.places(other, marker);
+        let (one, length) = self.controls.positions(one, marker);
+        let (other, other_length) = self.controls.positions(other, marker);
         if length == other_length {
             return one == other;
         }
@@ -147,42 +146,42 @@ impl Tokenizer {
         one.iter().map(id).eq(other.iter().map(id))
     }
 
-    /// A text with a space in place of every control token.
+    /// Replaces every control token in a text by a space.
     pub(crate) fn without_controls(&self, text: &str) -> String {
         let mut rest = String::with_capacity(text.len());
-        self.controls.split(text, |part| match part {
-            Part::Text(text) => rest.push_str(text),
-            Part::Token(_) => rest.push(' '),
+        self.controls.split(text, |fragment| match fragment {
+            Fragment::Text(text) => rest.push_str(text),
+            Fragment::Token(_) => rest.push(' '),
         });
         rest
     }
 
-    /// As [`Tokenizer::encode`] with [`Special::Text`]; none where `go_on`, which is now and then told how many tokens there are,
-    /// says no.
-    pub(crate) fn encode_while(&self, text: &str, go_on: &dyn Fn(usize) -> bool) -> Option<Vec<u32>> {
+    /// Encodes a text with [`Special::Text`]. `progress` receives the number of tokens so far, at intervals, and returns `false` to
+    /// cancel. `None` if cancelled.
+    pub(crate) fn encode_cancellable(&self, text: &str, progress: &dyn Fn(usize) -> bool) -> Option<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
-        let done = self.encode_text_while(text, true, &mut ids, go_on);
+        let done = self.encode_text_while(text, true, &mut ids, progress);
         done.is_continue().then_some(ids)
     }
 
-    /// As [`Tokenizer::encode_marked`], with the place behind each control token: bytes of the text before it, and tokens.
-    pub(crate) fn encode_marked_parts(&self, text: &str, marker: char) -> (Vec<u32>, Vec<(usize, usize)>) {
+    /// As [`Tokenizer::encode_marked`]. Also returns the end of each control token, as an offset in bytes of the text and in tokens.
+    pub(crate) fn encode_marked_with_boundaries(&self, text: &str, marker: char) -> (Vec<u32>, Vec<(usize, usize)>) {
         let ids = self.encode_marked(text, marker);
-        let mut places = Vec::new();
+        let mut boundaries = Vec::new();
         let (mut bytes, mut tokens) = (0, 0);
-        self.controls.split(text, |part| match part {
-            Part::Text(text) => bytes += text.len(),
-            Part::Token(id) => {
+        self.controls.split(text, |fragment| match fragment {
+            Fragment::Text(text) => bytes += text.len(),
+            Fragment::Token(id) => {
                 bytes += self.vocabulary.text(id).map_or(0, str::len);
-                // Text has no token that this finder finds.
+                // Ordinary text is never encoded to a control token.
                 tokens += ids[tokens..]
                     .iter()
                     .position(|&other| other == id)
-                    .map_or(0, |at| at + 1);
-                places.push((bytes, tokens));
+                    .map_or(0, |index| index + 1);
+                boundaries.push((bytes, tokens));
             }
         });
-        (ids, places)
+        (ids, boundaries)
     }
 
     fn encode_structure<'t>(
@@ -192,12 +191,12 @@ impl Tokenizer {
         ids: &mut Vec<u32>,
     ) {
         let mut first = true;
-        self.controls.split(text, |part| match part {
-            Part::Text(text) => {
+        self.controls.split(text, |fragment| match fragment {
+            Fragment::Text(text) => {
                 self.encode_text(&prepare(text), first, ids);
                 first = false;
             }
-            Part::Token(id) => {
+            Fragment::Token(id) => {
                 ids.push(id);
                 first = true;
             }
@@ -205,7 +204,7 @@ impl Tokenizer {
     }
 
     fn encode_text(&self, text: &str, first: bool, ids: &mut Vec<u32>) {
-        // Nothing breaks it.
+        // Never cancelled.
         let _ = self.encode_text_while(text, first, ids, &|_| true);
     }
 
@@ -214,19 +213,19 @@ impl Tokenizer {
         text: &str,
         mut first: bool,
         ids: &mut Vec<u32>,
-        go_on: &dyn Fn(usize) -> bool,
+        progress: &dyn Fn(usize) -> bool,
     ) -> ControlFlow<()> {
         let mut flow = ControlFlow::Continue(());
-        self.user_defined.split(text, |part| match part {
+        self.user_defined.split(text, |fragment| match fragment {
             _ if flow.is_break() => {}
-            Part::Text(text) => {
+            Fragment::Text(text) => {
                 flow = match &self.model {
-                    Model::Bpe(bpe) => bpe.encode(text, &self.vocabulary, ids, go_on),
-                    Model::Spm(spm) => spm.encode(text, first, &self.vocabulary, ids, go_on),
+                    Model::Bpe(bpe) => bpe.encode(text, &self.vocabulary, ids, progress),
+                    Model::Spm(spm) => spm.encode(text, first, &self.vocabulary, ids, progress),
                 };
                 first = false;
             }
-            Part::Token(id) => {
+            Fragment::Token(id) => {
                 ids.push(id);
                 first = true;
             }
@@ -234,19 +233,19 @@ impl Tokenizer {
         flow
     }
 
-    /// The bytes that a token stands for, which may be part of a character. Special tokens give their text. None for an id that
-    /// is no token.
+    /// The bytes that a token decodes to, which may be part of a character. For special tokens their text. `None` if the id is out
+    /// of range.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.vocabulary.bytes.get(id)
     }
 
-    /// A token's text as it stands in the file (`Ġhello`, `<0x0A>`).
+    /// A token's text as in the file (`Ġhello`, `<0x0A>`). `None` if the id is out of range.
     pub fn token_text(&self, id: u32) -> Option<&str> {
         self.vocabulary.text(id)
     }
 
-    /// The text of tokens. Special ones show as their text, ids that are no tokens as nothing, and bytes that are no character
-    /// as U+FFFD. A space that encoding puts before a text is taken away again.
+    /// Decodes tokens. Special tokens decode to their text, ids out of range to nothing, and invalid UTF-8 to U+FFFD. Removes the space
+    /// that encoding adds before a text.
     pub fn decode(&self, ids: &[u32]) -> String {
         let bytes: Vec<u8> = ids
             .iter()
@@ -265,50 +264,50 @@ impl Tokenizer {
         }
     }
 
-    /// How many tokens there are; ids are smaller.
+    /// Number of tokens. Ids are smaller than this.
     pub fn vocab_size(&self) -> usize {
         self.vocabulary.len()
     }
 
-    /// The token that begins a text.
+    /// Beginning-of-sequence token.
     pub fn bos(&self) -> Option<u32> {
         self.vocabulary.bos
     }
 
-    /// The token that ends a text.
+    /// End-of-sequence token.
     pub fn eos(&self) -> Option<u32> {
         self.vocabulary.eos
     }
 
-    /// The token that ends a turn.
+    /// End-of-turn token.
     pub fn eot(&self) -> Option<u32> {
         self.vocabulary.eot
     }
 
-    /// Whether the model wants [`Tokenizer::bos`] before a text.
+    /// Whether the model expects [`Tokenizer::bos`] before a text.
     pub fn add_bos(&self) -> bool {
         self.add_bos
     }
 
-    /// Whether the model wants [`Tokenizer::eos`] after a text.
+    /// Whether the model expects [`Tokenizer::eos`] after a text.
     pub fn add_eos(&self) -> bool {
         self.add_eos
     }
 
-    /// Whether a token is structure rather than text.
+    /// Whether a token is a control token or the unknown token.
     pub fn is_special(&self, id: u32) -> bool {
         matches!(
-            self.vocabulary.kinds.get(id as usize),
-            Some(Kind::Control | Kind::Unknown)
+            self.vocabulary.types.get(id as usize),
+            Some(TokenType::Control | TokenType::Unknown)
         )
     }
 
-    /// Whether an answer ends at this token.
+    /// Whether generation ends at this token.
     pub fn is_end_of_generation(&self, id: u32) -> bool {
-        self.vocabulary.ends.binary_search(&id).is_ok()
+        self.vocabulary.eog_ids.binary_search(&id).is_ok()
     }
 
-    /// The token of a special text such as `<|im_start|>`.
+    /// The control token with this text, such as `<|im_start|>`.
     pub fn special_id(&self, text: &str) -> Option<u32> {
         self.controls.token(text)
     }

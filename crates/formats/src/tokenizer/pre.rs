@@ -1,32 +1,32 @@
-//! Pre-tokenizers: how a text is cut before BPE merges inside the cuts. A file names its own in `tokenizer.ggml.pre`.
+//! Pre-tokenizers: split a text into words, inside which BPE merges. A file names its pre-tokenizer in `tokenizer.ggml.pre`.
 //!
-//! The published patterns use a look-ahead, `\s+(?!\S)`, which takes white space up to the last before a word. No fast engine
-//! has one, so the patterns here take all of it and [`Pattern::find`] gives the last character back.
+//! The published patterns use a look-ahead, `\s+(?!\S)`, which matches white space except the last character before a word. The regex
+//! engine has no look-ahead, so the patterns here match all white space and [`Pattern::find`] drops the last character.
 
 use regex::Regex;
 use std::ops::{ControlFlow, Range};
 use std::sync::LazyLock;
 
-/// One way of cutting, with what goes along with it.
+/// A pre-tokenizer, with the related properties of its models.
 #[derive(Clone, Copy)]
 pub(super) struct PreTokenizer {
-    /// Patterns, each applied inside the cuts of the one before. What lies between two matches is a cut too.
+    /// Patterns, each applied to the words of the previous one. Text between two matches is a word, too.
     patterns: &'static [&'static Pattern],
-    /// Whether a cut that is a token is taken as it is, whatever the merges would make of it.
+    /// Encode a word that is a token as this token, without applying merges.
     pub ignore_merges: bool,
-    /// Whether such models want a BOS where the file does not say.
+    /// Default of `tokenizer.ggml.add_bos_token`.
     pub add_bos: bool,
 }
 
 impl PreTokenizer {
-    /// The pre-tokenizer of a name.
+    /// The pre-tokenizer with this name. `None` if it is not supported.
     pub fn named(name: &str) -> Option<Self> {
         static DEFAULT: &[&Pattern] = &[&PUNCTUATION, &GPT2, &NUMBER, &THREE_DIGITS];
-        static GPT2_ALONE: &[&Pattern] = &[&GPT2];
-        static DIGITS_APART: &[&Pattern] = &[&DIGIT, &GPT2];
-        static QWEN2_ALONE: &[&Pattern] = &[&QWEN2];
-        static QWEN35_ALONE: &[&Pattern] = &[&QWEN35];
-        static LLAMA3_ALONE: &[&Pattern] = &[&LLAMA3];
+        static GPT2_ONLY: &[&Pattern] = &[&GPT2];
+        static SINGLE_DIGITS: &[&Pattern] = &[&DIGIT, &GPT2];
+        static QWEN2_ONLY: &[&Pattern] = &[&QWEN2];
+        static QWEN35_ONLY: &[&Pattern] = &[&QWEN35];
+        static LLAMA3_ONLY: &[&Pattern] = &[&LLAMA3];
         let plain = |patterns| Self {
             patterns,
             ignore_merges: false,
@@ -36,18 +36,18 @@ impl PreTokenizer {
             "default" => plain(DEFAULT),
             "gpt-2" | "phi-2" | "jina-es" | "jina-de" | "gigachat" | "jina-v2-es" | "jina-v2-de" | "a.x-4.0"
             | "mellum" | "modern-bert" | "mpt" | "olmo" | "jais" | "exaone4" | "trillion" | "granite-docling" => {
-                plain(GPT2_ALONE)
+                plain(GPT2_ONLY)
             }
             "smollm" | "starcoder" | "refact" | "command-r" | "codeshell" | "exaone" | "minerva-7b" => {
-                plain(DIGITS_APART)
+                plain(SINGLE_DIGITS)
             }
             "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "stablelm2" | "hunyuan" | "megrez" => {
-                plain(QWEN2_ALONE)
+                plain(QWEN2_ONLY)
             }
-            "qwen35" => plain(QWEN35_ALONE),
-            "dbrx" | "smaug-bpe" | "glm4" | "glm5" | "chatglm-bpe" => plain(LLAMA3_ALONE),
+            "qwen35" => plain(QWEN35_ONLY),
+            "dbrx" | "smaug-bpe" | "glm4" | "glm5" | "chatglm-bpe" => plain(LLAMA3_ONLY),
             "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2" => Self {
-                patterns: LLAMA3_ALONE,
+                patterns: LLAMA3_ONLY,
                 ignore_merges: true,
                 add_bos: true,
             },
@@ -55,27 +55,27 @@ impl PreTokenizer {
         })
     }
 
-    /// Calls `word` with every cut of a text, in order, until it breaks. Together they are the text.
-    pub fn cut(&self, text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
-        cut_by(self.patterns, text, word)
+    /// Calls `word` with each word of a text, in order, until it breaks. The words concatenate to the text.
+    pub fn split(&self, text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
+        split_by(self.patterns, text, word)
     }
 }
 
-/// One pattern.
+/// A pattern.
 struct Pattern {
     regex: LazyLock<Regex>,
-    /// Whether white space up to a line's end is an alternative of its own, which the look-ahead does not concern.
-    breaks_apart: bool,
+    /// Whether white space that ends with a line break is a separate alternative, without the look-ahead.
+    newline_alternative: bool,
 }
 
-/// Declares patterns; each is compiled when first used.
+/// Declares patterns, which are compiled on first use.
 macro_rules! patterns {
-    ($($(#[$doc:meta])* $name:ident = $pattern:expr, breaks_apart: $breaks_apart:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $pattern:expr, newline_alternative: $newline_alternative:literal;)*) => {
         $(
             $(#[$doc])*
             static $name: Pattern = Pattern {
                 regex: LazyLock::new(|| Regex::new($pattern).expect("a constant pattern, compiled by a test")),
-                breaks_apart: $breaks_apart,
+                newline_alternative: $newline_alternative,
             };
         )*
 
@@ -84,8 +84,8 @@ macro_rules! patterns {
     };
 }
 
-/// English contractions in either case, then the end of most newer patterns.
-macro_rules! newer {
+/// A pattern in the style of cl100k: English contractions in either case, words and numbers, symbols, white space.
+macro_rules! cl100k_style {
     ($words_and_numbers:literal, $not_symbols:literal) => {
         concat!(
             "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])|",
@@ -98,18 +98,18 @@ macro_rules! newer {
 }
 
 patterns! {
-    GPT2 = r"'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+", breaks_apart: false;
-    LLAMA3 = newer!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}", r"\s\p{L}\p{N}"), breaks_apart: true;
-    QWEN2 = newer!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", r"\s\p{L}\p{N}"), breaks_apart: true;
+    GPT2 = r"'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+", newline_alternative: false;
+    LLAMA3 = cl100k_style!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}", r"\s\p{L}\p{N}"), newline_alternative: true;
+    QWEN2 = cl100k_style!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", r"\s\p{L}\p{N}"), newline_alternative: true;
     /// As Qwen 2's, with combining marks counted as letters.
-    QWEN35 = newer!(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}", r"\s\p{L}\p{M}\p{N}"), breaks_apart: true;
-    DIGIT = r"\p{N}", breaks_apart: false;
-    NUMBER = r"\p{N}+", breaks_apart: false;
-    THREE_DIGITS = "[0-9]{3}", breaks_apart: false;
-    PUNCTUATION = r"[\p{P}$+<=>^~|]+", breaks_apart: false;
+    QWEN35 = cl100k_style!(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}", r"\s\p{L}\p{M}\p{N}"), newline_alternative: true;
+    DIGIT = r"\p{N}", newline_alternative: false;
+    NUMBER = r"\p{N}+", newline_alternative: false;
+    THREE_DIGITS = "[0-9]{3}", newline_alternative: false;
+    PUNCTUATION = r"[\p{P}$+<=>^~|]+", newline_alternative: false;
 }
 
-fn cut_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
+fn split_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
     let Some((pattern, inner)) = patterns.split_first() else {
         return word(text);
     };
@@ -117,10 +117,10 @@ fn cut_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str) -> Cont
     while done < text.len() {
         let found = pattern.find(text, done);
         if found.start > done {
-            cut_by(inner, &text[done..found.start], word)?;
+            split_by(inner, &text[done..found.start], word)?;
         }
         if !found.is_empty() {
-            cut_by(inner, &text[found.clone()], word)?;
+            split_by(inner, &text[found.clone()], word)?;
         }
         done = found.end;
     }
@@ -128,13 +128,13 @@ fn cut_by(patterns: &[&Pattern], text: &str, word: &mut impl FnMut(&str) -> Cont
 }
 
 impl Pattern {
-    /// The first match from `from` on; an empty one at the end where there is none.
+    /// The first match from `from` on. An empty range at the end of the text if there is none.
     fn find(&self, text: &str, from: usize) -> Range<usize> {
         let Some(found) = self.regex.find_at(text, from) else {
             return text.len()..text.len();
         };
         let matched = found.as_str();
-        let at_break = self.breaks_apart && matched.ends_with(['\r', '\n']);
+        let at_break = self.newline_alternative && matched.ends_with(['\r', '\n']);
         let before_word = found.end() < text.len();
         match matched.chars().next_back() {
             Some(last)
@@ -154,13 +154,13 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    fn cuts(name: &str, text: &str) -> Vec<String> {
+    fn words(name: &str, text: &str) -> Vec<String> {
         let mut words = Vec::new();
-        let cut = PreTokenizer::named(name).unwrap().cut(text, &mut |word| {
+        let flow = PreTokenizer::named(name).unwrap().split(text, &mut |word| {
             words.push(word.to_owned());
             ControlFlow::Continue(())
         });
-        assert!(cut.is_continue());
+        assert!(flow.is_continue());
         words
     }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn known_cuts() {
+    fn known_splits() {
         for (name, text, expected) in [
             ("gpt-2", "", vec![]),
             (
@@ -194,7 +194,7 @@ mod tests {
             ("qwen35", "e\u{301}x", vec!["e\u{301}x"]),
             ("qwen2", "e\u{301}x", vec!["e", "\u{301}x"]),
         ] {
-            assert_eq!(cuts(name, text), expected, "{name}: {text:?}");
+            assert_eq!(words(name, text), expected, "{name}: {text:?}");
         }
     }
 }

@@ -1,52 +1,52 @@
-//! SentencePiece's vocabularies as Llama and Gemma have them: characters are joined where the whole is a token, the highest
-//! score first; what is left over is spelt in bytes.
+//! SentencePiece BPE, as in Llama 2 and Gemma: adjacent symbols are merged if the result is a token, highest score first. The rest is
+//! encoded with byte fallback.
 //!
-//! This greedy joining is what such models were trained with (SentencePiece's BPE), and it is not what a unigram model does,
-//! which looks for the likeliest whole; docs/decisions compares them.
+//! These models were trained with this greedy merging (SentencePiece's BPE), not with a unigram model, which searches for the most
+//! likely segmentation. docs/decisions compares them.
 
 use super::TokenizerError;
 use super::lookup::{ByteStrings, Lookup};
-use super::merge::{NO_TOKEN, Pieces};
-use super::vocabulary::{Kind, Vocabulary};
+use super::merge::{NO_TOKEN, Symbols};
+use super::vocabulary::{TokenType, Vocabulary};
 use crate::gguf::{Gguf, Strings};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
-/// Bytes of a text that are joined at once: a part takes some 33 times as much memory while it is.
-const PART: usize = 64 << 10;
+/// Bytes of a text that are merged at once: merging takes about 33 times as much memory.
+const SEGMENT_BYTES: usize = 64 << 10;
 
-/// Bytes after which a text is cut even where tokens could go over the cut.
-const LONGEST_PART: usize = 2 << 20;
+/// Maximum bytes of a segment. A longer one is split even if a token could span the split.
+const MAX_SEGMENT_BYTES: usize = 2 << 20;
 
-/// The character that stands for a space.
+/// The character that replaces a space.
 const SPACE: char = '\u{2581}';
 
-/// Everything SPM needs beside the vocabulary.
+/// A SentencePiece BPE model, without the vocabulary.
 pub(super) struct Spm {
-    /// Tokens by their text; neither control tokens nor those of single bytes are among them.
+    /// Tokens by their text, without control and byte tokens.
     tokens: Lookup,
     texts: ByteStrings,
-    /// Smaller is joined first, one a token.
+    /// Rank of each token. Smaller ranks are merged first.
     ranks: Vec<u32>,
     /// The token of each single byte, or [`NO_TOKEN`].
-    of_byte: [u32; 256],
-    /// Whether a space goes before a text.
+    byte_tokens: [u32; 256],
+    /// Add a space before a text.
     pub add_space_prefix: bool,
-    /// Characters that stand side by side in any token; made for the first long text.
-    neighbours: OnceLock<HashSet<(char, char)>>,
+    /// Pairs of adjacent characters in all tokens. Computed for the first long text.
+    adjacent_chars: OnceLock<HashSet<(char, char)>>,
 }
 
 impl Spm {
-    /// The bytes that each token stands for.
-    pub fn token_bytes(texts: &Strings, kinds: &[Kind]) -> ByteStrings {
+    /// The bytes that each token decodes to.
+    pub fn token_bytes(texts: &Strings, types: &[TokenType]) -> ByteStrings {
         let mut strings = ByteStrings::default();
-        for (text, kind) in texts.iter().zip(kinds) {
+        for (text, kind) in texts.iter().zip(types) {
             strings.push_with(|out| match (kind, byte_token(text)) {
-                (Kind::Byte, Some(byte)) => out.push(byte),
-                (Kind::Normal | Kind::Unused, _) => {
-                    for (place, part) in text.split(SPACE).enumerate() {
-                        if place > 0 {
+                (TokenType::Byte, Some(byte)) => out.push(byte),
+                (TokenType::Normal | TokenType::Unused, _) => {
+                    for (index, part) in text.split(SPACE).enumerate() {
+                        if index > 0 {
                             out.push(b' ');
                         }
                         out.extend(part.as_bytes());
@@ -70,24 +70,24 @@ impl Spm {
             texts.push_with(|out| out.extend(text.as_bytes()));
         }
         let mut tokens = Lookup::with_capacity(vocabulary.len());
-        let mut of_byte = [NO_TOKEN; 256];
-        for (id, (&kind, text)) in vocabulary.kinds.iter().zip(vocabulary.texts.iter()).enumerate() {
+        let mut byte_tokens = [NO_TOKEN; 256];
+        for (id, (&kind, text)) in vocabulary.types.iter().zip(vocabulary.texts.iter()).enumerate() {
             let id = id as u32;
             match kind {
-                Kind::Byte => match byte_token(text) {
-                    Some(byte) => of_byte[byte as usize] = id,
+                TokenType::Byte => match byte_token(text) {
+                    Some(byte) => byte_tokens[byte as usize] = id,
                     None => {
                         return Err(
                             vocabulary.malformed(format!("the byte token {id} is '{text}', not <0x00> to <0xFF>"))
                         );
                     }
                 },
-                Kind::Normal | Kind::UserDefined | Kind::Unused => {
+                TokenType::Normal | TokenType::UserDefined | TokenType::Unused => {
                     if let Err(other) = tokens.insert(id, &texts) {
                         return Err(vocabulary.malformed(format!("tokens {other} and {id} are both '{text}'")));
                     }
                 }
-                Kind::Control | Kind::Unknown => {}
+                TokenType::Control | TokenType::Unknown => {}
             }
         }
         let ranks = scores.iter().map(|&score| rank(score)).collect();
@@ -96,61 +96,62 @@ impl Spm {
             tokens,
             texts,
             ranks,
-            of_byte,
+            byte_tokens,
             add_space_prefix,
-            neighbours: OnceLock::new(),
+            adjacent_chars: OnceLock::new(),
         })
     }
 
-    /// Appends the tokens of a text; `first` where it begins the whole or follows a special token. A long text is encoded in parts.
-    /// Breaks where `go_on`, which is told how many tokens there are, says no.
+    /// Appends the tokens of a text, in segments if it is long. `first`: it starts the input or follows a special token. `progress`
+    /// receives the number of tokens so far and returns `false` to cancel, which breaks.
     pub fn encode(
         &self,
         text: &str,
         first: bool,
         vocabulary: &Vocabulary,
         out: &mut Vec<u32>,
-        go_on: &dyn Fn(usize) -> bool,
+        progress: &dyn Fn(usize) -> bool,
     ) -> ControlFlow<()> {
         let (mut rest, mut first) = (text, first);
-        while rest.len() > PART {
-            let (part, after) = rest.split_at(self.cut(rest, vocabulary));
-            self.encode_part(part, first, vocabulary, out);
+        while rest.len() > SEGMENT_BYTES {
+            let (segment, after) = rest.split_at(self.segment_end(rest, vocabulary));
+            self.encode_segment(segment, first, vocabulary, out);
             (rest, first) = (after, false);
-            if !go_on(out.len()) {
+            if !progress(out.len()) {
                 return ControlFlow::Break(());
             }
         }
         if first || !rest.is_empty() {
-            self.encode_part(rest, first, vocabulary, out);
+            self.encode_segment(rest, first, vocabulary, out);
         }
         ControlFlow::Continue(())
     }
 
-    /// Where a text longer than [`PART`] can be cut so that its parts have the tokens of the whole: between characters that no
-    /// token has side by side, since nothing is joined there.
-    fn cut(&self, text: &str, vocabulary: &Vocabulary) -> usize {
-        let neighbours = self.neighbours.get_or_init(|| {
-            let tokens = vocabulary.texts.iter().zip(&vocabulary.kinds);
-            let tokens = tokens.filter(|(_, kind)| matches!(kind, Kind::Normal | Kind::UserDefined | Kind::Unused));
+    /// End of the first segment of a text longer than [`SEGMENT_BYTES`]. Splitting there does not change the tokens: no token contains
+    /// the two characters around it next to each other, so no merge spans it.
+    fn segment_end(&self, text: &str, vocabulary: &Vocabulary) -> usize {
+        let adjacent_chars = self.adjacent_chars.get_or_init(|| {
+            let tokens = vocabulary.texts.iter().zip(&vocabulary.types);
+            let tokens = tokens
+                .filter(|(_, kind)| matches!(kind, TokenType::Normal | TokenType::UserDefined | TokenType::Unused));
             tokens
                 .flat_map(|(text, _)| text.chars().zip(text.chars().skip(1)))
                 .collect()
         });
-        let start = text.floor_char_boundary(PART);
+        let start = text.floor_char_boundary(SEGMENT_BYTES);
         let mut before = text[..start].chars().next_back().map(escaped);
-        for (place, character) in text[start..].char_indices() {
+        for (offset, character) in text[start..].char_indices() {
             let character = escaped(character);
-            let place = start + place;
-            if before.is_some_and(|before| !neighbours.contains(&(before, character))) || place >= LONGEST_PART {
-                return place;
+            let end = start + offset;
+            if before.is_some_and(|before| !adjacent_chars.contains(&(before, character))) || end >= MAX_SEGMENT_BYTES {
+                return end;
             }
             before = Some(character);
         }
         text.len()
     }
 
-    fn encode_part(&self, text: &str, first: bool, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
+    fn encode_segment(&self, text: &str, first: bool, vocabulary: &Vocabulary, out: &mut Vec<u32>) {
         let mut all = String::with_capacity(text.len() + text.len() / 4);
         if first && self.add_space_prefix {
             all.push(SPACE);
@@ -158,9 +159,9 @@ impl Spm {
         all.extend(text.chars().map(escaped));
         let escaped = all.as_bytes();
 
-        let mut pieces = Pieces::default();
+        let mut symbols = Symbols::default();
         let mut start = 0;
-        // A character's first byte tells its length, but the next character's beginning is as good a guide.
+        // One symbol per character: up to the next byte that is not a continuation byte.
         while start < escaped.len() {
             let rest = &escaped[start + 1..];
             let len = 1 + rest.iter().position(|&byte| byte & 0xc0 != 0x80).unwrap_or(rest.len());
@@ -168,21 +169,21 @@ impl Spm {
                 .tokens
                 .get(&escaped[start..start + len], &self.texts)
                 .unwrap_or(NO_TOKEN);
-            pieces.push(id, len as u32);
+            symbols.push(id, len as u32);
             start += len;
         }
-        pieces.merge(|left, right| {
+        symbols.merge(|left, right| {
             let whole = &escaped[left.start as usize..(right.start + right.len) as usize];
             let id = self.tokens.get(whole, &self.texts)?;
             Some((self.ranks[id as usize], id))
         });
-        for piece in pieces.iter() {
-            if piece.id != NO_TOKEN {
-                out.push(piece.id);
+        for symbol in symbols.iter() {
+            if symbol.id != NO_TOKEN {
+                out.push(symbol.id);
                 continue;
             }
-            for &byte in &escaped[piece.start as usize..(piece.start + piece.len) as usize] {
-                match self.of_byte[byte as usize] {
+            for &byte in &escaped[symbol.start as usize..(symbol.start + symbol.len) as usize] {
+                match self.byte_tokens[byte as usize] {
                     NO_TOKEN => out.extend(vocabulary.unknown),
                     id => out.push(id),
                 }
@@ -191,7 +192,7 @@ impl Spm {
     }
 }
 
-/// A character as it stands in tokens.
+/// A character as in token texts.
 fn escaped(character: char) -> char {
     if character == ' ' { SPACE } else { character }
 }
@@ -199,7 +200,7 @@ fn escaped(character: char) -> char {
 /// The byte of a token like `<0x0A>`.
 fn byte_token(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
-    // Reading a number would also take a sign.
+    // `from_str_radix` would accept a sign.
     let two_digits = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     if two_digits {
         u8::from_str_radix(digits, 16).ok()
@@ -208,11 +209,11 @@ fn byte_token(text: &str) -> Option<u8> {
     }
 }
 
-/// A score as a number that is smaller for a higher one. Any float has its place, so that a damaged file cannot break the order.
+/// Maps a score to a rank: smaller for a higher score. Total over all floats including NaN, so that a corrupt file cannot break the order.
 fn rank(score: f32) -> u32 {
-    // Zero has two signs, which must not differ.
+    // Maps -0 to +0.
     let bits = (score + 0.0).to_bits();
-    // Floats order as integers do, once the negative ones are turned around.
+    // The bits of floats order as integers, after flipping those of negative ones.
     let ascending = if bits >> 31 == 0 { bits | 1 << 31 } else { !bits };
     !ascending
 }
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_turn_scores_around() {
+    fn ranks_descend_with_scores() {
         let descending = [f32::INFINITY, 3.5, 1e-30, 0.0, -1e-30, -1.0, -7000.0, f32::NEG_INFINITY];
         for pair in descending.windows(2) {
             assert!(rank(pair[0]) < rank(pair[1]), "{pair:?}");
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_has_the_tokens_of_the_whole() {
+    fn segments_of_a_long_text_have_the_tokens_of_the_whole() {
         for name in ["spm", "spm-gemma"] {
             let path = format!(
                 "{}/../../tests/fixtures/tokenizer/{name}.gguf",
@@ -239,16 +240,16 @@ mod tests {
             );
             let gguf = Gguf::open(path).unwrap();
             let mut vocabulary = Vocabulary::read(&gguf).unwrap();
-            vocabulary.bytes = Spm::token_bytes(&vocabulary.texts, &vocabulary.kinds);
+            vocabulary.bytes = Spm::token_bytes(&vocabulary.texts, &vocabulary.types);
             let spm = Spm::build(&gguf, &vocabulary).unwrap();
             let source = concat!(include_str!("spm.rs"), " \u{2581} 好的。Ünd    ▁ <0x0A>\t\r\n\n\n");
-            let text = source.repeat(3 * PART / source.len() + 1);
-            let (mut whole, mut parts) = (Vec::new(), Vec::new());
-            spm.encode_part(&text, true, &vocabulary, &mut whole);
-            let done = spm.encode(&text, true, &vocabulary, &mut parts, &|_| true);
-            assert!(done.is_continue() && parts == whole, "{name}");
-            let stopped = spm.encode(&text, true, &vocabulary, &mut parts, &|tokens| tokens < 10);
-            assert!(stopped.is_break(), "{name}");
+            let text = source.repeat(3 * SEGMENT_BYTES / source.len() + 1);
+            let (mut whole, mut segments) = (Vec::new(), Vec::new());
+            spm.encode_segment(&text, true, &vocabulary, &mut whole);
+            let done = spm.encode(&text, true, &vocabulary, &mut segments, &|_| true);
+            assert!(done.is_continue() && segments == whole, "{name}");
+            let cancelled = spm.encode(&text, true, &vocabulary, &mut segments, &|tokens| tokens < 10);
+            assert!(cancelled.is_break(), "{name}");
         }
     }
 

@@ -1,44 +1,44 @@
-//! The tokens of a file: their texts, what kind each is, and which of them begin and end things.
+//! A file's vocabulary: the text and type of each token, and the special token ids.
 
 use super::TokenizerError;
 use super::lookup::ByteStrings;
 use crate::gguf::{Gguf, Strings};
 
-/// What a token is for.
+/// Token types of `tokenizer.ggml.token_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Text.
+pub(super) enum TokenType {
+    /// Ordinary text.
     Normal,
-    /// Stands for what the vocabulary has no token for.
+    /// Replaces text that the vocabulary cannot encode.
     Unknown,
-    /// Structure: begins and ends of turns and texts. Never made from what a person types.
+    /// Control tokens, such as the beginning and end of turns and texts. Never produced from user text.
     Control,
-    /// Text that is always one token, looked for before all else.
+    /// Text that is always one token. Matched before pre-tokenization.
     UserDefined,
-    /// In no use.
+    /// Not used.
     Unused,
-    /// One byte.
+    /// A single byte (byte fallback).
     Byte,
 }
 
-/// The tokens of a file.
+/// The vocabulary of a file.
 pub(super) struct Vocabulary {
-    /// The file, for errors.
+    /// Path of the file, for errors.
     file: String,
-    /// As they stand in the file.
+    /// Token texts as in the file.
     pub texts: Strings,
-    pub kinds: Vec<Kind>,
-    /// The bytes that each stands for.
+    pub types: Vec<TokenType>,
+    /// The bytes that each token decodes to.
     pub bytes: ByteStrings,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub eot: Option<u32>,
     pub unknown: Option<u32>,
-    /// Those at which an answer ends, in order.
-    pub ends: Vec<u32>,
+    /// End-of-generation tokens, sorted.
+    pub eog_ids: Vec<u32>,
 }
 
-/// Tokens that end a turn, by their text, where the file does not name one.
+/// Texts of end-of-turn tokens, by priority, for files that do not name one.
 const END_OF_TURN: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -52,8 +52,8 @@ const END_OF_TURN: &[&str] = &[
     "<end_of_utterance>",
 ];
 
-/// Tokens that end an answer, by their text, whatever else the file says.
-const END_OF_ANSWER: &[&str] = &[
+/// Texts of end-of-generation tokens, in addition to those that the file names.
+const END_OF_GENERATION: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -76,39 +76,39 @@ const END_OF_ANSWER: &[&str] = &[
     "<｜end▁of▁sentence｜>",
 ];
 
-/// Tokens of structure that some files call ordinary ones, by their text.
-const STRUCTURE: &[&str] = &["<start_of_turn>", "<bos>", "<pad>", "<mask>", "[@BOS@]"];
+/// Texts of control tokens that some files mark as user-defined.
+const CONTROL_TEXTS: &[&str] = &["<start_of_turn>", "<bos>", "<pad>", "<mask>", "[@BOS@]"];
 
 impl Vocabulary {
-    /// Reads the tokens of a file, all but the bytes they stand for.
+    /// Reads the vocabulary of a file, except [`Vocabulary::bytes`].
     pub fn read(gguf: &Gguf) -> Result<Self, TokenizerError> {
         let texts = gguf.required_strings("tokenizer.ggml.tokens")?.clone();
         let mut vocabulary = Self {
             file: gguf.path().display().to_string(),
             texts,
-            kinds: Vec::new(),
+            types: Vec::new(),
             bytes: ByteStrings::default(),
             bos: None,
             eos: None,
             eot: None,
             unknown: None,
-            ends: Vec::new(),
+            eog_ids: Vec::new(),
         };
         if vocabulary.texts.is_empty() || vocabulary.texts.len() > i32::MAX as usize {
             return Err(vocabulary.malformed(format!("it has {} tokens", vocabulary.texts.len())));
         }
-        vocabulary.read_kinds(gguf)?;
+        vocabulary.read_types(gguf)?;
         let named = |vocabulary: &Self, name: &str| vocabulary.named_id(gguf, name);
         vocabulary.bos = named(&vocabulary, "bos")?;
         vocabulary.eos = named(&vocabulary, "eos")?;
         vocabulary.eot = named(&vocabulary, "eot")?;
         vocabulary.unknown = named(&vocabulary, "unknown")?;
         let end_of_message = named(&vocabulary, "eom")?;
-        vocabulary.find_ends(end_of_message);
+        vocabulary.find_eog(end_of_message);
         Ok(vocabulary)
     }
 
-    /// How many tokens.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.texts.len()
     }
@@ -121,85 +121,86 @@ impl Vocabulary {
         }
     }
 
-    /// The text of a token as it stands in the file.
+    /// The text of a token as in the file.
     pub fn text(&self, id: u32) -> Option<&str> {
         self.texts.get(id as usize)
     }
 
-    fn read_kinds(&mut self, gguf: &Gguf) -> Result<(), TokenizerError> {
-        let Some(types) = gguf.i32s("tokenizer.ggml.token_type")? else {
-            self.kinds = vec![Kind::Normal; self.len()];
+    fn read_types(&mut self, gguf: &Gguf) -> Result<(), TokenizerError> {
+        let Some(type_ids) = gguf.i32s("tokenizer.ggml.token_type")? else {
+            self.types = vec![TokenType::Normal; self.len()];
             return Ok(());
         };
-        if types.len() < self.len() {
-            return Err(self.malformed(format!("{} token types for {} tokens", types.len(), self.len())));
+        if type_ids.len() < self.len() {
+            return Err(self.malformed(format!("{} token types for {} tokens", type_ids.len(), self.len())));
         }
-        let mut kinds = Vec::with_capacity(self.len());
-        for (id, (&type_id, text)) in types.iter().zip(self.texts.iter()).enumerate() {
-            kinds.push(match type_id {
-                0 | 1 => Kind::Normal,
-                2 => Kind::Unknown,
-                3 => Kind::Control,
-                4 if is_structure(text) => Kind::Control,
-                4 => Kind::UserDefined,
-                5 => Kind::Unused,
-                6 => Kind::Byte,
+        let mut types = Vec::with_capacity(self.len());
+        for (id, (&type_id, text)) in type_ids.iter().zip(self.texts.iter()).enumerate() {
+            types.push(match type_id {
+                0 | 1 => TokenType::Normal,
+                2 => TokenType::Unknown,
+                3 => TokenType::Control,
+                4 if looks_like_control(text) => TokenType::Control,
+                4 => TokenType::UserDefined,
+                5 => TokenType::Unused,
+                6 => TokenType::Byte,
                 other => return Err(self.malformed(format!("token {id} ('{text}') has the unknown type {other}"))),
             });
         }
-        self.kinds = kinds;
+        self.types = types;
         Ok(())
     }
 
-    /// A token that the metadata name.
+    /// The id in `tokenizer.ggml.{name}_token_id`. `None` if there is none.
     fn named_id(&self, gguf: &Gguf, name: &str) -> Result<Option<u32>, TokenizerError> {
         let key = format!("tokenizer.ggml.{name}_token_id");
         match gguf.u32(&key)? {
-            // How some writers say that there is none.
+            // Some writers use -1 for none.
             Some(u32::MAX) | None => Ok(None),
             Some(id) if (id as usize) < self.len() => Ok(Some(id)),
             Some(id) => Err(self.malformed(format!("'{key}' is {id}, but there are only {} tokens", self.len()))),
         }
     }
 
-    /// Finds what ends an answer, and makes sure that none of it can be typed.
-    fn find_ends(&mut self, end_of_message: Option<u32>) {
-        // One pass over the vocabulary; only few texts are short and begin as those that are looked for.
+    /// Collects the end-of-generation tokens, and marks them and BOS as control tokens so that user text cannot produce them.
+    fn find_eog(&mut self, end_of_message: Option<u32>) {
+        // A single pass over the vocabulary. The check of the first character skips nearly all tokens.
         let mut turn: Option<(usize, u32)> = None;
         for (id, text) in self.texts.iter().enumerate() {
             if !text.starts_with(['<', '[', '_']) {
                 continue;
             }
-            if END_OF_ANSWER.contains(&text) {
-                self.ends.push(id as u32);
+            if END_OF_GENERATION.contains(&text) {
+                self.eog_ids.push(id as u32);
             }
-            if let Some(place) = END_OF_TURN.iter().position(|&end| end == text)
-                && turn.is_none_or(|(before, _)| place < before)
+            if let Some(priority) = END_OF_TURN.iter().position(|&end| end == text)
+                && turn.is_none_or(|(best, _)| priority < best)
             {
-                turn = Some((place, id as u32));
+                turn = Some((priority, id as u32));
             }
         }
         self.eot = self.eot.or(turn.map(|(_, id)| id));
         // In harmony's vocabularies an answer has several parts, and `<|end|>` only ends one of them.
-        let has = |ends: &[u32], text: &str| ends.iter().any(|&id| self.texts.get(id as usize) == Some(text));
-        if has(&self.ends, "<|call|>") && has(&self.ends, "<|return|>") {
-            self.ends.retain(|&id| self.texts.get(id as usize) != Some("<|end|>"));
+        let has = |eog_ids: &[u32], text: &str| eog_ids.iter().any(|&id| self.texts.get(id as usize) == Some(text));
+        if has(&self.eog_ids, "<|call|>") && has(&self.eog_ids, "<|return|>") {
+            self.eog_ids
+                .retain(|&id| self.texts.get(id as usize) != Some("<|end|>"));
             self.eot = self.eot.filter(|&id| self.texts.get(id as usize) != Some("<|end|>"));
         }
-        self.ends
+        self.eog_ids
             .extend([self.eos, self.eot, end_of_message].into_iter().flatten());
-        self.ends.sort_unstable();
-        self.ends.dedup();
-        for id in self.ends.iter().copied().chain(self.bos) {
-            self.kinds[id as usize] = Kind::Control;
+        self.eog_ids.sort_unstable();
+        self.eog_ids.dedup();
+        for id in self.eog_ids.iter().copied().chain(self.bos) {
+            self.types[id as usize] = TokenType::Control;
         }
     }
 }
 
-/// Whether a token that a file calls ordinary looks like structure.
-fn is_structure(text: &str) -> bool {
+/// Whether a token that a file marks as user-defined has the form of a control token.
+fn looks_like_control(text: &str) -> bool {
     let enclosed = |open: &str, close: &str| {
         text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
     };
-    enclosed("<|", "|>") || enclosed("<｜", "｜>") || STRUCTURE.contains(&text)
+    enclosed("<|", "|>") || enclosed("<｜", "｜>") || CONTROL_TEXTS.contains(&text)
 }

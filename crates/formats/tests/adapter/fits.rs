@@ -1,10 +1,10 @@
-//! An adapter knows the model it was trained on.
+//! Compatibility of adapters with models.
 
-use crate::fixtures::{adapter, changed, model, with_passport};
+use crate::fixtures::{adapter, changed, model, with_manifest};
 use hearth_formats::adapter::{AdapterFile, Fingerprint, Fit};
 use hearth_formats::gguf::{Gguf, TensorType};
 
-/// A tensor in half the bytes: each number's upper half.
+/// Truncates F32 values to BF16.
 fn as_bf16(bytes: &[u8]) -> (TensorType, Vec<u8>) {
     (
         TensorType::BF16,
@@ -14,44 +14,44 @@ fn as_bf16(bytes: &[u8]) -> (TensorType, Vec<u8>) {
 
 #[track_caller]
 fn refused(adapter: &AdapterFile, base: &Gguf, why: &str) {
-    let said = adapter.check_base(base).unwrap_err().to_string();
-    assert!(said.contains(why), "{said}");
+    let message = adapter.check_base(base).unwrap_err().to_string();
+    assert!(message.contains(why), "{message}");
 }
 
 #[test]
-fn the_same_file_fits_exactly_and_another_quantisation_with_a_warning() {
+fn the_same_file_is_exact_and_another_quantisation_gives_a_warning() {
     let base = model("llama");
-    let adapter = with_passport("llama", &base);
+    let adapter = with_manifest("llama", &base);
     assert_eq!(adapter.check_base(&base).unwrap(), Fit::Exact);
     let other = changed(&base, "blk.1.ffn_up.weight", as_bf16);
     match adapter.check_base(&other).unwrap() {
-        Fit::OtherQuantization(said) => assert!(said.contains("'llama.gguf'"), "{said}"),
+        Fit::OtherQuantization(message) => assert!(message.contains("'llama.gguf'"), "{message}"),
         fit => panic!("{fit:?}"),
     }
 }
 
 #[test]
-fn another_model_is_refused_and_the_sentence_says_why() {
+fn another_model_is_refused_with_the_reason() {
     let base = model("llama");
-    let adapter = with_passport("llama", &base);
+    let adapter = with_manifest("llama", &base);
     refused(
         &adapter,
         &model("qwen2"),
-        "architecture 'llama', and this model's is 'qwen2'",
+        "architecture 'llama', but this model's is 'qwen2'",
     );
     refused(
         &adapter,
         &model("llama3"),
-        "64 numbers a token in its residual stream, and this one has 96",
+        "whose hidden size is 64, but this model's is 96",
     );
     let tuned = changed(&base, "blk.0.ffn_norm.weight", |bytes| {
         (TensorType::F32, bytes.iter().map(|byte| byte ^ 1).collect())
     });
-    refused(&adapter, &tuned, "weights are not those of this model");
+    refused(&adapter, &tuned, "same sizes as this model but different weights");
 }
 
 #[test]
-fn without_a_passport_sizes_are_what_can_be_known() {
+fn without_a_manifest_only_the_sizes_are_checked() {
     let base = model("llama");
     assert_eq!(adapter("llama").check_base(&base).unwrap(), Fit::SizesOnly);
     assert_eq!(
@@ -61,18 +61,18 @@ fn without_a_passport_sizes_are_what_can_be_known() {
     refused(
         &adapter("llama.gguf"),
         &model("llama3"),
-        "blk.0.attn_q is 64 x 64, and this model's weight is 96 x 96",
+        "blk.0.attn_q are for 64 x 64, but this model's weight is 96 x 96",
     );
     refused(&adapter("llama.gguf"), &model("qwen2"), "architecture 'llama'");
     let mut deep = adapter("llama.gguf");
     let (mut target, lora) = deep.tensors.pop_last().unwrap();
     target.layer = 2;
     deep.tensors.insert(target, lora);
-    refused(&deep, &base, "blk.2.ffn_down, and this model has 2 layers");
+    refused(&deep, &base, "blk.2.ffn_down, but this model has 2 layers");
 }
 
 #[test]
-fn a_fingerprint_sees_a_bit_of_any_tensor_and_nothing_of_titles() {
+fn fingerprints_depend_on_every_tensor_but_not_on_titles() {
     let base = model("qwen2");
     let print = Fingerprint::of(&base).unwrap();
     for info in base.tensors() {

@@ -1,34 +1,34 @@
-//! The adapters that PEFT made, and the models they are for.
+//! Adapter fixtures made by PEFT, and their base models.
 
-use hearth_formats::adapter::{AdapterFile, BaseId, BaseShape, DataId, Passport};
+use hearth_formats::adapter::{AdapterFile, AdapterManifest, BaseId, BaseShape, DataId};
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file among the fixtures.
+/// Path of a fixture.
 pub fn path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fixtures")
         .join(file)
 }
 
-/// A tiny model.
+/// Opens a tiny model.
 pub fn model(name: &str) -> Gguf {
     Gguf::open(path(&format!("models/{name}.gguf"))).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The sizes of a tiny model.
+/// The shape of a tiny model.
 pub fn shape(name: &str) -> BaseShape {
     BaseShape::from_gguf(&model(name)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What PEFT says of an adapter.
+/// The reference values of an adapter, computed by PEFT.
 pub fn known(name: &str) -> Value {
     serde_json::from_slice(&fs::read(path(&format!("adapters/{name}.json"))).unwrap()).unwrap()
 }
 
-/// An adapter, for its own base, from its folder (`llama`) or file (`llama.gguf`).
+/// Opens an adapter for its base model, from its folder (`llama`) or file (`llama.gguf`).
 pub fn adapter(name: &str) -> AdapterFile {
     let base = known(name.trim_end_matches(".gguf"))["base"]
         .as_str()
@@ -37,10 +37,10 @@ pub fn adapter(name: &str) -> AdapterFile {
     AdapterFile::open(&path(&format!("adapters/{name}")), &shape(&base)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The adapter as if Hearth had trained it on `base`.
-pub fn with_passport(name: &str, base: &Gguf) -> AdapterFile {
+/// The adapter with a manifest as if Hearth had trained it on `base`.
+pub fn with_manifest(name: &str, base: &Gguf) -> AdapterFile {
     let mut adapter = adapter(name);
-    adapter.passport = Some(Passport {
+    adapter.manifest = Some(AdapterManifest {
         hearth: "0.1.0".to_owned(),
         base: BaseId::of(base).unwrap(),
         template_sha256: None,
@@ -50,13 +50,13 @@ pub fn with_passport(name: &str, base: &Gguf) -> AdapterFile {
         },
         settings: json!({"rank": 4}),
         seed: u64::MAX,
-        scores: json!({"eval_loss": [2.5, 1.25]}),
-        created: Passport::now(),
+        metrics: json!({"eval_loss": [2.5, 1.25]}),
+        created: AdapterManifest::now(),
     });
     adapter
 }
 
-/// A model with one tensor changed: its type and bytes, by what is given of the old ones; written anew from its parts.
+/// A copy of a model with one tensor changed: `change` maps its bytes to a new type and new bytes.
 pub fn changed(base: &Gguf, tensor: &str, change: impl Fn(&[u8]) -> (TensorType, Vec<u8>)) -> Gguf {
     let new = |name: &str| {
         let old = base.tensor(name).unwrap();

@@ -1,4 +1,4 @@
-//! Adapters that lie, or do what Hearth cannot: each is refused with one sentence that names the place.
+//! Malformed and unsupported adapters: each is refused with one sentence that names the cause.
 
 use crate::fixtures::{path, shape};
 use hearth_formats::adapter::{AdapterFile, AdapterProblem, BaseShape, LoraTensors};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::sync::LazyLock;
 
-/// Bytes of the adapter for the tiny llama: its configuration, its tensors, and its GGUF.
+/// The adapter of the tiny llama: configuration, tensors and GGUF.
 static LLAMA: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
     [
         "llama/adapter_config.json",
@@ -22,7 +22,7 @@ fn read(config: &[u8], tensors: &[u8]) -> Result<AdapterFile, AdapterProblem> {
     AdapterFile::from_peft(config, tensors, None, &shape("llama"))
 }
 
-/// The adapter with some settings of another value.
+/// The adapter with changed settings.
 fn with_settings(settings: Value) -> Result<AdapterFile, AdapterProblem> {
     let mut config: Value = serde_json::from_slice(&LLAMA[0]).unwrap();
     for (key, value) in settings.as_object().unwrap() {
@@ -31,7 +31,7 @@ fn with_settings(settings: Value) -> Result<AdapterFile, AdapterProblem> {
     read(&serde_json::to_vec(&config).unwrap(), &LLAMA[1])
 }
 
-/// The adapter with its table of tensors changed as text.
+/// The adapter with its safetensors header changed as text.
 fn with_table(from: &str, to: &str) -> Result<AdapterFile, AdapterProblem> {
     let file = &LLAMA[1];
     let end = 8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
@@ -44,7 +44,7 @@ fn with_table(from: &str, to: &str) -> Result<AdapterFile, AdapterProblem> {
     read(&LLAMA[0], &changed)
 }
 
-/// The adapter with these bytes at a place from the end of its tensors.
+/// The adapter with bytes replaced at an offset from the end of its tensors.
 fn with_bytes(at: usize, bytes: &[u8]) -> Result<AdapterFile, AdapterProblem> {
     let mut file = LLAMA[1].clone();
     let at = file.len() - at;
@@ -52,7 +52,7 @@ fn with_bytes(at: usize, bytes: &[u8]) -> Result<AdapterFile, AdapterProblem> {
     read(&LLAMA[0], &file)
 }
 
-/// A GGUF adapter with one target's halves of these sizes.
+/// A GGUF adapter with one target whose matrices have these shapes.
 fn gguf(weight: &str, a: [u64; 2], b: [u64; 2], metadata: &[(&str, &str)]) -> Result<AdapterFile, AdapterProblem> {
     let mut all: Metadata = [
         ("general.type", "adapter"),
@@ -78,20 +78,30 @@ fn gguf(weight: &str, a: [u64; 2], b: [u64; 2], metadata: &[(&str, &str)]) -> Re
     AdapterFile::from_gguf(&file).map_err(|error| error.problem)
 }
 
+/// A malformed adapter: description, result of reading it, expected message.
+type Case = (&'static str, Result<AdapterFile, AdapterProblem>, &'static str);
+
+#[track_caller]
+fn assert_refused(cases: Vec<Case>) {
+    for (name, result, expected) in cases {
+        match result {
+            Ok(_) => panic!("{name} was accepted"),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(message.contains(expected), "{name}: {message}");
+                assert!(message.ends_with('.'), "{name}: {message}");
+            }
+        }
+    }
+}
+
 #[test]
-fn each_is_refused_with_its_reason() {
-    let v_b = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight";
-    let of_length = |len: u64| {
-        let mut file = LLAMA[1].clone();
-        file[..8].copy_from_slice(&len.to_le_bytes());
-        read(&LLAMA[0], &file)
-    };
-    let good = |weight: &str| gguf(weight, [64, 4], [4, 64], &[]);
-    let said: Vec<(&str, Result<AdapterFile, AdapterProblem>, &str)> = vec![
+fn invalid_configurations_are_refused() {
+    assert_refused(vec![
         ("no json", read(b"{", &LLAMA[1]), "adapter_config.json is damaged"),
         ("no object", read(b"[1]", &LLAMA[1]), "adapter_config.json is damaged"),
         ("no type", read(b"{}", &LLAMA[1]), "peft_type"),
-        ("IA3", with_settings(json!({"peft_type": "IA3"})), "PEFT's type 'IA3'"),
+        ("IA3", with_settings(json!({"peft_type": "IA3"})), "PEFT type 'IA3'"),
         ("DoRA", with_settings(json!({"use_dora": true})), "DoRA"),
         ("bias", with_settings(json!({"bias": "lora_only"})), "biases"),
         (
@@ -107,7 +117,7 @@ fn each_is_refused_with_its_reason() {
         (
             "rank",
             with_settings(json!({"r": 8})),
-            "its lora_A has the rank 4, its lora_B 4, and adapter_config.json says 8",
+            "its lora_A has rank 4, its lora_B rank 4, and adapter_config.json says 8",
         ),
         (
             "rank a text",
@@ -117,8 +127,20 @@ fn each_is_refused_with_its_reason() {
         (
             "pattern",
             with_settings(json!({"rank_pattern": {"(": 4}})),
-            "the pattern '(' cannot be understood",
+            "the pattern '(' is invalid",
         ),
+    ]);
+}
+
+#[test]
+fn invalid_safetensors_are_refused() {
+    let v_b = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight";
+    let of_length = |len: u64| {
+        let mut file = LLAMA[1].clone();
+        file[..8].copy_from_slice(&len.to_le_bytes());
+        read(&LLAMA[0], &file)
+    };
+    assert_refused(vec![
         (
             "tensors empty",
             read(&LLAMA[0], b""),
@@ -165,17 +187,17 @@ fn each_is_refused_with_its_reason() {
         (
             "A twice",
             with_table(v_b, &v_b.replace("lora_B", "lora_A.default")),
-            "it is there twice",
+            "it is present twice",
         ),
         (
             "embedding",
             with_table("model.model.layers.0.mlp.down_proj", "model.model.embed_tokens"),
-            "changes 'model.embed_tokens'",
+            "targets 'model.embed_tokens'",
         ),
         (
             "output",
             with_table("model.model.layers.0.mlp.down_proj", "model.lm_head"),
-            "changes 'lm_head'",
+            "targets 'lm_head'",
         ),
         (
             "vision",
@@ -183,15 +205,22 @@ fn each_is_refused_with_its_reason() {
                 "model.model.layers.0.mlp.down_proj",
                 "model.model.vision_tower.layers.0.mlp.down_proj",
             ),
-            "changes 'model.vision_tower.layers.0.mlp.down_proj'",
+            "targets 'model.vision_tower.layers.0.mlp.down_proj'",
         ),
         ("layer 2", with_table("layers.1.", "layers.2."), "blk.1."),
+    ]);
+}
+
+#[test]
+fn invalid_ggufs_are_refused() {
+    let good = |weight: &str| gguf(weight, [64, 4], [4, 64], &[]);
+    assert_refused(vec![
         (
             "a model",
             Gguf::open(path("models/llama.gguf"))
                 .map_err(Into::into)
                 .and_then(|gguf| AdapterFile::from_gguf(&gguf).map_err(|error| error.problem)),
-            "this is no adapter",
+            "this is not an adapter",
         ),
         (
             "type",
@@ -204,47 +233,37 @@ fn each_is_refused_with_its_reason() {
             "'adapter.lora.alpha'",
         ),
         (
-            "passport",
-            gguf("blk.0.attn_q.weight", [64, 4], [4, 64], &[("hearth.passport", "{}")]),
-            "passport is damaged",
+            "manifest",
+            gguf("blk.0.attn_q.weight", [64, 4], [4, 64], &[("hearth.manifest", "{}")]),
+            "manifest is damaged",
         ),
-        ("token_embd", good("token_embd.weight"), "changes 'token_embd.weight'"),
-        ("output.weight", good("output.weight"), "changes 'output.weight'"),
+        ("token_embd", good("token_embd.weight"), "targets 'token_embd.weight'"),
+        ("output.weight", good("output.weight"), "targets 'output.weight'"),
         (
             "two names",
             good("blk.00.attn_q.weight"),
-            "changes 'blk.00.attn_q.weight'",
+            "targets 'blk.00.attn_q.weight'",
         ),
         (
             "ranks differ",
             gguf("blk.0.attn_q.weight", [64, 4], [5, 64], &[]),
-            "lora_a has the rank 4 and its lora_b 5",
+            "lora_a has rank 4, but its lora_b has rank 5",
         ),
         (
             "rank too large",
             gguf("blk.0.attn_k.weight", [64, 40], [40, 32], &[]),
-            "its rank is 40, and the layer is 32 x 64",
+            "its rank is 40, but the layer is 32 x 64",
         ),
         (
             "rank zero",
             gguf("blk.0.attn_k.weight", [64, 0], [0, 32], &[]),
             "its rank is 0",
         ),
-    ];
-    for (name, result, why) in said {
-        match result {
-            Ok(_) => panic!("{name} was taken"),
-            Err(error) => {
-                let said = error.to_string();
-                assert!(said.contains(why), "{name}: {said}");
-                assert!(said.ends_with('.'), "{name}: {said}");
-            }
-        }
-    }
+    ]);
 }
 
 #[test]
-fn a_folder_without_its_files_says_which() {
+fn missing_files_of_a_folder_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let said = || {
         AdapterFile::open(folder.path(), &shape("llama"))
@@ -255,14 +274,14 @@ fn a_folder_without_its_files_says_which() {
     fs::write(folder.path().join("adapter_config.json"), &LLAMA[0]).unwrap();
     assert!(said().contains("no adapter_model.safetensors"));
     fs::write(folder.path().join("adapter_model.bin"), "").unwrap();
-    assert!(said().contains("a program rather than data"));
+    assert!(said().contains("a pickle file that can run code"));
     let none = AdapterFile::open(&folder.path().join("none"), &shape("llama"));
     let said = none.unwrap_err().to_string();
     assert_eq!(said.matches("none").count(), 1, "the file is named once: {said}");
 }
 
 #[test]
-fn a_target_that_the_configuration_promises_is_missed() {
+fn a_configured_target_without_tensors_is_refused() {
     let base = BaseShape {
         layers: 3,
         ..shape("llama")
@@ -274,10 +293,10 @@ fn a_target_that_the_configuration_promises_is_missed() {
     };
     let shallow = read(&LLAMA[1]);
     assert!(
-        shallow.contains("all layers of a model of 2, and this one has 3"),
+        shallow.contains("all layers of a model with 2 layers, but this model has 3"),
         "{shallow}"
     );
-    // The first layer's part as the third's: now it is the first that is missed.
+    // Renames the first layer's tensors to the third's, so that the first is missing.
     let mut moved = LLAMA[1].clone();
     let name = b"layers.0.self_attn.q_proj";
     let found: Vec<_> = (0..moved.len()).filter(|&at| moved[at..].starts_with(name)).collect();
@@ -288,13 +307,13 @@ fn a_target_that_the_configuration_promises_is_missed() {
     assert!(damaged.contains("blk.0.attn_q"), "{damaged}");
 }
 
-/// A file with some bytes changed, some left out, or its end cut off.
+/// A file with some bytes changed, and possibly one removed.
 fn damaged(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((0..file.len(), any::<u8>()), 0..6);
     (changes, 0..file.len(), any::<bool>(), 0..2000usize).prop_map(|(changes, at, cut, head)| {
         let mut bytes = file.to_vec();
         for (at, byte) in changes {
-            // Half of them in the head, where the structure is.
+            // Half of them in the header.
             let at = if byte % 2 == 0 { at % head.max(1) } else { at };
             bytes[at] = byte;
         }
@@ -305,7 +324,7 @@ fn damaged(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// What is accepted holds together: numbers as many as its sizes say, and none that is none.
+/// Whether an accepted adapter is valid: lengths match the shape, and all values are finite.
 fn sound(adapter: &AdapterFile) -> bool {
     let whole = |lora: &LoraTensors| {
         let finite = lora.a.iter().chain(&lora.b).all(|value| value.is_finite());
@@ -314,9 +333,9 @@ fn sound(adapter: &AdapterFile) -> bool {
     !adapter.tensors.is_empty() && adapter.tensors.values().all(whole)
 }
 
-/// Undamaged, all three files go all the way: else the test below would prove nothing.
+/// The undamaged files are accepted; otherwise the test below would prove nothing.
 #[test]
-fn what_is_damaged_below_is_whole_here() {
+fn undamaged_files_are_accepted() {
     let peft = AdapterFile::from_peft(&LLAMA[0], &LLAMA[1], None, &shape("llama")).expect("a folder of PEFT's");
     let gguf = Gguf::from_bytes(LLAMA[2].clone()).expect("a GGUF");
     let gguf = AdapterFile::from_gguf(&gguf).expect("an adapter");
@@ -330,7 +349,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_damaged_is_refused_or_holds_together(
+    fn damaged_files_are_refused_or_valid(
         config in damaged(&LLAMA[0]),
         tensors in damaged(&LLAMA[1]),
         file in damaged(&LLAMA[2]),

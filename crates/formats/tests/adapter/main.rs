@@ -1,4 +1,4 @@
-//! Tests of adapters through their doors alone. What PEFT and transformers say of the fixtures stands beside them.
+//! Tests of adapters through the public API. Reference values of PEFT and transformers are stored beside the fixtures.
 
 mod fits;
 mod fixtures;

@@ -1,4 +1,4 @@
-//! Modelfiles for Ollama.
+//! Ollama Modelfiles.
 
 use hearth_formats::adapter::modelfile;
 use hearth_formats::chat_template::ChatTemplate;
@@ -10,7 +10,7 @@ const SMOLLM: &str = "{% for message in messages %}{% if loop.first and messages
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 #[test]
-fn a_template_is_written_only_where_it_is_the_models_own() {
+fn a_template_is_written_only_for_chat_ml() {
     let base = Path::new("my model.gguf");
     let chat_ml = ChatTemplate::parse(SMOLLM, "", "").unwrap();
     let text = modelfile(

@@ -1,7 +1,7 @@
-//! What PEFT and llama.cpp's converter wrote is read alike, and what is written is read again.
+//! Files of PEFT and of llama.cpp's converter are read identically, and written files round-trip.
 
-use crate::fixtures::{adapter, known, model, path, shape, with_passport};
-use hearth_formats::adapter::{AdapterFile, LinearName, TargetName, write_whole};
+use crate::fixtures::{adapter, known, model, path, shape, with_manifest};
+use hearth_formats::adapter::{AdapterFile, LinearName, TargetName, write_atomic};
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const ALL: [&str; 3] = ["llama", "qwen2", "patterns"];
 
-/// The same tensors to the last bit, with the same scales, whatever is said about them.
+/// Asserts bit-identical tensors with the same scales; metadata is not compared.
 #[track_caller]
 fn assert_same(one: &AdapterFile, two: &AdapterFile) {
     assert_eq!(one.architecture, two.architecture);
@@ -22,7 +22,7 @@ fn assert_same(one: &AdapterFile, two: &AdapterFile) {
 }
 
 #[test]
-fn a_folder_of_pefts_and_its_conversion_to_gguf_are_one_adapter() {
+fn a_peft_folder_and_its_gguf_conversion_are_equal() {
     for name in ["llama", "qwen2"] {
         let folder = adapter(name);
         assert_eq!(folder.tensors.len(), 14);
@@ -31,7 +31,7 @@ fn a_folder_of_pefts_and_its_conversion_to_gguf_are_one_adapter() {
 }
 
 #[test]
-fn scales_are_pefts() {
+fn scales_match_peft() {
     for name in ALL {
         let adapter = adapter(name);
         let scales = known(name)["scales"].clone();
@@ -43,18 +43,18 @@ fn scales_are_pefts() {
     }
 }
 
-/// Where exports go: with HEARTH_EXPORTS=FOLDER they stay there for check.py, which asks PEFT and llama.cpp about them.
+/// The folder for exports: HEARTH_EXPORTS, if set, for check.py, which loads them in PEFT and llama.cpp.
 fn exports(temporary: &TempDir) -> PathBuf {
     std::env::var_os("HEARTH_EXPORTS").map_or(temporary.path().to_owned(), PathBuf::from)
 }
 
 #[test]
-fn folders_come_back_from_a_folder() {
+fn peft_folders_round_trip() {
     let temporary = tempfile::tempdir().unwrap();
     let out = exports(&temporary);
     for name in ALL {
         let base = known(name)["base"].as_str().unwrap().to_owned();
-        let adapter = with_passport(name, &model(&base));
+        let adapter = with_manifest(name, &model(&base));
         let folder = out.join(name);
         adapter.write_peft(&folder, &shape(&base)).unwrap();
         let read = AdapterFile::open(&folder, &shape(&base)).unwrap();
@@ -65,45 +65,45 @@ fn folders_come_back_from_a_folder() {
                 ..adapter
             }
         );
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "nothing temporary is left");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "no temporary file is left");
         let written = fs::read_to_string(folder.join("adapter_config.json")).unwrap();
         assert!(
             written.contains("\"q_proj\""),
-            "all layers alike are named shortly: {written}"
+            "equal layers use short names: {written}"
         );
     }
 }
 
 #[test]
-fn a_shorter_adapter_names_its_targets_and_takes_the_place_of_a_longer() {
+fn an_adapter_with_fewer_targets_replaces_another_completely() {
     let out = tempfile::tempdir().unwrap();
-    let mut adapter = with_passport("llama", &model("llama"));
+    let mut adapter = with_manifest("llama", &model("llama"));
     adapter.write_peft(out.path(), &shape("llama")).unwrap();
-    adapter.passport = None;
+    adapter.manifest = None;
     adapter
         .tensors
         .retain(|target, _| target.layer == 1 && target.linear == LinearName::AttnK);
     adapter.write_peft(out.path(), &shape("llama")).unwrap();
     let read = AdapterFile::open(out.path(), &shape("llama")).unwrap();
     assert_same(&read, &adapter);
-    assert_eq!(read.passport, None, "the passport of another adapter is gone");
+    assert_eq!(read.manifest, None, "the manifest of the old adapter is removed");
     let config = fs::read_to_string(out.path().join("adapter_config.json")).unwrap();
     assert!(config.contains("\"model.layers.1.self_attn.k_proj\""), "{config}");
 }
 
 #[test]
-fn ggufs_come_back_with_their_passports_and_what_their_one_alpha_cannot_say_is_in_b() {
+fn gguf_round_trip_preserves_the_manifest_and_scales_b_for_targets_with_other_alphas() {
     let temporary = tempfile::tempdir().unwrap();
     let out = exports(&temporary);
     for name in ALL {
         let base = known(name)["base"].as_str().unwrap().to_owned();
-        let adapter = with_passport(name, &model(&base));
+        let adapter = with_manifest(name, &model(&base));
         let file = out.join(format!("{name}.gguf"));
         adapter.write_gguf(&file).unwrap();
         let read = AdapterFile::open(&file, &shape(&base)).unwrap();
         assert_eq!(
-            (&read.passport, &read.base_name),
-            (&adapter.passport, &adapter.base_name)
+            (&read.manifest, &read.base_name),
+            (&adapter.manifest, &adapter.base_name)
         );
         for (&target, lora) in &adapter.tensors {
             let (ours, theirs) = (adapter.scale(target).unwrap(), read.scale(target).unwrap());
@@ -122,11 +122,11 @@ fn ggufs_come_back_with_their_passports_and_what_their_one_alpha_cannot_say_is_i
     }
 }
 
-/// Names that others give tensors, and the narrow types that others store them in.
+/// Alternative tensor names and 16-bit types.
 #[test]
 fn other_names_and_types_are_read() {
     use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
-    // 1.5 and -2 are exact in each type; B keeps its rows since V is never put in another order.
+    // 1.5 and -2 are exact in each type; the rows of V are never reordered.
     let (a, b) = (vec![1.5f32; 64], vec![-2.0f32; 32]);
     type Encode = fn(f32) -> Vec<u8>;
     let types: [(TensorType, &str, Encode); 3] = [
@@ -161,7 +161,7 @@ fn other_names_and_types_are_read() {
             "{dtype}"
         );
 
-        // In a GGUF, where an alpha that is not given means a scale of 1.
+        // In a GGUF a missing alpha means a scale of 1.
         let metadata: Metadata = [
             ("general.type", "adapter"),
             ("general.architecture", "llama"),
@@ -189,11 +189,11 @@ fn other_names_and_types_are_read() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_leaves_what_was_there() {
+fn a_failed_write_leaves_the_existing_file_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("adapter.gguf");
     fs::write(&file, "before").unwrap();
-    let full = write_whole(&file, |out| {
+    let full = write_atomic(&file, |out| {
         out.write_all(&[0; 100_000])?;
         Err::<(), _>(io::Error::from(io::ErrorKind::StorageFull))
     });
@@ -201,7 +201,7 @@ fn a_file_that_cannot_be_written_leaves_what_was_there() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "before");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-    // Where the place of a file is taken by a folder, nothing of the adapter is there, not even its own folder's files.
+    // If the path is a folder, nothing is written.
     let said = adapter("llama").write_gguf(folder.path()).unwrap_err().to_string();
     assert!(said.contains("cannot be written"), "{said}");
     let within = file.join("adapter");
@@ -211,4 +211,25 @@ fn a_file_that_cannot_be_written_leaves_what_was_there() {
         .to_string();
     assert!(said.contains("cannot be written"), "{said}");
     assert!(path("adapters/llama").exists());
+}
+
+/// Earlier versions wrote the metrics as `scores`, and the GGUF key `hearth.passport`.
+#[test]
+fn manifests_of_earlier_versions_are_read() {
+    let folder = path("ba366ad/run/adapter");
+    let old: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("hearth.json")).unwrap()).unwrap();
+    let adapter = AdapterFile::open(&folder, &shape("llama")).unwrap();
+    let metrics = &adapter.manifest.as_ref().expect("a manifest").metrics;
+    assert!(metrics.is_object() && *metrics == old["scores"], "{metrics}");
+
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("adapter.gguf");
+    adapter.write_gguf(&file).unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let (new, old) = (b"hearth.manifest", b"hearth.passport");
+    let at = bytes.windows(new.len()).position(|window| window == new).unwrap();
+    bytes[at..at + old.len()].copy_from_slice(old);
+    fs::write(&file, bytes).unwrap();
+    let read = AdapterFile::open(&file, &shape("llama")).unwrap();
+    assert_eq!(read.manifest, adapter.manifest);
 }

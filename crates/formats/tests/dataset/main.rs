@@ -1,6 +1,6 @@
-//! Datasets, through their doors alone: files become examples, examples tokens with a mask, and a report says what is wrong.
+//! Tests of datasets through the public API: reading files, tokenising with a loss mask, and reports.
 
-mod answers;
+mod answer_spans;
 #[path = "../formats/fixtures.rs"]
 #[allow(dead_code, reason = "shared with the other tests, which use all of it")]
 mod fixtures;
@@ -14,7 +14,7 @@ mod wild;
 use hearth_formats::chat_template::{Message, Role};
 use hearth_formats::dataset::{Content, Dataset, Example, ReadOptions};
 
-/// What a file holds in one line: container, shape (`?` where unsure), and the examples, each with its line. Or the error.
+/// The contents of a file in one line: file format, example format (`?` if unsure), and the examples with their lines. Or the error.
 fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> String {
     match Dataset::from_bytes(bytes.to_vec(), name, options) {
         Ok(dataset) => {

@@ -1,4 +1,4 @@
-//! What is learnt of an example: its answers with the token that ends each, whatever the template does, and nothing else.
+//! The loss mask: exactly the answers with their end-of-turn tokens, for various templates.
 
 use crate::fixtures::{default_model, open, vocabulary};
 use crate::says;
@@ -19,22 +19,22 @@ pub const GEMMA: &str = "{{ bos_token }}{%- if messages[0]['role'] == 'system' -
 pub const LLAMA_2: &str = "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content.strip() + ' [/INST]' }}\
     {% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
 
-/// Drops the thoughts of earlier answers and puts empty ones into the last, as Qwen3's does.
+/// Drops the thoughts of earlier answers and adds empty ones to the last, like Qwen3's.
 pub const THINKING: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}\
     {% set said = m.content.split('</think>')[-1].lstrip('\n') %}\
     {% if loop.last %}{{ '<think>\n\n</think>\n\n' + said }}{% else %}{{ said }}{% endif %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n\
     {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-/// Opens an answer with a thought that a closed one does not have.
+/// Opens an answer with a thought tag that a closed one does not have.
 const OPENS_A_THOUGHT: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
     {% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}";
 
-/// Puts the system prompt into the last turn of the person, as some of Mistral's do.
+/// Puts the system prompt into the last user turn, like some of Mistral's.
 const SYSTEM_LAST: &str = "{% set users = messages | selectattr('role', 'equalto', 'user') | list %}\
     {% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}<|im_start|>{% if m.content == users[-1].content %}S: {{ messages[0].content }} \
     {% endif %}{{ m.content }}[/]{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
 
-/// Numbers the turns from the end, so that no prefix stays what it was.
+/// Numbers the turns from the end, so that every prefix changes.
 const BACKWARDS: &str = "{% for m in messages %}<|im_start|>{{ messages | length - loop.index0 }} {{ m.content | upper }}<|im_end|>{% endfor %}";
 
 pub struct Model {
@@ -57,17 +57,17 @@ pub fn example(content: Content) -> Example {
     Example { line: 1, content }
 }
 
-/// The learnt tokens as text, one piece for each run of them.
-pub fn learnt(rendered: &Rendered, tokenizer: &Tokenizer) -> Vec<String> {
+/// The target tokens as text, one string per contiguous run.
+pub fn targets(rendered: &Rendered, tokenizer: &Tokenizer) -> Vec<String> {
     let mut runs: Vec<Vec<u32>> = Vec::new();
     let mut before = false;
-    for (&id, &trained) in rendered.ids.iter().zip(&rendered.trained) {
-        match (before, trained) {
+    for (&id, &target) in rendered.ids.iter().zip(&rendered.loss_mask) {
+        match (before, target) {
             (true, true) => runs.last_mut().unwrap().push(id),
             (false, true) => runs.push(vec![id]),
             _ => {}
         }
-        before = trained;
+        before = target;
     }
     let text = |run: &Vec<u32>| {
         let bytes: Vec<u8> = run
@@ -99,9 +99,9 @@ fn check(model: &Model, messages: Vec<Message>, expected: &[&str], last_answer_o
         false,
     )
     .unwrap();
-    assert_eq!(rendered.ids.len(), rendered.trained.len());
+    assert_eq!(rendered.ids.len(), rendered.loss_mask.len());
     assert_eq!(
-        learnt(&rendered, &model.tokenizer),
+        targets(&rendered, &model.tokenizer),
         expected,
         "{:?}",
         model.tokenizer.decode(&rendered.ids)
@@ -110,7 +110,7 @@ fn check(model: &Model, messages: Vec<Message>, expected: &[&str], last_answer_o
 }
 
 #[test]
-fn the_answers_and_the_ends_of_their_turns() {
+fn answers_with_their_end_of_turn_tokens_are_targets() {
     check(
         &model("smollm", CHAT_ML),
         two_answers(),
@@ -144,7 +144,7 @@ fn the_answers_and_the_ends_of_their_turns() {
 }
 
 #[test]
-fn templates_that_change_what_was_said_before() {
+fn templates_that_change_earlier_turns() {
     let mut messages = two_answers();
     messages[2].content = "<think>Hm.</think>\n\nHello there.".to_owned();
     check(
@@ -175,7 +175,7 @@ fn templates_that_change_what_was_said_before() {
 }
 
 #[test]
-fn an_answer_without_an_end_gets_one() {
+fn an_answer_without_an_end_token_gets_eos() {
     let (gguf, tokenizer) = open(&vocabulary("spm"));
     let plain = Model {
         tokenizer,
@@ -192,11 +192,11 @@ fn an_answer_without_an_end_gets_one() {
         plain.tokenizer.decode(&rendered.ids),
         "<s> User: Hi\n\nAssistant: Hello.\n\n</s>"
     );
-    assert_eq!(learnt(&rendered, &plain.tokenizer), [" Hello.\n\n</s>"]);
+    assert_eq!(targets(&rendered, &plain.tokenizer), [" Hello.\n\n</s>"]);
 }
 
 #[test]
-fn what_people_type_is_no_structure() {
+fn control_tokens_in_messages_are_text() {
     let typed = vec![
         says(Role::User, "<|im_end|>\n<|im_start|>assistant\nNo."),
         says(Role::Assistant, "a<|im_end|>b"),
@@ -205,7 +205,7 @@ fn what_people_type_is_no_structure() {
 }
 
 #[test]
-fn all_but_the_first_token_where_prompts_are_learnt_too() {
+fn training_on_prompts_targets_all_but_the_first_token() {
     let model = model("spm-gemma", GEMMA);
     let rendered = render(
         &example(Content::Chat(two_answers())),
@@ -214,11 +214,11 @@ fn all_but_the_first_token_where_prompts_are_learnt_too() {
         true,
     )
     .unwrap();
-    assert!(!rendered.trained[0] && rendered.trained[1..].iter().all(|&trained| trained));
+    assert!(!rendered.loss_mask[0] && rendered.loss_mask[1..].iter().all(|&target| target));
 }
 
 #[test]
-fn documents_lose_nothing_by_being_cut() {
+fn splitting_documents_preserves_all_targets() {
     let text = "It was evening, and the fire was low. ".repeat(40);
     for (name, bos) in [("smollm", false), ("spm", true)] {
         let model = model(name, "");
@@ -237,10 +237,10 @@ fn documents_lose_nothing_by_being_cut() {
             (bos, model.tokenizer.eos()),
             "{name}"
         );
-        let learnt = |r: &Rendered| -> Vec<u32> {
+        let targets = |r: &Rendered| -> Vec<u32> {
             r.ids
                 .iter()
-                .zip(&r.trained)
+                .zip(&r.loss_mask)
                 .filter(|(_, t)| **t)
                 .map(|(id, _)| *id)
                 .collect()
@@ -248,17 +248,17 @@ fn documents_lose_nothing_by_being_cut() {
         let chunks = whole.clone().chunks(50);
         assert!(chunks.len() > 3 && chunks[..chunks.len() - 1].iter().all(|chunk| chunk.ids.len() == 50));
         assert_eq!(
-            chunks.iter().flat_map(learnt).collect::<Vec<_>>(),
-            learnt(&whole),
+            chunks.iter().flat_map(targets).collect::<Vec<_>>(),
+            targets(&whole),
             "{name}"
         );
-        assert!(chunks.iter().all(|chunk| !chunk.trained[0]));
+        assert!(chunks.iter().all(|chunk| !chunk.loss_mask[0]));
         assert_eq!(chunks[1].ids[0], if bos { whole.ids[0] } else { whole.ids[49] });
     }
 }
 
 #[test]
-fn conversations_are_cut_at_their_end() {
+fn conversations_are_truncated_at_their_end() {
     let model = model("smollm", CHAT_ML);
     let whole = render(
         &example(Content::Chat(two_answers())),
@@ -267,17 +267,17 @@ fn conversations_are_cut_at_their_end() {
         false,
     )
     .unwrap();
-    let first = whole.trained.iter().position(|&trained| trained).unwrap();
+    let first = whole.loss_mask.iter().position(|&target| target).unwrap();
     assert!(
         whole.clone().chunks(first as u32).is_empty(),
-        "nothing of an answer is left"
+        "nothing of the answer remains"
     );
     let cut = whole.clone().chunks(first as u32 + 1);
     assert_eq!((cut.len(), &cut[0].ids[..]), (1, &whole.ids[..=first]));
     assert_eq!(whole.clone().chunks(9999), [whole]);
 }
 
-/// `text` of each piece with `+` where it is learnt, `#` where it is the template's, `x` where it is cut.
+/// The text of each piece, marked with `+` if trained on, `#` if from the template, `x` if truncated.
 fn shown(model: &Model, content: Content, sequence: u32) -> Vec<String> {
     let example = example(content);
     let rendered = [render(&example, &model.tokenizer, &model.template, false)];
@@ -302,7 +302,7 @@ fn shown(model: &Model, content: Content, sequence: u32) -> Vec<String> {
 }
 
 #[test]
-fn previews_show_who_says_what() {
+fn previews_mark_targets_template_and_truncation() {
     let pair = |prompt: &str, answer: &str| Content::PromptAnswer {
         system: None,
         prompt: prompt.to_owned(),
@@ -331,7 +331,7 @@ fn previews_show_who_says_what() {
             "# \n"
         ]
     );
-    // A character of several tokens stays whole wherever the sequence ends.
+    // A character across tokens is never split by the end of the sequence.
     for sequence in 2..60 {
         let pieces = shown(&smollm, pair("👩‍👩‍👧 ḁ", "🜲🜳 好"), sequence);
         assert!(!pieces.concat().contains('\u{fffd}'), "{sequence}: {pieces:?}");
@@ -354,8 +354,8 @@ fn the_default_model() {
     );
 }
 
-/// Each model whose template keeps answers as they are, for tests with any conversation.
-pub static KEEPING: LazyLock<Vec<Model>> = LazyLock::new(|| {
+/// Models whose templates do not change answers, for property tests.
+pub static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| {
     vec![
         model("smollm", CHAT_ML),
         model("spm-gemma", GEMMA),

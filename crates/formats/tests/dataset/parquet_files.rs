@@ -1,4 +1,4 @@
-//! Parquet, written here: texts, conversations, codecs.
+//! Parquet files written by the test: texts, conversations, codecs.
 
 use crate::read;
 use hearth_formats::dataset::ReadOptions;
@@ -10,7 +10,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use std::sync::Arc;
 
-/// A file of one row group. Each column gives its texts with definition and repetition levels.
+/// A file of one row group. Each column has texts, definition levels and repetition levels.
 pub fn written(schema: &str, codec: Compression, columns: &[(&[&str], &[i16], &[i16])]) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = Arc::new(WriterProperties::builder().set_compression(codec).build());
@@ -44,7 +44,7 @@ fn rows_of_texts_in_each_codec() {
         Compression::ZSTD(ZstdLevel::default()),
     ] {
         let bytes = written(PAIRS, codec, &[(&["a", "c"], &[], &[]), (&["b"], &[1, 0], &[])]);
-        // Its name does not matter.
+        // The extension does not matter.
         assert_eq!(
             read(&bytes, "x.csv", &ReadOptions::default()),
             "Parquet prompt and answer: 1 a>b; 2 c>",
@@ -71,9 +71,9 @@ fn conversations_are_lists_of_groups() {
 }
 
 #[test]
-fn another_codec_is_named() {
+fn an_unsupported_codec_is_named() {
     let mut bytes = written(PAIRS, Compression::SNAPPY, &[(&["a"], &[], &[]), (&["b"], &[1], &[])]);
-    // In the footer a column's codec stands after the path of its schema, as field 4 (`0x15`), a zigzag number: 1 is Snappy, 2 gzip.
+    // In the footer a column's codec follows its schema path, as field 4 (`0x15`), zigzag-encoded: 1 is Snappy, 2 is gzip.
     let path = bytes
         .windows(8)
         .rposition(|window| window == b"\x18\x06prompt" || &window[2..] == b"prompt")

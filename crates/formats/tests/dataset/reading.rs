@@ -1,4 +1,4 @@
-//! Every kind of file, every way to write examples, and every kind of bad input.
+//! All file formats, all example formats, and all kinds of invalid input.
 
 use crate::read;
 use hearth_formats::dataset::{Mapping, ReadOptions};
@@ -10,7 +10,7 @@ fn check(bytes: impl AsRef<[u8]>, name: &str, expected: &str) {
 }
 
 #[test]
-fn every_container_by_its_content() {
+fn file_formats_are_detected_by_content() {
     check(
         "{\"prompt\":\"a\",\"answer\":\"b\"}\n\n{\"prompt\":\"c\",\"answer\":\"d\"}\n",
         "x.jsonl",
@@ -65,7 +65,7 @@ fn every_container_by_its_content() {
 }
 
 #[test]
-fn every_way_to_write_examples() {
+fn example_formats_are_detected() {
     for (line, expected) in [
         (
             r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#,
@@ -102,7 +102,7 @@ fn every_way_to_write_examples() {
             "prompt and answer: 1 User=a Assistant=b",
         ),
         (r#"{"text":"a","label":3}"#, "text: 1 \"a\""),
-        // Names that say nothing: by content, to be confirmed.
+        // Unknown names: detected by content, to be confirmed.
         (
             r#"{"frage":"Was ist das?","nr":"7","antwort":"Ein Ofen."}"#,
             "prompt and answer?: 1 Was ist das?>Ein Ofen.",
@@ -119,48 +119,50 @@ fn every_way_to_write_examples() {
 }
 
 #[test]
-fn bad_input_in_whole_sentences() {
+fn invalid_input_is_refused_with_a_sentence() {
     check("", "x.jsonl", "the file is empty. Choose one");
     check(" \n\r\n", "x.txt", "the file is empty");
     check(
         "[]",
         "x.json",
-        "there is no example in the file: nothing follows where they should be.",
+        "the file has no examples: the list of examples is empty.",
     );
     check(
         "prompt,answer\n",
         "x.csv",
-        "after the names of the columns, 'prompt' and 'answer', nothing follows.",
+        "after the header with 'prompt' and 'answer' there are no rows.",
     );
     check(
         "{\"text\":\"a\"}\nnot JSON\n",
         "x.jsonl",
-        "line 2 cannot be read: it is no valid JSON (expected ident at character 2). Correct the file",
+        "line 2 cannot be read: it is not valid JSON (expected ident at character 2). Correct the file",
     );
     check(
         "{\"text\":\"a\"}\n7\n[1]\n\"t\"\n",
         "x.jsonl",
-        "line 2 cannot be read: it is a number, not an object such as {\"prompt\": \"…\", \"answer\": \"…\"}. 2 more lines cannot be read either.",
+        "line 2 cannot be read: it is a number, not an object such as {\"prompt\": \"…\", \"answer\": \"…\"}. 2 more \
+         lines cannot be read either.",
     );
     check(
         "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"prompt\":\"a\",\"answer\":\"b\"}",
         "x.jsonl",
-        "line 3 cannot be read: it has no 'text', as other lines have, but 'prompt' and 'answer'. All lines must be of one kind.",
+        "line 3 cannot be read: it has no 'text' like the other lines, but 'prompt' and 'answer'. All lines must \
+         have the same format.",
     );
     check(
         "prompt,answer\na,b\nc\n",
         "x.csv",
-        "line 3 cannot be read: it has 1 column where the first line names 2.",
+        "line 3 cannot be read: it has 1 column but the first line names 2.",
     );
     check(
         "[{\"text\":\"a\"},\n{\"text\":\"b\"",
         "x.json",
-        "ends in the middle of a value, at line 2. It was probably cut off",
+        "ends in the middle of a value, at line 2. It is probably truncated",
     );
     check(
         "[{\"text\":\"a\"}\n{\"text\":\"b\"}]",
         "x.json",
-        "no valid JSON: expected `,` or `]` at line 2 column 1",
+        "not valid JSON: expected `,` or `]` at line 2 column 1",
     );
     check(
         "{\"a\":[{\"text\":\"a\"}],\"b\":[{\"text\":\"b\"}]}",
@@ -170,33 +172,33 @@ fn bad_input_in_whole_sentences() {
     check(
         "{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}",
         "x.jsonl",
-        "its turn 1 is of the role 'tool', and Hearth does not train the use of tools yet",
+        "its turn 1 has the role 'tool', but Hearth does not support training on tool calls yet",
     );
     check(
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"narrator\",\"content\":\"a\"}]}",
         "x.jsonl",
-        "its turn 2 is of the role 'narrator', which is none of",
+        "its turn 2 has the role 'narrator' instead of",
     );
     check(
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
         "x.jsonl",
-        "its conversation has no answer to learn from",
+        "its conversation has no assistant message to train on",
     );
     check(
         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
         "x.jsonl",
-        "its turn 1 holds something else than text",
+        "its turn 1 contains something other than text",
     );
     check(
         "{\"prompt\":\"a\",\"answer\":{}}",
         "x.jsonl",
-        "its 'answer' holds an object where a text is needed.",
+        "its 'answer' is an object instead of a text.",
     );
-    check(
-        "{\"n\":1}",
-        "x.jsonl",
-        "none of the columns holds text to learn from: there is 'n'",
-    );
+    check("{\"n\":1}", "x.jsonl", "no column has text to train on, only 'n'");
+}
+
+#[test]
+fn other_encodings_and_file_types_are_refused() {
     check(
         b"\xff\xfe{\0\"\0",
         "x.jsonl",
@@ -218,11 +220,11 @@ fn bad_input_in_whole_sentences() {
     check(
         b"GGUF\x03\0\0\0",
         "x.json",
-        "this is a model, which is no dataset. Choose a file of JSONL",
+        "this is a model, not a dataset. Choose a file of JSONL",
     );
-    check(b"a\0b and words", "x.txt", "this is a binary file, which is no dataset");
+    check(b"a\0b and words", "x.txt", "this is a binary file, not a dataset");
     check(b"PAR1 and nothing", "x.csv", "this Parquet file is damaged");
-    check("text", "x.parquet", "this is no Parquet file");
+    check("text", "x.parquet", "this is not a Parquet file");
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn a_file_of_one_huge_line() {
 }
 
 #[test]
-fn broken_lines_are_left_out_and_listed_where_that_is_asked_for() {
+fn broken_lines_are_skipped_and_listed_on_request() {
     let options = ReadOptions {
         skip_broken: true,
         ..ReadOptions::default()
@@ -277,13 +279,13 @@ fn broken_lines_are_left_out_and_listed_where_that_is_asked_for() {
     );
     let none = open(b"x\ny\n", "x.jsonl").unwrap_err().to_string();
     assert!(
-        none.contains("x.jsonl: there is no example in the file: none of its lines can be read (line 1: it is no"),
+        none.contains("x.jsonl: the file has no examples: none of its lines can be read (line 1: it is not"),
         "{none}"
     );
 }
 
 #[test]
-fn a_person_chooses_the_columns() {
+fn a_requested_mapping_is_used() {
     let with = |mapping| {
         let bytes = b"a,b,c\nx,y,z\n";
         read(
@@ -315,7 +317,7 @@ fn a_person_chooses_the_columns() {
             text: some("d"),
             ..Mapping::default()
         })
-        .starts_with("there is no column 'd' in the file, which has 'a', 'b' and 'c'.")
+        .starts_with("the file has no column 'd', only 'a', 'b' and 'c'.")
     );
     assert!(
         with(Mapping {
@@ -328,12 +330,13 @@ fn a_person_chooses_the_columns() {
 }
 
 #[test]
-fn a_file_that_is_not_there() {
+fn a_missing_file_is_an_error() {
     let error = hearth_formats::dataset::Dataset::open("nowhere.jsonl", &ReadOptions::default())
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("nowhere.jsonl: the file cannot be read (") && error.ends_with("that you may use it."),
+        error.starts_with("nowhere.jsonl: the file cannot be read (")
+            && error.ends_with("that you have permission to read it."),
         "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! What a report says, and how examples are held out.
+//! Reports, and the validation split.
 
 use crate::masks::{CHAT_ML, model};
 use hearth_formats::dataset::{
@@ -29,7 +29,7 @@ fn pair(prompt: &str, answer: &str) -> String {
     format!("{{\"prompt\":\"{prompt}\",\"answer\":\"{answer}\"}}")
 }
 
-/// Sixty examples that have no word in common.
+/// Sixty examples without common words.
 fn sound() -> Vec<String> {
     (0..60)
         .map(|n| pair(&format!("tell{n} about{n} it{n}"), &format!("this{n} then{n} that{n}")))
@@ -40,7 +40,7 @@ fn kinds(report: &Report) -> Vec<&'static str> {
     report.findings.iter().map(|finding| finding.kind).collect()
 }
 
-/// The finding that some lines make in a sound dataset.
+/// The finding caused by adding lines to a sound dataset.
 #[track_caller]
 fn finds(kind: &str, lines: &[String]) -> Finding {
     let all = [sound(), lines.to_vec()].concat();
@@ -65,7 +65,7 @@ fn a_sound_dataset_gives_figures_and_no_findings() {
 }
 
 #[test]
-fn the_sequence_suits_most_examples_and_the_context() {
+fn the_suggested_sequence_fits_most_examples_and_the_context() {
     let long = pair("tell", &"a long story ".repeat(200));
     let few = [sound(), vec![long.clone()]].concat();
     assert!(report(&few, None, 4096).sequence <= 64, "one of many does not decide");
@@ -76,7 +76,7 @@ fn the_sequence_suits_most_examples_and_the_context() {
 }
 
 #[test]
-fn what_is_found() {
+fn findings_name_their_lines() {
     let cut = finds("truncated", &[pair("tell", &"word ".repeat(600))]);
     assert_eq!((cut.severity, &cut.lines[..]), (Severity::Warning, &[61][..]));
     assert!(
@@ -101,14 +101,14 @@ fn what_is_found() {
     assert!(
         broken
             .message
-            .starts_with("1 line cannot be read and is left out. Line 61 for example: it is no valid JSON"),
+            .starts_with("1 line cannot be read and is left out. Line 61 for example: it is not valid JSON"),
         "{}",
         broken.message
     );
 }
 
 #[test]
-fn near_duplicates_are_those_with_four_fifths_of_their_words() {
+fn near_duplicates_share_four_fifths_of_their_shingles() {
     let words = |changed: &[usize]| -> String {
         (0..100)
             .map(|n| {
@@ -139,7 +139,7 @@ fn near_duplicates_are_those_with_four_fifths_of_their_words() {
 #[test]
 fn secrets_are_named_by_kind_and_line_only() {
     for (secret, kind) in [
-        // Put together here, so that this file holds none.
+        // Assembled here, so that this file contains no secret.
         (format!("AKIA{}", "ABCDEFGH23456789"), "an AWS key"),
         (format!("ghp_{}", "a1B2".repeat(9)), "a GitHub token"),
         (format!("sk-ant-{}", "a1B2".repeat(9)), "an Anthropic key"),
@@ -161,7 +161,7 @@ fn secrets_are_named_by_kind_and_line_only() {
         );
         assert!(!found.message.contains(&secret));
     }
-    // Neither of these is one.
+    // None of these is a secret.
     let harmless = [
         "4111 1111 1111 1112",
         "order 1234567890123456",
@@ -192,11 +192,11 @@ fn too_few_and_facts() {
         message: String::new(),
         lines: Vec::new(),
     });
-    assert_eq!(kinds(&mixed), ["broken", "leaks", "few"], "the most serious first");
+    assert_eq!(kinds(&mixed), ["broken", "leaks", "few"], "most severe first");
 }
 
 #[test]
-fn the_same_examples_are_held_out_whatever_their_order() {
+fn the_validation_split_is_independent_of_order() {
     let keys: Vec<u64> = (0..100u64).map(|n| (n % 90).wrapping_mul(0x9e37_79b9)).collect();
     let keys_of = |places: &[usize], keys: &[u64]| {
         let mut of: Vec<u64> = places.iter().map(|&place| keys[place]).collect();
@@ -208,25 +208,25 @@ fn the_same_examples_are_held_out_whatever_their_order() {
     assert!(
         one.eval
             .iter()
-            .all(|&held| one.train.iter().all(|&trained| keys[trained] != keys[held])),
+            .all(|&eval| one.train.iter().all(|&train| keys[train] != keys[eval])),
         "equal ones stay together"
     );
     let backwards: Vec<u64> = keys.iter().rev().copied().collect();
     let other = split(&backwards, 0.1, 42);
     assert_eq!(keys_of(&one.eval, &keys), keys_of(&other.eval, &backwards));
     assert_ne!(split(&keys, 0.1, 43), one);
-    // For ever: a run that goes on holds out what it held out before.
+    // Stable across versions: a resumed run must have the same validation split.
     assert_eq!(split(&[1, 2, 3, 4, 5, 6, 7, 8], 0.25, 42).eval, [3, 7]);
 
-    let held_out = |count: u64, share| split(&(0..count).collect::<Vec<_>>(), share, 1).eval.len();
+    let validation = |count: u64, share| split(&(0..count).collect::<Vec<_>>(), share, 1).eval.len();
     assert_eq!(
         [
-            held_out(4, 0.5),
-            held_out(5, 0.1),
-            held_out(5, 1.0),
-            held_out(9999, 0.5),
-            held_out(50, 0.0),
-            held_out(50, f32::NAN)
+            validation(4, 0.5),
+            validation(5, 0.1),
+            validation(5, 1.0),
+            validation(9999, 0.5),
+            validation(50, 0.0),
+            validation(50, f32::NAN)
         ],
         [0, 1, 4, 200, 0, 0]
     );

@@ -1,11 +1,11 @@
-//! The datasets that come with the program.
+//! The bundled sample datasets.
 
 use crate::fixtures::{default_model, open};
 use hearth_formats::chat_template::ChatTemplate;
 use hearth_formats::dataset::{Content, Dataset, ReadOptions, Report, ReportOptions, Severity, render_all};
 use std::path::Path;
 
-/// A sample and what is said of it with the default model.
+/// Reads a sample and its report with the default model.
 fn sample(name: &str) -> (Dataset, Report) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../assets/datasets")

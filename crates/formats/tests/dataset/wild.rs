@@ -1,6 +1,6 @@
-//! Any bytes, and any conversation.
+//! Property tests: arbitrary bytes and conversations.
 
-use crate::masks::{KEEPING, example, learnt};
+use crate::masks::{MODELS, example, targets};
 use crate::parquet_files::{PAIRS, written};
 use crate::says;
 use hearth_formats::chat_template::Role;
@@ -8,7 +8,7 @@ use hearth_formats::dataset::{Content, Dataset, ReadOptions, Report, ReportOptio
 use parquet::basic::Compression;
 use proptest::prelude::*;
 
-/// Goes through everything that is done with a file before a run; the examples that a run would see.
+/// Runs everything that precedes a training run. Returns the number of tokenised examples.
 fn through(bytes: &[u8], name: &str) -> usize {
     let mut seen = 0;
     for skip_broken in [false, true] {
@@ -20,7 +20,7 @@ fn through(bytes: &[u8], name: &str) -> usize {
             continue;
         };
         assert!(!dataset.examples.is_empty() && (skip_broken || dataset.broken_total == 0));
-        let model = &KEEPING[0];
+        let model = &MODELS[0];
         let rendered = render_all(
             &dataset.examples,
             &model.tokenizer,
@@ -59,16 +59,16 @@ fn through(bytes: &[u8], name: &str) -> usize {
     seen
 }
 
-/// Undamaged, each goes all the way under some name: else the tests below would prove nothing.
+/// Each undamaged file is accepted under some name; otherwise the tests below would prove nothing.
 #[test]
-fn whole_files_are_examples() {
+fn undamaged_files_are_accepted() {
     for (at, file) in files().iter().enumerate() {
         let seen = NAMES.map(|name| through(file, name));
         assert!(seen.iter().any(|seen| *seen > 0), "file {at}: {seen:?}");
     }
 }
 
-/// Files as people have them.
+/// Typical files.
 fn files() -> Vec<Vec<u8>> {
     let turns = br#"[{"role":"user","content":"a"},{"from":"gpt","value":"b\u00e9"}]"#;
     vec![
@@ -87,17 +87,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_examples_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200), name in prop::sample::select(&NAMES[..])) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), name in prop::sample::select(&NAMES[..])) {
         through(&bytes, name);
     }
 
     #[test]
-    fn so_is_any_text(text in "[\\[\\]{}\":,;\\\\a-c\n\t é]{0,60}", name in prop::sample::select(&NAMES[..])) {
+    fn arbitrary_text_does_not_panic(text in "[\\[\\]{}\":,;\\\\a-c\n\t é]{0,60}", name in prop::sample::select(&NAMES[..])) {
         through(text.as_bytes(), name);
     }
 
     #[test]
-    fn so_is_any_damaged_file(
+    fn damaged_files_do_not_panic(
         file in prop::sample::select(files()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         end in any::<prop::sample::Index>(), cut in any::<bool>(), name in prop::sample::select(&NAMES[..]),
@@ -113,15 +113,15 @@ proptest! {
         through(&bytes, name);
     }
 
-    /// Whatever is said, the learnt tokens are the answers, each with one token that ends it.
+    /// For any conversation the target tokens are the answers, each with its end-of-turn token.
     #[test]
-    fn what_is_learnt_is_what_the_model_says(turns in prop::collection::vec("([a-c<|>\n .é👩]|<\\|im_end\\|>|</s>|\\[/INST\\]){0,12}", 2..7)) {
+    fn targets_are_exactly_the_answers(turns in prop::collection::vec("([a-c<|>\n .é👩]|<\\|im_end\\|>|</s>|\\[/INST\\]){0,12}", 2..7)) {
         let messages: Vec<_> = turns.iter().enumerate()
             .map(|(place, text)| says(if place % 2 == 0 { Role::User } else { Role::Assistant }, text)).collect();
-        for (model, end) in KEEPING.iter().zip(["<|im_end|>", "<end_of_turn>", "</s>", "<|im_end|>"]) {
+        for (model, end) in MODELS.iter().zip(["<|im_end|>", "<end_of_turn>", "</s>", "<|im_end|>"]) {
             let rendered = render(&example(Content::Chat(messages.clone())), &model.tokenizer, &model.template, false).unwrap();
             let plain = |text: &str| text.replace("<think>\n\n</think>", "").trim().to_owned();
-            let said: Vec<String> = learnt(&rendered, &model.tokenizer).iter().map(|run| plain(run.strip_suffix(end).unwrap())).collect();
+            let said: Vec<String> = targets(&rendered, &model.tokenizer).iter().map(|run| plain(run.strip_suffix(end).unwrap())).collect();
             let answers: Vec<String> = messages.iter().filter(|m| m.role == Role::Assistant).map(|m| plain(&m.content)).collect();
             if rendered.last_answer_only {
                 prop_assert_eq!(&said[..], &answers[answers.len() - 1..]);

@@ -1,29 +1,29 @@
-//! Chat templates: those of the models we know, what they call, and how they fail.
+//! Chat templates: those of known models, the functions that they call, and their errors.
 
 use crate::fixtures::{default_model, open, vocabulary};
-use hearth_formats::chat_template::{Chat, ChatTemplate, Message, Role, TemplateError, Turn};
+use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role, TemplateError};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, Value};
 use hearth_formats::tokenizer::{Special, Tokenizer};
 
-fn says(role: Role, content: &str) -> Message {
+fn message(role: Role, content: &str) -> Message {
     Message {
         role,
         content: content.to_owned(),
     }
 }
 
-/// System, person, model, person.
+/// System, user, assistant, user.
 fn conversation() -> Vec<Message> {
     vec![
-        says(Role::System, "Be brief."),
-        says(Role::User, "Hello"),
-        says(Role::Assistant, "Hi."),
-        says(Role::User, "And?"),
+        message(Role::System, "Be brief."),
+        message(Role::User, "Hello"),
+        message(Role::Assistant, "Hi."),
+        message(Role::User, "And?"),
     ]
 }
 
-fn render(source: &str, messages: &[Message], turn: Turn) -> Result<String, TemplateError> {
-    ChatTemplate::parse(source, "<s>", "</s>")?.render(messages, turn)
+fn render(source: &str, messages: &[Message], prompt: GenerationPrompt) -> Result<String, TemplateError> {
+    ChatTemplate::parse(source, "<s>", "</s>")?.render(messages, prompt)
 }
 
 #[test]
@@ -31,15 +31,19 @@ fn the_default_models_template() {
     let (gguf, tokenizer) = open(&default_model());
     let template = ChatTemplate::from_gguf(&gguf).unwrap();
     assert_eq!(template.notice(), None);
-    let rendered = template.render(&conversation(), Turn::Answer).unwrap();
+    let rendered = template.render(&conversation(), GenerationPrompt::Add).unwrap();
     assert_eq!(
         rendered,
-        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi.<|im_end|>\n\
-         <|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n"
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n\
+         <|im_start|>assistant\nHi.<|im_end|>\n<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n"
     );
-    let ids = template.encode(&tokenizer, &conversation(), Turn::Answer).unwrap();
+    let ids = template
+        .encode(&tokenizer, &conversation(), GenerationPrompt::Add)
+        .unwrap();
     assert_eq!(ids, tokenizer.encode(&rendered, Special::Parse));
-    let alone = template.render(&[says(Role::User, "Hello")], Turn::Closed).unwrap();
+    let alone = template
+        .render(&[message(Role::User, "Hello")], GenerationPrompt::Omit)
+        .unwrap();
     assert!(
         alone.starts_with("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
             && alone.ends_with("Hello<|im_end|>\n")
@@ -54,17 +58,17 @@ fn a_message_cannot_end_its_turn() {
     let ids = template
         .encode(
             &tokenizer,
-            &[says(Role::System, "s"), says(Role::User, typed)],
-            Turn::Closed,
+            &[message(Role::System, "s"), message(Role::User, typed)],
+            GenerationPrompt::Omit,
         )
         .unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == 1).count(), 2);
     assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 2);
-    // And yet the model reads every character of it.
+    // But the model sees every character of it.
     assert!(tokenizer.decode(&ids).contains(typed));
 }
 
-/// The shape of Gemma's template: no system role, turns must alternate.
+/// A template like Gemma's: no system role, and roles must alternate.
 const GEMMA: &str = "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}\
     {{ raise_exception('System role not supported') }}{%- endif -%}\
     {%- for message in messages -%}\
@@ -75,37 +79,39 @@ const GEMMA: &str = "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}\
     {%- endfor -%}{%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%}";
 
 #[test]
-fn a_system_prompt_goes_to_the_person_where_the_template_has_no_place_for_it() {
+fn an_unsupported_system_prompt_is_prepended_to_the_first_user_message() {
     let expected = "<s><start_of_turn>user\nBe brief.\n\nHello<end_of_turn>\n<start_of_turn>model\nHi.<end_of_turn>\n\
                     <start_of_turn>user\nAnd?<end_of_turn>\n<start_of_turn>model\n";
-    assert_eq!(render(GEMMA, &conversation(), Turn::Answer).unwrap(), expected);
-    // One that drops it without a word.
+    assert_eq!(render(GEMMA, &conversation(), GenerationPrompt::Add).unwrap(), expected);
+    // A template that omits it silently.
     let silent = "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}";
     assert_eq!(
-        render(silent, &conversation(), Turn::Answer).unwrap(),
+        render(silent, &conversation(), GenerationPrompt::Add).unwrap(),
         "[Be brief.\n\nHello][Hi.][And?]"
     );
     assert_eq!(
-        render(silent, &[says(Role::System, "Alone.")], Turn::Answer).unwrap(),
+        render(silent, &[message(Role::System, "Alone.")], GenerationPrompt::Add).unwrap(),
         "[Alone.]"
     );
 }
 
 #[test]
-fn there_is_one_bos() {
+fn the_result_starts_with_exactly_one_bos() {
     let (_, tokenizer) = open(&vocabulary("spm-gemma"));
     let bos = tokenizer.bos().unwrap();
     assert!(tokenizer.add_bos());
     for source in [GEMMA, "{% for m in messages %}{{ m.content }}{% endfor %}"] {
         let template = ChatTemplate::parse(source, "<s>", "</s>").unwrap();
-        let ids = template.encode(&tokenizer, &conversation(), Turn::Answer).unwrap();
+        let ids = template
+            .encode(&tokenizer, &conversation(), GenerationPrompt::Add)
+            .unwrap();
         assert_eq!(ids[0], bos);
         assert_eq!(ids.iter().filter(|&&id| id == bos).count(), 1, "{source}");
     }
 }
 
 #[test]
-fn what_templates_call() {
+fn functions_filters_and_tags_of_templates() {
     for (source, expected) in [
         (
             "{{ {'a': [1, 2.5, none, true], 'b': 'é\"<'} | tojson }}",
@@ -137,7 +143,7 @@ fn what_templates_call() {
             "{% for m in messages[::-1] %}{{ m['content'] }}{% endfor %}",
             "And?Hi.Hello",
         ),
-        ("  {% if true %}\n  kept\n  {% endif %}\nend\n", "  kept\nend"),
+        ("  {% if true %}\n  inside\n  {% endif %}\nend\n", "  inside\nend"),
         (
             "{% if tools is none and documents is none %}no tools{% endif %}",
             "no tools",
@@ -148,7 +154,7 @@ fn what_templates_call() {
         ),
         ("{%- generation -%} a {%- endgeneration %}b", "ab"),
         (
-            "{% macro say(x) %}<{{ x }}>{% endmacro %}{{ say('m') }}{{ undefined_thing }}",
+            "{% macro say(x) %}<{{ x }}>{% endmacro %}{{ say('m') }}{{ undefined_name }}",
             "<m>",
         ),
         (
@@ -156,32 +162,31 @@ fn what_templates_call() {
             "3",
         ),
     ] {
-        let rendered =
-            render(source, &conversation()[1..], Turn::Answer).unwrap_or_else(|error| panic!("{source}: {error}"));
+        let rendered = render(source, &conversation()[1..], GenerationPrompt::Add)
+            .unwrap_or_else(|error| panic!("{source}: {error}"));
         assert_eq!(rendered, expected, "{source}");
     }
 }
 
 #[test]
-fn failures_speak_for_themselves() {
-    let fails = |source: &str| render(source, &[says(Role::User, "x")], Turn::Answer).unwrap_err();
-    assert!(
-        matches!(fails("{{ raise_exception('No, thanks') }}"), TemplateError::Raised(said) if said == "No, thanks")
-    );
+fn failures_have_distinct_errors() {
+    let fails = |source: &str| render(source, &[message(Role::User, "x")], GenerationPrompt::Add).unwrap_err();
+    let refused = fails("{{ raise_exception('No, thanks') }}");
+    assert!(matches!(refused, TemplateError::Raised(message) if message == "No, thanks"));
     assert!(matches!(fails("{% if %}"), TemplateError::Syntax(_)));
     assert!(matches!(
         fails("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"),
-        TemplateError::Endless
+        TemplateError::WorkLimit
     ));
     assert!(matches!(fails("{{ strftime_now() }}"), TemplateError::Failed(_)));
-    // minijinja would panic at this one.
-    let out_of_a_scope = "{% for i in [1] %}{% with %}{% continue %}{% endwith %}{% endfor %}";
-    assert!(matches!(fails(out_of_a_scope), TemplateError::Syntax(_)));
-    assert!(matches!(fails("{{ undefined_thing.field }}"), TemplateError::Failed(_)));
+    // minijinja would panic on this.
+    let continue_out_of_a_scope = "{% for i in [1] %}{% with %}{% continue %}{% endwith %}{% endfor %}";
+    assert!(matches!(fails(continue_out_of_a_scope), TemplateError::Syntax(_)));
+    assert!(matches!(fails("{{ undefined_name.field }}"), TemplateError::Failed(_)));
     let twice = render(
         "{{ raise_exception('first ' ~ messages | length) }}",
         &conversation(),
-        Turn::Answer,
+        GenerationPrompt::Add,
     )
     .unwrap_err();
     assert!(twice.to_string().contains("first 4"), "{twice}");
@@ -218,28 +223,28 @@ fn large_tags_neither_overflow_the_stack_nor_take_quadratic_time() {
     let small_stack = std::thread::Builder::new().stack_size(2 << 20);
     let checks = small_stack.spawn(move || {
         for source in refused {
-            let why = render(&source, &[], Turn::Closed).unwrap_err();
+            let why = render(&source, &[], GenerationPrompt::Omit).unwrap_err();
             assert!(
                 matches!(&why, TemplateError::Syntax(why) if why.contains("a tag ")),
                 "{why}"
             );
         }
-        assert_eq!(render(&at_the_limit[0], &[], Turn::Closed).unwrap(), "1");
+        assert_eq!(render(&at_the_limit[0], &[], GenerationPrompt::Omit).unwrap(), "1");
         for source in &at_the_limit {
-            drop(render(source, &[], Turn::Closed));
+            drop(render(source, &[], GenerationPrompt::Omit));
         }
     });
     checks.unwrap().join().unwrap();
 }
 
-/// Texts at which a filter that goes back to the beginning, or through its argument, for each part takes minutes to hours.
+/// Inputs on which a quadratic implementation of these filters takes minutes to hours.
 #[test]
-fn filters_go_once_through_hostile_texts() {
+fn filters_are_linear_on_hostile_inputs() {
     const MANY: usize = 2_000_000;
     let tags = "<a>".repeat(MANY);
     let comments = "<!---->".repeat(MANY);
     let nested = format!("{}{}", "<!".repeat(MANY), "-- -->".repeat(MANY));
-    let (wanted, text) = (format!("{}a", "b".repeat(MANY)), "a".repeat(MANY));
+    let (characters, text) = (format!("{}a", "b".repeat(MANY)), "a".repeat(MANY));
     for (source, first, second, expected) in [
         ("{{ messages[0].content|striptags }}", &tags, "", ""),
         ("{{ messages[0].content|striptags }}", &comments, "", ""),
@@ -247,44 +252,53 @@ fn filters_go_once_through_hostile_texts() {
         (
             "{{ messages[0].content|trim(messages[1].content) }}",
             &text,
-            &wanted,
+            &characters,
             "",
         ),
         (
             "{{ messages[0].content.strip(messages[1].content) }}",
             &text,
-            &wanted,
+            &characters,
             "",
         ),
         (
             "{{ messages[0].content.lstrip(messages[1].content) }}",
             &text,
-            &wanted,
+            &characters,
             "",
         ),
         (
             "{{ messages[0].content.rstrip(messages[1].content) }}",
             &text,
-            &wanted,
+            &characters,
             "",
         ),
     ] {
-        let messages = [says(Role::User, first), says(Role::User, second)];
-        assert_eq!(render(source, &messages, Turn::Closed).unwrap(), expected, "{source}");
+        let messages = [message(Role::User, first), message(Role::User, second)];
+        assert_eq!(
+            render(source, &messages, GenerationPrompt::Omit).unwrap(),
+            expected,
+            "{source}"
+        );
     }
 }
 
 #[test]
-fn a_text_truncated_to_the_least_length_fails_with_a_reason() {
-    let why = render("{{ 'abc'|truncate(-9223372036854775807 - 1) }}", &[], Turn::Closed).unwrap_err();
+fn truncating_to_the_smallest_integer_is_an_error() {
+    let why = render(
+        "{{ 'abc'|truncate(-9223372036854775807 - 1) }}",
+        &[],
+        GenerationPrompt::Omit,
+    )
+    .unwrap_err();
     assert!(
-        why.to_string().contains("the length is less than that of the end"),
+        why.to_string().contains("the length is less than the length of `end`"),
         "{why}"
     );
 }
 
 #[test]
-fn a_set_block_with_a_named_argument_is_no_assignment() {
+fn a_set_block_with_a_keyword_argument_is_not_an_assignment() {
     for set in [
         "{% set x|indent(width=1) %}t{% endset %}",
         "{% set x = 'a'|indent(width=1) %}",
@@ -292,33 +306,33 @@ fn a_set_block_with_a_named_argument_is_no_assignment() {
         let source =
             format!("{{% with %}}{{% for a in [1] %}}{set}{{{{ x }}}}{{% continue %}}{{% endfor %}}{{% endwith %}}");
         let expected = if set.contains("endset") { "t" } else { "a" };
-        assert_eq!(render(&source, &[], Turn::Closed).unwrap(), expected, "{set}");
+        assert_eq!(render(&source, &[], GenerationPrompt::Omit).unwrap(), expected, "{set}");
     }
     let inside = "{% for a in [1] %}{% set x|indent(width=1) %}{% continue %}{% endset %}{% endfor %}";
     assert!(matches!(
-        render(inside, &[], Turn::Closed),
+        render(inside, &[], GenerationPrompt::Omit),
         Err(TemplateError::Syntax(_))
     ));
 }
 
 #[test]
-fn conversations_of_json_are_checked() {
+fn json_conversations_are_validated() {
     for (messages, tools, why) in [
-        ("{", None, "they are no JSON"),
-        ("{}", None, "they are no list"),
-        ("[] []", None, "they are no JSON"),
-        ("[1]", None, "message 1: it is no object"),
+        ("{", None, "they are not valid JSON"),
+        ("{}", None, "they are not a list"),
+        ("[] []", None, "they are not valid JSON"),
+        ("[1]", None, "message 1: it is not an object"),
         (
             r#"[{"role": "user"}, {"content": "x"}]"#,
             None,
-            "message 2: it has no \"role\"",
+            "message 2: it has no string \"role\"",
         ),
-        (r#"[{"role": 1}]"#, None, "message 1: it has no \"role\""),
-        ("[]", Some("{}"), "the tools: they are no list"),
-        ("[]", Some("[{}, 1]"), "tool 2: it is no object"),
+        (r#"[{"role": 1}]"#, None, "message 1: it has no string \"role\""),
+        ("[]", Some("{}"), "the tools: they are not a list"),
+        ("[]", Some("[{}, 1]"), "tool 2: it is not an object"),
     ] {
-        let said = Chat::from_json(messages, tools).unwrap_err().to_string();
-        assert!(said.contains(why), "{messages}: {said}");
+        let error = Chat::from_json(messages, tools).unwrap_err().to_string();
+        assert!(error.contains(why), "{messages}: {error}");
     }
     let deep = "[".repeat(100_000);
     assert!(
@@ -332,27 +346,28 @@ fn conversations_of_json_are_checked() {
 }
 
 #[test]
-fn no_text_of_a_conversation_becomes_a_token() {
+fn no_text_of_a_conversation_becomes_a_control_token() {
     let (_, tokenizer) = open(&default_model());
     let source = "{% for t in tools %}{{ t|tojson }}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}\n\
-                  {% for c in m.content %}{{ c.text }}{% endfor %}{% for c in m.calls %}{{ c.arguments|tojson(ensure_ascii=true) }}\
-                  {% endfor %}<|im_end|>{% endfor %}";
+                  {% for c in m.content %}{{ c.text }}{% endfor %}\
+                  {% for c in m.calls %}{{ c.arguments|tojson(ensure_ascii=true) }}{% endfor %}<|im_end|>{% endfor %}";
     let template = ChatTemplate::parse(source, "", "").unwrap();
     let messages = r#"[{"role": "x<|im_end|>", "content": [{"type": "text", "text": "a<|im_start|>b"}]},
-                       {"role": "assistant", "content": [], "calls": [{"arguments": {"<|im_end|>": "<|im_start|>é", "n": [1.0]}}]}]"#;
+                       {"role": "assistant", "content": [],
+                        "calls": [{"arguments": {"<|im_end|>": "<|im_start|>é", "n": [1.0]}}]}]"#;
     let tools = r#"[{"name": "<|im_end|>", "<|im_start|>": {"x": ["<|im_end|>"]}}]"#;
     let chat = Chat::from_json(messages, Some(tools)).unwrap();
-    let ids = template.encode_chat(&tokenizer, &chat, Turn::Closed).unwrap();
+    let ids = template.encode_chat(&tokenizer, &chat, GenerationPrompt::Omit).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == 1).count(), 2);
     assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 2);
-    // And yet nothing is lost or changed.
+    // But nothing is lost or changed.
     assert_eq!(
         tokenizer.decode(&ids),
-        template.render_chat(&chat, Turn::Closed).unwrap()
+        template.render_chat(&chat, GenerationPrompt::Omit).unwrap()
     );
 }
 
-/// A vocabulary of single letters and these control tokens.
+/// A tokenizer whose vocabulary has single characters and these control tokens.
 fn with_controls(controls: &[&str]) -> Tokenizer {
     let letters = (b'!'..=b'~').map(|byte| (byte as char).to_string());
     let tokens: Strings = letters
@@ -375,16 +390,16 @@ fn with_controls(controls: &[&str]) -> Tokenizer {
     Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
 }
 
-/// How many control tokens this conversation has.
+/// Number of control tokens of the encoded conversation.
 fn controls(tokenizer: &Tokenizer, source: &str, messages: &str) -> usize {
     let template = ChatTemplate::parse(source, "", "").unwrap();
     let chat = Chat::from_json(messages, None).unwrap();
-    let ids = template.encode_chat(tokenizer, &chat, Turn::Closed).unwrap();
+    let ids = template.encode_chat(tokenizer, &chat, GenerationPrompt::Omit).unwrap();
     ids.iter().filter(|&&id| tokenizer.is_special(id)).count()
 }
 
 #[test]
-fn text_that_a_template_takes_a_part_out_of_becomes_no_token() {
+fn text_from_which_a_template_removes_a_part_becomes_no_control_token() {
     let tokenizer = with_controls(&["<SPECIAL_11>", "<s>"]);
     let source = "<SPECIAL_11>{% for m in messages %}{{ m.content.replace('/think', '') }}{% endfor %}";
     for typed in [
@@ -400,10 +415,10 @@ fn text_that_a_template_takes_a_part_out_of_becomes_no_token() {
 }
 
 #[test]
-fn text_that_a_template_writes_the_ends_of_a_token_around_becomes_no_token() {
+fn text_between_the_ends_of_a_token_becomes_no_control_token() {
     let tokenizer = with_controls(&["<s>", "<|im_end|>"]);
-    let source = "<s>{% for m in messages %}{% for key, value in m.a.items() %}{{ '<' ~ key ~ '>' }}{{ '<' ~ value ~ '>' }}\
-                  {{ '<|' ~ key ~ '|>' }}{% endfor %}{{ '<|' ~ m.role ~ '|>' }}{{ '<' ~ m.type ~ '>' }}{% endfor %}";
+    let source = "<s>{% for m in messages %}{% for key, value in m.a.items() %}{{ '<' ~ key ~ '>' }}\
+                  {{ '<' ~ value ~ '>' }}{{ '<|' ~ key ~ '|>' }}{% endfor %}{{ '<|' ~ m.role ~ '|>' }}{{ '<' ~ m.type ~ '>' }}{% endfor %}";
     for (key, value, role) in [
         ("s", "1", "user"),
         ("a", "s", "user"),
@@ -416,7 +431,7 @@ fn text_that_a_template_writes_the_ends_of_a_token_around_becomes_no_token() {
 }
 
 #[test]
-fn half_of_a_token_beside_the_templates_other_half_becomes_no_token() {
+fn half_of_a_token_next_to_the_templates_other_half_becomes_no_control_token() {
     let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);
     for (written, typed) in [
         ("{{ c }}end|>", "x<|im_"),
@@ -445,21 +460,21 @@ fn half_of_a_token_beside_the_templates_other_half_becomes_no_token() {
         let messages = format!(r#"[{{"role": "user", "content": "{typed}"}}]"#);
         assert_eq!(controls(&tokenizer, &source, &messages), 1, "{written}: {typed}");
     }
-    // Halves of two people.
+    // Halves in two messages.
     let source = "<|im_start|>{% for m in messages %}{{ m.content|trim }}{% endfor %}";
     let messages = r#"[{"role": "user", "content": "<|im_ "}, {"role": "assistant", "content": " end|>"}]"#;
     assert_eq!(controls(&tokenizer, source, messages), 1);
 }
 
-/// The template looks at the text: where it begins with `>`, ten digits stand for the token that ends the message.
+/// The template depends on the text: if it starts with `>`, ten digits replace the token that ends the message.
 #[test]
-fn a_token_of_reversed_text_does_not_pass_for_the_templates_own_elsewhere() {
+fn a_token_formed_by_reversed_text_does_not_pass_for_the_templates_own_token() {
     let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);
     let source = "<|im_start|>{% set c = messages[0].content %}{{ c[::-1] }}\
                   {% if c[0] == '>' %}0123456789{% else %}<|im_end|>{% endif %}";
     let template = ChatTemplate::parse(source, "", "").unwrap();
     let ids = template
-        .encode(&tokenizer, &[says(Role::User, ">|dne_mi|<")], Turn::Closed)
+        .encode(&tokenizer, &[message(Role::User, ">|dne_mi|<")], GenerationPrompt::Omit)
         .unwrap();
     let special: Vec<bool> = ids.iter().map(|&id| tokenizer.is_special(id)).collect();
     let typed = "<|im_end|>".len();
@@ -467,53 +482,56 @@ fn a_token_of_reversed_text_does_not_pass_for_the_templates_own_elsewhere() {
 }
 
 #[test]
-fn a_template_that_joins_text_into_tokens_in_spite_of_marks_fails() {
+fn a_template_that_forms_tokens_despite_the_markers_is_refused() {
     let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);
-    // Every second character: those between the marks.
+    // Every second character: those between the markers.
     let source = "<|im_start|>{{ messages[0].content[1::2] }}end|>{{ messages[1].content.replace('#', '') }}";
     let template = ChatTemplate::parse(source, "", "").unwrap();
-    let said = |texts: [&str; 2]| texts.map(|text| says(Role::User, text));
+    let messages = |texts: [&str; 2]| texts.map(|text| message(Role::User, text));
     let why = template
-        .encode(&tokenizer, &said(["<|im_", "<|im_en#d|>"]), Turn::Closed)
+        .encode(&tokenizer, &messages(["<|im_", "<|im_en#d|>"]), GenerationPrompt::Omit)
         .unwrap_err();
-    assert!(why.to_string().contains("into control tokens"), "{why}");
+    assert!(why.to_string().contains("forms control tokens"), "{why}");
     assert!(
         template
-            .encode(&tokenizer, &said(["<|im_", "a#b"]), Turn::Closed)
+            .encode(&tokenizer, &messages(["<|im_", "a#b"]), GenerationPrompt::Omit)
             .is_ok()
     );
 }
 
 #[test]
-fn marks_pass_through_urlencode() {
+fn markers_pass_through_urlencode() {
     let tokenizer = with_controls(&["<|im_start|>", "im_end"]);
     let template = ChatTemplate::parse("<|im_start|>{{ messages[0].content|urlencode }}", "", "").unwrap();
     let ids = template
-        .encode(&tokenizer, &[says(Role::User, "<|im_end|>")], Turn::Closed)
+        .encode(&tokenizer, &[message(Role::User, "<|im_end|>")], GenerationPrompt::Omit)
         .unwrap();
     assert_eq!(tokenizer.decode(&ids), "<|im_start|>%3C%7Cim_end%7C%3E");
     assert_eq!(ids.iter().filter(|&&id| tokenizer.is_special(id)).count(), 1);
 }
 
 #[test]
-fn a_template_still_finds_what_it_looks_for_in_a_text_that_cannot_become_a_token() {
+fn a_template_finds_substrings_in_a_text_that_cannot_become_a_control_token() {
     let tokenizer = with_controls(&["<s>"]);
     let template = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}";
     let template = ChatTemplate::parse(template, "", "").unwrap();
     let messages = r#"[{"role": "assistant", "content": "<think>so</think>yes>"}]"#;
     let chat = Chat::from_json(messages, None).unwrap();
-    let ids = template.encode_chat(&tokenizer, &chat, Turn::Closed).unwrap();
+    let ids = template.encode_chat(&tokenizer, &chat, GenerationPrompt::Omit).unwrap();
     assert_eq!(tokenizer.decode(&ids), "yes>");
 }
 
 #[test]
-fn a_system_prompt_that_is_written_in_another_way_is_not_left_out() {
+fn an_escaped_system_prompt_is_not_prepended_again() {
     let source = "{% for m in messages %}{{ m.content|tojson }}{% endfor %}";
-    let messages = [says(Role::System, "a\n\"b\""), says(Role::User, "c")];
-    assert_eq!(render(source, &messages, Turn::Answer).unwrap(), r#""a\n\"b\"""c""#);
+    let messages = [message(Role::System, "a\n\"b\""), message(Role::User, "c")];
+    assert_eq!(
+        render(source, &messages, GenerationPrompt::Add).unwrap(),
+        r#""a\n\"b\"""c""#
+    );
 }
 
-/// A file without weights and template.
+/// A file without weights and without a template.
 fn without_template(tokens: &[&str]) -> Gguf {
     let mut metadata = Metadata::new();
     metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(tokens));
@@ -521,7 +539,7 @@ fn without_template(tokens: &[&str]) -> Gguf {
 }
 
 #[test]
-fn a_template_of_its_own_for_tools_is_taken_where_there_are_any() {
+fn a_separate_template_for_tools_is_used_if_there_are_tools() {
     let mut metadata = Metadata::new();
     metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(["a"]));
     metadata.insert("tokenizer.chat_template", "plain");
@@ -535,7 +553,7 @@ fn a_template_of_its_own_for_tools_is_taken_where_there_are_any() {
     ] {
         let chat = Chat::from_json(r#"[{"role": "user", "content": "x"}]"#, tools).unwrap();
         assert_eq!(
-            template.render_chat(&chat, Turn::Answer).unwrap(),
+            template.render_chat(&chat, GenerationPrompt::Add).unwrap(),
             expected,
             "{tools:?}"
         );
@@ -543,11 +561,11 @@ fn a_template_of_its_own_for_tools_is_taken_where_there_are_any() {
 }
 
 #[test]
-fn a_model_without_a_template_gets_a_plain_one_that_says_so() {
+fn a_model_without_a_template_gets_a_default_with_a_notice() {
     let plain = ChatTemplate::from_gguf(&without_template(&["a", "b"])).unwrap();
     assert!(plain.notice().unwrap().contains("no chat template"));
     assert_eq!(
-        plain.render(&conversation(), Turn::Answer).unwrap(),
+        plain.render(&conversation(), GenerationPrompt::Add).unwrap(),
         "Be brief.\n\nUser: Hello\n\nAssistant: Hi.\n\nUser: And?\n\nAssistant:"
     );
     assert!(plain.stop_strings().iter().any(|stop| stop == "\nUser:"));
@@ -555,7 +573,9 @@ fn a_model_without_a_template_gets_a_plain_one_that_says_so() {
     let chat_ml = ChatTemplate::from_gguf(&without_template(&["a", "<|im_start|>", "<|im_end|>"])).unwrap();
     assert!(chat_ml.notice().is_some() && chat_ml.stop_strings().is_empty());
     assert_eq!(
-        chat_ml.render(&[says(Role::User, "Hello")], Turn::Answer).unwrap(),
+        chat_ml
+            .render(&[message(Role::User, "Hello")], GenerationPrompt::Add)
+            .unwrap(),
         "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
     );
 }

@@ -1,8 +1,8 @@
-//! Text of a conversation becomes no control token in any template of llama.cpp.
+//! No template of llama.cpp turns text of a conversation into a control token.
 
 use crate::fixtures::{open, templates, vocabulary};
 use crate::jinja::{chat, read, template};
-use hearth_formats::chat_template::{Chat, Turn};
+use hearth_formats::chat_template::{Chat, GenerationPrompt};
 use hearth_formats::gguf::{Gguf, GgufWriter, Strings};
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use regex::Regex;
@@ -32,10 +32,10 @@ fn sources() -> Vec<(String, String)> {
     sources
 }
 
-/// What looks like a control token in a source. The marks of thoughts are tokens of text in most files.
+/// Texts in a source that have the form of control tokens. The tags of thoughts are ordinary tokens in most files.
 fn controls_of(source: &str) -> BTreeSet<String> {
-    let looks = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
-    let found = Regex::new(looks).unwrap();
+    let pattern = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
+    let found = Regex::new(pattern).unwrap();
     let found = found.find_iter(source).map(|token| token.as_str().to_owned());
     let chat_ml = ["<|im_start|>", "<|im_end|>"].map(str::to_owned);
     found
@@ -44,8 +44,8 @@ fn controls_of(source: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The tokenizer of a fixture with these control tokens added.
-fn with(controls: &BTreeSet<String>) -> Tokenizer {
+/// A fixture's tokenizer with these control tokens added.
+fn with_controls(controls: &BTreeSet<String>) -> Tokenizer {
     let (gguf, _) = open(&vocabulary("smollm"));
     let mut metadata = gguf.metadata().clone();
     let texts = gguf.strings("tokenizer.ggml.tokens").unwrap().unwrap();
@@ -67,41 +67,46 @@ fn special(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn every_template_gives_the_ids_of_its_text_if_the_conversation_has_no_control_token() {
-    let (mut wrong, mut compared) = (Vec::new(), 0);
+fn without_control_tokens_in_the_conversation_the_ids_are_those_of_the_rendered_text() {
+    let (mut mismatches, mut compared) = (Vec::new(), 0);
     for (name, source) in sources() {
         let controls = controls_of(&source);
-        let tokenizer = with(&controls);
+        let tokenizer = with_controls(&controls);
         let template = template(&source).unwrap();
         for case in CONVERSATIONS
             .map(|case| [case.to_owned(), format!("{case}+tools")])
             .concat()
         {
             let conversation = chat(&case);
-            let written = read(&format!("{}.json", case.trim_end_matches("+tools")));
-            let Ok(text) = template.render_chat(&conversation, Turn::Answer) else {
+            let source = read(&format!("{}.json", case.trim_end_matches("+tools")));
+            let Ok(text) = template.render_chat(&conversation, GenerationPrompt::Add) else {
                 continue;
             };
-            if controls.iter().any(|token| written.contains(token)) {
+            if controls.iter().any(|token| source.contains(token)) {
                 continue;
             }
             compared += 1;
-            match template.encode_chat(&tokenizer, &conversation, Turn::Answer) {
+            match template.encode_chat(&tokenizer, &conversation, GenerationPrompt::Add) {
                 Ok(ids) if ids == tokenizer.encode(&text, Special::Parse) => {}
-                Ok(ids) => wrong.push(format!(
+                Ok(ids) => mismatches.push(format!(
                     "{name} {case}:\n{}\ninstead of\n{text}",
                     tokenizer.decode(&ids)
                 )),
-                Err(error) => wrong.push(format!("{name} {case}: {error}")),
+                Err(error) => mismatches.push(format!("{name} {case}: {error}")),
             }
         }
     }
-    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        mismatches.is_empty(),
+        "{} mismatches:\n{}",
+        mismatches.len(),
+        mismatches.join("\n")
+    );
     assert!(compared > 500, "{compared}");
 }
 
-/// Texts with the tokens and with halves of them.
-fn hostile(controls: &BTreeSet<String>) -> Vec<String> {
+/// Texts that contain the tokens and halves of them.
+fn hostile_texts(controls: &BTreeSet<String>) -> Vec<String> {
     let all: Vec<&str> = controls.iter().map(|token| &**token).collect();
     let halves = controls.iter().map(|token| {
         let middle = token.char_indices().nth(token.chars().count() / 2).unwrap().0;
@@ -113,44 +118,49 @@ fn hostile(controls: &BTreeSet<String>) -> Vec<String> {
 }
 
 #[test]
-fn no_template_makes_a_control_token_of_a_users_text() {
-    let (mut wrong, mut failing, mut compared) = (Vec::new(), Vec::new(), 0);
+fn no_template_turns_user_text_into_a_control_token() {
+    let (mut mismatches, mut failing, mut compared) = (Vec::new(), Vec::new(), 0);
     for (name, source) in sources() {
         let controls = controls_of(&source);
-        let tokenizer = with(&controls);
+        let tokenizer = with_controls(&controls);
         let template = template(&source).unwrap();
         let turns: Vec<Value> = serde_json::from_str(&read("turns.json")).unwrap();
-        let says = |text: &str| {
-            let says = |message: &Value| match message["role"].as_str() {
+        let conversation = |text: &str| {
+            let replaced = |message: &Value| match message["role"].as_str() {
                 Some("user") => json!({"role": "user", "content": text}),
                 _ => message.clone(),
             };
-            let messages: Vec<Value> = turns.iter().map(says).collect();
-            // Some templates go through the tools unasked.
+            let messages: Vec<Value> = turns.iter().map(replaced).collect();
+            // Some templates iterate over the tools without testing for them.
             Chat::from_json(&json!(messages).to_string(), Some("[]")).unwrap()
         };
-        let Ok(harmless) = template.encode_chat(&tokenizer, &says("x"), Turn::Answer) else {
+        let Ok(harmless) = template.encode_chat(&tokenizer, &conversation("x"), GenerationPrompt::Add) else {
             failing.push(name);
             continue;
         };
         let expected = special(&tokenizer, &harmless);
-        for typed in hostile(&controls) {
+        for typed in hostile_texts(&controls) {
             compared += 1;
             let ids = template
-                .encode_chat(&tokenizer, &says(&typed), Turn::Answer)
+                .encode_chat(&tokenizer, &conversation(&typed), GenerationPrompt::Add)
                 .unwrap_or_else(|error| panic!("{name}: {typed:?}: {error}"));
             if special(&tokenizer, &ids) != expected {
-                wrong.push(format!("{name}: {typed:?} gives {}", tokenizer.decode(&ids)));
+                mismatches.push(format!("{name}: {typed:?} gives {}", tokenizer.decode(&ids)));
             }
-            // The model still reads every character of it.
-            let read = tokenizer.decode(&ids);
-            if read.matches(&typed).count() < 2 {
-                wrong.push(format!("{name}: {typed:?} is not twice in {read}"));
+            // The model still sees every character of it.
+            let decoded = tokenizer.decode(&ids);
+            if decoded.matches(&typed).count() < 2 {
+                mismatches.push(format!("{name}: {typed:?} does not occur twice in {decoded}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
-    // It reads the variable `functions`, which transformers does not give it either.
+    assert!(
+        mismatches.is_empty(),
+        "{} mismatches:\n{}",
+        mismatches.len(),
+        mismatches.join("\n")
+    );
+    // It requires the variable `functions`, which transformers does not define either.
     assert_eq!(failing, ["fireworks-ai-llama-3-firefunction-v2"]);
     assert!(compared > 500, "{compared}");
 }

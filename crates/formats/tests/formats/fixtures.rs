@@ -1,4 +1,4 @@
-//! Finds the fixtures that several tests share.
+//! Fixtures shared by several tests.
 
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
@@ -14,7 +14,7 @@ pub fn templates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/templates")
 }
 
-/// The names of the small vocabularies there.
+/// Names of the small vocabularies in [`folder`].
 pub const VOCABULARIES: [&str; 8] = [
     "gpt-2",
     "qwen2",
@@ -26,12 +26,12 @@ pub const VOCABULARIES: [&str; 8] = [
     "spm-gemma",
 ];
 
-/// The file of a vocabulary.
+/// Path of a vocabulary.
 pub fn vocabulary(name: &str) -> PathBuf {
     folder().join(format!("{name}.gguf"))
 }
 
-/// The default model, which set-up fetches.
+/// Path of the default model, which set-up downloads.
 pub fn default_model() -> PathBuf {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/SmolLM2-135M-Instruct.Q4_1.gguf");
     assert!(model.exists(), "{} is missing: run cargo xtask setup", model.display());

@@ -1,4 +1,4 @@
-//! What is written is read again, whole and in parts.
+//! Round trips of GGUF files, single and split.
 
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, TensorHeader, TensorType, Value};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn tensor(name: &str, shape: &[u64], kind: TensorType, fill: u8) -> (TensorHeade
     )
 }
 
-/// Any value but floats that are no numbers, which equal nothing.
+/// Any value except NaN, which is not equal to itself.
 fn value() -> impl Strategy<Value = Value> {
     let text = "\\PC{0,12}";
     prop_oneof![
@@ -53,7 +53,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_files_are_read_back(
         values in prop::collection::btree_map("[a-z._]{1,12}", value(), 0..8),
         shapes in prop::collection::vec((prop::collection::vec(1u64..5, 0..3), 0..TensorType::ALL.len()), 0..6),
         alignment in 0u32..9,
@@ -63,10 +63,10 @@ proptest! {
         let tensors: Vec<_> = shapes
             .into_iter()
             .enumerate()
-            .map(|(place, (rest, kind))| {
+            .map(|(index, (rest, kind))| {
                 let kind = TensorType::ALL[kind];
                 let shape: Vec<u64> = [kind.block_elements() * 2].into_iter().chain(rest).collect();
-                tensor(&format!("t{place}"), &shape, kind, place as u8)
+                tensor(&format!("t{index}"), &shape, kind, index as u8)
             })
             .collect();
         let read = Gguf::from_bytes(write(&metadata, &tensors)).unwrap();
@@ -82,7 +82,7 @@ proptest! {
 }
 
 #[test]
-fn a_mapped_file_survives_letting_its_pages_go() {
+fn a_mapped_file_is_unchanged_after_releasing_its_pages() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     let tensors = [
@@ -112,7 +112,7 @@ fn a_mapped_file_survives_letting_its_pages_go() {
 }
 
 #[test]
-fn the_file_says_how_it_is_called() {
+fn quantization_is_from_the_file_type_or_the_tensors() {
     for (file_type, tensors, expected) in [
         (Some(15u32), vec![tensor("a", &[256], TensorType::Q6_K, 0)], "Q4_K_M"),
         (Some(999), vec![tensor("a", &[256], TensorType::Q6_K, 0)], "Q6_K"),
@@ -155,7 +155,7 @@ fn split_models() {
         let name = format!("m-{:05}-of-00003.gguf", number + 1);
         write_part(folder.path(), &name, number.into(), 3, 3, &[part(number)]);
     }
-    // Whichever part is named, the model is the same.
+    // Opening any part opens the whole model.
     for name in ["m-00001-of-00003.gguf", "m-00003-of-00003.gguf"] {
         let gguf = Gguf::open(folder.path().join(name)).unwrap();
         assert_eq!(
@@ -167,15 +167,15 @@ fn split_models() {
         assert!(gguf.path().ends_with("m-00001-of-00003.gguf"));
     }
     let refused = |expected: &str| {
-        let said = Gguf::open(folder.path().join("m-00001-of-00003.gguf"))
+        let error = Gguf::open(folder.path().join("m-00001-of-00003.gguf"))
             .unwrap_err()
             .to_string();
-        assert!(said.contains(expected), "{said}");
+        assert!(error.contains(expected), "{error}");
     };
     write_part(folder.path(), "m-00002-of-00003.gguf", 1, 3, 3, &[part(0)]);
     refused("'t0' is invalid: it is in two parts");
     write_part(folder.path(), "m-00002-of-00003.gguf", 1, 3, 3, &[]);
-    refused("hold 2 tensors together, not the 3");
+    refused("have 2 tensors in total instead of 3");
     write_part(folder.path(), "m-00002-of-00003.gguf", 2, 3, 3, &[part(1)]);
     refused("does not belong to");
     std::fs::remove_file(folder.path().join("m-00002-of-00003.gguf")).unwrap();
@@ -185,15 +185,15 @@ fn split_models() {
         folder.path().join("renamed.gguf"),
     )
     .unwrap();
-    let said = Gguf::open(folder.path().join("renamed.gguf")).unwrap_err().to_string();
+    let error = Gguf::open(folder.path().join("renamed.gguf")).unwrap_err().to_string();
     assert!(
-        said.contains("its name does not end in '-00001-of-00003.gguf'"),
-        "{said}"
+        error.contains("its name does not end in '-00001-of-00003.gguf'"),
+        "{error}"
     );
 }
 
 #[test]
-fn a_writer_refuses_what_a_reader_would() {
+fn the_writer_refuses_invalid_tensors() {
     let header = |shape: &[u64], kind| {
         [TensorHeader {
             name: "t".into(),

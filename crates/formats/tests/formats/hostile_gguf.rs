@@ -1,15 +1,15 @@
-//! Files that lie: each is refused with one sentence that names the place, and none makes a panic or asks for much memory.
+//! Malformed files: each is refused with one message that names the location, without a panic or a large allocation.
 
 use hearth_formats::chat_template::ChatTemplate;
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, TensorHeader, TensorType, Value};
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use proptest::prelude::*;
 
-/// Builds a header by hand, so that it can say what no writer would.
+/// Builds a file byte by byte, to express headers that the writer refuses.
 #[derive(Default)]
-struct Raw(Vec<u8>);
+struct RawGguf(Vec<u8>);
 
-impl Raw {
+impl RawGguf {
     fn header(version: u32, tensors: u64, keys: u64) -> Self {
         Self(b"GGUF".to_vec()).u32(version).u64(tensors).u64(keys)
     }
@@ -33,162 +33,183 @@ impl Raw {
         self.u64(text.len() as u64).bytes(text.as_bytes())
     }
 
-    /// A metadata key with a 32-bit number.
+    /// A metadata key with a u32 value.
     fn key(self, key: &str, value: u32) -> Self {
         self.text(key).u32(4).u32(value)
     }
 
     fn tensor(self, name: &str, shape: &[u64], kind: u32, offset: u64) -> Self {
-        let listed = self.text(name).u32(shape.len() as u32);
+        let header = self.text(name).u32(shape.len() as u32);
         shape
             .iter()
-            .fold(listed, |raw, &dimension| raw.u64(dimension))
+            .fold(header, |raw, &dimension| raw.u64(dimension))
             .u32(kind)
             .u64(offset)
     }
 
-    /// Ends the header and adds so many bytes of data.
+    /// Pads the header and appends `len` bytes of tensor data.
     fn data(mut self, len: usize) -> Self {
         self.0.resize(self.0.len().next_multiple_of(32) + len, 0);
         self
     }
 }
 
-#[test]
-fn each_lie_is_named() {
-    let one = |name: &str, shape: &[u64], kind, offset| Raw::header(3, 1, 0).tensor(name, shape, kind, offset).data(64);
-    let cases: Vec<(&str, Raw, &str)> = vec![
-        ("empty", Raw::default(), "no GGUF file"),
-        ("short", Raw::default().bytes(b"GG"), "no GGUF file"),
-        ("magic", Raw::default().bytes(b"PK\x03\x04 and more"), "no GGUF file"),
-        ("magic alone", Raw::default().bytes(b"GGUF"), "cut off"),
-        ("version 1", Raw::header(1, 0, 0), "version 1"),
-        ("version 4", Raw::header(4, 0, 0), "version 4"),
-        ("big-endian", Raw::header(3u32.swap_bytes(), 0, 0), "big-endian"),
-        ("many keys", Raw::header(3, 0, u64::MAX), "metadata keys"),
-        ("many tensors", Raw::header(3, u64::MAX, 0), "tensor table"),
+/// Name, file and a part of the error message.
+type Case = (&'static str, RawGguf, &'static str);
+
+fn header_cases() -> Vec<Case> {
+    vec![
+        ("empty", RawGguf::default(), "not a GGUF file"),
+        ("short", RawGguf::default().bytes(b"GG"), "not a GGUF file"),
+        (
+            "magic",
+            RawGguf::default().bytes(b"PK\x03\x04 and more"),
+            "not a GGUF file",
+        ),
+        ("magic alone", RawGguf::default().bytes(b"GGUF"), "cut off"),
+        ("version 1", RawGguf::header(1, 0, 0), "version 1"),
+        ("version 4", RawGguf::header(4, 0, 0), "version 4"),
+        ("big-endian", RawGguf::header(3u32.swap_bytes(), 0, 0), "big-endian"),
+        ("many keys", RawGguf::header(3, 0, u64::MAX), "metadata keys"),
+        ("many tensors", RawGguf::header(3, u64::MAX, 0), "tensor table"),
         (
             "many tensors that overflow",
-            Raw::header(3, u64::MAX / 32 + 1, 0),
+            RawGguf::header(3, u64::MAX / 32 + 1, 0),
             "tensor table",
         ),
+    ]
+}
+
+fn metadata_cases() -> Vec<Case> {
+    vec![
         (
             "long key",
-            Raw::header(3, 0, 1).u64(u64::MAX).bytes(&[0; 64]),
+            RawGguf::header(3, 0, 1).u64(u64::MAX).bytes(&[0; 64]),
             "cut off",
         ),
         (
             "key not UTF-8",
-            Raw::header(3, 0, 1).u64(2).bytes(b"\xff\xfe").u32(4).u32(0),
+            RawGguf::header(3, 0, 1).u64(2).bytes(b"\xff\xfe").u32(4).u32(0),
             "UTF-8",
         ),
         (
             "value not UTF-8",
-            Raw::header(3, 0, 1).text("a.b").u32(8).u64(1).bytes(b"\xff"),
+            RawGguf::header(3, 0, 1).text("a.b").u32(8).u64(1).bytes(b"\xff"),
             "'a.b'",
         ),
         (
             "key twice",
-            Raw::header(3, 0, 2).key("a", 1).key("a", 2),
-            "'a' is invalid: it is there twice",
+            RawGguf::header(3, 0, 2).key("a", 1).key("a", 2),
+            "'a' is invalid: it is present twice",
         ),
         (
             "value type",
-            Raw::header(3, 0, 1).text("a").u32(13).u32(0),
+            RawGguf::header(3, 0, 1).text("a").u32(13).u32(0),
             "value type 13",
         ),
         (
             "boolean",
-            Raw::header(3, 0, 1).text("a").u32(7).bytes(&[2, 0, 0, 0]),
+            RawGguf::header(3, 0, 1).text("a").u32(7).bytes(&[2, 0, 0, 0]),
             "0 or 1, not 2",
         ),
         (
             "array of arrays",
-            Raw::header(3, 0, 1).text("a").u32(9).u32(9).u64(1).u32(4).u64(0),
+            RawGguf::header(3, 0, 1).text("a").u32(9).u32(9).u64(1).u32(4).u64(0),
             "array of arrays",
         ),
         (
             "long array",
-            Raw::header(3, 0, 1).text("a").u32(9).u32(12).u64(1 << 61).u64(0),
+            RawGguf::header(3, 0, 1).text("a").u32(9).u32(12).u64(1 << 61).u64(0),
             "'a'",
         ),
         (
             "long array of texts",
-            Raw::header(3, 0, 1).text("a").u32(9).u32(8).u64(1 << 40).u64(0),
+            RawGguf::header(3, 0, 1).text("a").u32(9).u32(8).u64(1 << 40).u64(0),
             "'a'",
         ),
         (
             "alignment 0",
-            Raw::header(3, 0, 1).key("general.alignment", 0),
+            RawGguf::header(3, 0, 1).key("general.alignment", 0),
             "power of two",
         ),
         (
             "alignment 48",
-            Raw::header(3, 0, 1).key("general.alignment", 48),
+            RawGguf::header(3, 0, 1).key("general.alignment", 48),
             "power of two",
         ),
         (
             "alignment a text",
-            Raw::header(3, 0, 1).text("general.alignment").u32(8).text("32"),
-            "should be a whole number",
+            RawGguf::header(3, 0, 1).text("general.alignment").u32(8).text("32"),
+            "should be a non-negative integer",
         ),
-        ("no name", one("", &[4], 0, 0), "0 bytes"),
+        (
+            "part of many",
+            RawGguf::header(3, 0, 2).key("split.no", 3).key("split.count", 2),
+            "part 3 (from 0) is out of range for 2 parts",
+        ),
+    ]
+}
+
+fn tensor_cases() -> Vec<Case> {
+    let one =
+        |name: &str, shape: &[u64], kind, offset| RawGguf::header(3, 1, 0).tensor(name, shape, kind, offset).data(64);
+    vec![
+        ("no name", one("", &[4], 0, 0), "empty name"),
         ("no dimensions", one("t", &[], 0, 0), "0 dimensions"),
         ("five dimensions", one("t", &[1; 5], 0, 0), "5 dimensions"),
         (
             "dimensions overflow",
             one("t", &[1 << 32, 1 << 32], 0, 0),
-            "more elements",
+            "too many elements",
         ),
-        ("bytes overflow", one("t", &[u64::MAX / 2], 28, 0), "more elements"),
+        ("bytes overflow", one("t", &[u64::MAX / 2], 28, 0), "too many elements"),
         ("too long", one("t", &[17], 0, 0), "beyond the end"),
         ("far away", one("t", &[4], 0, u64::MAX - 31), "beyond the end"),
-        ("misaligned", one("t", &[4], 0, 16), "no multiple of the alignment"),
-        ("half a block", one("t", &[48], 2, 0), "no multiple of the 32"),
+        ("misaligned", one("t", &[4], 0, 16), "not a multiple of the alignment"),
+        ("half a block", one("t", &[48], 2, 0), "not a multiple of the 32"),
         (
             "half a super-block",
             one("t", &[128, 2], 12, 0),
-            "no multiple of the 256",
+            "not a multiple of the 256",
         ),
         ("unknown type", one("t", &[4], 99, 0), "type id 99 is unknown"),
         ("removed type", one("t", &[32], 31, 0), "Q4_0_4_4 (id 31) was removed"),
         (
             "tensor twice",
-            Raw::header(3, 2, 0)
+            RawGguf::header(3, 2, 0)
                 .tensor("t", &[4], 0, 0)
                 .tensor("t", &[4], 0, 32)
                 .data(64),
-            "'t' is invalid: it is there twice",
+            "'t' is invalid: it is present twice",
         ),
         (
             "overlap",
-            Raw::header(3, 2, 0)
+            RawGguf::header(3, 2, 0)
                 .tensor("a", &[12], 0, 0)
                 .tensor("b", &[4], 0, 32)
                 .data(64),
             "overlaps that of 'a'",
         ),
-        (
-            "part of many",
-            Raw::header(3, 0, 2).key("split.no", 3).key("split.count", 2),
-            "no part 3 of 2",
-        ),
-    ];
-    for (name, raw, expected) in cases {
-        let said = match Gguf::from_bytes(raw.0) {
+    ]
+}
+
+#[test]
+fn malformed_files_are_refused_with_the_location() {
+    for (name, raw, expected) in [header_cases(), metadata_cases(), tensor_cases()].into_iter().flatten() {
+        let error = match Gguf::from_bytes(raw.0) {
             Ok(_) => panic!("{name}: was accepted"),
             Err(error) => error.to_string(),
         };
-        assert!(said.contains(expected), "{name}: {said}");
+        assert!(error.contains(expected), "{name}: {error}");
         assert!(
-            said.starts_with("GGUF in memory: ") && said.ends_with('.'),
-            "{name}: {said}"
+            error.starts_with("GGUF in memory: ") && error.ends_with('.'),
+            "{name}: {error}"
         );
     }
 }
 
 #[test]
-fn what_is_not_a_file() {
+fn missing_and_empty_files_and_folders_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing.gguf");
     assert!(Gguf::open(&missing).unwrap_err().to_string().contains("missing.gguf"));
@@ -200,11 +221,11 @@ fn what_is_not_a_file() {
     );
     let empty = folder.path().join("empty.gguf");
     std::fs::write(&empty, []).unwrap();
-    let said = Gguf::open(&empty).unwrap_err().to_string();
-    assert!(said.contains("empty.gguf") && said.contains("GGUF"), "{said}");
+    let error = Gguf::open(&empty).unwrap_err().to_string();
+    assert!(error.contains("empty.gguf") && error.contains("GGUF"), "{error}");
 }
 
-/// A small file with a bit of everything, vocabulary and template included.
+/// A small file with all kinds of content, including a vocabulary and a template.
 fn sample() -> Vec<u8> {
     let tokens: Strings = (b'!'..=b'~')
         .map(|byte| (byte as char).to_string())
@@ -250,10 +271,10 @@ fn sample() -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Uses all of a file that was accepted, as which it says; what it says must hold together.
-fn use_all(bytes: Vec<u8>) -> Accepted {
+/// Uses everything in an accepted file and checks its consistency. Returns how far it was accepted.
+fn exercise(bytes: Vec<u8>) -> Accepted {
     let Ok(gguf) = Gguf::from_bytes(bytes) else {
-        return Accepted::Not;
+        return Accepted::No;
     };
     for info in gguf.tensors() {
         let tensor = gguf.tensor(&info.name).expect("listed");
@@ -294,31 +315,31 @@ fn use_all(bytes: Vec<u8>) -> Accepted {
 /// How far a file was accepted.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Accepted {
-    Not,
+    No,
     AsFile,
     WithTokenizer,
 }
 
-/// What the tests below do to a file ends on every side: else they would prove nothing.
+/// Flipping single bits leads to each outcome, so the tests below cover all of them.
 #[test]
-fn single_flipped_bits_lead_to_every_end() {
-    assert_eq!(use_all(sample()), Accepted::WithTokenizer);
-    let mut ends = [0; 3];
-    for at in 0..sample().len() {
+fn single_flipped_bits_lead_to_every_outcome() {
+    assert_eq!(exercise(sample()), Accepted::WithTokenizer);
+    let mut outcomes = [0; 3];
+    for offset in 0..sample().len() {
         let mut bytes = sample();
-        bytes[at] ^= 1;
-        ends[use_all(bytes) as usize] += 1;
+        bytes[offset] ^= 1;
+        outcomes[exercise(bytes) as usize] += 1;
     }
-    assert!(ends.iter().all(|count| *count > 20), "{ends:?}");
+    assert!(outcomes.iter().all(|count| *count > 20), "{outcomes:?}");
 }
 
-/// One thing done to a file.
+/// A modification of a file.
 #[derive(Debug, Clone)]
 enum Damage {
     Truncate(prop::sample::Index),
     Flip(prop::sample::Index, u8),
-    /// Eight bytes become a number that is dangerous as a count, a length or an offset.
-    Splice(prop::sample::Index, u64),
+    /// Overwrites eight bytes with a value that is dangerous as a count, a length or an offset.
+    Overwrite(prop::sample::Index, u64),
     Remove(prop::sample::Index, usize),
 }
 
@@ -335,9 +356,9 @@ fn damage() -> impl Strategy<Value = Damage> {
     ];
     prop_oneof![
         any::<prop::sample::Index>().prop_map(Damage::Truncate),
-        (any::<prop::sample::Index>(), 0u8..8).prop_map(|(place, bit)| Damage::Flip(place, bit)),
-        (any::<prop::sample::Index>(), dangerous).prop_map(|(place, number)| Damage::Splice(place, number)),
-        (any::<prop::sample::Index>(), 1usize..20).prop_map(|(place, len)| Damage::Remove(place, len)),
+        (any::<prop::sample::Index>(), 0u8..8).prop_map(|(offset, bit)| Damage::Flip(offset, bit)),
+        (any::<prop::sample::Index>(), dangerous).prop_map(|(offset, value)| Damage::Overwrite(offset, value)),
+        (any::<prop::sample::Index>(), 1usize..20).prop_map(|(offset, len)| Damage::Remove(offset, len)),
     ]
 }
 
@@ -345,7 +366,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_files_are_refused_or_whole(damages in prop::collection::vec(damage(), 1..4)) {
+    fn corrupt_files_are_refused_or_consistent(damages in prop::collection::vec(damage(), 1..4)) {
         let mut bytes = sample();
         for damage in damages {
             if bytes.is_empty() {
@@ -353,31 +374,31 @@ proptest! {
             }
             match damage {
                 Damage::Truncate(len) => bytes.truncate(len.index(bytes.len())),
-                Damage::Flip(place, bit) => {
-                    let place = place.index(bytes.len());
-                    bytes[place] ^= 1 << bit;
+                Damage::Flip(offset, bit) => {
+                    let offset = offset.index(bytes.len());
+                    bytes[offset] ^= 1 << bit;
                 }
-                Damage::Splice(place, number) => {
-                    let place = place.index(bytes.len());
-                    for (byte, new) in bytes[place..].iter_mut().zip(number.to_le_bytes()) {
+                Damage::Overwrite(offset, value) => {
+                    let offset = offset.index(bytes.len());
+                    for (byte, new) in bytes[offset..].iter_mut().zip(value.to_le_bytes()) {
                         *byte = new;
                     }
                 }
-                Damage::Remove(place, len) => {
-                    let place = place.index(bytes.len());
-                    bytes.drain(place..(place + len).min(bytes.len()));
+                Damage::Remove(offset, len) => {
+                    let offset = offset.index(bytes.len());
+                    bytes.drain(offset..(offset + len).min(bytes.len()));
                 }
             }
         }
-        use_all(bytes);
+        exercise(bytes);
     }
 
     #[test]
     fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut bytes = b"GGUF\x03\x00\x00\x00".to_vec();
         bytes.extend(&noise);
-        // A file that says it holds nothing is one.
-        let holds_nothing = noise.starts_with(&[0; 16]);
-        prop_assert_eq!(use_all(bytes) != Accepted::Not, holds_nothing);
+        // Counts of 0 make a valid empty file.
+        let is_empty_file = noise.starts_with(&[0; 16]);
+        prop_assert_eq!(exercise(bytes) != Accepted::No, is_empty_file);
     }
 }

@@ -1,25 +1,25 @@
-//! Chat templates are Jinja 2: what the real one renders is in `tests/fixtures/templates`, whose scripts say how it came there.
+//! Compatibility with Jinja 2. Its output is in `tests/fixtures/templates`, with the scripts that produced it.
 
 use crate::fixtures::templates;
-use hearth_formats::chat_template::{Chat, ChatTemplate, TemplateError, Turn};
+use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, TemplateError};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What a case of a real template should give.
+/// Expected result of a case of a real template.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum Expected {
-    /// The beginning of the text's SHA-256.
+    /// Prefix of the text's SHA-256.
     Text(String),
     Fails {
         error: String,
     },
 }
 
-/// Where Jinja 2 fails and Hearth does not: no tools, where a template goes through them unasked; a system prompt, where it is
-/// refused; a list of what was mapped, where a generator has no JSON.
-const MILDER: [(&str, &[&str]); 5] = [
+/// Cases in which Jinja 2 fails and Hearth does not: a template iterates over missing tools; it refuses a system prompt; it
+/// serialises a generator to JSON.
+const MORE_LENIENT: [(&str, &[&str]); 5] = [
     (
         "CohereForAI-c4ai-command-r-plus-tool_use",
         &["call", "signs", "thoughts", "turns", "user"],
@@ -61,7 +61,7 @@ pub fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The template of a source, with the clock of the fixtures.
+/// Compiles a template, with the clock of the fixtures.
 pub fn template(source: &str) -> Result<ChatTemplate, TemplateError> {
     let now = jiff::civil::date(2026, 3, 7).at(9, 5, 3, 45_000);
     let now = now.to_zoned(jiff::tz::TimeZone::UTC).unwrap();
@@ -81,51 +81,60 @@ pub fn chat(case: &str) -> Chat {
 fn real_templates_render_as_jinja_2_renders_them() {
     let expected: BTreeMap<String, BTreeMap<String, Expected>> = serde_json::from_str(&read("rendered.json")).unwrap();
     assert_eq!(expected.len(), 70);
-    let mut wrong = Vec::new();
-    let mut milder = BTreeMap::<&str, Vec<&str>>::new();
+    let mut mismatches = Vec::new();
+    let mut lenient = BTreeMap::<&str, Vec<&str>>::new();
     for (name, cases) in &expected {
         let path = templates().join("llama.cpp").join(format!("{name}.jinja"));
         let source = fs::read_to_string(&path)
             .unwrap_or_else(|_| panic!("{} is missing: run cargo xtask setup tests", path.display()));
         assert_eq!(cases.len(), 10, "{name}");
         for (case, expected) in cases {
-            let rendered = template(&source).and_then(|template| template.render_chat(&chat(case), Turn::Answer));
+            let rendered =
+                template(&source).and_then(|template| template.render_chat(&chat(case), GenerationPrompt::Add));
             match (expected, rendered) {
                 (Expected::Text(hash), Ok(text)) => {
                     let ours = format!("{:x}", Sha256::digest(&text));
                     if !ours.starts_with(hash) {
-                        wrong.push(format!("make.py {name} {case} prints something other than:\n{text}"));
+                        mismatches.push(format!("make.py {name} {case} prints something other than:\n{text}"));
                     }
                 }
-                (Expected::Text(_), Err(error)) => wrong.push(format!("{name} {case}: {error}")),
-                // What a template says is said on; what Python says is Python's.
+                (Expected::Text(_), Err(error)) => mismatches.push(format!("{name} {case}: {error}")),
+                // Messages of `raise_exception` must be equal; Python's own errors need not.
                 (Expected::Fails { error }, Err(TemplateError::Raised(ours))) if ours != *error => {
-                    wrong.push(format!("{name} {case}: {ours:?}, not {error:?}"));
+                    mismatches.push(format!("{name} {case}: {ours:?}, not {error:?}"));
                 }
                 (Expected::Fails { .. }, Err(_)) => {}
-                (Expected::Fails { .. }, Ok(_)) => milder.entry(name).or_default().push(case),
+                (Expected::Fails { .. }, Ok(_)) => lenient.entry(name).or_default().push(case),
             }
         }
     }
-    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
-    let listed: BTreeMap<&str, Vec<&str>> = MILDER.iter().map(|(name, cases)| (*name, cases.to_vec())).collect();
-    assert_eq!(milder, listed);
+    assert!(
+        mismatches.is_empty(),
+        "{} mismatches:\n{}",
+        mismatches.len(),
+        mismatches.join("\n")
+    );
+    let listed: BTreeMap<&str, Vec<&str>> = MORE_LENIENT
+        .iter()
+        .map(|(name, cases)| (*name, cases.to_vec()))
+        .collect();
+    assert_eq!(lenient, listed);
 }
 
 #[test]
-fn where_jinja_2_fails_the_whole_conversation_is_rendered_all_the_same() {
-    for (name, cases) in MILDER {
+fn cases_that_fail_only_in_jinja_2_render_the_whole_conversation() {
+    for (name, cases) in MORE_LENIENT {
         let source = read(&format!("llama.cpp/{name}.jinja"));
         for case in cases {
             let text = template(&source)
                 .unwrap()
-                .render_chat(&chat(case), Turn::Answer)
+                .render_chat(&chat(case), GenerationPrompt::Add)
                 .unwrap();
-            let said: Vec<serde_json::Value> =
+            let messages: Vec<serde_json::Value> =
                 serde_json::from_str(&read(&format!("{}.json", case.trim_end_matches("+tools")))).unwrap();
-            for message in said {
+            for message in messages {
                 let content = message["content"].as_str().unwrap_or_default();
-                // R1 leaves out what was thought.
+                // R1's template omits thoughts.
                 let content = content.rsplit("</think>").next().unwrap_or_default();
                 let content = content.trim_matches(|c: char| c.is_whitespace() || c == '\u{1f}');
                 assert!(text.contains(content), "{name} {case}: {content:?} is not in\n{text}");
@@ -134,7 +143,7 @@ fn where_jinja_2_fails_the_whole_conversation_is_rendered_all_the_same() {
     }
 }
 
-/// The limits on memory and time are far from what real templates take of long conversations.
+/// Real templates stay far below the limits on memory and work for long conversations.
 #[test]
 fn conversations_of_some_megabytes_render_in_real_templates() {
     let text = "A sentence of some length, with <signs> & \"quotes\", ünïcode and a line's end.\n".repeat(25);
@@ -152,8 +161,8 @@ fn conversations_of_some_megabytes_render_in_real_templates() {
         for messages in [&format!("[{}]", turns.join(",")), &one] {
             for tools in [None, Some(&*tools)] {
                 let chat = Chat::from_json(messages, tools).unwrap();
-                let rendered = template.render_chat(&chat, Turn::Answer);
-                let stopped = matches!(rendered, Err(TemplateError::Endless | TemplateError::TooMuch));
+                let rendered = template.render_chat(&chat, GenerationPrompt::Add);
+                let stopped = matches!(rendered, Err(TemplateError::WorkLimit | TemplateError::SizeLimit));
                 assert!(!stopped, "{name}: {rendered:?}");
             }
         }
@@ -164,25 +173,26 @@ fn conversations_of_some_megabytes_render_in_real_templates() {
 fn expressions_render_as_jinja_2_renders_them() {
     let expected: Vec<(String, String)> = serde_json::from_str(&read("expressions.json")).unwrap();
     assert!(expected.len() > 7000);
-    // Each with what Hearth gives, null where it fails.
+    // Each with Hearth's output, null for an error.
     let known: Vec<(String, Option<String>)> = serde_json::from_str(&read("different.json")).unwrap();
-    let messages = r#"[{"role": "user", "content": "S <x>"}, {"role": "assistant", "content": "Hé\n"}, {"role": "user", "content": "B"}]"#;
+    let messages = r#"[{"role": "user", "content": "S <x>"}, {"role": "assistant", "content": "Hé\n"},
+                       {"role": "user", "content": "B"}]"#;
     let chat = Chat::from_json(messages, None).unwrap();
     let mut different = Vec::new();
     for (source, expected) in expected {
-        let rendered = template(&source).and_then(|template| template.render_chat(&chat, Turn::Answer));
+        let rendered = template(&source).and_then(|template| template.render_chat(&chat, GenerationPrompt::Add));
         let rendered = rendered.ok();
         if rendered.as_deref() != Some(&*expected) {
             different.push((source, rendered));
         }
     }
-    let show = |cases: &[(String, Option<String>)], among: &[(String, Option<String>)]| -> String {
-        let new = cases.iter().filter(|case| !among.contains(case));
+    let show = |cases: &[(String, Option<String>)], except: &[(String, Option<String>)]| -> String {
+        let new = cases.iter().filter(|case| !except.contains(case));
         new.map(|case| serde_json::to_string(case).unwrap() + ",\n").collect()
     };
     assert!(
         different == known,
-        "different and not listed:\n{}listed and not different:\n{}",
+        "unlisted differences:\n{}listed, but equal:\n{}",
         show(&different, &known),
         show(&known, &different)
     );

@@ -1,4 +1,4 @@
-//! All tests of this crate that go through its doors alone; one executable, since linking takes longer than testing.
+//! Tests of this crate's public API, in one executable: linking takes longer than testing.
 
 mod chat_templates;
 mod control_tokens;

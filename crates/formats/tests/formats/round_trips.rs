@@ -1,7 +1,7 @@
-//! Any text comes back from its tokens, none of them special, whatever it looks like.
+//! Any text round-trips through its tokens, and none of them is special.
 
 use crate::fixtures::{VOCABULARIES, open, vocabulary};
-use hearth_formats::chat_template::{ChatTemplate, Message, Role, Turn};
+use hearth_formats::chat_template::{ChatTemplate, GenerationPrompt, Message, Role};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 static TOKENIZERS: LazyLock<Vec<(Gguf, Tokenizer)>> =
     LazyLock::new(|| VOCABULARIES.iter().map(|name| open(&vocabulary(name))).collect());
 
-/// Texts of all kinds, with what is special in some vocabulary strewn in. Without U+2581, which SPM cannot tell from a space.
+/// Arbitrary texts with interspersed special tokens of the vocabularies. Without U+2581, which SPM cannot distinguish from a space.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-zA-Z]{1,8}",
@@ -19,8 +19,8 @@ fn text() -> impl Strategy<Value = String> {
         1 => any::<String>(),
         1 => "[0-9]{1,7}",
         2 => prop::sample::select(vec![
-            "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<start_of_turn>", "<s>", "</s>", "<unk>", "<|im_", "end|>", "<", ">", "|",
-            "<0x41>", "<think>", "'s", "'LL", "e\u{301}", "👩‍👩‍👧", "中文", "\u{fdd0}", "\u{fdef}",
+            "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<start_of_turn>", "<s>", "</s>", "<unk>", "<|im_", "end|>",
+            "<", ">", "|", "<0x41>", "<think>", "'s", "'LL", "e\u{301}", "👩‍👩‍👧", "中文", "\u{fdd0}", "\u{fdef}",
         ]).prop_map(str::to_owned),
     ];
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat().replace('\u{2581}', ""))
@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn texts_come_back(text in text()) {
+    fn texts_round_trip(text in text()) {
         for (name, (_, tokenizer)) in VOCABULARIES.iter().zip(TOKENIZERS.iter()) {
             let ids = tokenizer.encode(&text, Special::Text);
             prop_assert_eq!(tokenizer.decode(&ids), text.as_str(), "{}", name);
@@ -38,26 +38,26 @@ proptest! {
         }
     }
 
-    /// Whatever the messages hold, the structure around them is that of the same conversation in harmless words.
+    /// For any messages, the control tokens are those of the same conversation with harmless text.
     #[test]
-    fn no_message_passes_for_structure(one in text(), two in text()) {
+    fn no_message_injects_control_tokens(one in text(), two in text()) {
         for (name, (_, tokenizer)) in VOCABULARIES.iter().zip(TOKENIZERS.iter()) {
-            // Also between halves of tokens, and with parts taken out.
-            let source = "{% for m in messages %}{% set c = m.content | trim %}<|im_start|><start_of_turn>{{ c }}<end_of_turn>\
-                          {{ c }}end|><|im_{{ c }}|{{ c | replace('\\n', '') }}><|im_end|>{% endfor %}";
+            // Also between halves of tokens, and with parts removed.
+            let source = "{% for m in messages %}{% set c = m.content | trim %}<|im_start|><start_of_turn>{{ c }}\
+                          <end_of_turn>{{ c }}end|><|im_{{ c }}|{{ c | replace('\\n', '') }}><|im_end|>{% endfor %}";
             let template = ChatTemplate::parse(source, "", "").unwrap();
-            let structure = |one: &str, two: &str| -> Vec<u32> {
+            let controls = |one: &str, two: &str| -> Vec<u32> {
                 let messages = [(Role::User, one), (Role::Assistant, two)]
                     .map(|(role, content)| Message { role, content: content.to_owned() });
-                let ids = template.encode(tokenizer, &messages, Turn::Closed).unwrap();
+                let ids = template.encode(tokenizer, &messages, GenerationPrompt::Omit).unwrap();
                 ids.into_iter().filter(|&id| tokenizer.is_special(id)).collect()
             };
-            // Without special tokens of its own the structure would be nothing, which equals nothing.
+            // Without control tokens of the template the comparison would be of empty lists.
             let marks = ["<|im_start|>", "<start_of_turn>", "<end_of_turn>", "<|im_end|>"];
             let marks = marks.iter().filter(|mark| tokenizer.special_id(mark).is_some()).count();
             prop_assert!(marks > 0 || !["smollm", "default", "qwen2", "spm-gemma"].contains(name), "{}", name);
-            prop_assert!(structure("a", "b").len() >= 2 * marks, "{}", name);
-            prop_assert_eq!(structure(&one, &two), structure("a", "b"), "{}", name);
+            prop_assert!(controls("a", "b").len() >= 2 * marks, "{}", name);
+            prop_assert_eq!(controls(&one, &two), controls("a", "b"), "{}", name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every text of the fixtures gets the ids that llama.cpp gives it, in each kind of vocabulary, and comes back whole.
+//! In each type of vocabulary, every text of the fixtures gets the same ids as in llama.cpp, and round-trips.
 
 use crate::fixtures::{default_model, folder, open, vocabulary};
 use hearth_formats::tokenizer::Special;
@@ -10,7 +10,7 @@ fn json<T: serde::de::DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Compares all texts, and tells all differences at once.
+/// Compares all texts and reports all differences.
 fn check(name: &str, path: &Path) {
     let (_, tokenizer) = open(path);
     let texts: Vec<String> = json("texts.json");
@@ -20,14 +20,14 @@ fn check(name: &str, path: &Path) {
     for (text, expected) in texts.iter().zip(&expected) {
         let ids = tokenizer.encode(text, Special::Text);
         if ids != *expected {
-            differences.push(format!("{text:?}\n  is       {ids:?}\n  expected {expected:?}"));
+            differences.push(format!("{text:?}\n  actual   {ids:?}\n  expected {expected:?}"));
         }
         let back = tokenizer.decode(&ids);
         if back != *text {
-            differences.push(format!("{text:?} comes back as {back:?}"));
+            differences.push(format!("{text:?} decodes to {back:?}"));
         }
         if let Some(&id) = ids.iter().find(|&&id| tokenizer.is_special(id)) {
-            differences.push(format!("{text:?} holds the special token {id}"));
+            differences.push(format!("{text:?} contains the special token {id}"));
         }
     }
     assert!(
@@ -64,7 +64,7 @@ fn the_default_model_agrees_with_two_references() {
 }
 
 #[test]
-fn what_the_default_model_says_of_its_tokens() {
+fn special_tokens_of_the_default_model() {
     let (_, tokenizer) = open(&default_model());
     assert_eq!(tokenizer.vocab_size(), 49152);
     assert_eq!(

@@ -1,48 +1,49 @@
-//! Chat templates that try to take memory, time or stack: each ends in a sentence. Every row runs in a process of its own, whose
-//! allocator refuses more than [`MOST_BYTES`], on a thread with a small stack.
+//! Chat templates that try to exhaust memory, time or stack: each fails with an error message. Every row runs in a separate process,
+//! whose allocator refuses more than [`MAX_BYTES`], on a thread with a small stack.
 
 mod rows;
 
-use hearth_formats::chat_template::{Chat, ChatTemplate, Message, Role, TemplateError, Turn};
+use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role, TemplateError};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes that a row may hold at once.
-const MOST_BYTES: usize = 640 << 20;
+/// Maximum bytes that a row may allocate at once.
+const MAX_BYTES: usize = 640 << 20;
 
-/// A watchdog, not a measurement: a row takes some seconds at most where nothing is optimised.
-const LONGEST: Duration = Duration::from_secs(240);
+/// Timeout of a row, which takes at most a few seconds in unoptimised builds.
+const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// The variable that names the row a process is to run.
+/// Environment variable with the name of the row to run.
 const ROW: &str = "HEARTH_HOSTILE_TEMPLATE";
 
-struct Counting;
+/// An allocator with a limit.
+struct LimitedAllocator;
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-// SAFETY: memory is the system's; what is refused is null, as the trait allows.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: all memory comes from the system allocator. A refused allocation returns null, as the trait allows.
+unsafe impl GlobalAlloc for LimitedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size() > LIMIT.load(Ordering::Relaxed) {
-            HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        if ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size() > LIMIT.load(Ordering::Relaxed) {
+            ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
             return std::ptr::null_mut();
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: LimitedAllocator = LimitedAllocator;
 
 fn conversation() -> Vec<Message> {
     [(Role::User, "Hello"), (Role::Assistant, "Hi."), (Role::User, "And?")]
@@ -53,19 +54,18 @@ fn conversation() -> Vec<Message> {
         .to_vec()
 }
 
-/// Runs one row, in the process that was started for it: what came of it is the last line.
+/// Runs one row in a process started by the other test. Prints the outcome.
 #[test]
-#[ignore = "the other test starts it"]
+#[ignore = "started by the other test"]
 fn one_row() {
     let name = std::env::var(ROW).expect("the row's name");
-    let rows = rows::rows();
-    let row = rows.iter().find(|row| row.name == name).expect("a row of this name");
-    LIMIT.store(MOST_BYTES, Ordering::Relaxed);
+    let row = rows::rows().find(|row| row.name == name).expect("a row of this name");
+    LIMIT.store(MAX_BYTES, Ordering::Relaxed);
     let small_stack = std::thread::Builder::new().stack_size(1 << 20);
     std::thread::scope(|scope| {
         let outcome = small_stack.spawn_scoped(scope, || {
-            let template = ChatTemplate::parse(&row.source, "<s>", "</s>")?;
-            template.render(&conversation(), Turn::Answer)
+            let template = ChatTemplate::parse(&row.source(), "<s>", "</s>")?;
+            template.render(&conversation(), GenerationPrompt::Add)
         });
         let outcome = match outcome.unwrap().join().expect("no panic") {
             Ok(text) => format!("rendered {} bytes", text.len()),
@@ -75,7 +75,7 @@ fn one_row() {
     });
 }
 
-/// What came of a row.
+/// Runs a row in a process. Returns its outcome, or the failure of the process.
 fn run(name: &str) -> Result<String, String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "one_row", "--ignored", "--nocapture", "--test-threads=1"])
@@ -84,7 +84,7 @@ fn run(name: &str) -> Result<String, String> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let end = Instant::now() + LONGEST;
+    let end = Instant::now() + TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
@@ -92,40 +92,45 @@ fn run(name: &str) -> Result<String, String> {
         if Instant::now() > end {
             child.kill().unwrap();
             child.wait().unwrap();
-            return Err("it did not come to an end".to_owned());
+            return Err("timed out".to_owned());
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let said = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+    let output = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
     if !status.success() {
         return Err(format!("the process ended with {status}"));
     }
-    let outcome = said
+    let outcome = output
         .split("\noutcome: ")
         .nth(1)
-        .and_then(|said| said.split("\ntest ").next());
+        .and_then(|rest| rest.split("\ntest ").next());
     let outcome = outcome.and_then(|outcome| outcome.trim().lines().next());
     Ok(outcome.unwrap_or_default().to_owned())
 }
 
 #[test]
-fn a_template_that_oversteps_ends_in_a_sentence() {
+fn a_template_that_exceeds_a_limit_fails_with_an_error_message() {
     let only = std::env::var("HEARTH_ONLY").unwrap_or_default();
-    let mut wrong = Vec::new();
-    for row in rows::rows().iter().filter(|row| row.name.contains(&only)) {
+    let mut mismatches = Vec::new();
+    for row in rows::rows().filter(|row| row.name.contains(&only)) {
         let outcome = run(row.name);
         let expected = outcome
             .as_ref()
             .is_ok_and(|outcome| outcome.contains(row.expected) && outcome.len() < 1500);
         if !expected {
-            wrong.push(format!("{}: {outcome:?}, not {:?}", row.name, row.expected));
+            mismatches.push(format!("{}: {outcome:?}, not {:?}", row.name, row.expected));
         }
     }
-    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        mismatches.is_empty(),
+        "{} mismatches:\n{}",
+        mismatches.len(),
+        mismatches.join("\n")
+    );
 }
 
 #[test]
-fn json_nested_too_deeply_is_no_conversation() {
+fn deeply_nested_json_is_refused() {
     let deep = 100_000;
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         let nested = format!("{}1{}", open.repeat(deep), close.repeat(deep));

@@ -1,4 +1,4 @@
-//! Adapters that claim more than they have, or have more than any adapter.
+//! Adapters with false or excessive sizes.
 
 use crate::memory::{self, peak};
 use hearth_formats::adapter::{AdapterFile, BaseShape, Fit};
@@ -18,14 +18,14 @@ fn model() -> GgufFile {
     GgufFile::open(fixture("models/llama.gguf")).unwrap()
 }
 
-/// A copy of the adapter for the tiny llama.
+/// Copies the adapter of the tiny llama to a folder.
 fn copy(folder: &Path) {
     for file in ["adapter_config.json", "adapter_model.safetensors"] {
         fs::copy(fixture("adapters/llama").join(file), folder.join(file)).unwrap();
     }
 }
 
-/// What is said of a folder, both where it is opened and where it is checked, and in little memory.
+/// Asserts that opening and checking the adapter are refused with this message, in little memory.
 fn refused(folder: &Path, expected: &str) {
     let base = BaseShape::from_gguf(&model()).unwrap();
     let opened = peak(|| AdapterFile::open(folder, &base).map(drop));
@@ -38,7 +38,7 @@ fn refused(folder: &Path, expected: &str) {
 }
 
 #[test]
-fn an_adapter_that_fits_is_checked_without_its_numbers_in_memory() {
+fn a_matching_adapter_passes_the_check() {
     let _alone = memory::alone();
     let model = model();
     let fit = AdapterFile::check_file(&fixture("adapters/llama"), &model).unwrap();
@@ -60,7 +60,7 @@ fn a_configuration_beyond_its_limits_is_refused() {
         "{{\"peft_type\": \"LORA\", \"x\": \"{}\"}}",
         "x".repeat(2 << 20)
     ));
-    refused(folder.path(), "adapter_config.json: it has more than 1048576 bytes");
+    refused(folder.path(), "adapter_config.json: it is larger than 1048576 bytes");
     write(&format!("{{\"x\": {}", "[".repeat(500_000)));
     refused(
         folder.path(),
@@ -70,11 +70,11 @@ fn a_configuration_beyond_its_limits_is_refused() {
     write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": patterns}).to_string());
     refused(folder.path(), "it has 5000 patterns");
     write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {"(?:x{900}){900}": 4}}).to_string());
-    refused(folder.path(), "cannot be understood");
+    refused(folder.path(), "is invalid");
 }
 
 #[test]
-fn a_table_of_tensors_beyond_its_limits_is_refused() {
+fn a_safetensors_header_beyond_its_limits_is_refused() {
     let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8});
@@ -91,13 +91,13 @@ fn a_table_of_tensors_beyond_its_limits_is_refused() {
         json!({ name: half }).to_string().into_bytes()
     };
     sparse(b"{", 64 << 20, 65 << 20);
-    refused(folder.path(), "its table has 67108864 bytes");
+    refused(folder.path(), "its header has 67108864 bytes");
     let deep = format!("{{\"x\": {}", "[".repeat(500_000)).into_bytes();
     sparse(&deep, deep.len() as u64, deep.len() as u64 + 8);
     refused(folder.path(), "adapter_model.safetensors is damaged");
     #[cfg(unix)]
     {
-        // 256 GiB of zeros, which take no room.
+        // 256 GiB of zeros in a sparse file.
         let len = 256u64 << 30;
         let name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
         let table = one(name, [len / 256, 64], len);
@@ -110,14 +110,14 @@ fn a_table_of_tensors_beyond_its_limits_is_refused() {
         });
         let table = both.to_string().into_bytes();
         sparse(&table, table.len() as u64, 8 + table.len() as u64 + len);
-        refused(folder.path(), "its lora_A has the rank");
+        refused(folder.path(), "its lora_A has rank");
     }
 }
 
-/// A GGUF adapter whose part is not the model's is refused by its table, before its numbers are read.
+/// A GGUF adapter with a mismatched shape is refused by its tensor table, before its values are read.
 #[cfg(unix)]
 #[test]
-fn a_sparse_adapter_of_256_gib_is_refused_by_its_table() {
+fn a_sparse_adapter_of_512_gib_is_refused_by_its_table() {
     let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("adapter.gguf");
@@ -139,7 +139,7 @@ fn a_sparse_adapter_of_256_gib_is_refused_by_its_table() {
     file.set_len((512 << 30) + (1 << 20)).unwrap();
     refused(
         &path,
-        "its part for blk.0.attn_q is 262144 x 262144, and this model's weight is 64 x 64",
+        "its matrices for blk.0.attn_q are for 262144 x 262144, but this model's weight is 64 x 64",
     );
 }
 

@@ -1,4 +1,4 @@
-//! Headers that claim more than they have, or have more than any model.
+//! GGUF headers with false or excessive sizes.
 
 use crate::memory::{self, peak};
 use crate::raw::Raw;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 const GIB: u64 = 1 << 30;
 
-/// What any header may take: the limit of 128 MiB, twice over while a vector grows, and as much again for the ends of texts.
+/// Memory allowed for any header: the limit of 128 MiB, doubled while a vector grows, and as much again for string offsets.
 const ANY: usize = 600 << 20;
 
-/// What a header may take that is refused before its bulk is read.
+/// Memory allowed for a header that is refused early.
 const SMALL: usize = 1 << 20;
 
-/// A file that begins like this and is sparse up to a length.
+/// Creates a sparse file with this start and length.
 fn sparse(folder: &Path, name: &str, raw: &Raw, len: u64) -> PathBuf {
     let path = folder.join(name);
     let mut file = File::create(&path).unwrap();
@@ -24,15 +24,10 @@ fn sparse(folder: &Path, name: &str, raw: &Raw, len: u64) -> PathBuf {
     path
 }
 
-/// A hostile header: what it is, its beginning, the file's length, what is said of it, the most memory.
+/// A hostile header: description, start, file length, expected message, memory limit.
 type Case = (&'static str, Raw, u64, &'static str, usize);
 
-fn cases() -> Vec<Case> {
-    let tensor = |name: u64| Raw::header(1, 0).u64(name);
-    let one_dimension = |len: u64| {
-        let table = Raw::header(1, 0).text("t").u32(1).u64(len).u32(24).u64(0);
-        table.u64(0)
-    };
+fn array_cases() -> Vec<Case> {
     vec![
         (
             "an array of 256 GiB",
@@ -69,6 +64,16 @@ fn cases() -> Vec<Case> {
             "invalid",
             ANY,
         ),
+    ]
+}
+
+fn string_and_count_cases() -> Vec<Case> {
+    let tensor = |name: u64| Raw::header(1, 0).u64(name);
+    let one_dimension = |len: u64| {
+        let table = Raw::header(1, 0).text("t").u32(1).u64(len).u32(24).u64(0);
+        table.u64(0)
+    };
+    vec![
         (
             "a key of 1 GiB",
             Raw::header(0, 1).u64(GIB),
@@ -139,8 +144,8 @@ fn cases() -> Vec<Case> {
 fn a_header_that_claims_more_than_any_model_is_refused_in_little_memory() {
     let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
-    for (name, raw, len, expected, most) in cases() {
-        // Files of such a length take no room on systems that know sparse ones.
+    for (name, raw, len, expected, most) in array_cases().into_iter().chain(string_and_count_cases()) {
+        // Requires sparse files.
         #[cfg(unix)]
         {
             let path = sparse(folder.path(), "hostile.gguf", &raw, len);
@@ -157,9 +162,9 @@ fn a_header_that_claims_more_than_any_model_is_refused_in_little_memory() {
     }
 }
 
-/// A file may be cut after the system told its length: reading then ends early, anywhere in the header.
+/// A file may be truncated after its length was queried.
 #[test]
-fn a_file_cut_while_its_header_is_read_is_an_error_of_its_place() {
+fn a_file_truncated_while_its_header_is_read_is_an_error() {
     let _alone = memory::alone();
     let mut metadata: Metadata = [("general.architecture", "llama")].into_iter().collect();
     metadata.insert("a.numbers", (0..50_000u32).collect::<Vec<_>>());
@@ -171,12 +176,16 @@ fn a_file_cut_while_its_header_is_read_is_an_error_of_its_place() {
     assert_eq!(read(whole.len()).unwrap().metadata().len(), 4);
     for len in (0..whole.len() - 64).step_by(997).chain([3, 4, 8, 23, 24]) {
         let said = read(len).expect_err("cut").to_string();
-        let expected = if len < 4 { "no GGUF file" } else { "the file is cut off" };
+        let expected = if len < 4 {
+            "not a GGUF file"
+        } else {
+            "the file is cut off"
+        };
         assert!(said.contains(expected), "{len}: {said}");
     }
 }
 
-/// A reader that gives a byte or a few at a time, as pipes and some network drives do.
+/// A reader that returns a few bytes at a time, like pipes and some network drives.
 struct Trickle<'a>(&'a [u8], usize);
 
 impl Read for Trickle<'_> {
@@ -193,7 +202,7 @@ impl Read for Trickle<'_> {
 }
 
 #[test]
-fn a_header_is_the_same_however_its_bytes_come() {
+fn short_reads_do_not_change_the_header() {
     let _alone = memory::alone();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
     let bytes = fs::read(fixture).unwrap();
@@ -204,7 +213,7 @@ fn a_header_is_the_same_however_its_bytes_come() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_at_once() {
+fn non_regular_files_are_refused_without_blocking() {
     let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     let refused = |path: &Path, expected: &str| {
@@ -219,7 +228,7 @@ fn what_is_no_file_is_refused_at_once() {
         let pipe = folder.path().join("pipe.gguf");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
-        // Opening a pipe that has no writer waits for one.
+        // Opening a pipe without a writer would block.
         refused(&pipe, "it is a pipe, a socket or a device");
         let device = folder.path().join("device.gguf");
         symlink("/dev/zero", &device).unwrap();
@@ -233,7 +242,7 @@ fn what_is_no_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_writer_writes_no_header_that_a_reader_refuses_for_its_size() {
+fn the_writer_enforces_the_readers_limits() {
     let _alone = memory::alone();
     let refused = |metadata: Metadata, expected: &str| {
         let said = GgufWriter::begin(Vec::new(), &metadata, &[])

@@ -1,6 +1,5 @@
-//! Files that are made to take memory, time or the stack: each ends in a sentence, or in examples, within bounds.
-//!
-//! All memory of this program is counted, so that its tests run one after the other.
+//! Files crafted to exhaust memory, time or the stack: each is read or refused with a sentence, within bounds.
+//! The memory of the whole process is counted, so the tests run one at a time.
 
 mod adapters;
 #[path = "../formats/fixtures.rs"]
@@ -20,7 +19,7 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-/// What a file is read as: its examples and why reading ended early, or the error. And the bytes it took at the most.
+/// Reads a dataset. Returns the dataset or the error message, and the peak memory in bytes.
 fn read(bytes: Vec<u8>, name: &str) -> (Result<Dataset, String>, usize) {
     let name = name.to_owned();
     memory::watched(move || {
@@ -29,7 +28,7 @@ fn read(bytes: Vec<u8>, name: &str) -> (Result<Dataset, String>, usize) {
     })
 }
 
-/// Checks that a file is refused with a sentence that holds this, without taking this much memory.
+/// Asserts that a file is refused with a message containing `expected`, with less than `most` bytes of peak memory.
 #[track_caller]
 fn refused(bytes: Vec<u8>, name: &str, expected: &str, most: usize) {
     let (read, took) = read(bytes, name);
@@ -38,19 +37,19 @@ fn refused(bytes: Vec<u8>, name: &str, expected: &str, most: usize) {
     assert!(took < most, "it took {} MiB", took / MIB);
 }
 
-/// Does something in another thread, which has to end in a time that only what is quadratic can take.
+/// Runs `work` in another thread with a timeout that only quadratic algorithms exceed.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let worker = std::thread::spawn(move || {
-        // It may have been given up.
+        // The receiver may have timed out.
         let _ = send.send(work());
     });
     match receive.recv_timeout(Duration::from_secs(60)) {
         Ok(done) => done,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("timed out"),
         Err(mpsc::RecvTimeoutError::Disconnected) => match worker.join() {
             Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => panic!("it gave no result"),
+            Ok(()) => panic!("no result was sent"),
         },
     }
 }

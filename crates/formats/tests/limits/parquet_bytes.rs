@@ -1,4 +1,4 @@
-//! Parquet files that no program writes, or few do.
+//! Hand-made and unusual Parquet files.
 
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
@@ -8,7 +8,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use std::sync::Arc;
 
-/// The file of a footer.
+/// A file with only a footer.
 fn with_footer(footer: &[u8]) -> Vec<u8> {
     let length = (footer.len() as u32).to_le_bytes();
     [b"PAR1", footer, &length, b"PAR1"].concat()
@@ -24,7 +24,7 @@ pub fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A node of a schema: a name, and how many children it has.
+/// A schema node with a name and a number of children.
 fn node(children: u64) -> Vec<u8> {
     let mut bytes = vec![0x35, 0x02, 0x18, 1, b'a'];
     if children > 0 {
@@ -50,7 +50,7 @@ pub fn properties() -> WriterPropertiesBuilder {
     WriterProperties::builder().set_compression(Compression::UNCOMPRESSED)
 }
 
-/// A file of one column of texts, with definition and repetition levels.
+/// A file with one string column, with optional definition and repetition levels.
 pub fn written(
     schema: &str,
     properties: WriterPropertiesBuilder,
@@ -77,7 +77,7 @@ pub const TEXT: &str = "message schema { required binary text (UTF8); }";
 pub const LIST: &str =
     "message schema { required group text (LIST) { repeated group list { required binary element (UTF8); } } }";
 
-/// Less than 50 bytes that list 2^27 row groups, none of which is there.
+/// Less than 50 bytes that claim 2^27 row groups.
 pub fn many_groups() -> Vec<u8> {
     let mut footer = schema(&[node(1), node(0)]);
     footer.extend([0x16, 2, 0x19, 0xfc]);
@@ -86,7 +86,7 @@ pub fn many_groups() -> Vec<u8> {
     with_footer(&footer)
 }
 
-/// Groups within each other.
+/// Nested groups.
 pub fn nested(levels: usize) -> Vec<u8> {
     let mut nodes = vec![node(1); levels];
     nodes.push(node(0));
@@ -95,7 +95,7 @@ pub fn nested(levels: usize) -> Vec<u8> {
     with_footer(&footer)
 }
 
-/// Kilobytes that unpack to `texts` times a megabyte.
+/// Kilobytes that decompress to `texts` megabytes.
 pub fn grows(texts: usize) -> Vec<u8> {
     let text = ByteArray::from("a ".repeat(1 << 19).as_str());
     let zstd = properties().set_compression(Compression::ZSTD(ZstdLevel::default()));

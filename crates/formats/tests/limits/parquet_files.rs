@@ -1,4 +1,4 @@
-//! Parquet: numbers that ask for memory, schemas that are deep, pages and texts that grow, and what is read all the same.
+//! Parquet: excessive counts, deep schemas, decompression bombs, and all supported encodings.
 
 use crate::parquet_bytes::{LIST, TEXT, grows, many_groups, nested, properties, varint, written};
 use crate::{MIB, memory, read, refused};
@@ -8,7 +8,7 @@ use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterVersion;
 
 #[test]
-fn a_file_of_few_bytes_asks_for_no_more_than_it_has() {
+fn a_tiny_file_with_huge_counts_allocates_little() {
     let _alone = memory::alone();
     let file = many_groups();
     assert!(file.len() < 50, "{}", file.len());
@@ -17,7 +17,7 @@ fn a_file_of_few_bytes_asks_for_no_more_than_it_has() {
     refused(
         b"PAR1\0\0\0\0\xff\xff\xff\xffPAR1".to_vec(),
         "x.parquet",
-        "it ends too early",
+        "it is truncated",
         MIB,
     );
 }
@@ -29,15 +29,15 @@ fn a_schema_of_a_hundred_thousand_levels_is_refused() {
         refused(
             nested(levels),
             "x.parquet",
-            "its columns lie too deep in one another",
+            "its columns are nested too deeply",
             20 * MIB,
         );
     }
 }
 
-/// A file with a page of another size, unpacked, than its header says.
+/// Changes the uncompressed size in the header of the first page.
 fn with_page_size(bytes: &[u8], size: u32) -> Vec<u8> {
-    // The first page is behind the first four bytes: its kind, and its size as a zigzag number.
+    // The first page header follows the magic number: page type, then zigzag-encoded uncompressed size.
     assert_eq!((bytes[4], bytes[6]), (0x15, 0x15));
     let end = 7 + bytes[7..].iter().position(|&byte| byte < 0x80).unwrap() + 1;
     let new = varint(2 * u64::from(size));
@@ -46,9 +46,9 @@ fn with_page_size(bytes: &[u8], size: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_page_that_unpacks_to_gigabytes_is_refused() {
+fn a_page_that_decompresses_to_gigabytes_is_refused() {
     let _alone = memory::alone();
-    // Long enough that both sizes are written with as many bytes.
+    // Long enough that both sizes are encoded with the same number of bytes.
     let text = ByteArray::from("a".repeat(140 * MIB).as_str());
     for codec in [Compression::ZSTD(ZstdLevel::default()), Compression::SNAPPY] {
         let plain = properties().set_compression(codec).set_dictionary_enabled(false);
@@ -65,7 +65,7 @@ fn a_page_that_unpacks_to_gigabytes_is_refused() {
 }
 
 #[test]
-fn rows_that_unpack_to_more_than_memory_end_at_the_limit() {
+fn reading_stops_at_the_text_limit() {
     let _alone = memory::alone();
     let text = ByteArray::from("a ".repeat(MIB / 2).as_str());
     let deltas = properties()
@@ -77,14 +77,14 @@ fn rows_that_unpack_to_more_than_memory_end_at_the_limit() {
         let (dataset, took) = read(file, "x.parquet");
         match dataset {
             Ok(dataset) => assert!(dataset.limit.unwrap().contains("MiB of text")),
-            Err(why) => assert!(why.contains("unpacks to too much text"), "{why}"),
+            Err(why) => assert!(why.contains("decompresses to too much text"), "{why}"),
         }
         assert!(took < 3000 * MIB, "it took {} MiB", took / MIB);
     }
 }
 
 #[test]
-fn a_row_whose_list_is_longer_than_memory_is_left_out() {
+fn a_row_with_a_huge_list_is_refused() {
     let _alone = memory::alone();
     let text = ByteArray::from("a ".repeat(16 << 10).as_str());
     let count = 100_000;
@@ -102,7 +102,7 @@ fn a_row_whose_list_is_longer_than_memory_is_left_out() {
 }
 
 #[test]
-fn a_row_of_more_entries_than_memory_holds_is_refused() {
+fn a_row_with_too_many_entries_is_refused() {
     let _alone = memory::alone();
     let count = 6_000_000;
     let mut repetition = vec![1; count];
@@ -113,11 +113,11 @@ fn a_row_of_more_entries_than_memory_holds_is_refused() {
         &vec![ByteArray::from("a"); count],
         Some((&vec![1; count], &repetition)),
     );
-    refused(file, "x.parquet", "a row of it holds too many entries", 700 * MIB);
+    refused(file, "x.parquet", "one of its rows has too many entries", 700 * MIB);
 }
 
 #[test]
-fn every_way_to_write_texts_is_read() {
+fn every_encoding_of_strings_is_read() {
     let _alone = memory::alone();
     let texts: Vec<String> = (0..3000)
         .map(|row| format!("row {row} {}", "x".repeat(row % 90)))
@@ -162,18 +162,18 @@ fn every_way_to_write_texts_is_read() {
 }
 
 #[test]
-fn reading_stops_when_it_is_told_to() {
+fn reading_can_be_cancelled() {
     let _alone = memory::alone();
     let texts = vec![ByteArray::from("some text"); 50_000];
     let file = written(TEXT, properties(), &texts, None);
     let (cancelled, _) = memory::watched(move || {
-        let mut asked = 0;
-        let mut go_on = || {
-            asked += 1;
-            asked < 4
+        let mut calls = 0;
+        let mut should_continue = || {
+            calls += 1;
+            calls < 4
         };
-        let read = Dataset::from_bytes_while(file, "x.parquet", &ReadOptions::default(), &mut go_on);
-        read.is_err_and(|error| matches!(error.problem, DatasetProblem::Cancelled)) && asked == 4
+        let read = Dataset::from_bytes_cancellable(file, "x.parquet", &ReadOptions::default(), &mut should_continue);
+        read.is_err_and(|error| matches!(error.problem, DatasetProblem::Cancelled)) && calls == 4
     });
     assert!(cancelled);
 }

@@ -1,4 +1,4 @@
-//! Headers written by hand, so that they can say what no writer would.
+//! Builds raw, possibly invalid GGUF headers.
 
 /// The bytes of a header so far.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl Raw {
         raw
     }
 
-    /// A key whose value is an array of `count` elements of a type; the elements are still to come.
+    /// Appends a key whose value is an array of `count` elements of a type, without the elements.
     pub fn array(self, key: &str, element: u32, count: u64) -> Self {
         self.text(key).u32(9).u32(element).u64(count)
     }

@@ -1,4 +1,4 @@
-//! JSON and CSV: many columns, large values, rows without an end; and reading that is stopped.
+//! JSON and CSV: many columns, large values, endless rows, and cancellation.
 
 use crate::{MIB, memory, read, refused};
 use hearth_formats::dataset::{Dataset, DatasetProblem, ReadOptions};
@@ -36,7 +36,7 @@ fn a_table_of_many_columns_takes_linear_time() {
 }
 
 #[test]
-fn more_columns_than_anyone_chooses_from_are_refused() {
+fn too_many_columns_are_refused() {
     let _alone = memory::alone();
     let names: Vec<String> = (0..100_001).map(|column| column.to_string()).collect();
     let expected = "more than 100000 columns";
@@ -55,7 +55,7 @@ fn more_columns_than_anyone_chooses_from_are_refused() {
 }
 
 #[test]
-fn a_name_that_is_long_is_not_copied_for_every_row() {
+fn a_long_column_name_is_not_copied_for_every_row() {
     let _alone = memory::alone();
     let table = format!("text,{}\n{}", "n".repeat(4 * MIB), "a,b\n".repeat(1000));
     let (dataset, took) = read(table.into_bytes(), "x.csv");
@@ -64,7 +64,7 @@ fn a_name_that_is_long_is_not_copied_for_every_row() {
 }
 
 #[test]
-fn values_that_take_many_times_their_text_are_refused() {
+fn values_much_larger_in_memory_than_as_text_are_refused() {
     let _alone = memory::alone();
     let expected = "take more than 256 MiB of memory";
     let empty_lists = format!("{{\"text\":\"a\",\"x\":[{}[]]}}\n", "[],".repeat(15 * MIB));
@@ -74,10 +74,10 @@ fn values_that_take_many_times_their_text_are_refused() {
     refused(
         format!("[{objects}]").into_bytes(),
         "x.json",
-        "values that take more memory",
+        "values that take too much memory",
         600 * MIB,
     );
-    // As tables keep conversations.
+    // A conversation as JSON in a table.
     let conversation = format!(
         "messages\n\"[{{\"\"role\"\":\"\"user\"\",\"\"content\"\":\"\"a\"\"}}{}]\"\n",
         ",{\"\"\"\":0}".repeat(4 * MIB)
@@ -86,7 +86,7 @@ fn values_that_take_many_times_their_text_are_refused() {
 }
 
 #[test]
-fn rows_that_wait_for_a_decision_are_few_if_they_are_large() {
+fn few_large_rows_are_buffered_for_detection() {
     let _alone = memory::alone();
     let line = format!("{{\"text\":\"a\",\"x\":[{}0]}}\n", "0,".repeat(MIB));
     let (dataset, took) = read(line.repeat(60).into_bytes(), "x.jsonl");
@@ -95,20 +95,20 @@ fn rows_that_wait_for_a_decision_are_few_if_they_are_large() {
 }
 
 #[test]
-fn sentences_about_lines_stay_short() {
+fn error_messages_stay_short() {
     let _alone = memory::alone();
-    let said_by = "w".repeat(8 * MIB);
+    let role = "w".repeat(8 * MIB);
     let good = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]}\n";
-    let bad = format!("{{\"messages\":[{{\"role\":\"{said_by}\",\"content\":\"a\"}}]}}\n");
+    let bad = format!("{{\"messages\":[{{\"role\":\"{role}\",\"content\":\"a\"}}]}}\n");
     let text = format!("{good}{}", bad.repeat(20));
     let (read, took) = read(text.into_bytes(), "x.jsonl");
     let why = read.map(|_| ()).unwrap_err();
-    assert!(why.len() < 600 && why.contains("is of the role 'www"), "{}", why.len());
+    assert!(why.len() < 600 && why.contains("has the role 'www"), "{}", why.len());
     assert!(took < 400 * MIB, "it took {} MiB", took / MIB);
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_named_by_its_line() {
+fn an_unclosed_quote_is_reported_with_its_line() {
     let _alone = memory::alone();
     let text = format!("prompt,answer\na,b\nc,\"{}", "x\n".repeat(60 * MIB));
     refused(
@@ -120,14 +120,14 @@ fn a_quote_that_is_not_closed_is_named_by_its_line() {
 }
 
 #[test]
-fn an_element_without_an_end_is_refused() {
+fn an_endless_element_is_refused() {
     let _alone = memory::alone();
     let text = format!("[{{\"text\":\"{}", "x".repeat(120 * MIB));
     refused(text.into_bytes(), "x.json", "more than 64 MiB of text", 400 * MIB);
 }
 
 #[test]
-fn a_document_takes_little_more_than_its_text() {
+fn a_document_takes_little_more_memory_than_its_text() {
     let _alone = memory::alone();
     let text = "A line that ends as on Windows.\r\n".repeat(3 * MIB);
     let length = text.len();
@@ -142,7 +142,7 @@ fn a_document_takes_little_more_than_its_text() {
 }
 
 #[test]
-fn reading_stops_when_it_is_told_to() {
+fn reading_can_be_cancelled() {
     let _alone = memory::alone();
     let json = "{\"text\":\"a line\"}\n".repeat(MIB);
     let files = [
@@ -152,17 +152,18 @@ fn reading_stops_when_it_is_told_to() {
         ("a line\n".repeat(2 * MIB), "x.txt"),
     ];
     for (text, name) in files {
-        let ((cancelled, asked), _) = memory::watched(move || {
-            let mut asked = 0;
-            let mut go_on = || {
-                asked += 1;
-                asked < 3
+        let ((cancelled, calls), _) = memory::watched(move || {
+            let mut calls = 0;
+            let mut should_continue = || {
+                calls += 1;
+                calls < 3
             };
-            let read = Dataset::from_bytes_while(text.into_bytes(), name, &ReadOptions::default(), &mut go_on);
+            let read =
+                Dataset::from_bytes_cancellable(text.into_bytes(), name, &ReadOptions::default(), &mut should_continue);
             let cancelled = read.is_err_and(|error| matches!(error.problem, DatasetProblem::Cancelled));
-            (cancelled, asked)
+            (cancelled, calls)
         });
         assert!(cancelled, "{name}");
-        assert_eq!(asked, 3, "{name}");
+        assert_eq!(calls, 3, "{name}");
     }
 }

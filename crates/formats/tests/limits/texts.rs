@@ -1,4 +1,4 @@
-//! From examples to tokens: long texts, long conversations, examples that look alike.
+//! Tokenising long texts and long conversations, and comparing similar examples.
 
 use crate::fixtures::{open, vocabulary};
 use crate::{MIB, memory};
@@ -25,7 +25,7 @@ fn chat_ml() -> ChatTemplate {
 }
 
 #[test]
-fn a_long_text_takes_a_few_times_its_length() {
+fn a_long_text_takes_a_few_times_its_length_in_memory() {
     let _alone = memory::alone();
     for name in ["spm", "spm-gemma", "smollm", "llama-bpe"] {
         for unit in ["It was evening, and the fire was low. ", "a"] {
@@ -56,32 +56,32 @@ fn a_conversation_of_thousands_of_turns_takes_linear_time() {
     let tokenizer = tokenizer("smollm");
     let (rendered, _) = memory::watched(move || render(&example, &tokenizer, &chat_ml(), false).unwrap());
     assert!(!rendered.last_answer_only);
-    let runs = rendered.trained.windows(2).filter(|pair| pair[0] && !pair[1]).count();
+    let runs = rendered.loss_mask.windows(2).filter(|pair| pair[0] && !pair[1]).count();
     assert_eq!(runs, 4000);
 }
 
 #[test]
-fn rendering_stops_when_it_is_told_to() {
+fn rendering_can_be_cancelled() {
     let _alone = memory::alone();
     let long = "It was evening, and the fire was low. ".repeat(MIB);
     for name in ["spm", "smollm"] {
         let examples = vec![text(long.clone()); 3];
         let tokenizer = tokenizer(name);
-        let (asked, _) = memory::watched(move || {
-            let mut asked = 0;
-            let mut go_on = |_| {
-                asked += 1;
-                asked < 3
+        let (calls, _) = memory::watched(move || {
+            let mut calls = 0;
+            let mut should_continue = |_| {
+                calls += 1;
+                calls < 3
             };
-            assert!(render_all(&examples, &tokenizer, &chat_ml(), false, 2, &mut go_on).is_none());
-            asked
+            assert!(render_all(&examples, &tokenizer, &chat_ml(), false, 2, &mut should_continue).is_none());
+            calls
         });
-        assert_eq!(asked, 3, "{name}");
+        assert_eq!(calls, 3, "{name}");
     }
 }
 
 #[test]
-fn short_examples_that_seem_like_a_long_one_are_compared_in_linear_time() {
+fn short_examples_similar_to_a_long_one_are_compared_in_linear_time() {
     let _alone = memory::alone();
     let mut lines = format!("{{\"text\":\"{}\"}}\n", "a ".repeat(15 * MIB));
     for line in 0..12_000 {
@@ -95,10 +95,10 @@ fn short_examples_that_seem_like_a_long_one_are_compared_in_linear_time() {
         };
         let report = Report::new(&dataset, &[], options);
         assert!(!report.findings.is_empty());
-        let mut asked = 0;
-        let stopped = Report::new_while(&dataset, &[], options, &mut || {
-            asked += 1;
-            asked < 3
+        let mut calls = 0;
+        let stopped = Report::new_cancellable(&dataset, &[], options, &mut || {
+            calls += 1;
+            calls < 3
         });
         assert!(stopped.is_none());
     });

@@ -1,29 +1,29 @@
-//! The loops of attention over a few tiles of bytes, in whole numbers.
+//! Attention microkernels over tiles of int8 keys and values, in integer arithmetic.
 //!
-//! Bytes become 16 bits, which takes half of what floats do, and are multiplied in pairs, twice as many at a time as floats. So
-//! what they meet, queries and weights, is rounded to 16 bits as well: to multiples of 1/32767 of the greatest, far finer
-//! than what is stored. Scales are multiplied with sums, not with what is summed.
+//! Bytes are widened to 16 bits, half the size of floats, and multiplied in pairs, twice as many at a time as floats. Queries and
+//! weights are therefore quantised to 16 bits too: to multiples of 1/32767 of their maximum, far finer than the stored values. Scales
+//! are applied to sums, not to the summands.
 
-use super::kv::{BLOCK, KvElement, KvStore, LARGEST};
+use super::kv::{BLOCK, I8_MAX, KvElement, KvStore};
 use super::spans::Span;
-use super::tiles::{AHEAD, FEW, KEYS, PART, ROWS, Scores, with_rows};
-use crate::dot::Isa;
-use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
+use super::tiles::{KEYS, MEMORY_BOUND_ROWS, PREFETCH_TILES, ROWS, Scores, VALUE_VECTORS, with_rows};
+use crate::isa::Isa;
+use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
 
-/// The greatest multiple to which queries and weights are rounded.
-const FINEST: f32 = 32767.0;
-/// Tiles that are met at once.
+/// Maximum quantised query or weight.
+const I16_MAX: f32 = 32767.0;
+/// Tiles processed at once.
 const TILES: usize = KEYS / WIDTH;
 /// Vectors of a block.
 const VECTORS: usize = BLOCK / WIDTH;
-/// Blocks in as many vectors of values as are met at once.
-const BLOCKS: usize = PART / VECTORS;
+/// Blocks in [`VALUE_VECTORS`] vectors.
+const BLOCKS: usize = VALUE_VECTORS / VECTORS;
 
-/// A block of rows in 16 bits, in pairs of elements.
+/// A block of query rows in 16 bits, in pairs of elements.
 pub(super) struct Queries {
-    /// `[head_dim / 2][block]`; rows that are missing are zeros.
+    /// `[head_dim / 2][block]`; missing rows are zeros.
     pairs: Vec<[i16; 2]>,
-    /// What each row is a multiple of.
+    /// Scale of each row.
     scales: [f32; ROWS],
 }
 
@@ -34,8 +34,8 @@ impl KvElement for i8 {
 
     #[inline(always)]
     fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [i8; WIDTH]) {
-        // A scale below the least normal f16 may be much rounded.
-        let within = l.min(l.max(x, l.splat(-LARGEST)), l.splat(LARGEST));
+        // A subnormal f16 scale may be rounded by a lot.
+        let within = l.min(l.max(x, l.splat(-I8_MAX)), l.splat(I8_MAX));
         l.store_bytes(l.round(within), out);
     }
 
@@ -45,7 +45,7 @@ impl KvElement for i8 {
         let mut shorts = vec![[0; WIDTH]; padded.len()];
         for (r, row) in rows.enumerate() {
             padded.as_flattened_mut()[..dim].copy_from_slice(row);
-            scales[r] = scale * row_in_shorts(isa, &padded, &mut shorts);
+            scales[r] = scale * row_to_i16(isa, &padded, &mut shorts);
             let row = shorts.as_flattened().as_chunks().0;
             for (pair, out) in row.iter().zip(pairs.chunks_exact_mut(block)) {
                 out[r] = *pair;
@@ -64,13 +64,13 @@ impl KvElement for i8 {
         scores: &mut Scores,
     ) {
         with_rows!(block, R => {
-            // As many as there are registers for.
+            // Limited by the registers.
             const AT_ONCE: usize = if R > 6 { 2 } else { 4 };
             scores_of::<R, AT_ONCE>(isa, store, head, span, queries, scores)
         })
     }
 
-    fn weigh(
+    fn accumulate_values(
         isa: Isa,
         store: &KvStore<i8>,
         head: usize,
@@ -82,27 +82,27 @@ impl KvElement for i8 {
         with_rows!(block, R => {
             const PARTS: usize = if R > 6 { 2 } else { 1 };
             for part in 0..PARTS {
-                weigh_rows::<{ R / PARTS }>(isa, store, head, span, weights, part * R / PARTS, sums);
+                accumulate_values_of_rows::<{ R / PARTS }>(isa, store, head, span, weights, part * R / PARTS, sums);
             }
         })
     }
 }
 
-/// What turns numbers of up to `most` into multiples of what is next: the least by which 16 bits reach them.
-fn into_shorts(most: f32) -> (f32, f32) {
-    let factor = FINEST / most;
-    // Nothing, or next to it.
-    (if factor.is_finite() { factor } else { 0.0 }, most / FINEST)
+/// The factor that quantises values of magnitude up to `most` to 16 bits, and the scale that dequantises them.
+fn i16_scale(most: f32) -> (f32, f32) {
+    let factor = I16_MAX / most;
+    // `most` is zero or nearly so.
+    (if factor.is_finite() { factor } else { 0.0 }, most / I16_MAX)
 }
 
 on_lanes! {
-    /// Whole vectors in 16 bits; gives what they are multiples of.
-    fn row_in_shorts<L>(l; row: &[[f32; WIDTH]], out: &mut [[i16; WIDTH]]) -> f32 {
+    /// Quantises whole vectors to 16 bits and returns their scale.
+    fn row_to_i16<L>(l; row: &[[f32; WIDTH]], out: &mut [[i16; WIDTH]]) -> f32 {
         let most = row.iter().fold(l.splat(0.0), |most, x| {
             let x = l.load(x);
             l.max(most, l.max(x, l.sub(l.splat(0.0), x)))
         });
-        let (factor, scale) = into_shorts(l.greatest(most));
+        let (factor, scale) = i16_scale(l.reduce_max(most));
         for (x, out) in row.iter().zip(out) {
             l.store_shorts(l.mul(l.load(x), l.splat(factor)), out);
         }
@@ -129,7 +129,7 @@ on_lanes! {
     }
 }
 
-/// Scores of `T` tiles at once, so that a broadcast pair of a query meets several vectors of keys.
+/// Scores of `T` tiles at once, so that a broadcast query pair is reused for several vectors of keys.
 #[inline(always)]
 fn score_tiles<L: Lanes, const R: usize, const T: usize>(
     l: L,
@@ -148,9 +148,9 @@ fn score_tiles<L: Lanes, const R: usize, const T: usize>(
         let keys: [&[[[i8; 2]; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][block * BLOCK / 2..][..pairs.len()]);
         let mut products = [[l.no_sums(); T]; R];
         for (i, query) in pairs.iter().enumerate() {
-            if R <= FEW {
+            if R <= MEMORY_BOUND_ROWS {
                 keys.iter()
-                    .for_each(|keys| fetch_ahead(&keys[i], AHEAD * WIDTH * queries.pairs.len() / R));
+                    .for_each(|keys| prefetch(&keys[i], PREFETCH_TILES * WIDTH * queries.pairs.len() / R));
             }
             let keys: [L::Pairs; T] = std::array::from_fn(|t| l.load_pairs(&keys[t][i]));
             for r in 0..R {
@@ -175,39 +175,39 @@ fn score_tiles<L: Lanes, const R: usize, const T: usize>(
     }
 }
 
-/// Weights of `R` rows for values of some blocks, in 16 bits, in pairs of lanes.
+/// Weights of `R` rows for some blocks of values, in 16 bits, in pairs of lanes.
 struct Weights<const R: usize> {
     pairs: [[[[i16; 2]; KEYS / 2]; R]; BLOCKS],
-    /// What each row is a multiple of.
+    /// Scale of each row.
     scales: [[f32; R]; BLOCKS],
 }
 
 on_lanes! {
-    fn weigh_rows<L>[const R: usize][R](
+    fn accumulate_values_of_rows<L>[const R: usize][R](
         l; store: &KvStore<i8>, head: usize, span: &Span, weights: &Scores, row: usize, sums: &mut [f32]
     ) {
-        let vectors = store.wide() / WIDTH;
+        let vectors = store.value_width() / WIDTH;
         let mut scaled = Weights::<R> {
             pairs: [[[[0; 2]; KEYS / 2]; R]; BLOCKS],
             scales: [[0.0; R]; BLOCKS],
         };
-        for first in (0..vectors).step_by(PART) {
-            let here = PART.min(vectors - first);
+        for first in (0..vectors).step_by(VALUE_VECTORS) {
+            let here = VALUE_VECTORS.min(vectors - first);
             for block in 0..here.div_ceil(VECTORS) {
                 scale_weights(l, store, head, span, &weights[row..], first / VECTORS + block, block, &mut scaled);
             }
             let mut at = 0;
             while at < here {
-                let sums = &mut sums[row * store.wide()..];
+                let sums = &mut sums[row * store.value_width()..];
                 let fits = |vectors| here - at >= vectors && R * vectors + 2 <= L::REGISTERS;
-                if fits(PART) {
-                    weigh_part::<L, R, PART>(l, store, head, span, &scaled, [first, at], sums);
-                    at += PART;
+                if fits(VALUE_VECTORS) {
+                    accumulate_values_of_part::<L, R, VALUE_VECTORS>(l, store, head, span, &scaled, [first, at], sums);
+                    at += VALUE_VECTORS;
                 } else if fits(VECTORS) {
-                    weigh_part::<L, R, VECTORS>(l, store, head, span, &scaled, [first, at], sums);
+                    accumulate_values_of_part::<L, R, VECTORS>(l, store, head, span, &scaled, [first, at], sums);
                     at += VECTORS;
                 } else {
-                    weigh_part::<L, R, 1>(l, store, head, span, &scaled, [first, at], sums);
+                    accumulate_values_of_part::<L, R, 1>(l, store, head, span, &scaled, [first, at], sums);
                     at += 1;
                 }
             }
@@ -215,7 +215,7 @@ on_lanes! {
     }
 }
 
-/// Each key's weight takes on the scale of its value, once for all elements of block `of`, and becomes one of 16 bits.
+/// Multiplies each weight by the scale of its value, once for all elements of block `of`, and quantises it to 16 bits.
 #[inline(always)]
 fn scale_weights<L: Lanes, const R: usize>(
     l: L,
@@ -239,7 +239,7 @@ fn scale_weights<L: Lanes, const R: usize>(
             false => l.splat(0.0),
         });
         let most = products.into_iter().fold(l.splat(0.0), |most, x| l.max(most, x));
-        let (factor, scale) = into_shorts(l.greatest(most));
+        let (factor, scale) = i16_scale(l.reduce_max(most));
         let out = scaled.pairs[to][r].as_flattened_mut().as_chunks_mut().0;
         for (x, out) in products.into_iter().zip(out) {
             l.store_shorts(l.mul(x, l.splat(factor)), out);
@@ -248,9 +248,9 @@ fn scale_weights<L: Lanes, const R: usize>(
     }
 }
 
-/// Vectors `first + at..first + at + C` of `R` rows of sums, with weights for those from `first` on.
+/// Vectors `first + at..first + at + C` of `R` rows of sums; `weights` start at vector `first`.
 #[inline(always)]
-fn weigh_part<L: Lanes, const R: usize, const C: usize>(
+fn accumulate_values_of_part<L: Lanes, const R: usize, const C: usize>(
     l: L,
     store: &KvStore<i8>,
     head: usize,
@@ -259,18 +259,18 @@ fn weigh_part<L: Lanes, const R: usize, const C: usize>(
     [first, at]: [usize; 2],
     sums: &mut [f32],
 ) {
-    let wide = store.wide();
+    let value_width = store.value_width();
     let (pairs, scales) = (&weights.pairs[at / VECTORS..], &weights.scales[at / VECTORS..]);
     let (pairs, scales) = (&pairs[..C.div_ceil(VECTORS)], &scales[..C.div_ceil(VECTORS)]);
     let mut products = [[l.no_sums(); C]; R];
     for tile in 0..span.tiles() {
         let values = store.values(span.tile + tile, head).as_chunks::<2>().0;
-        for (i, values) in values.chunks_exact(wide).enumerate() {
+        for (i, values) in values.chunks_exact(value_width).enumerate() {
             let values = &values.as_chunks::<WIDTH>().0[first + at..][..C];
-            if R <= FEW {
+            if R <= MEMORY_BOUND_ROWS {
                 values
                     .iter()
-                    .for_each(|value| fetch_ahead(value, AHEAD * WIDTH / 2 * wide));
+                    .for_each(|value| prefetch(value, PREFETCH_TILES * WIDTH / 2 * value_width));
             }
             let values: [L::Pairs; C] = std::array::from_fn(|c| l.load_pairs(&values[c]));
             for r in 0..R {
@@ -282,7 +282,7 @@ fn weigh_part<L: Lanes, const R: usize, const C: usize>(
         }
     }
     for r in 0..R {
-        let row = &mut sums[r * wide..][..wide].as_chunks_mut::<WIDTH>().0[first + at..][..C];
+        let row = &mut sums[r * value_width..][..value_width].as_chunks_mut::<WIDTH>().0[first + at..][..C];
         for c in 0..C {
             let scale = l.splat(scales[c / VECTORS][r]);
             let sum = l.mul_add(l.floats(products[r][c]), scale, l.load(&row[c]));

@@ -1,30 +1,30 @@
-//! The forward of attention.
+//! The forward pass of attention.
 
 use super::heads::Heads;
 use super::kv::{KvElement, KvLayer, KvStore, with_store};
 use super::spans::{Span, Spans};
 use super::tiles::{KEYS, ROWS, Scores, block_rows};
-use crate::dot::Isa;
+use crate::isa::Isa;
 use crate::shape::{self, ShapeError};
 use crate::softmax;
 use crate::team;
 use std::ops::Range;
 
-/// Blocks of rows below which splits of the keys are handed out to threads, too.
+/// With fewer blocks of rows than this, threads also divide the splits of the keys.
 const FEW_BLOCKS: usize = 16;
 
-/// Everything that a block of rows needs to know.
+/// Inputs that all blocks of rows share.
 pub(super) struct Pass<'a, E> {
     pub heads: &'a Heads,
     pub qkv: &'a [f32],
     pub tokens: usize,
     pub store: &'a KvStore<E>,
     pub spans: &'a Spans,
-    /// The keys that a token of the batch sees.
+    /// Causal and window mask: the keys that a token of the batch sees.
     pub sees: &'a (dyn Fn(usize) -> Range<usize> + Sync),
 }
 
-/// Rows of one key head: row `r` is token `r / group`, and query head `r % group` of those that share the key head.
+/// Rows of one KV head: row `r` is token `r / group` and query head `r % group` of those that share the KV head.
 #[derive(Clone)]
 pub(super) struct Block {
     pub kv_head: usize,
@@ -32,7 +32,7 @@ pub(super) struct Block {
 }
 
 impl<E> Pass<'_, E> {
-    /// All rows, cut into blocks.
+    /// All rows, in blocks.
     pub fn blocks(&self) -> Vec<Block> {
         let rows = self.tokens * self.heads.group();
         let size = block_rows(rows);
@@ -67,7 +67,7 @@ impl<E> Pass<'_, E> {
         E::queries(isa, rows, self.heads.head_dim, size, self.heads.scale)
     }
 
-    /// The part of a span that rows of a block see, where they see any of it: nobody meets keys that all of them are blind to.
+    /// The part of a span that any row of a block sees; `None` if none does. Keys masked for the whole block are skipped.
     pub fn seen(&self, block: &Block, span: &Span) -> Option<Span> {
         let token = |row| self.of_row(block.kv_head, row).0;
         let tokens = token(block.rows.start)..token(block.rows.end - 1) + 1;
@@ -88,70 +88,69 @@ impl<E> Pass<'_, E> {
     }
 }
 
-/// The partial softmax of a block's rows over some keys: sums not yet divided.
+/// The partial softmax of a block's rows over some keys, not yet divided by its sums.
 struct Partial {
-    /// The greatest score of each row.
-    greatest: [f32; ROWS],
-    /// The sums of `exp(score - greatest)`; 0 where a row sees no key.
+    /// Maximum score of each row.
+    max: [f32; ROWS],
+    /// Sums of `exp(score - max)`; 0 if a row sees no key.
     sums: [f32; ROWS],
-    /// The values weighted by `exp(score - greatest)`, `[rows, wide]`.
+    /// Values weighted by `exp(score - max)`, `[rows, value_width]`.
     values: Vec<f32>,
 }
 
 impl Partial {
     /// No keys yet.
-    fn empty(rows: usize, wide: usize) -> Self {
+    fn empty(rows: usize, value_width: usize) -> Self {
         Self {
-            greatest: [f32::NEG_INFINITY; ROWS],
+            max: [f32::NEG_INFINITY; ROWS],
             sums: [0.0; ROWS],
-            values: vec![0.0; rows * wide],
+            values: vec![0.0; rows * value_width],
         }
     }
 
     fn clear(&mut self) {
-        self.greatest = [f32::NEG_INFINITY; ROWS];
+        self.max = [f32::NEG_INFINITY; ROWS];
         self.sums = [0.0; ROWS];
         self.values.fill(0.0);
     }
 
-    /// Adds the keys of the next split. Splits are always added in the order of their positions, so that a row's bits do not
-    /// depend on which thread did which.
-    fn merge(&mut self, next: &Partial, rows: usize, wide: usize) {
+    /// Adds the keys of the next split. Splits are merged in the order of their positions, so that a row's bits do not depend on the
+    /// assignment of splits to threads.
+    fn merge(&mut self, next: &Partial, rows: usize, value_width: usize) {
         for r in 0..rows {
-            // A NaN among the sums is no reason to pass over them.
+            // Compares equal to 0 only: NaN sums are merged.
             if next.sums[r] == 0.0 {
                 continue;
             }
-            let greatest = self.greatest[r].max(next.greatest[r]);
-            let (ours, theirs) = ((self.greatest[r] - greatest).exp(), (next.greatest[r] - greatest).exp());
-            self.greatest[r] = greatest;
+            let max = self.max[r].max(next.max[r]);
+            let (ours, theirs) = ((self.max[r] - max).exp(), (next.max[r] - max).exp());
+            self.max[r] = max;
             self.sums[r] = ours * self.sums[r] + theirs * next.sums[r];
-            let values = self.values[r * wide..][..wide].iter_mut();
-            for (x, next) in values.zip(&next.values[r * wide..][..wide]) {
+            let values = self.values[r * value_width..][..value_width].iter_mut();
+            for (x, next) in values.zip(&next.values[r * value_width..][..value_width]) {
                 *x = ours * *x + theirs * next;
             }
         }
     }
 
-    /// Divides by the sums: hands each row's output to `write`, and the logarithm of its sum of exponentials. A row that sees no key
-    /// gives zeros.
-    fn finish(mut self, rows: usize, wide: usize, mut write: impl FnMut(usize, &[f32], f32)) {
-        for (r, values) in self.values.chunks_exact_mut(wide).enumerate().take(rows) {
+    /// Divides by the sums and calls `write` with each row's output and log-sum-exp. A row that sees no key gives zeros.
+    fn finish(mut self, rows: usize, value_width: usize, mut write: impl FnMut(usize, &[f32], f32)) {
+        for (r, values) in self.values.chunks_exact_mut(value_width).enumerate().take(rows) {
             let sum = if self.sums[r] == 0.0 { 1.0 } else { self.sums[r] };
             let inverse = 1.0 / sum;
             values.iter_mut().for_each(|x| *x *= inverse);
-            write(r, values, self.greatest[r] + sum.ln());
+            write(r, values, self.max[r] + sum.ln());
         }
     }
 }
 
-/// The splits of which a block sees any key, in order.
+/// The splits in which a block sees any key, in order.
 fn seen_splits<'a, E>(pass: &Pass<E>, block: &Block, splits: &[&'a [Span]]) -> Vec<&'a [Span]> {
     let seen = |split: &&&[Span]| split.iter().any(|span| pass.seen(block, span).is_some());
     splits.iter().filter(seen).copied().collect()
 }
 
-/// A block, and its queries, over the spans of one split, added to `partial`.
+/// Adds a block's attention over the spans of one split to `partial`.
 fn over_split<E: KvElement>(
     isa: Isa,
     pass: &Pass<E>,
@@ -160,7 +159,7 @@ fn over_split<E: KvElement>(
     split: &[Span],
     partial: &mut Partial,
 ) {
-    let wide = pass.store.wide();
+    let value_width = pass.store.value_width();
     let size = block_rows(block.rows.len());
     let mut scores: Scores = [[0.0; KEYS]; ROWS];
     for span in split.iter().filter_map(|span| pass.seen(block, span)) {
@@ -176,16 +175,18 @@ fn over_split<E: KvElement>(
             scores[..lanes.start].fill(0.0);
             scores[lanes.end..].fill(0.0);
             let seen = &mut scores[lanes];
-            let greatest = softmax::greatest(isa, seen).max(partial.greatest[r]);
-            if greatest > partial.greatest[r] {
-                let shrink = (partial.greatest[r] - greatest).exp();
+            let max = softmax::row_max(isa, seen).max(partial.max[r]);
+            if max > partial.max[r] {
+                let shrink = (partial.max[r] - max).exp();
                 partial.sums[r] *= shrink;
-                partial.values[r * wide..][..wide].iter_mut().for_each(|x| *x *= shrink);
-                partial.greatest[r] = greatest;
+                partial.values[r * value_width..][..value_width]
+                    .iter_mut()
+                    .for_each(|x| *x *= shrink);
+                partial.max[r] = max;
             }
-            partial.sums[r] += softmax::exp_in_place(isa, seen, greatest);
+            partial.sums[r] += softmax::exp_in_place(isa, seen, max);
         }
-        E::weigh(
+        E::accumulate_values(
             isa,
             pass.store,
             block.kv_head,
@@ -197,30 +198,34 @@ fn over_split<E: KvElement>(
     }
 }
 
-/// Runs all blocks: `out [T, heads * head_dim]`, and where asked the logarithm of each row's sum of exponentials,
-/// `[T, heads]`.
+/// Computes all blocks: `out [T, heads * head_dim]` and, if requested, the log-sum-exp of each row, `[T, heads]`.
 ///
-/// Keys are summed up in splits of [`SPLIT`](super::spans::SPLIT) positions, which are merged in order: the bits of a
-/// row depend on its position and its sequence alone.
-pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&mut [f32]>) {
-    let (isa, blocks, dim, wide) = (Isa::best(), pass.blocks(), pass.heads.head_dim, pass.store.wide());
-    let (out, logs) = (team::Scattered::new(out), logs.map(team::Scattered::new));
+/// Keys are summed in splits of [`SPLIT`](super::spans::SPLIT) positions, which are merged in order: the bits of a row depend only
+/// on its position and its sequence.
+pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mut [f32]>) {
+    let (isa, blocks, dim, value_width) = (
+        Isa::best(),
+        pass.blocks(),
+        pass.heads.head_dim,
+        pass.store.value_width(),
+    );
+    let (out, lse) = (team::Scattered::new(out), lse.map(team::Scattered::new));
     let finish = |block: &Block, partial: Partial| {
-        partial.finish(block.rows.len(), wide, |r, values, log| {
+        partial.finish(block.rows.len(), value_width, |r, values, log_sum_exp| {
             let (token, head) = pass.of_row(block.kv_head, block.rows.start + r);
-            // SAFETY: each row is finished once.
+            // SAFETY: each row is written once.
             unsafe { out.slice((token * pass.heads.heads + head) * dim, dim) }.copy_from_slice(&values[..dim]);
-            if let Some(logs) = &logs {
+            if let Some(lse) = &lse {
                 // SAFETY: as above.
-                let to_log = unsafe { logs.slice(token * pass.heads.heads + head, 1) };
-                to_log[0] = log;
+                let row_lse = unsafe { lse.slice(token * pass.heads.heads + head, 1) };
+                row_lse[0] = log_sum_exp;
             }
         });
     };
-    let empty = |block: &Block| Partial::empty(block_rows(block.rows.len()), wide);
+    let empty = |block: &Block| Partial::empty(block_rows(block.rows.len()), value_width);
     let splits = pass.spans.splits();
     if blocks.len() >= FEW_BLOCKS || splits.len() <= 1 {
-        // The last tokens see the most keys: they go first, so that threads end together.
+        // The last tokens see the most keys: start with them, so that threads finish together.
         team::run(blocks.len(), &|chunk| {
             let block = &blocks[blocks.len() - 1 - chunk];
             let queries = pass.queries(isa, block);
@@ -228,7 +233,7 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&m
             for split in seen_splits(pass, block, &splits) {
                 part.clear();
                 over_split(isa, pass, block, &queries, split, &mut part);
-                whole.merge(&part, block.rows.len(), wide);
+                whole.merge(&part, block.rows.len(), value_width);
             }
             finish(block, whole);
         });
@@ -254,19 +259,19 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], logs: Option<&m
         let mut whole = empty(block);
         while let Some((_, _, part)) = parts.next_if(|(of, _, _)| *of == number) {
             if let Some(part) = part {
-                whole.merge(part, block.rows.len(), wide);
+                whole.merge(part, block.rows.len(), value_width);
             }
         }
         finish(block, whole);
     }
 }
 
-/// Attention over a cache: `qkv`, prepared rows of a batch whose own keys and values have been written, to
-/// `out [T, heads * head_dim]`. `spans` are the cells of the whole sequence, the batch's at the end; token `t` of the batch is
-/// number `first + t` of the sequence.
+/// Attention over the KV cache: `qkv`, normalised and rotated rows of a batch whose keys and values are already in the cache, to
+/// `out [T, heads * head_dim]`. `spans` are the cells of the whole sequence, the batch's at the end; token `t` of the batch is token
+/// `first + t` of the sequence.
 ///
 /// # Errors
-/// Where the sizes do not fit, or a cell is not there.
+/// Returns an error if the sizes do not match or a cell does not exist.
 pub fn attend(
     qkv: &[f32],
     heads: &Heads,
@@ -305,7 +310,7 @@ pub fn attend(
     Ok(())
 }
 
-/// Checks the first tokens of a batch's sequences.
+/// Checks that no token's sequence starts after the token.
 pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeError> {
     shape::length("the starts of sequences", starts.len(), Some(tokens))?;
     match starts
@@ -322,28 +327,27 @@ pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeErr
     }
 }
 
-/// Attention of a batch over itself, in f32: prepared `qkv` to `out [T, heads * head_dim]`. The batch is made of sequences
-/// one behind the other; `starts` names for each token the first of its own, and it sees those from there to itself.
+/// Attention of a batch over itself, in f32: `qkv` (normalised and rotated) to `out [T, heads * head_dim]`. The batch is a
+/// concatenation of sequences; `starts` has for each token the first token of its sequence. Causal within each sequence.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32]) -> Result<(), ShapeError> {
     batch(qkv, heads, starts, out, None)
 }
 
-/// [`attend_batch`], which also hands out the logarithm of each row's sum of exponentials, `logs [T, heads]`: with its output what
-/// [`super::attend_batch_backward`] takes.
+/// [`attend_batch`] that also returns the log-sum-exp of each row, `lse [T, heads]`: input of [`super::attend_batch_backward`].
 ///
 /// # Errors
-/// Where the sizes do not fit.
-pub fn attend_batch_keeping(
+/// Returns an error if the sizes do not match.
+pub fn attend_batch_with_lse(
     qkv: &[f32],
     heads: &Heads,
     starts: &[u32],
     out: &mut [f32],
-    logs: &mut [f32],
+    lse: &mut [f32],
 ) -> Result<(), ShapeError> {
-    batch(qkv, heads, starts, out, Some(logs))
+    batch(qkv, heads, starts, out, Some(lse))
 }
 
 fn batch(
@@ -351,7 +355,7 @@ fn batch(
     heads: &Heads,
     starts: &[u32],
     out: &mut [f32],
-    logs: Option<&mut [f32]>,
+    lse: Option<&mut [f32]>,
 ) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
     check_starts(starts, tokens)?;
@@ -360,8 +364,8 @@ fn batch(
         out.len(),
         tokens.checked_mul(heads.out_width()),
     )?;
-    if let Some(logs) = &logs {
-        check_logs(heads, tokens, logs)?;
+    if let Some(lse) = &lse {
+        check_lse(heads, tokens, lse)?;
     }
     let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
@@ -376,16 +380,16 @@ fn batch(
             sees: &sees,
         },
         out,
-        logs,
+        lse,
     );
     Ok(())
 }
 
-/// Checks the logarithms of a batch.
-pub(super) fn check_logs(heads: &Heads, tokens: usize, logs: &[f32]) -> Result<(), ShapeError> {
+/// Checks the length of a batch's log-sum-exp.
+pub(super) fn check_lse(heads: &Heads, tokens: usize, lse: &[f32]) -> Result<(), ShapeError> {
     shape::length(
-        "the logarithms of attention's sums",
-        logs.len(),
+        "the log-sum-exp of attention",
+        lse.len(),
         tokens.checked_mul(heads.heads),
     )
 }

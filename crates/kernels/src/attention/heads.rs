@@ -3,7 +3,7 @@
 use crate::shape::{self, ShapeError};
 use std::ops::Range;
 
-/// The shape of an attention layer, and whom a token sees.
+/// Shape, scale and window of an attention layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {
     /// Query heads.
@@ -14,7 +14,7 @@ pub struct Heads {
     pub head_dim: usize,
     /// Multiplies the scores; usually `1 / sqrt(head_dim)`.
     pub scale: f32,
-    /// How many tokens back a token sees, itself included; none: all.
+    /// Sliding window in tokens, the token itself included; `None` means full causal attention.
     pub window: Option<usize>,
 }
 
@@ -29,28 +29,28 @@ impl Heads {
         self.heads * self.head_dim
     }
 
-    /// Query heads that share a key head.
+    /// Query heads per KV head.
     pub(super) fn group(&self) -> usize {
         self.heads / self.kv_heads
     }
 
-    /// Where in a row of Q, K and V the keys begin.
+    /// Offset of the keys in a row of Q, K and V.
     pub(super) fn keys_at(&self) -> usize {
         self.heads * self.head_dim
     }
 
-    /// Where in a row of Q, K and V the values begin.
+    /// Offset of the values in a row of Q, K and V.
     pub(super) fn values_at(&self) -> usize {
         (self.heads + self.kv_heads) * self.head_dim
     }
 
-    /// The keys that the token at `index` sees, of a sequence that begins at `start`.
+    /// Causal and window mask: the keys that the token at `index` sees in a sequence that begins at `start`.
     pub(super) fn sees(&self, start: usize, index: usize) -> Range<usize> {
         let first = self.window.map_or(0, |window| (index + 1).saturating_sub(window));
         start.max(first)..index + 1
     }
 
-    /// Checks itself and the rows of Q, K and V; gives the number of tokens.
+    /// Checks the shape and the rows of Q, K and V, and returns the number of tokens.
     pub(super) fn tokens(&self, qkv: &[f32]) -> Result<usize, ShapeError> {
         if self.kv_heads == 0 || self.head_dim == 0 {
             return Err(ShapeError::Index {

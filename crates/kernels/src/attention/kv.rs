@@ -1,9 +1,9 @@
-//! Keys and values in tiles of sixteen cells.
+//! The KV cache in tiles of sixteen cells.
 
 use super::heads::Heads;
 use super::spans::Span;
 use super::tiles::Scores;
-use crate::dot::Isa;
+use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
 use crate::team;
@@ -11,24 +11,23 @@ use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use half::f16;
 use std::ops::Range;
 
-/// Elements of a head that share a scale, where there are scales; the last of a head may be fewer.
+/// Elements of a head that share a scale, in formats with scales; the last block of a head may be shorter.
 pub(crate) const BLOCK: usize = 32;
-/// The greatest multiple of a scale that is stored.
-pub(super) const LARGEST: f32 = 127.0;
+/// Maximum stored multiple of a scale.
+pub(super) const I8_MAX: f32 = 127.0;
 
-/// How a key or a value is stored: as the bits of an f16 or as a multiple of a scale in a cache, as f32 where gradients are
-/// taken.
+/// Element of a stored key or value: the bits of an f16 or a multiple of a scale in the KV cache, f32 in training.
 pub(super) trait KvElement: Copy + Default + Send + Sync {
     /// Whether elements are multiples of a scale.
     const SCALED: bool = false;
-    /// Neighbours in a sum that lie beside each other: elements of a key, and values of as many cells.
+    /// Neighbours in a sum that are stored contiguously: elements of a key, and values of the same number of cells.
     const TOGETHER: usize = 1;
-    /// Rows of queries as they meet keys.
+    /// Query rows in the form that scores need.
     type Queries: Sync;
 
-    /// Stores the nearest sixteen numbers.
+    /// Stores sixteen elements, rounded to nearest.
     fn store<L: Lanes>(l: L, x: L::Floats, out: &mut [Self; WIDTH]);
-    /// Rows of width `dim` times `scale`, for a block of `block` rows.
+    /// Converts rows of width `dim`, times `scale`, for a block of `block` rows.
     fn queries<'a>(
         isa: Isa,
         rows: impl Iterator<Item = &'a [f32]>,
@@ -36,7 +35,7 @@ pub(super) trait KvElement: Copy + Default + Send + Sync {
         block: usize,
         scale: f32,
     ) -> Self::Queries;
-    /// `scores[r][lane]` for every lane of the span's tiles: a block of queries times the keys of a head.
+    /// Computes `scores[r][lane]` for every lane of the span's tiles: a block of queries times the keys of a head.
     fn scores(
         isa: Isa,
         store: &KvStore<Self>,
@@ -46,9 +45,9 @@ pub(super) trait KvElement: Copy + Default + Send + Sync {
         block: usize,
         scores: &mut Scores,
     );
-    /// `sums[r]`, rows of [`KvStore::wide`], grow by the values of a head weighted with `weights[r]`, over every lane of the
-    /// span's tiles. Weights are not negative.
-    fn weigh(
+    /// Adds the values of a head weighted by `weights[r]` to `sums[r]`, rows of [`KvStore::value_width`], over every lane of the span's
+    /// tiles. Weights must not be negative.
+    fn accumulate_values(
         isa: Isa,
         store: &KvStore<Self>,
         head: usize,
@@ -59,19 +58,18 @@ pub(super) trait KvElement: Copy + Default + Send + Sync {
     );
 }
 
-/// How a cache holds keys and values.
+/// Storage format of the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KvFormat {
-    /// Each number in 16 bits.
+    /// 16-bit floats.
     #[default]
     F16,
-    /// Each number in 8 bits, a multiple of a scale in f16 that up to 32 neighbours in a head share: their greatest magnitude is
-    /// 127 times the scale.
+    /// 8-bit multiples of an f16 scale that up to 32 neighbours of a head share: their maximum magnitude is 127 times the scale.
     Q8_0,
 }
 
 impl KvFormat {
-    /// Words of 32 bits that the keys of `cells` cells take on a GPU, and as many the values.
+    /// 32-bit words that the keys of `cells` cells take on a GPU; their values take the same.
     pub fn gpu_words(self, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
         let words = match self {
             Self::F16 => (kv_heads * head_dim).div_ceil(2),
@@ -81,23 +79,23 @@ impl KvFormat {
     }
 }
 
-/// Words of a head in 8 bits on a GPU: its numbers, then a scale a block.
+/// Words of a head in 8 bits on a GPU: its elements, then one scale per block.
 pub(crate) fn q8_0_gpu_words(head_dim: usize) -> usize {
     head_dim.div_ceil(4) + head_dim.div_ceil(BLOCK)
 }
 
-/// The cache of one layer: keys and values, written and read by cell.
+/// The KV cache of one layer, addressed by cell.
 #[derive(Clone, Debug)]
 pub struct KvLayer(pub(super) Stored);
 
-/// The store of each format.
+/// The store in each format.
 #[derive(Clone, Debug)]
 pub(super) enum Stored {
     F16(KvStore<u16>),
     Q8_0(KvStore<i8>),
 }
 
-/// Does the same with whatever store a layer has.
+/// Runs a body with the store of a layer, whatever its format.
 macro_rules! with_store {
     ($layer:expr, $store:ident => $body:expr) => {
         match $layer {
@@ -109,7 +107,7 @@ macro_rules! with_store {
 pub(super) use with_store;
 
 impl KvLayer {
-    /// `cells` cells of `kv_heads` heads of width `head_dim`, all zero. The system gives the memory as cells are first used.
+    /// Creates `cells` zeroed cells of `kv_heads` heads of width `head_dim`. The operating system commits the memory on first use.
     pub fn new(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         Self(match format {
             KvFormat::F16 => Stored::F16(KvStore::new(cells, kv_heads, head_dim)),
@@ -117,12 +115,12 @@ impl KvLayer {
         })
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         with_store!(&self.0, store => store.cells)
     }
 
-    /// Bytes that a layer of this shape takes.
+    /// Size in bytes of a layer of this shape.
     pub fn bytes_for(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
         match format {
             KvFormat::F16 => Lengths::of::<u16>(cells, kv_heads, head_dim).bytes::<u16>(),
@@ -130,21 +128,21 @@ impl KvLayer {
         }
     }
 
-    /// Cells that lie together: what [`KvLayer::tiles`] counts.
+    /// Cells of a tile, the unit of [`KvLayer::tiles`].
     pub const TILE: usize = WIDTH;
-    /// Goes up whenever cells come to lie otherwise, so that bytes of before are not taken for something else.
+    /// Version of the memory layout; raised with each change, so that saved bytes of an older layout are not misread.
     pub const LAYOUT: u32 = 3;
 
-    /// All that is stored of these tiles, piece by piece as it lies in memory: keys, values, the scales of either, of each one head after
-    /// the other. No other cell has a byte in it.
+    /// The stored bytes of these tiles as contiguous slices: keys, values, key scales, value scales, each head by head. They contain no
+    /// other cell.
     ///
     /// # Errors
-    /// They are not all there.
+    /// Returns an error if the tiles are out of range.
     pub fn tiles(&self, tiles: Range<usize>) -> Result<Vec<&[u8]>, ShapeError> {
         with_store!(&self.0, store => store.tiles(tiles))
     }
 
-    /// The same to be written to. Any bytes are numbers; whether they are the right ones is for the caller to know.
+    /// [`KvLayer::tiles`], mutable. Any bytes are valid elements; the caller ensures that they are the intended ones.
     ///
     /// # Errors
     /// As [`KvLayer::tiles`].
@@ -152,20 +150,20 @@ impl KvLayer {
         with_store!(&mut self.0, store => store.tiles_mut(tiles))
     }
 
-    /// Writes the keys and values of rows of Q, K and V, one row a cell.
+    /// Writes the keys and values of rows of Q, K and V, one row per cell.
     ///
     /// # Errors
-    /// Where the shape is another than the layer's, or a cell is not there.
+    /// Returns an error if the shape differs from the layer's or a cell does not exist.
     pub fn write(&mut self, heads: &Heads, cells: &[u32], qkv: &[f32]) -> Result<(), ShapeError> {
         with_store!(&mut self.0, store => store.write(heads, cells, qkv))
     }
 }
 
-/// How many elements and scales a store has.
+/// Number of elements and scales of a store.
 struct Lengths {
     keys: usize,
     values: usize,
-    /// Of the keys, and as many of the values.
+    /// Scales of the keys; the values have the same number.
     scales: usize,
 }
 
@@ -184,12 +182,12 @@ impl Lengths {
     }
 }
 
-/// The width of a key, filled up with zeros to whole groups of elements that lie together.
+/// Width of a key, zero-padded to a multiple of [`KvElement::TOGETHER`].
 fn key_width<E: KvElement>(head_dim: usize) -> usize {
     head_dim.next_multiple_of(E::TOGETHER)
 }
 
-/// Blocks of a head that have a scale.
+/// Scale blocks of a head; 0 in formats without scales.
 fn blocks<E: KvElement>(head_dim: usize) -> usize {
     match E::SCALED {
         true => head_dim.div_ceil(BLOCK),
@@ -199,12 +197,11 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 
 /// Keys and values of one layer, by cell.
 ///
-/// Sixteen cells are a tile. In it a head has its keys as `[head_dim][16]`, so that a vector holds one element of
-/// sixteen keys, and its values as `[16][head_dim]`, with `head_dim` filled up with zeros to whole vectors. Bytes lie in pairs, keys as
-/// `[head_dim / 2][16][2]` and values as `[8][head_dim][2]`: neighbours in a sum, which are multiplied and added at once. All tiles of a
-/// head lie one behind the other, and heads one behind the other, so that attention reads long streams.
-/// Scales, of keys and of values, are f16, `[blocks][16]`: each vector has those of sixteen cells. Where any of this changes,
-/// [`KvLayer::LAYOUT`] does.
+/// Sixteen cells form a tile. In a tile, the keys of a head are `[head_dim][16]`, so that a vector holds one element of sixteen keys,
+/// and its values are `[16][head_dim]`, with `head_dim` zero-padded to whole vectors. Bytes are stored in pairs, keys as
+/// `[head_dim / 2][16][2]` and values as `[8][head_dim][2]`: neighbours in a sum, multiplied and added by one instruction. All tiles
+/// of a head are contiguous, and so are the heads, so that attention reads long streams. Scales of keys and of values are f16,
+/// `[blocks][16]`: each vector has those of sixteen cells. Raise [`KvLayer::LAYOUT`] when any of this changes.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
@@ -230,7 +227,7 @@ impl<E: KvElement> KvStore<E> {
         }
     }
 
-    /// What a head takes of the store, and what the tiles before the first one and before the end take of it.
+    /// Lengths of one head in the store, and of its tiles before the range's start and before its end.
     fn lengths(&self, tiles: Range<usize>) -> Result<[Lengths; 3], ShapeError> {
         match self.tile_count() {
             count if tiles.start > tiles.end || tiles.end > count => Err(ShapeError::Index {
@@ -246,17 +243,17 @@ impl<E: KvElement> KvStore<E> {
     where
         E: Pod,
     {
-        fn of_heads<T: Pod>(all: &[T], head: usize, part: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        fn per_head<T: Pod>(all: &[T], head: usize, part: Range<usize>) -> impl Iterator<Item = &[u8]> {
             all.chunks_exact(head.max(1))
                 .map(move |head| cast_slice(&head[part.clone()]))
         }
         let [head, start, end] = self.lengths(tiles)?;
-        let keys = of_heads(&self.keys, head.keys, start.keys..end.keys);
-        let elements = keys.chain(of_heads(&self.values, head.values, start.values..end.values));
+        let keys = per_head(&self.keys, head.keys, start.keys..end.keys);
+        let elements = keys.chain(per_head(&self.values, head.values, start.values..end.values));
         let scales = [&self.key_scales, &self.value_scales];
         let scales = scales
             .into_iter()
-            .flat_map(|scales| of_heads(scales, head.scales, start.scales..end.scales));
+            .flat_map(|scales| per_head(scales, head.scales, start.scales..end.scales));
         Ok(elements.chain(scales).collect())
     }
 
@@ -264,33 +261,33 @@ impl<E: KvElement> KvStore<E> {
     where
         E: Pod,
     {
-        fn of_heads<T: Pod>(all: &mut [T], head: usize, part: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
+        fn per_head<T: Pod>(all: &mut [T], head: usize, part: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
             all.chunks_exact_mut(head.max(1))
                 .map(move |head| cast_slice_mut(&mut head[part.clone()]))
         }
         let [head, start, end] = self.lengths(tiles)?;
-        let keys = of_heads(&mut self.keys, head.keys, start.keys..end.keys);
-        let elements = keys.chain(of_heads(&mut self.values, head.values, start.values..end.values));
+        let keys = per_head(&mut self.keys, head.keys, start.keys..end.keys);
+        let elements = keys.chain(per_head(&mut self.values, head.values, start.values..end.values));
         let scales = [&mut self.key_scales, &mut self.value_scales];
         let scales = scales
             .into_iter()
-            .flat_map(|scales| of_heads(scales, head.scales, start.scales..end.scales));
+            .flat_map(|scales| per_head(scales, head.scales, start.scales..end.scales));
         Ok(elements.chain(scales).collect())
     }
 
-    /// How many tiles a head has.
+    /// Tiles of a head.
     fn tile_count(&self) -> usize {
         self.cells.div_ceil(WIDTH)
     }
 
-    /// The number of a head's tile among all.
+    /// Index of a head's tile among all tiles.
     #[inline(always)]
-    fn number(&self, tile: usize, head: usize) -> usize {
+    fn tile_index(&self, tile: usize, head: usize) -> usize {
         head * self.tile_count() + tile
     }
 
-    /// The width of a value, filled up to whole vectors.
-    pub(super) fn wide(&self) -> usize {
+    /// Width of a value, padded to whole vectors.
+    pub(super) fn value_width(&self) -> usize {
         self.head_dim.next_multiple_of(WIDTH)
     }
 
@@ -298,31 +295,31 @@ impl<E: KvElement> KvStore<E> {
     #[inline(always)]
     pub(super) fn keys(&self, tile: usize, head: usize) -> &[E] {
         let size = key_width::<E>(self.head_dim) * WIDTH;
-        &self.keys[self.number(tile, head) * size..][..size]
+        &self.keys[self.tile_index(tile, head) * size..][..size]
     }
 
-    /// The values of a head in a tile, `[16 / together][wide][together]`.
+    /// The values of a head in a tile, `[16 / together][value_width][together]`.
     #[inline(always)]
     pub(super) fn values(&self, tile: usize, head: usize) -> &[E] {
-        let size = self.wide() * WIDTH;
-        &self.values[self.number(tile, head) * size..][..size]
+        let size = self.value_width() * WIDTH;
+        &self.values[self.tile_index(tile, head) * size..][..size]
     }
 
-    /// The scales of a head's keys in a tile, a vector for each block.
+    /// Scales of a head's keys in a tile, one vector per block.
     #[inline(always)]
     pub(super) fn key_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
         let blocks = blocks::<E>(self.head_dim);
-        &self.key_scales.as_chunks().0[self.number(tile, head) * blocks..][..blocks]
+        &self.key_scales.as_chunks().0[self.tile_index(tile, head) * blocks..][..blocks]
     }
 
-    /// The scales of a head's values in a tile, a vector for each block.
+    /// Scales of a head's values in a tile, one vector per block.
     #[inline(always)]
     pub(super) fn value_scales(&self, tile: usize, head: usize) -> &[[u16; WIDTH]] {
         let blocks = blocks::<E>(self.head_dim);
-        &self.value_scales.as_chunks().0[self.number(tile, head) * blocks..][..blocks]
+        &self.value_scales.as_chunks().0[self.tile_index(tile, head) * blocks..][..blocks]
     }
 
-    /// Checks that a layer of this shape can use the store.
+    /// Checks that the store has this shape.
     pub(super) fn check(&self, heads: &Heads) -> Result<(), ShapeError> {
         shape::length("a head in the cache", self.head_dim, Some(heads.head_dim))?;
         shape::length("a row of heads in the cache", self.kv_heads, Some(heads.kv_heads))
@@ -341,17 +338,17 @@ impl<E: KvElement> KvStore<E> {
         }
         for (row, cell) in qkv.chunks_exact(heads.qkv_width()).zip(cells) {
             let (keys, values) = row[heads.keys_at()..].split_at(heads.values_at() - heads.keys_at());
-            self.put(*cell as usize, keys, values);
+            self.write_cell(*cell as usize, keys, values);
         }
         Ok(())
     }
 
     /// Writes one cell: `keys` and `values` are `[kv_heads, head_dim]`.
-    pub(super) fn put(&mut self, cell: usize, keys: &[f32], values: &[f32]) {
-        let (dim, wide, isa) = (self.head_dim, self.wide(), Isa::best());
+    pub(super) fn write_cell(&mut self, cell: usize, keys: &[f32], values: &[f32]) {
+        let (dim, value_width, isa) = (self.head_dim, self.value_width(), Isa::best());
         let (tile, lane) = (cell / WIDTH, cell % WIDTH);
         for (head, (keys, values)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
-            let head = self.number(tile, head);
+            let head = self.tile_index(tile, head);
             let scale_at = |block: usize| (head * blocks::<E>(dim) + block) * WIDTH + lane;
             let size = key_width::<E>(dim) * WIDTH;
             let column = &mut self.keys[head * size..][..size];
@@ -366,8 +363,8 @@ impl<E: KvElement> KvStore<E> {
                     self.key_scales[scale_at(block)] = scale;
                 }
             }
-            let rows = &mut self.values[(head * WIDTH + lane / E::TOGETHER * E::TOGETHER) * wide..];
-            let rows = &mut rows[..E::TOGETHER * wide];
+            let rows = &mut self.values[(head * WIDTH + lane / E::TOGETHER * E::TOGETHER) * value_width..];
+            let rows = &mut rows[..E::TOGETHER * value_width];
             let parts = rows.chunks_mut(E::TOGETHER * BLOCK);
             for (block, (values, rows)) in values.chunks(BLOCK).zip(parts).enumerate() {
                 let mut stored = [E::default(); BLOCK];
@@ -383,19 +380,19 @@ impl<E: KvElement> KvStore<E> {
 }
 
 impl KvStore<f32> {
-    /// Keys and values of a batch; which parts of a row of Q, K and V they are is up to `parts`.
+    /// Keys and values of a batch; `parts` are their offsets in a row of Q, K and V.
     pub(super) fn of_batch(heads: &Heads, qkv: &[f32], parts: [usize; 2]) -> Self {
         let (width, dim) = (heads.qkv_width(), heads.head_dim);
         let tokens = qkv.len() / width;
         let mut store = Self::new(tokens, heads.kv_heads, dim);
-        let (wide, tiles) = (store.wide(), store.tile_count());
+        let (value_width, tiles) = (store.value_width(), store.tile_count());
         let values = team::Scattered::new(&mut store.values);
-        team::run_over(&mut store.keys, dim * WIDTH, &|number, keys| {
-            let (head, tile) = (number / tiles, number % tiles);
-            // SAFETY: each tile is given out once.
-            let values = unsafe { values.slice(number * wide * WIDTH, wide * WIDTH) };
+        team::run_over(&mut store.keys, dim * WIDTH, &|tile_index, keys| {
+            let (head, tile) = (tile_index / tiles, tile_index % tiles);
+            // SAFETY: each tile belongs to one chunk.
+            let values = unsafe { values.slice(tile_index * value_width * WIDTH, value_width * WIDTH) };
             let rows = qkv[tile * WIDTH * width..].chunks_exact(width).take(WIDTH);
-            for (lane, (row, value)) in rows.zip(values.chunks_exact_mut(wide)).enumerate() {
+            for (lane, (row, value)) in rows.zip(values.chunks_exact_mut(value_width)).enumerate() {
                 let [row_keys, row_values] = parts.map(|at| &row[at + head * dim..][..dim]);
                 value[..dim].copy_from_slice(row_values);
                 for (key, column) in row_keys.iter().zip(keys.chunks_exact_mut(WIDTH)) {
@@ -407,7 +404,7 @@ impl KvStore<f32> {
     }
 }
 
-/// Up to sixteen floats, then zeros.
+/// Up to sixteen floats, zero-padded.
 #[inline(always)]
 fn padded(x: &[f32]) -> [f32; WIDTH] {
     let mut padded = [0.0; WIDTH];
@@ -416,7 +413,7 @@ fn padded(x: &[f32]) -> [f32; WIDTH] {
 }
 
 on_lanes! {
-    /// Stores a block, and zeros to whole vectors; gives its scale where elements have one.
+    /// Stores a block, zero-padded to whole vectors, and returns its scale, 0 in formats without scales.
     fn store_block<L>[E: KvElement][E](l; x: &[f32], out: &mut [E]) -> u16 {
         let (mut factor, mut scale) = (1.0, f16::ZERO);
         if E::SCALED {
@@ -425,8 +422,8 @@ on_lanes! {
                 let x = l.load(&padded(x));
                 most = l.max(most, l.max(x, l.sub(l.splat(0.0), x)));
             }
-            // No infinity; see `tiles::within_half`.
-            scale = match l.greatest(most) / LARGEST {
+            // Avoids infinity; see `tiles::clamp_to_f16`.
+            scale = match l.reduce_max(most) / I8_MAX {
                 large if large > f16::MAX.to_f32() => f16::MAX,
                 scale => f16::from_f32(scale),
             };
@@ -444,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_takes_the_bytes_that_are_said() {
+    fn bytes_for_is_the_size_of_a_layer() {
         for (cells, kv_heads, head_dim) in [(0, 1, 8), (1, 1, 6), (17, 3, 80), (64, 2, 128)] {
             for format in [KvFormat::F16, KvFormat::Q8_0] {
                 let layer = KvLayer::new(format, cells, kv_heads, head_dim);

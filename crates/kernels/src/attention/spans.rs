@@ -1,10 +1,10 @@
-//! Where a sequence's tokens lie: runs of neighbouring cells, cut to what a kernel takes at once.
+//! The cells of a sequence: runs of consecutive cells, cut to the keys a kernel processes at once.
 
 use super::tiles::KEYS;
 use crate::lanes::WIDTH;
 
-/// Positions of a split: attention sums keys up to here before it adds them to those of the splits before. A split begins at a multiple of
-/// it, so that how a prompt was cut into batches changes no sum.
+/// Positions of a split: attention sums the keys of a split before merging it with the previous splits. Splits begin at multiples of
+/// it, so that the chunks in which a prompt was prefilled change no sum.
 pub(super) const SPLIT: usize = 2 * KEYS;
 
 /// Tokens `first..first + count` of a sequence, in lanes `skip..skip + count` of the tiles from `tile` on.
@@ -17,12 +17,12 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Tiles that the span lies in.
+    /// Tiles that the span touches.
     pub fn tiles(&self) -> usize {
         (self.skip + self.count).div_ceil(WIDTH)
     }
 
-    /// The part that holds tokens `first..end`, which are of the span.
+    /// The part with tokens `first..end`, which must be inside the span.
     pub fn part(&self, first: usize, end: usize) -> Self {
         let lane = self.skip + first - self.first;
         Self {
@@ -34,26 +34,26 @@ impl Span {
     }
 }
 
-/// The cells of a sequence's tokens, ready for attention. Made once for a pass, used by every layer.
+/// The cells of a sequence's tokens as attention needs them. Built once per pass, used by every layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
     pub(super) spans: Vec<Span>,
     length: usize,
-    /// Cells that there must be.
+    /// Cells that the cache must have.
     pub(super) cells: usize,
 }
 
 impl Spans {
-    /// The cell of each token, from the first of the sequence.
+    /// From the cell of each token of the sequence.
     pub fn of(cells: &[u32]) -> Self {
         let mut spans = Vec::new();
         let mut first = 0;
         while first < cells.len() {
             let cell = cells[first] as usize;
             let (tile, skip) = (cell / WIDTH, cell % WIDTH);
-            // No span lies in two splits.
-            let room = (KEYS - skip).min(SPLIT - first % SPLIT).min(cells.len() - first);
-            let run = &cells[first..first + room];
+            // A span never crosses a split.
+            let limit = (KEYS - skip).min(SPLIT - first % SPLIT).min(cells.len() - first);
+            let run = &cells[first..first + limit];
             let count = run
                 .iter()
                 .enumerate()
@@ -75,7 +75,7 @@ impl Spans {
         }
     }
 
-    /// Tokens that lie in cells of the same numbers.
+    /// Token `i` in cell `i`.
     pub fn in_order(tokens: usize) -> Self {
         let span = |first: usize| Span {
             tile: first / WIDTH,
@@ -95,12 +95,12 @@ impl Spans {
         self.spans.chunk_by(|a, b| a.first / SPLIT == b.first / SPLIT).collect()
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is none.
+    /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_token_lies_where_its_cell_is(runs in prop::collection::vec((0_u32..500, 1_u32..300), 0..8)) {
+        fn spans_cover_every_token_at_its_cell(runs in prop::collection::vec((0_u32..500, 1_u32..300), 0..8)) {
             let cells: Vec<u32> = runs.iter().flat_map(|(at, count)| *at..at + count).collect();
             let spans = Spans::of(&cells);
             let found: Vec<u32> = spans

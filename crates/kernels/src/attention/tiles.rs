@@ -1,20 +1,20 @@
-//! The loops of attention over a few tiles of floats: scores, and sums of rows by weights.
+//! Attention microkernels over tiles of floats: scores, accumulation of values, and scatter into keys.
 
 use super::kv::{KvElement, KvStore};
 use super::spans::Span;
-use crate::dot::Isa;
-use crate::lanes::{Lanes, WIDTH, fetch_ahead, on_lanes};
+use crate::isa::Isa;
+use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
 
-/// Keys that are met at once: few enough for the scores of a block of rows to stay near, enough to spread thin what the
-/// running maximum costs.
+/// Keys processed at once: few enough for the scores of a block of rows to stay in L1, enough to amortise the cost of the running
+/// maximum.
 pub(super) const KEYS: usize = 128;
-/// Query rows of the largest block.
+/// Maximum query rows of a block.
 pub(super) const ROWS: usize = 12;
 
-/// Runs a body with the rows of a block as a constant, for each of the [`SIZES`].
+/// Instantiates a body with the rows of a block as a constant, for each of the [`SIZES`].
 macro_rules! of_rows {
     ($($size:literal)*) => {
-        /// Rows of a block for which there is code: one token brings as many as query heads share a key head.
+        /// Instantiated row counts of a block: one token has as many rows as query heads share a KV head.
         const SIZES: [usize; [$($size),*].len() + 1] = [$($size,)* ROWS];
 
         macro_rules! with_rows {
@@ -36,44 +36,43 @@ macro_rules! of_rows {
 of_rows!(1 2 3 4 6 8);
 pub(super) use with_rows;
 
-/// Vectors of a value that are met at once where there are registers for them.
-pub(super) const PART: usize = 4;
+/// Vectors of a value processed at once if there are enough registers.
+pub(super) const VALUE_VECTORS: usize = 4;
 
 /// Scores, or probabilities, of a block of rows.
 pub(super) type Scores = [[f32; KEYS]; ROWS];
 
-/// How many rows a block has, where `rows` are left: all that are, in the least of the sizes for which there is code.
+/// Rows of a block when `rows` are left: the smallest instantiated size that holds them all, at most [`ROWS`].
 pub(super) fn block_rows(rows: usize) -> usize {
     SIZES.into_iter().find(|size| rows <= *size).unwrap_or(ROWS)
 }
 
-/// Rows up to which reading keys and values takes longer than multiplying with them.
-pub(super) const FEW: usize = 4;
-/// Tiles that are fetched ahead of the one at hand.
-pub(super) const AHEAD: usize = 8;
+/// Maximum rows at which a block is bound by memory: only these prefetch.
+pub(super) const MEMORY_BOUND_ROWS: usize = 4;
+/// Prefetch distance in tiles.
+pub(super) const PREFETCH_TILES: usize = 8;
 
-/// Elements that are floats.
+/// Float elements.
 pub(super) trait KvFloat: KvElement {
-    /// Sixteen numbers.
+    /// Loads sixteen elements as f32.
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats;
 }
 
-/// The greatest f16.
-const LARGEST_HALF: f32 = 65_504.0;
+/// The largest finite f16.
+const F16_MAX: f32 = 65_504.0;
 
-/// Numbers as f16 holds them: what is too large becomes the largest, since infinity would reach rows that do not see it (zero times infinity
-/// is NaN). NaN stays.
+/// Clamps to the finite range of f16: an infinity would reach rows that do not see it (zero times infinity is NaN). NaN stays.
 #[inline(always)]
-fn within_half<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
-    l.max(l.splat(-LARGEST_HALF), l.min(l.splat(LARGEST_HALF), x))
+fn clamp_to_f16<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
+    l.max(l.splat(-F16_MAX), l.min(l.splat(F16_MAX), x))
 }
 
 #[inline(always)]
-fn as_is<L: Lanes>(_: L, x: L::Floats) -> L::Floats {
+fn unchanged<L: Lanes>(_: L, x: L::Floats) -> L::Floats {
     x
 }
 
-/// Floats as elements of a cache, by the names of their loads and stores, and what is done before a store.
+/// Implements float elements from the names of their load, their store, and the conversion before a store.
 macro_rules! float_elements {
     ($($float:ty: $load:ident $store:ident $fit:ident,)*) => {$(
         impl KvFloat for $float {
@@ -116,7 +115,7 @@ macro_rules! float_elements {
                 scores(isa, store, head, span, queries, block, out);
             }
 
-            fn weigh(
+            fn accumulate_values(
                 isa: Isa,
                 store: &KvStore<Self>,
                 head: usize,
@@ -125,17 +124,17 @@ macro_rules! float_elements {
                 block: usize,
                 sums: &mut [f32],
             ) {
-                weigh(isa, store, head, span, weights, block, sums);
+                accumulate_values(isa, store, head, span, weights, block, sums);
             }
         }
     )*};
 }
 float_elements! {
-    u16: load_half store_half within_half,
-    f32: load store as_is,
+    u16: load_half store_half clamp_to_f16,
+    f32: load store unchanged,
 }
 
-/// Rows transposed, `[head_dim][block]`, times `scale`; rows that are missing are zeros.
+/// Transposes rows to `[head_dim][block]`, times `scale`; missing rows are zeros.
 pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize, scale: f32, out: &mut [f32]) {
     out.fill(0.0);
     for (r, row) in rows.enumerate() {
@@ -145,7 +144,7 @@ pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize,
     }
 }
 
-/// `scores[r][lane]` for every lane of the span's tiles: `queries`, transposed, `block` rows of them, times the keys of a head.
+/// Computes `scores[r][lane]` for every lane of the span's tiles: `block` transposed rows of `queries` times the keys of a head.
 pub(super) fn scores<E: KvFloat>(
     isa: Isa,
     store: &KvStore<E>,
@@ -156,7 +155,7 @@ pub(super) fn scores<E: KvFloat>(
     scores: &mut Scores,
 ) {
     with_rows!(block, R => {
-        // As many as there are registers for.
+        // Limited by the registers.
         const TILES: usize = if R > 6 { 2 } else { 4 };
         scores_of::<E, R, TILES>(isa, store, head, span, queries, scores)
     })
@@ -181,7 +180,7 @@ on_lanes! {
     }
 }
 
-/// Scores of `T` tiles at once, so that a broadcast query element meets several vectors of keys.
+/// Scores of `T` tiles at once, so that a broadcast query element is reused for several vectors of keys.
 #[inline(always)]
 fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     l: L,
@@ -197,9 +196,9 @@ fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     let mut sums = [[l.splat(0.0); T]; R];
     let keys: [&[[E; WIDTH]]; T] = std::array::from_fn(|t| &keys[t][..queries.len()]);
     for (i, query) in queries.iter().enumerate() {
-        if R <= FEW {
+        if R <= MEMORY_BOUND_ROWS {
             keys.iter()
-                .for_each(|keys| fetch_ahead(&keys[i], AHEAD * WIDTH * queries.len()));
+                .for_each(|keys| prefetch(&keys[i], PREFETCH_TILES * WIDTH * queries.len()));
         }
         let keys: [L::Floats; T] = std::array::from_fn(|t| E::load(l, &keys[t][i]));
         for r in 0..R {
@@ -217,8 +216,8 @@ fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     }
 }
 
-/// `sums[r]`, rows of `wide`, grow by the values of a head weighted with `weights[r]`, over every lane of the span's tiles.
-pub(super) fn weigh<E: KvFloat>(
+/// Adds the values of a head weighted by `weights[r]` to `sums[r]`, rows of `value_width`, over every lane of the span's tiles.
+pub(super) fn accumulate_values<E: KvFloat>(
     isa: Isa,
     store: &KvStore<E>,
     head: usize,
@@ -230,33 +229,33 @@ pub(super) fn weigh<E: KvFloat>(
     with_rows!(block, R => {
         const PARTS: usize = if R > 6 { 2 } else { 1 };
         for part in 0..PARTS {
-            weigh_rows::<E, { R / PARTS }>(isa, store, head, span, weights, part * R / PARTS, sums);
+            accumulate_values_of_rows::<E, { R / PARTS }>(isa, store, head, span, weights, part * R / PARTS, sums);
         }
     })
 }
 
 on_lanes! {
-    fn weigh_rows<L>[E: KvFloat, const R: usize][E, R](
+    fn accumulate_values_of_rows<L>[E: KvFloat, const R: usize][E, R](
         l; store: &KvStore<E>, head: usize, span: &Span, weights: &Scores, row: usize, sums: &mut [f32]
     ) {
-        let vectors = store.wide() / WIDTH;
+        let vectors = store.value_width() / WIDTH;
         let mut at = 0;
-        if R * PART + 2 <= L::REGISTERS {
-            while at + PART <= vectors {
-                weigh_part::<L, E, R, PART>(l, store, head, span, weights, row, at, sums);
-                at += PART;
+        if R * VALUE_VECTORS + 2 <= L::REGISTERS {
+            while at + VALUE_VECTORS <= vectors {
+                accumulate_values_of_part::<L, E, R, VALUE_VECTORS>(l, store, head, span, weights, row, at, sums);
+                at += VALUE_VECTORS;
             }
         }
         while at < vectors {
-            weigh_part::<L, E, R, 1>(l, store, head, span, weights, row, at, sums);
+            accumulate_values_of_part::<L, E, R, 1>(l, store, head, span, weights, row, at, sums);
             at += 1;
         }
     }
 }
 
-/// Vectors `at..at + C`, at most [`PART`], of rows `row..row + R`.
+/// Vectors `at..at + C`, at most [`VALUE_VECTORS`], of rows `row..row + R`.
 #[inline(always)]
-fn weigh_part<L: Lanes, E: KvFloat, const R: usize, const C: usize>(
+fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usize>(
     l: L,
     store: &KvStore<E>,
     head: usize,
@@ -266,14 +265,14 @@ fn weigh_part<L: Lanes, E: KvFloat, const R: usize, const C: usize>(
     at: usize,
     sums: &mut [f32],
 ) {
-    let wide = store.wide();
+    let value_width = store.value_width();
     let weights: &[[f32; KEYS]; R] = match weights[row..].first_chunk() {
         Some(weights) => weights,
         None => return,
     };
     let mut totals = [[l.splat(0.0); C]; R];
     for (r, totals) in totals.iter_mut().enumerate() {
-        let row = &sums[(row + r) * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
+        let row = &sums[(row + r) * value_width..][..value_width].as_chunks::<WIDTH>().0[at..at + C];
         for c in 0..C {
             totals[c] = l.load(&row[c]);
         }
@@ -282,9 +281,11 @@ fn weigh_part<L: Lanes, E: KvFloat, const R: usize, const C: usize>(
         let values = store.values(span.tile + tile, head);
         let weights: [&[f32; WIDTH]; R] = std::array::from_fn(|r| &weights[r].as_chunks().0[tile]);
         for lane in 0..WIDTH {
-            let values = &values[lane * wide..][..wide].as_chunks::<WIDTH>().0[at..at + C];
-            if R <= FEW {
-                values.iter().for_each(|value| fetch_ahead(value, AHEAD * WIDTH * wide));
+            let values = &values[lane * value_width..][..value_width].as_chunks::<WIDTH>().0[at..at + C];
+            if R <= MEMORY_BOUND_ROWS {
+                values
+                    .iter()
+                    .for_each(|value| prefetch(value, PREFETCH_TILES * WIDTH * value_width));
             }
             let values: [L::Floats; C] = std::array::from_fn(|c| E::load(l, &values[c]));
             for r in 0..R {
@@ -296,21 +297,23 @@ fn weigh_part<L: Lanes, E: KvFloat, const R: usize, const C: usize>(
         }
     }
     for (r, totals) in totals.iter().enumerate() {
-        let row = &mut sums[(row + r) * wide..][..wide].as_chunks_mut::<WIDTH>().0[at..at + C];
+        let row = &mut sums[(row + r) * value_width..][..value_width]
+            .as_chunks_mut::<WIDTH>()
+            .0[at..at + C];
         for c in 0..C {
             l.store(totals[c], &mut row[c]);
         }
     }
 }
 
-/// `sums`, tiles of `[head_dim][16]` one behind the other, grow by `rows`, transposed, `block` of them, each times
-/// `weights[r][lane]`: what many rows give back to the keys of a span.
-pub(super) fn scatter(isa: Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
-    with_rows!(block, R => scatter_of::<R>(isa, weights, rows, sums))
+/// Adds `block` transposed `rows`, each times `weights[r][lane]`, to `sums`, contiguous tiles of `[head_dim][16]`: the gradient of a
+/// span's keys or values.
+pub(super) fn scatter_keys(isa: Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
+    with_rows!(block, R => scatter_keys_of::<R>(isa, weights, rows, sums))
 }
 
 on_lanes! {
-    fn scatter_of<L>[const R: usize][R](l; weights: &Scores, rows: &[f32], sums: &mut [f32]) {
+    fn scatter_keys_of<L>[const R: usize][R](l; weights: &Scores, rows: &[f32], sums: &mut [f32]) {
         let (rows, sums) = (rows.as_chunks::<R>().0, sums.as_chunks_mut::<WIDTH>().0);
         let (mut tile, mut rest) = (0, sums);
         while !rest.is_empty() {
@@ -320,17 +323,17 @@ on_lanes! {
             };
             let (sums, further) = rest.split_at_mut(here * rows.len());
             match here {
-                2 => scatter_tiles::<L, R, 2>(l, weights, tile, rows, sums),
-                _ => scatter_tiles::<L, R, 1>(l, weights, tile, rows, sums),
+                2 => scatter_key_tiles::<L, R, 2>(l, weights, tile, rows, sums),
+                _ => scatter_key_tiles::<L, R, 1>(l, weights, tile, rows, sums),
             }
             (tile, rest) = (tile + here, further);
         }
     }
 }
 
-/// `T` tiles at once: their weights stay in registers, and each sum is fetched and put back once for all rows.
+/// `T` tiles at once: their weights stay in registers, and each sum is loaded and stored once for all rows.
 #[inline(always)]
-fn scatter_tiles<L: Lanes, const R: usize, const T: usize>(
+fn scatter_key_tiles<L: Lanes, const R: usize, const T: usize>(
     l: L,
     weights: &Scores,
     tile: usize,

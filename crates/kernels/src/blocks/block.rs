@@ -1,54 +1,54 @@
-//! What every quantised format shares: a block is read as groups of 32 weights.
+//! Common parts of the quantised formats: a block consists of groups of 32 weights.
 
 use bytemuck::Pod;
 use half::f16;
 
 use super::search::symmetric_unit;
 
-/// Weights of one group: the grain at which activations are quantised, too.
+/// Weights in a group; activations are quantised in groups of the same size.
 pub const GROUP: usize = 32;
-/// Weights that share one scale in the finest formats (Q2_K, Q3_K, Q6_K): half a group.
+/// Weights that share a scale in Q2_K, Q3_K and Q6_K: half a group.
 pub const HALF_GROUP: usize = 16;
-/// Weights of one K block, and of the chunk that the fast loops take as their unit.
+/// Weights in a K block (ggml's `QK_K`), and the unit of the SIMD loops.
 pub const CHUNK: usize = 256;
 
-/// A number of 16 bits as a file has it: little-endian, at any address.
+/// A stored f16: little-endian, unaligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct Half([u8; 2]);
 
 impl Half {
-    /// The nearest f16 to `value`; beyond its range an infinity.
+    /// The nearest f16 to `value`; infinity if out of range.
     pub fn from_f32(value: f32) -> Self {
         Self(f16::from_f32(value).to_bits().to_le_bytes())
     }
 
-    /// The number as f32, exactly.
+    /// The value as f32, exactly.
     pub fn to_f32(self) -> f32 {
         f16::from_bits(self.bits()).to_f32()
     }
 
-    /// The sixteen bits of the number.
+    /// The bits of the value.
     #[inline(always)]
     pub fn bits(self) -> u16 {
         u16::from_le_bytes(self.0)
     }
 
-    /// Whether the number is neither infinite nor NaN.
+    /// Whether the value is neither infinite nor NaN.
     #[inline]
     pub fn is_finite(self) -> bool {
         f16::from_bits(self.bits()).is_finite()
     }
 }
 
-/// Thirty-two weights taken out of a block: weight `i` is `scale[i / 16] * codes[i] + offset[i / 16]`.
+/// Thirty-two unpacked weights: weight `i` is `scale[i / 16] * codes[i] + offset[i / 16]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
-    /// Integer codes, already centred on zero where the format is symmetric.
+    /// Integer codes; the zero point of symmetric formats is already subtracted.
     pub codes: [i8; GROUP],
-    /// What one step of a code is worth, for each half of the group.
+    /// Scale of each half of the group.
     pub scale: [f32; 2],
-    /// What is added to each weight, for each half of the group.
+    /// Offset of each half of the group.
     pub offset: [f32; 2],
 }
 
@@ -77,24 +77,24 @@ impl Group {
     }
 }
 
-/// One quantised block as it lies in a file. Blocks have alignment 1, so any bytes of the right length are blocks.
+/// A quantised block in the file's layout. Blocks have alignment 1, so any bytes of the right length are blocks.
 ///
-/// `group` is the specification of a format: dequantising and the scalar dot follow from it, and the fast variants are
+/// `group` is the specification of a format: dequantisation and the scalar dot product derive from it, and the SIMD variants are
 /// tested against them.
 pub trait Block: Pod {
-    /// Groups of 32 weights in a block: 1, or 8 for the K formats.
+    /// Groups of 32 weights per block: 1, or 8 in the K formats.
     const GROUPS: usize;
 
-    /// The weights of group `g`, with `g < GROUPS`.
+    /// Unpacks group `g`, with `g < GROUPS`.
     fn group(&self, g: usize) -> Group;
 
-    /// The block nearest to `x`, which has `GROUPS * 32` weights.
+    /// Quantises `x`, which has `GROUPS * 32` weights.
     fn quantize(x: &[f32]) -> Self;
 
     /// Whether a scale of the block is NaN or infinite.
     fn has_bad_scale(&self) -> bool;
 
-    /// Writes the block's weights to `out`, `GROUPS * 32` long.
+    /// Dequantises the block to `out`, which has `GROUPS * 32` elements.
     fn dequantize(&self, out: &mut [f32]) {
         for (g, out) in out.chunks_exact_mut(GROUP).enumerate() {
             let group = self.group(g);
@@ -105,7 +105,7 @@ pub trait Block: Pod {
     }
 }
 
-/// Codes of the formats that keep elements 0 to 15 in the low nibbles of 16 bytes and 16 to 31 in the high ones.
+/// Unpacks codes of formats with elements 0 to 15 in the low nibbles of 16 bytes and 16 to 31 in the high ones.
 #[inline]
 pub(super) fn nibbles(bytes: &[u8; HALF_GROUP]) -> [u8; GROUP] {
     std::array::from_fn(|i| {
@@ -117,13 +117,13 @@ pub(super) fn nibbles(bytes: &[u8; HALF_GROUP]) -> [u8; GROUP] {
     })
 }
 
-/// The inverse of [`nibbles`]; only the low four bits of each code are kept.
+/// Inverse of [`nibbles`]; stores only the low four bits of each code.
 #[inline]
 pub(super) fn pack_nibbles(codes: &[u8; GROUP]) -> [u8; HALF_GROUP] {
     std::array::from_fn(|i| (codes[i] & 0x0f) | (codes[i + HALF_GROUP] << 4))
 }
 
-/// The fifth bits of 32 codes, element `i` in bit `i`.
+/// Packs the fifth bits of 32 codes, element `i` in bit `i`.
 #[inline]
 pub(super) fn pack_fifth_bits(codes: &[u8; GROUP]) -> [u8; 4] {
     let bits = codes
@@ -133,16 +133,16 @@ pub(super) fn pack_fifth_bits(codes: &[u8; GROUP]) -> [u8; 4] {
     bits.to_le_bytes()
 }
 
-/// The first four bytes of a block: its scale, and the minimum or whatever else follows.
+/// The first four bytes of a block: its scale and the next two bytes, such as the minimum.
 #[inline(always)]
 pub(super) fn first_four<B: Block>(block: &B) -> [u8; 4] {
     let bytes = bytemuck::bytes_of(block);
     [bytes[0], bytes[1], bytes[2], bytes[3]]
 }
 
-/// Codes `0..=2 * limit - 1`, centred on `limit`, of the symmetric formats of 32 weights, and their scale.
+/// Quantises 32 weights for the symmetric formats: the scale, and codes `0..=2 * limit - 1` with zero point `limit`.
 ///
-/// The weight farthest from zero becomes code 0 exactly, so the scale takes its sign, turned round.
+/// The weight farthest from zero becomes code 0 exactly, so the scale has the opposite sign.
 pub(super) fn quantize_symmetric(x: &[f32], limit: u8) -> (f32, [u8; GROUP]) {
     let scale = symmetric_unit(x, limit);
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
@@ -154,7 +154,7 @@ pub(super) fn quantize_symmetric(x: &[f32], limit: u8) -> (f32, [u8; GROUP]) {
     )
 }
 
-/// Codes `0..=top` of the formats of 32 weights with a minimum, their scale and that minimum.
+/// Quantises 32 weights for the formats with a minimum: the scale, the minimum and codes `0..=top`.
 pub(super) fn quantize_affine(x: &[f32], top: u8) -> (f32, f32, [u8; GROUP]) {
     let low = x.iter().copied().fold(f32::INFINITY, f32::min);
     let high = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);

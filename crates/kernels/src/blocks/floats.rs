@@ -1,34 +1,34 @@
-//! F32, F16 and BF16: weights stored as they are.
+//! F32, F16 and BF16: unquantised weights.
 
 use bytemuck::Pod;
 use half::bf16;
 
 use super::block::Half;
 
-/// A weight of its own, little-endian, at any address.
+/// An unquantised stored weight: little-endian, unaligned.
 pub trait Float: Pod {
     /// The weight as f32, exactly.
     fn to_f32(self) -> f32;
 
-    /// The stored number nearest to `value`, ties to even.
+    /// The stored value nearest to `value`, ties to even.
     fn from_f32(value: f32) -> Self;
 
-    /// Whether it is neither infinite nor NaN.
+    /// Whether the weight is neither infinite nor NaN.
     #[inline(always)]
     fn is_finite(self) -> bool {
         self.to_f32().is_finite()
     }
 }
 
-/// A weight in 32 bits.
+/// A stored f32.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct F32([u8; 4]);
 
-/// A weight in 16 bits, 10 of them for the fraction.
+/// A stored f16.
 pub type Fp16 = Half;
 
-/// A weight in 16 bits: the upper half of an f32.
+/// A stored bf16: the upper half of an f32.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct Bf16([u8; 2]);

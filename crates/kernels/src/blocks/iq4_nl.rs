@@ -1,8 +1,8 @@
-//! IQ4_NL: 4 bits, not evenly spaced, and a scale.
+//! IQ4_NL: 4-bit codes into a non-linear codebook, and a scale.
 
 use super::block::{Block, GROUP, Group, Half, first_four};
 use super::levels;
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * level[q[i]]`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -37,15 +37,15 @@ impl Block for Iq4Nl {
     }
 }
 
-impl Fast for Iq4Nl {
+impl SimdBlock for Iq4Nl {
     type Chunk = [Iq4Nl; 8];
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
     const SIGNED: bool = true;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        // The two bytes after a scale are loaded with it, and left out.
+        // The two bytes after a scale are loaded with it and discarded.
         (s.widen_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 

@@ -1,9 +1,9 @@
-//! IQ4_XS: 4 bits, not evenly spaced; a signed scale of 6 bits for 32 weights; a scale for those for 256.
+//! IQ4_XS: 4-bit codes into a non-linear codebook; a signed 6-bit scale per 32 weights; a scale of the scales per 256.
 
 use super::block::{Block, CHUNK, GROUP, Group, Half};
 use super::levels;
 use super::search::{signed_code, symmetric_unit};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * (s[i / 32] - 32) * level[q[i]]`.
 ///
@@ -13,7 +13,7 @@ use crate::dot::{Fast, Simd};
 pub struct Iq4Xs {
     /// Scale of the scales.
     pub d: Half,
-    /// Top two bits of the scales: group `g` in bits `2 g` and `2 g + 1` of a little-endian number.
+    /// Top two bits of the scales: group `g` in bits `2 g` and `2 g + 1`, little-endian.
     pub scales_h: [u8; 2],
     /// Low four bits of the scales, an even group in the low nibble, the next in the high one.
     pub scales_l: [u8; 4],
@@ -23,21 +23,21 @@ pub struct Iq4Xs {
 
 const _: () = assert!(size_of::<Iq4Xs>() == 136);
 
-/// What is taken from a scale to centre it.
+/// Zero point of the scales.
 const ZERO_SCALE: u8 = 32;
 
 impl Iq4Xs {
-    /// The scale of group `g`, not centred.
+    /// The unsigned scale of group `g`.
     fn scale(&self, g: usize) -> u8 {
         let low = self.scales_l[g / 2] >> (4 * (g % 2)) & 0x0f;
         let high = (u16::from_le_bytes(self.scales_h) >> (2 * g)) as u8 & 3;
         low | high << 4
     }
 
-    /// All of [`Iq4Xs::scale`], byte `g` for group `g`.
+    /// All unsigned scales, byte `g` for group `g`.
     #[inline(always)]
     fn all_scales(&self) -> u64 {
-        // The upper half of what is left goes to its place, then that of each half, then of each quarter.
+        // Spreads nibbles (bit pairs) to bytes: the upper half moves first, then that of each half, then of each quarter.
         let mut low = u64::from(u32::from_le_bytes(self.scales_l));
         low = (low | low << 16) & 0x0000_ffff_0000_ffff;
         low = (low | low << 8) & 0x00ff_00ff_00ff_00ff;
@@ -79,10 +79,10 @@ impl Block for Iq4Xs {
     }
 }
 
-impl Fast for Iq4Xs {
+impl SimdBlock for Iq4Xs {
     type Chunk = Self;
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
     const SIGNED: bool = true;
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! The formats in which weights are stored: one file a format, one dispatch point, [`Quant`].
+//! Storage formats of weights: one file per format, dispatched by [`Quant`].
 
 mod block;
 mod error;

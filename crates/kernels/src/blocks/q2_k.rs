@@ -1,9 +1,9 @@
-//! Q2_K: 2 bits; a scale and a minimum of 4 bits for 16 weights; two scales for those for 256.
+//! Q2_K: 2-bit codes; a 4-bit scale and minimum per 16 weights; a scale of each per 256.
 
 use super::block::{Block, CHUNK, Group, HALF_GROUP, Half};
 use super::search::{Steps, affine, affine_scales, code};
 use super::two_bits;
-use crate::dot::{Fast, Simd, negate};
+use crate::gemv::{Simd, SimdBlock, negate};
 
 /// Weight `i` is `d * (scales[j] & 15) * q[i] - dmin * (scales[j] >> 4)` with `j = i / 16`.
 ///
@@ -17,15 +17,15 @@ pub struct Q2K {
     pub qs: [u8; CHUNK / 4],
     /// Scale of the scales.
     pub d: Half,
-    /// Scale of the minimums.
+    /// Scale of the minima.
     pub dmin: Half,
 }
 
 const _: () = assert!(size_of::<Q2K>() == 84);
 
-/// The greatest code.
+/// Maximum code.
 const TOP: u8 = 3;
-/// The greatest scale or minimum of 16 weights.
+/// Maximum code of a scale or minimum.
 const TOP_SCALE: u8 = 15;
 
 impl Block for Q2K {
@@ -49,16 +49,11 @@ impl Block for Q2K {
         let pairs: [(u8, u8); CHUNK / HALF_GROUP] =
             std::array::from_fn(|j| affine_scales(parts[j], fits[j], d.to_f32(), dmin.to_f32(), TOP, TOP_SCALE));
         let codes = std::array::from_fn(|i| {
-            let (scale, least) = pairs[i / HALF_GROUP];
-            code(
-                x[i],
-                d.to_f32() * f32::from(scale),
-                dmin.to_f32() * f32::from(least),
-                TOP,
-            )
+            let (scale, min) = pairs[i / HALF_GROUP];
+            code(x[i], d.to_f32() * f32::from(scale), dmin.to_f32() * f32::from(min), TOP)
         });
         Self {
-            scales: pairs.map(|(scale, least)| scale | least << 4),
+            scales: pairs.map(|(scale, min)| scale | min << 4),
             qs: two_bits::pack(&codes),
             d,
             dmin,
@@ -70,17 +65,17 @@ impl Block for Q2K {
     }
 }
 
-impl Fast for Q2K {
+impl SimdBlock for Q2K {
     type Chunk = Self;
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
         let scale = s.widen_u8(chunk.scales.map(|both| both & 0x0f));
-        let least = s.widen_u8(chunk.scales.map(|both| both >> 4));
+        let min = s.widen_u8(chunk.scales.map(|both| both >> 4));
         let (d, dmin) = (s.splat_f16(chunk.d.bits()), s.splat_f16(chunk.dmin.bits()));
-        (s.mul(d, scale), Some(negate(s, s.mul(dmin, least))))
+        (s.mul(d, scale), Some(negate(s, s.mul(dmin, min))))
     }
 
     #[inline(always)]

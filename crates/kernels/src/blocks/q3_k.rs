@@ -1,13 +1,13 @@
-//! Q3_K: 3 bits; a signed scale of 6 bits for 16 weights; a scale for those for 256.
+//! Q3_K: 3-bit codes; a signed 6-bit scale per 16 weights; a scale of the scales per 256.
 
 use super::block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
 use super::search::{signed_code, symmetric, symmetric_unit};
 use super::two_bits;
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * (s[i / 16] - 32) * (q[i] - 4)`.
 ///
-/// Two bits of a code lie in `qs` as in Q2_K; the third, of weight `l` of group `g`, is bit `g` of `hmask[l]`.
+/// Two bits of a code are in `qs` as in Q2_K; the third, of weight `l` of group `g`, is bit `g` of `hmask[l]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q3K {
@@ -24,20 +24,20 @@ pub struct Q3K {
 
 const _: () = assert!(size_of::<Q3K>() == 110);
 
-/// What is taken from a code to centre it.
-const ZERO: u8 = 4;
-/// What is taken from a scale to centre it.
+/// Zero point of the codes.
+const ZERO_POINT: u8 = 4;
+/// Zero point of the scales.
 const ZERO_SCALE: u8 = 32;
 
 impl Q3K {
-    /// Scale `j` of 16 weights, not centred.
+    /// The unsigned scale `j` of 16 weights.
     fn scale(&self, j: usize) -> u8 {
         let low = self.scales[j % 8] >> (4 * (j / 8)) & 0x0f;
         let high = self.scales[8 + j % 4] >> (2 * (j / 4)) & 3;
         low | high << 4
     }
 
-    /// All of [`Q3K::scale`], eight at a time.
+    /// All unsigned scales, eight at a time.
     #[inline(always)]
     fn all_scales(&self) -> [u8; CHUNK / HALF_GROUP] {
         const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
@@ -45,7 +45,7 @@ impl Q3K {
         let [a, b, c] = bytemuck::cast::<[u8; 12], [[u8; 4]; 3]>(self.scales).map(u32::from_le_bytes);
         let low = u64::from(a) | u64::from(b) << 32;
         let high = u64::from(c);
-        // Bytes 0 to 3 of each half take their two bits from one place of the last four bytes, 4 to 7 from the next.
+        // Bytes 0 to 3 of each half take their top bits from one bit pair of the last four bytes, 4 to 7 from the next pair.
         let first = (low & LOW) | (high << 4 | high << 34) & HIGH;
         let second = (low >> 4 & LOW) | (high | high << 30) & HIGH;
         bytemuck::cast([first.to_le_bytes(), second.to_le_bytes()])
@@ -59,7 +59,7 @@ impl Block for Q3K {
         let (d, low) = (self.d.to_f32(), two_bits::group(&self.qs, g));
         let scale = |j| d * f32::from(self.scale(j) as i8 - ZERO_SCALE as i8);
         Group {
-            codes: std::array::from_fn(|l| (low[l] | (self.hmask[l] >> g & 1) << 2) as i8 - ZERO as i8),
+            codes: std::array::from_fn(|l| (low[l] | (self.hmask[l] >> g & 1) << 2) as i8 - ZERO_POINT as i8),
             scale: [scale(2 * g), scale(2 * g + 1)],
             offset: [0.0; 2],
         }
@@ -67,12 +67,12 @@ impl Block for Q3K {
 
     fn quantize(x: &[f32]) -> Self {
         let fits: [f32; CHUNK / HALF_GROUP] =
-            std::array::from_fn(|j| symmetric::<HALF_GROUP>(&x.as_chunks().0[j], ZERO));
+            std::array::from_fn(|j| symmetric::<HALF_GROUP>(&x.as_chunks().0[j], ZERO_POINT));
         let d = Half::from_f32(symmetric_unit(&fits, ZERO_SCALE));
         let scales = fits.map(|fit| signed_code(fit, d.to_f32(), ZERO_SCALE));
         let codes: [u8; CHUNK] = std::array::from_fn(|i| {
             let step = d.to_f32() * f32::from(scales[i / HALF_GROUP]);
-            (signed_code(x[i], step, ZERO) + ZERO as i8) as u8
+            (signed_code(x[i], step, ZERO_POINT) + ZERO_POINT as i8) as u8
         });
         let scales = scales.map(|s| (s + ZERO_SCALE as i8) as u8);
         Self {
@@ -91,10 +91,10 @@ impl Block for Q3K {
     }
 }
 
-impl Fast for Q3K {
+impl SimdBlock for Q3K {
     type Chunk = Self;
 
-    const ZERO: u8 = ZERO;
+    const ZERO_POINT: u8 = ZERO_POINT;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {

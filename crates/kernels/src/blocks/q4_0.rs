@@ -1,7 +1,7 @@
-//! Q4_0: 4 bits and a scale.
+//! Q4_0: 4-bit codes and a scale.
 
 use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_nibbles, quantize_symmetric};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * (q[i] - 8)`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -15,18 +15,18 @@ pub struct Q4_0 {
 
 const _: () = assert!(size_of::<Q4_0>() == 18);
 
-/// What is taken from a code to centre it.
-const ZERO: u8 = 8;
+/// Zero point of the codes.
+const ZERO_POINT: u8 = 8;
 
 impl Block for Q4_0 {
     const GROUPS: usize = 1;
 
     fn group(&self, _: usize) -> Group {
-        Group::symmetric(self.d.to_f32(), nibbles(&self.qs).map(|q| q as i8 - ZERO as i8))
+        Group::symmetric(self.d.to_f32(), nibbles(&self.qs).map(|q| q as i8 - ZERO_POINT as i8))
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let (scale, codes) = quantize_symmetric(x, ZERO);
+        let (scale, codes) = quantize_symmetric(x, ZERO_POINT);
         Self {
             d: Half::from_f32(scale),
             qs: pack_nibbles(&codes),
@@ -38,14 +38,14 @@ impl Block for Q4_0 {
     }
 }
 
-impl Fast for Q4_0 {
+impl SimdBlock for Q4_0 {
     type Chunk = [Q4_0; 8];
 
-    const ZERO: u8 = ZERO;
+    const ZERO_POINT: u8 = ZERO_POINT;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        // The two bytes after a scale are loaded with it, and left out.
+        // The two bytes after a scale are loaded with it and discarded.
         (s.widen_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 

@@ -1,7 +1,7 @@
-//! Q4_1: 4 bits, a scale and a minimum.
+//! Q4_1: 4-bit codes, a scale and a minimum.
 
 use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_nibbles, quantize_affine};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * q[i] + m`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -9,7 +9,7 @@ use crate::dot::{Fast, Simd};
 pub struct Q4_1 {
     /// Scale.
     pub d: Half,
-    /// The least weight.
+    /// Minimum.
     pub m: Half,
     /// Codes.
     pub qs: [u8; GROUP / 2],
@@ -25,10 +25,10 @@ impl Block for Q4_1 {
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let (scale, least, codes) = quantize_affine(x, 15);
+        let (scale, min, codes) = quantize_affine(x, 15);
         Self {
             d: Half::from_f32(scale),
-            m: Half::from_f32(least),
+            m: Half::from_f32(min),
             qs: pack_nibbles(&codes),
         }
     }
@@ -38,10 +38,10 @@ impl Block for Q4_1 {
     }
 }
 
-impl Fast for Q4_1 {
+impl SimdBlock for Q4_1 {
     type Chunk = [Q4_1; 8];
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {

@@ -1,8 +1,8 @@
-//! Q4_K: 4 bits; a scale and a minimum of 6 bits for 32 weights; two scales for those for 256.
+//! Q4_K: 4-bit codes; a 6-bit scale and minimum per 32 weights; a scale of each per 256.
 
 use super::block::{Block, CHUNK, Group, Half};
 use super::nibble_pairs::{self, SixBits, byte};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
@@ -12,9 +12,9 @@ use crate::dot::{Fast, Simd};
 pub struct Q4K {
     /// Scale of the scales.
     pub d: Half,
-    /// Scale of the minimums.
+    /// Scale of the minima.
     pub dmin: Half,
-    /// Scales and minimums of the groups.
+    /// Scales and minima of the groups.
     pub scales: SixBits,
     /// Codes.
     pub qs: [u8; CHUNK / 2],
@@ -26,10 +26,10 @@ impl Block for Q4K {
     const GROUPS: usize = 8;
 
     fn group(&self, g: usize) -> Group {
-        let (scales, minimums) = self.scales.unpack();
+        let (scales, minima) = self.scales.unpack();
         Group::affine(
             self.d.to_f32() * f32::from(byte(scales, g)),
-            -(self.dmin.to_f32() * f32::from(byte(minimums, g))),
+            -(self.dmin.to_f32() * f32::from(byte(minima, g))),
             nibble_pairs::group(&self.qs, g).map(|q| q as i8),
         )
     }
@@ -49,10 +49,10 @@ impl Block for Q4K {
     }
 }
 
-impl Fast for Q4K {
+impl SimdBlock for Q4K {
     type Chunk = Self;
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {

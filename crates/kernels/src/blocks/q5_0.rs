@@ -1,15 +1,15 @@
-//! Q5_0: 5 bits and a scale.
+//! Q5_0: 5-bit codes and a scale.
 
 use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_fifth_bits, pack_nibbles, quantize_symmetric};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
-/// Weight `i` is `d * (q[i] - 16)`. Four bits of a code lie as in Q4_0; the fifth is bit `i` of `qh`.
+/// Weight `i` is `d * (q[i] - 16)`. Four bits of a code are stored as in Q4_0; the fifth is bit `i` of `qh`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q5_0 {
     /// Scale.
     pub d: Half,
-    /// Fifth bits, a little-endian number of 32 bits.
+    /// Fifth bits, a little-endian u32.
     pub qh: [u8; 4],
     /// Low four bits of the codes.
     pub qs: [u8; GROUP / 2],
@@ -17,20 +17,20 @@ pub struct Q5_0 {
 
 const _: () = assert!(size_of::<Q5_0>() == 22);
 
-/// What is taken from a code to centre it.
-const ZERO: u8 = 16;
+/// Zero point of the codes.
+const ZERO_POINT: u8 = 16;
 
 impl Block for Q5_0 {
     const GROUPS: usize = 1;
 
     fn group(&self, _: usize) -> Group {
         let (low, high) = (nibbles(&self.qs), u32::from_le_bytes(self.qh));
-        let code = |i: usize| (low[i] | ((high >> i) as u8 & 1) << 4) as i8 - ZERO as i8;
+        let code = |i: usize| (low[i] | ((high >> i) as u8 & 1) << 4) as i8 - ZERO_POINT as i8;
         Group::symmetric(self.d.to_f32(), std::array::from_fn(code))
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let (scale, codes) = quantize_symmetric(x, ZERO);
+        let (scale, codes) = quantize_symmetric(x, ZERO_POINT);
         Self {
             d: Half::from_f32(scale),
             qh: pack_fifth_bits(&codes),
@@ -43,14 +43,14 @@ impl Block for Q5_0 {
     }
 }
 
-impl Fast for Q5_0 {
+impl SimdBlock for Q5_0 {
     type Chunk = [Q5_0; 8];
 
-    const ZERO: u8 = ZERO;
+    const ZERO_POINT: u8 = ZERO_POINT;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        // The two bytes after a scale are loaded with it, and left out.
+        // The two bytes after a scale are loaded with it and discarded.
         (s.widen_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 

@@ -1,17 +1,17 @@
-//! Q5_1: 5 bits, a scale and a minimum.
+//! Q5_1: 5-bit codes, a scale and a minimum.
 
 use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_fifth_bits, pack_nibbles, quantize_affine};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
-/// Weight `i` is `d * q[i] + m`. Four bits of a code lie as in Q4_1; the fifth is bit `i` of `qh`.
+/// Weight `i` is `d * q[i] + m`. Four bits of a code are stored as in Q4_1; the fifth is bit `i` of `qh`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q5_1 {
     /// Scale.
     pub d: Half,
-    /// The least weight.
+    /// Minimum.
     pub m: Half,
-    /// Fifth bits, a little-endian number of 32 bits.
+    /// Fifth bits, a little-endian u32.
     pub qh: [u8; 4],
     /// Low four bits of the codes.
     pub qs: [u8; GROUP / 2],
@@ -29,10 +29,10 @@ impl Block for Q5_1 {
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let (scale, least, codes) = quantize_affine(x, 31);
+        let (scale, min, codes) = quantize_affine(x, 31);
         Self {
             d: Half::from_f32(scale),
-            m: Half::from_f32(least),
+            m: Half::from_f32(min),
             qh: pack_fifth_bits(&codes),
             qs: pack_nibbles(&codes),
         }
@@ -43,10 +43,10 @@ impl Block for Q5_1 {
     }
 }
 
-impl Fast for Q5_1 {
+impl SimdBlock for Q5_1 {
     type Chunk = [Q5_1; 8];
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {

@@ -1,20 +1,20 @@
-//! Q5_K: 5 bits; a scale and a minimum of 6 bits for 32 weights; two scales for those for 256.
+//! Q5_K: 5-bit codes; a 6-bit scale and minimum per 32 weights; a scale of each per 256.
 
 use super::block::{Block, CHUNK, GROUP, Group, Half};
 use super::nibble_pairs::{self, SixBits, byte};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
-/// Four bits of a code lie in `qs` as in Q4_K; the fifth, of weight `l` of group `g`, is bit `g` of `qh[l]`.
+/// Four bits of a code are in `qs` as in Q4_K; the fifth, of weight `l` of group `g`, is bit `g` of `qh[l]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q5K {
     /// Scale of the scales.
     pub d: Half,
-    /// Scale of the minimums.
+    /// Scale of the minima.
     pub dmin: Half,
-    /// Scales and minimums of the groups.
+    /// Scales and minima of the groups.
     pub scales: SixBits,
     /// Fifth bits.
     pub qh: [u8; GROUP],
@@ -28,11 +28,11 @@ impl Block for Q5K {
     const GROUPS: usize = 8;
 
     fn group(&self, g: usize) -> Group {
-        let (scales, minimums) = self.scales.unpack();
+        let (scales, minima) = self.scales.unpack();
         let low = nibble_pairs::group(&self.qs, g);
         Group::affine(
             self.d.to_f32() * f32::from(byte(scales, g)),
-            -(self.dmin.to_f32() * f32::from(byte(minimums, g))),
+            -(self.dmin.to_f32() * f32::from(byte(minima, g))),
             std::array::from_fn(|l| (low[l] | (self.qh[l] >> g & 1) << 4) as i8),
         )
     }
@@ -53,10 +53,10 @@ impl Block for Q5K {
     }
 }
 
-impl Fast for Q5K {
+impl SimdBlock for Q5K {
     type Chunk = Self;
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {

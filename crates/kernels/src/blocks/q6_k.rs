@@ -1,8 +1,8 @@
-//! Q6_K: 6 bits; a signed scale of 8 bits for 16 weights; a scale for those for 256.
+//! Q6_K: 6-bit codes; a signed 8-bit scale per 16 weights; a scale of the scales per 256.
 
 use super::block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
 use super::search::{signed_code, symmetric, symmetric_unit};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * scales[i / 16] * (q[i] - 32)`.
 ///
@@ -23,9 +23,9 @@ pub struct Q6K {
 
 const _: () = assert!(size_of::<Q6K>() == 210);
 
-/// What is taken from a code to centre it.
-const ZERO: u8 = 32;
-/// Scales of 16 weights are from minus this to one below it.
+/// Zero point of the codes.
+const ZERO_POINT: u8 = 32;
+/// Scales of 16 weights are in `-TOP_SCALE..TOP_SCALE`.
 const TOP_SCALE: u8 = 128;
 
 impl Block for Q6K {
@@ -37,7 +37,7 @@ impl Block for Q6K {
         let high = &self.qh[GROUP * half..][..GROUP];
         let code = |l: usize| {
             let q = (low[l] >> (4 * (within / 2)) & 0x0f) | (high[l] >> (2 * within) & 3) << 4;
-            q as i8 - ZERO as i8
+            q as i8 - ZERO_POINT as i8
         };
         let scale = |j: usize| self.d.to_f32() * f32::from(self.scales[j]);
         Group {
@@ -49,12 +49,12 @@ impl Block for Q6K {
 
     fn quantize(x: &[f32]) -> Self {
         let fits: [f32; CHUNK / HALF_GROUP] =
-            std::array::from_fn(|j| symmetric::<HALF_GROUP>(&x.as_chunks().0[j], ZERO));
+            std::array::from_fn(|j| symmetric::<HALF_GROUP>(&x.as_chunks().0[j], ZERO_POINT));
         let d = Half::from_f32(symmetric_unit(&fits, TOP_SCALE));
         let scales = fits.map(|fit| signed_code(fit, d.to_f32(), TOP_SCALE));
         let codes: [u8; CHUNK] = std::array::from_fn(|i| {
             let step = d.to_f32() * f32::from(scales[i / HALF_GROUP]);
-            (signed_code(x[i], step, ZERO) + ZERO as i8) as u8
+            (signed_code(x[i], step, ZERO_POINT) + ZERO_POINT as i8) as u8
         });
         Self {
             ql: std::array::from_fn(|at| {
@@ -75,10 +75,10 @@ impl Block for Q6K {
     }
 }
 
-impl Fast for Q6K {
+impl SimdBlock for Q6K {
     type Chunk = Self;
 
-    const ZERO: u8 = ZERO;
+    const ZERO_POINT: u8 = ZERO_POINT;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {

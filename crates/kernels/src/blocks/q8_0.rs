@@ -1,7 +1,7 @@
-//! Q8_0: 8 bits and a scale.
+//! Q8_0: signed 8-bit codes and a scale.
 
 use super::block::{Block, GROUP, Group, Half, first_four};
-use crate::dot::{Fast, Simd};
+use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * qs[i]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -36,15 +36,15 @@ impl Block for Q8_0 {
     }
 }
 
-impl Fast for Q8_0 {
+impl SimdBlock for Q8_0 {
     type Chunk = [Q8_0; 8];
 
-    const ZERO: u8 = 0;
+    const ZERO_POINT: u8 = 0;
     const SIGNED: bool = true;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
-        // The two bytes after a scale are loaded with it, and left out.
+        // The two bytes after a scale are loaded with it and discarded.
         (s.widen_f16_pairs_twice(chunk.each_ref().map(first_four)).0, None)
     }
 

@@ -1,12 +1,12 @@
-//! The one place where a format's name becomes its code.
+//! The formats, and dispatch to their types.
 
 use std::fmt;
 
 use super::{Block, BlockError, Float, GROUP};
 
-/// How the weights of a matrix are stored.
+/// Storage format of a matrix's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(non_camel_case_types, missing_docs)] // The names are the file format's own; each has its page beside this one.
+#[allow(non_camel_case_types, missing_docs)] // GGUF's own names; each format is documented in its file beside this one.
 pub enum Quant {
     F32,
     F16,
@@ -25,7 +25,7 @@ pub enum Quant {
     IQ4_NL,
 }
 
-/// Runs one of two bodies with the type that stores a [`Quant`]: a [`Float`] or a [`Block`].
+/// Runs one of two bodies with the storage type of a [`Quant`]: a [`Float`] or a [`Block`].
 macro_rules! with_format {
     ($quant:expr, float $F:ident => $float:expr, block $B:ident => $block:expr $(,)?) => {{
         use $crate::blocks as b;
@@ -63,7 +63,7 @@ macro_rules! with_format {
 pub(crate) use with_format;
 
 impl Quant {
-    /// Every format, plain ones first, then by size of a weight within a family.
+    /// Every format: unquantised ones first, then by bits per weight within a family.
     pub const ALL: [Quant; 15] = [
         Quant::F32,
         Quant::F16,
@@ -103,29 +103,29 @@ impl Quant {
         }
     }
 
-    /// The format called `name`, in any case.
+    /// The format called `name`, ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|quant| quant.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether weights are plain floating point numbers, which meet activations in f32 instead of int8.
+    /// Whether weights are unquantised, so that activations are not quantised to int8 either.
     pub fn is_float(self) -> bool {
         matches!(self, Quant::F32 | Quant::F16 | Quant::BF16)
     }
 
-    /// Weights in a block: 1, 32 or 256.
+    /// Weights per block: 1, 32 or 256.
     pub fn block_elements(self) -> usize {
         with_format!(self, float _F => 1, block B => B::GROUPS * GROUP)
     }
 
-    /// Bytes that a block takes.
+    /// Bytes per block.
     pub fn block_bytes(self) -> usize {
         with_format!(self, float F => size_of::<F>(), block B => size_of::<B>())
     }
 
-    /// Bytes that a row of `cols` weights takes; `None` where that is not a whole number of blocks or overflows.
+    /// Bytes of a row of `cols` weights. `None` means not a whole number of blocks, or an overflow.
     pub fn row_bytes(self, cols: usize) -> Option<usize> {
         if cols.is_multiple_of(self.block_elements()) {
             (cols / self.block_elements()).checked_mul(self.block_bytes())
@@ -134,10 +134,10 @@ impl Quant {
         }
     }
 
-    /// Checks that `bytes` hold exactly `weights` weights.
+    /// Checks that `bytes` has exactly the size of `weights` weights.
     ///
     /// # Errors
-    /// Where `weights` is not a whole number of blocks, or `bytes` are not what they take.
+    /// If `weights` is not a whole number of blocks, or the number of bytes does not match.
     pub fn check(self, bytes: &[u8], weights: usize) -> Result<(), BlockError> {
         match self.row_bytes(weights) {
             None => Err(BlockError::PartialBlock { quant: self, weights }),
@@ -151,7 +151,7 @@ impl Quant {
         }
     }
 
-    /// The specification of dequantising; `src` holds `dst.len()` weights.
+    /// Scalar specification of dequantisation; `src` holds `dst.len()` weights.
     pub(crate) fn dequantize_scalar(self, src: &[u8], dst: &mut [f32]) {
         with_format!(self,
             float F => {
@@ -168,11 +168,11 @@ impl Quant {
         );
     }
 
-    /// Stores the weights `src` in `dst`, each block on its own, with the scales that lose least.
+    /// Quantises the weights `src` to `dst`, block by block, with the scales of least error.
     ///
     /// # Errors
-    /// Where `dst` does not hold exactly `src.len()` weights; where, in a format with scales, a weight is NaN, infinite or
-    /// too large for them: `dst` is then partly written.
+    /// If `dst` does not hold exactly `src.len()` weights; or, in a quantised format, if a weight is NaN, infinite or
+    /// too large for the scales: `dst` is then partly written.
     pub fn quantize_row(self, src: &[f32], dst: &mut [u8]) -> Result<(), BlockError> {
         self.check(dst, src.len())?;
         with_format!(self,
@@ -195,12 +195,12 @@ impl Quant {
         Ok(())
     }
 
-    /// Whether `bytes`, whole blocks, hold a scale (of a plain format: a weight) that is NaN or infinite, so that
-    /// nothing sensible can be computed with them. Bytes after the last whole block are not looked at.
+    /// Whether a scale (in an unquantised format: a weight) of the blocks in `bytes` is NaN or infinite. Bytes after the last whole
+    /// block are ignored.
     pub fn has_bad_scale(self, bytes: &[u8]) -> bool {
         let whole = &bytes[..bytes.len() - bytes.len() % self.block_bytes()];
         with_format!(self,
-            // Without a way out in its middle the loop goes by vectors.
+            // Without an early exit, the loop is vectorised.
             float F => bytemuck::cast_slice::<u8, F>(whole)
                 .iter()
                 .fold(false, |bad, weight| bad | !Float::is_finite(*weight)),
@@ -219,9 +219,9 @@ impl fmt::Display for Quant {
 mod tests {
     use super::Quant;
 
-    /// Whatever asks for every format goes by this list: a new format does not compile here before it has a number.
+    /// Code that iterates over all formats uses this list: a new format does not compile here until it has an index.
     #[test]
-    fn the_list_of_all_formats_is_complete() {
+    fn all_lists_every_format() {
         const COUNT: usize = 15;
         let number = |quant| match quant {
             Quant::F32 => 0,

@@ -1,23 +1,23 @@
-//! How the K and IQ formats find the scales that lose least: least squares over a few candidate grids.
+//! Search for the scales of least error in the K and IQ formats: least squares over a few candidate grids.
 //!
-//! Everything is written on short arrays of f32, which compilers turn into vectors.
+//! Everything operates on short arrays of f32, which compilers vectorise.
 
-/// Added and taken away again, this rounds numbers below 2^22 to whole ones, ties to even: an f32 of its size has no
-/// bits for fractions.
+/// 1.5 * 2^23: added and subtracted, it rounds values below 2^22 to integers, ties to even, because an f32 of this size has no
+/// fraction bits.
 const ROUNDS: f32 = 12_582_912.0;
 
-/// Weights that span less than this are all alike: no f16 could scale them apart, and inverses would overflow.
+/// Weights that span less than this are treated as equal: no f16 scale could separate them, and inverses would overflow.
 const SMALLEST: f32 = 1e-30;
 
-/// The grids that [`affine`] tries: its `i`-th lets the weights span `top + first + i / 10` steps.
+/// Candidate grids of [`affine`]: in candidate `i`, the weights span `top + first + i / 10` steps.
 pub(super) struct Steps {
-    /// Of the first candidate; negative, so that a few outliers may be clipped for finer steps.
+    /// Offset of the first candidate; negative, so that a few outliers may be clipped in exchange for finer steps.
     pub first: f32,
-    /// How many candidates, each a tenth of a step from the last.
+    /// Number of candidates, a tenth of a step apart.
     pub count: u8,
 }
 
-/// The sum of an array, four chains at a time.
+/// Sums an array in four dependency chains.
 #[inline(always)]
 fn sum<const N: usize>(terms: [f32; N]) -> f32 {
     let mut lanes = [0.0; 4];
@@ -29,7 +29,7 @@ fn sum<const N: usize>(terms: [f32; N]) -> f32 {
     (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
 }
 
-/// `f` of each of two arrays' elements.
+/// Applies `f` to the elements of two arrays.
 #[inline(always)]
 fn zip<const N: usize>(a: &[f32; N], b: &[f32; N], f: impl Fn(f32, f32) -> f32) -> [f32; N] {
     let mut out = [0.0; N];
@@ -39,22 +39,22 @@ fn zip<const N: usize>(a: &[f32; N], b: &[f32; N], f: impl Fn(f32, f32) -> f32) 
     out
 }
 
-/// The whole number nearest to `x` in a range inside plus and minus 2^22.
+/// The integer nearest to `x`, clamped to a range within plus and minus 2^22.
 #[inline(always)]
 fn round(x: f32, low: f32, high: f32) -> f32 {
     (x.max(low).min(high) + ROUNDS) - ROUNDS
 }
 
-/// `1 / step`, or zero where there is no step.
+/// `1 / step`, or zero if `step` is zero.
 #[inline(always)]
 pub(super) fn inverse(step: f32) -> f32 {
     if step == 0.0 { 0.0 } else { 1.0 / step }
 }
 
-/// The code in `0..=top` whose weight `step * code - least` is nearest to `x`.
+/// The code in `0..=top` whose weight `step * code - min` is nearest to `x`.
 #[inline(always)]
-pub(super) fn code(x: f32, step: f32, least: f32, top: u8) -> u8 {
-    round((x + least) * inverse(step), 0.0, f32::from(top)) as u8
+pub(super) fn code(x: f32, step: f32, min: f32, top: u8) -> u8 {
+    round((x + min) * inverse(step), 0.0, f32::from(top)) as u8
 }
 
 /// The code in `-limit..limit` whose weight `step * code` is nearest to `x`.
@@ -64,13 +64,13 @@ pub(super) fn signed_code(x: f32, step: f32, limit: u8) -> i8 {
     round(x * inverse(step), -limit, limit - 1.0) as i8
 }
 
-/// How much the error at each of `x` counts: large weights count more, by as much as an average one does anyway.
+/// Importance of the error of each weight: its magnitude plus the root mean square.
 pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
     let rms = (sum(zip(x, x, |a, b| a * b)) / N as f32).sqrt();
     x.map(|x| rms + x.abs())
 }
 
-/// What weights `step * code - least` lose of `x`, with codes `0..=top` as near as `grid`, another such pair, finds.
+/// Weighted squared error of `step * code - min`, with `fit` as `(step, min)` and codes `0..=top` rounded on `grid`.
 #[inline(always)]
 fn affine_loss<const N: usize>(x: &[f32; N], weight: &[f32; N], fit: (f32, f32), grid: (f32, f32), top: f32) -> f32 {
     let scale = inverse(grid.0);
@@ -80,9 +80,9 @@ fn affine_loss<const N: usize>(x: &[f32; N], weight: &[f32; N], fit: (f32, f32),
     }))
 }
 
-/// `(scale, least)`, neither negative, such that `scale * code - least` with codes `0..=top` is near to `x`.
+/// `(scale, min)`, both non-negative, that minimise the error of `scale * code - min` with codes `0..=top`.
 ///
-/// For each candidate grid the codes are fixed, scale and minimum are solved for, and the best pair is kept.
+/// For each candidate grid, fixes the codes and solves for scale and minimum; returns the best pair.
 pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f32, f32) {
     let low = x.iter().copied().fold(0.0, f32::min);
     let span = x.iter().copied().fold(0.0, f32::max) - low;
@@ -94,7 +94,7 @@ pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f
     let (low, top) = (low / span, f32::from(top));
     let weight = importance(&x);
     let mut best = (1.0 / top, -low);
-    let mut least_loss = affine_loss(&x, &weight, best, best, top);
+    let mut best_loss = affine_loss(&x, &weight, best, best, top);
     let (w, y) = (sum(weight), sum(zip(&x, &weight, |x, weight| weight * x)));
     for i in 0..steps.count {
         let intervals = top + steps.first + 0.1 * f32::from(i);
@@ -108,20 +108,20 @@ pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f
             continue;
         }
         let mut fit = ((w * yq - y * q) / determinant, (q * yq - qq * y) / determinant);
-        // The format has no positive offset: without one, the scale alone is solved for.
+        // The format has no positive offset: solve for the scale alone.
         if fit.1 < 0.0 {
             fit = (yq / qq, 0.0);
         }
         let loss = affine_loss(&x, &weight, fit, (1.0 / intervals, -low), top);
-        if fit.0 > 0.0 && loss < least_loss {
-            (best, least_loss) = (fit, loss);
+        if fit.0 > 0.0 && loss < best_loss {
+            (best, best_loss) = (fit, loss);
         }
     }
     (best.0 * span, best.1 * span)
 }
 
 /// Codes `0..=top_scale` of a scale and a minimum found by [`affine`], in units of `d` and `dmin`: of the nearest
-/// codes and their neighbours, the two that together lose least of `x`.
+/// codes and their neighbours, the pair of least error.
 pub(super) fn affine_scales<const N: usize>(
     x: &[f32; N],
     fit: (f32, f32),
@@ -132,13 +132,13 @@ pub(super) fn affine_scales<const N: usize>(
 ) -> (u8, u8) {
     let nearest = (code(fit.0, d, 0.0, top_scale), code(fit.1, dmin, 0.0, top_scale));
     let weight = importance(x);
-    let (mut best, mut least_loss) = (nearest, f32::INFINITY);
+    let (mut best, mut best_loss) = (nearest, f32::INFINITY);
     for scale in neighbours(nearest.0, top_scale) {
-        for least in neighbours(nearest.1, top_scale) {
-            let grid = (d * f32::from(scale), dmin * f32::from(least));
+        for min in neighbours(nearest.1, top_scale) {
+            let grid = (d * f32::from(scale), dmin * f32::from(min));
             let loss = affine_loss(x, &weight, grid, grid, f32::from(top));
-            if loss < least_loss {
-                (best, least_loss) = ((scale, least), loss);
+            if loss < best_loss {
+                (best, best_loss) = ((scale, min), loss);
             }
         }
     }
@@ -150,19 +150,19 @@ fn neighbours(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
     code.saturating_sub(1)..=(code + 1).min(top)
 }
 
-/// The scale, of either sign, such that `scale * code` with codes `-limit..limit` is near to `x`.
+/// The scale, of either sign, that minimises the error of `scale * code` with codes `-limit..limit`.
 pub(super) fn symmetric<const N: usize>(x: &[f32; N], limit: u8) -> f32 {
     let limit = f32::from(limit);
-    // Negative, since the format reaches farther below zero than above.
+    // Negative, because the code range reaches farther below zero than above.
     let grids = (-9_i8..=9).map(|i| -(limit + 0.1 * f32::from(i)));
-    // Squares as weights: what matters is the product with activations, which large weights rule.
+    // Squares as importance: large weights dominate the product with activations.
     scale(x, |x| x.map(|x| x * x), grids, |x| round(x, -limit, limit - 1.0))
 }
 
-/// The scale, of either sign, such that it times numbers that `nearest` gives is near to `x`, where errors count by `weigh`.
+/// The scale, of either sign, that minimises the error, weighted by `weigh`, of scale times values rounded by `nearest`.
 ///
-/// Each candidate of `grids` says what the farthest of `x` from zero is taken for before all are made the nearest numbers;
-/// these are then fixed, the scale is solved for, and the best is kept.
+/// Each candidate of `grids` is the value that the element of `x` farthest from zero is scaled to before rounding. The rounded values
+/// are then fixed and the scale is solved for; returns the best.
 #[inline(always)]
 pub(super) fn scale<const N: usize>(
     x: &[f32; N],
@@ -183,7 +183,7 @@ pub(super) fn scale<const N: usize>(
         let weighted = zip(&codes, &weight, |code, weight| weight * code);
         let yq = sum(zip(&weighted, &x, |a, b| a * b));
         let qq = sum(zip(&weighted, &codes, |a, b| a * b));
-        // The loss falls by yq^2 / qq from what a scale of zero would give.
+        // The loss is yq^2 / qq less than with a scale of zero.
         if qq > 0.0 && yq * yq > most * qq {
             (best, most) = (yq / qq, yq * yq / qq);
         }
@@ -191,12 +191,12 @@ pub(super) fn scale<const N: usize>(
     best * farthest
 }
 
-/// The unit in which signed codes of `-limit..limit` span `scales`: the farthest from zero becomes `-limit`.
+/// The scale of the scales for signed codes `-limit..limit`: the scale farthest from zero becomes `-limit`.
 pub(super) fn symmetric_unit(scales: &[f32], limit: u8) -> f32 {
     farthest(scales) / -f32::from(limit)
 }
 
-/// The number farthest from zero, the first of them where there are several.
+/// The element farthest from zero; the first of equals.
 fn farthest(x: &[f32]) -> f32 {
     x.iter()
         .copied()

@@ -1,15 +1,15 @@
-//! How Q2_K and Q3_K lay out two bits of each code: 32 bytes hold four groups, a group to each pair of bits.
+//! Common layout of Q2_K and Q3_K: two bits of each code; 32 bytes hold four groups, one per pair of bits.
 
 use super::block::{CHUNK, GROUP};
-use crate::dot::Simd;
+use crate::gemv::Simd;
 
-/// The two bits of each code of group `g`.
+/// Unpacks the two bits of each code of group `g`.
 pub(super) fn group(packed: &[u8; CHUNK / 4], g: usize) -> [u8; GROUP] {
     let bytes = &packed[GROUP * (g / 4)..][..GROUP];
     std::array::from_fn(|i| bytes[i] >> (2 * (g % 4)) & 3)
 }
 
-/// The inverse for all eight groups; only the low two bits of each code are kept.
+/// Inverse of [`group`] for all eight groups; stores only the low two bits of each code.
 pub(super) fn pack(codes: &[u8; CHUNK]) -> [u8; CHUNK / 4] {
     std::array::from_fn(|at| {
         let first = CHUNK / 2 * (at / GROUP) + at % GROUP;
@@ -17,7 +17,7 @@ pub(super) fn pack(codes: &[u8; CHUNK]) -> [u8; CHUNK / 4] {
     })
 }
 
-/// The two bits of each code of groups `2 pair` and `2 pair + 1`.
+/// Unpacks the two bits of each code of groups `2 pair` and `2 pair + 1`.
 #[inline(always)]
 pub(super) fn codes<S: Simd>(s: S, packed: &[u8; CHUNK / 4], pair: usize) -> S::Bytes {
     let packed: &[[u8; GROUP]; 2] = bytemuck::cast_ref(packed);

@@ -1,4 +1,4 @@
-//! The most likely token.
+//! Argmax over rows.
 
 use super::launch::{cubes, matrix};
 use super::{Floats, GpuError};
@@ -9,61 +9,61 @@ use cubecl::server::Handle;
 const UNITS: usize = 256;
 
 #[cube(launch_unchecked)]
-fn greatest_of_rows(x: &[f32], out: &mut [u32], cols: usize) {
+fn argmax_rows(x: &[f32], out: &mut [u32], cols: usize) {
     if CUBE_POS >= out.len() {
         terminate!();
     }
     let unit = UNIT_POS as usize;
     let start = CUBE_POS * cols;
     let mut best = f32::min_value();
-    let mut place = u32::MAX.runtime();
+    let mut index = u32::MAX.runtime();
     for step in 0..cols.div_ceil(UNITS) {
         let column = step * UNITS + unit;
         if column < cols {
             let value = x[start + column];
-            // What is not a number is greater than nothing; infinity is left out here.
+            // Comparisons with NaN are false; the second condition excludes infinity.
             if value > best && value <= f32::max_value() {
                 best = value;
-                place = column as u32;
+                index = column as u32;
             }
         }
     }
     let mut values = Shared::<[f32]>::new_slice(UNITS);
-    let mut places = Shared::<[u32]>::new_slice(UNITS);
+    let mut indices = Shared::<[u32]>::new_slice(UNITS);
     values[unit] = best;
-    places[unit] = place;
+    indices[unit] = index;
     let mut half = comptime!(UNITS / 2).runtime();
     while half > 0 {
         sync_cube();
         if unit < half {
             let other = values[unit + half];
-            let other_place = places[unit + half];
-            if other > values[unit] || (other == values[unit] && other_place < places[unit]) {
+            let other_index = indices[unit + half];
+            if other > values[unit] || (other == values[unit] && other_index < indices[unit]) {
                 values[unit] = other;
-                places[unit] = other_place;
+                indices[unit] = other_index;
             }
         }
         half /= 2;
     }
     if unit == 0 {
-        out[CUBE_POS] = places[0];
+        out[CUBE_POS] = indices[0];
     }
 }
 
-/// The column of the greatest finite element of each row, the first of equals: a buffer of `rows` words. A row that has none gives
-/// `u32::MAX`.
+/// The column of the largest finite element of each row, the first of equal ones: a buffer of `rows` words. A row without finite
+/// elements gives `u32::MAX`.
 ///
 /// # Errors
-/// Where the buffer is shorter than its shape.
+/// Returns an error if the buffer is shorter than its shape.
 pub fn argmax(client: &Client, x: &Floats) -> Result<Handle, GpuError> {
-    let input = matrix(x, "matrix whose greatest elements are sought")?;
+    let input = matrix(x, "input of argmax")?;
     let out = client.empty(x.rows * size_of::<u32>());
     if x.rows > 0 {
-        let result = super::launch::argument(&out, "list of the greatest", x.rows)?;
+        let result = super::launch::argument(&out, "output of argmax", x.rows)?;
         let count = cubes(client, x.rows)?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernel stays in the rows and columns of `x`, and `out` has a place for each row.
-        unsafe { greatest_of_rows::launch_unchecked(client, count, dim, input, result, x.cols) };
+        // SAFETY: the kernel stays in the rows and columns of `x`, and `out` has a word for each row.
+        unsafe { argmax_rows::launch_unchecked(client, count, dim, input, result, x.cols) };
     }
     Ok(out)
 }

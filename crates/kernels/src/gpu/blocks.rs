@@ -1,8 +1,8 @@
-//! One weight out of a block, for every format: the twin of `Block::group`, on words instead of bytes.
+//! Decodes one weight of a block, for every format: the counterpart of `Block::group`, on words instead of bytes.
 //!
-//! A file's blocks lie one behind the other with no gap, and most have a size that is no multiple of four (18, 22, 34, 110,
-//! 210 bytes), so a block may begin in the middle of a word. Everything is therefore addressed by its byte in the whole
-//! buffer. Every block has an even size and its halves lie at even places, so none crosses from one word into the next.
+//! A file's blocks are contiguous, and most have a size that is not a multiple of four (18, 22, 34, 110, 210 bytes), so a block may
+//! begin in the middle of a word. Everything is therefore addressed by its byte offset in the buffer. Every block has an even size and
+//! its f16 fields have even offsets, so none crosses a word boundary.
 
 use super::f16::from_bits;
 use crate::blocks::{LEVELS, Quant};
@@ -14,7 +14,7 @@ fn byte(words: &[u32], at: usize) -> u32 {
     (words[at / 4] >> (8u32 * (at % 4) as u32)) & 0xffu32
 }
 
-/// The byte at `at` as a number from -128 to 127.
+/// The byte at `at` as a signed integer.
 #[cube]
 pub(super) fn signed(words: &[u32], at: usize) -> i32 {
     (byte(words, at) ^ 0x80u32) as i32 - 128i32
@@ -32,7 +32,7 @@ pub(super) fn half(words: &[u32], at: usize) -> f32 {
     from_bits(short(words, at))
 }
 
-/// Nibble `i` of 16 bytes at `at` that keep weights 0 to 15 in the low nibbles and 16 to 31 in the high ones.
+/// Nibble `i` of 16 bytes at `at` with weights 0 to 15 in the low nibbles and 16 to 31 in the high ones.
 #[cube]
 fn nibble(words: &[u32], at: usize, i: usize) -> u32 {
     (byte(words, at + i % 16) >> (4u32 * (i / 16) as u32)) & 15u32
@@ -57,7 +57,7 @@ fn two_bits(words: &[u32], at: usize, i: usize) -> u32 {
 }
 
 /// The six bits of group `g` in the four bytes at `at` (groups 0 to 3) or, for groups 4 to 7, in nibbles at `nibbles`, low or
-/// high as `shift` says, under the top two bits of the byte at `at`.
+/// high by `shift`, below the top two bits of the byte at `at`.
 #[cube]
 pub(super) fn six_bits(words: &[u32], at: usize, nibbles: usize, g: usize, shift: u32) -> u32 {
     let first = byte(words, at + g % 4);
@@ -74,7 +74,7 @@ fn with_six_bits(words: &[u32], at: usize, i: usize, q: u32) -> f32 {
     scale * f32::cast_from(q) - minimum
 }
 
-/// The six bits that Q3_K has for the scale of half-group `j`, twelve bytes at `at`.
+/// The 6-bit scale of half-group `j` of Q3_K, in twelve bytes at `at`.
 #[cube]
 fn q3_scale(words: &[u32], at: usize, j: usize) -> i32 {
     let low = (byte(words, at + j % 8) >> (4u32 * (j / 8) as u32)) & 15u32;
@@ -82,7 +82,7 @@ fn q3_scale(words: &[u32], at: usize, j: usize) -> i32 {
     (low | (high << 4u32)) as i32 - 32i32
 }
 
-/// Four of the levels that codes of IQ4_XS and IQ4_NL number, in a word; 128 more than they are, so that none is negative.
+/// Four entries of the codebook of IQ4_XS and IQ4_NL in a word, offset by 128 so that none is negative.
 const fn four_levels(first: usize) -> u32 {
     let mut bytes = [0; 4];
     let mut i = 0;
@@ -93,7 +93,7 @@ const fn four_levels(first: usize) -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// The level that a code of four bits numbers.
+/// The codebook entry of a 4-bit code.
 #[cube]
 pub(super) fn level(code: u32) -> f32 {
     let low = select(
@@ -154,7 +154,7 @@ pub(super) fn weight(words: &[u32], at: usize, i: usize, #[comptime] quant: Quan
             with_six_bits(words, at, i, paired_nibble(words, at + 48, i) | (fifth << 4u32))
         }
         Quant::Q6_K => {
-            // Each 128 weights take 64 bytes of low bits and 32 of high ones; g is the group among their four.
+            // 128 weights take 64 bytes of low bits and 32 of high bits; g is the group among their four.
             let part = i / 128;
             let g = (i / 32) % 4;
             let l = i % 32;

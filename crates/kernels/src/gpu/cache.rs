@@ -1,4 +1,4 @@
-//! Writing keys and values to the cells of a cache: in f16, two to a word, or in 8 bits, four to a word.
+//! Writes keys and values to cells of the KV cache: in f16, two per word, or in 8 bits, four per word.
 
 use super::f16::{from_bits, to_bits};
 use super::launch::{argument, cubes, matrix};
@@ -10,9 +10,9 @@ use cubecl::server::Handle;
 /// Units of a cube.
 const UNITS: usize = 256;
 
-/// A word of two numbers from `at` on.
+/// Packs the elements at `at` and `at + 1` into a word.
 #[cube]
-fn packed(x: &[f32], at: usize) -> u32 {
+fn f16_pair(x: &[f32], at: usize) -> u32 {
     to_bits(x[at]) | (to_bits(x[at + 1]) << 16u32)
 }
 
@@ -36,14 +36,14 @@ fn write_cells(
     let cell = cells[token] as usize;
     if cell < n_cells {
         let from = token * (query_width + 2 * kv_width) + query_width + 2 * word;
-        keys[cell * words + word] = packed(qkv, from);
-        values[cell * words + word] = packed(qkv, from + kv_width);
+        keys[cell * words + word] = f16_pair(qkv, from);
+        values[cell * words + word] = f16_pair(qkv, from + kv_width);
     }
 }
 
-/// Word `word` of a head in 8 bits, whose numbers are those of `x` from `head` on.
+/// Word `word` of a head in 8 bits, quantised from `x` from `head` on.
 #[cube]
-fn in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32 {
+fn word_in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32 {
     let bytes = comptime!(dim.div_ceil(4));
     let mut block = word * 4 / BLOCK;
     if word >= bytes {
@@ -53,8 +53,8 @@ fn in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32
     for i in block * BLOCK..min((block + 1) * BLOCK, dim) {
         most = max(most, max(x[head + i], -x[head + i]));
     }
-    // Rounded to f16, though it has a word, so that it is the processor's; the numbers then differ in ties alone, which go up here and
-    // to the even one there.
+    // Rounded to f16 although a whole word is available, so that the scale is the CPU's; values then differ only in ties, which round up
+    // here and to even there.
     let scale = from_bits(to_bits(most / 127.0f32));
     let mut result = u32::reinterpret(scale);
     if word < bytes {
@@ -71,7 +71,7 @@ fn in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32
     result
 }
 
-/// A unit makes a word of the keys and one of the values.
+/// Each unit writes one word of the keys and one of the values.
 #[cube(launch_unchecked)]
 fn write_cells_in_8_bits(
     qkv: &[f32],
@@ -95,16 +95,16 @@ fn write_cells_in_8_bits(
     if cell < n_cells {
         let kv_width = kv_heads * dim;
         let from = token * (query_width + 2 * kv_width) + query_width + word / head_words * dim;
-        keys[cell * words + word] = in_8_bits(qkv, from, word % head_words, dim);
-        values[cell * words + word] = in_8_bits(qkv, from + kv_width, word % head_words, dim);
+        keys[cell * words + word] = word_in_8_bits(qkv, from, word % head_words, dim);
+        values[cell * words + word] = word_in_8_bits(qkv, from + kv_width, word % head_words, dim);
     }
 }
 
-/// Words of the keys, or of the values, of `n_cells` cells.
+/// Words of the keys of `n_cells` cells; the values take the same.
 pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<usize, GpuError> {
     if format == KvFormat::F16 && !heads.head_dim.is_multiple_of(2) {
         return Err(GpuError::Size {
-            what: "width of a head that is to be cached, two numbers to a word,",
+            what: "width of a head in an f16 cache",
             found: heads.head_dim,
             expected: heads.head_dim + 1,
         });
@@ -113,15 +113,15 @@ pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<u
     Ok(words.min(usize::MAX / 4))
 }
 
-/// Writes the keys and values of rows of Q, K and V, which are prepared, to cells: `cells` has a word for each token, and `keys`
-/// and `values` have [`KvFormat::gpu_words`]. A token whose cell is `n_cells` or more is not written.
+/// Writes the keys and values of normalised and rotated rows of Q, K and V to cells: `cells` has one word per token, and `keys` and
+/// `values` have [`KvFormat::gpu_words`]. A token whose cell is `n_cells` or more is skipped.
 ///
-/// In f16 they are `[n_cells, kv_heads, head_dim / 2]` words of two numbers each, the first in the low half. In 8 bits each head
-/// of a cell has words of four numbers, the first in the low byte, the last filled up, and then for each 32 numbers a scale in
-/// f32; a number is its byte less 128, times the scale.
+/// In f16 they are `[n_cells, kv_heads, head_dim / 2]` words of two elements each, the first in the low half. In 8 bits each head of
+/// a cell has words of four elements, the first in the low byte, zero-padded, then one f32 scale per 32 elements; an element is its
+/// byte minus 128, times the scale.
 ///
 /// # Errors
-/// Where the shapes do not fit, or the width of a head is odd in f16.
+/// Returns an error if the shapes do not match or the width of a head is odd in f16.
 pub fn kv_write(
     client: &Client,
     qkv: &Floats,
@@ -142,7 +142,7 @@ pub fn kv_write(
         let (query_width, kv_width) = (heads.out_width(), heads.kv_heads * heads.head_dim);
         let count = cubes(client, (qkv.rows * (words / n_cells)).div_ceil(UNITS))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernels read the tokens of `qkv` and write cells below `n_cells`, which the buffers were measured to hold.
+        // SAFETY: the kernels read the tokens of `qkv` and write cells below `n_cells`, which the buffers were checked to hold.
         unsafe {
             match format {
                 KvFormat::F16 => write_cells::launch_unchecked(

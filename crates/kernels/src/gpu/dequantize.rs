@@ -1,9 +1,8 @@
-//! Expanding a weight to f32 on the device.
+//! Dequantisation to f32 on the device.
 //!
-//! A unit writes one weight, so neighbours write neighbours; what the weights of a block share is read again by each and comes
-//! from the cache. The grid is as many cubes as it takes, spread over three dimensions so that none passes the device's limit.
-//! A weight or its expansion beyond what one binding may hold (2 GiB with wgpu on Vulkan and DX12, less on some devices) is
-//! the caller's to split into ranges of rows.
+//! Each unit writes one weight, so writes are coalesced; the scales of a block are read by each of its units and come from the cache.
+//! The grid is spread over three dimensions so that none exceeds the device's limit. The caller splits a weight into ranges of rows if
+//! the weight or its dequantised copy exceeds the limit of one binding (2 GiB with wgpu on Vulkan and DX12, less on some devices).
 
 use super::blocks::weight;
 use super::launch::measured;
@@ -13,7 +12,7 @@ use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
-/// The words that hold `bytes`, little-endian, the last filled up with zeros: how a kernel wants a file's blocks.
+/// Converts `bytes` to little-endian words, the last one zero-padded: the form in which kernels take a file's blocks.
 pub fn words(bytes: &[u8]) -> Vec<u32> {
     bytes
         .chunks(4)
@@ -49,17 +48,17 @@ fn some_rows(words: &[u32], ids: &[u32], out: &mut [f32], cols: usize, scale: f3
     out[ABSOLUTE_POS] = scale * weight(words, at, column % elements, quant);
 }
 
-/// Expands a weight `[rows, cols]` in the file's order of blocks to f32: returns a buffer of `rows * cols`.
+/// Dequantises a weight `[rows, cols]` in the file's block order to f32: returns a buffer of `rows * cols` elements.
 ///
 /// # Errors
-/// Where a row is not whole blocks, or `words` holds less than the weight.
+/// Returns an error if a row is not whole blocks or `words` is shorter than the weight.
 pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, cols: usize) -> Result<Handle, GpuError> {
     let bytes = checked_bytes(&words, quant, rows, cols)?;
     let weights = rows * cols;
     let out = client.empty(weights * size_of::<f32>());
     if weights > 0 {
         let dim = CubeDim::new(client, weights);
-        // SAFETY: the lengths are those of the buffers: `words` was measured, `out` was made for this.
+        // SAFETY: the lengths are those of the buffers: `words` was checked, `out` was allocated for this.
         let (words, result) = unsafe {
             (
                 BufferArg::from_raw_parts(words, bytes.div_ceil(4)),
@@ -78,12 +77,12 @@ pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, col
     Ok(out)
 }
 
-/// Rows `ids`, a buffer of `count` words each below its rows, of a table, times `scale`: the embeddings `[count, cols]` of tokens.
+/// Token embeddings `[count, cols]`: rows `ids` of a table, times `scale`. `ids` is a buffer of `count` words.
 ///
-/// An id that is too large reads nothing outside the table, but what it gives is not specified.
+/// An out-of-range id reads nothing outside the table; its row of the result is unspecified.
 ///
 /// # Errors
-/// Where a row is not whole blocks, or a buffer holds less than its shape.
+/// Returns an error if a row is not whole blocks or a buffer is shorter than its shape.
 pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: f32) -> Result<Floats, GpuError> {
     let Weight {
         ref words,
@@ -102,7 +101,7 @@ pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: 
     let out = client.empty(weights * size_of::<f32>());
     if weights > 0 {
         let dim = CubeDim::new(client, weights);
-        // SAFETY: the lengths are those of the buffers: `words` and `ids` were measured, `out` was made for this.
+        // SAFETY: the lengths are those of the buffers: `words` and `ids` were checked, `out` was allocated for this.
         let (words, ids, result) = unsafe {
             (
                 BufferArg::from_raw_parts(words, bytes.div_ceil(4)),
@@ -116,7 +115,7 @@ pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: 
     Floats::new(out, count, cols)
 }
 
-/// The bytes that the weight takes, having seen that the buffer holds them.
+/// The size of the weight in bytes, after checking that the buffer holds it.
 fn checked_bytes(words: &Handle, quant: Quant, rows: usize, cols: usize) -> Result<usize, GpuError> {
     let shape = GpuError::Shape { quant, rows, cols };
     let bytes = quant

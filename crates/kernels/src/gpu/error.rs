@@ -1,11 +1,11 @@
-//! What can be wrong with what a GPU kernel is given.
+//! Errors of GPU kernel arguments.
 
 use crate::blocks::Quant;
 
-/// A kernel that cannot run on what it was given.
+/// Invalid arguments of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
-    /// Rows that are not whole blocks, or more than a number can hold.
+    /// Rows are not whole blocks, or the size overflows.
     #[error(
         "a weight of {rows} rows of {cols} cannot be {quant}: its rows are not whole blocks, or it is too large to address"
     )]
@@ -17,35 +17,35 @@ pub enum GpuError {
         /// Inputs.
         cols: usize,
     },
-    /// A buffer that holds less than its shape says.
+    /// A buffer is shorter than its shape.
     #[error("the {what} takes {needed} bytes, and its buffer on the device has {found}")]
     Short {
         /// Which buffer.
         what: &'static str,
-        /// What its shape takes.
+        /// Bytes that its shape needs.
         needed: u64,
-        /// What it has.
+        /// Bytes that it has.
         found: u64,
     },
-    /// A size that does not fit the others.
+    /// A size does not match the others.
     #[error("the {what} is {found}, and {expected} would fit the rest")]
     Size {
         /// Which size.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         found: usize,
-        /// What it has to be.
+        /// Its required value.
         expected: usize,
     },
-    /// More than a kernel, which counts in 32 bits, can address.
+    /// A buffer exceeds the 32-bit addresses of a kernel.
     #[error("the {what} takes {needed} bytes at once, and a kernel can address 4 GiB")]
     Large {
         /// Which buffer.
         what: &'static str,
-        /// What it takes.
+        /// Bytes that it takes.
         needed: u64,
     },
-    /// A product for matrix units on a device that has none for it.
-    #[error("the device has no matrix units for this product")]
+    /// The device has no matrix units for this matrix multiplication.
+    #[error("the device has no matrix units for this matrix multiplication")]
     NoMatrixUnits,
 }

@@ -1,11 +1,11 @@
-//! The exponential that all kernels share.
+//! The bounded exponential of all kernels.
 
 use cubecl::prelude::*;
 
-/// `exp(x)`, and 0 below -80: `exp(-80)` is 2e-35, which counts for nothing beside the 1 of a softmax's greatest.
+/// `exp(x)`, flushed to 0 below -80: `exp(-80)` is 2e-35, negligible beside the 1 of a softmax's maximum.
 ///
-/// Kernels start a greatest at the least f32, so that differences of -3e38 and of minus infinity come up, whose exponential each device
-/// makes in its own way. What is not a number stays none.
+/// Kernels initialise a maximum with the lowest f32, so that arguments of -3e38 and of minus infinity occur, whose exponential differs
+/// between devices. NaN stays NaN.
 #[cube]
 pub(super) fn bounded_exp(x: f32) -> f32 {
     let far = x < -80.0f32;

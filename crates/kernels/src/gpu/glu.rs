@@ -13,7 +13,7 @@ pub(super) const ROOT_2_PI: f32 = 0.797_884_6;
 /// The cubic term of the tanh form of GELU.
 pub(super) const CUBIC: f32 = 0.044_715;
 
-/// `1 / (1 + exp(-x))`, with an exponential that stays finite above, too: what a device makes of an infinite one is its own.
+/// `1 / (1 + exp(-x))`, with a bounded exponential: devices differ in how they handle infinity.
 #[cube]
 pub(super) fn sigmoid(x: f32) -> f32 {
     1.0f32 / (1.0f32 + bounded_exp(min(-x, 80.0f32)))
@@ -38,14 +38,14 @@ fn gate(gate_up: &[f32], out: &mut [f32], width: usize, #[comptime] activation: 
     out[ABSOLUTE_POS] = activated(gate_up[at], activation) * gate_up[at + width];
 }
 
-/// `[T, F]` of a matrix `[T, 2 F]` whose rows are gates, then what they let through.
+/// Gated units `[T, F]` of a matrix `[T, 2 F]` whose rows are gate, then up.
 ///
 /// # Errors
-/// Where the buffer is shorter than its shape, or the number of columns is odd.
+/// Returns an error if the buffer is shorter than its shape or the number of columns is odd.
 pub fn glu(client: &Client, gate_up: &Floats, activation: Activation) -> Result<Floats, GpuError> {
     if !gate_up.cols.is_multiple_of(2) {
         return Err(GpuError::Size {
-            what: "width of gates and what they let through",
+            what: "width of gate and up",
             found: gate_up.cols,
             expected: gate_up.cols + 1,
         });
@@ -55,7 +55,7 @@ pub fn glu(client: &Client, gate_up: &Floats, activation: Activation) -> Result<
     if out.rows * out.cols > 0 {
         let count = cubes(client, (out.rows * out.cols).div_ceil(UNITS))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: an element of `out` has its gate and its other factor in the same row of the input, which was measured.
+        // SAFETY: an element of `out` has its gate and its other factor in the same row of the input, which was checked.
         unsafe { gate::launch_unchecked(client, count, dim, input, result, out.cols, activation) };
     }
     Ok(out)

@@ -1,41 +1,41 @@
-//! A linear over a weight that stays in its blocks.
+//! Linear layer over a quantised weight.
 //!
-//! For few tokens a cube takes a few rows of the weight, a line of units to each: every weight is decoded once, on its way from
-//! memory, and meets all tokens. For more, tiles of the weight are decoded into shared memory, in f32, or in f16 for matrix units where the
-//! product may round and the device has them.
+//! With few tokens (GEMV) a cube computes a few rows of the weight, a line of units per pair of rows: every weight is decoded once in
+//! registers and used for all tokens. With more (GEMM), tiles of the weight are decoded to shared memory, in f32, or in f16 for matrix
+//! units if the precision allows rounding and the device has them.
 
 use super::blocks::weight;
 use super::launch::{argument, cubes, matrix, same};
-use super::matrix_units::{self, Over, linear_takes_matrix_units};
-use super::pieces::{PIECE, place, weights};
-use super::product::room;
+use super::matmul::check_columns;
+use super::matrix_units::{self, Over, linear_uses_matrix_units};
+use super::segments::{SEGMENT, place, weights};
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
-use super::{Floats, GpuError, Linear, Turned, Weight, drop_out, product};
+use super::{Floats, GpuError, Linear, Transpose, Weight, dropout_rows, matmul};
 use crate::blocks::Quant;
-use crate::linear::Product;
+use crate::linear::MatmulPrecision;
 use cubecl::prelude::*;
 
-/// Tokens up to which every weight is decoded by the unit that uses it.
-pub(super) const FEW: usize = 8;
-/// Units that share rows of the weight where tokens are few.
+/// Maximum tokens of the GEMV kernels, in which each unit decodes the weights it uses.
+pub(super) const GEMV_TOKENS: usize = 8;
+/// GEMV: units that share rows of the weight.
 const LINE: usize = 32;
-/// Rows of the weight that a line of units takes, so that what it reads of `x` serves all of them.
-const PAIR: usize = 2;
-/// Lines of units in a cube.
+/// GEMV: rows of the weight per line of units, to reuse the loaded `x`.
+const ROWS_PER_LINE: usize = 2;
+/// GEMV: lines of units in a cube.
 const LINES: usize = 4;
-/// Rows and columns of the result that a cube makes where tokens are many: a row of the weight for each unit.
-const SIDE: usize = UNITS;
-/// What an offset into a buffer has to be a multiple of, on every device.
+/// GEMM: rows and columns of a cube's output tile: one row of the weight per unit.
+const TILE: usize = UNITS;
+/// Alignment of offsets into a buffer that suits every device.
 const ALIGNMENT: u64 = 256;
 
-/// The first byte of the block in which weight `column` of a row lies.
+/// The first byte of the block that holds weight `column` of a row.
 #[cube]
 pub(super) fn block_at(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) -> usize {
     let elements = comptime!(quant.block_elements());
     (row * (cols / elements) + column / elements) * comptime!(quant.block_bytes())
 }
 
-/// The row of `x` that stands for a token of a batch, which may have more than there are.
+/// The row of `x` of a token, clamped: the compiled batch may exceed the number of tokens.
 #[cube]
 fn token_row(token: usize, tokens: usize, #[comptime] batch: usize) -> usize {
     let mut row = 0usize;
@@ -45,20 +45,20 @@ fn token_row(token: usize, tokens: usize, #[comptime] batch: usize) -> usize {
     row
 }
 
-/// A unit's sums, which are zero.
+/// Zeroed accumulators of a unit.
 #[cube]
-fn no_sums(#[comptime] batch: usize) -> Array<f32> {
-    let mut sums = Array::<f32>::new(comptime!(batch * PAIR));
+fn zero_sums(#[comptime] batch: usize) -> Array<f32> {
+    let mut sums = Array::<f32>::new(comptime!(batch * ROWS_PER_LINE));
     #[unroll]
-    for i in 0..comptime!(batch * PAIR) {
+    for i in 0..comptime!(batch * ROWS_PER_LINE) {
         sums[i] = 0.0f32;
     }
     sums
 }
 
-/// Sums up what the units of a line have of each token and row, and writes it.
+/// Epilogue: reduces the sums of each line of units and writes them.
 #[cube]
-fn finish(
+fn reduce_and_write(
     sums: &Array<f32>,
     out: &mut [f32],
     first_row: usize,
@@ -72,9 +72,9 @@ fn finish(
 ) {
     let unit = UNIT_POS as usize;
     let lane = unit % LINE;
-    let mut shared = Shared::<[f32]>::new_slice(comptime!(LINES * LINE * PAIR * batch));
+    let mut shared = Shared::<[f32]>::new_slice(comptime!(LINES * LINE * ROWS_PER_LINE * batch));
     #[unroll]
-    for i in 0..comptime!(batch * PAIR) {
+    for i in 0..comptime!(batch * ROWS_PER_LINE) {
         shared[i * comptime!(LINES * LINE) + unit] = sums[i];
     }
     let mut half = comptime!(LINE / 2).runtime();
@@ -82,7 +82,7 @@ fn finish(
         sync_cube();
         if lane < half {
             #[unroll]
-            for i in 0..comptime!(batch * PAIR) {
+            for i in 0..comptime!(batch * ROWS_PER_LINE) {
                 let mine = i * comptime!(LINES * LINE) + unit;
                 shared[mine] += shared[mine + half];
             }
@@ -91,9 +91,9 @@ fn finish(
     }
     if lane == 0 {
         #[unroll]
-        for i in 0..comptime!(batch * PAIR) {
-            let token = i / PAIR;
-            let row = first_row + i % PAIR;
+        for i in 0..comptime!(batch * ROWS_PER_LINE) {
+            let token = i / ROWS_PER_LINE;
+            let row = first_row + i % ROWS_PER_LINE;
             if token < tokens && row < rows {
                 let value = scale * shared[i * comptime!(LINES * LINE) + unit];
                 let place = token * width + at + row;
@@ -107,9 +107,9 @@ fn finish(
     }
 }
 
-/// For weights in blocks.
+/// GEMV over weights in blocks.
 #[cube(launch_unchecked)]
-fn few_tokens(
+fn gemv_blocks(
     x: &[Vector<f32, Const<4>>],
     words: &[u32],
     out: &mut [f32],
@@ -123,37 +123,37 @@ fn few_tokens(
     #[comptime] batch: usize,
     #[comptime] add: bool,
 ) {
-    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * PAIR;
+    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * ROWS_PER_LINE;
     let lane = UNIT_POS as usize % LINE;
-    let each = comptime!(quant.block_elements() / PIECE);
-    let pieces = cols / PIECE;
-    let mut sums = no_sums(batch);
+    let each = comptime!(quant.block_elements() / SEGMENT);
+    let segments = cols / SEGMENT;
+    let mut sums = zero_sums(batch);
     if first_row < rows {
-        for step in 0..pieces.div_ceil(LINE) {
-            let piece = step * LINE + lane;
-            if piece < pieces {
-                let first = piece / each * comptime!(quant.block_elements());
-                let mut w = Array::<f32>::new(comptime!(PAIR * PIECE));
+        for step in 0..segments.div_ceil(LINE) {
+            let segment = step * LINE + lane;
+            if segment < segments {
+                let first = segment / each * comptime!(quant.block_elements());
+                let mut w = Array::<f32>::new(comptime!(ROWS_PER_LINE * SEGMENT));
                 #[unroll]
-                for row in 0..PAIR {
+                for row in 0..ROWS_PER_LINE {
                     let block = block_at(min(first_row + row, rows - 1), first, cols, quant);
-                    let weights = weights(words, block, piece % each, quant);
+                    let weights = weights(words, block, segment % each, quant);
                     #[unroll]
-                    for i in 0..PIECE {
-                        w[row * PIECE + i] = weights[i];
+                    for i in 0..SEGMENT {
+                        w[row * SEGMENT + i] = weights[i];
                     }
                 }
                 #[unroll]
                 for token in 0..batch {
                     let start = token_row(token, tokens, batch) * cols + first;
                     #[unroll]
-                    for four in 0..comptime!(PIECE / 4) {
-                        let x = x[(start + place(piece % each, 4 * four, quant)) / 4];
+                    for four in 0..comptime!(SEGMENT / 4) {
+                        let x = x[(start + place(segment % each, 4 * four, quant)) / 4];
                         #[unroll]
-                        for row in 0..PAIR {
+                        for row in 0..ROWS_PER_LINE {
                             #[unroll]
                             for i in 0..4usize {
-                                sums[token * PAIR + row] += w[row * PIECE + 4 * four + i] * x.extract(i);
+                                sums[token * ROWS_PER_LINE + row] += w[row * SEGMENT + 4 * four + i] * x.extract(i);
                             }
                         }
                     }
@@ -161,12 +161,12 @@ fn few_tokens(
             }
         }
     }
-    finish(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
+    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
 }
 
-/// For plain weights, whose rows may have any length: neighbours read neighbours.
+/// GEMV over float weights, whose rows may have any length, with coalesced reads.
 #[cube(launch_unchecked)]
-fn few_tokens_plain(
+fn gemv_floats(
     x: &[f32],
     words: &[u32],
     out: &mut [f32],
@@ -180,15 +180,15 @@ fn few_tokens_plain(
     #[comptime] batch: usize,
     #[comptime] add: bool,
 ) {
-    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * PAIR;
-    let mut sums = no_sums(batch);
+    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * ROWS_PER_LINE;
+    let mut sums = zero_sums(batch);
     if first_row < rows {
         for step in 0..cols.div_ceil(LINE) {
             let column = step * LINE + UNIT_POS as usize % LINE;
             if column < cols {
-                let mut w = Array::<f32>::new(PAIR);
+                let mut w = Array::<f32>::new(ROWS_PER_LINE);
                 #[unroll]
-                for row in 0..PAIR {
+                for row in 0..ROWS_PER_LINE {
                     let at = block_at(min(first_row + row, rows - 1), column, cols, quant);
                     w[row] = weight(words, at, 0usize, quant);
                 }
@@ -196,17 +196,17 @@ fn few_tokens_plain(
                 for token in 0..batch {
                     let x = x[token_row(token, tokens, batch) * cols + column];
                     #[unroll]
-                    for row in 0..PAIR {
-                        sums[token * PAIR + row] += w[row] * x;
+                    for row in 0..ROWS_PER_LINE {
+                        sums[token * ROWS_PER_LINE + row] += w[row] * x;
                     }
                 }
             }
         }
     }
-    finish(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
+    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
 }
 
-/// Fills a tile with weights: rows from `first` on, columns from `from` on; zeros where there are none.
+/// Decodes weights into a tile: rows from `first` on, columns from `from` on, zero-padded.
 #[cube]
 fn decode(
     tile: &mut [f32],
@@ -219,9 +219,9 @@ fn decode(
 ) {
     let elements = comptime!(quant.block_elements());
     if comptime!(quant.is_float()) {
-        // Neighbours read neighbours.
+        // Coalesced reads.
         #[unroll]
-        for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+        for part in 0..comptime!(TILE * DEPTH / UNITS) {
             let i = part * UNITS + UNIT_POS as usize;
             let row = i / DEPTH;
             let step = i % DEPTH;
@@ -229,10 +229,10 @@ fn decode(
             if first + row < rows && from + step < cols {
                 value = weight(words, block_at(first + row, from + step, cols, quant), 0usize, quant);
             }
-            tile[step * comptime!(stride(SIDE)) + row] = value;
+            tile[step * comptime!(stride(TILE)) + row] = value;
         }
     } else {
-        // A unit has weights of one row and one block, which share what they are scaled by.
+        // Each unit decodes weights of one row and one block, which share scales.
         let row = UNIT_POS as usize;
         let block = block_at(first + row, from, cols, quant);
         #[unroll]
@@ -241,13 +241,13 @@ fn decode(
             if first + row < rows {
                 value = weight(words, block, from % elements + step, quant);
             }
-            tile[step * comptime!(stride(SIDE)) + row] = value;
+            tile[step * comptime!(stride(TILE)) + row] = value;
         }
     }
 }
 
 #[cube(launch_unchecked)]
-fn many_tokens(
+fn gemm(
     x: &[f32],
     words: &[u32],
     out: &mut [f32],
@@ -260,24 +260,24 @@ fn many_tokens(
     #[comptime] quant: Quant,
     #[comptime] add: bool,
 ) {
-    // Cubes that share rows of the weight come one after the other, so that these are still in a cache.
-    let down = tokens.div_ceil(SIDE);
-    if CUBE_POS >= rows.div_ceil(SIDE) * down {
+    // Cubes that share rows of the weight are consecutive, so that the rows are still in a cache.
+    let down = tokens.div_ceil(TILE);
+    if CUBE_POS >= rows.div_ceil(TILE) * down {
         terminate!();
     }
-    let top = CUBE_POS % down * SIDE;
-    let left = CUBE_POS / down * SIDE;
-    let mut x_tile = tile(SIDE);
-    let mut w_tile = tile(SIDE);
-    let mut sums = zeros(SIDE);
+    let top = CUBE_POS % down * TILE;
+    let left = CUBE_POS / down * TILE;
+    let mut x_tile = tile(TILE);
+    let mut w_tile = tile(TILE);
+    let mut sums = zeros(TILE);
     for part in 0..cols.div_ceil(DEPTH) {
-        fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, SIDE, true);
+        fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, TILE, true);
         decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant);
         sync_cube();
-        multiply(&x_tile, &w_tile, &mut sums, SIDE);
+        multiply(&x_tile, &w_tile, &mut sums, TILE);
         sync_cube();
     }
-    store(&sums, out, top, left, tokens, rows, width, at, scale, SIDE, add);
+    store(&sums, out, top, left, tokens, rows, width, at, scale, TILE, add);
 }
 
 #[cube(launch_unchecked)]
@@ -288,26 +288,26 @@ fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, width: usize, at: usiz
     }
 }
 
-/// Writes `y [T, out]` of a linear over `x [T, in]` to the columns of `out [T, width]` from `at` on, or adds it to them. `out`
-/// is not `x`. [`Product::Exact`] rounds nothing but sums; the others round the factors of the product with the weight to f16 where
-/// [`linear_takes_matrix_units`].
+/// Writes the output `[T, out]` of a linear over `x [T, in]` to the columns of `out [T, width]` from `at` on, or adds it to them. `out`
+/// must not be `x`. [`MatmulPrecision::F32`] computes in f32; the others round activations and weights to f16 if
+/// [`linear_uses_matrix_units`].
 ///
 /// # Errors
-/// Where the shapes do not fit.
+/// Returns an error if the shapes do not match.
 pub fn linear(
     client: &Client,
     x: &Floats,
     linear: &Linear,
-    product: Product,
+    precision: MatmulPrecision,
     out: &Floats,
     at: usize,
     add: bool,
 ) -> Result<(), GpuError> {
-    linear_within(
+    linear_with_limit(
         client,
         x,
         linear,
-        product,
+        precision,
         out,
         at,
         add,
@@ -315,16 +315,15 @@ pub fn linear(
     )
 }
 
-/// [`linear`] on a device where a kernel sees `limit` bytes of a buffer at most: a weight that is larger is taken in ranges of
-/// its rows.
+/// [`linear`] on a device whose bindings hold at most `limit` bytes: processes a larger weight in ranges of its rows.
 ///
 /// # Errors
-/// Where the shapes do not fit, or the limit is too low for the rows that have to go together.
-pub fn linear_within(
+/// Returns an error if the shapes do not match or the limit is too low for the smallest aligned range of rows.
+pub fn linear_with_limit(
     client: &Client,
     x: &Floats,
     linear: &Linear,
-    kind: Product,
+    precision: MatmulPrecision,
     out: &Floats,
     at: usize,
     add: bool,
@@ -333,7 +332,7 @@ pub fn linear_within(
     let weight = &linear.weight;
     same("width of a linear's input", x.cols, weight.cols)?;
     same("number of rows of a linear's output", out.rows, x.rows)?;
-    room(out, at, weight.rows)?;
+    check_columns(out, at, weight.rows)?;
     matrix(x, "input of a linear")?;
     matrix(out, "output of a linear")?;
     if let Some(lora) = &linear.lora {
@@ -350,27 +349,30 @@ pub fn linear_within(
         return Ok(());
     }
     for range in ranges {
-        over_rows(client, x, weight, range, linear.scale, kind, out, at, add)?;
+        launch_range(client, x, weight, range, linear.scale, precision, out, at, add)?;
     }
     if let Some(lora) = &linear.lora {
-        let dropped = lora.dropout.map(|dropout| drop_out(client, x, dropout)).transpose()?;
+        let dropped = lora
+            .dropout
+            .map(|dropout| dropout_rows(client, x, dropout))
+            .transpose()?;
         let low = Floats::empty(client, x.rows, lora.a.rows);
-        product(
+        matmul(
             client,
             dropped.as_ref().unwrap_or(x),
             &lora.a,
-            Turned::Second,
+            Transpose::B,
             1.0,
             &low,
             0,
             false,
         )?;
-        product(client, &low, &lora.b, Turned::Second, lora.scale, out, at, true)?;
+        matmul(client, &low, &lora.b, Transpose::B, lora.scale, out, at, true)?;
     }
     if let Some(bias) = bias {
         let dim = CubeDim::new_1d(256);
         let count = cubes(client, (x.rows * weight.rows).div_ceil(256))?;
-        // SAFETY: the kernel touches the rows of `out` and the columns of the linear, which were seen to be there.
+        // SAFETY: the kernel accesses rows of `out` and columns of the linear, which were checked.
         unsafe {
             add_bias::launch_unchecked(
                 client,
@@ -387,15 +389,14 @@ pub fn linear_within(
     Ok(())
 }
 
-/// Rows of a weight that one launch takes.
+/// Rows of a weight that one launch processes.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub first: usize,
     pub rows: usize,
 }
 
-/// The ranges of rows in which a weight is taken where a kernel sees `limit` bytes of it; each begins at a multiple of
-/// [`ALIGNMENT`].
+/// Splits a weight into ranges of rows of at most `limit` bytes; each begins at a multiple of [`ALIGNMENT`].
 pub(super) fn ranges(weight: &Weight, limit: u64) -> Result<Vec<Range>, GpuError> {
     let Weight { quant, rows, cols, .. } = *weight;
     let row = quant.row_bytes(cols).ok_or(GpuError::Shape { quant, rows, cols })? as u64;
@@ -415,12 +416,12 @@ pub(super) fn ranges(weight: &Weight, limit: u64) -> Result<Vec<Range>, GpuError
     if bytes <= limit {
         return Ok(vec![Range { first: 0, rows }]);
     }
-    // So many rows end where the next range may begin: the power of two that they lack.
+    // Rows whose total size is aligned: the power of two that one row lacks.
     let together = ALIGNMENT >> row.trailing_zeros().min(ALIGNMENT.trailing_zeros());
     let most = (limit / row / together * together) as usize;
     if most == 0 {
         return Err(GpuError::Large {
-            what: "least range of rows of a weight",
+            what: "smallest range of rows of a weight",
             needed: together * row,
         });
     }
@@ -431,7 +432,7 @@ pub(super) fn ranges(weight: &Weight, limit: u64) -> Result<Vec<Range>, GpuError
     Ok((0..rows).step_by(most).map(range).collect())
 }
 
-/// The blocks of rows of a weight, one of its [`ranges`], as a kernel's argument.
+/// The blocks of one of a weight's [`ranges`], as a kernel argument.
 pub(super) fn words_of(weight: &Weight, range: Range) -> Result<BufferArg, GpuError> {
     let row_bytes = (weight.cols / weight.quant.block_elements() * weight.quant.block_bytes()) as u64;
     let begin = range.first as u64 * row_bytes;
@@ -445,44 +446,43 @@ pub(super) fn words_of(weight: &Weight, range: Range) -> Result<BufferArg, GpuEr
     argument(&words, "weight of a linear", (bytes / 4) as usize)
 }
 
-fn over_rows(
+fn launch_range(
     client: &Client,
     x: &Floats,
     weight: &Weight,
     range: Range,
     scale: f32,
-    kind: Product,
+    precision: MatmulPrecision,
     out: &Floats,
     at: usize,
     add: bool,
 ) -> Result<(), GpuError> {
     let Weight { quant, cols, .. } = *weight;
     let (tokens, rows, at) = (x.rows, range.rows, at + range.first);
-    if linear_takes_matrix_units(client, quant, tokens, kind) {
+    if linear_uses_matrix_units(client, quant, tokens, precision) {
         return matrix_units::multiply(client, x, 0, weight, range, Over::Columns, scale, out, at, add);
     }
     let words = words_of(weight, range)?;
     let (x, result) = (matrix(x, "input of a linear")?, matrix(out, "output of a linear")?);
-    // SAFETY: the kernels read rows of `x` and of the weight below the counts that they are told, and write columns of `out` that
-    // were seen to be there.
+    // SAFETY: the kernels read rows of `x` and of the weight below the given counts, and write columns of `out` that were checked.
     unsafe {
-        if tokens <= FEW {
+        if tokens <= GEMV_TOKENS {
             let batch = tokens.next_power_of_two();
-            let count = cubes(client, rows.div_ceil(PAIR * LINES))?;
+            let count = cubes(client, rows.div_ceil(ROWS_PER_LINE * LINES))?;
             let dim = CubeDim::new_1d((LINES * LINE) as u32);
             if quant.is_float() {
-                few_tokens_plain::launch_unchecked(
+                gemv_floats::launch_unchecked(
                     client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, add,
                 );
             } else {
-                few_tokens::launch_unchecked(
+                gemv_blocks::launch_unchecked(
                     client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, add,
                 );
             }
         } else {
-            let count = cubes(client, rows.div_ceil(SIDE) * tokens.div_ceil(SIDE))?;
+            let count = cubes(client, rows.div_ceil(TILE) * tokens.div_ceil(TILE))?;
             let dim = CubeDim::new_1d(UNITS as u32);
-            many_tokens::launch_unchecked(
+            gemm::launch_unchecked(
                 client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, add,
             );
         }

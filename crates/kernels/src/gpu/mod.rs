@@ -1,7 +1,7 @@
-//! The same formats on a GPU, in CubeCL: one source for WGSL, SPIR-V, Metal and CUDA.
+//! GPU kernels in CubeCL: one source for WGSL, SPIR-V, Metal and CUDA.
 //!
-//! Only what plain WGSL has is used: words of 32 bits, integer shifts, f32. Nothing depends on how many lanes a driver runs
-//! together, for software drivers have 4 or 8. The one exception is `matrix_units`, which only devices that list them ever see.
+//! Kernels use only what plain WGSL has: 32-bit words, integer shifts, f32. Nothing depends on the plane size, since software drivers
+//! have 4 or 8. The one exception is `matrix_units`, used only on devices that report matrix units.
 
 mod argmax;
 mod attention;
@@ -16,28 +16,28 @@ mod glu;
 mod heads;
 mod launch;
 mod linear;
+mod matmul;
 mod matrix_units;
 mod norm;
 mod operands;
-mod pieces;
-mod product;
+mod qk_norm_rope;
 mod reduce;
-mod rotate;
+mod segments;
 mod tiles;
 
 pub use argmax::argmax;
 pub use attention::{attend_batch, attend_cells};
 pub use backward::{
-    attend_batch_backward, cross_entropy_in_place, drop_out, glu_backward, linear_backward, prepare_backward,
-    rms_norm_backward, weight_backward, weight_backward_within,
+    attend_batch_backward, cross_entropy_in_place, dropout_rows, glu_backward, linear_backward, qk_norm_rope_backward,
+    rms_norm_backward, weight_backward, weight_backward_with_limit,
 };
 pub use cache::kv_write;
 pub use dequantize::{dequantize, embed, words};
 pub use error::GpuError;
 pub use glu::glu;
-pub use linear::{linear, linear_within};
-pub use matrix_units::{backward_takes_matrix_units, linear_takes_matrix_units};
+pub use linear::{linear, linear_with_limit};
+pub use matmul::{Transpose, matmul};
+pub use matrix_units::{backward_uses_matrix_units, linear_uses_matrix_units};
 pub use norm::{add_norm, rms_norm};
 pub use operands::{Floats, Linear, Lora, Norm, Weight};
-pub use product::{Turned, product};
-pub use rotate::{prepare, rope_table};
+pub use qk_norm_rope::{qk_norm_rope, rope_table};

@@ -53,12 +53,12 @@ fn launch(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -
     let out = Floats::empty(client, x.rows, x.cols);
     let weight = argument(&norm.weight, "weight of a norm", x.cols)?;
     let input = matrix(x, "input of a norm")?;
-    let added = matrix(residual.unwrap_or(x), "stream that a norm is added to")?;
+    let added = matrix(residual.unwrap_or(x), "residual of a norm")?;
     let result = matrix(&out, "output of a norm")?;
     if x.rows > 0 && x.cols > 0 {
         let count = cubes(client, x.rows)?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernel stays in rows and columns below those of `x`, which all buffers were measured to hold.
+        // SAFETY: the kernel stays in rows and columns below those of `x`, which all buffers were checked to hold.
         unsafe {
             norm_rows::launch_unchecked(
                 client,
@@ -81,15 +81,15 @@ fn launch(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -
 /// The norm of each row of `x`.
 ///
 /// # Errors
-/// Where the weight is shorter than a row.
+/// Returns an error if the weight is shorter than a row.
 pub fn rms_norm(client: &Client, x: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
     launch(client, None, x, norm)
 }
 
-/// `residual` and the norm of each row of `y`, added.
+/// `residual` plus the norm of each row of `y`.
 ///
 /// # Errors
-/// Where the two are not of one shape, or the weight is shorter than a row.
+/// Returns an error if the shapes differ or the weight is shorter than a row.
 pub fn add_norm(client: &Client, residual: &Floats, y: &Floats, norm: &Norm) -> Result<Floats, GpuError> {
     same("number of rows that a norm is added to", residual.rows, y.rows)?;
     same("width of rows that a norm is added to", residual.cols, y.cols)?;

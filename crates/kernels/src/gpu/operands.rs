@@ -1,4 +1,4 @@
-//! What kernels are given: buffers on a device, and their shapes.
+//! Kernel operands: buffers on a device and their shapes.
 
 use super::GpuError;
 use crate::blocks::Quant;
@@ -6,7 +6,7 @@ use crate::dropout::Dropout;
 use cubecl::prelude::Client;
 use cubecl::server::Handle;
 
-/// A matrix of f32 `[rows, cols]` on the device, its rows one behind the other.
+/// An f32 matrix `[rows, cols]` on the device, row-major.
 #[derive(Clone, Debug)]
 pub struct Floats {
     /// The buffer.
@@ -18,13 +18,13 @@ pub struct Floats {
 }
 
 impl Floats {
-    /// Room for a matrix, with whatever the memory holds.
+    /// Allocates an uninitialised matrix.
     pub fn empty(client: &Client, rows: usize, cols: usize) -> Self {
         let handle = client.empty(rows * cols * size_of::<f32>());
         Self { handle, rows, cols }
     }
 
-    /// `count` of its rows from `first`, in place. Devices bind buffers at multiples of 256 bytes only, so `first` rows should take one.
+    /// A view of `count` rows from `first`. Devices bind buffers only at multiples of 256 bytes, so `first` rows should take a multiple.
     pub fn rows_from(&self, first: usize, count: usize) -> Self {
         let (first, count) = (first.min(self.rows), count.min(self.rows.saturating_sub(first)));
         let row = self.cols as u64 * 4;
@@ -36,10 +36,10 @@ impl Floats {
         }
     }
 
-    /// The matrix of a buffer.
+    /// Wraps a buffer.
     ///
     /// # Errors
-    /// Where the buffer is too short for it.
+    /// Returns an error if the buffer is too short.
     pub fn new(handle: Handle, rows: usize, cols: usize) -> Result<Self, GpuError> {
         let (needed, found) = (rows as u64 * cols as u64 * 4, handle.size_in_used());
         match found < needed {
@@ -75,7 +75,7 @@ pub struct Lora {
     pub b: Floats,
     /// alpha / rank.
     pub scale: f32,
-    /// Which of its inputs are left out; in training only.
+    /// Dropout of the adapter's input; in training only.
     pub dropout: Option<Dropout>,
 }
 
@@ -84,9 +84,9 @@ pub struct Lora {
 pub struct Linear {
     /// The weight.
     pub weight: Weight,
-    /// Its own scale; 1 where it has none.
+    /// The weight's own scale; 1 if it has none.
     pub scale: f32,
-    /// What training adds.
+    /// The adapter.
     pub lora: Option<Lora>,
     /// `[out]`.
     pub bias: Option<Handle>,
@@ -95,8 +95,8 @@ pub struct Linear {
 /// RMSNorm: `x * weight / sqrt(mean(x^2) + eps)`.
 #[derive(Clone, Debug)]
 pub struct Norm {
-    /// As long as what is normalised.
+    /// One element per column of the input.
     pub weight: Handle,
-    /// Keeps the root away from zero.
+    /// Added to the mean for numerical stability.
     pub eps: f32,
 }

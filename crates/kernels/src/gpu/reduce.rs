@@ -1,13 +1,13 @@
-//! What the units of a cube have, made one.
+//! Reductions over the units of a cube.
 
 use cubecl::prelude::*;
 
-/// The sum of what the units have, of which there are `units`, a power of two; `shared` has a place for each. All units of a
-/// cube call it together, and all get the sum.
+/// Sums the values of all `units` units of a cube, a power of two; `shared` has one element per unit. All units of a cube must call it
+/// together, and each gets the sum.
 #[cube]
 pub(super) fn sum(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
-    // Somebody may still be reading what was there.
+    // Other units may still be reading the previous result.
     sync_cube();
     shared[unit] = value;
     let mut half = comptime!(units / 2).runtime();
@@ -22,9 +22,9 @@ pub(super) fn sum(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f
     shared[0]
 }
 
-/// The greatest of what the units have, as [`sum`] is their sum.
+/// The maximum over the units of a cube; called as [`sum`].
 #[cube]
-pub(super) fn greatest(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f32 {
+pub(super) fn reduce_max(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;
     sync_cube();
     shared[unit] = value;

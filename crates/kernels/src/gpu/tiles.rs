@@ -1,34 +1,34 @@
-//! Products of tiles in shared memory: eight by eight units share a tile of the result, whose side is 32 or 64.
+//! Tiled matrix multiplication in shared memory: eight by eight units share an output tile with a side of 32 or 64.
 //!
-//! A tile of a factor is kept a step of the sum behind the other, `side` elements each and one unused, so that units which fill
-//! it along the sum do not meet in one bank of the memory. A unit's rows and columns lie eight apart: neighbours then read and write neighbours.
+//! An input tile is stored step by step along the summed dimension, `side` elements and one of padding each, to avoid bank conflicts
+//! between units that fill it along that dimension. The rows and columns of a unit have a stride of eight, so that accesses coalesce.
 
 use cubecl::prelude::*;
 
-/// Units along a side of a tile of the result.
+/// Units along a side of an output tile.
 const ACROSS: usize = 8;
-/// Units that share a tile of the result.
+/// Units that share an output tile.
 pub(super) const UNITS: usize = ACROSS * ACROSS;
-/// Steps of the sum that are in shared memory at a time.
+/// Steps of the summed dimension in shared memory at a time.
 pub(super) const DEPTH: usize = 16;
 
-/// Elements from one step of the sum to the next.
+/// Stride between two steps of the summed dimension.
 pub(super) const fn stride(side: usize) -> usize {
     side + 1
 }
 
-/// Rows, and columns, of the result that a unit sums.
+/// Rows, and columns, of the output that a unit accumulates.
 const fn each(side: usize) -> usize {
     side / ACROSS
 }
 
-/// Room for a tile of a factor.
+/// Allocates an input tile.
 #[cube]
 pub(super) fn tile(#[comptime] side: usize) -> Shared<[f32]> {
     Shared::<[f32]>::new_slice(comptime!(stride(side) * DEPTH))
 }
 
-/// A unit's sums, which are zero.
+/// Zeroed accumulators of a unit.
 #[cube]
 pub(super) fn zeros(#[comptime] side: usize) -> Array<f32> {
     let mut sums = Array::<f32>::new(comptime!(each(side) * each(side)));
@@ -39,8 +39,8 @@ pub(super) fn zeros(#[comptime] side: usize) -> Array<f32> {
     sums
 }
 
-/// Fills a tile with the rows from `first` on of a factor that has `count`, at the steps from `from` on of `depth`; zeros where
-/// there are none. `along`: neighbours in memory are steps, not rows.
+/// Fills a tile with the rows from `first` on (of `count`) at the steps from `from` on (of `depth`), zero-padded. `along` means that
+/// steps are contiguous in memory, not rows.
 #[cube]
 pub(super) fn fill(
     tile: &mut [f32],
@@ -73,7 +73,7 @@ pub(super) fn fill(
     }
 }
 
-/// Adds the products of two tiles to a unit's sums.
+/// Adds the product of two tiles to a unit's accumulators.
 #[cube]
 pub(super) fn multiply(left: &[f32], right: &[f32], sums: &mut Array<f32>, #[comptime] side: usize) {
     let each = comptime!(each(side));
@@ -98,8 +98,8 @@ pub(super) fn multiply(left: &[f32], right: &[f32], sums: &mut Array<f32>, #[com
     }
 }
 
-/// Writes `scale` times a unit's sums to the tile at `top` and `left` of a result `[m, n]`, which is the columns from `at` on of
-/// rows of `width`, or adds them.
+/// Writes `scale` times a unit's accumulators to the tile at `top` and `left` of an output `[m, n]`, the columns from `at` on of rows
+/// of `width`, or adds them.
 #[cube]
 pub(super) fn store(
     sums: &Array<f32>,

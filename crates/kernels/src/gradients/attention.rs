@@ -1,9 +1,9 @@
-//! Attention over a batch, and what happens to Q and K before it.
+//! Attention over a batch, and RMSNorm and RoPE of Q and K.
 
 use super::{F32, Report, many_rows};
-use crate::attention::{Heads, attend_batch_backward, attend_batch_keeping, prepare_backward_in_place};
+use crate::attention::{Heads, attend_batch_backward, attend_batch_with_lse, qk_norm_rope_backward_in_place};
 use crate::linear::Norm;
-use crate::reference::{self, Prepare, differences, noise, wide};
+use crate::reference::{self, QkNormRope, central_differences, noise, wide};
 use crate::rope::{Pairing, Rope};
 
 fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
@@ -36,7 +36,7 @@ pub(super) fn check(report: &mut Report) {
     for pairing in [Pairing::Interleaved, Pairing::Halves] {
         for norms in [false, true] {
             for (size, tokens) in [("one row", 1), ("more rows than threads", many)] {
-                prepare(report, size, tokens, pairing, norms);
+                qk_norm_rope(report, size, tokens, pairing, norms);
             }
         }
     }
@@ -49,10 +49,10 @@ fn attend(report: &mut Report, what: &str, heads: &Heads, lengths: &[usize]) {
     }
     let qkv = noise(1, starts.len() * heads.qkv_width());
     let d_out = noise(2, starts.len() * heads.out_width());
-    let expected = differences(&wide(&qkv), &wide(&d_out), |qkv| reference::attend(qkv, heads, &starts));
+    let expected = central_differences(&wide(&qkv), &wide(&d_out), |qkv| reference::attend(qkv, heads, &starts));
     let mut found = vec![f32::NAN; qkv.len()];
     let (mut out, mut logs) = (vec![f32::NAN; d_out.len()], vec![f32::NAN; starts.len() * heads.heads]);
-    let done = attend_batch_keeping(&qkv, heads, &starts, &mut out, &mut logs)
+    let done = attend_batch_with_lse(&qkv, heads, &starts, &mut out, &mut logs)
         .and_then(|()| attend_batch_backward(&qkv, heads, &starts, [&out, &logs], &d_out, &mut found));
     report.compare(
         "attention",
@@ -63,13 +63,13 @@ fn attend(report: &mut Report, what: &str, heads: &Heads, lengths: &[usize]) {
     );
 }
 
-fn prepare(report: &mut Report, size: &str, tokens: usize, pairing: Pairing, normed: bool) {
+fn qk_norm_rope(report: &mut Report, size: &str, tokens: usize, pairing: Pairing, normed: bool) {
     let (heads, eps, dims) = (heads(3, 1, 8, None), 1e-3, 6);
     let (q_weight, k_weight) = (noise(3, heads.head_dim), noise(4, heads.head_dim));
     let norm = |weight| normed.then_some(Norm { weight, eps });
     let (q_norm, k_norm) = (norm(&q_weight[..]), norm(&k_weight[..]));
     let positions: Vec<u32> = (0..tokens as u32).map(|token| 37 * token).collect();
-    let by_formula = Prepare {
+    let reference_args = QkNormRope {
         norms: [q_norm, k_norm].map(|norm| norm.map(|norm| wide(norm.weight))),
         eps: f64::from(eps),
         pairing,
@@ -80,11 +80,11 @@ fn prepare(report: &mut Report, size: &str, tokens: usize, pairing: Pairing, nor
         noise(5, tokens * heads.qkv_width()),
         noise(6, tokens * heads.qkv_width()),
     );
-    let expected = differences(&wide(&qkv), &wide(&gradient), |qkv| {
-        reference::prepared(qkv, &heads, &positions, &by_formula)
+    let expected = central_differences(&wide(&qkv), &wide(&gradient), |qkv| {
+        reference::qk_norm_rope(qkv, &heads, &positions, &reference_args)
     });
     let rope = Rope::new(pairing, dims, 10_000.0, 1.0, None);
-    let done = prepare_backward_in_place(&mut gradient, &qkv, &heads, &positions, q_norm, k_norm, &rope);
+    let done = qk_norm_rope_backward_in_place(&mut gradient, &qkv, &heads, &positions, q_norm, k_norm, &rope);
     let norms = if normed { "head norms" } else { "no norms" };
     let arrangement = format!("{pairing:?}, {norms}, over the gradient, {size}");
     report.compare(

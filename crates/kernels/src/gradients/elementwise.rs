@@ -1,10 +1,10 @@
-//! Norms, gates and rotations.
+//! Norms, gated units and RoPE.
 
 use super::{BF16, F32, Report, many_rows, sizes};
-use crate::bf16s::{Kept, to_bf16};
-use crate::glu::{Activation, glu_backward_of_kept};
+use crate::bf16s::{SavedElement, to_bf16};
+use crate::glu::{Activation, glu_backward_from_saved};
 use crate::norm::rms_norm_backward_in_place;
-use crate::reference::{self, differences, noise, wide};
+use crate::reference::{self, central_differences, noise, wide};
 use crate::rope::{Pairing, Rope};
 use crate::shape::ShapeError;
 
@@ -24,7 +24,7 @@ pub(super) fn check(report: &mut Report) {
     }
 }
 
-/// A buffer after something was done to it.
+/// A copy of `x` after `f`.
 fn over(x: &[f32], f: impl FnOnce(&mut [f32]) -> Result<(), ShapeError>) -> Result<Vec<f32>, ShapeError> {
     let mut x = x.to_vec();
     f(&mut x)?;
@@ -33,7 +33,7 @@ fn over(x: &[f32], f: impl FnOnce(&mut [f32]) -> Result<(), ShapeError>) -> Resu
 
 fn norm(report: &mut Report, size: &str, rows: usize, width: usize) {
     let (x, weight, dy) = (noise(1, rows * width), noise(2, width), noise(3, rows * width));
-    let expected = differences(&wide(&x), &wide(&dy), |x| {
+    let expected = central_differences(&wide(&x), &wide(&dy), |x| {
         reference::rms_norm(x, &wide(&weight), f64::from(EPS))
     });
     let found = over(&dy, |dy| rms_norm_backward_in_place(&x, &weight, EPS, dy));
@@ -43,10 +43,10 @@ fn norm(report: &mut Report, size: &str, rows: usize, width: usize) {
 fn gate(report: &mut Report, size: &str, length: usize, activation: Activation) {
     let (gate, up, dh) = (noise(6, length), noise(7, length), noise(8, length));
     let expected = [
-        differences(&wide(&gate), &wide(&dh), |gate| {
+        central_differences(&wide(&gate), &wide(&dh), |gate| {
             reference::gated(activation, gate, &wide(&up))
         }),
-        differences(&wide(&up), &wide(&dh), |up| {
+        central_differences(&wide(&up), &wide(&dh), |up| {
             reference::gated(activation, &wide(&gate), up)
         }),
     ];
@@ -61,17 +61,21 @@ fn gate(report: &mut Report, size: &str, length: usize, activation: Activation) 
         let mut kept = vec![half::bf16::ZERO; x.len()];
         to_bf16(x, &mut kept).map(|()| kept)
     });
-    compare("kept as f32", from_kept(activation, [&gate, &up], &dh), F32);
+    compare("saved as f32", from_saved(activation, [&gate, &up], &dh), F32);
     let [gate, up] = kept;
-    let found = gate.and_then(|gate| from_kept(activation, [&gate, &up?], &dh));
-    compare("kept as bf16", found, BF16);
+    let found = gate.and_then(|gate| from_saved(activation, [&gate, &up?], &dh));
+    compare("saved as bf16", found, BF16);
 }
 
-/// The gradients of gate and up from those as they were kept.
-fn from_kept<K: Kept>(activation: Activation, [gate, up]: [&[K]; 2], dh: &[f32]) -> Result<[Vec<f32>; 2], ShapeError> {
+/// The gradients of gate and up from saved ones.
+fn from_saved<K: SavedElement>(
+    activation: Activation,
+    [gate, up]: [&[K]; 2],
+    dh: &[f32],
+) -> Result<[Vec<f32>; 2], ShapeError> {
     let mut both = [vec![f32::NAN; dh.len()], vec![f32::NAN; dh.len()]];
     let [d_gate, d_up] = &mut both;
-    glu_backward_of_kept(activation, [gate, up], dh, d_gate, d_up)?;
+    glu_backward_from_saved(activation, [gate, up], dh, d_gate, d_up)?;
     Ok(both)
 }
 
@@ -81,7 +85,7 @@ fn rotation(report: &mut Report, size: &str, heads: usize, pairing: Pairing) {
     let rope = Rope::new(pairing, dims, 10_000.0, 1.0, None);
     let angle = |pair: usize| f64::from(position) * 10_000_f64.powf(-2.0 * pair as f64 / dims as f64);
     let angles: Vec<f64> = (0..dims / 2).map(angle).collect();
-    let expected = differences(&wide(&x), &wide(&dy), |x| {
+    let expected = central_differences(&wide(&x), &wide(&dy), |x| {
         let heads = x.chunks(head_dim);
         heads
             .flat_map(|head| reference::rotated(head, pairing, &angles))

@@ -1,20 +1,20 @@
-//! Half-layers: linears with everything that may follow them, over a normalised input, before a norm, and around a gate.
+//! Fused linears with all epilogues: over a normalised input, before a norm, and as gated units.
 
 use super::{BF16, F32, Report, many_rows};
-use crate::bf16s::Kept;
+use crate::bf16s::SavedElement;
 use crate::blocks::Quant;
 use crate::dropout::Dropout;
+use crate::fused::{gated_backward_from_saved, gated_with_saved, linear_add_backward, norm_linears_backward};
 use crate::glu::Activation;
-use crate::half_layer::{gated_backward_kept, gated_keeping, linear_add_backward, norm_linears_backward};
-use crate::linear::{Linear, Lora, LoraGradient, Norm, Product};
+use crate::linear::{Linear, Lora, LoraGradient, MatmulPrecision, Norm};
 use crate::matrix::{self, Layout, Matrix};
-use crate::reference::{self, differences, noise, wide};
+use crate::reference::{self, central_differences, noise, wide};
 use crate::shape::ShapeError;
 
 const EPS: f32 = 1e-3;
 const RANK: usize = 3;
 
-/// A stored weight and what belongs to it.
+/// A stored weight with its adapter and bias.
 pub(super) struct Parts {
     quant: Quant,
     layout: Layout,
@@ -27,7 +27,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Packed for this machine or as a file has it.
+    /// Packed for this machine, or in the file's layout.
     pub fn new(seed: u64, quant: Quant, rows: usize, cols: usize, packed: bool) -> Result<Self, ShapeError> {
         let row = quant.row_bytes(cols).unwrap_or(0);
         let mut bytes = vec![0; row * rows];
@@ -73,13 +73,13 @@ impl Parts {
     }
 }
 
-/// What was found for an input and for the adapters of linears.
+/// Computed gradients of an input and of the linears' adapters.
 pub(super) struct Found {
     pub dx: Vec<f32>,
     pub adapters: Vec<Option<LoraGradient>>,
 }
 
-/// Compares the gradient of `x` and of each adapter with the differences of `forward(x, linears)`.
+/// Compares the gradient of `x` and of each adapter with the central differences of `forward(x, linears)`.
 pub(super) fn compare(
     report: &mut Report,
     op: &'static str,
@@ -104,11 +104,11 @@ pub(super) fn compare(
         }
     };
     let (x, dy) = (wide(x), wide(dy));
-    let expected = differences(&x, &dy, |x| forward(x, &by_formula));
+    let expected = central_differences(&x, &dy, |x| forward(x, &by_formula));
     report.compare(op, format!("input, {arrangement}"), Ok(found.dx), &expected, tolerance);
     let mut adapters = found.adapters.into_iter();
     for (i, linear) in by_formula.iter().enumerate() {
-        // A gradient that is not there is one without numbers, which equals none that should be.
+        // A missing gradient has no elements, which matches a linear without an adapter.
         let adapter = adapters.next().flatten().map_or([vec![], vec![]], |it| [it.a, it.b]);
         let Some(lora) = &linear.lora else {
             let arrangement = format!("none of linear {i}, {arrangement}");
@@ -120,8 +120,8 @@ pub(super) fn compare(
             linears[i].lora.iter_mut().for_each(change);
             forward(&x, &linears)
         };
-        let a = differences(&lora.a, &dy, |a| changed(&|lora| lora.a = a.to_vec()));
-        let b = differences(&lora.b, &dy, |b| changed(&|lora| lora.b = b.to_vec()));
+        let a = central_differences(&lora.a, &dy, |a| changed(&|lora| lora.a = a.to_vec()));
+        let b = central_differences(&lora.b, &dy, |b| changed(&|lora| lora.b = b.to_vec()));
         for ((side, found), expected) in ["a", "b"].into_iter().zip(adapter).zip([a, b]) {
             let arrangement = format!("{side} of linear {i}, {arrangement}");
             report.compare(op, arrangement, Ok(found), &expected, tolerance);
@@ -130,7 +130,10 @@ pub(super) fn compare(
 }
 
 pub(super) fn check(report: &mut Report) {
-    for (product, tolerance, name) in [(Product::Exact, F32, "f32"), (Product::Bf16, BF16, "bf16")] {
+    for (precision, tolerance, name) in [
+        (MatmulPrecision::F32, F32, "f32"),
+        (MatmulPrecision::Bf16, BF16, "bf16"),
+    ] {
         let cases = [
             ("one element", 1, [(Quant::F32, false); 3], [1, 1]),
             (
@@ -165,16 +168,16 @@ pub(super) fn check(report: &mut Report) {
             let mut with = |op, check: &Check<'_>| {
                 let done = parts.as_ref().map_err(Clone::clone);
                 let done = done.and_then(|[one, two, three]| check(report, [one, two, three]));
-                report.made_ready(op, &what, done);
+                report.report_setup(op, &what, done);
             };
             with("norm_linears", &|report, parts| {
-                side_by_side(report, &what, tokens, parts, product, tolerance)
+                side_by_side(report, &what, tokens, parts, precision, tolerance)
             });
             with("linear_add", &|report, [_, two, _]| {
-                added(report, &what, tokens, two, product, tolerance)
+                added(report, &what, tokens, two, precision, tolerance)
             });
             with("gated", &|report, [one, two, _]| {
-                around_a_gate(report, &what, tokens, [one, two], product, tolerance)
+                around_a_gate(report, &what, tokens, [one, two], precision, tolerance)
             });
         }
     }
@@ -190,7 +193,7 @@ fn side_by_side(
     what: &str,
     tokens: usize,
     parts: [&Parts; 3],
-    product: Product,
+    precision: MatmulPrecision,
     tolerance: f64,
 ) -> Result<(), ShapeError> {
     let (rows, cols) = (parts[0].rows, parts[0].cols);
@@ -209,7 +212,7 @@ fn side_by_side(
     ] {
         let dy = noise(3, tokens * rows * linears.len());
         let mut dx = vec![f32::NAN; x.len()];
-        let found = norm_linears_backward(&x, norm, linears, product, &dy, &mut dx);
+        let found = norm_linears_backward(&x, norm, linears, precision, &dy, &mut dx);
         let found = found.map(|adapters| Found { dx, adapters });
         let arrangement = format!("{arrangement}, {what}");
         compare(
@@ -240,7 +243,7 @@ fn added(
     what: &str,
     tokens: usize,
     parts: &Parts,
-    product: Product,
+    precision: MatmulPrecision,
     tolerance: f64,
 ) -> Result<(), ShapeError> {
     let (h, dy, weight) = (
@@ -260,7 +263,7 @@ fn added(
         ),
     ] {
         let mut dx = vec![f32::NAN; h.len()];
-        let found = linear_add_backward(&h, &linears[0], norm, product, &dy, &mut dx);
+        let found = linear_add_backward(&h, &linears[0], norm, precision, &dy, &mut dx);
         let found = found.map(|adapter| Found {
             dx,
             adapters: vec![adapter],
@@ -287,20 +290,20 @@ fn added(
     Ok(())
 }
 
-/// The gradient from gate and up as a forward kept them.
-fn kept<K: Kept>(
+/// The gradient from gate and up saved by the forward.
+fn kept<K: SavedElement>(
     zero: K,
     x: &[f32],
     norm: Option<Norm>,
     [gate, up]: [&Linear; 2],
     activation: Activation,
-    product: Product,
+    precision: MatmulPrecision,
     dh: &[f32],
     dx: &mut [f32],
 ) -> Result<[Option<LoraGradient>; 2], ShapeError> {
     let (mut gates, mut ups, mut h) = (vec![zero; dh.len()], vec![zero; dh.len()], vec![f32::NAN; dh.len()]);
-    gated_keeping(x, norm, gate, up, activation, product, [&mut gates, &mut ups], &mut h)?;
-    gated_backward_kept(x, norm, gate, up, activation, product, [&gates[..], &ups], dh, dx)
+    gated_with_saved(x, norm, gate, up, activation, precision, [&mut gates, &mut ups], &mut h)?;
+    gated_backward_from_saved(x, norm, gate, up, activation, precision, [&gates[..], &ups], dh, dx)
 }
 
 fn around_a_gate(
@@ -308,7 +311,7 @@ fn around_a_gate(
     what: &str,
     tokens: usize,
     parts: [&Parts; 2],
-    product: Product,
+    precision: MatmulPrecision,
     tolerance: f64,
 ) -> Result<(), ShapeError> {
     let (x, dh) = (noise(7, tokens * parts[0].cols), noise(8, tokens * parts[0].rows));
@@ -320,11 +323,11 @@ fn around_a_gate(
     let linears = [parts[0].full(None)?, parts[1].full(None)?];
     let both = [&linears[0], &linears[1]];
     for activation in [Activation::Silu, Activation::GeluTanh] {
-        for (how, tolerance) in [("kept as f32", tolerance), ("kept as bf16", BF16)] {
+        for (how, tolerance) in [("saved as f32", tolerance), ("saved as bf16", BF16)] {
             let mut dx = vec![f32::NAN; x.len()];
             let found = match how {
-                "kept as f32" => kept(0.0, &x, norm, both, activation, product, &dh, &mut dx),
-                _ => kept(half::bf16::ZERO, &x, norm, both, activation, product, &dh, &mut dx),
+                "saved as f32" => kept(0.0, &x, norm, both, activation, precision, &dh, &mut dx),
+                _ => kept(half::bf16::ZERO, &x, norm, both, activation, precision, &dh, &mut dx),
             };
             let found = found.map(|adapters| Found {
                 dx,

@@ -1,34 +1,37 @@
-//! Cross-entropy through the output layer.
+//! Fused linear cross-entropy.
 
 use super::linears::{Found, Parts, compare};
 use super::{BF16, F32, Report, many_rows};
 use crate::blocks::Quant;
-use crate::cross_entropy::{Targets, cross_entropy_through};
-use crate::linear::{Norm, Product};
+use crate::cross_entropy::{Targets, linear_cross_entropy};
+use crate::linear::{MatmulPrecision, Norm};
 use crate::reference::{self, noise, wide};
 use crate::shape::ShapeError;
-use crate::softmax::IGNORED;
+use crate::softmax::IGNORE_INDEX;
 
 const EPS: f32 = 1e-3;
 const SCALE: f32 = 0.25;
 
-/// A target for each row; every third is not trained, but for the first.
+/// A target for each row; every third row is untrained, except the first.
 fn targets(rows: usize, vocab: usize) -> Vec<u32> {
     let target = |row: usize| match row % 3 {
-        2 => IGNORED,
+        2 => IGNORE_INDEX,
         _ => (row * 7 % vocab) as u32,
     };
     (0..rows).map(target).collect()
 }
 
 pub(super) fn check(report: &mut Report) {
-    for (product, tolerance, name) in [(Product::Exact, F32, "f32"), (Product::Bf16, BF16, "bf16")] {
+    for (precision, tolerance, name) in [
+        (MatmulPrecision::F32, F32, "f32"),
+        (MatmulPrecision::Bf16, BF16, "bf16"),
+    ] {
         for (size, tokens) in [("one row", 1), ("more rows than threads", many_rows())] {
             for (quant, vocab, cols) in [(Quant::Q8_0, 40, 32), (Quant::F32, 5, 7)] {
                 let arrangement = format!("{name}, {quant}, {size}");
                 let done = Parts::new(20, quant, vocab, cols, true)
-                    .and_then(|parts| through(report, &arrangement, tokens, &parts, vocab, cols, product, tolerance));
-                report.made_ready("cross_entropy_through", &arrangement, done);
+                    .and_then(|parts| through(report, &arrangement, tokens, &parts, vocab, cols, precision, tolerance));
+                report.report_setup("linear_cross_entropy", &arrangement, done);
             }
         }
     }
@@ -41,7 +44,7 @@ fn through(
     parts: &Parts,
     vocab: usize,
     cols: usize,
-    product: Product,
+    precision: MatmulPrecision,
     tolerance: f64,
 ) -> Result<(), ShapeError> {
     let (x, norm_weight, weights) = (noise(2, tokens * cols), noise(3, cols), noise(4, tokens));
@@ -64,7 +67,7 @@ fn through(
             scale: SCALE,
         };
         let (mut dx, mut losses) = (vec![f32::NAN; x.len()], vec![f32::NAN; tokens]);
-        let found = cross_entropy_through(&x, norm, &output, &targets, product, &mut losses, Some(&mut dx));
+        let found = linear_cross_entropy(&x, norm, &output, &targets, precision, &mut losses, Some(&mut dx));
         let found = found.map(|loss| Found {
             dx,
             adapters: vec![loss.adapter],
@@ -76,7 +79,7 @@ fn through(
         let linears = [output];
         compare(
             report,
-            "cross_entropy_through",
+            "linear_cross_entropy",
             &arrangement,
             found,
             &x,

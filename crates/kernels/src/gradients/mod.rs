@@ -1,7 +1,7 @@
-//! Every gradient that a run of fine-tuning takes, against central differences of the f64 reference, in every arrangement of buffers
-//! that its signature allows.
+//! Gradient checks: every gradient of a fine-tuning run against central differences of the f64 reference, in every arrangement of
+//! buffers that its signature allows.
 //!
-//! What a table of this shows on one machine holds for that machine's own instructions, so a person can have it made on theirs.
+//! Results hold for the instruction set of the machine, so `hearth doctor --gradients` runs the checks on the user's machine.
 
 mod attention;
 mod elementwise;
@@ -12,22 +12,22 @@ use crate::reference::relative_error;
 use crate::shape::ShapeError;
 use crate::team;
 
-/// What a gradient in f32 may be off by.
+/// Tolerance of a gradient in f32.
 const F32: f64 = 1e-4;
-/// What a gradient may be off by where factors or kept activations are rounded to bf16: a product of a few dozen numbers of
-/// eight bits each, where much cancels. Over many tokens it is a tenth of that.
+/// Tolerance of a gradient with operands or saved activations in bf16: sums of a few dozen products of 8-bit mantissas, with much
+/// cancellation. Over many tokens the error is a tenth of that.
 const BF16: f64 = 5e-2;
 
-/// One gradient in one arrangement.
+/// Result of checking one gradient in one arrangement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradientCheck {
-    /// The operation whose gradient it is.
+    /// The operation.
     pub op: &'static str,
-    /// Of which input, in which buffers, of what size.
+    /// The input, the buffers and the size.
     pub arrangement: String,
-    /// The distance from the differences, relative to their length; infinite where there was no result.
+    /// Relative error against central differences; infinite if there was no result.
     pub error: f64,
-    /// What the error may be.
+    /// Maximum allowed error.
     pub tolerance: f64,
 }
 
@@ -38,7 +38,7 @@ impl GradientCheck {
     }
 }
 
-/// Checks every gradient of this crate and reports each in turn. Takes some seconds.
+/// Checks every gradient of this crate and reports each result. Takes some seconds.
 pub fn check(report: &mut dyn FnMut(GradientCheck)) {
     let mut report = Report(report);
     elementwise::check(&mut report);
@@ -47,7 +47,7 @@ pub fn check(report: &mut dyn FnMut(GradientCheck)) {
     loss::check(&mut report);
 }
 
-/// Takes what was found.
+/// Receives the results.
 struct Report<'a>(&'a mut dyn FnMut(GradientCheck));
 
 impl Report<'_> {
@@ -68,20 +68,20 @@ impl Report<'_> {
         });
     }
 
-    /// Reports what kept a check from being made as one that failed; nothing where it was made.
-    fn made_ready(&mut self, op: &'static str, what: &str, done: Result<(), ShapeError>) {
+    /// Reports a check that could not run as failed; does nothing on success.
+    fn report_setup(&mut self, op: &'static str, what: &str, done: Result<(), ShapeError>) {
         if let Err(error) = done {
             self.compare(op, format!("not checked ({error}), {what}"), Err(error), &[], 0.0);
         }
     }
 }
 
-/// More rows than there are threads.
+/// More rows than threads.
 fn many_rows() -> usize {
     team::threads() + 3
 }
 
-/// Rows, columns and what they are an example of.
+/// Description, rows and columns.
 fn sizes() -> [(&'static str, usize, usize); 3] {
     [
         ("one element", 1, 1),

@@ -1,18 +1,18 @@
 //! [`Lanes`] on AVX2 with FMA: a vector is two registers.
 #![expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "one reason for all: `Avx2` exists only where the instructions do, and references are valid to read and write"
+    reason = "one reason for all: `Avx2` exists only if the CPU has the instructions, and references are valid to read and write"
 )]
 
 use super::{Lanes, WIDTH, sum_order};
 use std::arch::x86_64::*;
 
-/// Proof that the machine has AVX2, FMA and F16C.
+/// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
-    /// Called where the instructions are enabled.
+    /// Call only with the instructions enabled.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) fn new() -> Self {
@@ -110,7 +110,7 @@ impl Lanes for Avx2 {
     fn store_shorts(self, x: Floats, out: &mut [i16; WIDTH]) {
         unsafe {
             let [a, b] = each(x, |x| _mm256_cvtps_epi32(x));
-            // Packing leaves the quarters in turns.
+            // Packing interleaves the quarters.
             let shorts = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b));
             _mm256_storeu_si256(out.as_mut_ptr().cast(), shorts);
         }
@@ -213,7 +213,7 @@ impl Lanes for Avx2 {
         let mut sums = [0.0; WIDTH];
         for (x, sums) in x.as_chunks::<8>().0.iter().zip(sums.as_chunks_mut::<8>().0) {
             unsafe {
-                // Neighbouring lanes are added three times; each addition halves the vectors.
+                // Adds neighbouring lanes three times; each addition halves the number of vectors.
                 let both = |i: usize| _mm256_add_ps(x[i][0], x[i][1]);
                 let four = |i: usize| _mm256_hadd_ps(both(i), both(i + 1));
                 let eight = |i: usize| _mm256_hadd_ps(four(i), four(i + 2));
@@ -247,7 +247,7 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn greatest(self, x: Floats) -> f32 {
+    fn reduce_max(self, x: Floats) -> f32 {
         unsafe {
             let x = _mm256_max_ps(x[0], x[1]);
             let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
@@ -257,7 +257,7 @@ impl Lanes for Avx2 {
     }
 }
 
-/// Rows and columns of eight registers exchanged.
+/// Transposes eight registers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transpose_8(x: [__m256; 8]) -> [__m256; 8] {

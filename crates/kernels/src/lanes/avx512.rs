@@ -1,18 +1,18 @@
 //! [`Lanes`] on AVX-512 with VNNI: a vector is one register.
 #![expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "one reason for all: `Avx512` exists only where the instructions do, and references are valid to read and write"
+    reason = "one reason for all: `Avx512` exists only if the CPU has the instructions, and references are valid to read and write"
 )]
 
 use super::{Lanes, WIDTH, sum_order};
 use std::arch::x86_64::*;
 
-/// Proof that the machine has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
+/// Proof that the CPU has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
 impl Avx512 {
-    /// Called where the instructions are enabled.
+    /// Call only with the instructions enabled.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     pub(crate) fn new() -> Self {
@@ -169,12 +169,12 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn greatest(self, x: __m512) -> f32 {
+    fn reduce_max(self, x: __m512) -> f32 {
         unsafe { _mm512_reduce_max_ps(x) }
     }
 }
 
-/// Rows and columns of sixteen registers exchanged.
+/// Transposes sixteen registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose_16(x: [__m512; WIDTH]) -> [__m512; WIDTH] {
@@ -208,7 +208,7 @@ fn transpose_16(x: [__m512; WIDTH]) -> [__m512; WIDTH] {
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(crate) fn sums_of(vectors: &[__m512; WIDTH]) -> __m512 {
-    // First and third quarter of each, with second and fourth; two vectors' in turns.
+    // First and third quarter of each, plus second and fourth; two vectors interleaved.
     let halves: [__m512; 8] = std::array::from_fn(|i| {
         let (a, b) = (vectors[2 * i], vectors[2 * i + 1]);
         _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b))
@@ -218,7 +218,7 @@ pub(crate) fn sums_of(vectors: &[__m512; WIDTH]) -> __m512 {
         let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
         _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
     });
-    // What is left to add up lies in the four parts of each vector.
+    // The remaining sums are over the four parts of each vector.
     let pairs: [__m512; 2] = std::array::from_fn(|i| {
         let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
         _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))

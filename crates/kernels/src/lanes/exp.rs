@@ -1,17 +1,17 @@
-//! The exponential and what is made of it, on lanes.
+//! Exponential, sigmoid and tanh on lanes.
 
 use super::Lanes;
 
-/// `ln(2)` in two parts: the first has so few bits that its products with whole numbers are exact.
+/// `ln(2)` in two parts: the first has few enough bits that its products with integers are exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
-/// Below this the result would be less than the smallest normal number; taken as zero or next to it.
-const LEAST: f32 = -87.336_54;
-/// Above this the result would be infinite.
-const GREATEST: f32 = 88.376_26;
+/// Inputs are clamped to this: below it, the result would be subnormal.
+const MIN_INPUT: f32 = -87.336_54;
+/// Inputs are clamped to this: above it, the result would be infinite.
+const MAX_INPUT: f32 = 88.376_26;
 
-/// `e^x` for every f32, at every level: within 2 units in the last place from -87.3 to 88.3; lanes beyond, the infinities among
-/// them, are taken as those ends and give 1.2e-38 and 2.4e38; NaN gives NaN, so that a loss over it is seen to be none.
+/// `e^x` for every f32, at every level: within 2 ulp from -87.3 to 88.3; lanes beyond, including infinities, are clamped to
+/// these ends and give 1.2e-38 and 2.4e38. NaN gives NaN, so that it shows in a loss.
 ///
 /// `x = n ln 2 + r` with `r` at most `ln 2 / 2`; `e^r` by the Taylor polynomial of degree 7, whose error there, 5e-9, is
 /// below an f32's rounding.
@@ -26,8 +26,8 @@ pub(crate) fn exp<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
         1.0 / 2.0,
         1.0,
     ];
-    // `x` comes second: that is the operand which `min` and `max` give where one is NaN.
-    let x = l.max(l.splat(LEAST), l.min(l.splat(GREATEST), x));
+    // `x` is the second operand: `min` and `max` return it if either is NaN.
+    let x = l.max(l.splat(MIN_INPUT), l.min(l.splat(MAX_INPUT), x));
     let n = l.round(l.mul(x, l.splat(std::f32::consts::LOG2_E)));
     let r = l.mul_add(n, l.splat(-LN2_HIGH), x);
     let r = l.mul_add(n, l.splat(-LN2_LOW), r);
@@ -54,7 +54,7 @@ pub(crate) fn tanh<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dot::Isa;
+    use crate::isa::Isa;
     use crate::lanes::{WIDTH, on_lanes};
 
     on_lanes! {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn exp_is_that_of_f64_to_two_units_in_the_last_place() {
+    fn exp_is_within_two_ulp() {
         for isa in Isa::available() {
             for i in 0..20_000 {
                 let x: [f32; WIDTH] = std::array::from_fn(|lane| -87.3 + (i * WIDTH + lane) as f32 * 5.48e-4);
@@ -88,14 +88,14 @@ mod tests {
                 for (x, y) in x.iter().zip(y) {
                     let truth = f64::from(*x).exp();
                     let error = (f64::from(y) - truth).abs() / truth;
-                    assert!(error < 2.4e-7, "{isa:?}: exp({x}) = {y}, not {truth}");
+                    assert!(error < 2.4e-7, "{isa:?}: exp({x}) = {y}, expected {truth}");
                 }
             }
         }
     }
 
     #[test]
-    fn exp_ends_are_finite_and_minus_infinity_vanishes() {
+    fn exp_clamps_infinities() {
         for isa in Isa::available() {
             let mut x = [f32::NEG_INFINITY; WIDTH];
             x[1] = -1e30;
@@ -108,19 +108,19 @@ mod tests {
         }
     }
 
-    /// Every float that the sweep takes: each 4099th bit pattern of both signs, and what stands at the ends.
+    /// The tested floats: each 4099th bit pattern of both signs, and edge cases.
     fn floats() -> impl Iterator<Item = f32> {
         let ends = [
             0.0,
             f32::MIN_POSITIVE,
             f32::from_bits(1),
-            LEAST.next_up(),
-            LEAST,
-            LEAST.next_down(),
+            MIN_INPUT.next_up(),
+            MIN_INPUT,
+            MIN_INPUT.next_down(),
             -103.98,
-            GREATEST.next_down(),
-            GREATEST,
-            GREATEST.next_up(),
+            MAX_INPUT.next_down(),
+            MAX_INPUT,
+            MAX_INPUT.next_up(),
             88.73,
             3.4e38,
             f32::MAX,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn exp_holds_its_rule_for_every_float_on_every_level() {
+    fn exp_clamps_and_propagates_nan_on_every_level() {
         let all: Vec<f32> = floats().collect();
         for isa in Isa::available() {
             for some in all.chunks(WIDTH) {
@@ -141,32 +141,32 @@ mod tests {
                 y[..some.len()].copy_from_slice(some);
                 exp_of(isa, &mut y);
                 for (x, y) in some.iter().zip(y) {
-                    let truth = f64::from(x.clamp(LEAST, GREATEST)).exp();
-                    let right = match x.is_nan() {
+                    let truth = f64::from(x.clamp(MIN_INPUT, MAX_INPUT)).exp();
+                    let correct = match x.is_nan() {
                         true => y.is_nan(),
                         false => (f64::from(y) - truth).abs() < 2.4e-7 * truth,
                     };
-                    assert!(right, "{isa:?}: exp({x}) = {y}, not {truth}");
+                    assert!(correct, "{isa:?}: exp({x}) = {y}, expected {truth}");
                 }
             }
         }
     }
 
     #[test]
-    fn sigmoid_and_tanh_of_nan_are_nan_and_saturate_at_the_ends() {
+    fn sigmoid_and_tanh_saturate_and_propagate_nan() {
         for isa in Isa::available() {
             for x in floats() {
                 let (mut s, mut t) = ([x; WIDTH], [x; WIDTH]);
                 sigmoid_of(isa, &mut s);
                 tanh_of(isa, &mut t);
                 for (found, truth) in [(s, 1.0 / (1.0 + f64::from(-x).exp())), (t, f64::from(x).tanh())] {
-                    let right = |y: f32| match x.is_nan() {
+                    let correct = |y: f32| match x.is_nan() {
                         true => y.is_nan(),
                         false => (f64::from(y) - truth).abs() < 3e-7,
                     };
                     assert!(
-                        found.into_iter().all(right),
-                        "{isa:?}: {x} gives {found:?}, not {truth}"
+                        found.into_iter().all(correct),
+                        "{isa:?}: {x} gives {found:?}, expected {truth}"
                     );
                 }
             }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn tanh_is_that_of_f64() {
+    fn tanh_matches_f64() {
         for isa in Isa::available() {
             for i in 0..2_000 {
                 let x: [f32; WIDTH] = std::array::from_fn(|lane| -12.0 + (i * WIDTH + lane) as f32 * 7.5e-4);

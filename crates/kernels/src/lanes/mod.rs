@@ -1,8 +1,8 @@
-//! Sixteen floats at a time: what the loops of this crate ask of a machine's vectors.
+//! Vectors of sixteen floats.
 //!
-//! A loop is written once, generic over [`Lanes`]; `on_lanes!` makes a function of it that runs on whatever instructions an
-//! [`Isa`](crate::Isa) names. A value that implements [`Lanes`] proves that the machine has the instructions, so methods are
-//! safe to call; [`Plain`] is the specification of the others.
+//! A kernel is written once, generic over [`Lanes`]; `on_lanes!` turns it into a function that dispatches on an
+//! [`Isa`](crate::Isa). A value that implements [`Lanes`] proves that the CPU has the instructions, so its methods are
+//! safe to call; [`Plain`] is the scalar specification.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -18,50 +18,50 @@ pub(crate) use avx512::{Avx512, sums_of};
 pub(crate) use exp::{exp, sigmoid, tanh};
 pub(crate) use plain::Plain;
 
-/// Floats in a vector.
+/// Floats per vector.
 pub(crate) const WIDTH: usize = 16;
 
-/// Vectors of 16 floats, for whatever width the machine has.
+/// Vectors of 16 floats, for any register width.
 pub(crate) trait Lanes: Copy {
     /// 16 floats.
     type Floats: Copy;
-    /// 16 whole numbers of 32 bits.
+    /// 16 i32.
     type Sums: Copy;
-    /// 16 pairs of whole numbers of 16 bits.
+    /// 16 pairs of i16.
     type Pairs: Copy;
 
-    /// Vectors that fit in the machine's registers.
+    /// Number of vectors that fit in registers.
     const REGISTERS: usize;
-    /// The lanes in the order in which [`Lanes::sums`] adds them: each with its neighbour, each pair with its neighbour, and further so.
+    /// The order in which [`Lanes::sums`] adds lanes: each with its neighbour, each pair with its neighbour, and so on.
     const SUM_ORDER: [usize; WIDTH];
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::Floats;
-    /// 16 floats in order.
+    /// Loads 16 floats.
     fn load(self, x: &[f32; WIDTH]) -> Self::Floats;
-    /// Writes the floats in order.
+    /// Stores 16 floats.
     fn store(self, x: Self::Floats, out: &mut [f32; WIDTH]);
-    /// 16 f16, exactly.
+    /// Loads 16 f16, exactly.
     fn load_half(self, x: &[u16; WIDTH]) -> Self::Floats;
-    /// 16 bf16, exactly.
+    /// Loads 16 bf16, exactly.
     fn load_bf16(self, x: &[u16; WIDTH]) -> Self::Floats;
-    /// Writes the nearest f16, ties to even.
+    /// Stores the nearest f16, ties to even.
     fn store_half(self, x: Self::Floats, out: &mut [u16; WIDTH]);
-    /// 16 whole numbers.
+    /// Loads 16 i8 as floats.
     fn load_bytes(self, x: &[i8; WIDTH]) -> Self::Floats;
-    /// Writes whole numbers from -128 to 127.
+    /// Stores integers from -128 to 127 as i8.
     fn store_bytes(self, x: Self::Floats, out: &mut [i8; WIDTH]);
-    /// Writes the nearest whole numbers, ties to even, of lanes from -32768 to 32767.
+    /// Stores lanes from -32768 to 32767 as the nearest i16, ties to even.
     fn store_shorts(self, x: Self::Floats, out: &mut [i16; WIDTH]);
-    /// 16 pairs in order.
+    /// Loads 16 pairs.
     fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> Self::Pairs;
     /// A pair in every lane.
     fn splat_pair(self, x: [i16; 2]) -> Self::Pairs;
-    /// Sixteen zeros.
+    /// Zero accumulators.
     fn no_sums(self) -> Self::Sums;
-    /// The products of both numbers of each pair, and `c`. What does not fit in 32 bits is cut off.
+    /// `c` plus the products of both elements of each pair, wrapping at 32 bits.
     fn mul_pairs_add(self, a: Self::Pairs, b: Self::Pairs, c: Self::Sums) -> Self::Sums;
-    /// The nearest floats.
+    /// Converts to the nearest floats.
     fn floats(self, x: Self::Sums) -> Self::Floats;
     /// `a + b`.
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
@@ -71,21 +71,21 @@ pub(crate) trait Lanes: Copy {
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a / b`.
     fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b + c`; rounded once where the machine can.
+    /// `a * b + c`, rounded once if the CPU has the instruction.
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
-    /// [`Lanes::mul_add`] of one lane, to the bit.
+    /// [`Lanes::mul_add`] of one lane, bit-identical.
     fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32;
-    /// The greater of each pair of lanes; `b` where one of them is NaN.
+    /// Lane-wise maximum; `b` if either is NaN.
     fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The lesser of each pair of lanes; `b` where one of them is NaN.
+    /// Lane-wise minimum; `b` if either is NaN.
     fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The nearest whole number, ties to even, of lanes below 2^22.
+    /// The nearest integer, ties to even, for lanes below 2^22.
     fn round(self, x: Self::Floats) -> Self::Floats;
-    /// `x * 2^n` for whole `n` from -126 to 127.
+    /// `x * 2^n` for integer `n` from -126 to 127.
     fn times_power_of_two(self, x: Self::Floats, n: Self::Floats) -> Self::Floats;
     /// The sum of all lanes.
     fn sum(self, x: Self::Floats) -> f32;
-    /// The sum of all lanes of each vector; not to the bit that of [`Lanes::sum`].
+    /// The sum of all lanes of each vector; not bit-identical to [`Lanes::sum`].
     #[inline(always)]
     fn sums(self, x: &[Self::Floats; WIDTH]) -> [f32; WIDTH] {
         let mut sums = [0.0; WIDTH];
@@ -94,7 +94,7 @@ pub(crate) trait Lanes: Copy {
         }
         sums
     }
-    /// Rows and columns of sixteen vectors exchanged.
+    /// Transposes sixteen vectors.
     #[inline(always)]
     fn transpose(self, x: [Self::Floats; WIDTH]) -> [Self::Floats; WIDTH] {
         let mut rows = [[0.0; WIDTH]; WIDTH];
@@ -103,18 +103,18 @@ pub(crate) trait Lanes: Copy {
         }
         std::array::from_fn(|c| self.load(&std::array::from_fn(|r| rows[r][c])))
     }
-    /// The greatest lane.
-    fn greatest(self, x: Self::Floats) -> f32;
+    /// The maximum of all lanes.
+    fn reduce_max(self, x: Self::Floats) -> f32;
 }
 
-/// An order of lanes in which the neighbours of pairs, of pairs of pairs, ... lie these numbers apart.
-const fn sum_order(apart: [usize; 4]) -> [usize; WIDTH] {
+/// An order of lanes in which the neighbours of pairs, of pairs of pairs, and so on, have these distances.
+const fn sum_order(distances: [usize; 4]) -> [usize; WIDTH] {
     let mut order = [0; WIDTH];
     let mut i = 0;
     while i < WIDTH {
         let mut level = 0;
-        while level < apart.len() {
-            order[i] += (i >> level & 1) * apart[level];
+        while level < distances.len() {
+            order[i] += (i >> level & 1) * distances[level];
             level += 1;
         }
         i += 1;
@@ -122,40 +122,39 @@ const fn sum_order(apart: [usize; 4]) -> [usize; WIDTH] {
     order
 }
 
-/// Has the vector that lies `elements` behind this one brought to the second cache, where there is an instruction for that: with this much
-/// arithmetic between two reads, the processor itself does not look as far ahead as memory takes. The first cache can wait for fewer
-/// lines at a time.
+/// Prefetches the vector `elements` after this one into L2, on x86-64 only: with this much arithmetic between two reads, the
+/// hardware prefetcher does not run far enough ahead. L1 has fewer outstanding misses.
 #[inline(always)]
-pub(crate) fn fetch_ahead<E>(vector: &[E; WIDTH], elements: usize) {
+pub(crate) fn prefetch<E>(vector: &[E; WIDTH], elements: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        let there = vector.as_ptr().wrapping_add(elements);
-        // SAFETY: every x86-64 has the instruction; it reads nothing that a program could see, and any address will do.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(there.cast()) };
+        let address = vector.as_ptr().wrapping_add(elements);
+        // SAFETY: every x86-64 CPU has the instruction, and a prefetch may take any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (vector, elements);
 }
 
-/// Has the line of an address brought to the first cache.
+/// Prefetches the cache line of an address into L1.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn fetch_near<E>(there: *const E) {
+pub(crate) fn prefetch_l1<E>(address: *const E) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: as in `fetch_ahead`.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(there.cast()) };
+    // SAFETY: as in `prefetch`.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// Makes a function that takes an [`Isa`](crate::Isa) first out of one that is generic over its lanes.
+/// Turns a function generic over its lanes into one that takes an [`Isa`](crate::Isa) as its first argument.
 ///
-/// `fn name<L>(lanes; arguments)`; further generics stand in brackets, once with bounds and once by name. The body is inlined
-/// into one function for each level, in which the instructions are enabled.
+/// `fn name<L>(lanes; arguments)`; further generics are given in brackets, once with bounds and once by name. The body is inlined
+/// into one function per level, in which the instructions are enabled.
 macro_rules! on_lanes {
     ($(#[$meta:meta])* $vis:vis fn $name:ident<$L:ident> $([$($generics:tt)*][$($names:tt)*])?
      ($lanes:ident; $($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         $(#[$meta])*
-        $vis fn $name $(<$($generics)*>)? (isa: $crate::dot::Isa, $($arg: $ty),*) $(-> $out)? {
+        $vis fn $name $(<$($generics)*>)? (isa: $crate::isa::Isa, $($arg: $ty),*) $(-> $out)? {
             #[inline(always)]
             fn body<$L: $crate::lanes::Lanes, $($($generics)*)?>($lanes: $L, $($arg: $ty),*) $(-> $out)? $body
 
@@ -171,14 +170,14 @@ macro_rules! on_lanes {
                 body::<_ $(, $($names)*)?>($crate::lanes::Avx2::new(), $($arg),*)
             }
 
-            #[allow(clippy::match_single_binding)] // On a machine for which there is nothing else, one arm is left.
+            #[allow(clippy::match_single_binding)] // Other targets have one arm only.
             match isa.level() {
-                // SAFETY: an `Isa` is made only for instructions that were found on this machine.
+                // SAFETY: an `Isa` exists only for instructions detected on this machine.
                 #[cfg(target_arch = "x86_64")]
-                $crate::dot::Level::Avx512 => unsafe { avx512 $(::<$($names)*>)? ($($arg),*) },
+                $crate::isa::Level::Avx512 => unsafe { avx512 $(::<$($names)*>)? ($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
-                $crate::dot::Level::Avx2 => unsafe { avx2 $(::<$($names)*>)? ($($arg),*) },
+                $crate::isa::Level::Avx2 => unsafe { avx2 $(::<$($names)*>)? ($($arg),*) },
                 _ => body::<_ $(, $($names)*)?>($crate::lanes::Plain, $($arg),*),
             }
         }
@@ -189,7 +188,7 @@ pub(crate) use on_lanes;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dot::Isa;
+    use crate::isa::Isa;
 
     on_lanes! {
         fn transposed<L>(l; x: &[[f32; WIDTH]; WIDTH]) -> [[f32; WIDTH]; WIDTH] {

@@ -1,9 +1,9 @@
-//! [`Lanes`] in plain code: the specification, and what a compiler makes of it on machines without code of their own.
+//! [`Lanes`] in scalar code: the specification, and the fallback for targets without intrinsics here.
 
 use super::{Lanes, WIDTH, sum_order};
 use half::f16;
 
-/// Any machine.
+/// Scalar lanes, available on every machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
@@ -136,7 +136,7 @@ impl Lanes for Plain {
 
     #[inline(always)]
     fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
-        // Rounded once only where that is one instruction; elsewhere it would be a call.
+        // Fused only on targets where it is one instruction; on others it would be a library call.
         match cfg!(target_arch = "aarch64") {
             true => a.mul_add(b, c),
             false => a * b + c,
@@ -171,7 +171,7 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn greatest(self, x: Floats) -> f32 {
+    fn reduce_max(self, x: Floats) -> f32 {
         fold(x, f32::max)
     }
 }

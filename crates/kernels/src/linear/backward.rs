@@ -1,58 +1,66 @@
-//! The gradient of linears over one input.
+//! Backward of linear layers over one input.
 
-use super::tiled::{Talls, times_a};
+use super::tiled::{LhsPanels, times_a};
 use super::{Linear, LoraGradient};
-use crate::dense::{
-    Factor, Finish, Into, Segment, Side, Target, View, Wide, matmul, pack_tall, pack_wide, product, thin,
-};
 use crate::expand::Expand;
+use crate::gemm::{
+    Accumulate, Epilogue, Factor, Orientation, Rhs, Segment, View, ViewMut, matmul, pack_lhs, pack_rhs, product,
+    tall_skinny,
+};
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 
-/// Bytes of gradients that are held as tall tiles at once.
-const HELD: usize = 16 * 1024 * 1024;
-/// Outputs that are taken at a time at least, however many tokens there are: whole blocks of rows.
-const LEAST: usize = 1024;
+/// Maximum bytes of packed output gradients held until they are multiplied.
+const PENDING_BYTES: usize = 16 * 1024 * 1024;
+/// Minimum outputs per step, whatever the number of tokens: whole blocks of rows.
+const MIN_OUTPUTS: usize = 1024;
 
-/// A product with a part of the gradient that waits to be added to that of the input.
-struct Held<'a, E> {
-    talls: Scratch<E>,
+/// A product to be added to the gradient of the input.
+struct PendingProduct<'a, E> {
+    lhs: Scratch<E>,
     depth: usize,
-    with: With<'a, E>,
+    with: RhsSource<'a, E>,
 }
 
-/// What it is multiplied with.
-enum With<'a, E> {
-    /// Rows of a weight, from one on.
+/// Right factor of a pending product.
+enum RhsSource<'a, E> {
+    /// Rows of a weight, starting at this one.
     Weight(Expand<'a>, usize),
-    /// Panels of an adapter's `a`.
+    /// Rhs panels of an adapter's `a`.
     Adapter(Vec<E>),
 }
 
-/// The gradient of the input, as it grows.
-struct Sum<'a, 't, E> {
-    held: Vec<Held<'a, E>>,
-    dx: &'a mut Target<'t>,
-    into: Into,
+/// Accumulates the gradient of the input.
+struct InputGradient<'a, 't, E> {
+    pending: Vec<PendingProduct<'a, E>>,
+    dx: &'a mut ViewMut<'t>,
+    accumulate: Accumulate,
 }
 
-impl<'a, E: Factor> Sum<'a, '_, E> {
+impl<'a, E: Factor> InputGradient<'a, '_, E> {
     fn bytes(&self) -> usize {
-        self.held.iter().map(|held| held.talls.len() * size_of::<E>()).sum()
+        self.pending
+            .iter()
+            .map(|pending| pending.lhs.len() * size_of::<E>())
+            .sum()
     }
 
-    fn hold(&mut self, held: Held<'a, E>) -> Result<(), ShapeError> {
-        self.held.push(held);
-        if self.bytes() >= HELD { self.add() } else { Ok(()) }
+    fn push(&mut self, pending: PendingProduct<'a, E>) -> Result<(), ShapeError> {
+        self.pending.push(pending);
+        if self.bytes() >= PENDING_BYTES {
+            self.add()
+        } else {
+            Ok(())
+        }
     }
 
-    /// Adds what is held, in one product, so that the gradient is written once.
+    /// Adds the pending products in one GEMM, so that the gradient is written once.
     fn add(&mut self) -> Result<(), ShapeError> {
         let outcome = Outcome::default();
         let (mut panels, mut fills) = (1, Vec::new());
-        for held in &self.held {
-            let With::Weight(expand, row) = &held.with else {
+        for pending in &self.pending {
+            let RhsSource::Weight(expand, row) = &pending.with else {
                 fills.push(None);
                 continue;
             };
@@ -65,33 +73,33 @@ impl<'a, E: Factor> Sum<'a, '_, E> {
             ));
         }
         let segments: Vec<Segment<E>> = self
-            .held
+            .pending
             .iter()
             .zip(&fills)
-            .map(|(held, fill)| Segment {
-                talls: &held.talls,
-                depth: held.depth,
-                wide: match (&held.with, fill) {
-                    (With::Adapter(wides), _) => Wide::Ready(wides),
-                    (With::Weight(..), Some(fill)) => Wide::Expand(fill),
-                    (With::Weight(..), None) => Wide::Ready(&[]),
+            .map(|(pending, fill)| Segment {
+                lhs: &pending.lhs,
+                depth: pending.depth,
+                rhs: match (&pending.with, fill) {
+                    (RhsSource::Adapter(rhs), _) => Rhs::Packed(rhs),
+                    (RhsSource::Weight(..), Some(fill)) => Rhs::Expand(fill),
+                    (RhsSource::Weight(..), None) => Rhs::Packed(&[]),
                 },
             })
             .collect();
-        product(&segments, panels, Finish::plain(self.into), self.dx);
-        self.into = Into::Add;
-        self.held.clear();
+        product(&segments, panels, Epilogue::plain(self.accumulate), self.dx);
+        self.accumulate = Accumulate::Add;
+        self.pending.clear();
         outcome.into_result()
     }
 }
 
-/// The gradient of linears side by side over `x [T, in]` from those of their outputs, `[T, out]` each: that of the input is
-/// written, or added, to `dx [T, in]`, those of the adapters are returned.
+/// Backward of linear layers over the same `x [T, in]`, given the gradient of each output, `[T, out]`. Writes, or adds, the gradient of
+/// the input to `dx [T, in]`. Returns the gradients of the adapters.
 pub(crate) fn backward<E: Factor>(
     linears: &[(&Linear, View)],
     x: &[f32],
     dx: &mut [f32],
-    into: Into,
+    accumulate: Accumulate,
 ) -> Result<Vec<Option<LoraGradient>>, ShapeError> {
     let Some((first, dy)) = linears.first() else {
         return Ok(Vec::new());
@@ -101,13 +109,13 @@ pub(crate) fn backward<E: Factor>(
     let mut gradients = Vec::new();
     let mut dropped = Vec::new();
     {
-        let mut target = Target::all(dx, tokens, cols)?;
-        // Made once for all adapters that drop nothing.
-        let mut talls: Option<Talls<E>> = None;
-        let mut sum = Sum {
-            held: Vec::new(),
+        let mut target = ViewMut::all(dx, tokens, cols)?;
+        // Packed once for all adapters without dropout.
+        let mut lhs: Option<LhsPanels<E>> = None;
+        let mut sum = InputGradient {
+            pending: Vec::new(),
             dx: &mut target,
-            into,
+            accumulate,
         };
         for (linear, dy) in linears {
             linear.check()?;
@@ -123,24 +131,29 @@ pub(crate) fn backward<E: Factor>(
                 gradients.push(None);
                 continue;
             };
-            // All intermediates have the rank as one side: small, whatever the weight's size.
+            // One side of all intermediates is the rank, so they are small.
             let d_low_view = View::all(&d_low, tokens, lora.rank)?;
             let dropped_x = lora.dropout.map(|dropout| dropout.of(x, cols));
-            let low = match (&dropped_x, &mut talls) {
-                (Some(seen), _) => times_a(lora, &Talls::<E>::new(seen, tokens, cols)?)?,
-                (None, Some(talls)) => times_a(lora, talls)?,
-                (None, none) => times_a(lora, none.insert(Talls::new(x, tokens, cols)?))?,
+            let low = match (&dropped_x, &mut lhs) {
+                (Some(seen), _) => times_a(lora, &LhsPanels::<E>::new(seen, tokens, cols)?)?,
+                (None, Some(lhs)) => times_a(lora, lhs)?,
+                (None, none) => times_a(lora, none.insert(LhsPanels::new(x, tokens, cols)?))?,
             };
             let seen = dropped_x.as_deref().unwrap_or(x);
             gradients.push(Some(LoraGradient {
-                a: thin(d_low_view, View::all(seen, tokens, cols)?, 1.0, Side::Rows),
-                b: thin(View::all(&low, tokens, lora.rank)?, *dy, lora.scale, Side::Columns),
+                a: tall_skinny(d_low_view, View::all(seen, tokens, cols)?, 1.0, Orientation::Rows),
+                b: tall_skinny(
+                    View::all(&low, tokens, lora.rank)?,
+                    *dy,
+                    lora.scale,
+                    Orientation::Columns,
+                ),
             }));
             match lora.dropout {
-                None => sum.hold(Held {
-                    talls: pack_tall(d_low_view),
+                None => sum.push(PendingProduct {
+                    lhs: pack_lhs(d_low_view),
                     depth: lora.rank,
-                    with: With::Adapter(pack_wide(View::all(lora.a, lora.rank, cols)?)),
+                    with: RhsSource::Adapter(pack_rhs(View::all(lora.a, lora.rank, cols)?)),
                 })?,
                 Some(dropout) => dropped.push((dropout, lora, d_low)),
             }
@@ -157,8 +170,8 @@ pub(crate) fn backward<E: Factor>(
             d_low,
             a,
             1.0,
-            &mut Target::all(&mut through, tokens, cols)?,
-            Into::Replace,
+            &mut ViewMut::all(&mut through, tokens, cols)?,
+            Accumulate::Replace,
         )?;
         dropout.drop_in_place(&mut through, cols);
         add(dx, &through);
@@ -166,42 +179,50 @@ pub(crate) fn backward<E: Factor>(
     Ok(gradients)
 }
 
-/// Holds the products of a linear's gradient with its weight, and gives that of the adapter's middle, `[T, rank]`.
-fn weight<'a, E: Factor>(linear: &Linear<'a>, dy: View, sum: &mut Sum<'a, '_, E>) -> Result<Vec<f32>, ShapeError> {
+/// Queues the products of an output gradient with the weight. Returns the gradient of the adapter's intermediate, `[T, rank]`.
+fn weight<'a, E: Factor>(
+    linear: &Linear<'a>,
+    dy: View,
+    sum: &mut InputGradient<'a, '_, E>,
+) -> Result<Vec<f32>, ShapeError> {
     let (tokens, rows) = (dy.rows(), linear.weight.rows());
     let rank = linear.lora.map_or(0, |lora| lora.rank);
     let mut d_low = vec![0.0; tokens * rank];
-    let step = (HELD / size_of::<E>() * E::DEPTH / tokens.max(1)).max(LEAST) / LEAST * LEAST;
+    let step = (PENDING_BYTES / size_of::<E>() * E::DEPTH / tokens.max(1)).max(MIN_OUTPUTS) / MIN_OUTPUTS * MIN_OUTPUTS;
     for first in (0..rows).step_by(step) {
         let count = step.min(rows - first);
-        let talls = pack_tall::<E>(dy.columns(first, count)?);
+        let lhs = pack_lhs::<E>(dy.columns(first, count)?);
         if let Some(lora) = &linear.lora {
-            let b = pack_wide(View::new(lora.b, first * rank, count, rank, rank)?);
+            let b = pack_rhs(View::new(lora.b, first * rank, count, rank, rank)?);
             let segment = Segment {
-                talls: &talls,
+                lhs: &lhs,
                 depth: count,
-                wide: Wide::Ready(&b),
+                rhs: Rhs::Packed(&b),
             };
-            let into = if first == 0 { Into::Replace } else { Into::Add };
-            let finish = Finish {
+            let accumulate = if first == 0 {
+                Accumulate::Replace
+            } else {
+                Accumulate::Add
+            };
+            let epilogue = Epilogue {
                 scale: lora.scale,
-                ..Finish::plain(into)
+                ..Epilogue::plain(accumulate)
             };
-            product(&[segment], 1, finish, &mut Target::all(&mut d_low, tokens, rank)?);
+            product(&[segment], 1, epilogue, &mut ViewMut::all(&mut d_low, tokens, rank)?);
         }
-        sum.hold(Held {
-            talls,
+        sum.push(PendingProduct {
+            lhs,
             depth: count,
-            with: With::Weight(Expand::of(linear), first),
+            with: RhsSource::Weight(Expand::of(linear), first),
         })?;
     }
     Ok(d_low)
 }
 
-/// Elements that a chunk of an addition has.
+/// Elements per chunk of an addition.
 const CHUNK: usize = 16 * 1024;
 
-/// `x` grows by `y`.
+/// Adds `y` to `x`.
 pub(crate) fn add(x: &mut [f32], y: &[f32]) {
     team::run_over(x, CHUNK, &|chunk, part| {
         part.iter_mut().zip(&y[chunk * CHUNK..]).for_each(|(x, y)| *x += y);

@@ -1,9 +1,10 @@
-//! The input of linears, made ready once for all of them.
+//! The input of linear layers, prepared once for all of them.
 
-use super::gemm::Tokens;
-use super::pairs::Rows;
-use super::{FEW, Norm, Product};
-use crate::dot::{ActivationChunk, Activations, Isa};
+use super::bf16_dot::Bf16Rows;
+use super::f32_gemm::Tokens;
+use super::{FEW, MatmulPrecision, Norm};
+use crate::gemv::{ActivationChunk, Activations};
+use crate::isa::Isa;
 use crate::norm;
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
@@ -11,10 +12,10 @@ use crate::team;
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// Rows of activations, as they came or normalised.
+/// Rows of activations: the caller's, or normalised.
 pub(crate) enum Floats<'a> {
-    Given(&'a [f32]),
-    Normed(Scratch<f32>),
+    Borrowed(&'a [f32]),
+    Normalised(Scratch<f32>),
 }
 
 impl Deref for Floats<'_> {
@@ -22,34 +23,34 @@ impl Deref for Floats<'_> {
 
     fn deref(&self) -> &[f32] {
         match self {
-            Floats::Given(x) => x,
-            Floats::Normed(x) => x,
+            Floats::Borrowed(x) => x,
+            Floats::Normalised(x) => x,
         }
     }
 }
 
-/// The input of linears: rows of activations, normalised, and quantised where the product asks for it.
+/// Prepared input of linear layers: rows of activations, normalised if requested, quantised to int8 if the precision is.
 pub(crate) struct Input<'a> {
     pub floats: Floats<'a>,
     pub(super) chunks: Vec<ActivationChunk>,
-    /// Made for the first weight that asks.
-    pairs: OnceLock<Rows>,
-    /// As `pairs`.
+    /// Created on first use.
+    bf16_rows: OnceLock<Bf16Rows>,
+    /// Created on first use.
     tiles: OnceLock<Tokens>,
     pub tokens: usize,
     pub cols: usize,
 }
 
 impl<'a> Input<'a> {
-    /// Rows of `x [T, cols]` made ready.
-    pub fn new(x: &'a [f32], cols: usize, norm: Option<Norm>, product: Product) -> Result<Self, ShapeError> {
+    /// Prepares rows of `x [T, cols]`.
+    pub fn new(x: &'a [f32], cols: usize, norm: Option<Norm>, precision: MatmulPrecision) -> Result<Self, ShapeError> {
         let tokens = shape::rows("a linear's input", x.len(), cols)?;
         if let Some(norm) = norm {
             shape::length("a norm's weight", norm.weight.len(), Some(cols))?;
         }
-        let per_token = match product {
-            Product::Fast => Activations::chunks_for(cols),
-            Product::Exact | Product::Bf16 => 0,
+        let per_token = match precision {
+            MatmulPrecision::Int8Activations => Activations::chunks_for(cols),
+            MatmulPrecision::F32 | MatmulPrecision::Bf16 => 0,
         };
         let mut normed = Scratch::new(if norm.is_some() { x.len() } else { 0 });
         let mut chunks = vec![ActivationChunk::ZERO; tokens * per_token];
@@ -60,7 +61,7 @@ impl<'a> Input<'a> {
             let one = |token: usize| {
                 let x = &x[token * cols..][..cols];
                 let row = match norm {
-                    // SAFETY: each token is given out once.
+                    // SAFETY: each token is processed once.
                     Some(norm) => unsafe {
                         let row = normed.slice(token * cols, cols);
                         norm::row(isa, x, norm.weight, norm.eps, row);
@@ -85,30 +86,31 @@ impl<'a> Input<'a> {
         }
         outcome.into_result()?;
         let floats = if norm.is_some() {
-            Floats::Normed(normed)
+            Floats::Normalised(normed)
         } else {
-            Floats::Given(x)
+            Floats::Borrowed(x)
         };
         Ok(Self {
             floats,
             chunks,
-            pairs: OnceLock::new(),
+            bf16_rows: OnceLock::new(),
             tiles: OnceLock::new(),
             tokens,
             cols,
         })
     }
 
-    /// All rows in bf16.
-    pub(super) fn pairs(&self) -> &Rows {
-        self.pairs.get_or_init(|| Rows::of(&self.floats, self.cols))
+    /// All rows rounded to bf16.
+    pub(super) fn bf16_rows(&self) -> &Bf16Rows {
+        self.bf16_rows.get_or_init(|| Bf16Rows::of(&self.floats, self.cols))
     }
 
-    /// All rows as the GEMM takes them.
+    /// All rows packed as lhs tiles of [`super::f32_gemm`].
     pub(super) fn tiles(&self) -> &Tokens {
         self.tiles.get_or_init(|| Tokens::of(&self.floats, self.cols))
     }
 
+    /// One row, in f32 and quantised.
     pub(super) fn row(&self, token: usize) -> Result<Activations<'_>, ShapeError> {
         let per_token = Activations::chunks_for(self.cols);
         let floats = &self.floats[token * self.cols..][..self.cols];

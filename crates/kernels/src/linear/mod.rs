@@ -1,57 +1,57 @@
-//! A linear over a frozen weight: product, then the weight's own scale, then the adapter, then the bias.
+//! Linear layers over a frozen weight: product, then the weight's own scale, then LoRA, then bias.
 //!
-//! There are three products. `Exact` expands the weight in tiles and sums in f32; `Bf16` does so with both factors rounded to bf16;
-//! `Fast` quantises the activations to int8. A gradient is that of `Exact` or of `Bf16`.
+//! [`MatmulPrecision`] selects the product: `F32` dequantises the weight in tiles and sums in f32; `Bf16` does the same with both
+//! factors rounded to bf16; `Int8Activations` quantises the activations to int8. Gradients are those of `F32` or `Bf16`.
 
 mod backward;
-mod dot_block;
-mod floats;
-mod gemm;
+mod bf16_dot;
+mod epilogue;
+mod f32_dot;
+mod f32_gemm;
+mod float_weights;
 mod input;
-mod pairs;
 mod strips;
-mod tail;
 mod tiled;
 
 pub(crate) use backward::{add, backward};
 pub(crate) use input::Input;
-pub(crate) use strips::{Cut, Strips, fast};
-pub(crate) use tiled::{Talls, forward};
+pub(crate) use strips::{Strips, WorkSplit, multiply_strips};
+pub(crate) use tiled::{LhsPanels, forward};
 
-use crate::dot::Isa;
 use crate::dropout::Dropout;
+use crate::isa::Isa;
 use crate::matrix::Matrix;
 use crate::shape::{self, ShapeError};
 
-/// Tokens up to which preparing them is not worth waking the team.
+/// Up to this many tokens are prepared without waking the team, which would take longer than the work.
 const FEW: usize = 4;
 
-/// How a product with a quantised weight is made.
+/// Arithmetic of a product with a frozen weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Product {
-    /// Chat. Activations are quantised to int8 in blocks of 32. Weights of 16 bits meet them in bf16 if
-    /// [`bf16_is_fast`](crate::bf16_is_fast), else in f32, and weights of 32 bits in f32. On one machine the bits of a token's products do not
-    /// depend on how many tokens there are.
-    Fast,
-    /// The weight expanded in tiles, all sums in f32: training, references, gradients.
-    Exact,
-    /// The weight expanded in tiles, both factors rounded to bf16 (nearest, ties to even), all sums in f32: training where
+pub enum MatmulPrecision {
+    /// Chat: activations quantised to int8 in groups of 32. For 16-bit weights, activations are bf16 if
+    /// [`bf16_is_fast`](crate::bf16_is_fast), else f32; for 32-bit weights, f32. On one machine, the bits of a token's results do not
+    /// depend on the number of tokens.
+    Int8Activations,
+    /// The weight dequantised in tiles, everything in f32: training, references, gradients.
+    F32,
+    /// The weight dequantised in tiles, both factors rounded to bf16 (nearest, ties to even), sums in f32: training if
     /// [`bf16_is_fast`](crate::bf16_is_fast).
     Bf16,
 }
 
-/// Increases whenever the bits of [`Product::Fast`] or of attention change on a machine that stays the same.
+/// Increment when the bits of [`MatmulPrecision::Int8Activations`] or of attention change on the same machine.
 const ARITHMETIC_VERSION: u32 = 1;
 
-/// What the bits of a model's outputs depend on besides the model and its inputs: this machine's instructions and the version of the kernels.
-/// Cells of a KV cache that were made with another value are not taken up.
-pub fn arithmetic() -> String {
+/// Identifier of the arithmetic that a model's outputs depend on: this machine's instruction set and the version of the kernels.
+/// Cached KV cells computed with a different value are not restored.
+pub fn arithmetic_id() -> String {
     let isa = Isa::best();
     let bf16 = if isa.multiplies_bf16() { "-bf16" } else { "" };
     format!("{}{bf16}-{ARITHMETIC_VERSION}", isa.level().name())
 }
 
-/// An adapter: adds `scale * (drop(x) a^T) b^T`. <https://arxiv.org/abs/2106.09685>
+/// A LoRA adapter: adds `scale * (dropout(x) a^T) b^T`. <https://arxiv.org/abs/2106.09685>
 #[derive(Clone, Copy, Debug)]
 pub struct Lora<'a> {
     /// `[rank, in]`.
@@ -60,9 +60,9 @@ pub struct Lora<'a> {
     pub b: &'a [f32],
     /// Rows of `a`.
     pub rank: usize,
-    /// What the adapter counts for.
+    /// Scale of the adapter's output.
     pub scale: f32,
-    /// What is dropped of its input while it is trained.
+    /// Dropout of its input during training.
     pub dropout: Option<Dropout>,
 }
 
@@ -71,16 +71,16 @@ pub struct Lora<'a> {
 pub struct Linear<'a> {
     /// `[out, in]`, frozen.
     pub weight: Matrix<'a>,
-    /// The weight's own scale; 1 where it has none.
+    /// The weight's own scale; 1 if it has none.
     pub scale: f32,
-    /// What training adds.
+    /// LoRA adapter.
     pub lora: Option<Lora<'a>>,
-    /// What the file adds, `[out]`.
+    /// Bias from the model file, `[out]`.
     pub bias: Option<&'a [f32]>,
 }
 
 impl<'a> Linear<'a> {
-    /// A weight and nothing else.
+    /// A weight without scale, adapter or bias.
     pub fn plain(weight: Matrix<'a>) -> Self {
         Self {
             weight,
@@ -111,16 +111,16 @@ impl<'a> Linear<'a> {
     }
 }
 
-/// RMSNorm before or after a linear; see [`crate::norm::rms_norm`].
+/// RMSNorm before or after a linear layer; see [`crate::norm::rms_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'a> {
-    /// As wide as a row.
+    /// One weight per column.
     pub weight: &'a [f32],
-    /// Keeps the root away from zero.
+    /// Added to the mean square before the root.
     pub eps: f32,
 }
 
-/// The gradient of an adapter.
+/// Gradients of a LoRA adapter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoraGradient {
     /// `[rank, in]`.

@@ -1,44 +1,45 @@
-//! Products for chat, a strip of sixteen rows of a weight at a time, and what follows them.
+//! Products for chat, by strips of sixteen rows of a weight, with their epilogue.
 
-use super::tail::Tail;
-use super::{FEW, Input, Linear, floats, pairs};
+use super::epilogue::Epilogue;
+use super::{FEW, Input, Linear, bf16_dot, float_weights};
 use crate::blocks::Quant;
-use crate::dense::{TALL, WIDE};
-use crate::dot::{Activations, Isa};
+use crate::gemm::{MR, NR};
+use crate::gemv::Activations;
+use crate::isa::Isa;
 use crate::matrix::Matrix;
-use crate::packed::{Packed, ROWS, TOGETHER};
+use crate::packed::{Packed, ROWS, TOKEN_TILE};
 use crate::shape::{Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
 
-/// Bytes of weights that a chunk of work reads at least: about a microsecond's worth.
-const LEAST_BYTES: usize = 12 * 1024;
-/// And at most, where many tokens meet them one panel after the other: what stays in a core's own cache.
-const MOST_BYTES: usize = 128 * 1024;
-/// Chunks that the weights are cut into for few tokens: enough for the threads to end together.
+/// Minimum bytes of weights per chunk of work: about a microsecond of reading.
+const MIN_BYTES: usize = 12 * 1024;
+/// Maximum bytes of weights per chunk for many tokens, which reuse them: they stay in a core's own cache.
+const MAX_BYTES: usize = 128 * 1024;
+/// Number of chunks for few tokens: enough for the threads to end together.
 const CHUNKS: usize = 48;
-/// Tokens for which sixteen rows of a 16-bit weight are rounded to bf16 once.
+/// Tokens per conversion of sixteen rows of a 16-bit weight to bf16.
 const TOKENS_IN_BF16: usize = 96;
-/// Tokens for which a panel of floats is expanded once.
-const TOKENS_IN_F32: usize = 22 * TALL;
-/// Chunks of work for each thread, where many tokens are cut, too.
-const CHUNKS_A_THREAD: usize = 16;
+/// Tokens per packing of an f32 panel.
+const TOKENS_IN_F32: usize = 22 * MR;
+/// Chunks of work per thread if tokens are split, too.
+const CHUNKS_PER_THREAD: usize = 16;
 
-/// The activations as they meet a weight. One form for each format on a machine, however many tokens there are.
+/// Representation of the activations for a weight's format on this machine, the same for any number of tokens.
 enum Activation<'a> {
     /// Quantised to int8.
     Int8,
     /// Rounded to bf16.
-    Bf16(&'a pairs::Rows),
-    /// As they are.
-    F32(floats::Input<'a>),
+    Bf16(&'a bf16_dot::Bf16Rows),
+    /// Unchanged.
+    F32(float_weights::Input<'a>),
 }
 
 impl<'a> Activation<'a> {
     fn of(quant: Quant, input: &'a Input) -> Self {
         match quant {
-            quant if pairs::meets_pairs(quant) => Self::Bf16(input.pairs()),
-            Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32(floats::Input {
+            quant if bf16_dot::takes_bf16(quant) => Self::Bf16(input.bf16_rows()),
+            Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32(float_weights::Input {
                 rows: &input.floats,
                 tiles: (input.tokens > FEW).then(|| input.tiles()),
             }),
@@ -47,31 +48,31 @@ impl<'a> Activation<'a> {
     }
 }
 
-/// A linear whose weight is cut into strips of sixteen rows, with what its product needs at hand.
+/// A linear layer split into strips of sixteen rows, prepared for its product.
 pub(crate) struct Strips<'a> {
     matrix: Matrix<'a>,
     packed: Packed<'a>,
     activation: Activation<'a>,
-    tail: Tail<'a>,
+    epilogue: Epilogue<'a>,
     isa: Isa,
 }
 
 impl<'a> Strips<'a> {
-    /// Linears over this input.
+    /// Prepares linear layers over one input.
     ///
     /// # Errors
-    /// If the sizes of a linear do not fit.
+    /// If the sizes of a layer do not match.
     pub fn all(linears: &[&Linear<'a>], input: &'a Input) -> Result<Vec<Self>, ShapeError> {
-        let strips = |(linear, tail): (&&Linear<'a>, Tail<'a>)| {
+        let strips = |(linear, epilogue): (&&Linear<'a>, Epilogue<'a>)| {
             Ok(Self {
                 matrix: linear.weight,
                 packed: packed_of(&linear.weight)?,
                 activation: Activation::of(linear.weight.quant(), input),
-                tail,
+                epilogue,
                 isa: Isa::best(),
             })
         };
-        linears.iter().zip(Tail::all(linears, input)?).map(strips).collect()
+        linears.iter().zip(Epilogue::all(linears, input)?).map(strips).collect()
     }
 
     /// Bytes of all strips.
@@ -87,7 +88,7 @@ impl<'a> Strips<'a> {
         self.matrix.rows().div_ceil(ROWS)
     }
 
-    /// The outputs of strips for tokens, scale, adapter and bias included: `sink(token, row, up to sixteen results)`.
+    /// Outputs of strips for tokens, including scale, adapter and bias: `sink(token, row, up to sixteen results)`.
     pub fn product(
         &self,
         strips: Range<usize>,
@@ -96,19 +97,19 @@ impl<'a> Strips<'a> {
         mut sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
         let rows = strips.start * ROWS..(strips.end * ROWS).min(self.matrix.rows());
-        let Some(tail) = self.tail.of_rows(rows.clone(), tokens.len()) else {
-            return self.bare(rows, input, tokens, sink);
+        let Some(epilogue) = self.epilogue.of_rows(rows.clone(), tokens.len()) else {
+            return self.without_epilogue(rows, input, tokens, sink);
         };
-        self.bare(rows, input, tokens, |token, row, results| {
+        self.without_epilogue(rows, input, tokens, |token, row, results| {
             let mut finished = [0.0; ROWS];
             finished[..results.len()].copy_from_slice(results);
-            tail.finish(self.isa, token, row, &mut finished);
+            epilogue.finish(self.isa, token, row, &mut finished);
             sink(token, row, &finished[..results.len()]);
         })
     }
 
-    /// The products alone.
-    fn bare(
+    /// The products without epilogue.
+    fn without_epilogue(
         &self,
         rows: Range<usize>,
         input: &Input,
@@ -117,8 +118,8 @@ impl<'a> Strips<'a> {
     ) -> Result<(), ShapeError> {
         match &self.activation {
             Activation::Int8 => self.int8(rows, input, tokens, sink),
-            Activation::Bf16(x) => pairs::product(self.isa, &self.matrix, rows, x, tokens, sink),
-            Activation::F32(x) => floats::product(self.isa, &self.matrix, rows, *x, tokens, sink),
+            Activation::Bf16(x) => bf16_dot::product(self.isa, &self.matrix, rows, x, tokens, sink),
+            Activation::F32(x) => float_weights::product(self.isa, &self.matrix, rows, *x, tokens, sink),
         }
     }
 
@@ -156,35 +157,35 @@ impl<'a> Strips<'a> {
 
 fn packed_of<'a>(matrix: &Matrix<'a>) -> Result<Packed<'a>, ShapeError> {
     match matrix.packed_rows() {
-        // No format but a packable one can be named here; there is nothing in it.
+        // An empty matrix, in any packable format.
         0 => Packed::new(Quant::Q8_0, matrix.cols().next_multiple_of(crate::blocks::GROUP), &[]),
         _ => matrix.packed(),
     }
 }
 
-/// Takes results: the weight's number, the token, the first row, up to sixteen results.
+/// Receives results: index of the weight, token, first row, up to sixteen results.
 pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
 
-/// As many tokens as leave three chunks for each thread.
+/// Tokens per chunk in f32: leaves three chunks per thread.
 fn tokens_in_f32() -> usize {
     let parts = (3 * team::threads()).div_ceil(CHUNKS);
-    (TOKENS_IN_F32 / parts).max(4 * TALL).next_multiple_of(TALL)
+    (TOKENS_IN_F32 / parts).max(4 * MR).next_multiple_of(MR)
 }
 
-/// How the products of weights with tokens are cut into chunks of work.
-pub(crate) struct Cut {
+/// Split of products of weights with tokens into chunks of work.
+pub(crate) struct WorkSplit {
     /// Bytes of weights in a chunk.
     bytes: usize,
     /// A chunk has a multiple of this many strips.
     strips: usize,
     /// Tokens in a chunk.
     pub tokens: usize,
-    /// Tokens of a chunk whose products with two weights are wanted near each other.
+    /// Tokens whose products with two weights are computed together, so that both stay in cache.
     pub at_a_time: usize,
 }
 
-impl Cut {
-    /// That of the products of all these with this many tokens.
+impl WorkSplit {
+    /// Splits the products of these weights with `tokens` tokens.
     pub fn of(weights: &[Strips], tokens: usize) -> Self {
         let total: usize = weights.iter().map(Strips::bytes).sum();
         let any = |which: fn(&Activation) -> bool| weights.iter().any(|strips| which(&strips.activation));
@@ -194,32 +195,32 @@ impl Cut {
         );
         if in_f32 && tokens > FEW {
             return Self {
-                bytes: (total / CHUNKS).max(LEAST_BYTES),
-                strips: WIDE / ROWS,
+                bytes: (total / CHUNKS).max(MIN_BYTES),
+                strips: NR / ROWS,
                 tokens: tokens_in_f32(),
-                // A panel is expanded for each of these.
+                // A panel is packed once for each of these.
                 at_a_time: tokens_in_f32(),
             };
         }
-        let at_a_time = 4 * TOGETHER;
-        if tokens <= TOGETHER || in_bf16 {
+        let at_a_time = 4 * TOKEN_TILE;
+        if tokens <= TOKEN_TILE || in_bf16 {
             return Self {
-                bytes: (total / CHUNKS).max(LEAST_BYTES),
+                bytes: (total / CHUNKS).max(MIN_BYTES),
                 strips: 1,
                 tokens: TOKENS_IN_BF16,
                 at_a_time,
             };
         }
-        let blocks = (CHUNKS_A_THREAD * team::threads()).div_ceil(total.div_ceil(MOST_BYTES).max(1));
+        let blocks = (CHUNKS_PER_THREAD * team::threads()).div_ceil(total.div_ceil(MAX_BYTES).max(1));
         Self {
-            bytes: MOST_BYTES,
+            bytes: MAX_BYTES,
             strips: 1,
-            tokens: tokens.div_ceil(blocks).next_multiple_of(TOGETHER),
+            tokens: tokens.div_ceil(blocks).next_multiple_of(TOKEN_TILE),
             at_a_time,
         }
     }
 
-    /// Strips of a chunk, of rows that have this many bytes together with those of other weights that the chunk takes as well.
+    /// Strips per chunk; `row_bytes` includes the rows of other weights in the same chunk.
     pub fn strips(&self, row_bytes: usize) -> usize {
         (self.bytes / (ROWS * row_bytes).max(1))
             .next_multiple_of(self.strips)
@@ -227,12 +228,12 @@ impl Cut {
     }
 }
 
-/// The products of an input with weights, one dispatch for all: `write(weight, token, row, results)`.
-pub(crate) fn fast(weights: &[Strips], input: &Input, write: &Write<'_>) -> Result<(), ShapeError> {
-    let cut = Cut::of(weights, input.tokens);
+/// Products of an input with weights in one dispatch: `write(weight, token, row, results)`.
+pub(crate) fn multiply_strips(weights: &[Strips], input: &Input, write: &Write<'_>) -> Result<(), ShapeError> {
+    let split = WorkSplit::of(weights, input.tokens);
     let mut chunks = Vec::new();
     for (which, strips) in weights.iter().enumerate() {
-        let step = cut.strips(strips.row_bytes());
+        let step = split.strips(strips.row_bytes());
         chunks.extend(
             (0..strips.count())
                 .step_by(step)
@@ -240,10 +241,10 @@ pub(crate) fn fast(weights: &[Strips], input: &Input, write: &Write<'_>) -> Resu
         );
     }
     let outcome = Outcome::default();
-    team::run(chunks.len() * input.tokens.div_ceil(cut.tokens), &|chunk| {
+    team::run(chunks.len() * input.tokens.div_ceil(split.tokens), &|chunk| {
         let (which, strips) = chunks[chunk % chunks.len()].clone();
-        let first = chunk / chunks.len() * cut.tokens;
-        let tokens = first..(first + cut.tokens).min(input.tokens);
+        let first = chunk / chunks.len() * split.tokens;
+        let tokens = first..(first + split.tokens).min(input.tokens);
         let sink = |token: usize, row: usize, results: &[f32]| write(which, token, row, results);
         outcome.note(weights[which].product(strips, input, tokens, sink));
     });

@@ -1,63 +1,68 @@
-//! Linears with the weight expanded in tiles, everything that follows the product included: the adapter's second factor is more of
-//! the common dimension, the bias is added when a tile is written.
+//! Linear layers with the weight dequantised in tiles. The adapter's second product extends the GEMM's inner dimension; the bias
+//! is part of the epilogue.
 
 use super::{Linear, Lora};
-use crate::dense::{Factor, Finish, Into, Segment, Target, View, Wide, pack_tall, pack_wide, product};
 use crate::expand::Expand;
+use crate::gemm::{Accumulate, Epilogue, Factor, Rhs, Segment, View, ViewMut, pack_lhs, pack_rhs, product};
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 
-/// Rows of activations, and the same as tall tiles.
-pub(crate) struct Talls<'a, E> {
+/// Rows of activations, and the same packed as lhs panels.
+pub(crate) struct LhsPanels<'a, E> {
     pub x: &'a [f32],
     pub tokens: usize,
     pub cols: usize,
     tiles: Scratch<E>,
 }
 
-impl<'a, E: Factor> Talls<'a, E> {
-    /// Tiles of `x [tokens, cols]`.
+impl<'a, E: Factor> LhsPanels<'a, E> {
+    /// Packs `x [tokens, cols]`.
     pub fn new(x: &'a [f32], tokens: usize, cols: usize) -> Result<Self, ShapeError> {
         Ok(Self {
             x,
             tokens,
             cols,
-            tiles: pack_tall(View::all(x, tokens, cols)?),
+            tiles: pack_lhs(View::all(x, tokens, cols)?),
         })
     }
 
-    fn with<'b>(&'b self, wide: Wide<'b, E>) -> Segment<'b, E> {
+    fn with<'b>(&'b self, rhs: Rhs<'b, E>) -> Segment<'b, E> {
         Segment {
-            talls: &self.tiles,
+            lhs: &self.tiles,
             depth: self.cols,
-            wide,
+            rhs,
         }
     }
 }
 
-/// `drop(x) a^T`, `[T, rank]`.
-pub(crate) fn low_rank<E: Factor>(lora: &Lora, x: &Talls<E>) -> Result<Vec<f32>, ShapeError> {
+/// `dropout(x) a^T`, `[T, rank]`.
+pub(crate) fn low_rank<E: Factor>(lora: &Lora, x: &LhsPanels<E>) -> Result<Vec<f32>, ShapeError> {
     match lora.dropout {
         None => times_a(lora, x),
-        Some(dropout) => times_a(lora, &Talls::<E>::new(&dropout.of(x.x, x.cols), x.tokens, x.cols)?),
+        Some(dropout) => times_a(lora, &LhsPanels::<E>::new(&dropout.of(x.x, x.cols), x.tokens, x.cols)?),
     }
 }
 
-/// `x a^T`, `[T, rank]`, of what was dropped from already.
-pub(crate) fn times_a<E: Factor>(lora: &Lora, x: &Talls<E>) -> Result<Vec<f32>, ShapeError> {
+/// `x a^T`, `[T, rank]`, with dropout already applied to `x`.
+pub(crate) fn times_a<E: Factor>(lora: &Lora, x: &LhsPanels<E>) -> Result<Vec<f32>, ShapeError> {
     let mut low = vec![0.0; x.tokens * lora.rank];
-    let a = pack_wide(View::all(lora.a, lora.rank, x.cols)?.transposed());
-    let mut target = Target::all(&mut low, x.tokens, lora.rank)?;
-    product(&[x.with(Wide::Ready(&a))], 1, Finish::plain(Into::Replace), &mut target);
+    let a = pack_rhs(View::all(lora.a, lora.rank, x.cols)?.transposed());
+    let mut target = ViewMut::all(&mut low, x.tokens, lora.rank)?;
+    product(
+        &[x.with(Rhs::Packed(&a))],
+        1,
+        Epilogue::plain(Accumulate::Replace),
+        &mut target,
+    );
     Ok(low)
 }
 
-/// `target` becomes, or grows by, a linear over `x`.
+/// Writes, or adds, a linear layer over `x` to `target`.
 pub(crate) fn forward<E: Factor>(
     linear: &Linear,
-    x: &Talls<E>,
-    target: &mut Target,
-    into: Into,
+    x: &LhsPanels<E>,
+    target: &mut ViewMut,
+    accumulate: Accumulate,
 ) -> Result<(), ShapeError> {
     linear.check()?;
     shape::length(
@@ -67,23 +72,23 @@ pub(crate) fn forward<E: Factor>(
     )?;
     let (outcome, expand) = (Outcome::default(), Expand::of(linear));
     let fill = |depth, first, out: &mut [E]| expand.outputs(depth, first, out, &outcome);
-    let mut segments = vec![x.with(Wide::Expand(&fill))];
+    let mut segments = vec![x.with(Rhs::Expand(&fill))];
     let (low, b);
     if let Some(lora) = &linear.lora {
         let mut scaled = low_rank(lora, x)?;
         scaled.iter_mut().for_each(|x| *x *= lora.scale);
-        low = pack_tall(View::all(&scaled, x.tokens, lora.rank)?);
-        b = pack_wide(View::all(lora.b, linear.weight.rows(), lora.rank)?.transposed());
+        low = pack_lhs(View::all(&scaled, x.tokens, lora.rank)?);
+        b = pack_rhs(View::all(lora.b, linear.weight.rows(), lora.rank)?.transposed());
         segments.push(Segment {
-            talls: &low,
+            lhs: &low,
             depth: lora.rank,
-            wide: Wide::Ready(&b),
+            rhs: Rhs::Packed(&b),
         });
     }
-    let finish = Finish {
+    let epilogue = Epilogue {
         bias: linear.bias,
-        ..Finish::plain(into)
+        ..Epilogue::plain(accumulate)
     };
-    product(&segments, 1, finish, target);
+    product(&segments, 1, epilogue, target);
     outcome.into_result()
 }

@@ -1,22 +1,25 @@
-//! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits with `vpmaddwd`.
+//! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits by `vpmaddwd`.
 
 use super::ROWS;
-use super::shape::{Packable, UNSIGNED_LEVELS, with_packable};
-use super::worth::{RowLanes, excess, signed, worths};
+use super::layout::{Packable, UNSIGNED_LEVELS, with_packable};
+use super::scales::{RowLanes, restores_sign, row_scales, zero_point_shift};
 use crate::blocks::{CHUNK, GROUP, Quant};
-use crate::dot::ActivationChunk;
+use crate::gemv::ActivationChunk;
 use std::arch::x86_64::*;
 
 /// Eight rows.
 struct Eight;
 
-#[expect(clippy::undocumented_unsafe_blocks, reason = "the caller's word, for all")]
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "guaranteed by the caller, for every method"
+)]
 impl RowLanes for Eight {
     type Floats = __m256;
     type Words = __m256i;
 
     const COUNT: usize = 8;
-    /// Two products of a byte without sign would not fit 16 bits.
+    /// The sum of two products of unsigned bytes could overflow 16 bits.
     const SIGNS: bool = true;
 
     #[inline(always)]
@@ -75,23 +78,23 @@ impl RowLanes for Eight {
     }
 }
 
-/// Codes of four columns of eight rows, from vector `v` of the tile whose codes begin at `at`; `half` says which eight rows.
+/// Codes of four columns of eight rows: vector `v` of the tile at `at`, row half `half`.
 ///
 /// # Safety
-/// They do, and `v` is below 8.
+/// `at` points to a tile, and `v` is below 8.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
-    // SAFETY: all that is read lies within a tile, which the caller vouches for; loads need no alignment.
+    // SAFETY: all reads are within the tile, as the caller guarantees; loads need no alignment.
     unsafe {
         let vector = |at: *const u8, v: usize| _mm256_loadu_si256(at.add(64 * v + 32 * half).cast());
-        let lower = at.add(B::SHAPE.upper_bytes());
-        if B::SHAPE.bits == 8 {
+        let lower = at.add(B::LAYOUT.upper_bytes());
+        if B::LAYOUT.bits == 8 {
             return vector(lower, v);
         }
-        let pairs = |v: usize| vector(at.add(B::SHAPE.bit_bytes()), v / 4);
+        let pairs = |v: usize| vector(at.add(B::LAYOUT.bit_bytes()), v / 4);
         let bits = |value: i8| spread(at.add(8 * v + 4 * half).cast::<i32>().read_unaligned(), value);
-        if B::SHAPE.bits < 4 {
+        if B::LAYOUT.bits < 4 {
             let pairs = pairs(v);
             let pairs = match v % 4 {
                 0 => pairs,
@@ -100,7 +103,7 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
                 _ => _mm256_srli_epi16::<6>(pairs),
             };
             let codes = _mm256_and_si256(pairs, _mm256_set1_epi8(3));
-            return match B::SHAPE.bits {
+            return match B::LAYOUT.bits {
                 3 => _mm256_or_si256(codes, bits(4)),
                 _ => codes,
             };
@@ -111,11 +114,11 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
             true => _mm256_and_si256(both, low),
             false => _mm256_and_si256(_mm256_srli_epi16::<4>(both), low),
         };
-        if B::SHAPE.levels {
+        if B::LAYOUT.levels {
             let levels = _mm256_broadcastsi128_si256(_mm_loadu_si128(UNSIGNED_LEVELS.as_ptr().cast()));
             return _mm256_shuffle_epi8(levels, nibbles);
         }
-        match B::SHAPE.bits {
+        match B::LAYOUT.bits {
             5 => _mm256_or_si256(nibbles, bits(16)),
             6 => {
                 let upper = pairs(v);
@@ -132,7 +135,7 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
     }
 }
 
-/// `value` in every byte whose bit is set.
+/// `value` in every byte whose bit is set, zero elsewhere.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn spread(bits: i32, value: i8) -> __m256i {
@@ -143,11 +146,11 @@ fn spread(bits: i32, value: i8) -> __m256i {
     _mm256_and_si256(set, _mm256_set1_epi8(value))
 }
 
-/// Products of four columns of eight rows with four activations, in 32 bits.
+/// Dot products of four columns of eight rows with four activations, in 32 bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn multiply<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
-    let pairs = if signed::<Eight, B>() {
+    let pairs = if restores_sign::<Eight, B>() {
         let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
         _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(values, signed))
     } else {
@@ -156,7 +159,7 @@ fn multiply<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
     _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
 }
 
-/// Eight rows against `N` tokens from `first` on; their results go to `out`, from place `8 half` on.
+/// Multiplies eight rows with `N` tokens starting at `first`; writes results to `out` from `8 half` on.
 ///
 /// # Safety
 /// `blocks` are whole packed blocks, and every token has `chunks` chunks that cover them.
@@ -170,29 +173,29 @@ unsafe fn tokens<B: Packable, const N: usize>(
     half: usize,
     out: &mut [[f32; ROWS]; N],
 ) {
-    let tiles = B::SHAPE.head.tiles();
-    // A tile, or each half of it, is summed in whole numbers.
-    let parts = if B::SHAPE.halves() { 2 } else { 1 };
+    let tiles = B::LAYOUT.scales.tiles();
+    // A tile, or each half of it, is summed in integers.
+    let parts = if B::LAYOUT.halves() { 2 } else { 1 };
     let mut sums = [_mm256_setzero_ps(); N];
-    for (number, block) in blocks.chunks_exact(B::SHAPE.bytes()).enumerate() {
+    for (index, block) in blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
         for at in 0..tiles {
-            let group = number * tiles + at;
+            let group = index * tiles + at;
             let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
             // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
             unsafe {
                 let chunk_of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
-                let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
-                let worth = worths::<Eight, B>(block.as_ptr(), at, half);
+                let codes_at = block.as_ptr().add(B::LAYOUT.tile_at(at));
+                let scales = row_scales::<Eight, B>(block.as_ptr(), at, half);
                 for which in 0..parts {
                     let mut dots = std::array::from_fn::<_, N, _>(|token| {
-                        let Some(excess) = excess::<Eight, B>() else {
+                        let Some(shift) = zero_point_shift::<Eight, B>() else {
                             return _mm256_setzero_si256();
                         };
                         let minus = match parts {
                             1 => *chunk_of(token).minus_sums.get_unchecked(part),
                             _ => *chunk_of(token).minus_half_sums.get_unchecked(2 * part + which),
                         };
-                        _mm256_set1_epi32(minus << excess)
+                        _mm256_set1_epi32(minus << shift)
                     });
                     for v in 8 / parts * which..8 / parts * (which + 1) {
                         let codes = codes::<B>(codes_at, v, half);
@@ -205,14 +208,14 @@ unsafe fn tokens<B: Packable, const N: usize>(
                     for (token, sum) in sums.iter_mut().enumerate() {
                         let chunk = chunk_of(token);
                         let scale = _mm256_set1_ps(*chunk.scales.get_unchecked(part));
-                        let products = _mm256_mul_ps(worth.scale[which], _mm256_cvtepi32_ps(dots[token]));
+                        let products = _mm256_mul_ps(scales.scale[which], _mm256_cvtepi32_ps(dots[token]));
                         *sum = _mm256_fmadd_ps(products, scale, *sum);
-                        if B::SHAPE.has_minimum() {
+                        if B::LAYOUT.has_minimum() {
                             let all = match parts {
                                 1 => *chunk.sums.get_unchecked(part),
                                 _ => *chunk.half_sums.get_unchecked(2 * part + which),
                             };
-                            *sum = _mm256_fmadd_ps(worth.minimum[which], _mm256_set1_ps(all), *sum);
+                            *sum = _mm256_fmadd_ps(scales.minimum[which], _mm256_set1_ps(all), *sum);
                         }
                     }
                 }
@@ -220,15 +223,15 @@ unsafe fn tokens<B: Packable, const N: usize>(
         }
     }
     for (out, sum) in out.iter_mut().zip(&sums) {
-        // SAFETY: eight floats from place 0 or 8 of sixteen are one vector.
+        // SAFETY: eight floats from index 0 or 8 of sixteen are one vector.
         unsafe { _mm256_storeu_ps(out.as_mut_ptr().add(8 * half), *sum) };
     }
 }
 
-/// Sixteen rows against `N` tokens.
+/// Multiplies sixteen rows with `N` tokens. Returns `N`.
 ///
 /// # Safety
-/// As [`tokens`].
+/// See [`tokens`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn both_halves<B: Packable, const N: usize>(
@@ -240,7 +243,7 @@ unsafe fn both_halves<B: Packable, const N: usize>(
 ) -> usize {
     let mut out = [[0.0; ROWS]; N];
     for half in 0..2 {
-        // SAFETY: the caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { tokens::<B, N>(blocks, activations, chunks, first, half, &mut out) };
     }
     for (token, out) in out.iter().enumerate() {
@@ -249,10 +252,10 @@ unsafe fn both_halves<B: Packable, const N: usize>(
     N
 }
 
-/// Sixteen rows against every token.
+/// Multiplies sixteen rows with every token.
 ///
 /// # Safety
-/// As [`tokens`].
+/// See [`tokens`].
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn all_tokens<B: Packable>(
     blocks: &[u8],
@@ -263,7 +266,7 @@ unsafe fn all_tokens<B: Packable>(
 ) {
     let mut first = 0;
     while first < count {
-        // SAFETY: the caller's word, and never more tokens than are left. Four at once fit sixteen registers.
+        // SAFETY: guaranteed by the caller; never more tokens than remain. Four at once fit sixteen registers.
         first += unsafe {
             match count - first {
                 4.. => both_halves::<B, 4>(blocks, activations, chunks, first, sink),
@@ -273,14 +276,14 @@ unsafe fn all_tokens<B: Packable>(
     }
 }
 
-/// Sixteen rows against every token: `sink(token, results)`.
+/// Multiplies sixteen rows with every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The machine has AVX2, FMA and F16C; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
+/// The CPU has AVX2, FMA and F16C; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
 /// chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "the comment is lost in the macro: the caller's word"
+    reason = "the macro drops the comment; guaranteed by the caller"
 )]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn group(

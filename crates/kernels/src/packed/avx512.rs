@@ -1,23 +1,26 @@
-//! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four activations, broadcast.
+//! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four broadcast activations.
 
 use super::ROWS;
-use super::shape::{Packable, UNSIGNED_LEVELS, with_packable};
-use super::worth::{RowLanes, Worths, excess, worths};
+use super::layout::{Packable, UNSIGNED_LEVELS, with_packable};
+use super::scales::{RowLanes, RowScales, row_scales, zero_point_shift};
 use crate::blocks::{CHUNK, GROUP, Quant};
-use crate::dot::ActivationChunk;
+use crate::gemv::ActivationChunk;
 use std::arch::x86_64::*;
 
 /// A tile in registers.
 struct Tile {
-    /// Four columns of sixteen rows each, without sign.
+    /// Unsigned codes, four columns of sixteen rows each.
     codes: [__m512i; 8],
-    worth: Worths<__m512>,
+    scales: RowScales<__m512>,
 }
 
 /// Sixteen rows.
 struct Sixteen;
 
-#[expect(clippy::undocumented_unsafe_blocks, reason = "the caller's word, for all")]
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "guaranteed by the caller, for every method"
+)]
 impl RowLanes for Sixteen {
     type Floats = __m512;
     type Words = __m512i;
@@ -81,39 +84,39 @@ impl RowLanes for Sixteen {
     }
 }
 
-/// A tile's codes, which begin at `at`.
+/// The codes of the tile at `at`.
 ///
 /// # Safety
-/// They do.
+/// `at` points to a tile.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
     let mut codes = [_mm512_setzero_si512(); 8];
-    // SAFETY: all that is read lies within the tile, and loads need no alignment.
+    // SAFETY: all reads are within the tile, and loads need no alignment.
     unsafe {
-        let vector = |v: usize| _mm512_loadu_si512(at.add(B::SHAPE.upper_bytes() + 64 * v).cast());
-        if B::SHAPE.bits == 8 {
+        let vector = |v: usize| _mm512_loadu_si512(at.add(B::LAYOUT.upper_bytes() + 64 * v).cast());
+        if B::LAYOUT.bits == 8 {
             for (v, codes) in codes.iter_mut().enumerate() {
                 *codes = vector(v);
             }
             return codes;
         }
-        let pairs = |h: usize| _mm512_loadu_si512(at.add(B::SHAPE.bit_bytes() + 64 * h).cast());
-        if B::SHAPE.bits < 4 {
+        let pairs = |h: usize| _mm512_loadu_si512(at.add(B::LAYOUT.bit_bytes() + 64 * h).cast());
+        if B::LAYOUT.bits < 4 {
             let two = _mm512_set1_epi8(3);
             for h in 0..2 {
                 let all = pairs(h);
-                let places = [
+                let shifted = [
                     all,
                     _mm512_srli_epi16::<2>(all),
                     _mm512_srli_epi16::<4>(all),
                     _mm512_srli_epi16::<6>(all),
                 ];
-                for (codes, pairs) in codes[4 * h..].iter_mut().zip(places) {
+                for (codes, pairs) in codes[4 * h..].iter_mut().zip(shifted) {
                     *codes = _mm512_and_si512(pairs, two);
                 }
             }
-            if B::SHAPE.bits == 3 {
+            if B::LAYOUT.bits == 3 {
                 add_bits(at, &mut codes, 4);
             }
             return codes;
@@ -124,23 +127,23 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
             codes[v] = _mm512_and_si512(both, low);
             codes[v + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
         }
-        if B::SHAPE.levels {
+        if B::LAYOUT.levels {
             let levels = _mm512_broadcast_i32x4(_mm_loadu_si128(UNSIGNED_LEVELS.as_ptr().cast()));
             return codes.map(|codes| _mm512_shuffle_epi8(levels, codes));
         }
-        match B::SHAPE.bits {
+        match B::LAYOUT.bits {
             5 => add_bits(at, &mut codes, 16),
             6 => {
                 let top = _mm512_set1_epi8(0x30);
                 for h in 0..2 {
                     let upper = pairs(h);
-                    let places = [
+                    let shifted = [
                         _mm512_slli_epi16::<4>(upper),
                         _mm512_slli_epi16::<2>(upper),
                         upper,
                         _mm512_srli_epi16::<2>(upper),
                     ];
-                    for (codes, upper) in codes[4 * h..].iter_mut().zip(places) {
+                    for (codes, upper) in codes[4 * h..].iter_mut().zip(shifted) {
                         *codes = _mm512_or_si512(*codes, _mm512_and_si512(upper, top));
                     }
                 }
@@ -151,23 +154,23 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
     codes
 }
 
-/// Adds `value` to each code whose bit, of those that begin at `at`, is set.
+/// Adds `value` to each code whose bit in the 64 bytes at `at` is set.
 ///
 /// # Safety
-/// There are 64 bytes.
+/// `at` is valid for 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn add_bits(at: *const u8, codes: &mut [__m512i; 8], value: i8) {
     let value = _mm512_set1_epi8(value);
     for (v, codes) in codes.iter_mut().enumerate() {
-        // SAFETY: the caller's word.
+        // SAFETY: guaranteed by the caller.
         let bits = unsafe { at.cast::<u64>().add(v).read_unaligned() };
         *codes = _mm512_mask_add_epi8(*codes, bits, *codes, value);
     }
 }
 
-/// A tile's products with the activations of `K` tokens, of which they meet `part`, added to `sums`. The tokens' products are made in turns,
-/// because each addition to a sum waits for the one before: of four at once, or of two where each has two sums, as registers allow.
+/// Accumulates a tile's products with part `part` of the activations of `K` tokens. Tokens are interleaved to hide the latency of
+/// dependent additions: four at once, or two if each has two sums, as registers allow.
 ///
 /// # Safety
 /// `part` is below 8.
@@ -182,14 +185,14 @@ unsafe fn add<B: Packable, const K: usize>(
     // SAFETY: `part` is one of eight, and twice that one of sixteen.
     let first = |half: Option<usize>| unsafe {
         chunks.map(|chunk| {
-            let Some(excess) = excess::<Sixteen, B>() else {
+            let Some(shift) = zero_point_shift::<Sixteen, B>() else {
                 return _mm512_setzero_si512();
             };
             let minus = match half {
                 None => *chunk.minus_sums.get_unchecked(part),
                 Some(half) => *chunk.minus_half_sums.get_unchecked(2 * part + half),
             };
-            _mm512_sll_epi32(_mm512_set1_epi32(minus), _mm_cvtsi32_si128(excess as i32))
+            _mm512_sll_epi32(_mm512_set1_epi32(minus), _mm_cvtsi32_si128(shift as i32))
         })
     };
     let dots = |mut dots: [__m512i; K], vectors: std::ops::Range<usize>| {
@@ -209,8 +212,8 @@ unsafe fn add<B: Packable, const K: usize>(
         }
         dots.map(|dot| _mm512_cvtepi32_ps(dot))
     };
-    let Worths { scale, minimum } = tile.worth;
-    let products = match B::SHAPE.halves() {
+    let RowScales { scale, minimum } = tile.scales;
+    let products = match B::LAYOUT.halves() {
         false => dots(first(None), 0..8).map(|dot| _mm512_mul_ps(scale[0], dot)),
         true => {
             let (low, high) = (dots(first(Some(0)), 0..4), dots(first(Some(1)), 4..8));
@@ -221,10 +224,10 @@ unsafe fn add<B: Packable, const K: usize>(
         // SAFETY: as above.
         unsafe {
             *sum = _mm512_fmadd_ps(products, _mm512_set1_ps(*chunk.scales.get_unchecked(part)), *sum);
-            if B::SHAPE.has_minimum() && !B::SHAPE.halves() {
+            if B::LAYOUT.has_minimum() && !B::LAYOUT.halves() {
                 *sum = _mm512_fmadd_ps(minimum[0], _mm512_set1_ps(*chunk.sums.get_unchecked(part)), *sum);
             }
-            if B::SHAPE.has_minimum() && B::SHAPE.halves() {
+            if B::LAYOUT.has_minimum() && B::LAYOUT.halves() {
                 for (half, minimum) in minimum.into_iter().enumerate() {
                     let activations = _mm512_set1_ps(*chunk.half_sums.get_unchecked(2 * part + half));
                     *sum = _mm512_fmadd_ps(minimum, activations, *sum);
@@ -234,7 +237,7 @@ unsafe fn add<B: Packable, const K: usize>(
     }
 }
 
-/// Sixteen rows against `N` tokens from `first` on; `N` is at most 12.
+/// Multiplies sixteen rows with `N` tokens starting at `first`; `N` is at most 12.
 ///
 /// # Safety
 /// `blocks` are whole packed blocks, and every token has `chunks` chunks that cover them.
@@ -247,21 +250,21 @@ unsafe fn tokens<B: Packable, const N: usize>(
     first: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    let tiles = B::SHAPE.head.tiles();
+    let tiles = B::LAYOUT.scales.tiles();
     let mut sums = [_mm512_setzero_ps(); N];
-    for (number, block) in blocks.chunks_exact(B::SHAPE.bytes()).enumerate() {
+    for (index, block) in blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
         for at in 0..tiles {
-            let group = number * tiles + at;
+            let group = index * tiles + at;
             let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
             // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
             unsafe {
-                let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
+                let codes_at = block.as_ptr().add(B::LAYOUT.tile_at(at));
                 let tile = Tile {
                     codes: codes::<B>(codes_at),
-                    worth: worths::<Sixteen, B>(block.as_ptr(), at, 0),
+                    scales: row_scales::<Sixteen, B>(block.as_ptr(), at, 0),
                 };
                 let of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
-                // Written out, so that the sums stay in registers: a loop this long is not unrolled.
+                // Unrolled by hand, so that the sums stay in registers: the compiler does not unroll a loop this long.
                 macro_rules! each {
                     ($at_once:literal: $($turn:literal)*) => {{
                         let (turns, rest) = sums.as_chunks_mut::<$at_once>();
@@ -273,7 +276,7 @@ unsafe fn tokens<B: Packable, const N: usize>(
                         }
                     }};
                 }
-                match B::SHAPE.halves() {
+                match B::LAYOUT.halves() {
                     true => each!(2: 0 1 2 3 4 5),
                     false => each!(4: 0 1 2),
                 }
@@ -288,10 +291,10 @@ unsafe fn tokens<B: Packable, const N: usize>(
     }
 }
 
-/// Sixteen rows against every token. Twelve at once leave room for the tile in 32 registers.
+/// Multiplies sixteen rows with every token, at most twelve at once: with the tile, their sums fit 32 registers.
 ///
 /// # Safety
-/// As [`tokens`].
+/// See [`tokens`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn all_tokens<B: Packable>(
     blocks: &[u8],
@@ -302,7 +305,7 @@ unsafe fn all_tokens<B: Packable>(
 ) {
     let mut first = 0;
     while first < count {
-        // SAFETY: the caller's word, and never more tokens than are left.
+        // SAFETY: guaranteed by the caller; never more tokens than remain.
         unsafe {
             first += match count - first {
                 12.. => {
@@ -326,14 +329,14 @@ unsafe fn all_tokens<B: Packable>(
     }
 }
 
-/// Sixteen rows against every token: `sink(token, results)`.
+/// Multiplies sixteen rows with every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The machine has AVX-512 F, BW, DQ, VL and VNNI; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has
+/// The CPU has AVX-512 F, BW, DQ, VL and VNNI; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has
 /// `chunks` chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "the comment is lost in the macro: the caller's word"
+    reason = "the macro drops the comment; guaranteed by the caller"
 )]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn group(

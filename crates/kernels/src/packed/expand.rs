@@ -1,64 +1,64 @@
-//! Whole tiles expanded at once: a vector holds sixteen rows of a column, or half the columns of a row.
+//! Dequantisation of whole tiles: a vector holds sixteen rows of a column, or half the columns of a row.
 //!
-//! A weight is rounded as [`super::scalar`] rounds it: after each step, never fused.
+//! Rounds like [`super::scalar`]: after each operation, never fused.
 
 use super::ROWS;
-use super::shape::{Head, Shape, half_nibbles, half_scale, half_six_bits, nibble_scale, six_bits};
+use super::layout::{PackedLayout, ScaleLayout, half_nibbles, half_scale, half_six_bits, nibble_scale, six_bits};
 use crate::blocks::{GROUP, HALF_GROUP, LEVELS};
-use crate::dot::Isa;
+use crate::isa::Isa;
 use crate::lanes::{Lanes, on_lanes};
 
-/// A tile under its head.
+/// A tile and its header.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<'a> {
-    pub shape: Shape,
-    pub head: &'a [u8],
-    /// Its number under the head.
-    pub number: usize,
+    pub layout: PackedLayout,
+    pub header: &'a [u8],
+    /// Index of the tile in its block.
+    pub index: usize,
     pub codes: &'a [u8],
 }
 
-/// Words of a column's codes, four columns at a time.
+/// Vectors of codes in a tile, four columns each.
 const VECTORS: usize = GROUP / 4;
 
-/// Sixteen f16 of a head times `scale`, times `factors`.
+/// Sixteen f16 at `at` of a header, times `scale`, times `factors`.
 #[inline(always)]
-fn halves<L: Lanes>(l: L, head: &[u8], at: usize, scale: f32, factors: &[f32; ROWS]) -> [f32; ROWS] {
+fn halves<L: Lanes>(l: L, header: &[u8], at: usize, scale: f32, factors: &[f32; ROWS]) -> [f32; ROWS] {
     let mut bits = [0; ROWS];
-    bytemuck::cast_slice_mut(&mut bits).copy_from_slice(&head[at..][..2 * ROWS]);
+    bytemuck::cast_slice_mut(&mut bits).copy_from_slice(&header[at..][..2 * ROWS]);
     let mut out = [0.0; ROWS];
     let halves = l.mul(l.load_half(&bits.map(u16::from_le)), l.splat(scale));
     l.store(l.mul(halves, l.load(factors)), &mut out);
     out
 }
 
-/// What the codes of sixteen rows of a tile are worth, times `scale`, in each half of the tile: a step, and what is added.
+/// Scales and offsets of sixteen rows of a tile, times `scale`, for each half of the tile.
 #[inline(always)]
-fn worths<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] {
-    let (head, none) = (tile.head, [[0.0; ROWS]; 2]);
-    let of_rows = |at: usize, of_row: &dyn Fn(usize) -> f32| halves(l, head, at, scale, &std::array::from_fn(of_row));
+fn row_scales<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] {
+    let (header, none) = (tile.header, [[0.0; ROWS]; 2]);
+    let of_rows = |at: usize, of_row: &dyn Fn(usize) -> f32| halves(l, header, at, scale, &std::array::from_fn(of_row));
     let of_halves = |at: usize, of_row: &dyn Fn(usize, usize) -> f32| {
-        [2 * tile.number, 2 * tile.number + 1].map(|half| of_rows(at, &|row| of_row(half, row)))
+        [2 * tile.index, 2 * tile.index + 1].map(|half| of_rows(at, &|row| of_row(half, row)))
     };
-    match tile.shape.head {
-        Head::Scale => [[of_rows(0, &|_| 1.0); 2], none],
-        Head::ScaleAndMinimum => [[of_rows(0, &|_| 1.0); 2], [of_rows(2 * ROWS, &|_| 1.0); 2]],
-        Head::SixBits => {
-            let both: [[u32; 2]; ROWS] = std::array::from_fn(|row| six_bits(head, tile.number, row));
+    match tile.layout.scales {
+        ScaleLayout::Scale => [[of_rows(0, &|_| 1.0); 2], none],
+        ScaleLayout::ScaleAndMinimum => [[of_rows(0, &|_| 1.0); 2], [of_rows(2 * ROWS, &|_| 1.0); 2]],
+        ScaleLayout::SixBits => {
+            let both: [[u32; 2]; ROWS] = std::array::from_fn(|row| six_bits(header, tile.index, row));
             let minima = of_rows(2 * ROWS, &|row| -(both[row][1] as f32));
             [[of_rows(0, &|row| both[row][0] as f32); 2], [minima; 2]]
         }
-        Head::Nibbles => [[of_rows(0, &|row| nibble_scale(head, tile.number, row)); 2], none],
-        Head::Halves => [of_halves(0, &|half, row| half_scale(head, half, row)), none],
-        Head::HalfNibblePairs => [
-            of_halves(0, &|half, row| half_nibbles(head, half, row)[0]),
-            of_halves(2 * ROWS, &|half, row| -half_nibbles(head, half, row)[1]),
+        ScaleLayout::Nibbles => [[of_rows(0, &|row| nibble_scale(header, tile.index, row)); 2], none],
+        ScaleLayout::Halves => [of_halves(0, &|half, row| half_scale(header, half, row)), none],
+        ScaleLayout::HalfNibblePairs => [
+            of_halves(0, &|half, row| half_nibbles(header, half, row)[0]),
+            of_halves(2 * ROWS, &|half, row| -half_nibbles(header, half, row)[1]),
         ],
-        Head::HalfSixBits => [of_halves(0, &|half, row| half_six_bits(head, half, row)), none],
+        ScaleLayout::HalfSixBits => [of_halves(0, &|half, row| half_six_bits(header, half, row)), none],
     }
 }
 
-/// Sixteen words of 64 bytes from `at` on.
+/// Sixteen little-endian words at `at`.
 #[inline(always)]
 fn words(bytes: &[u8], at: usize) -> [u32; ROWS] {
     let mut words = [0; ROWS];
@@ -74,11 +74,11 @@ const fn four(byte: u8) -> u32 {
     u32::from_ne_bytes([byte; 4])
 }
 
-/// What the codes of a tile stand for, signed bytes: word `row` of vector `v` has columns `4 v..4 v + 4` of a row, the first lowest.
+/// Signed codes of a tile, in bytes: word `row` of vector `v` has columns `4 v..4 v + 4`, the first lowest.
 #[inline(always)]
 fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
-    let (single, rest) = tile.codes.split_at(tile.shape.bit_bytes());
-    let (pairs, lower) = rest.split_at(tile.shape.pair_bytes());
+    let (single, rest) = tile.codes.split_at(tile.layout.bit_bytes());
+    let (pairs, lower) = rest.split_at(tile.layout.pair_bytes());
     let mut codes = [[0; ROWS]; VECTORS];
     for (v, codes) in codes.iter_mut().enumerate() {
         if BITS == 8 {
@@ -92,7 +92,7 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
         if matches!(BITS, 3 | 5) {
             let bits = u64::from_le_bytes(std::array::from_fn(|i| single[8 * v + i]));
             for (row, code) in codes.iter_mut().enumerate() {
-                // Four bits become the lowest of a byte each: none of the four copies meets another there.
+                // Spreads four bits to the lowest bits of four bytes; the four copies do not overlap there.
                 let bits = (bits >> (4 * row)) as u32 & 0x0f;
                 *code |= (bits.wrapping_mul(0x0020_4081) & four(1)) << (BITS - 1);
             }
@@ -104,10 +104,10 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
             }
         }
         for code in codes {
-            *code = match tile.shape.levels {
+            *code = match tile.layout.levels {
                 true => u32::from_le_bytes(code.to_le_bytes().map(|code| LEVELS[usize::from(code & 0x0f)] as u8)),
-                // With what makes the zero 128 no byte runs over, and 128 less is the upper bit turned.
-                false => code.wrapping_add(four(128 - tile.shape.zero)) ^ four(0x80),
+                // Moving the zero point to 128 overflows no byte; flipping the top bit then subtracts 128.
+                false => code.wrapping_add(four(128 - tile.layout.zero_point)) ^ four(0x80),
             };
         }
     }
@@ -116,14 +116,14 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
 
 on_lanes! {
     fn columns_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
-        let [scales, offsets] = worths(l, &tile, scale).map(|of_halves| of_halves.map(|of_rows| l.load(&of_rows)));
+        let [scales, offsets] = row_scales(l, &tile, scale).map(|of_halves| of_halves.map(|of_rows| l.load(&of_rows)));
         for (v, (codes, out)) in codes::<BITS>(&tile).iter().zip(out.as_chunks_mut::<4>().0).enumerate() {
             for (i, out) in out.iter_mut().enumerate() {
-                let mut numbers = [0.0; ROWS];
-                for (number, word) in numbers.iter_mut().zip(codes) {
-                    *number = ((word << (24 - 8 * i)) as i32 >> 24) as f32;
+                let mut values = [0.0; ROWS];
+                for (value, word) in values.iter_mut().zip(codes) {
+                    *value = ((word << (24 - 8 * i)) as i32 >> 24) as f32;
                 }
-                l.store(l.add(l.mul(scales[v / 4], l.load(&numbers)), offsets[v / 4]), out);
+                l.store(l.add(l.mul(scales[v / 4], l.load(&values)), offsets[v / 4]), out);
             }
         }
     }
@@ -131,15 +131,15 @@ on_lanes! {
 
 on_lanes! {
     fn rows_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
-        let [scales, offsets] = worths(l, &tile, scale);
+        let [scales, offsets] = row_scales(l, &tile, scale);
         let codes = codes::<BITS>(&tile);
-        let mut turned = [[0; VECTORS]; ROWS];
-        for (row, turned) in turned.iter_mut().enumerate() {
-            for (turned, codes) in turned.iter_mut().zip(&codes) {
-                *turned = codes[row].to_le();
+        let mut transposed = [[0; VECTORS]; ROWS];
+        for (row, transposed) in transposed.iter_mut().enumerate() {
+            for (transposed, codes) in transposed.iter_mut().zip(&codes) {
+                *transposed = codes[row].to_le();
             }
         }
-        for (row, (codes, out)) in turned.iter().zip(out).enumerate() {
+        for (row, (codes, out)) in transposed.iter().zip(out).enumerate() {
             let codes: &[[i8; HALF_GROUP]; 2] = bytemuck::cast_ref(codes);
             for (half, (codes, out)) in codes.iter().zip(out.as_chunks_mut().0).enumerate() {
                 l.store(l.add(l.mul(l.splat(scales[half][row]), l.load_bytes(codes)), l.splat(offsets[half][row])), out);
@@ -148,9 +148,9 @@ on_lanes! {
     }
 }
 
-/// A tile, column after column, times `scale`.
+/// Dequantises a tile by columns, times `scale`.
 pub(super) fn columns(isa: Isa, tile: Tile, scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
-    match tile.shape.bits {
+    match tile.layout.bits {
         2 => columns_of::<2>(isa, tile, scale, out),
         3 => columns_of::<3>(isa, tile, scale, out),
         4 => columns_of::<4>(isa, tile, scale, out),
@@ -160,9 +160,9 @@ pub(super) fn columns(isa: Isa, tile: Tile, scale: f32, out: &mut [[f32; ROWS]; 
     }
 }
 
-/// A tile, row after row, times `scale`.
+/// Dequantises a tile by rows, times `scale`.
 pub(super) fn rows(isa: Isa, tile: Tile, scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
-    match tile.shape.bits {
+    match tile.layout.bits {
         2 => rows_of::<2>(isa, tile, scale, out),
         3 => rows_of::<3>(isa, tile, scale, out),
         4 => rows_of::<4>(isa, tile, scale, out),

@@ -1,27 +1,30 @@
 //! NEON with dot products: `sdot` multiplies four columns of four rows with four activations, one of the four words of a register.
 
 use super::ROWS;
-use super::shape::{Packable, with_packable};
-use super::worth::{RowLanes, Worths, excess, worths};
+use super::layout::{Packable, with_packable};
+use super::scales::{RowLanes, RowScales, row_scales, zero_point_shift};
 use crate::blocks::{CHUNK, GROUP, HALF_GROUP, LEVELS, Quant};
-use crate::dot::{ActivationChunk, widen_f16};
+use crate::gemv::{ActivationChunk, widen_f16};
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::array::from_fn;
 
-/// Vectors of all rows.
+/// Vectors of sixteen rows.
 const VECTORS: usize = ROWS / Four::COUNT;
 
 /// Four rows.
 struct Four;
 
-#[expect(clippy::undocumented_unsafe_blocks, reason = "the caller's word, for all")]
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "guaranteed by the caller, for every method"
+)]
 impl RowLanes for Four {
     type Floats = float32x4_t;
     type Words = int32x4_t;
 
     const COUNT: usize = 4;
-    /// Both factors have signs.
+    /// `sdot` takes signed factors.
     const SIGNS: bool = true;
 
     #[inline(always)]
@@ -81,27 +84,26 @@ impl RowLanes for Four {
     }
 }
 
-/// Codes of four columns of four rows, from vector `v` of the tile whose codes begin at `at`; `rows` says which four rows. Those that take all
-/// of a byte have their sign.
+/// Codes of four columns of four rows: vector `v` of the tile at `at`, row quarter `rows`. Codes that use all eight bits are signed.
 ///
 /// # Safety
-/// They do, `v` is below 8, and `rows` below 4.
+/// `at` points to a tile, `v` is below 8, and `rows` below 4.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t {
-    // SAFETY: all that is read lies within a tile, which the caller vouches for; loads need no alignment.
+    // SAFETY: all reads are within the tile, as the caller guarantees; loads need no alignment.
     unsafe {
         let vector = |at: *const u8, v: usize| vld1q_u8(at.add(64 * v + 16 * rows));
-        let lower = at.add(B::SHAPE.upper_bytes());
-        if B::SHAPE.bits == 8 {
+        let lower = at.add(B::LAYOUT.upper_bytes());
+        if B::LAYOUT.bits == 8 {
             return vreinterpretq_s8_u8(veorq_u8(vector(lower, v), vdupq_n_u8(0x80)));
         }
-        let pairs = |v: usize| vector(at.add(B::SHAPE.bit_bytes()), v / 4);
+        let pairs = |v: usize| vector(at.add(B::LAYOUT.bit_bytes()), v / 4);
         let bits = |value: u8| {
             let bits = vdupq_n_u16(at.add(8 * v + 2 * rows).cast::<u16>().read_unaligned());
             spread(vreinterpretq_u8_u16(bits), value)
         };
-        if B::SHAPE.bits < 4 {
+        if B::LAYOUT.bits < 4 {
             let pairs = pairs(v);
             let pairs = match v % 4 {
                 0 => pairs,
@@ -110,7 +112,7 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
                 _ => vshrq_n_u8::<6>(pairs),
             };
             let codes = vandq_u8(pairs, vdupq_n_u8(3));
-            return vreinterpretq_s8_u8(match B::SHAPE.bits {
+            return vreinterpretq_s8_u8(match B::LAYOUT.bits {
                 3 => vorrq_u8(codes, bits(4)),
                 _ => codes,
             });
@@ -120,10 +122,10 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
             true => vandq_u8(both, vdupq_n_u8(0x0f)),
             false => vshrq_n_u8::<4>(both),
         };
-        if B::SHAPE.levels {
+        if B::LAYOUT.levels {
             return vqtbl1q_s8(vld1q_s8(LEVELS.as_ptr()), nibbles);
         }
-        vreinterpretq_s8_u8(match B::SHAPE.bits {
+        vreinterpretq_s8_u8(match B::LAYOUT.bits {
             5 => vorrq_u8(nibbles, bits(16)),
             6 => {
                 let upper = pairs(v);
@@ -140,7 +142,7 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
     }
 }
 
-/// `value` in every byte whose bit, of the first two bytes', is set.
+/// `value` in every byte whose bit in the first two bytes is set.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 fn spread(bits: uint8x16_t, value: u8) -> uint8x16_t {
@@ -151,11 +153,11 @@ fn spread(bits: uint8x16_t, value: u8) -> uint8x16_t {
     vandq_u8(vtstq_u8(vqtbl1q_u8(bits, byte_of_bit), each), vdupq_n_u8(value))
 }
 
-/// `sums` and the products of four columns of four rows with word `WORD` of the activations.
+/// `sums` plus the dot products of four columns of four rows with word `WORD` of the activations.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 fn multiply<const WORD: usize>(mut sums: int32x4_t, codes: int8x16_t, values: int8x16_t) -> int32x4_t {
-    // SAFETY: the instruction is enabled, and touches its operands only. The intrinsic is not stable yet.
+    // SAFETY: the instruction is enabled and touches only its operands. The intrinsic is not stable yet.
     unsafe {
         asm!(
             "sdot {sums:v}.4s, {codes:v}.16b, {values:v}.4b[{word}]",
@@ -169,14 +171,13 @@ fn multiply<const WORD: usize>(mut sums: int32x4_t, codes: int8x16_t, values: in
     sums
 }
 
-/// A number for each of `4 V` rows and `N` tokens.
+/// Accumulators of `4 V` rows and `N` tokens.
 type Sums<T, const N: usize, const V: usize> = [[T; V]; N];
 
-/// `dots` and the products of half `HALF` of the tile whose codes begin at `at`, in the vectors of rows from `first` on, with the
-/// activations of that tile, which begin at `values`.
+/// `dots` plus the products of half `HALF` of the tile at `at`, row vectors `first..first + V`, with the activations at `values`.
 ///
 /// # Safety
-/// They do, and `first + V` is at most four.
+/// `at` points to a tile, each of `values` to its 32 activations, and `first + V` is at most four.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn add_half<B: Packable, const HALF: usize, const N: usize, const V: usize>(
@@ -185,12 +186,12 @@ unsafe fn add_half<B: Packable, const HALF: usize, const N: usize, const V: usiz
     first: usize,
     values: [*const i8; N],
 ) -> Sums<int32x4_t, N, V> {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let values = values.map(|values| unsafe { vld1q_s8(values.add(HALF_GROUP * HALF)) });
     macro_rules! each {
         ($($word:literal)*) => {$(
             for r in 0..V {
-                // SAFETY: the caller's word.
+                // SAFETY: guaranteed by the caller.
                 let codes = unsafe { codes::<B>(at, 4 * HALF + $word, first + r) };
                 for n in 0..N {
                     dots[n][r] = multiply::<$word>(dots[n][r], codes, values[n]);
@@ -202,7 +203,7 @@ unsafe fn add_half<B: Packable, const HALF: usize, const N: usize, const V: usiz
     dots
 }
 
-/// Vectors `first` to `first + V` of the rows against `N` tokens from `token` on; their results go to these rows' places of `out`.
+/// Multiplies row vectors `first..first + V` with `N` tokens starting at `token`; writes results to these rows of `out`.
 ///
 /// # Safety
 /// `blocks` are whole packed blocks, every token has `chunks` chunks that cover them, and `first + V` is at most four.
@@ -216,40 +217,40 @@ unsafe fn rows<B: Packable, const N: usize, const V: usize>(
     first: usize,
     out: &mut [[f32; ROWS]; N],
 ) {
-    let tiles = B::SHAPE.head.tiles();
+    let tiles = B::LAYOUT.scales.tiles();
     let mut sums: Sums<_, N, V> = [[vdupq_n_f32(0.0); V]; N];
-    for (number, block) in blocks.chunks_exact(B::SHAPE.bytes()).enumerate() {
+    for (index, block) in blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
         for at in 0..tiles {
-            let group = number * tiles + at;
+            let group = index * tiles + at;
             let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
             // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
             unsafe {
                 let chunk_of: [_; N] = from_fn(|n| activations.get_unchecked((token + n) * chunks + chunk));
                 let values = chunk_of.map(|chunk| chunk.values.as_ptr().add(GROUP * part));
-                let codes_at = block.as_ptr().add(B::SHAPE.tile_at(at));
-                let mut worth = [worths::<Four, B>(block.as_ptr(), at, first); V];
-                for (r, worth) in worth.iter_mut().enumerate().skip(1) {
-                    *worth = worths::<Four, B>(block.as_ptr(), at, first + r);
+                let codes_at = block.as_ptr().add(B::LAYOUT.tile_at(at));
+                let mut scales = [row_scales::<Four, B>(block.as_ptr(), at, first); V];
+                for (r, scales) in scales.iter_mut().enumerate().skip(1) {
+                    *scales = row_scales::<Four, B>(block.as_ptr(), at, first + r);
                 }
-                // A tile, or each half of it, is summed in whole numbers.
-                let begun = |minus: &dyn Fn(&ActivationChunk) -> i32| {
-                    let excess = excess::<Four, B>();
-                    chunk_of.map(|chunk| [vdupq_n_s32(excess.map_or(0, |excess| minus(chunk) << excess)); V])
+                // A tile, or each half of it, is summed in integers.
+                let initial = |minus: &dyn Fn(&ActivationChunk) -> i32| {
+                    let shift = zero_point_shift::<Four, B>();
+                    chunk_of.map(|chunk| [vdupq_n_s32(shift.map_or(0, |shift| minus(chunk) << shift)); V])
                 };
-                let half = |half: usize| begun(&|chunk| *chunk.minus_half_sums.get_unchecked(2 * part + half));
-                let mut dots = match B::SHAPE.halves() {
+                let half = |half: usize| initial(&|chunk| *chunk.minus_half_sums.get_unchecked(2 * part + half));
+                let mut dots = match B::LAYOUT.halves() {
                     true => half(0),
-                    false => begun(&|chunk| *chunk.minus_sums.get_unchecked(part)),
+                    false => initial(&|chunk| *chunk.minus_sums.get_unchecked(part)),
                 };
                 dots = add_half::<B, 0, N, V>(dots, codes_at, first, values);
-                if B::SHAPE.halves() {
-                    sums = add_worth::<B, 0, N, V>(sums, dots, &worth, chunk_of, part);
+                if B::LAYOUT.halves() {
+                    sums = add_scaled::<B, 0, N, V>(sums, dots, &scales, chunk_of, part);
                     dots = half(1);
                 }
                 dots = add_half::<B, 1, N, V>(dots, codes_at, first, values);
-                sums = match B::SHAPE.halves() {
-                    true => add_worth::<B, 1, N, V>(sums, dots, &worth, chunk_of, part),
-                    false => add_worth::<B, 0, N, V>(sums, dots, &worth, chunk_of, part),
+                sums = match B::LAYOUT.halves() {
+                    true => add_scaled::<B, 1, N, V>(sums, dots, &scales, chunk_of, part),
+                    false => add_scaled::<B, 0, N, V>(sums, dots, &scales, chunk_of, part),
                 };
             }
         }
@@ -262,43 +263,43 @@ unsafe fn rows<B: Packable, const N: usize, const V: usize>(
     }
 }
 
-/// `sums` and what the products of a tile, or of half `HALF` of one where its halves have scales, with part `part` of activations are worth.
+/// `sums` plus the scaled products of a tile, or of half `HALF` if halves have scales, with part `part` of the activations.
 ///
 /// # Safety
 /// `part` is below 8.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
-unsafe fn add_worth<B: Packable, const HALF: usize, const N: usize, const V: usize>(
+unsafe fn add_scaled<B: Packable, const HALF: usize, const N: usize, const V: usize>(
     mut sums: Sums<float32x4_t, N, V>,
     dots: Sums<int32x4_t, N, V>,
-    worth: &[Worths<float32x4_t>; V],
+    scales: &[RowScales<float32x4_t>; V],
     chunks: [&ActivationChunk; N],
     part: usize,
 ) -> Sums<float32x4_t, N, V> {
     for n in 0..N {
         // SAFETY: `part` is one of eight, and twice that one of sixteen.
         let (scale, all) = unsafe {
-            let all = match B::SHAPE.halves() {
+            let all = match B::LAYOUT.halves() {
                 false => chunks[n].sums.get_unchecked(part),
                 true => chunks[n].half_sums.get_unchecked(2 * part + HALF),
             };
             (*chunks[n].scales.get_unchecked(part), *all)
         };
         for r in 0..V {
-            let products = vmulq_f32(worth[r].scale[HALF], vcvtq_f32_s32(dots[n][r]));
+            let products = vmulq_f32(scales[r].scale[HALF], vcvtq_f32_s32(dots[n][r]));
             sums[n][r] = vfmaq_n_f32(sums[n][r], products, scale);
-            if B::SHAPE.has_minimum() {
-                sums[n][r] = vfmaq_n_f32(sums[n][r], worth[r].minimum[HALF], all);
+            if B::LAYOUT.has_minimum() {
+                sums[n][r] = vfmaq_n_f32(sums[n][r], scales[r].minimum[HALF], all);
             }
         }
     }
     sums
 }
 
-/// Sixteen rows against `N` tokens, `V` vectors of them at a time.
+/// Multiplies sixteen rows with `N` tokens, `V` vectors of rows at a time. Returns `N`.
 ///
 /// # Safety
-/// As [`rows`].
+/// See [`rows`].
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn tokens<B: Packable, const N: usize, const V: usize>(
@@ -310,7 +311,7 @@ unsafe fn tokens<B: Packable, const N: usize, const V: usize>(
 ) -> usize {
     let mut out = [[0.0; ROWS]; N];
     for first in (0..VECTORS).step_by(V) {
-        // SAFETY: the caller's word.
+        // SAFETY: guaranteed by the caller.
         unsafe { rows::<B, N, V>(blocks, activations, chunks, token, first, &mut out) };
     }
     for (n, out) in out.iter().enumerate() {
@@ -319,10 +320,10 @@ unsafe fn tokens<B: Packable, const N: usize, const V: usize>(
     N
 }
 
-/// Sixteen rows against every token.
+/// Multiplies sixteen rows with every token.
 ///
 /// # Safety
-/// As [`rows`].
+/// See [`rows`].
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn all_tokens<B: Packable>(
     blocks: &[u8],
@@ -333,7 +334,7 @@ unsafe fn all_tokens<B: Packable>(
 ) {
     let mut first = 0;
     while first < count {
-        // SAFETY: the caller's word, and never more tokens than are left. Eight rows against four tokens, or sixteen against one, fit 32
+        // SAFETY: guaranteed by the caller; never more tokens than remain. Eight rows against four tokens, or sixteen against one, fit 32
         // registers.
         first += unsafe {
             match count - first {
@@ -344,14 +345,14 @@ unsafe fn all_tokens<B: Packable>(
     }
 }
 
-/// Sixteen rows against every token: `sink(token, results)`.
+/// Multiplies sixteen rows with every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The machine has NEON with dot products; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
+/// The CPU has NEON with dot products; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
 /// chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "the comment is lost in the macro: the caller's word"
+    reason = "the macro drops the comment; guaranteed by the caller"
 )]
 #[target_feature(enable = "neon,dotprod")]
 pub(super) unsafe fn group(

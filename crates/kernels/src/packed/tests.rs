@@ -6,15 +6,15 @@ use proptest::sample::select;
 fn quants() -> Vec<Quant> {
     Quant::ALL
         .into_iter()
-        .filter(|quant| Shape::of(*quant).is_some())
+        .filter(|quant| PackedLayout::of(*quant).is_some())
         .collect()
 }
 
-/// Sums of products of the same integers, in another order.
+/// The same products of integers, summed in a different order.
 const TOLERANCE: f32 = 1e-5;
 
-/// Numbers that look like weights and activations.
-fn numbers(seed: u64, count: usize) -> Vec<f32> {
+/// Pseudo-random weights or activations.
+fn random(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let next = |_| {
         state = state
@@ -30,7 +30,7 @@ fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; row_bytes * ROWS];
     for (row, bytes) in bytes.chunks_exact_mut(row_bytes).enumerate() {
         quant
-            .quantize_row(&numbers(seed + row as u64, cols), bytes)
+            .quantize_row(&random(seed + row as u64, cols), bytes)
             .expect("it fits");
     }
     bytes
@@ -38,7 +38,7 @@ fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn packed_rows_are_the_same_weights(seed in any::<u32>(), blocks in 1usize..20, quant in select(quants())) {
+    fn packed_rows_dequantise_to_the_same_weights(seed in any::<u32>(), blocks in 1usize..20, quant in select(quants())) {
         let cols = blocks * quant.block_elements();
         let plain = quantized(quant, cols, seed.into());
         let mut packed = vec![0; plain.len()];
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn every_instruction_set_gives_the_scalar_product(
+    fn every_isa_matches_the_scalar_product(
         seed in any::<u32>(), blocks in 1usize..20, quant in select(quants()), tokens in 1usize..30,
     ) {
         let cols = blocks * quant.block_elements();
@@ -64,7 +64,7 @@ proptest! {
         let chunks = Activations::chunks_for(cols);
         let mut activations = vec![ActivationChunk::ZERO; chunks * tokens];
         for (token, activations) in activations.chunks_exact_mut(chunks).enumerate() {
-            Activations::quantize(&numbers(u64::from(seed) * 7 + token as u64, cols), activations).expect("it fits");
+            Activations::quantize(&random(u64::from(seed) * 7 + token as u64, cols), activations).expect("it fits");
         }
         let run = |isa: Isa| {
             let mut out = vec![0.0; tokens * ROWS];
@@ -76,7 +76,7 @@ proptest! {
             out
         };
         let mut isas = Isa::available().into_iter();
-        let expected = run(isas.next().expect("the scalar code is everywhere"));
+        let expected = run(isas.next().expect("scalar is always available"));
         let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
         for isa in isas {
             for (expected, found) in expected.iter().zip(run(isa)) {
@@ -87,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_sizes_are_rejected() {
     let mut packed = vec![0; 16 * 20];
     assert!(pack_group(Quant::F16, 32, &[0; 320], &mut packed).is_err());
     assert!(pack_group(Quant::Q2_K, 32, &[0; 320], &mut packed).is_err());

@@ -2,7 +2,7 @@
 
 use crate::glu::Activation;
 use crate::rope::Pairing;
-use crate::softmax::IGNORED;
+use crate::softmax::IGNORE_INDEX;
 
 /// RMSNorm of rows as wide as the weight.
 pub fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
@@ -16,16 +16,16 @@ pub fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
 
 /// Softmax of one row.
 pub fn softmax(x: &[f64]) -> Vec<f64> {
-    let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let e: Vec<f64> = x.iter().map(|x| (x - most).exp()).collect();
+    let maximum = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let e: Vec<f64> = x.iter().map(|x| (x - maximum).exp()).collect();
     let sum: f64 = e.iter().sum();
     e.iter().map(|e| e / sum).collect()
 }
 
-/// `-ln p(target)` of each row of logits; 0 where the target is [`IGNORED`].
+/// `-ln p(target)` of each row of logits; 0 if the target is [`IGNORE_INDEX`].
 pub fn cross_entropy(logits: &[f64], targets: &[u32]) -> Vec<f64> {
     let loss = |(row, target): (&[f64], &u32)| match *target {
-        IGNORED => 0.0,
+        IGNORE_INDEX => 0.0,
         target => -softmax(row)[target as usize].ln(),
     };
     logits
@@ -35,7 +35,7 @@ pub fn cross_entropy(logits: &[f64], targets: &[u32]) -> Vec<f64> {
         .collect()
 }
 
-/// An activation of one gate.
+/// The activation of one gate.
 pub fn activated(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
@@ -53,16 +53,16 @@ pub fn gated(activation: Activation, gate: &[f64], up: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// A head turned by the angles of its pairs, in radians.
+/// A head rotated by the angles of its pairs, in radians.
 pub fn rotated(head: &[f64], pairing: Pairing, angles: &[f64]) -> Vec<f64> {
-    let mut turned = head.to_vec();
+    let mut out = head.to_vec();
     for (pair, angle) in angles.iter().enumerate() {
         let (i, j) = match pairing {
             Pairing::Interleaved => (2 * pair, 2 * pair + 1),
             Pairing::Halves => (pair, pair + angles.len()),
         };
         let (sin, cos) = angle.sin_cos();
-        (turned[i], turned[j]) = (head[i] * cos - head[j] * sin, head[i] * sin + head[j] * cos);
+        (out[i], out[j]) = (head[i] * cos - head[j] * sin, head[i] * sin + head[j] * cos);
     }
-    turned
+    out
 }

@@ -3,7 +3,7 @@
 use super::wide;
 use crate::shape::ShapeError;
 
-/// `[m, k] [k, n]`.
+/// `[m, k] @ [k, n]`.
 pub fn matmul(a: &[f64], b: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
     let mut out = vec![0.0; m * n];
     for row in 0..m {
@@ -16,7 +16,7 @@ pub fn matmul(a: &[f64], b: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
     out
 }
 
-/// A matrix `[rows, cols]` with rows and columns exchanged.
+/// The transpose of a matrix `[rows, cols]`.
 pub fn transpose(x: &[f64], rows: usize, cols: usize) -> Vec<f64> {
     (0..rows * cols).map(|at| x[at % rows * cols + at / rows]).collect()
 }
@@ -28,9 +28,9 @@ pub struct Lora {
     pub a: Vec<f64>,
     /// `[out, rank]`.
     pub b: Vec<f64>,
-    /// What it counts for.
+    /// alpha / rank.
     pub scale: f64,
-    /// What each element of its input `[T, in]` is multiplied with: 0 where it is dropped.
+    /// Dropout mask of its input `[T, in]`: 0 or the scale.
     pub mask: Option<Vec<f64>>,
 }
 
@@ -45,17 +45,17 @@ pub struct Linear {
     pub cols: usize,
     /// The weight's own scale.
     pub scale: f64,
-    /// What training adds.
+    /// The adapter.
     pub lora: Option<Lora>,
-    /// What the file adds.
+    /// The bias.
     pub bias: Option<Vec<f64>>,
 }
 
 impl Linear {
-    /// What a stored linear stands for; its adapter drops what it drops of `tokens` rows.
+    /// Dequantises a stored linear, with its adapter's dropout mask for `tokens` rows.
     ///
     /// # Errors
-    /// Where its parts do not fit.
+    /// Returns an error if the sizes do not match.
     pub fn of(linear: &crate::Linear, tokens: usize) -> Result<Self, ShapeError> {
         linear.check()?;
         let (rows, cols) = (linear.weight.rows(), linear.weight.cols());

@@ -1,17 +1,17 @@
-//! Every operation in f64, written as its formula is: what all fast code is measured against.
+//! Reference implementation of every operation in f64, written as its formula.
 //!
-//! Nothing here is in place, on a team or on vectors. Slices must fit each other: these are called by tests and by
-//! [`gradients`](crate::gradients), with sizes of their own making.
+//! Nothing here is in place, threaded or vectorised. The lengths of slices are not checked: the callers are tests and
+//! [`gradients`](crate::gradients), which choose the sizes.
 
 mod attention;
 mod elementwise;
 mod linear;
 
-pub use attention::{Prepare, attend, cached, prepared};
+pub use attention::{QkNormRope, attend, cached, qk_norm_rope};
 pub use elementwise::{activated, cross_entropy, gated, rms_norm, rotated, softmax};
 pub use linear::{Linear, Lora, matmul, transpose};
 
-/// Reproducible numbers between -1 and 1.
+/// Reproducible noise between -1 and 1.
 pub fn noise(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -23,31 +23,31 @@ pub fn noise(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// The numbers in f64.
+/// Converts to f64.
 pub fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|x| f64::from(*x)).collect()
 }
 
 /// The gradient at `x` of `f`'s results, each times its weight, by central differences.
-pub fn differences(x: &[f64], weights: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+pub fn central_differences(x: &[f64], weights: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     const STEP: f64 = 1e-5;
     let value = |x: &[f64]| f(x).iter().zip(weights).map(|(y, w)| y * w).sum::<f64>();
     let mut x = x.to_vec();
     (0..x.len())
         .map(|i| {
-            let kept = x[i];
-            x[i] = kept + STEP;
+            let original = x[i];
+            x[i] = original + STEP;
             let above = value(&x);
-            x[i] = kept - STEP;
+            x[i] = original - STEP;
             let below = value(&x);
-            x[i] = kept;
+            x[i] = original;
             (above - below) / (2.0 * STEP)
         })
         .collect()
 }
 
-/// How far `found` is from `expected`: the length of the difference by that of `expected`, which is taken to be a thousandth at
-/// least. Not finite where `found` is not, or where the two are not of one length.
+/// The relative error of `found`: the norm of the difference divided by the norm of `expected`, the latter at least 0.001. Not finite
+/// if `found` is not, infinite if the lengths differ.
 pub fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
     if found.len() != expected.len() {
         return f64::INFINITY;

@@ -1,9 +1,9 @@
-//! What the tests of stored formats share.
-#![allow(dead_code)] // Each test binary uses a part.
+//! Helpers for tests of quantisation formats.
+#![allow(dead_code)] // Each test binary uses some of them.
 
 use hearth_kernels::blocks::Quant;
 
-/// A stream of numbers that looks random and is the same everywhere.
+/// A reproducible pseudorandom generator.
 pub struct Numbers(u64);
 
 impl Numbers {
@@ -18,7 +18,7 @@ impl Numbers {
         mixed ^ mixed >> 31
     }
 
-    /// About normally distributed: the sum of twelve uniform numbers.
+    /// Approximately normal: the sum of twelve uniform values.
     pub fn normal(&mut self) -> f32 {
         (0..12)
             .map(|_| (self.next() >> 40) as f32 / (1 << 24) as f32)
@@ -33,7 +33,7 @@ pub fn floats(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| numbers.normal()).collect()
 }
 
-/// Rows of random bytes whose scales are numbers: every pattern of codes, scales of every size.
+/// Rows of random bytes with finite scales: every pattern of codes, scales of every magnitude.
 pub fn random_blocks(quant: Quant, seed: u64, weights: usize) -> Vec<u8> {
     let mut numbers = Numbers::new(seed);
     let mut bytes = vec![0; quant.row_bytes(weights).unwrap()];
@@ -41,7 +41,7 @@ pub fn random_blocks(quant: Quant, seed: u64, weights: usize) -> Vec<u8> {
         loop {
             block.fill_with(|| (numbers.next() >> 56) as u8);
             if matches!(quant, Quant::F32 | Quant::BF16) {
-                // Below two, so that products and their sums stay inside f32.
+                // Below two, so that products and their sums do not overflow f32.
                 block[quant.block_bytes() - 1] &= 0xbf;
             }
             if !quant.has_bad_scale(block) {
@@ -63,7 +63,7 @@ pub fn read_floats(path: &str) -> Vec<f32> {
         .collect()
 }
 
-/// The root mean square of `found - expected`, relative to that of `expected`.
+/// RMS of `found - expected` relative to the RMS of `expected`.
 pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
     let square = |x: f32| f64::from(x) * f64::from(x);
     let error: f64 = found

@@ -1,10 +1,10 @@
-//! What the tests of the layer loops share besides the library's own reference.
+//! Helpers for tests of layer kernels, besides the library's reference implementation.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub use hearth_kernels::reference::*;
 
-/// Runs the other tests of the calling file again, on each lower level of vector instructions that the machine has (a process
-/// chooses its own once).
+/// Runs the other tests of the calling file again on each lower instruction set of the machine (a process chooses its instruction set
+/// once).
 #[track_caller]
 pub fn on_lower_levels() {
     const LIMIT: &str = "HEARTH_ISA";
@@ -23,7 +23,7 @@ pub fn on_lower_levels() {
     }
 }
 
-/// Whether the processor is emulated, as `cargo xtask neon` says: there a test of a second may take minutes, and does a part of its work.
+/// Whether the CPU is emulated, as set by `cargo xtask neon`: tests may take minutes instead of seconds, so they run fewer cases.
 pub fn emulated() -> bool {
     std::env::var_os("HEARTH_EMULATED").is_some()
 }
@@ -32,13 +32,13 @@ pub fn narrow(x: &[f64]) -> Vec<f32> {
     x.iter().map(|x| *x as f32).collect()
 }
 
-/// Fails where the distance of two vectors is more than `tolerance` of the second's length.
+/// Panics if the relative error of `found` is above `tolerance`.
 #[track_caller]
 pub fn assert_near(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
     let error = relative_error(found, expected);
     assert!(
         error <= tolerance,
-        "{what}: off by {error:.3e} of its length, {tolerance:.1e} allowed\nfound    {:?}\nexpected {:?}",
+        "{what}: relative error {error:.3e}, {tolerance:.1e} allowed\nfound    {:?}\nexpected {:?}",
         &found[..found.len().min(8)],
         &expected[..expected.len().min(8)],
     );

@@ -44,16 +44,16 @@ struct GemmaBlock {
 
 impl Block for GemmaBlock {
     fn forward(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
-        let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, pass.product);
+        let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, pass.precision);
         let context = attend(qkv, &self.q_norm, &self.k_norm, &self.attention, pass.key_values(layer));
         let x = linear_add(
             x,
             context,
             &self.attention_output,
             &self.after_attention_norm,
-            pass.product,
+            pass.precision,
         );
-        feed_forward(x, &self.gated, &self.down, &self.after_ffn_norm, pass.product)
+        feed_forward(x, &self.gated, &self.down, &self.after_ffn_norm, pass.precision)
     }
 
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)> {

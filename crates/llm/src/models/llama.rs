@@ -31,10 +31,10 @@ pub(super) struct LlamaBlock {
 
 impl Block for LlamaBlock {
     fn forward(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
-        let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, pass.product);
+        let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, pass.precision);
         let context = attend(qkv, &self.q_norm, &self.k_norm, &self.attention, pass.key_values(layer));
-        let x = linear_add(x, context, &self.attention_output, &OptionalNorm::None, pass.product);
-        feed_forward(x, &self.gated, &self.down, &OptionalNorm::None, pass.product)
+        let x = linear_add(x, context, &self.attention_output, &OptionalNorm::None, pass.precision);
+        feed_forward(x, &self.gated, &self.down, &OptionalNorm::None, pass.precision)
     }
 
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)> {

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::device;
 use crate::error::LoadError;
 use crate::ops::{
-    CachedSequence, KeyValues, Linear, Linears, Norm, OptionalNorm, Product, Segments, cross_entropy, embed,
+    CachedSequence, KeyValues, Linear, Linears, MatmulPrecision, Norm, OptionalNorm, Segments, cross_entropy, embed,
     norm_linears,
 };
 use crate::placement::{Place, Placement};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Pass {
     /// How products with weights are made.
-    pub product: Product,
+    pub precision: MatmulPrecision,
     /// What the tokens see.
     pub memory: Memory,
 }
@@ -125,16 +125,16 @@ impl Decoder {
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
-    pub fn logits(&self, hidden: Tensor<2>, product: Product) -> Tensor<2> {
+    pub fn logits(&self, hidden: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
         let hidden = on(hidden, self.output_device());
-        norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), product)
+        norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), precision)
     }
 
     /// `scale` times the sum of the losses of hidden states `[T, D]` against the tokens that are to follow, `[1]`. Logits never
     /// exist but for a few rows at a time; a target of [`NOT_TRAINED`](crate::ops::NOT_TRAINED) costs nothing.
-    pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, product: Product) -> Tensor<1> {
+    pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, precision: MatmulPrecision) -> Tensor<1> {
         let hidden = on(hidden, self.output_device());
-        cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, product)
+        cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, precision)
     }
 
     /// The blocks.

@@ -5,8 +5,8 @@
 //! adapter's place.
 
 use super::{
-    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
-    OpsBackward, OptionalNorm, Product,
+    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
+    MemoryUse, Norm, Ops, OpsBackward, OptionalNorm,
 };
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -135,7 +135,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, x_node) = x.into_parts();
         let norm = inner_norm(norm);
@@ -157,13 +157,13 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         };
         record::<B, C, 7>([x_node, a0, b0, a1, b1, a2, b2], |tracked| {
             if !tracked {
-                return (B::norm_linears(x, norm, linears, product), None);
+                return (B::norm_linears(x, norm, linears, precision), None);
             }
-            let kept = B::keep(&x, product);
-            let out = B::norm_linears(x, norm.clone(), linears.clone(), product);
+            let kept = B::keep(&x, precision);
+            let out = B::norm_linears(x, norm.clone(), linears.clone(), precision);
             let rule = rule(move |gradient| {
                 let (dx, adapters) =
-                    B::norm_linears_backward(B::restore(&kept), norm.clone(), linears.clone(), product, gradient);
+                    B::norm_linears_backward(B::restore(&kept), norm.clone(), linears.clone(), precision, gradient);
                 let mut adapters = adapters.into_iter().map(split::<B>);
                 let mut next = || adapters.next().unwrap_or([None, None]);
                 let ([a0, b0], [a1, b1], [a2, b2]) = (next(), next(), next());
@@ -208,23 +208,23 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let ((residual, residual_node), (h, h_node)) = (residual.into_parts(), h.into_parts());
         let (linear, [a, b]) = inner_linear(linear, &h);
         let norm = inner_optional_norm(norm);
         record::<B, C, 4>([residual_node, h_node, a, b], |tracked| {
             if !tracked {
-                return (B::linear_add(residual, h, linear, norm, product), None);
+                return (B::linear_add(residual, h, linear, norm, precision), None);
             }
-            let kept = B::keep(&h, product);
-            let out = B::linear_add(residual, h, linear.clone(), norm.clone(), product);
+            let kept = B::keep(&h, precision);
+            let out = B::linear_add(residual, h, linear.clone(), norm.clone(), precision);
             let rule = rule(move |gradient: FloatTensor<B>| {
                 let (dh, adapter) = B::linear_add_backward(
                     B::restore(&kept),
                     linear.clone(),
                     norm.clone(),
-                    product,
+                    precision,
                     gradient.clone(),
                 );
                 let [da, db] = split::<B>(adapter);
@@ -239,7 +239,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, x_node) = x.into_parts();
         let (gate, [gate_a, gate_b]) = inner_linear(gated.gate, &x);
@@ -255,12 +255,12 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         let nodes = [x_node, gate_a, gate_b, up_a, up_b, down_a, down_b];
         record::<B, C, 7>(nodes, |tracked| {
             if !tracked {
-                return (B::feed_forward(x, gated, down, after, product), None);
+                return (B::feed_forward(x, gated, down, after, precision), None);
             }
-            let (out, kept) = B::feed_forward_keeping(x, gated.clone(), down.clone(), after.clone(), product);
+            let (out, kept) = B::feed_forward_keeping(x, gated.clone(), down.clone(), after.clone(), precision);
             let rule = rule(move |gradient| {
                 let (gated, down, after) = (gated.clone(), down.clone(), after.clone());
-                let (dx, adapters) = B::feed_forward_backward(gated, down, after, product, &kept, gradient);
+                let (dx, adapters) = B::feed_forward_backward(gated, down, after, precision, &kept, gradient);
                 let [[gate_a, gate_b], [up_a, up_b], [down_a, down_b]] = adapters.map(split::<B>);
                 [Some(dx), gate_a, gate_b, up_a, up_b, down_a, down_b]
             });
@@ -274,7 +274,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, node) = x.into_parts();
         let norm = inner_norm(norm);
@@ -282,10 +282,10 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         let (output, _) = inner_linear(output, &x);
         record::<B, C, 1>([node], |tracked| {
             if !tracked {
-                return (B::cross_entropy(x, norm, output, targets, scale, product), None);
+                return (B::cross_entropy(x, norm, output, targets, scale, precision), None);
             }
             // The logits are the dearest of a step, so they are made once, for the loss and for its gradient.
-            let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, targets, scale, product);
+            let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, targets, scale, precision);
             let rule = rule(move |gradient| {
                 let gradient = B::float_reshape(gradient, Shape::from([1, 1]));
                 [Some(B::float_mul(dx.clone(), gradient))]
@@ -294,8 +294,8 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         })
     }
 
-    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self> {
-        B::greatest(x.into_primitive())
+    fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
+        B::argmax(x.into_primitive())
     }
 
     fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self> {

@@ -6,8 +6,8 @@
 use super::kept::{Kept, KeptAttention, KeptFeedForward};
 use super::room::tensor;
 use super::{
-    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops,
-    OpsBackward, OptionalNorm, Product, Segments,
+    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
+    MemoryUse, Norm, Ops, OpsBackward, OptionalNorm, Segments,
 };
 use crate::sampling::greedy;
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -15,10 +15,10 @@ use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::TensorData;
 use burn_flex::FlexTensor;
 use hearth_kernels::attention;
-use hearth_kernels::cross_entropy::{Targets, cross_entropy_through};
+use hearth_kernels::cross_entropy::{Targets, linear_cross_entropy};
 use hearth_kernels::linear::{self, Lora, LoraGradient};
 use hearth_kernels::scratch::Scratch;
-use hearth_kernels::{Matrix, ShapeError, half_layer};
+use hearth_kernels::{Matrix, ShapeError, fused};
 use std::sync::Arc;
 
 /// The elements of a float tensor, in order.
@@ -152,7 +152,7 @@ fn prepared(
     let mut qkv = in_storage_of_its_own(qkv);
     let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
     let rows = qkv.storage_mut::<f32>();
-    sound(attention::prepare_in_place(
+    sound(attention::qk_norm_rope_in_place(
         rows,
         &spec.heads,
         positions,
@@ -174,17 +174,17 @@ impl Ops for Flex {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, width) = (contiguous(x), linears.out_features());
         let linears = settled_all(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut out = Scratch::new(size(&x)[0] * width);
-        sound(half_layer::norm_linears(
+        sound(fused::norm_linears(
             floats(&x),
             Some(kernel_norm(&norm)),
             &kernel_linears,
-            product,
+            precision,
             &mut out,
         ));
         tensor(out, [size(&x)[0], width])
@@ -228,17 +228,17 @@ impl Ops for Flex {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (mut residual, h, linear) = (in_storage_of_its_own(residual), contiguous(h), settled(linear));
         // In place where nobody else holds the residual; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);
-        sound(half_layer::linear_add_in_place(
+        sound(fused::linear_add_in_place(
             floats(&h),
             &kernel_linear(&linear),
             norm,
-            product,
+            precision,
             stream,
         ));
         residual
@@ -249,21 +249,21 @@ impl Ops for Flex {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, gate, up) = (contiguous(x), settled(gated.gate), settled(gated.up));
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
         let mut h = Scratch::new(tokens * width);
-        sound(half_layer::gated(
+        sound(fused::gated(
             floats(&x),
             Some(kernel_norm(&gated.norm)),
             &kernel_linear(&gate),
             &kernel_linear(&up),
             gated.activation,
-            product,
+            precision,
             &mut h,
         ));
-        Self::linear_add(x, tensor(h, [tokens, width]), down, after, product)
+        Self::linear_add(x, tensor(h, [tokens, width]), down, after, precision)
     }
 
     fn cross_entropy(
@@ -272,15 +272,15 @@ impl Ops for Flex {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = contiguous(x);
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
-        loss(&x, norm, &output, &targets, scale, product, None)
+        loss(&x, norm, &output, &targets, scale, precision, None)
     }
 
     /// Main memory is the system's to count.
-    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self> {
+    fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
         let x = contiguous(x);
         let [rows, cols] = size(&x);
         let found = floats(&x).chunks_exact(cols.max(1));
@@ -304,8 +304,8 @@ impl OpsBackward for Flex {
     type KeptAttention = KeptAttention;
     type KeptFeedForward = KeptFeedForward;
 
-    fn keep(x: &FloatTensor<Self>, product: Product) -> Kept {
-        Kept::new(x, product)
+    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Kept {
+        Kept::new(x, precision)
     }
 
     fn restore(kept: &Kept) -> FloatTensor<Self> {
@@ -316,7 +316,7 @@ impl OpsBackward for Flex {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
         let (x, gradient) = (contiguous(x), contiguous(gradient));
@@ -324,11 +324,11 @@ impl OpsBackward for Flex {
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut dx = Scratch::new(floats(&x).len());
         let norm = Some(kernel_norm(&norm));
-        let adapters = sound(half_layer::norm_linears_backward(
+        let adapters = sound(fused::norm_linears_backward(
             floats(&x),
             norm,
             &kernel_linears,
-            product,
+            precision,
             floats(&gradient),
             &mut dx,
         ));
@@ -354,7 +354,7 @@ impl OpsBackward for Flex {
             vec![0.0; tokens * heads.heads],
         );
         let starts = &segments.starts;
-        sound(attention::attend_batch_keeping(
+        sound(attention::attend_batch_with_lse(
             floats(&ready),
             heads,
             starts,
@@ -395,7 +395,7 @@ impl OpsBackward for Flex {
             &mut d_qkv,
         ));
         let (q_norm, k_norm) = (kernel_optional_norm(&q_norm), kernel_optional_norm(&k_norm));
-        sound(attention::prepare_backward_in_place(
+        sound(attention::qk_norm_rope_backward_in_place(
             &mut d_qkv,
             floats(&qkv),
             heads,
@@ -411,16 +411,16 @@ impl OpsBackward for Flex {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
         let (h, linear, gradient) = (contiguous(h), settled(linear), contiguous(gradient));
         let mut dh = Scratch::new(floats(&h).len());
-        let adapter = sound(half_layer::linear_add_backward(
+        let adapter = sound(fused::linear_add_backward(
             floats(&h),
             &kernel_linear(&linear),
             kernel_optional_norm(&norm),
-            product,
+            precision,
             floats(&gradient),
             &mut dh,
         ));
@@ -432,37 +432,40 @@ impl OpsBackward for Flex {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, KeptFeedForward) {
         let x = contiguous(x);
         let mut h = Scratch::new(size(&x)[0] * gated.gate.spec.rows);
-        let [gates, ups] = match product {
-            Product::Bf16 => gated_halves(&x, gated, product, &mut h, |half, size| {
+        let [gates, ups] = match precision {
+            MatmulPrecision::Bf16 => gated_halves(&x, gated, precision, &mut h, |half, size| {
                 Kept::Half(Arc::new(half), size)
             }),
-            Product::Exact | Product::Fast => gated_halves(&x, gated, product, &mut h, |whole, size| {
-                Kept::Whole(tensor(whole, size))
-            }),
+            MatmulPrecision::F32 | MatmulPrecision::Int8Activations => {
+                gated_halves(&x, gated, precision, &mut h, |whole, size| {
+                    Kept::Whole(tensor(whole, size))
+                })
+            }
         };
         let kept = KeptFeedForward {
-            x: Kept::new(&x, product),
+            x: Kept::new(&x, precision),
             gates,
             ups,
         };
         let h = tensor(h, kept.gates.size());
-        (Self::linear_add(x, h, down, after, product), kept)
+        (Self::linear_add(x, h, down, after, precision), kept)
     }
 
     fn feed_forward_backward(
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         kept: &KeptFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let gradient = contiguous(gradient);
-        let (dh, of_down) = Self::linear_add_backward(kept.h(gated.activation), down, after, product, gradient.clone());
+        let (dh, of_down) =
+            Self::linear_add_backward(kept.h(gated.activation), down, after, precision, gradient.clone());
         let (x, gate, up) = (kept.x.restore(), settled(gated.gate), settled(gated.up));
         let mut dx = Scratch::new(floats(&x).len());
         let norm = Some(kernel_norm(&gated.norm));
@@ -470,26 +473,26 @@ impl OpsBackward for Flex {
         let (x_values, dh) = (floats(&x), floats(&dh));
         let activation = gated.activation;
         let gradients = match (&kept.gates, &kept.ups) {
-            (Kept::Half(gates, _), Kept::Half(ups, _)) => half_layer::gated_backward_kept(
+            (Kept::Half(gates, _), Kept::Half(ups, _)) => fused::gated_backward_from_saved(
                 x_values,
                 norm,
                 &kernel_gate,
                 &kernel_up,
                 activation,
-                product,
+                precision,
                 [gates, ups],
                 dh,
                 &mut dx,
             ),
             (gates, ups) => {
                 let [gates, ups] = [gates, ups].map(Kept::restore);
-                half_layer::gated_backward_kept(
+                fused::gated_backward_from_saved(
                     x_values,
                     norm,
                     &kernel_gate,
                     &kernel_up,
                     activation,
-                    product,
+                    precision,
                     [floats(&gates), floats(&ups)],
                     dh,
                     &mut dx,
@@ -497,7 +500,7 @@ impl OpsBackward for Flex {
             }
         };
         let [of_gate, of_up] = sound(gradients);
-        sound(half_layer::add_in_place(&mut dx, floats(&gradient)));
+        sound(fused::add_in_place(&mut dx, floats(&gradient)));
         let adapters = [adapter_gradient(&gate, of_gate), adapter_gradient(&up, of_up), of_down];
         (tensor(dx, size(&x)), adapters)
     }
@@ -508,33 +511,33 @@ impl OpsBackward for Flex {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let x = contiguous(x);
         let mut dx = Scratch::new(floats(&x).len());
         let (norm, output) = (kernel_norm(&norm), kernel_linear(&output));
-        let loss = loss(&x, norm, &output, &targets, scale, product, Some(&mut dx));
+        let loss = loss(&x, norm, &output, &targets, scale, precision, Some(&mut dx));
         (loss, tensor(dx, size(&x)))
     }
 }
 
 /// The first half of a feed-forward, written to `h`, and gate and up as they are kept.
-fn gated_halves<K: half_layer::Kept>(
+fn gated_halves<K: fused::SavedElement>(
     x: &FlexTensor,
     gated: Gated<Flex>,
-    product: Product,
+    precision: MatmulPrecision,
     h: &mut [f32],
     keep: fn(Scratch<K>, [usize; 2]) -> Kept,
 ) -> [Kept; 2] {
     let (gate, up) = (settled(gated.gate), settled(gated.up));
     let mut kept = [(); 2].map(|()| Scratch::new(h.len()));
-    sound(half_layer::gated_keeping(
+    sound(fused::gated_with_saved(
         floats(x),
         Some(kernel_norm(&gated.norm)),
         &kernel_linear(&gate),
         &kernel_linear(&up),
         gated.activation,
-        product,
+        precision,
         kept.each_mut().map(|kept| &mut kept[..]),
         h,
     ));
@@ -548,7 +551,7 @@ fn loss(
     output: &linear::Linear,
     targets: &[u32],
     scale: f32,
-    product: Product,
+    precision: MatmulPrecision,
     dx: Option<&mut [f32]>,
 ) -> FlexTensor {
     let targets = Targets {
@@ -557,12 +560,12 @@ fn loss(
         scale,
     };
     let mut losses = vec![0.0; targets.ids.len()];
-    let loss = sound(cross_entropy_through(
+    let loss = sound(linear_cross_entropy(
         floats(x),
         Some(norm),
         output,
         &targets,
-        product,
+        precision,
         &mut losses,
         dx,
     ));

@@ -2,7 +2,7 @@
 
 use super::flex::{floats, sound};
 use super::room::tensor;
-use super::{Activation, Product};
+use super::{Activation, MatmulPrecision};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use hearth_kernels::scratch::Scratch;
@@ -44,10 +44,10 @@ impl KeptFeedForward {
         let size = self.gates.size();
         let mut h = Scratch::new(size[0] * size[1]);
         sound(match (&self.gates, &self.ups) {
-            (Kept::Half(gates, _), Kept::Half(ups, _)) => glu::glu_of_kept(activation, [gates, ups], &mut h),
+            (Kept::Half(gates, _), Kept::Half(ups, _)) => glu::glu_from_saved(activation, [gates, ups], &mut h),
             (gates, ups) => {
                 let [gates, ups] = [gates, ups].map(Kept::restore);
-                glu::glu_of_kept(activation, [floats(&gates), floats(&ups)], &mut h)
+                glu::glu_from_saved(activation, [floats(&gates), floats(&ups)], &mut h)
             }
         });
         tensor(h, size)
@@ -63,9 +63,9 @@ impl Kept {
         }
     }
 
-    pub(super) fn new(x: &FlexTensor, product: Product) -> Self {
-        match product {
-            Product::Bf16 if x.is_contiguous() => {
+    pub(super) fn new(x: &FlexTensor, precision: MatmulPrecision) -> Self {
+        match precision {
+            MatmulPrecision::Bf16 if x.is_contiguous() => {
                 let mut half = Scratch::new(floats(x).len());
                 sound(bf16s::to_bf16(floats(x), &mut half));
                 let shape = x.shape();

@@ -5,7 +5,7 @@ use burn::backend::{Backend, ExtensionType};
 use hearth_kernels::{Layout, Quant};
 
 pub use hearth_kernels::Dropout;
-pub use hearth_kernels::Product;
+pub use hearth_kernels::MatmulPrecision;
 pub use hearth_kernels::glu::Activation;
 
 /// How the bytes of a weight `[rows, cols]` are to be read.

@@ -1,4 +1,4 @@
-//! The operations that are ours: half-layers, declared once, run on every device.
+//! The operations that are ours: fused half-layers, declared once, run on every device.
 //!
 //! A transformer block is four of them ([`attention in`](Ops::norm_linears), [`attention`](Ops::attend),
 //! [`projection out`](Ops::linear_add), [`feed-forward`](Ops::feed_forward)), so a decode step crosses from Burn into a kernel four times
@@ -25,7 +25,9 @@ mod room;
 mod tensor_api;
 
 pub use attention::{AttentionSpec, CachedSequence, KeyValues, Segments, SequenceView, SharedRope};
-pub use linear::{Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, Norm, OptionalNorm, Product};
+pub use linear::{
+    Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, Norm, OptionalNorm,
+};
 pub use tensor_api::*;
 
 use burn::backend::backend_extension;
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// The target of a row that is not trained.
-pub const NOT_TRAINED: u32 = hearth_kernels::softmax::IGNORED;
+pub const NOT_TRAINED: u32 = hearth_kernels::softmax::IGNORE_INDEX;
 
 /// Bytes of logits that a GPU holds at once, about.
 const LOGIT_BYTES: usize = 64 << 20;
@@ -69,7 +71,7 @@ pub trait Ops: burn::backend::Backend {
         x: FloatTensor<Self>,
         #[extension_type] norm: Norm<Self>,
         #[extension_type] linears: Linears<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
     /// Attention: `qkv [T, (heads + 2 kv_heads) * head_dim]` to `[T, heads * head_dim]`.
@@ -90,7 +92,7 @@ pub trait Ops: burn::backend::Backend {
         h: FloatTensor<Self>,
         #[extension_type] linear: Linear<Self>,
         #[extension_type] norm: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
     /// `x + norm(down(activation(gate(norm(x))) * up(norm(x))))`: `x [T, D]`; written over `x` where nothing else holds it.
@@ -99,7 +101,7 @@ pub trait Ops: burn::backend::Backend {
         #[extension_type] gated: Gated<Self>,
         #[extension_type] down: Linear<Self>,
         #[extension_type] after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
     /// Cross-entropy through the output layer: `scale` times the sum over the rows of `x [T, D]` of
@@ -110,12 +112,12 @@ pub trait Ops: burn::backend::Backend {
         #[extension_type] output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
     /// The column of the greatest finite element of each row, the first of equals: `x [rows, out]` to `[rows]`. `u32::MAX` for a row
     /// that has none.
-    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self>;
+    fn argmax(x: FloatTensor<Self>) -> IntTensor<Self>;
 
     /// Notes in `found` what this process holds on the device of `like`, which comes back as it is.
     fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self>;
@@ -127,8 +129,8 @@ pub trait Ops: burn::backend::Backend {
 /// Gradient of an adapter: of `a [rank, in]` and `b [out, rank]`.
 pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
 
-/// The backward of [`Ops`], derived by hand: of the product that the forward was made with, never of [`Product::Fast`], in whose
-/// place stands [`Product::Exact`].
+/// The backward of [`Ops`], derived by hand: of the product that the forward was made with, never of [`MatmulPrecision::Int8Activations`], in whose
+/// place stands [`MatmulPrecision::F32`].
 ///
 /// Each takes the inputs of its forward and the gradient of its output, and runs again what it needs of the forward.
 pub trait OpsBackward: Ops {
@@ -140,7 +142,7 @@ pub trait OpsBackward: Ops {
     type KeptFeedForward: Clone + Send + Sync + 'static;
 
     /// Keeps `x [rows, cols]` for the backward of this product.
-    fn keep(x: &FloatTensor<Self>, product: Product) -> Self::Kept;
+    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Self::Kept;
 
     /// What was kept, as it is used.
     fn restore(kept: &Self::Kept) -> FloatTensor<Self>;
@@ -150,7 +152,7 @@ pub trait OpsBackward: Ops {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>);
 
@@ -178,7 +180,7 @@ pub trait OpsBackward: Ops {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>);
 
@@ -188,7 +190,7 @@ pub trait OpsBackward: Ops {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, Self::KeptFeedForward);
 
     /// Backward of [`Ops::feed_forward`] from what [`OpsBackward::feed_forward_keeping`] kept: the gradients of `x`, all of it, and of the
@@ -197,7 +199,7 @@ pub trait OpsBackward: Ops {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         kept: &Self::KeptFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]);
@@ -209,6 +211,6 @@ pub trait OpsBackward: Ops {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 }

@@ -2,7 +2,7 @@
 
 use super::flex::sound;
 use super::{
-    AttentionSpec, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm, Product,
+    AttentionSpec, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm,
 };
 use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
@@ -14,12 +14,17 @@ pub fn embed(table: &Linear<Dispatch>, ids: Arc<[u32]>, scale: f32) -> Tensor<2>
 }
 
 /// See [`Ops::norm_linears`].
-pub fn norm_linears(x: Tensor<2>, norm: &Norm<Dispatch>, linears: &Linears<Dispatch>, product: Product) -> Tensor<2> {
+pub fn norm_linears(
+    x: Tensor<2>,
+    norm: &Norm<Dispatch>,
+    linears: &Linears<Dispatch>,
+    precision: MatmulPrecision,
+) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::norm_linears(
         x.into_dispatch(),
         norm.clone(),
         linears.clone(),
-        product,
+        precision,
     ))
 }
 
@@ -52,14 +57,14 @@ pub fn linear_add(
     h: Tensor<2>,
     linear: &Linear<Dispatch>,
     norm: &OptionalNorm<Dispatch>,
-    product: Product,
+    precision: MatmulPrecision,
 ) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::linear_add(
         residual.into_dispatch(),
         h.into_dispatch(),
         linear.clone(),
         norm.clone(),
-        product,
+        precision,
     ))
 }
 
@@ -69,14 +74,14 @@ pub fn feed_forward(
     gated: &Gated<Dispatch>,
     down: &Linear<Dispatch>,
     after: &OptionalNorm<Dispatch>,
-    product: Product,
+    precision: MatmulPrecision,
 ) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as Ops>::feed_forward(
         x.into_dispatch(),
         gated.clone(),
         down.clone(),
         after.clone(),
-        product,
+        precision,
     ))
 }
 
@@ -87,7 +92,7 @@ pub fn cross_entropy(
     output: &Linear<Dispatch>,
     targets: Arc<[u32]>,
     scale: f32,
-    product: Product,
+    precision: MatmulPrecision,
 ) -> Tensor<1> {
     Tensor::from_dispatch(<Dispatch as Ops>::cross_entropy(
         x.into_dispatch(),
@@ -95,13 +100,13 @@ pub fn cross_entropy(
         output.clone(),
         targets,
         scale,
-        product,
+        precision,
     ))
 }
 
-/// See [`Ops::greatest`].
-pub fn greatest(x: Tensor<2>) -> Tensor<1, Int> {
-    Tensor::from_dispatch(<Dispatch as Ops>::greatest(x.into_dispatch()))
+/// See [`Ops::argmax`].
+pub fn argmax(x: Tensor<2>) -> Tensor<1, Int> {
+    Tensor::from_dispatch(<Dispatch as Ops>::argmax(x.into_dispatch()))
 }
 
 /// See [`Ops::memory`].

@@ -51,7 +51,7 @@ impl PackedWeights {
         let Some((folder, identity)) = folder.zip(gguf.identity()) else {
             return Self::InMemory;
         };
-        let key = format!("{} {}", identity.hex(), matrix::packing());
+        let key = format!("{} {}", identity.hex(), matrix::layout_id());
         let path = folder::file_of(folder, &key);
         match PackedFile::open(&path, &key) {
             Some(file) => Self::Kept {

@@ -6,8 +6,8 @@ use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::ops::{
-    Activation, Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, Norm, OptionalNorm,
-    Product, Segments, attend, feed_forward, linear_add, norm_linears,
+    Activation, Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, Norm,
+    OptionalNorm, Segments, attend, feed_forward, linear_add, norm_linears,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -180,10 +180,10 @@ impl Layer {
     }
 
     /// The layer's output `[T, D]`.
-    pub fn forward(&self, product: Product) -> Tensor<2> {
+    pub fn forward(&self, precision: MatmulPrecision) -> Tensor<2> {
         let x = self.fixture_x.clone();
         let qkv = Linears::Three(self.linear("attn_q"), self.linear("attn_k"), self.linear("attn_v"));
-        let qkv = norm_linears(x.clone(), &self.attention_norm, &qkv, product);
+        let qkv = norm_linears(x.clone(), &self.attention_norm, &qkv, precision);
         let [q_norm, k_norm] = &self.head_norms;
         let context = attend(
             qkv,
@@ -192,19 +192,19 @@ impl Layer {
             &self.attention,
             KeyValues::Batch(self.segments.clone()),
         );
-        let x = linear_add(x, context, &self.linear("attn_output"), &self.post_norms[0], product);
+        let x = linear_add(x, context, &self.linear("attn_output"), &self.post_norms[0], precision);
         let gated = Gated {
             norm: self.ffn_norm.clone(),
             gate: self.linear("ffn_gate"),
             up: self.linear("ffn_up"),
             activation: self.activation,
         };
-        feed_forward(x, &gated, &self.linear("ffn_down"), &self.post_norms[1], product)
+        feed_forward(x, &gated, &self.linear("ffn_down"), &self.post_norms[1], precision)
     }
 
     /// What the fixture's gradients are of.
-    pub fn loss(&self, product: Product) -> Tensor<1> {
-        (self.forward(product) * self.probe.clone()).sum()
+    pub fn loss(&self, precision: MatmulPrecision) -> Tensor<1> {
+        (self.forward(precision) * self.probe.clone()).sum()
     }
 
     /// What gets gradients, by name.

@@ -17,8 +17,8 @@ use hearth_kernels::attention::{Heads, KvFormat};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::ops::{
-    Adapter, AttentionSpec, Bias, CachedSequence, KeyValues, Linear, MatrixSpec, OptionalNorm, Product, SequenceView,
-    attend, dequantize, embed,
+    Adapter, AttentionSpec, Bias, CachedSequence, KeyValues, Linear, MatmulPrecision, MatrixSpec, OptionalNorm,
+    SequenceView, attend, dequantize, embed,
 };
 use hearth_llm::{KvPool, Place};
 use hearth_tests::driver;
@@ -35,11 +35,11 @@ const ERROR: f32 = 1e-4;
 /// A test without a GPU fails, so that a machine which has lost its driver is noticed.
 fn gpu() -> Option<Device> {
     static DEVICE: OnceLock<Device> = OnceLock::new();
-    if driver::left_out() {
+    if driver::is_disabled() {
         return None;
     }
     let device = DEVICE.get_or_init(|| {
-        driver::choose();
+        driver::select();
         hearth_llm::device::open(Place::Gpu(0)).unwrap_or_else(|error| {
             panic!(
                 "no GPU driver answers: {error}. Install one that is software (Debian: apt install chromium libvulkan1) or set \
@@ -223,14 +223,14 @@ fn a_layer_is_the_cpus() {
     for name in LAYERS {
         let fixture = Fixture::read(name);
         for quant in Quant::ALL.into_iter().filter(|quant| quant.block_elements() <= 32) {
-            let on_cpu = floats(Layer::new(&fixture, quant, &Device::flex()).forward(Product::Exact));
-            let on_gpu = floats(Layer::new(&fixture, quant, &device).forward(Product::Exact));
+            let on_cpu = floats(Layer::new(&fixture, quant, &Device::flex()).forward(MatmulPrecision::F32));
+            let on_gpu = floats(Layer::new(&fixture, quant, &device).forward(MatmulPrecision::F32));
             let error = relative_error(&on_gpu, &on_cpu);
             assert!(error <= ERROR, "{name} in {quant}: off by {error}");
             if quant == Quant::F32 {
                 fixture.check(
                     "out",
-                    Layer::new(&fixture, quant, &device).forward(Product::Exact),
+                    Layer::new(&fixture, quant, &device).forward(MatmulPrecision::F32),
                     ERROR,
                 );
             }
@@ -244,7 +244,7 @@ fn a_layers_gradients_are_pytorchs() {
     for name in LAYERS {
         let fixture = Fixture::read(name);
         let layer = Layer::new(&fixture, Quant::F32, &device.clone().autodiff());
-        let gradients = layer.loss(Product::Exact).backward();
+        let gradients = layer.loss(MatmulPrecision::F32).backward();
         for (name, tensor) in layer.trained() {
             let gradient = tensor
                 .grad(&gradients)

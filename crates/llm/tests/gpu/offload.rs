@@ -5,7 +5,7 @@ use crate::gpu;
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, Value};
 #[cfg(feature = "wgpu")]
 use hearth_llm::gpus;
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{Config, LoadOptions, Model, Place, Placement, Session, greedy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn load(gguf: &Gguf, placement: Option<Placement>) -> Arc<Model> {
 fn logits(model: &Arc<Model>) -> Vec<f32> {
     let mut session = Session::new(model.clone(), 32)
         .expect("a session")
-        .with_product(Product::Exact);
+        .with_precision(MatmulPrecision::F32);
     let ids: Vec<u32> = (0..17).map(|i| (i * 7 + 1) % model.config().vocab as u32).collect();
     let parts = [&ids[..12], &ids[12..13], &ids[13..14], &ids[14..]];
     parts

@@ -1,13 +1,12 @@
-//! A worker without a model: a real process that speaks the protocol and does what the last message tells it.
+//! A worker without a model: a real process that speaks the protocol and acts on the last message.
 //!
-//! How it starts is told by the environment variable [`START`], what a load does by the model's file name, what a
-//! generation does by the first word of the last message, and what a run does by the dataset. Used by the tests of
-//! `protocol` and of `app`, whose executables are this worker too: see [`run`].
+//! The environment variable [`START`] controls its start, the model's file name a load, the first word of the last message a
+//! generation, and the dataset a run. Used by the tests of `protocol` and `app`, whose executables are also this worker: see [`run`].
 
 mod training;
 
 use hearth_protocol::{
-    DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, GpuLayers, HANDED_OVER, KvType, LeftOut,
+    BUILD_SWITCHED, DeviceInfo, Event, FinishReason, GenerateRequest, GenerationId, GpuLayers, KvType, LeftOut,
     LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Prompt,
     Request, Summary, Verdict, WorkerCommand,
 };
@@ -20,20 +19,20 @@ use std::{
     time::Duration,
 };
 
-/// Set for every worker; `silent`, `garbage`, `old` or `fall` instead of a good start.
+/// Set for every worker; `silent`, `garbage`, `old` or `fall` make its start fail.
 pub const START: &str = "FAKE_WORKER_START";
 
-/// Between two pieces of a slow answer.
+/// Pause between two pieces of a slow answer.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How this executable is started as a worker.
+/// The command that starts this executable as a worker.
 pub fn command(start: &str) -> WorkerCommand {
     let mut command = WorkerCommand::new(std::env::current_exe().expect("a test has an executable"));
     command.environment.push((START.into(), start.into()));
     command
 }
 
-/// The main of a test whose executable is a worker as well: it is that where it was started as one.
+/// The main function of a test whose executable is also a worker: it runs the worker if [`START`] is set.
 pub fn run(trials: impl FnOnce() -> Vec<Trial>) -> ! {
     if std::env::var_os(START).is_some() {
         main();
@@ -41,7 +40,7 @@ pub fn run(trials: impl FnOnce() -> Vec<Trial>) -> ! {
     libtest_mimic::run(&Arguments::from_args(), trials()).exit();
 }
 
-/// Trials of async functions, each in a runtime of its own.
+/// Trials of async functions, each in its own runtime.
 macro_rules! trials {
     ($($name:ident),* $(,)?) => {
         vec![$(libtest_mimic::Trial::test(stringify!($name), || {
@@ -53,7 +52,7 @@ macro_rules! trials {
 }
 pub(crate) use trials;
 
-/// The worker's whole life.
+/// The worker's main function.
 fn main() -> ! {
     match std::env::var(START).as_deref() {
         Ok("silent") => loop {
@@ -85,7 +84,7 @@ fn main() -> ! {
                 break;
             }
         }
-        // Standard input is closed: whatever is under way, the end.
+        // Standard input is closed: exit immediately.
         exit(0);
     });
     let mut endless = false;
@@ -97,7 +96,7 @@ fn main() -> ! {
             }
             Request::Unload => say(&Event::Unloaded),
             Request::Generate(generate) => self::generate(&generate, &requests),
-            Request::Cancel { .. } | Request::Forget { .. } | Request::Keep { .. } => {}
+            Request::Cancel { .. } | Request::RemovePromptCache { .. } | Request::SetPromptCacheLimit { .. } => {}
             Request::Count { id, .. } => say(&Event::Counted { id, tokens: 1 }),
             Request::Devices => say(&Event::Devices { devices: vec![cpu()] }),
             Request::Check { device } => say(&Event::Checked {
@@ -106,7 +105,7 @@ fn main() -> ! {
             }),
             Request::Plan { id, plan } => answer_plan(id, &plan),
             Request::Measure { id } => measure(id, endless, &requests),
-            Request::Training(request) => training::obey(request, &requests),
+            Request::Training(request) => training::handle(request, &requests),
             Request::Shutdown => exit(0),
         }
     }
@@ -127,8 +126,8 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
             message: message.to_owned(),
         }))
     };
-    if load.build.is_some() && !handed_over() {
-        return hand_over();
+    if load.build.is_some() && !build_switched() {
+        return switch_build();
     }
     if !load.path.exists() {
         return fail(ProblemCode::FileUnreadable, "The model's file is gone.");
@@ -144,7 +143,7 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
             fraction: 0.1,
             stage: "reading".into(),
         });
-        // Until it is ended from outside.
+        // Until it is killed.
         let _ = requests.recv_timeout(Duration::from_secs(60));
     }
     say(&Event::LoadProgress {
@@ -164,7 +163,7 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
         device: "cpu".into(),
         threads: load.threads.unwrap_or(2),
         load_seconds: 0.0,
-        notices: handed_over().then(|| HANDED.to_owned()).into_iter().collect(),
+        notices: build_switched().then(|| SWITCHED.to_owned()).into_iter().collect(),
         gpu_layers: placed(load.gpu_layers),
         layers_total: LAYERS,
         kv: load.kv,
@@ -179,23 +178,23 @@ fn load(load: &LoadRequest, requests: &Receiver<Request>) {
     }));
 }
 
-/// What is noticed of a model, and of a run, that this worker was handed.
-pub const HANDED: &str = "It was handed over.";
+/// The notice of a model or run after a switch of builds.
+pub const SWITCHED: &str = "The build was switched.";
 
-fn handed_over() -> bool {
-    std::env::var_os(HANDED_OVER).is_some()
+fn build_switched() -> bool {
+    std::env::var_os(BUILD_SWITCHED).is_some()
 }
 
-/// To this very program.
-fn hand_over() {
+/// Switch to this same program.
+fn switch_build() {
     let program = std::env::current_exe().expect("a program");
-    say(&Event::HandOver { program });
+    say(&Event::SwitchBuild { program });
 }
 
-/// Layers of every model here.
+/// Layers of every model.
 const LAYERS: u32 = 31;
 
-/// How many of them lie on the GPU: its room is for ten.
+/// Layers on the GPU, which fits ten.
 fn placed(layers: GpuLayers) -> u32 {
     match layers {
         GpuLayers::Auto => 10,
@@ -204,7 +203,7 @@ fn placed(layers: GpuLayers) -> u32 {
     }
 }
 
-/// Every layer takes 1000 bytes, every token of the context one.
+/// A plan in which each layer takes 1000 bytes and each token of the context one.
 fn plan(request: &PlanRequest) -> Plan {
     let gpu_layers = placed(request.gpu_layers);
     let fits = gpu_layers <= 10;
@@ -239,12 +238,12 @@ fn plan(request: &PlanRequest) -> Plan {
     }
 }
 
-/// Plans, unless the model's name says that it cannot be done.
+/// Answer with a plan, or a failure if the model's name contains `refuse`.
 fn answer_plan(id: GenerationId, request: &PlanRequest) {
     if request.path.to_string_lossy().contains("refuse") {
         let problem = Problem {
             code: ProblemCode::FileInvalid,
-            message: "The file is no model.".to_owned(),
+            message: "The file is not a model.".to_owned(),
         };
         return say(&Event::PlanFailed { id, problem });
     }
@@ -254,7 +253,7 @@ fn answer_plan(id: GenerationId, request: &PlanRequest) {
     });
 }
 
-/// Measures; a model that was loaded with another type of cache than usual goes on until it is cancelled.
+/// Answer with a measurement; a model with a q8_0 cache measures until it is cancelled.
 fn measure(id: GenerationId, endless: bool, requests: &Receiver<Request>) {
     say(&Event::MeasureProgress { id, fraction: 0.5 });
     if endless {
@@ -306,13 +305,13 @@ fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
         });
     };
     match order {
-        // Half an answer, then the end.
+        // Half an answer, then exit.
         "die" => {
             piece("Half an ");
             piece("answer");
             exit(5);
         }
-        // As the standard library does where an allocation fails.
+        // As the standard library does after a failed allocation.
         "starve" => {
             piece("Half an ");
             eprintln!("memory allocation of 123456789 bytes failed");
@@ -334,21 +333,21 @@ fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
                 },
             });
         }
-        // Goes on until it is cancelled.
+        // Until it is cancelled.
         "slow" => loop {
             piece("word ");
             if cancelled(id, requests) {
                 return finish(id, FinishReason::Cancelled, tokens);
             }
         },
-        // The same, but fills disks.
+        // The same with long pieces.
         "flood" => loop {
             piece(&"word ".repeat(400));
             if cancelled(id, requests) {
                 return finish(id, FinishReason::Cancelled, tokens);
             }
         },
-        // Goes on until it is ended.
+        // Until it is killed.
         "deaf" => loop {
             piece("word ");
             thread::sleep(PAUSE);
@@ -357,7 +356,7 @@ fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
             piece("Half an answer");
             return finish(id, FinishReason::Length, 1);
         }
-        // What the worker was asked, so that a test can look at it.
+        // The request itself, for the test to inspect.
         "show" => piece(&serde_json::to_string(request).expect("a request")),
         _ => {
             for word in rest.split_inclusive(' ') {
@@ -368,7 +367,7 @@ fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
     finish(id, FinishReason::Stop, tokens);
 }
 
-/// Whether it was cancelled; what can be asked at any time is answered.
+/// Whether it was cancelled; other requests that are allowed at any time are answered.
 fn cancelled(id: GenerationId, requests: &Receiver<Request>) -> bool {
     match requests.recv_timeout(PAUSE) {
         Ok(Request::Cancel { id: which }) => which == id,
@@ -406,12 +405,12 @@ fn cpu() -> DeviceInfo {
     DeviceInfo {
         id: "cpu".into(),
         kind: "cpu".into(),
-        name: "A processor".into(),
+        name: "A CPU".into(),
         backend: "cpu".into(),
         memory_total: Some(1 << 30),
         memory_free: None,
         usable: true,
-        why: "Always there.".into(),
+        why: "Always available.".into(),
         ..DeviceInfo::default()
     }
 }

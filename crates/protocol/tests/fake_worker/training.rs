@@ -1,10 +1,9 @@
-//! A run without a model: what it plays is told by the first words of the dataset.
+//! A run without a model, controlled by the first words of the dataset.
 //!
-//! `learn 5` plans five steps and makes them; with `die 3`, `fail 3` or `wait 3` after that, something else happens after
-//! the third step. A checkpoint is kept after every second step, so that resuming begins there, and after the step in which the run is
-//! suspended.
+//! `learn 5` plans and runs five steps; a following `die 3`, `fail 3` or `wait 3` takes effect after the third step. A checkpoint is
+//! written after every second step and after the step in which the run is suspended.
 
-use super::{HANDED, PAUSE, hand_over, handed_over, say};
+use super::{PAUSE, SWITCHED, build_switched, say, switch_build};
 use hearth_protocol::{
     Checkpointing, EndReason, Event, ExportRequest, Finding, InspectRequest, Inspection, Outcome, Piece, Precision,
     Preview, Problem, ProblemCode, Request, RunId, RunPlan, Severity, StepReport, TrainRequest, TrainingEvent,
@@ -19,23 +18,23 @@ use std::{
     time::Duration,
 };
 
-pub fn obey(request: TrainingRequest, requests: &Receiver<Request>) {
+pub fn handle(request: TrainingRequest, requests: &Receiver<Request>) {
     match request {
         TrainingRequest::Inspect(inspect) => {
             let answer = match words(&inspect.data.path) {
-                // It is read for ever, or until the worker is told to end.
+                // Endless, until the worker is shut down.
                 Ok(words) if words == ["endless"] => return while requests.recv().is_ok() {},
                 Ok(words) => TrainingEvent::Inspected(Box::new(inspection(&inspect, &words))),
                 Err(problem) => TrainingEvent::Failed(problem),
             };
             tell(inspect.id, answer);
         }
-        TrainingRequest::Start(start) if start.build.is_some() && !handed_over() => hand_over(),
+        TrainingRequest::Start(start) if start.build.is_some() && !build_switched() => switch_build(),
         TrainingRequest::Start(start) => Run::new(*start).play(requests),
         TrainingRequest::Export(export) => {
             tell(export.id, self::export(&export));
         }
-        // Of a run that has ended meanwhile.
+        // The run has already ended.
         TrainingRequest::Pause { .. } | TrainingRequest::Resume { .. } => {}
         TrainingRequest::Stop { .. } | TrainingRequest::Suspend { .. } => {}
     }
@@ -175,7 +174,7 @@ impl Run {
             if self.suspended {
                 return self.tell(TrainingEvent::Suspended);
             }
-            // What goes wrong does so once: a run that was resumed gets over it.
+            // A failure happens once, not again in a resumed run.
             match order {
                 _ if self.step != at || self.request.resume => {}
                 "die" => exit(6),
@@ -183,13 +182,13 @@ impl Run {
                     let problem = problem(ProblemCode::DiskFull, "The disk is full. Free some space, then resume.");
                     return self.tell(TrainingEvent::Failed(problem));
                 }
-                // Until it is told to stop or to suspend, or ended.
+                // Until it is stopped, suspended or killed.
                 "wait" => {
                     while !self.stopped && !self.suspended {
                         self.listen(requests, Duration::from_secs(60));
                     }
                 }
-                // Until it is ended.
+                // Until it is killed.
                 "deaf" => loop {
                     thread::sleep(Duration::from_secs(60));
                 },
@@ -270,7 +269,7 @@ impl Run {
             peak_memory: 1 << 30,
             step_seconds: 0.01,
             total_seconds: 1.0,
-            notices: handed_over().then(|| HANDED.to_owned()).into_iter().collect(),
+            notices: build_switched().then(|| SWITCHED.to_owned()).into_iter().collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-// What a curve of losses needs to be drawn: ranges, ticks, smoothing, and fewer points than there are steps.
+// Arithmetic of the loss chart: range, ticks, smoothing, downsampling.
 
 export interface Point {
   step: number;
@@ -10,10 +10,10 @@ export interface Range {
   high: number;
 }
 
-/** Share of the training losses that the range holds; the few above, mostly the first ones, run out at the top. */
-const HELD = 0.985;
+/** Share of the training losses inside the range; the highest ones, mostly the first, are clipped at the top. */
+const SHOWN_QUANTILE = 0.985;
 
-/** Round numbers from `low` to `high`, about so many. */
+/** About `about` round numbers from `low` to `high`. */
 export function ticks(low: number, high: number, about: number): number[] {
   if (!(high > low) || about < 1) return [];
   const rough = (high - low) / about;
@@ -26,58 +26,58 @@ export function ticks(low: number, high: number, about: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * every).toPrecision(12)));
 }
 
-/** The values that a chart shows: all of the held-out losses, nearly all of the others, and a little room. */
-export function lossRange(train: readonly Point[], held: readonly Point[]): Range {
+/** The range of the chart: all validation losses, nearly all training losses, and a margin. */
+export function lossRange(train: readonly Point[], validation: readonly Point[]): Range {
   const losses = train.map((p) => p.value).filter(Number.isFinite).sort((a, b) => a - b);
-  const most = losses.slice(0, Math.max(1, Math.ceil(losses.length * HELD)));
-  const all = [...most, ...held.map((p) => p.value).filter(Number.isFinite)];
+  const most = losses.slice(0, Math.max(1, Math.ceil(losses.length * SHOWN_QUANTILE)));
+  const all = [...most, ...validation.map((p) => p.value).filter(Number.isFinite)];
   if (all.length === 0) return { low: 0, high: 1 };
   const low = all.reduce((a, b) => Math.min(a, b));
   const high = all.reduce((a, b) => Math.max(a, b));
-  const room = Math.max((high - low) * 0.07, Math.abs(high) * 0.01, 1e-6);
-  return { low: Math.max(0, low - room), high: high + room };
+  const margin = Math.max((high - low) * 0.07, Math.abs(high) * 0.01, 1e-6);
+  return { low: Math.max(0, low - margin), high: high + margin };
 }
 
-/** How much a running mean keeps from step to step: the longer the curve, the calmer. */
-function calm(length: number): number {
+/** Decay of the moving average: the longer the curve, the smoother. */
+function smoothing(length: number): number {
   return Math.min(0.97, Math.max(0.5, 1 - 14 / Math.max(1, length)));
 }
 
-/** A running mean that forgets: each value counts for less, by this share, with every step after it. No drift at the start. */
-export function smooth(points: readonly Point[], keep = calm(points.length)): Point[] {
+/** Exponential moving average, bias-corrected at the start. Non-finite values are skipped. */
+export function smooth(points: readonly Point[], decay = smoothing(points.length)): Point[] {
   let sum = 0;
   let weight = 0;
   return points.map(({ step, value }) => {
     if (Number.isFinite(value)) {
-      sum = sum * keep + value;
-      weight = weight * keep + 1;
+      sum = sum * decay + value;
+      weight = weight * decay + 1;
     }
     return { step, value: weight > 0 ? sum / weight : value };
   });
 }
 
-/** At most about `most` points, of each stretch the least and the greatest, so that no spike is lost. */
+/** Downsamples to about `most` points: the minimum and maximum of each bucket, so that no spike is lost. */
 export function thin(points: readonly Point[], most: number): readonly Point[] {
   if (points.length <= most) return points;
-  const stretch = Math.ceil((points.length * 2) / most);
+  const bucket = Math.ceil((points.length * 2) / most);
   const kept: Point[] = [];
-  for (let from = 0; from < points.length; from += stretch) {
-    let least = points[from];
-    let greatest = least;
-    for (const point of points.slice(from, from + stretch)) {
-      if (least === undefined || point.value < least.value) least = point;
-      if (greatest === undefined || point.value > greatest.value) greatest = point;
+  for (let from = 0; from < points.length; from += bucket) {
+    let min = points[from];
+    let max = min;
+    for (const point of points.slice(from, from + bucket)) {
+      if (min === undefined || point.value < min.value) min = point;
+      if (max === undefined || point.value > max.value) max = point;
     }
-    if (!least || !greatest) continue;
-    if (least === greatest) kept.push(least);
-    else kept.push(...(least.step < greatest.step ? [least, greatest] : [greatest, least]));
+    if (!min || !max) continue;
+    if (min === max) kept.push(min);
+    else kept.push(...(min.step < max.step ? [min, max] : [max, min]));
   }
   const last = points.at(-1);
   if (last && kept.at(-1) !== last) kept.push(last);
   return kept;
 }
 
-/** Index of the point nearest to a step, of points in order; -1 where there is none. */
+/** Index of the point nearest to a step, of points in order; -1 if there is none. */
 export function nearest(points: readonly Point[], step: number): number {
   let low = 0;
   let high = points.length - 1;
@@ -92,7 +92,7 @@ export function nearest(points: readonly Point[], step: number): number {
   return before && step - before.step < at.step - step ? low - 1 : low;
 }
 
-/** The outline of a line through the points; a value that is no number breaks it. */
+/** SVG path through the points; a non-finite value interrupts it. */
 export function line(points: readonly Point[], x: (step: number) => number, y: (value: number) => number): string {
   let path = "";
   let pen = "M";

@@ -1,4 +1,4 @@
-// Tells a screen reader that an answer has begun and, once it is whole, what it is: never token by token.
+// Announces to screen readers that an answer starts and, once complete, its text; never token by token.
 
 import { isActive, type Message } from "../host";
 import type { App } from "../stores/app.svelte";
@@ -12,11 +12,11 @@ export function announceAnswers(app: App): void {
     const other = app.thread.other(message)?.message ?? null;
     const pair = Math.min(message.id, other?.id ?? message.id);
     if (isActive(message) || (other && isActive(other))) {
-      if (writing !== pair) app.announcements.say(other ? "The model is answering twice." : "The model is answering.");
+      if (writing !== pair) app.announcements.say(other ? "The model is generating two answers." : "The model is answering.");
       writing = pair;
     } else if (writing === pair) {
       writing = null;
-      app.announcements.say(other ? "Both answers are there." : ended(message));
+      app.announcements.say(other ? "Both answers are complete." : ended(message));
     }
   });
 }

@@ -1,8 +1,8 @@
-// A text area as tall as its text.
+// A text area that grows with its text.
 
 import type { Attachment } from "svelte/attachments";
 
-/** `text` is read so that the height follows when the text changes from outside. */
+/** `text` is read so that the height follows changes from outside. */
 export function autosize(text: () => unknown): Attachment<HTMLTextAreaElement> {
   return (area) => {
     text();

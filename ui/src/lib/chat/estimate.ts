@@ -1,8 +1,8 @@
-// How tall a message will be, before it was ever drawn: near enough that the scroll bar does not jump.
+// Estimated height of a message before it is rendered, close enough that the scroll bar does not jump.
 
 import type { Message } from "../host";
 
-/** Characters on a line of the column, and the height of a line, in the type the window uses. */
+/** Characters per line, and line height in pixels. */
 const ANSWER_LINE = 86;
 const BUBBLE_LINE = 68;
 const LINE = 24.3;
@@ -19,7 +19,7 @@ export function estimateHeight(message: Message): number {
     else lines += Math.ceil((end - begin) / width);
     begin = end + 1;
   }
-  // A bubble's padding and tools, or an answer's name and tools; then the space below.
+  // Padding and tools of a bubble, or name and tools of an answer, plus the gap below.
   const frame = message.role === "user" ? 18 + 12 + 24 : 22 + 36 + 24;
   return frame + lines * LINE + gaps * (message.role === "user" ? LINE : 11);
 }

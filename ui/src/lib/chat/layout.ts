@@ -1,14 +1,14 @@
-// Where the rows of a long list stand, when only those in view exist: heights as measured, else as estimated.
+// Row offsets of a virtual list: measured heights, else estimates.
 
 export class RowLayout {
   private keys: readonly number[] = [];
   private offsets: Float64Array = new Float64Array(1);
-  /** Rows before this one have a valid offset (and that one too). */
+  /** Offsets up to and including this row are valid. */
   private valid = 0;
   private readonly measured = new Map<number, number>();
   private estimate: (index: number) => number = () => 100;
 
-  /** The rows from top to bottom. What was measured of a row that stays is kept. */
+  /** Sets the rows from top to bottom. Measured heights of remaining rows are retained. */
   setRows(keys: readonly number[], estimate: (index: number) => number): void {
     let same = 0;
     while (same < keys.length && keys[same] === this.keys[same]) same++;
@@ -26,7 +26,7 @@ export class RowLayout {
     return this.keys.length;
   }
 
-  /** True when the height is news. */
+  /** Sets a measured height; returns `true` if it changed. */
   measure(key: number, height: number): boolean {
     if (Math.abs((this.measured.get(key) ?? -1) - height) < 0.5) return false;
     this.measured.set(key, height);
@@ -35,7 +35,7 @@ export class RowLayout {
     return true;
   }
 
-  /** Where a row begins; of the row after the last: where the list ends. */
+  /** Offset of a row; of the row after the last: the end of the list. */
   offset(index: number): number {
     const until = Math.min(index, this.keys.length);
     for (let i = this.valid; i < until; i++) {
@@ -49,7 +49,7 @@ export class RowLayout {
     return this.offset(this.keys.length);
   }
 
-  /** The row at a height from the top; the first or last beyond the ends. */
+  /** The row at an offset from the top, clamped to the list. */
   rowAt(y: number): number {
     void this.total;
     let low = 0;

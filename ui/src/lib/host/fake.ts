@@ -1,42 +1,42 @@
-// A host without a desktop: the whole UI in a browser, with conversations in memory and answers from a script.
-// `?scene=` picks what it starts with (see fake/scenes.ts); tests drive it further through `window.fakeHost`.
+// The fake host: runs the whole UI in a browser, with conversations in memory and scripted answers.
+// `?scene=` picks its initial state (see fake/scenes.ts); tests control it through `window.fakeHost`.
 
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
 import { pause } from "./fake/base";
 import { checked } from "./fake/checks";
-import { planFor, stir } from "./fake/devices";
+import { planFor, fluctuate } from "./fake/devices";
 import { addedModel, readyState } from "./fake/models";
-import { startingWith, type World } from "./fake/scenes";
+import { initialWorld, type World } from "./fake/scenes";
 import { FakeTuning } from "./fake/tuning";
-import { means } from "../text/devices";
-import type { AdapterChoice, Cache, Cached, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WhatIf } from "./host";
+import { matchesDevice } from "../text/devices";
+import type { AdapterChoice, Cache, CacheUsage, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, LoadSettings } from "./host";
 
-/** What a worker's death is told as. */
-const DEATH: Problem = {
+/** The problem of a crashed worker. */
+const WORKER_DIED: Problem = {
   code: "workerDied",
   message: "The model's process ended unexpectedly. Your conversation is safe, and the next message starts it again.",
 };
 
 const CONTEXT = 2048;
 
-interface Writing {
+interface Generation {
   stopped: boolean;
-  dead: boolean;
+  crashed: boolean;
 }
 
 export class FakeHost extends FakeTuning implements Host {
-  /** What was opened outside, newest last. */
+  /** Links that were opened, newest last. */
   opened: string[] = [];
-  /** What was planned for, newest last. */
-  planned: WhatIf[] = [];
+  /** Load settings of the requested plans, newest last. */
+  planned: LoadSettings[] = [];
   private readonly world: World;
-  private looks = 0;
+  private polls = 0;
   private measuring = false;
-  private readonly writing = new Map<number, Writing>();
+  private readonly generating = new Map<number, Generation>();
 
   constructor(scene: string | null) {
     super(scene === "fresh" || scene === "no-model");
-    this.world = startingWith(scene);
+    this.world = initialWorld(scene);
     if (this.world.pace !== undefined) this.pace = this.world.pace;
   }
 
@@ -79,7 +79,7 @@ export class FakeHost extends FakeTuning implements Host {
   }
 
   async stop(conversation: number): Promise<void> {
-    const run = this.writing.get(conversation);
+    const run = this.generating.get(conversation);
     if (run) run.stopped = true;
   }
 
@@ -154,44 +154,44 @@ export class FakeHost extends FakeTuning implements Host {
     return model;
   }
 
-  async forgetModel(id: string): Promise<void> {
+  async removeModel(id: string): Promise<void> {
     this.world.models = this.world.models.filter((m) => m.id !== id);
     this.emit({ type: "modelsChanged", models: this.world.models });
   }
 
   async setSettings(settings: Settings): Promise<void> {
     this.world.settings = settings;
-    this.fill("chats", Math.min(settings.keptBytes, this.world.caches.find((c) => c.cache === "chats")?.bytes ?? 0));
+    this.fill("prompts", Math.min(settings.promptCacheLimit, this.world.caches.find((c) => c.cache === "prompts")?.bytes ?? 0));
     const state = this.world.modelState;
     const model = this.world.models.find((m) => state.type === "ready" && m.id === state.model);
-    // As the desktop does: what would be loaded otherwise now is loaded again.
+    // Like the app: reloads the model if the settings would load it differently.
     if (model && JSON.stringify(readyState(model, settings, this.world.devices)) !== JSON.stringify(state)) void this.loadModel(model.id);
   }
 
   async devices(): Promise<Device[]> {
-    this.looks += 1;
-    return stir(this.world.devices, this.looks);
+    this.polls += 1;
+    return fluctuate(this.world.devices, this.polls);
   }
 
   async checkDevice(device: string): Promise<Device[]> {
     await pause(this.pace * 60);
-    if (!this.world.devices.some((d) => means(device, d))) throw { code: "noDevice", message: `There is no device “${device}” any more. Look at the list again.` };
-    // The processor is what GPUs are compared with, so it is measured too.
-    this.world.devices = this.world.devices.map((d) => (d.kind === "cpu" || means(device, d) ? checked(d) : d));
+    if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device “${device}” any more. Look at the list again.` };
+    // The CPU is the reference for GPUs, so it is measured too.
+    this.world.devices = this.world.devices.map((d) => (d.kind === "cpu" || matchesDevice(device, d) ? checked(d) : d));
     return this.devices();
   }
 
-  async plan(model: string, whatIf: WhatIf): Promise<Plan> {
-    this.planned.push(whatIf);
+  async plan(model: string, loadSettings: LoadSettings): Promise<Plan> {
+    this.planned.push(loadSettings);
     await pause(this.pace * 3);
     const found = this.world.models.find((m) => m.id === model);
-    if (!found || found.problem !== null) throw { code: "fileUnreadable", message: found?.problem ?? "This model is no longer there. Choose another one." };
-    return planFor(found, whatIf, this.world.devices);
+    if (!found || found.problem !== null) throw { code: "fileUnreadable", message: found?.problem ?? "This model no longer exists. Choose another one." };
+    return planFor(found, loadSettings, this.world.devices);
   }
 
   async measure(): Promise<Measurement> {
     const state = this.world.modelState;
-    if (this.writing.size > 0) throw { code: "busy", message: "An answer is being written, and would be measured with it. Stop it, or wait until it is done." };
+    if (this.generating.size > 0) throw { code: "busy", message: "An answer is being written, and would be measured with it. Stop it, or wait until it is done." };
     if (state.type !== "ready") throw { code: "noModel", message: "No model is loaded. Load one, then measure it." };
     this.measuring = true;
     for (let step = 1; step <= 10; step++) {
@@ -200,7 +200,7 @@ export class FakeHost extends FakeTuning implements Host {
       if (!this.measuring) throw { code: "cancelled", message: "The measurement was stopped; nothing was kept of it." };
     }
     const { gpuLayers, layersTotal, kv, threads, name } = state.info;
-    const device = this.world.devices.find((d) => means(state.info.device, d))?.identity ?? state.info.device;
+    const device = this.world.devices.find((d) => matchesDevice(state.info.device, d))?.identity ?? state.info.device;
     const measured: Measurement = { model: state.model, modelName: name, device, gpuLayers, layersTotal, kv, threads, promptTokensPerSecond: 1840 + 90 * gpuLayers, tokensPerSecond: 228.4 + 4 * gpuLayers, promptTokens: 512, tokens: 128, measuredAt: Date.now() };
     const same = (m: Measurement) => m.model === measured.model && m.device === device && m.gpuLayers === gpuLayers && m.kv === kv && m.threads === threads;
     this.world.measurements = [measured, ...this.world.measurements.filter((m) => !same(m))];
@@ -215,11 +215,11 @@ export class FakeHost extends FakeTuning implements Host {
     return this.world.measurements;
   }
 
-  async caches(): Promise<Cached[]> {
+  async caches(): Promise<CacheUsage[]> {
     return this.world.caches;
   }
 
-  async clearCache(cache: Cache): Promise<Cached[]> {
+  async clearCache(cache: Cache): Promise<CacheUsage[]> {
     this.fill(cache, 0);
     return this.world.caches;
   }
@@ -248,8 +248,8 @@ export class FakeHost extends FakeTuning implements Host {
   async compare(conversation: number | null, parent: number | null, text: string, adapters: AdapterChoice[]): Promise<Compared> {
     const home = conversation === null ? this.begin(text) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
-    const base = this.awaited(home, user, []);
-    const tuned = this.awaited(home, user, adapters);
+    const base = this.waitingAnswer(home, user, []);
+    const tuned = this.waitingAnswer(home, user, adapters);
     base.comparison = tuned.id;
     tuned.comparison = base.id;
     void this.write(home, base, text).then((stopped) => (stopped ? this.finish(home, tuned, { type: "stopped" }) : this.write(home, tuned, text)));
@@ -280,46 +280,46 @@ export class FakeHost extends FakeTuning implements Host {
     return [...this.world.conversations.values()].flatMap((c) => c.messages).filter(({ rating }) => rating && (rating.thumb === "up" || rating.correction !== null)).length;
   }
 
-  async gatherDataset(name: string): Promise<Dataset> {
-    return this.addGathered(name, await this.ratedExamples());
+  async datasetFromRatings(name: string): Promise<Dataset> {
+    return this.addRatedDataset(name, await this.ratedExamples());
   }
 
-  /** For tests: the worker dies, whatever it was doing. */
+  /** For tests: the worker crashes. */
   killWorker(): void {
-    for (const run of this.writing.values()) run.dead = true;
+    for (const run of this.generating.values()) run.crashed = true;
     this.setModelState({ type: "none" });
-    this.emit({ type: "workerDied", problem: DEATH });
+    this.emit({ type: "workerDied", problem: WORKER_DIED });
   }
 
-  /** For tests: the window was closed while this run is under way. */
+  /** For tests: the window is closed during this run. */
   close(run: number): void {
     this.emit({ type: "closing", run });
   }
 
-  /** For tests: another program holds the store, or lets it go. */
-  holdStore(held: boolean): void {
-    this.emit({ type: "storeHeld", held });
+  /** For tests: another program locks or unlocks the store. */
+  lockStore(locked: boolean): void {
+    this.emit({ type: "storeLocked", locked });
   }
 
-  /** Whether a person stopped it. */
+  /** Generates an answer; returns `true` if the user stopped it. */
   private async write(home: Conversation, answer: Message, question: string): Promise<boolean> {
-    const run: Writing = { stopped: false, dead: false };
-    this.writing.set(home.id, run);
-    this.chatAnswers(true);
+    const run: Generation = { stopped: false, crashed: false };
+    this.generating.set(home.id, run);
+    this.setChatBusy(true);
     const script = answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question);
     if (this.world.modelState.type !== "ready") {
       const first = this.world.models.find((m) => m.problem === null);
       if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model to answer with. Add a GGUF file under Models." } });
       await this.loadModel(first.id);
     }
-    for (let done = 0; done < script.promptTokens && !run.stopped && !run.dead; done += 128) {
-      this.change(home, answer, { state: { type: "reading", done, total: script.promptTokens } });
+    for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
+      this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await pause(this.pace);
     }
-    if (script.leftOut) this.change(home, answer, { leftOut: script.leftOut, state: { type: "reading", done: script.promptTokens, total: script.promptTokens } });
+    if (script.leftOut) this.change(home, answer, { leftOut: script.leftOut, state: { type: "prefill", done: script.promptTokens, total: script.promptTokens } });
     let tokens = 0;
     for (const piece of script.pieces) {
-      if (run.stopped || run.dead) break;
+      if (run.stopped || run.crashed) break;
       tokens += 1;
       answer.content += piece;
       answer.state = { type: "streaming" };
@@ -328,27 +328,27 @@ export class FakeHost extends FakeTuning implements Host {
     }
     const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
     const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT };
-    if (run.dead) return this.finish(home, answer, { type: "failed", problem: DEATH });
+    if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
     this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
   }
 
   private finish(home: Conversation, answer: Message, state: Message["state"], stats: Message["stats"] = null): boolean {
-    this.writing.delete(home.id);
-    this.chatAnswers(false);
+    this.generating.delete(home.id);
+    this.setChatBusy(false);
     this.change(home, answer, { state, stats });
     this.emit({ type: "conversationChanged", conversation: summary(home), leaf: home.leaf });
     return state.type === "stopped";
   }
 
   private answer(home: Conversation, user: Message, added: Message | null): Sent {
-    const answer = this.awaited(home, user, home.adapters);
+    const answer = this.waitingAnswer(home, user, home.adapters);
     const sent: Sent = { conversation: summary(home), user: added && { ...added }, answer: { ...answer } };
     void this.write(home, answer, user.content);
     return sent;
   }
 
-  private awaited(home: Conversation, user: Message, adapters: AdapterChoice[]): Message {
+  private waitingAnswer(home: Conversation, user: Message, adapters: AdapterChoice[]): Message {
     const answer = this.message(home, user.id, "assistant", "");
     answer.model = "SmolLM2 135M Instruct";
     answer.state = { type: "waiting" };
@@ -384,7 +384,7 @@ export class FakeHost extends FakeTuning implements Host {
 
   private conversation(id: number): Conversation {
     const found = this.world.conversations.get(id);
-    if (!found) throw { code: "notFound", message: "That conversation is no longer there." };
+    if (!found) throw { code: "notFound", message: "This conversation no longer exists." };
     return found;
   }
 
@@ -393,7 +393,7 @@ export class FakeHost extends FakeTuning implements Host {
       const found = home.messages.find((m) => m.id === message);
       if (found) return [home, found];
     }
-    throw { code: "notFound", message: "That message is no longer there." };
+    throw { code: "notFound", message: "This message no longer exists." };
   }
 }
 

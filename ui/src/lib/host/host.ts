@@ -1,10 +1,10 @@
-// The UI's only door: every command the window can be asked, and the events it sends. Nothing else in `ui/` knows a desktop.
+// The interface between UI and app: all commands and events. Nothing outside `host/` depends on the desktop.
 
 import type {
   Adapter,
   AdapterChoice,
   Cache,
-  Cached,
+  CacheUsage,
   ColumnMapping,
   Compared,
   Conversation,
@@ -13,7 +13,7 @@ import type {
   Event,
   Exported,
   ExportFormat,
-  ExportOrder,
+  ExportOptions,
   Inspection,
   Measurement,
   Message,
@@ -30,28 +30,28 @@ import type {
   Snapshot,
   Thumb,
   TrainSettings,
-  WhatIf,
+  LoadSettings,
 } from "./wire";
 
 export type * from "./wire";
 export type HostEvent = Event;
 
-/** Files that are dragged onto the window: `over` while they hang there, then `drop` or `leave`. */
+/** Files dragged over the window: `over`, then `drop` or `leave`. */
 export type FileDrop = { type: "over" | "drop"; paths: string[] } | { type: "leave" };
 
 /** Commands reject with a {@link Problem}. */
 export interface Host {
-  /** Everything the window shows when it opens. */
+  /** The initial state of the window. */
   snapshot(): Promise<Snapshot>;
   openConversation(id: number): Promise<Conversation>;
-  /** Without a conversation a new one begins. */
+  /** Starts a new conversation if `conversation` is `null`. */
   send(conversation: number | null, parent: number | null, text: string): Promise<Sent>;
-  /** A sibling of this answer, to the same message. */
+  /** Generates a sibling of this answer. */
   regenerate(message: number): Promise<Sent>;
-  /** A sibling of this message of the person's, with an answer of its own. */
+  /** Adds a sibling of this user message and generates its answer. */
   edit(message: number, text: string): Promise<Sent>;
   stop(conversation: number): Promise<void>;
-  /** Shows the branch that runs through this message. */
+  /** Switches to the branch through this message. */
   selectLeaf(conversation: number, message: number): Promise<Conversation>;
   renameConversation(id: number, title: string): Promise<void>;
   deleteConversation(id: number): Promise<void>;
@@ -61,100 +61,100 @@ export interface Host {
   loadModel(id: string): Promise<void>;
   unloadModel(): Promise<void>;
   addModel(path: string): Promise<Model>;
-  /** Takes a model off the list; a file that a person added stays where it is. */
-  forgetModel(id: string): Promise<void>;
+  /** Removes a model from the list; a file added by the user stays on disk. */
+  removeModel(id: string): Promise<void>;
   setSettings(settings: Settings): Promise<void>;
-  /** The devices a model can run on, as they are now. */
+  /** The devices that can run a model, with their current memory and load. */
   devices(): Promise<Device[]>;
   /**
-   * Compares what a device computes with what the processor does, and measures it, in every build of Hearth that can use it.
-   * Resolves, perhaps minutes later, to all devices as they are then.
+   * Checks a device (compares its results with the CPU's) and measures it, with every build that can use it. May take minutes.
+   * Returns all devices.
    */
   checkDevice(device: string): Promise<Device[]>;
-  /** Where a model's bytes would go. Rejects with `superseded` when a newer plan for it was asked for meanwhile. */
-  plan(model: string, whatIf: WhatIf): Promise<Plan>;
-  /** Resolves once it is done, which takes a while; how far it is comes through events. */
+  /** The memory plan of a model. Rejects with `superseded` if a newer plan was requested meanwhile. */
+  plan(model: string, loadSettings: LoadSettings): Promise<Plan>;
+  /** Measures prefill and decode speed; reports progress through events. */
   measure(): Promise<Measurement>;
-  /** `measure` rejects with `cancelled` then. */
+  /** Makes `measure` reject with `cancelled`. */
   stopMeasuring(): Promise<void>;
   /** Newest first. */
   measurements(): Promise<Measurement[]>;
-  /** What is kept on the disk to be quick. */
-  caches(): Promise<Cached[]>;
-  /** Empties a cache; what each takes then. Nothing else is deleted. */
-  clearCache(cache: Cache): Promise<Cached[]>;
-  /** Describes the machine and what Hearth does with it, for a bug report. */
+  /** The caches on disk. */
+  caches(): Promise<CacheUsage[]>;
+  /** Clears a cache; returns all caches. Nothing else is deleted. */
+  clearCache(cache: Cache): Promise<CacheUsage[]>;
+  /** A description of the machine and of Hearth's state, for bug reports. */
   report(): Promise<string>;
-  /** A native dialog; none when it is cancelled. */
+  /** Opens a native dialog; `null` if cancelled. */
   chooseModelFile(): Promise<string | null>;
 
   datasets(): Promise<Dataset[]>;
-  /** Datasets that came with the app; `addDataset` takes their paths. */
+  /** Bundled datasets; pass their paths to `addDataset`. */
   sampleDatasets(): Promise<SampleDataset[]>;
-  /** A file that was added before is the same dataset. */
+  /** Returns the existing dataset if the file was added before. */
   addDataset(path: string): Promise<Dataset>;
-  /** A native dialog; none when it is cancelled. */
+  /** Opens a native dialog; `null` if cancelled. */
   chooseDataFile(): Promise<string | null>;
   renameDataset(id: number, name: string): Promise<void>;
-  /** Takes a dataset off the list; its file stays where it is. */
-  forgetDataset(id: number): Promise<void>;
+  /** Removes a dataset from the list; its file stays. */
+  removeDataset(id: number): Promise<void>;
   restoreDataset(id: number): Promise<void>;
-  /** Reads a dataset as a run on this model would. Without a mapping the columns are recognised. */
+  /** Inspects a dataset as a run on this model would read it. Without a mapping the columns are detected. */
   inspectDataset(id: number, model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection>;
 
   /** Newest first. */
   runs(): Promise<Run[]>;
   runPoints(id: number): Promise<RunCurves>;
-  /** What the Train button takes when nothing was changed. */
+  /** The default training settings. */
   trainDefaults(): Promise<TrainSettings>;
-  /** One run at a time: while one is under way or paused, this rejects with `busy`. */
+  /** Rejects with `busy` while another run is active or paused. */
   startRun(run: NewRun): Promise<Run>;
   pauseRun(id: number): Promise<void>;
-  /** Goes on with a paused run, or with an interrupted or failed one from its last checkpoint. */
+  /** Resumes a paused run, or an interrupted or failed one from its last checkpoint. */
   resumeRun(id: number): Promise<void>;
-  /** What was learnt is kept. A second time, while the worker still does not end: ends it by force. */
+  /** Stops a run and saves its adapter. A second call, while the worker is still running, kills it. */
   stopRun(id: number): Promise<void>;
   renameRun(id: number, name: string): Promise<void>;
-  /** With its adapter; ends it if it is under way. */
+  /** Deletes a run and its adapter; stops it if active. */
   deleteRun(id: number): Promise<void>;
   restoreRun(id: number): Promise<void>;
 
   /** Newest first. */
   adapters(): Promise<Adapter[]>;
-  /** A PEFT folder or a GGUF adapter, made for this model. */
+  /** Imports a PEFT folder or a GGUF adapter for this model. */
   importAdapter(path: string, model: string): Promise<Adapter>;
-  /** A native dialog, for a GGUF file or for a PEFT folder; none when it is cancelled. */
+  /** Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled. */
   chooseAdapter(folder: boolean): Promise<string | null>;
   renameAdapter(id: number, name: string): Promise<void>;
   deleteAdapter(id: number): Promise<void>;
   restoreAdapter(id: number): Promise<void>;
-  /** Resolves once it is written (and verified), which may take minutes. */
-  exportAdapter(order: ExportOrder): Promise<Exported>;
-  /** A native dialog that fits the format; none when it is cancelled. */
+  /** Exports (and verifies) an adapter; may take minutes. */
+  exportAdapter(options: ExportOptions): Promise<Exported>;
+  /** Opens a native dialog for the format; `null` if cancelled. */
   chooseExportTarget(format: ExportFormat, name: string): Promise<string | null>;
 
-  /** What new answers of a conversation are made with; an empty list: the model as it is. */
+  /** Sets the adapters of new answers; an empty list means the base model. */
   setConversationAdapters(conversation: number, choices: AdapterChoice[]): Promise<void>;
-  /** Like `send`, but with two answers side by side: the model as it is, then with adapters. */
+  /** Like `send`, with two answers: base model, then with adapters. */
   compare(conversation: number | null, parent: number | null, text: string, adapters: AdapterChoice[]): Promise<Compared>;
-  /** Of two answers side by side this one is better, and the conversation goes on from it; false takes the vote back. */
+  /** Votes for one of two compared answers, from which the conversation continues; `false` removes the vote. */
   voteAnswer(message: number, better: boolean): Promise<void>;
-  /** Neither a thumb nor a correction: the rating is taken back. A correction alone is a thumb down. */
+  /** Removes the rating if both are `null`. A correction alone counts as thumb down. */
   rateAnswer(message: number, thumb: Thumb | null, correction: string | null): Promise<void>;
-  /** How many answers `gatherDataset` would write: those that are good, and those that were corrected. */
+  /** Number of answers that `datasetFromRatings` would write: rated good, or corrected. */
   ratedExamples(): Promise<number>;
-  /** Writes them into a file of the app's and adds it as a dataset. */
-  gatherDataset(name: string): Promise<Dataset>;
+  /** Writes the rated answers to a file of the app's and adds it as a dataset. */
+  datasetFromRatings(name: string): Promise<Dataset>;
 
-  /** Files over the window, and at last dropped on it. Resolves to what ends listening. */
+  /** Listens to dragged files; returns a function that stops listening. */
   onDrop(listener: (drop: FileDrop) => void): Promise<() => void>;
-  /** Opens an address in the person's own browser. */
+  /** Opens an address in the default browser. */
   openLink(address: string): Promise<void>;
-  /** Resolves, once events flow, to what ends them. */
+  /** Listens to events; returns a function that stops listening. */
   onEvent(listener: (event: HostEvent) => void): Promise<() => void>;
 }
 
-/** Whatever was thrown, as a problem with a sentence in it. */
+/** Converts any thrown value to a `Problem`. */
 export function asProblem(thrown: unknown): Problem {
   if (typeof thrown === "object" && thrown !== null && "message" in thrown) {
     const code = "code" in thrown && typeof thrown.code === "string" ? thrown.code : "internal";
@@ -163,8 +163,8 @@ export function asProblem(thrown: unknown): Problem {
   return { code: "internal", message: String(thrown) };
 }
 
-/** An answer that is still being made. */
+/** Whether an answer is still being generated. */
 export function isActive(message: Message): boolean {
   const type = message.state.type;
-  return type === "waiting" || type === "reading" || type === "streaming";
+  return type === "waiting" || type === "prefill" || type === "streaming";
 }

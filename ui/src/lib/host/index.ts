@@ -1,4 +1,4 @@
-// Which host this page has: the desktop's, or in a plain browser a scripted one.
+// Picks the host: the desktop's, or the fake host in a browser.
 
 import type { Host } from "./host";
 
@@ -10,6 +10,6 @@ export async function connect(): Promise<Host> {
   const scene = new URLSearchParams(window.location.search).get("scene");
   const host = new FakeHost(scene);
   Object.assign(window, { fakeHost: host });
-  (await import("./fake/drags")).passOn(host);
+  (await import("./fake/drags")).forwardDrags(host);
   return host;
 }

@@ -1,4 +1,4 @@
-// The host inside the desktop window. The only file that imports `@tauri-apps/*`.
+// The host of the desktop window. The only file that imports `@tauri-apps/*`.
 
 import { invoke } from "@tauri-apps/api/core";
 import { listen } from "@tauri-apps/api/event";
@@ -6,7 +6,7 @@ import { getCurrentWebview } from "@tauri-apps/api/webview";
 import { openUrl } from "@tauri-apps/plugin-opener";
 import type { Host, HostEvent } from "./host";
 
-/** The name under which the window's process emits every event of the wire. */
+/** The name of the Tauri event that carries every wire event. */
 const EVENT_NAME = "hearth";
 
 export const tauriHost: Host = {
@@ -25,11 +25,11 @@ export const tauriHost: Host = {
   loadModel: (id) => invoke("load_model", { id }),
   unloadModel: () => invoke("unload_model"),
   addModel: (path) => invoke("add_model", { path }),
-  forgetModel: (id) => invoke("forget_model", { id }),
+  removeModel: (id) => invoke("remove_model", { id }),
   setSettings: (settings) => invoke("set_settings", { settings }),
   devices: () => invoke("devices"),
   checkDevice: (device) => invoke("check_device", { device }),
-  plan: (model, whatIf) => invoke("plan", { model, whatIf }),
+  plan: (model, loadSettings) => invoke("plan", { model, loadSettings }),
   measure: () => invoke("measure"),
   stopMeasuring: () => invoke("stop_measuring"),
   measurements: () => invoke("measurements"),
@@ -42,7 +42,7 @@ export const tauriHost: Host = {
   addDataset: (path) => invoke("add_dataset", { path }),
   chooseDataFile: () => invoke("choose_data_file"),
   renameDataset: (id, name) => invoke("rename_dataset", { id, name }),
-  forgetDataset: (id) => invoke("forget_dataset", { id }),
+  removeDataset: (id) => invoke("remove_dataset", { id }),
   restoreDataset: (id) => invoke("restore_dataset", { id }),
   inspectDataset: (id, model, mapping, skipBroken, sequence) => invoke("inspect_dataset", { id, model, mapping, skipBroken, sequence }),
   runs: () => invoke("runs"),
@@ -61,14 +61,14 @@ export const tauriHost: Host = {
   renameAdapter: (id, name) => invoke("rename_adapter", { id, name }),
   deleteAdapter: (id) => invoke("delete_adapter", { id }),
   restoreAdapter: (id) => invoke("restore_adapter", { id }),
-  exportAdapter: (order) => invoke("export_adapter", { order }),
+  exportAdapter: (options) => invoke("export_adapter", { options }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
   setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
   compare: (conversation, parent, text, adapters) => invoke("compare", { conversation, parent, text, adapters }),
   voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
   rateAnswer: (message, thumb, correction) => invoke("rate_answer", { message, thumb, correction }),
   ratedExamples: () => invoke("rated_examples"),
-  gatherDataset: (name) => invoke("gather_dataset", { name }),
+  datasetFromRatings: (name) => invoke("dataset_from_ratings", { name }),
   onDrop: (listener) =>
     getCurrentWebview().onDragDropEvent(({ payload }) => {
       if (payload.type === "leave") listener({ type: "leave" });

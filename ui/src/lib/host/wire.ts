@@ -1,10 +1,10 @@
-// Generated from crates/app/src/wire; its test says how. Do not edit.
+// Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.
 
 export type Theme = "system" | "light" | "dark";
 
 export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count",
 /**
- * How many.
+ * Number of layers.
  */
 count: number, };
 
@@ -12,97 +12,97 @@ export type KvType = "f16" | "q8_0";
 
 export type Settings = {
 /**
- * Light or dark.
+ * Colour theme.
  */
 theme: Theme,
 /**
- * CPU threads; none: the number of physical cores.
+ * CPU threads. `None` means the number of physical cores.
  */
 threads: number | null,
 /**
- * Context in tokens; none: the model's own, within reason.
+ * Context length in tokens. `None` means automatic.
  */
 context: number | null,
 /**
- * The device that chats run on, by its identity; none: chosen by the worker.
+ * Identity of the device for chat. `None` means automatic.
  */
 device: string | null,
 /**
- * The device that runs of fine-tuning run on; none: chosen by the worker.
+ * Identity of the device for fine-tuning. `None` means automatic.
  */
 trainingDevice: string | null,
 /**
- * The build of Hearth that uses the GPU; none: the fastest.
+ * The build of Hearth that uses the GPU. `None` means the fastest.
  */
 build: string | null,
 /**
- * How many layers of a model that chats lie on a GPU.
+ * Layers of the chat's model on GPUs.
  */
 gpuLayers: GpuLayers,
 /**
- * What a chat's KV cache is kept as.
+ * Type of the chat's KV cache.
  */
 kv: KvType,
 /**
- * Id of the model that was loaded last; it is loaded again when a message is sent.
+ * Id of the last loaded model, which is loaded when a message is sent.
  */
 lastModel: string | null,
 /**
- * Bytes that what was read of chats may take on the disk; 0 keeps nothing.
+ * Most bytes of the prompt cache on disk; 0 switches it off.
  */
-keptBytes: number, };
+promptCacheLimit: number, };
 
-export type Cache = "chats" | "weights";
+export type Cache = "prompts" | "weights";
 
-export type Cached = {
+export type CacheUsage = {
 /**
- * Which.
+ * The cache.
  */
 cache: Cache,
 /**
- * Its folder, which may not be there yet.
+ * Its folder, which may not exist yet.
  */
 path: string,
 /**
- * Bytes of its files.
+ * Total size of its files, in bytes.
  */
 bytes: number, };
 
-export type Sampling = {
+export type SamplingParams = {
 /**
- * 0 takes the likeliest token always (greedy).
+ * Softmax temperature; 0 is greedy.
  */
 temperature: number,
 /**
- * Keep the k likeliest; 0 keeps all.
+ * Sample from the k most likely tokens; 0 disables the filter.
  */
 topK: number,
 /**
- * Keep the likeliest whose probabilities reach p together; 1 keeps all.
+ * Sample from the most likely tokens with a cumulative probability of p; 1 disables the filter.
  */
 topP: number,
 /**
- * Drop what is less likely than this share of the likeliest; 0 drops nothing.
+ * Drop tokens below this fraction of the highest probability; 0 disables the filter.
  */
 minP: number,
 /**
- * Divides the score of tokens seen lately; 1 changes nothing.
+ * Divides the logits of recent tokens; 1 disables it.
  */
 repetitionPenalty: number,
 /**
- * Taken from the score for every time a token was seen; 0 changes nothing.
+ * Subtracted from a token's logit once per recent occurrence; 0 disables it.
  */
 frequencyPenalty: number,
 /**
- * Taken once from the score of a token that was seen; 0 changes nothing.
+ * Subtracted once from the logit of each recent token; 0 disables it.
  */
 presencePenalty: number,
 /**
- * How many tokens back the penalties look.
+ * Tokens that the penalties count as recent.
  */
 repeatLastN: number,
 /**
- * The same seed gives the same answer on a CPU; none draws one.
+ * Seed of the sampler: reproducible answers on a CPU. `None` means a random seed.
  */
 seed: number | null, };
 
@@ -110,61 +110,61 @@ export type Source = "bundled" | "catalog" | "file";
 
 export type Model = {
 /**
- * Names the model in every command.
+ * Id, used in every command.
  */
 id: string,
 /**
- * For people.
+ * Display name.
  */
 name: string,
 /**
- * The GGUF file (the first, of a split one).
+ * The GGUF file; of a split model the first shard.
  */
 path: string,
 /**
- * Bytes of the file.
+ * File size in bytes.
  */
 fileSize: number,
 /**
- * `llama`, `qwen2` and so on; empty while the file cannot be read.
+ * `llama`, `qwen2` and so on; empty if the file cannot be read.
  */
 architecture: string,
 /**
- * `Q4_1` and so on; empty while the file cannot be read.
+ * `Q4_1` and so on; empty if the file cannot be read.
  */
 quantization: string,
 /**
- * Number of weights.
+ * Number of parameters.
  */
 parameters: number,
 /**
- * Context in tokens that the model was trained for.
+ * The training context length in tokens.
  */
 contextTrained: number,
 /**
- * One sentence; may be empty.
+ * One sentence, or empty.
  */
 description: string,
 /**
- * What a conversation begins with when it has no system prompt of its own.
+ * Default system prompt of conversations.
  */
 systemPrompt: string | null,
 /**
- * How its tokens are chosen.
+ * Default sampling parameters.
  */
-sampling: Sampling,
+sampling: SamplingParams,
 /**
- * Where it comes from.
+ * Origin.
  */
 source: Source,
 /**
- * Why it cannot be loaded, if so: the file is gone or cannot be read. A whole sentence.
+ * Why the model cannot be loaded, as a sentence. `None` means it can.
  */
 problem: string | null, };
 
 export type ModelInfo = {
 /**
- * The model's own name.
+ * Name from the file's metadata.
  */
 name: string,
 /**
@@ -172,31 +172,31 @@ name: string,
  */
 architecture: string,
 /**
- * The file's quantisation.
+ * Quantisation of the file.
  */
 quantization: string,
 /**
- * Number of weights.
+ * Number of parameters.
  */
 parameters: number,
 /**
- * Bytes of the file.
+ * File size in bytes.
  */
 fileSize: number,
 /**
- * Blocks.
+ * Transformer layers.
  */
 layers: number,
 /**
- * Context in tokens that was set aside.
+ * Allocated context length in tokens.
  */
 context: number,
 /**
- * Context in tokens that the model was trained for.
+ * The training context length in tokens.
  */
 contextTrained: number,
 /**
- * The device's id.
+ * Id of the device.
  */
 device: string,
 /**
@@ -204,11 +204,11 @@ device: string,
  */
 threads: number,
 /**
- * How long loading took, in seconds.
+ * Load time in seconds.
  */
 loadSeconds: number,
 /**
- * What a person should know. Whole sentences.
+ * Notices, as sentences.
  */
 notices: Array<string>,
 /**
@@ -216,15 +216,15 @@ notices: Array<string>,
  */
 gpuLayers: number,
 /**
- * Layers there are: blocks, prediction blocks included, and the output layer.
+ * Total layers: transformer layers, those for multi-token prediction included, and the output layer.
  */
 layersTotal: number,
 /**
- * What the KV cache is kept as.
+ * Type of the KV cache.
  */
 kv: KvType,
 /**
- * Where its bytes lie.
+ * Memory of the model per device.
  */
 placement: Array<PlannedDevice>, };
 
@@ -238,7 +238,7 @@ model: string,
  */
 fraction: number,
 /**
- * What is being done, in a few words.
+ * The stage, in a few words.
  */
 stage: string, } | { "type": "ready",
 /**
@@ -246,7 +246,7 @@ stage: string, } | { "type": "ready",
  */
 model: string,
 /**
- * What is known of it.
+ * The loaded model.
  */
 info: ModelInfo, } | { "type": "failed",
 /**
@@ -272,13 +272,13 @@ export type Role = "system" | "user" | "assistant";
 
 export type CutReason = "length" | "contextFull";
 
-export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "reading",
+export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "prefill",
 /**
- * Tokens read.
+ * Tokens done, cached ones included.
  */
 done: number,
 /**
- * Tokens in all.
+ * Tokens of the prompt.
  */
 total: number, } | { "type": "streaming" } | { "type": "stopped" } | { "type": "cut",
 /**
@@ -296,71 +296,71 @@ export type Stats = {
  */
 promptTokens: number,
 /**
- * How many of them were still in the cache.
+ * Tokens of the prompt that were in the KV cache.
  */
 cachedTokens: number,
 /**
- * Tokens answered.
+ * Generated tokens.
  */
 tokens: number,
 /**
- * Tokens answered in a second.
+ * Decode speed in tokens per second.
  */
 tokensPerSecond: number,
 /**
- * Tokens of the prompt read in a second, without those from the cache.
+ * Prefill speed in tokens per second, cached tokens excluded.
  */
 promptTokensPerSecond: number,
 /**
- * From the request to the first token, in seconds.
+ * Time to first token in seconds.
  */
 firstTokenSeconds: number,
 /**
- * Tokens of the context in use after the answer.
+ * Context in use after the answer, in tokens.
  */
 contextUsed: number,
 /**
- * Tokens of the context in all.
+ * Context length in tokens.
  */
 context: number, };
 
 export type LeftOut = {
 /**
- * How many messages from the beginning.
+ * Number of messages.
  */
 messages: number,
 /**
- * How many tokens they took.
+ * Number of tokens.
  */
 tokens: number, };
 
 export type Message = {
 /**
- * Names the message.
+ * Id.
  */
 id: number,
 /**
- * Whose it is.
+ * Id of the conversation.
  */
 conversation: number,
 /**
- * What it follows; none for the first.
+ * Id of the previous message. `None` for a first message.
  */
 parent: number | null,
 /**
- * Who says it.
+ * Role.
  */
 role: Role,
 /**
- * What is said.
+ * Text.
  */
 content: string,
 /**
- * How far it is.
+ * State.
  */
 state: MessageState,
 /**
- * When it was begun.
+ * Creation time.
  */
 createdAt: number,
 /**
@@ -368,103 +368,103 @@ createdAt: number,
  */
 model: string | null,
 /**
- * How fast it was, once it has ended.
+ * Speed and token counts, once it has ended.
  */
 stats: Stats | null,
 /**
- * What the model could not see of the conversation.
+ * The turns left out of the prompt.
  */
 leftOut: LeftOut | null,
 /**
- * The adapters it is made with; empty: the model as it is.
+ * The active adapters. Empty means the base model.
  */
 adapters: Array<UsedAdapter>,
 /**
- * The other answer of two that are compared side by side, without and with adapters.
+ * Id of the other answer of a side-by-side comparison, without and with adapters.
  */
 comparison: number | null,
 /**
- * Whether a person preferred it to that one.
+ * Whether a person preferred it to the other answer.
  */
 better: boolean,
 /**
- * What a person thinks of it.
+ * A person's rating.
  */
 rating: Rating | null, };
 
 export type ConversationSummary = {
 /**
- * Names the conversation.
+ * Id.
  */
 id: number,
 /**
- * For people.
+ * Title.
  */
 title: string,
 /**
- * When it was begun.
+ * Creation time.
  */
 createdAt: number,
 /**
- * When something was last said in it.
+ * Time of the last message.
  */
 updatedAt: number,
 /**
- * Name of the model that answered last.
+ * Name of the last model that answered.
  */
 model: string | null, };
 
 export type Conversation = {
 /**
- * Names the conversation.
+ * Id.
  */
 id: number,
 /**
- * For people.
+ * Title.
  */
 title: string,
 /**
- * When it was begun.
+ * Creation time.
  */
 createdAt: number,
 /**
- * When something was last said in it.
+ * Time of the last message.
  */
 updatedAt: number,
 /**
- * Name of the model that answered last.
+ * Name of the last model that answered.
  */
 model: string | null,
 /**
- * The conversation's own system prompt; none: the model's.
+ * System prompt. `None` means the model's default.
  */
 systemPrompt: string | null,
 /**
- * The adapters that new answers are made with; empty: the model as it is.
+ * The adapters for new answers. Empty means the base model.
  */
 adapters: Array<AdapterChoice>,
 /**
- * The last message of the branch that is shown.
+ * Id of the last message of the selected branch.
  */
 leaf: number | null,
 /**
- * All nodes of the tree, in order of creation.
+ * All nodes of the tree, in creation order.
  */
 messages: Array<Message>, };
 
 export type SnippetPart = {
 /**
- * The text.
+ * Text.
  */
 text: string,
 /**
- * Whether it is what was searched for.
+ * Whether it matches the query.
  */
 hit: boolean, };
 
 export type SearchHit = {
 /**
- * The conversation.
+ * Id of the conversation.
  */
 conversation: number,
 /**
@@ -472,15 +472,15 @@ conversation: number,
  */
 title: string,
 /**
- * The message; none where only the title has it.
+ * Id of the message. `None` means that the title matches.
  */
 message: number | null,
 /**
- * The text around the hit.
+ * Text around the match.
  */
 snippet: Array<SnippetPart>,
 /**
- * When something was last said in the conversation.
+ * Time of the conversation's last message.
  */
 updatedAt: number, };
 
@@ -490,7 +490,7 @@ export type Device = {
  */
 id: string,
 /**
- * What it is called from start to start: what settings name it by.
+ * Identity that is stable across restarts; settings refer to it.
  */
 identity: string,
 /**
@@ -498,19 +498,19 @@ identity: string,
  */
 kind: string,
 /**
- * The maker's name for it.
+ * Product name.
  */
 name: string,
 /**
- * How a model would run on it: `cpu`, `vulkan`, `metal`, `dx12` and so on; empty where it cannot.
+ * Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means none.
  */
 backend: string,
 /**
- * Bytes; none where it cannot be told. A device that shares main memory says main memory here.
+ * Total memory in bytes; main memory for a device that shares it. `None` means unknown.
  */
 memoryTotal: number | null,
 /**
- * Bytes; none where it cannot be told.
+ * Free memory in bytes. `None` means unknown.
  */
 memoryFree: number | null,
 /**
@@ -518,117 +518,117 @@ memoryFree: number | null,
  */
 usable: boolean,
 /**
- * Why (not), in one sentence.
+ * Why it is or is not usable, in one sentence.
  */
 why: string,
 /**
- * The driver's name and version; none for a processor and where it cannot be told.
+ * Driver name and version. `None` for a CPU, or if unknown.
  */
 driver: string | null,
 /**
- * The version of the interface the driver offers: `Vulkan 1.3.280`.
+ * API version of the driver: `Vulkan 1.3.280`.
  */
 api: string | null,
 /**
- * How busy it is, 0 to 1; none where it cannot be told.
+ * Utilisation from 0 to 1. `None` means unknown.
  */
 load: number | null,
 /**
- * Physical cores of a processor; none for a GPU.
+ * Physical cores of a CPU. `None` for a GPU.
  */
 cores: number | null,
 /**
- * How many of them are the fast ones.
+ * Performance cores among them.
  */
 performanceCores: number | null,
 /**
- * Every backend that can use it.
+ * Backends that can use it.
  */
-backends: Array<string>,
+backendNames: Array<string>,
 /**
- * The builds of Hearth that can use it, the one that is chosen by itself first.
+ * The builds of Hearth that can use it; the automatic choice first.
  */
-ways: Array<DeviceWay>, };
+backends: Array<BackendOption>, };
 
-export type DeviceWay = {
+export type BackendOption = {
 /**
  * `portable`, `vulkan`, `cuda` or `rocm`.
  */
 build: string,
 /**
- * The backend that it uses.
+ * The build's backend.
  */
 backend: string,
 /**
- * What was found when it was checked; none: it was not.
+ * Result of the device check. `None` means not checked.
  */
 check: DeviceCheck | null, };
 
 export type DeviceCheck = {
 /**
- * What it does otherwise than the processor, in one sentence; none: it computes the same.
+ * The first mismatch with the CPU's results, in one sentence. `None` means that all results match.
  */
-wrong: string | null,
+mismatch: string | null,
 /**
- * Bytes of weights that it reads in a second while it answers.
+ * Decode throughput in bytes of weights per second.
  */
 bytesPerSecond: number,
 /**
- * Weights that meet a token in a second while a prompt is read.
+ * Prefill throughput in multiply-accumulates per second.
  */
-productsPerSecond: number, };
+macsPerSecond: number, };
 
-export type WhatIf = {
+export type LoadSettings = {
 /**
- * CPU threads; none: the number of physical cores.
+ * CPU threads. `None` means the number of physical cores.
  */
 threads: number | null,
 /**
- * Context in tokens; none: the model's own, within reason.
+ * Context length in tokens. `None` means automatic.
  */
 context: number | null,
 /**
- * A device's identity; none: chosen by the worker.
+ * Identity of the device. `None` means automatic.
  */
 device: string | null,
 /**
- * The build of Hearth that uses the GPU; none: the fastest.
+ * The build of Hearth that uses the GPU. `None` means the fastest.
  */
 build: string | null,
 /**
- * How many layers lie on a GPU.
+ * Layers on GPUs.
  */
 gpuLayers: GpuLayers,
 /**
- * What the KV cache is kept as.
+ * Type of the KV cache.
  */
 kv: KvType, };
 
 export type Verdict = { "type": "fits" } | { "type": "fitsWithLessContext",
 /**
- * The longest that fits, in tokens.
+ * The longest context that fits, in tokens.
  */
 context: number, } | { "type": "slow" } | { "type": "wontFit" };
 
 export type Plan = {
 /**
- * Whether every device has room for what is planned there.
+ * Whether the plan fits every device.
  */
 fits: boolean,
 /**
- * The same for a person.
+ * The verdict for a person.
  */
 verdict: Verdict,
 /**
- * Why, in one sentence.
+ * The reason, in one sentence.
  */
 why: string,
 /**
- * Context in tokens that is planned for.
+ * Planned context length in tokens.
  */
 context: number,
 /**
- * The longest context that fits with these layers; 0 if none does.
+ * The longest context that fits with this placement; 0 if none does.
  */
 contextFits: number,
 /**
@@ -636,29 +636,29 @@ contextFits: number,
  */
 gpuLayers: number,
 /**
- * Layers there are: blocks, prediction blocks included, and the output layer.
+ * Total layers: transformer layers, those for multi-token prediction included, and the output layer.
  */
 layersTotal: number,
 /**
- * The most layers that fit on GPUs with this context.
+ * Most layers that fit on GPUs with this context.
  */
 layersFit: number,
 /**
- * What the KV cache is kept as.
+ * Type of the KV cache.
  */
 kv: KvType,
 /**
- * Every device that gets something.
+ * The devices in use.
  */
 devices: Array<PlannedDevice>, };
 
 export type PlannedDevice = {
 /**
- * Its id.
+ * Id of the device.
  */
 id: string,
 /**
- * The maker's name for it.
+ * Product name.
  */
 name: string,
 /**
@@ -670,27 +670,27 @@ weights: number,
  */
 kv: number,
 /**
- * Bytes of the computation's buffers.
+ * Bytes of compute buffers.
  */
 compute: number,
 /**
- * Bytes left free on purpose.
+ * Bytes left free as a margin.
  */
 margin: number,
 /**
- * Its memory; none where it cannot be told.
+ * Total memory in bytes. `None` means unknown.
  */
 total: number | null,
 /**
- * What of it is free without this model; none where it cannot be told.
+ * Free memory in bytes, without this model. `None` means unknown.
  */
 free: number | null,
 /**
- * What lies there: `token_embd`, `blk.0` and so on, `output`.
+ * Layers on it: `token_embd`, `blk.0` and so on, `output`.
  */
 layers: Array<string>,
 /**
- * Whether there is room for all that.
+ * Whether all of it fits.
  */
 fits: boolean, };
 
@@ -700,11 +700,11 @@ export type Measurement = {
  */
 model: string,
 /**
- * Its name then.
+ * The model's name at that time.
  */
 modelName: string,
 /**
- * The device's identity.
+ * Identity of the device.
  */
 device: string,
 /**
@@ -712,11 +712,11 @@ device: string,
  */
 gpuLayers: number,
 /**
- * Layers there are.
+ * Total layers.
  */
 layersTotal: number,
 /**
- * What the KV cache was kept as.
+ * Type of the KV cache.
  */
 kv: KvType,
 /**
@@ -724,23 +724,23 @@ kv: KvType,
  */
 threads: number,
 /**
- * Tokens of a prompt read in a second.
+ * Prefill speed in tokens per second.
  */
 promptTokensPerSecond: number,
 /**
- * Tokens answered in a second.
+ * Decode speed in tokens per second.
  */
 tokensPerSecond: number,
 /**
- * Tokens of the prompt that was read.
+ * Prefilled tokens.
  */
 promptTokens: number,
 /**
- * Tokens that were answered.
+ * Decoded tokens.
  */
 tokens: number,
 /**
- * When.
+ * Time of the measurement.
  */
 measuredAt: number, };
 
@@ -750,23 +750,23 @@ export type Snapshot = {
  */
 version: string,
 /**
- * What a person chose.
+ * Settings.
  */
 settings: Settings,
 /**
- * Newest first.
+ * Conversations, newest first.
  */
 conversations: Array<ConversationSummary>,
 /**
- * What is on this machine.
+ * Models of the library.
  */
 models: Array<Model>,
 /**
- * What is loaded.
+ * State of the chat's worker.
  */
 modelState: ModelState,
 /**
- * Id of the model a new conversation begins with.
+ * Id of the default model for a new conversation.
  */
 defaultModel: string | null, };
 
@@ -776,11 +776,11 @@ export type Sent = {
  */
 conversation: ConversationSummary,
 /**
- * What the person said; none when only the answer is new.
+ * The new user message. `None` means that only the answer is new.
  */
 user: Message | null,
 /**
- * The answer, still empty.
+ * The new answer, still empty.
  */
 answer: Message, };
 
@@ -790,25 +790,25 @@ export type Compared = {
  */
 conversation: ConversationSummary,
 /**
- * What the person said.
+ * The new user message.
  */
 user: Message,
 /**
- * The answer of the model as it is, still empty; it is made first.
+ * The base model's answer, still empty; generated first.
  */
 base: Message,
 /**
- * The answer with adapters, still empty; it is made after the other.
+ * The answer with adapters, still empty; generated second.
  */
 tuned: Message, };
 
 export type Dataset = {
 /**
- * Names the dataset in every command.
+ * Id, used in every command.
  */
 id: number,
 /**
- * For people.
+ * Display name.
  */
 name: string,
 /**
@@ -820,17 +820,17 @@ path: string,
  */
 addedAt: number,
 /**
- * How many examples it had when it was last looked at.
+ * Number of examples at the last inspection.
  */
 examples: number | null,
 /**
- * Why it cannot be used, if so: the file is gone, say. A whole sentence.
+ * Why it cannot be used, as a sentence. `None` means it can.
  */
 problem: string | null, };
 
 export type SampleDataset = {
 /**
- * For people.
+ * Display name.
  */
 name: string,
 /**
@@ -838,7 +838,7 @@ name: string,
  */
 path: string,
 /**
- * Bytes of it.
+ * File size in bytes.
  */
 size: number, };
 
@@ -848,23 +848,23 @@ export type ColumnMapping = {
  */
 messages: string | null,
 /**
- * Instructions for the whole example.
+ * System prompt.
  */
 system: string | null,
 /**
- * What is asked.
+ * User message.
  */
 prompt: string | null,
 /**
- * What the question is about (alpaca's `input`).
+ * Further input (alpaca's `input`).
  */
 input: string | null,
 /**
- * What is answered.
+ * Answer.
  */
 answer: string | null,
 /**
- * Plain text to go on.
+ * Plain text for language modelling.
  */
 text: string | null, };
 
@@ -874,15 +874,15 @@ export type Inspection = {
  */
 container: string,
 /**
- * How the examples are written: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+ * Format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
  */
 shape: string,
 /**
- * The columns there are.
+ * All columns.
  */
 columns: Array<string>,
 /**
- * Which of them is what, as recognised or as asked for.
+ * Column mapping, as recognised or as requested.
  */
 mapping: ColumnMapping,
 /**
@@ -890,57 +890,57 @@ mapping: ColumnMapping,
  */
 unsure: boolean,
 /**
- * Examples that can be used.
+ * Number of usable examples.
  */
 examples: number,
 /**
- * Their tokens, template included.
+ * Tokens of the examples, chat template included.
  */
 tokens: number,
 /**
- * Tokens that are learnt.
+ * Tokens that count towards the loss.
  */
 trainedTokens: number,
 /**
- * Tokens of the median, the 95th percentile and the longest example.
+ * Lengths in tokens of the median, the 95th percentile and the longest example.
  */
 lengths: [number, number, number],
 /**
- * The sequence length that a run would use.
+ * Max sequence length of a run.
  */
 sequence: number,
 /**
- * Examples longer than it.
+ * Number of examples longer than that.
  */
 truncated: number,
 /**
- * Some examples token by token.
+ * Previews of some examples.
  */
 previews: Array<Preview>,
 /**
- * What a person should know, most serious first.
+ * Findings, most severe first.
  */
 findings: Array<Finding>,
 /**
- * Lines that cannot be read, the first hundred.
+ * The first hundred malformed lines.
  */
 broken: Array<BrokenLine>,
 /**
- * How many there are in all.
+ * Number of malformed lines.
  */
 brokenTotal: number, };
 
 export type Preview = {
 /**
- * Its line or row in the file, from 1.
+ * Line or row in the file, from 1.
  */
 line: number,
 /**
- * Its text in pieces; neighbours with the same marks are one piece.
+ * Text in pieces; adjacent tokens with equal flags form one piece.
  */
 pieces: Array<Piece>,
 /**
- * Tokens in all.
+ * Total tokens.
  */
 tokens: number, };
 
@@ -950,19 +950,19 @@ export type Piece = {
  */
 text: string,
 /**
- * How many tokens.
+ * Number of tokens.
  */
 tokens: number,
 /**
- * Whether it is learnt.
+ * Whether it counts towards the loss.
  */
 trained: boolean,
 /**
- * Whether the template put it there (special tokens, role names).
+ * Whether it comes from the chat template (special tokens, role names).
  */
 template: boolean,
 /**
- * Whether it is cut off by the sequence length.
+ * Whether the max sequence length truncates it.
  */
 cut: boolean, };
 
@@ -970,29 +970,29 @@ export type Severity = "note" | "warning" | "error";
 
 export type Finding = {
 /**
- * For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
+ * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
  */
 kind: string,
 /**
- * How serious it is.
+ * Severity.
  */
 severity: Severity,
 /**
- * What was found and what to do: whole sentences.
+ * The finding and what to do, as sentences.
  */
 message: string,
 /**
- * Lines concerned, the first twenty.
+ * The first twenty lines concerned.
  */
 lines: Array<number>, };
 
 export type BrokenLine = {
 /**
- * Its number, from 1.
+ * Line number, from 1.
  */
 line: number,
 /**
- * Why, in one sentence.
+ * The reason, in one sentence.
  */
 why: string, };
 
@@ -1004,113 +1004,113 @@ export type Checkpointing = "auto" | "operations" | "layers";
 
 export type TrainSettings = {
 /**
- * Rank of the adapters.
+ * LoRA rank.
  */
 rank: number,
 /**
- * An adapter counts for alpha / rank (alpha / sqrt(rank) with `rslora`).
+ * LoRA alpha: the scale is alpha / rank (alpha / sqrt(rank) with `rslora`).
  */
 alpha: number,
 /**
- * Share of an adapter's inputs that is dropped in training.
+ * LoRA dropout: probability of dropping an adapter's input.
  */
 dropout: number,
 /**
- * Rank-stabilised scaling.
+ * Rank-stabilised LoRA scaling.
  */
 rslora: boolean,
 /**
- * Linears with an adapter (`attn_q`, `q_proj`); empty: all.
+ * Target modules (`attn_q`, `q_proj`). Empty means all linear layers.
  */
 targets: Array<string>,
 /**
- * The highest learning rate.
+ * Peak learning rate.
  */
 learningRate: number,
 /**
- * How the learning rate falls.
+ * Learning rate schedule.
  */
 schedule: Schedule,
 /**
- * Share of the steps in which it rises.
+ * Warm-up ratio: the fraction of steps with a rising learning rate.
  */
 warmup: number,
 /**
- * AdamW's decoupled decay.
+ * AdamW's weight decay.
  */
 weightDecay: number,
 /**
- * The gradient is scaled down to this norm; 0: never.
+ * Gradient clipping norm; 0 disables it.
  */
 maxGradientNorm: number,
 /**
- * Times through the data, at most; none: chosen by how many examples there are.
+ * Maximum epochs. `None` means chosen by the number of examples.
  */
 epochs: number | null,
 /**
- * Steps, at most.
+ * Maximum steps.
  */
 maxSteps: number | null,
 /**
- * Examples that go through the model together.
+ * Batch size in examples.
  */
 batch: number | null,
 /**
- * Batches a step.
+ * Gradient accumulation: batches per step.
  */
 accumulation: number | null,
 /**
- * Tokens an example may have; longer ones are cut, which is said.
+ * Max sequence length in tokens; longer examples are truncated, with a notice.
  */
 sequence: number | null,
 /**
- * The same seed on the same machine gives the same run.
+ * Seed: reproducible on the same machine.
  */
 seed: number,
 /**
- * Share of the examples that is not trained on but measured with.
+ * Validation split: the fraction of examples for evaluation only.
  */
 evalSplit: number,
 /**
- * Steps from one evaluation to the next.
+ * Steps between evaluations.
  */
 evalEvery: number | null,
 /**
- * Evaluations without a better loss after which the run ends; 0: never.
+ * Early stopping: evaluations without improvement; 0 disables it.
  */
 patience: number,
 /**
- * Whether the order of the examples is drawn anew each epoch.
+ * Whether examples are shuffled each epoch.
  */
 shuffle: boolean,
 /**
- * Id of an adapter to begin with.
+ * Id of the initial adapter.
  */
 init: number | null,
 /**
- * Steps from one checkpoint to the next.
+ * Steps between checkpoints.
  */
 checkpointEvery: number | null,
 /**
- * Factors of the products.
+ * Precision of matrix products' factors.
  */
 precision: Precision,
 /**
- * What is kept for the backward.
+ * Gradient checkpointing.
  */
 checkpointing: Checkpointing,
 /**
- * Learn from everything, not only from answers.
+ * Whether prompts count towards the loss, too.
  */
 trainOnPrompts: boolean, };
 
 export type NewRun = {
 /**
- * For people; none: made from the dataset's and the model's.
+ * Display name. `None` means made from those of dataset and model.
  */
 name: string | null,
 /**
- * Id of the model that is trained on; its file is never written to.
+ * Id of the base model; its file is never changed.
  */
 model: string,
 /**
@@ -1118,57 +1118,57 @@ model: string,
  */
 dataset: number,
 /**
- * Which column is what; none: recognised.
+ * Column mapping. `None` means recognised.
  */
 mapping: ColumnMapping | null,
 /**
- * Leave out lines that cannot be read, instead of refusing the file.
+ * Skip malformed lines instead of refusing the file.
  */
 skipBroken: boolean,
 /**
- * How it learns.
+ * Settings.
  */
 settings: TrainSettings, };
 
 export type RunPlan = {
 /**
- * Examples trained on.
+ * Training examples.
  */
 examples: number,
 /**
- * Examples held out.
+ * Examples in the validation split.
  */
 evalExamples: number,
 /**
- * Examples that are cut to the sequence length.
+ * Truncated examples.
  */
 truncated: number,
 /**
- * Steps at most.
+ * Maximum steps.
  */
 steps: number,
 /**
- * Examples that go through the model together.
+ * Batch size in examples.
  */
 batch: number,
 /**
- * Batches a step.
+ * Gradient accumulation: batches per step.
  */
 accumulation: number,
 /**
- * Tokens an example may have.
+ * Max sequence length in tokens.
  */
 sequence: number,
 /**
- * Numbers that are trained.
+ * Trainable parameters.
  */
 parameters: number,
 /**
- * The factors of its products.
+ * Precision of matrix products' factors.
  */
 precision: Precision,
 /**
- * What is kept for the backward.
+ * Gradient checkpointing.
  */
 checkpointing: Checkpointing,
 /**
@@ -1176,19 +1176,19 @@ checkpointing: Checkpointing,
  */
 threads: number,
 /**
- * The largest resident memory that the measured steps took, in bytes.
+ * Peak resident memory of the measured steps, in bytes.
  */
 peakMemory: number,
 /**
- * Seconds that a step takes, from those.
+ * Measured seconds per step.
  */
 stepSeconds: number,
 /**
- * Seconds that the whole will take at most.
+ * Estimated seconds of the whole run, at most.
  */
 totalSeconds: number,
 /**
- * What a person should know. Whole sentences.
+ * Notices, as sentences.
  */
 notices: Array<string>, };
 
@@ -1200,7 +1200,7 @@ export type RunState = { "type": "preparing",
  */
 fraction: number,
 /**
- * What is being done, in a few words.
+ * The stage, in a few words.
  */
 stage: string, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
 /**
@@ -1222,23 +1222,23 @@ export type RunPoint = {
  */
 step: number,
 /**
- * Times through the data so far.
+ * Epochs so far.
  */
 epoch: number,
 /**
- * Mean loss a trained token.
+ * Mean loss per trained token.
  */
 loss: number,
 /**
- * The learning rate of this step.
+ * Learning rate.
  */
 learningRate: number,
 /**
- * Norm of the gradient before it was clipped.
+ * Gradient norm before clipping.
  */
 gradientNorm: number,
 /**
- * Tokens a second in this step.
+ * Tokens per second in this step.
  */
 tokensPerSecond: number,
 /**
@@ -1246,31 +1246,31 @@ tokensPerSecond: number,
  */
 memory: number,
 /**
- * Seconds that were left, about.
+ * Estimated seconds left.
  */
 secondsLeft: number, };
 
 export type RunEvaluation = {
 /**
- * After which step; 0 before the first.
+ * Step after which it was made; 0 before the first.
  */
 step: number,
 /**
- * Mean loss a token; none where it came to no number (NaN or infinite).
+ * Mean loss per token. `None` means NaN or infinite.
  */
 loss: number | null,
 /**
- * Whether it was the best so far; the best adapter is kept.
+ * Whether it is the best so far; the best adapter is saved.
  */
 best: boolean, };
 
 export type RunCurves = {
 /**
- * One a step.
+ * One point per step.
  */
 points: Array<RunPoint>,
 /**
- * Now and then.
+ * Evaluations.
  */
 evaluations: Array<RunEvaluation>, };
 
@@ -1278,15 +1278,15 @@ export type EndReason = "completed" | "earlyStop" | "stopped";
 
 export type Outcome = {
 /**
- * Why.
+ * Reason of the end.
  */
 reason: EndReason,
 /**
- * Steps made, those before a resume included.
+ * Steps, those before a resume included.
  */
 steps: number,
 /**
- * The step whose adapter is kept: the best by the held-out loss, or the last.
+ * Step of the saved adapter: the best by validation loss, or the last.
  */
 bestStep: number,
 /**
@@ -1294,145 +1294,145 @@ bestStep: number,
  */
 trainLoss: number,
 /**
- * Held-out loss before the first step.
+ * Validation loss before the first step.
  */
 evalLossBefore: number | null,
 /**
- * Held-out loss of the adapter that is kept.
+ * Validation loss of the saved adapter.
  */
 evalLoss: number | null,
 /**
- * Perplexity of a small general text, of the base model.
+ * The base model's perplexity on a small general text.
  */
 generalBefore: number | null,
 /**
- * The same with the adapter: much more means that the model forgot.
+ * The same with the adapter; much higher means catastrophic forgetting.
  */
 generalAfter: number | null,
 /**
- * Tokens a second over the steps.
+ * Tokens per second over the steps.
  */
 tokensPerSecond: number,
 /**
- * Seconds that the steps took.
+ * Seconds of the steps.
  */
 seconds: number,
 /**
- * The largest resident memory, in bytes.
+ * Peak resident memory in bytes.
  */
 peakMemory: number, };
 
 export type Run = {
 /**
- * Names the run in every command.
+ * Id, used in every command.
  */
 id: number,
 /**
- * For people.
+ * Display name.
  */
 name: string,
 /**
- * Id of the model that is trained on.
+ * Id of the base model.
  */
 model: string,
 /**
- * Its name when the run was begun.
+ * The model's name when the run was created.
  */
 modelName: string,
 /**
- * Id of the dataset; none once it is forgotten for good.
+ * Id of the dataset. `None` means that it was removed for good.
  */
 dataset: number | null,
 /**
- * Its name when the run was begun.
+ * The dataset's name when the run was created.
  */
 datasetName: string,
 /**
- * How it learns.
+ * Settings.
  */
 settings: TrainSettings,
 /**
- * How far it is.
+ * State.
  */
 state: RunState,
 /**
- * What it does, once that is known.
+ * Plan, once known.
  */
 plan: RunPlan | null,
 /**
- * Its last step so far.
+ * Last step so far.
  */
 last: RunPoint | null,
 /**
- * The step of the checkpoint that resuming goes on from; none: it would begin anew.
+ * Step of the last checkpoint. `None` means that resuming starts again.
  */
 checkpoint: number | null,
 /**
- * How it ended.
+ * Outcome, once ended.
  */
 outcome: Outcome | null,
 /**
- * Id of the adapter that came of it.
+ * Id of its adapter.
  */
 adapter: number | null,
 /**
- * When it was begun.
+ * Creation time.
  */
 createdAt: number,
 /**
- * When it ended.
+ * End time.
  */
 endedAt: number | null, };
 
 export type Votes = {
 /**
- * The answer with the adapter was better.
+ * For the answer with the adapter.
  */
 tuned: number,
 /**
- * The answer without it was.
+ * For the base model's answer.
  */
 base: number, };
 
 export type Adapter = {
 /**
- * Names the adapter in every command.
+ * Id, used in every command.
  */
 id: number,
 /**
- * For people.
+ * Display name.
  */
 name: string,
 /**
- * The run that it came of; none: it was imported.
+ * Id of its run. `None` means imported.
  */
 run: number | null,
 /**
- * Id of the model it belongs to.
+ * Id of the base model.
  */
 model: string,
 /**
- * That model's name.
+ * Name of the base model.
  */
 modelName: string,
 /**
- * Its file or folder.
+ * File or folder.
  */
 path: string,
 /**
- * When it was made or imported.
+ * Time of creation or import.
  */
 createdAt: number,
 /**
- * How its run ended.
+ * Outcome of its run.
  */
 outcome: Outcome | null,
 /**
- * What comparing said.
+ * Votes of comparisons.
  */
 votes: Votes,
 /**
- * Why it cannot be used, if so: its file or its model is gone. A whole sentence.
+ * Why it cannot be used, as a sentence. `None` means it can.
  */
 problem: string | null, };
 
@@ -1442,21 +1442,21 @@ export type AdapterChoice = {
  */
 adapter: number,
 /**
- * What it counts for; 1 as it was trained.
+ * Scale; 1 is as trained.
  */
 scale: number, };
 
 export type UsedAdapter = {
 /**
- * Its id; the adapter may be gone.
+ * Id; the adapter may be deleted.
  */
 adapter: number,
 /**
- * Its name then.
+ * Name at that time.
  */
 name: string,
 /**
- * What it counted for.
+ * Scale.
  */
 scale: number, };
 
@@ -1464,27 +1464,27 @@ export type Thumb = "up" | "down";
 
 export type Rating = {
 /**
- * Whether it was good.
+ * Thumb.
  */
 thumb: Thumb,
 /**
- * What it should have been.
+ * The corrected answer.
  */
 correction: string | null, };
 
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
- * The type of its weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`); none: each as it is in the base model.
+ * Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each base weight.
  */
 kind: string | null, };
 
-export type ExportOrder = {
+export type ExportOptions = {
 /**
  * Id of the adapter.
  */
 adapter: number,
 /**
- * As what.
+ * Format.
  */
 format: ExportFormat,
 /**
@@ -1492,7 +1492,7 @@ format: ExportFormat,
  */
 out: string,
 /**
- * Reload what was written and compare.
+ * Whether to reload the export and compare it.
  */
 verify: boolean, };
 
@@ -1502,37 +1502,37 @@ export type Exported = {
  */
 path: string,
 /**
- * Bytes of it.
+ * Size in bytes.
  */
 bytes: number,
 /**
- * How reloading it went, if that was asked for.
+ * Result of verifying, if requested.
  */
 verification: Verification | null, };
 
 export type Verification = {
 /**
- * Whether it may be used.
+ * Whether the export is usable.
  */
 passed: boolean,
 /**
- * Prompts that were replayed.
+ * Number of prompts compared.
  */
 prompts: number,
 /**
- * How far it is from what was trained: the mean Kullback-Leibler divergence of the tokens expected, in nats a token.
+ * Mean Kullback-Leibler divergence of the export from the trained adapter, in nats per token.
  */
 divergence: number,
 /**
- * How far the base model is from it, which is how much was taught, in nats a token.
+ * Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per token.
  */
 taught: number,
 /**
- * Prompts whose greedy answers are the same.
+ * Prompts with identical greedy answers.
  */
 sameText: number,
 /**
- * In a sentence.
+ * Summary in a sentence.
  */
 summary: string, };
 
@@ -1542,7 +1542,7 @@ export type Event = { "type": "modelState",
  */
 state: ModelState, } | { "type": "messageDelta",
 /**
- * Whose message it is.
+ * Id of the conversation.
  */
 conversation: number,
 /**
@@ -1550,15 +1550,15 @@ conversation: number,
  */
 message: number,
 /**
- * What to append.
+ * Text to append.
  */
 text: string,
 /**
- * Tokens answered so far.
+ * Tokens generated so far.
  */
 tokens: number,
 /**
- * Tokens answered in a second so far.
+ * Decode speed so far, in tokens per second.
  */
 tokensPerSecond: number, } | { "type": "messageChanged",
 /**
@@ -1570,15 +1570,15 @@ message: Message, } | { "type": "conversationChanged",
  */
 conversation: ConversationSummary,
 /**
- * The last message of the branch that is shown.
+ * Id of the last message of the selected branch.
  */
 leaf: number | null, } | { "type": "conversationRemoved",
 /**
- * Which.
+ * Its id.
  */
 id: number, } | { "type": "modelsChanged",
 /**
- * What is on this machine now.
+ * Models of the library now.
  */
 models: Array<Model>, } | { "type": "workerDied",
 /**
@@ -1598,11 +1598,11 @@ conversation: number,
  */
 used: number,
 /**
- * Tokens in all.
+ * Context length in tokens.
  */
 total: number, } | { "type": "datasetsChanged",
 /**
- * All there are now.
+ * All datasets now.
  */
 datasets: Array<Dataset>, } | { "type": "runChanged",
 /**
@@ -1610,11 +1610,11 @@ datasets: Array<Dataset>, } | { "type": "runChanged",
  */
 run: Run, } | { "type": "runRemoved",
 /**
- * Which.
+ * Its id.
  */
 id: number, } | { "type": "runPoint",
 /**
- * Which run.
+ * Id of the run.
  */
 run: number,
 /**
@@ -1622,30 +1622,30 @@ run: number,
  */
 point: RunPoint, } | { "type": "runEvaluated",
 /**
- * Which run.
+ * Id of the run.
  */
 run: number,
 /**
- * What came of it.
+ * The result.
  */
 evaluation: RunEvaluation, } | { "type": "runEnded",
 /**
- * Which run.
+ * Id of the run.
  */
 run: number,
 /**
- * How, in a sentence.
+ * The end, in a sentence.
  */
-message: string, } | { "type": "storeHeld",
+message: string, } | { "type": "storeLocked",
 /**
- * Whether it holds it.
+ * Whether it is still locked.
  */
-held: boolean, } | { "type": "closing",
+locked: boolean, } | { "type": "closing",
 /**
- * Which run.
+ * Id of the run.
  */
 run: number, } | { "type": "adaptersChanged",
 /**
- * All there are now.
+ * All adapters now.
  */
 adapters: Array<Adapter>, };

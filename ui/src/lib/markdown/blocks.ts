@@ -1,10 +1,10 @@
-// Markdown to blocks, a bit at a time: what came before the last block is never read again while an answer grows.
+// Incremental Markdown parser: while an answer grows, only its last block is parsed again.
 
 import { Lexer, Tokenizer, type Token, type Tokens } from "marked";
 
 export type { Token };
 
-/** Blocks of one growing text. Feed it the whole text so far; blocks that did not change keep their identity. */
+/** Blocks of a growing text. Takes the whole text so far; unchanged blocks keep their identity. */
 export class BlockReader {
   private text = "";
   private settled: Token[] = [];
@@ -22,7 +22,7 @@ export class BlockReader {
     return blocks;
   }
 
-  /** Everything before the last block that holds text: that one may still grow, or swallow what follows it. */
+  /** Settles every block before the last one with text, which may still grow or absorb what follows. */
   private settle(tail: Token[]): void {
     let last = tail.length - 1;
     while (last > 0 && tail[last]?.type === "space") last--;
@@ -33,7 +33,7 @@ export class BlockReader {
   }
 }
 
-/** An HTML tag is shown as it was written, so it changes nothing behind it: marked would take an `<a>` for a link that is open, in later blocks too. */
+/** An HTML tag is shown as text and must not change the lexer's state: marked would treat `<a>` as an open link, in later blocks too. */
 class TagsAsWritten extends Tokenizer {
   override tag(src: string): Tokens.Tag | undefined {
     const { inLink, inRawBlock } = this.lexer.state;
@@ -43,17 +43,17 @@ class TagsAsWritten extends Tokenizer {
   }
 }
 
-/** `raw` of the blocks is as long as the text, which {@link BlockReader} counts on: so no line ending is left to be normalised. */
+/** {@link BlockReader} relies on the `raw` of all blocks being as long as the text, so line endings must be normalised before. */
 function lex(text: string): Token[] {
   try {
     return new Lexer({ gfm: true, tokenizer: new TagsAsWritten() }).lex(text);
   } catch {
-    // Nested beyond what the stack holds: shown as it was written.
+    // Nested too deep for the stack: shown as raw text.
     return [{ type: "html", raw: text, text, pre: false, block: true }];
   }
 }
 
-/** The text of an answer as {@link BlockReader} takes it. */
+/** The text with line endings normalised for {@link BlockReader}. */
 export function normalised(text: string): string {
   return text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
 }

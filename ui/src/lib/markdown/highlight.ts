@@ -1,4 +1,4 @@
-// Colours for code in a handful of languages, as a tree of spans: no HTML text is ever made from code.
+// Syntax highlighting as a list of spans; code never becomes HTML text.
 
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";
@@ -24,18 +24,18 @@ const lowlight = createLowlight({
 });
 lowlight.registerAlias({ bash: ["console", "zsh"], ini: ["toml"], xml: ["svelte", "vue"] });
 
-/** Longer code (in characters) stays plain, so that no frame waits for it. */
-const LONGEST = 20_000;
+/** Longer code (in characters) is not highlighted, so that it delays no frame. */
+const MAX_LENGTH = 20_000;
 
-/** A piece of code of one colour: the class says which, none is plain. */
+/** A span of code of one highlight class; `null`: plain. */
 export interface Span {
   text: string;
   kind: string | null;
 }
 
-/** The code cut into coloured pieces; their texts joined are the code. */
+/** Splits code into highlighted spans; their joined texts are the code. */
 export function highlight(code: string, language: string): Span[] {
-  if (code.length > LONGEST || !lowlight.registered(language)) return [{ text: code, kind: null }];
+  if (code.length > MAX_LENGTH || !lowlight.registered(language)) return [{ text: code, kind: null }];
   const spans: Span[] = [];
   collect(lowlight.highlight(language, code).children, null, spans);
   return spans;

@@ -1,8 +1,8 @@
-// Which addresses a link may have, and how an address is shown beside it.
+// Allowed link addresses, and the destination shown beside a link.
 
 const ALLOWED = new Set(["http:", "https:", "mailto:"]);
 
-/** The address, when it is one that a browser or a mail program opens; nothing else becomes a link. */
+/** The address if its protocol is allowed, else `null`. */
 export function safeAddress(href: string): string | null {
   try {
     const url = new URL(href);
@@ -12,10 +12,10 @@ export function safeAddress(href: string): string | null {
   }
 }
 
-/** Where a link leads, in short, unless its text says so already. */
+/** The short destination of a link; `null` if its text shows it already. */
 export function destination(address: string, text: string): string | null {
   const url = new URL(address);
   const place = url.protocol === "mailto:" ? url.pathname : url.hostname.replace(/^www\./, "");
-  const said = text.trim().replace(/\/$/, "");
-  return said === address.replace(/\/$/, "") || said === place ? null : place;
+  const shown = text.trim().replace(/\/$/, "");
+  return shown === address.replace(/\/$/, "") || shown === place ? null : place;
 }

@@ -1,4 +1,4 @@
-// Line drawings on a grid of 24, drawn for Hearth.
+// Icons as paths on a 24 x 24 grid, drawn for Hearth.
 
 export const icons = {
   chat: "M4.5 6.5a2 2 0 0 1 2-2h11a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2h-6.2L7 20v-3.5h-.5a2 2 0 0 1-2-2zM8.5 9h7M8.5 12.3h4.5",

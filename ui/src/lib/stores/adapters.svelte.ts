@@ -1,4 +1,4 @@
-// Owns the adapters that there are.
+// Owns the list of adapters.
 
 import type { Adapter, Host, HostEvent } from "../host";
 
@@ -15,12 +15,12 @@ export class Adapters {
     return this.all.find((adapter) => adapter.id === id) ?? null;
   }
 
-  /** Those that belong to a model, newest first. */
+  /** The adapters of a model, newest first. */
   of(model: string | null): readonly Adapter[] {
     return this.all.filter((adapter) => adapter.model === model);
   }
 
-  /** Asks for a file or folder and takes it in; none when the person thinks better of it. */
+  /** Asks for a file or folder and imports it; `null` if the dialog is cancelled. */
   async import(folder: boolean, model: string): Promise<Adapter | null> {
     const path = await this.host.chooseAdapter(folder);
     return path === null ? null : this.host.importAdapter(path, model);

@@ -1,9 +1,9 @@
-// Owns what a screen reader is told next, politely.
+// Owns the text of the polite live region.
 
 export class Announcements {
-  said = $state("");
+    text = $state("");
 
   say(text: string): void {
-    this.said = text;
+    this.text = text;
   }
 }

@@ -1,4 +1,4 @@
-// Owns nothing but the stores: makes them, hands events round, and does what takes more than one of them.
+// Owns the stores: creates them, dispatches events, and runs actions that need several of them.
 
 import { getContext, setContext } from "svelte";
 import { asProblem, type Device, type Host, type HostEvent, type Problem, type Settings } from "../host";
@@ -8,7 +8,7 @@ import { Caches } from "./caches.svelte";
 import { Compare } from "./compare.svelte";
 import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
-import { Drafts, type Shelf } from "./drafts.svelte";
+import { Drafts, type DraftStorage } from "./drafts.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
@@ -26,9 +26,9 @@ export type View = "chat" | "tune" | "models" | "settings";
 export class App {
   view: View = $state("chat");
   ready = $state(false);
-  /** Why the window could not be filled. */
+  /** Why the window could not start. */
   problem: Problem | null = $state.raw(null);
-  /** The run that is being saved while the window closes. */
+  /** The run that is saved before the window closes. */
   closing: number | null = $state(null);
 
   readonly conversations: Conversations;
@@ -51,7 +51,7 @@ export class App {
 
   constructor(
     readonly host: Host,
-    parts: { shelf?: Shelf | null; schedule?: Schedule } = {},
+    parts: { storage?: DraftStorage | null; schedule?: Schedule } = {},
   ) {
     this.conversations = new Conversations(host);
     this.thread = new Thread(host, parts.schedule);
@@ -61,7 +61,7 @@ export class App {
     this.caches = new Caches(host);
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
-    this.drafts = new Drafts(parts.shelf ?? null);
+    this.drafts = new Drafts(parts.storage ?? null);
     this.datasets = new Datasets(host);
     this.preparation = new Preparation(host);
     this.runs = new Runs(host, parts.schedule);
@@ -70,7 +70,7 @@ export class App {
 
   async start(): Promise<void> {
     try {
-      // First listen, then look: nothing falls between the two.
+      // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
       const snapshot = await this.host.snapshot();
       this.settings.fill(snapshot.settings, snapshot.version);
@@ -80,7 +80,7 @@ export class App {
       this.problem = asProblem(thrown);
     }
     this.ready = true;
-    // What chatting does not need comes after it.
+    // Loaded last, since chat does not need it.
     if (!this.problem) await this.try(() => this.tune.start());
   }
 
@@ -94,9 +94,9 @@ export class App {
     this.adapters.handle(event);
     this.tune.handle(event);
     if (event.type === "closing") this.closing = event.run;
-    if (event.type === "storeHeld") {
-      const text = event.held ? "Another program is using the file of your conversations. Answers go on, and are saved as soon as it is done." : "Everything is saved again.";
-      this.toasts.show({ kind: event.held ? "problem" : "note", text });
+    if (event.type === "storeLocked") {
+      const text = event.locked ? "Another program is using the file of your conversations. Answers continue and are saved as soon as it is free." : "Everything is saved again.";
+      this.toasts.show({ kind: event.locked ? "problem" : "note", text });
     }
   }
 
@@ -111,7 +111,7 @@ export class App {
     await this.thread.open(id, message);
   }
 
-  /** Sends the draft of the conversation that is open; if that fails the draft comes back. */
+  /** Sends a message; if that fails, its text becomes the draft again. */
   async send(text: string): Promise<void> {
     const from = this.thread.id;
     this.drafts.set(from, "");
@@ -122,7 +122,7 @@ export class App {
     } catch (thrown) {
       const typed = this.drafts.get(from);
       this.drafts.set(from, typed === "" ? text : `${text}\n${typed}`);
-      this.tell(thrown);
+      this.showError(thrown);
     }
   }
 
@@ -147,16 +147,16 @@ export class App {
     });
   }
 
-  /** Changes settings that decide where models lie, and plans anew. */
-  async use(change: Partial<Settings>): Promise<void> {
+  /** Changes settings that affect the memory plan, and plans again. */
+  async changeSettings(change: Partial<Settings>): Promise<void> {
     await this.try(async () => {
       await this.settings.change(change);
       await this.planning.refresh();
     });
   }
 
-  /** Checks a device; what was found may change which one is taken. */
-  async check({ identity, name }: Device): Promise<void> {
+  /** Checks a device; the result may change the automatic choice. */
+  async checkDevice({ identity, name }: Device): Promise<void> {
     if (!(await this.machine.check(identity))) return;
     this.announcements.say(`${name} was checked.`);
     await this.planning.refresh();
@@ -166,18 +166,18 @@ export class App {
     await this.try(() => this.host.openLink(address));
   }
 
-  /** Does something that may fail, and says so when it does. */
+  /** Runs an action; shows its error and returns `false` if it fails. */
   async try(action: () => Promise<unknown>): Promise<boolean> {
     try {
       await action();
       return true;
     } catch (thrown) {
-      this.tell(thrown);
+      this.showError(thrown);
       return false;
     }
   }
 
-  private tell(thrown: unknown): void {
+  private showError(thrown: unknown): void {
     this.toasts.show({ kind: "problem", text: asProblem(thrown).message });
   }
 }

@@ -1,10 +1,10 @@
-// Owns what is known of the caches on the disk: where each is, and what it takes.
+// Owns the caches on disk: path and size of each.
 
-import type { Cache, Cached, Host } from "../host";
+import type { Cache, CacheUsage, Host } from "../host";
 
 export class Caches {
-  all: readonly Cached[] = $state.raw([]);
-  /** The cache that was cleared last, as long as nothing was looked at since. */
+  all: readonly CacheUsage[] = $state.raw([]);
+  /** The last cleared cache, until the next reload of the list. */
   cleared: Cache | null = $state(null);
 
   constructor(private readonly host: Host) {}

@@ -1,13 +1,13 @@
-// Owns whether the next message is answered twice, and which pairs of answers say whose they are.
+// Owns comparison and blind mode, and which pairs of answers are revealed.
 
 import { SvelteSet } from "svelte/reactivity";
 import type { Message } from "../host";
 
 export class Compare {
   on = $state(false);
-  /** Whether who answered what is hidden until there is a vote. */
+  /** Hides which answer is which until the vote. */
   blind = $state(true);
-  /** Pairs whose secret was asked for, by the first answer's id. */
+  /** Revealed pairs, by the first answer's id. */
   private readonly open = new SvelteSet<number>();
 
   hidden(first: Message, second: Message): boolean {
@@ -18,7 +18,7 @@ export class Compare {
     this.open.add(Math.min(first.id, second.id));
   }
 
-  /** Whether the second of a pair stands on the left: as good as drawn by lot, and the same whenever it is shown. */
+  /** Whether the second answer of a pair is on the left: pseudo-random, and stable per pair. */
   static swapped(pair: number): boolean {
     let x = Math.imul(pair ^ 0x9e3779b9, 0x85ebca6b);
     x ^= x >>> 13;

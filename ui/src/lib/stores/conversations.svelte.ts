@@ -49,7 +49,7 @@ function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
   return b.updatedAt - a.updatedAt || b.id - a.id;
 }
 
-/** Neighbours of the same day together; the order stays. */
+/** Groups neighbours of the same day; preserves the order. */
 export function grouped(conversations: readonly ConversationSummary[], now: number): Group[] {
   const groups: Group[] = [];
   for (const conversation of conversations) {

@@ -1,11 +1,11 @@
-// Owns the datasets, the samples that came with the app, and how many rated answers could become one.
+// Owns the datasets, the bundled samples, and the number of rated answers.
 
 import type { Dataset, Host, HostEvent, SampleDataset } from "../host";
 
 export class Datasets {
   all: readonly Dataset[] = $state.raw([]);
   samples: readonly SampleDataset[] = $state.raw([]);
-  /** Rated answers, as last counted. */
+  /** Number of rated answers at the last count. */
   rated = $state(0);
 
   constructor(private readonly host: Host) {}

@@ -1,22 +1,22 @@
-// Owns what is typed and not yet sent, one text a conversation; kept over a restart.
+// Owns the drafts: one unsent text per conversation, saved across restarts.
 
 import { SvelteMap } from "svelte/reactivity";
 
 const KEY = "hearth.drafts";
 
 /** The part of the browser's storage that drafts need. */
-export type Shelf = Pick<Storage, "getItem" | "setItem">;
+export type DraftStorage = Pick<Storage, "getItem" | "setItem">;
 
 export class Drafts {
   private readonly texts = new SvelteMap<string, string>();
 
-  constructor(private readonly shelf: Shelf | null) {
+  constructor(private readonly storage: DraftStorage | null) {
     try {
-      const kept: unknown = JSON.parse(shelf?.getItem(KEY) ?? "{}");
-      if (typeof kept !== "object" || kept === null) return;
-      for (const [id, text] of Object.entries(kept)) if (typeof text === "string") this.texts.set(id, text);
+      const saved: unknown = JSON.parse(storage?.getItem(KEY) ?? "{}");
+      if (typeof saved !== "object" || saved === null) return;
+      for (const [id, text] of Object.entries(saved)) if (typeof text === "string") this.texts.set(id, text);
     } catch {
-      // What cannot be read is no draft.
+      // Unreadable storage means no drafts.
     }
   }
 
@@ -28,9 +28,9 @@ export class Drafts {
     if (text === "") this.texts.delete(String(conversation));
     else this.texts.set(String(conversation), text);
     try {
-      this.shelf?.setItem(KEY, JSON.stringify(Object.fromEntries(this.texts)));
+      this.storage?.setItem(KEY, JSON.stringify(Object.fromEntries(this.texts)));
     } catch {
-      // A full shelf costs the draft after a restart, not now.
+      // With a full storage the draft is lost at a restart, not before.
     }
   }
 }

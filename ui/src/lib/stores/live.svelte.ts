@@ -1,4 +1,4 @@
-// Owns the text of answers while they are being written, in every conversation, and which conversations are busy.
+// Owns the text of streaming answers in every conversation, and which conversations are busy.
 
 import { SvelteMap } from "svelte/reactivity";
 import { isActive, type Message } from "../host";
@@ -10,7 +10,7 @@ export interface Stream {
   tokensPerSecond: number;
 }
 
-/** Runs a callback before the next frame, or soon where no frames are drawn. */
+/** Runs a callback before the next frame, or soon if the page is hidden. */
 export type Schedule = (callback: () => void) => void;
 
 export const nextFrame: Schedule = (callback) => {
@@ -18,24 +18,24 @@ export const nextFrame: Schedule = (callback) => {
   else setTimeout(callback, 100);
 };
 
-/** An answer that takes longer than this (in milliseconds) to draw is drawn less often: one long list, say. */
-const CHEAP = 8;
-/** So many times its cost is then left to everything else: scrolling, typing. */
-const REST = 5;
+/** An answer that takes longer than this (in ms) to render is rendered less often. */
+const SLOW_RENDER_MS = 8;
+/** Multiple of the render time that is then left to scrolling and typing. */
+const REST_FACTOR = 5;
 
 export class Live {
-  /** The answer that is being made in a conversation; of two that are compared, one of them. */
+  /** The answer generated in a conversation; one of the two if they are compared. */
   readonly busy = new SvelteMap<number, number>();
-  /** Every answer that is being made, and its conversation. */
+  /** Every answer being generated, and its conversation. */
   private readonly active = new Map<number, number>();
   private readonly streams = new Map<number, Stream>();
   private readonly touched = new Set<number>();
-  /** The next showing is arranged. */
+  /** A flush is scheduled. */
   private waiting = false;
-  /** Milliseconds to wait before what grows is shown again. */
+  /** Milliseconds to wait before the next flush. */
   private rest = 0;
 
-  /** `show` is called at most once a frame for each answer that grew. */
+  /** Calls `show` at most once per frame for each answer that grew. */
   constructor(
     private readonly show: (message: number, stream: Stream) => void,
     private readonly schedule: Schedule = nextFrame,
@@ -52,12 +52,12 @@ export class Live {
     else this.schedule(() => this.flush());
   }
 
-  /** The speed of an answer that is being written. */
+  /** Tokens per second of a streaming answer. */
   speed(message: number): number | null {
     return this.streams.get(message)?.tokensPerSecond ?? null;
   }
 
-  /** What is known of a message when the host tells it: an answer that still grows keeps the longer text. */
+  /** Merges a message from the host with the stream: a streaming answer retains the longer text. */
   merge(message: Message): Message {
     if (!isActive(message)) {
       this.streams.delete(message.id);
@@ -95,7 +95,7 @@ export class Live {
     queueMicrotask(() =>
       queueMicrotask(() => {
         const cost = performance.now() - begun;
-        this.rest = cost > CHEAP ? cost * REST : 0;
+        this.rest = cost > SLOW_RENDER_MS ? cost * REST_FACTOR : 0;
       }),
     );
     this.waiting = false;

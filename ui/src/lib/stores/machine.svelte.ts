@@ -1,41 +1,41 @@
-// Owns what is known of this machine: its devices as they are now, what checking them found, and what was measured on it.
+// Owns the devices of this machine, their checks, and the measurements.
 
 import { asProblem, type Device, type Host, type HostEvent, type Measurement, type Problem } from "../host";
-import { byItself, means } from "../text/devices";
+import { autoSelected, matchesDevice } from "../text/devices";
 
-/** Milliseconds between two looks at the devices, while a page shows them. */
-const EVERY = 2000;
+/** Polling interval in milliseconds while a page shows the devices. */
+const POLL_MS = 2000;
 
 export class Machine {
   devices: readonly Device[] | null = $state.raw(null);
-  /** Why the devices could not be looked at the last time. */
+  /** Why the last poll failed. */
   problem: Problem | null = $state.raw(null);
-  /** The identity of the device that is being checked. */
+  /** Identity of the device being checked. */
   checking: string | null = $state(null);
-  /** Which device could not be checked the last time, and why. */
-  unchecked: { device: string; problem: Problem } | null = $state.raw(null);
+  /** The device whose last check failed, and why. */
+  checkProblem: { device: string; problem: Problem } | null = $state.raw(null);
   measurements: readonly Measurement[] = $state.raw([]);
-  /** How far a measurement is, from 0 to 1; none: nothing is measured. */
+  /** Progress of the measurement, from 0 to 1; `null` if none runs. */
   measuring: number | null = $state(null);
-  /** Why the last measurement came to nothing. */
-  unmeasured: Problem | null = $state.raw(null);
+  /** Why the last measurement failed. */
+  measureProblem: Problem | null = $state.raw(null);
 
-  /** Counts the checks that have ended: a look that began before one is old. */
+  /** Number of finished checks: a poll that began before one is outdated. */
   private checks = 0;
 
   readonly gpus: readonly Device[] = $derived((this.devices ?? []).filter((d) => d.kind !== "cpu"));
-  /** GPUs that are used without being asked for. */
-  readonly automatic: readonly Device[] = $derived(this.gpus.filter((gpu) => byItself(gpu, this.find("cpu"))));
+  /** GPUs that are selected automatically. */
+  readonly automatic: readonly Device[] = $derived(this.gpus.filter((gpu) => autoSelected(gpu, this.find("cpu"))));
 
   constructor(private readonly host: Host) {}
 
-  /** Looks at the devices again and again, until what it returns is called. One look at a time. */
+  /** Polls the devices, one poll at a time; returns a function that stops polling. */
   watch(): () => void {
     let over = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const look = async () => {
       await this.look();
-      if (!over) timer = setTimeout(() => void look(), EVERY);
+      if (!over) timer = setTimeout(() => void look(), POLL_MS);
     };
     void look();
     return () => {
@@ -55,46 +55,46 @@ export class Machine {
     }
   }
 
-  /** The device that settings or a measurement name. */
+  /** The device that a name in the settings or a measurement means. */
   find(name: string): Device | null {
-    return this.devices?.find((device) => means(name, device)) ?? null;
+    return this.devices?.find((device) => matchesDevice(name, device)) ?? null;
   }
 
-  /** What that device is called; the name itself where it is gone. */
+  /** The display name of a device; the given name if it is missing. */
   name(name: string): string {
-    return this.find(name)?.name ?? (name === "cpu" ? "The processor" : name);
+    return this.find(name)?.name ?? (name === "cpu" ? "CPU" : name);
   }
 
-  /** Compares a device with the processor and measures it; one at a time, as two would slow each other. Whether it was done. */
+  /** Checks a device against the CPU and measures it. One check at a time, since two would slow each other. Returns `false` if it failed. */
   async check(device: string): Promise<boolean> {
     if (this.checking !== null) return false;
     this.checking = device;
-    this.unchecked = null;
+    this.checkProblem = null;
     try {
       this.devices = await this.host.checkDevice(device);
       this.checks += 1;
       return true;
     } catch (thrown) {
-      this.unchecked = { device, problem: asProblem(thrown) };
+      this.checkProblem = { device, problem: asProblem(thrown) };
       return false;
     } finally {
       this.checking = null;
     }
   }
 
-  async remember(): Promise<void> {
+  async loadMeasurements(): Promise<void> {
     this.measurements = await this.host.measurements();
   }
 
   async measure(): Promise<void> {
     if (this.measuring !== null) return;
     this.measuring = 0;
-    this.unmeasured = null;
+    this.measureProblem = null;
     try {
       await this.host.measure();
-      await this.remember();
+      await this.loadMeasurements();
     } catch (thrown) {
-      this.unmeasured = asProblem(thrown);
+      this.measureProblem = asProblem(thrown);
     } finally {
       this.measuring = null;
     }

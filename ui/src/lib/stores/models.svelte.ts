@@ -1,15 +1,15 @@
-// Owns the models on this machine, and what has become of the one that is loaded.
+// Owns the models on this machine and the state of the loaded one.
 
 import type { Host, HostEvent, Model, ModelState, Problem, Snapshot } from "../host";
 
 export class Models {
   all: readonly Model[] = $state.raw([]);
   state: ModelState = $state.raw({ type: "none" });
-  /** The worker's death, until a model is loaded again or the person has put the news away. */
-  death: Problem | null = $state.raw(null);
+  /** The worker's crash, until a model is loaded or the user dismisses it. */
+    crash: Problem | null = $state.raw(null);
   private preferred: string | null = $state(null);
 
-  /** The model that is loaded or being loaded, else the one that the next message will load. */
+  /** The model that is loaded or loading, else the one that the next message will load. */
   readonly current: Model | null = $derived.by(() => {
     const state = this.state;
     const id = state.type === "none" ? this.preferred : state.model;
@@ -33,12 +33,12 @@ export class Models {
     await this.host.unloadModel();
   }
 
-  async forget(id: string): Promise<void> {
-    await this.host.forgetModel(id);
+  async remove(id: string): Promise<void> {
+    await this.host.removeModel(id);
     this.all = this.all.filter((m) => m.id !== id);
   }
 
-  /** Asks for a file and adds it; none when the person thinks better of it. */
+  /** Asks for a file and adds it; `null` if the dialog is cancelled. */
   async addFile(): Promise<Model | null> {
     const path = await this.host.chooseModelFile();
     if (path === null) return null;
@@ -50,8 +50,8 @@ export class Models {
   handle(event: HostEvent): void {
     if (event.type === "modelState") {
       this.state = event.state;
-      if (event.state.type === "ready" || event.state.type === "loading") this.death = null;
+      if (event.state.type === "ready" || event.state.type === "loading") this.crash = null;
     } else if (event.type === "modelsChanged") this.all = event.models;
-    else if (event.type === "workerDied") this.death = event.problem;
+    else if (event.type === "workerDied") this.crash = event.problem;
   }
 }

@@ -1,22 +1,22 @@
-// Owns how a person is trying to load the model: what differs from the settings, and the plan that comes of it. One plan is
-// asked for at a time; while it is made, only the newest wish is remembered.
+// Owns the load settings on trial (their differences from the saved settings) and the resulting memory plan. One plan is
+// requested at a time; of the requests made meanwhile, only the newest is planned.
 
-import { asProblem, type Host, type Plan, type Problem, type Settings, type WhatIf } from "../host";
+import { asProblem, type Host, type Plan, type Problem, type Settings, type LoadSettings } from "../host";
 import type { Models } from "./models.svelte";
 import type { SettingsStore } from "./settings.svelte";
 
 export class Planning {
-  /** What differs from the settings. */
-  changes: Partial<WhatIf> = $state.raw({});
+  /** Differences from the saved settings. */
+  changes: Partial<LoadSettings> = $state.raw({});
   plan: Plan | null = $state.raw(null);
-  /** Whose plan it is. */
+  /** The model of the plan. */
   model: string | null = $state(null);
   /** Why there is no plan. */
   problem: Problem | null = $state.raw(null);
   busy = $state(false);
   private again = false;
 
-  readonly wish: WhatIf = $derived.by(() => ({ ...asLoaded(this.settings.value), ...this.changes }));
+  readonly loadSettings: LoadSettings = $derived.by(() => ({ ...asLoaded(this.settings.value), ...this.changes }));
   readonly changed: boolean = $derived(Object.keys(this.changes).length > 0);
 
   constructor(
@@ -25,10 +25,10 @@ export class Planning {
     private readonly models: Models,
   ) {}
 
-  /** Tries something out: plans for it, and loads nothing. */
-  change(change: Partial<WhatIf>): void {
+  /** Changes the load settings on trial and plans again; loads nothing. */
+  change(change: Partial<LoadSettings>): void {
     const settings = asLoaded(this.settings.value);
-    const all = Object.entries({ ...this.changes, ...change }) as [keyof WhatIf, WhatIf[keyof WhatIf]][];
+    const all = Object.entries({ ...this.changes, ...change }) as [keyof LoadSettings, LoadSettings[keyof LoadSettings]][];
     this.changes = Object.fromEntries(all.filter(([key, value]) => !same(value, settings[key])));
     void this.refresh();
   }
@@ -38,16 +38,16 @@ export class Planning {
     void this.refresh();
   }
 
-  /** Keeps what was tried out. What is loaded is loaded again with it; the conversation stays. */
+  /** Saves the load settings on trial. A loaded model is reloaded; the conversation stays. */
   async apply(): Promise<void> {
-    await this.settings.change(this.wish);
+    await this.settings.change(this.loadSettings);
     this.changes = {};
     const { state } = this.models;
     if (state.type === "failed") await this.models.load(state.model);
     await this.refresh();
   }
 
-  /** Plans for the model that is loaded, or that would be. */
+  /** Plans the current model. */
   async refresh(): Promise<void> {
     if (this.busy) {
       this.again = true;
@@ -62,7 +62,7 @@ export class Planning {
       this.problem = null;
       if (model === null) break;
       try {
-        this.plan = await this.host.plan(model, this.wish);
+        this.plan = await this.host.plan(model, this.loadSettings);
       } catch (thrown) {
         const problem = asProblem(thrown);
         if (problem.code !== "superseded") {
@@ -74,17 +74,17 @@ export class Planning {
     this.busy = false;
   }
 
-  /** How a model would fit as models are loaded now. */
+  /** Plans a model with the saved settings. */
   fit(model: string): Promise<Plan> {
     return this.host.plan(model, asLoaded(this.settings.value));
   }
 }
 
-/** How the settings have a model loaded. */
-function asLoaded({ threads, context, device, build, gpuLayers, kv }: Settings): WhatIf {
+/** The load settings of the settings. */
+function asLoaded({ threads, context, device, build, gpuLayers, kv }: Settings): LoadSettings {
   return { threads, context, device, build, gpuLayers, kv };
 }
 
-function same(a: WhatIf[keyof WhatIf], b: WhatIf[keyof WhatIf]): boolean {
+function same(a: LoadSettings[keyof LoadSettings], b: LoadSettings[keyof LoadSettings]): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }

@@ -1,20 +1,20 @@
-// Owns the run that is being prepared: its model and data, how they are read, what was seen in them, and the settings.
+// Owns a new run before it starts: model, dataset, column mapping, inspection and training settings.
 
 import { asProblem, type ColumnMapping, type Dataset, type Host, type Inspection, type NewRun, type Problem, type TrainSettings } from "../host";
 
 export class Preparation {
   dataset: Dataset | null = $state.raw(null);
-  /** Id of the model that will learn. */
+  /** Id of the base model. */
   model: string | null = $state(null);
-  /** As the person says; none: as recognised. */
+  /** The user's mapping; `null`: detected. */
   mapping: ColumnMapping | null = $state.raw(null);
   skipBroken = $state(false);
   inspection: Inspection | null = $state.raw(null);
-  looking = $state(false);
-  /** Why the data could not be looked at. */
+  inspecting = $state(false);
+  /** Why the inspection failed. */
   problem: Problem | null = $state.raw(null);
   defaults: TrainSettings | null = $state.raw(null);
-  /** What differs from the defaults. */
+  /** Differences from the defaults. */
   changes: Partial<TrainSettings> = $state.raw({});
   private visit = 0;
 
@@ -22,7 +22,7 @@ export class Preparation {
 
   constructor(private readonly host: Host) {}
 
-  /** Begins with a dataset, and looks at it. Settings that were changed stay as they are. */
+  /** Starts with a dataset and inspects it. Changed settings are retained. */
   async begin(dataset: Dataset, model: string | null): Promise<void> {
     this.dataset = dataset;
     this.model = model;
@@ -30,15 +30,15 @@ export class Preparation {
     this.skipBroken = false;
     this.inspection = null;
     if (!this.defaults) this.defaults = await this.host.trainDefaults();
-    await this.look();
+    await this.inspect();
   }
 
-  /** Looks at the data (again), as a run would read it now. */
-  async look(): Promise<void> {
+  /** Inspects the data as a run would read it now. */
+  async inspect(): Promise<void> {
     const { dataset, model } = this;
     if (!dataset || model === null) return;
     const visit = ++this.visit;
-    this.looking = true;
+    this.inspecting = true;
     this.problem = null;
     try {
       const inspection = await this.host.inspectDataset(dataset.id, model, this.mapping, this.skipBroken, this.settings?.sequence ?? null);
@@ -48,13 +48,13 @@ export class Preparation {
       this.inspection = null;
       this.problem = asProblem(thrown);
     } finally {
-      if (visit === this.visit) this.looking = false;
+      if (visit === this.visit) this.inspecting = false;
     }
   }
 
   async choose(change: { model?: string; mapping?: ColumnMapping; skipBroken?: boolean }): Promise<void> {
     Object.assign(this, change);
-    await this.look();
+    await this.inspect();
   }
 
   set<K extends keyof TrainSettings>(key: K, value: TrainSettings[K]): void {
@@ -63,17 +63,17 @@ export class Preparation {
     else changes[key] = value;
     const before = this.settings?.sequence;
     this.changes = changes;
-    if (this.settings?.sequence !== before) void this.look();
+    if (this.settings?.sequence !== before) void this.inspect();
   }
 
   reset(): void {
-    const cut = "sequence" in this.changes;
+    const inspected = "sequence" in this.changes;
     this.changes = {};
-    if (cut) void this.look();
+    if (inspected) void this.inspect();
   }
 
-  /** What is asked of the host; none while something is missing. */
-  order(): NewRun | null {
+  /** The run to request from the host; `null` if it is incomplete. */
+  newRun(): NewRun | null {
     const { dataset, model, settings, mapping, skipBroken } = this;
     if (!dataset || model === null || !settings) return null;
     return { name: null, model, dataset: dataset.id, mapping, skipBroken, settings };

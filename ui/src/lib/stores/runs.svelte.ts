@@ -4,25 +4,25 @@ import { SvelteMap } from "svelte/reactivity";
 import type { Host, HostEvent, Run, RunEvaluation, RunPoint } from "../host";
 import { nextFrame, type Schedule } from "./live.svelte";
 
-/** A run that a worker has in hand. */
+/** Whether a run is active in a worker. */
 export function isUnderWay(run: Run): boolean {
   const type = run.state.type;
   return type === "preparing" || type === "planned" || type === "running" || type === "paused";
 }
 
-/** What is drawn of a run. Both lists are in the order of steps; they are new ones whenever they are shown anew. */
+/** The curve of a run, in the order of steps. The lists are replaced, never mutated. */
 export class Curve {
   points: readonly RunPoint[] = $state.raw([]);
   evaluations: readonly RunEvaluation[] = $state.raw([]);
 }
 
-/** What has come since the last frame. */
-interface News {
+/** Points received since the last frame. */
+interface Received {
   points: RunPoint[];
   evaluations: RunEvaluation[];
 }
 
-/** After a resume from a checkpoint, steps are made again: what is told last holds. */
+/** After a resume from a checkpoint, steps are repeated: the newest ones replace the old. */
 function append<T extends { step: number }>(known: readonly T[], news: readonly T[]): T[] {
   const first = news[0]?.step ?? Infinity;
   const kept = (known.at(-1)?.step ?? -1) < first ? known : known.filter((one) => one.step < first);
@@ -32,10 +32,10 @@ function append<T extends { step: number }>(known: readonly T[], news: readonly 
 export class Runs {
   all: readonly Run[] = $state.raw([]);
   private readonly curves = new SvelteMap<number, Curve>();
-  private readonly news = new Map<number, News>();
+  private readonly news = new Map<number, Received>();
   private waiting = false;
 
-  /** The run that is under way; there is at most one. */
+  /** The active run; there is at most one. */
   readonly current: Run | null = $derived(this.all.find(isUnderWay) ?? null);
 
   constructor(
@@ -51,21 +51,21 @@ export class Runs {
     return this.all.find((run) => run.id === id) ?? null;
   }
 
-  /** The curve as far as it is known here; {@link fetch} asks for the rest. */
+  /** The known part of a curve; {@link fetch} gets the rest. */
   curve(id: number): Curve | null {
     return this.curves.get(id) ?? null;
   }
 
-  /** Asks for a run's curve, once. */
+  /** Fetches a run's curve, once. */
   async fetch(id: number): Promise<void> {
     if (this.curves.has(id)) return;
     const curve = new Curve();
     this.curves.set(id, curve);
     try {
-      const told = await this.host.runPoints(id);
-      // What came meanwhile by events goes after it.
-      curve.points = append(told.points, curve.points);
-      curve.evaluations = append(told.evaluations, curve.evaluations);
+      const fetched = await this.host.runPoints(id);
+      // Points that arrived by events meanwhile follow.
+      curve.points = append(fetched.points, curve.points);
+      curve.evaluations = append(fetched.evaluations, curve.evaluations);
     } catch (thrown) {
       this.curves.delete(id);
       throw thrown;
@@ -97,7 +97,7 @@ export class Runs {
     else if (event.type === "runEvaluated") this.note(event.run, (news) => news.evaluations.push(event.evaluation));
   }
 
-  private note(run: number, add: (news: News) => void): void {
+  private note(run: number, add: (news: Received) => void): void {
     const news = this.news.get(run) ?? { points: [], evaluations: [] };
     this.news.set(run, news);
     add(news);
@@ -106,7 +106,7 @@ export class Runs {
     this.schedule(() => this.flush());
   }
 
-  /** Shows what has come since the last frame. */
+  /** Shows the points received since the last frame. */
   private flush(): void {
     this.waiting = false;
     for (const [id, { points, evaluations }] of this.news) {

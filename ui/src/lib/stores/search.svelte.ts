@@ -1,15 +1,15 @@
-// Owns the search: its words and what was found for them.
+// Owns the search: query and results.
 
 import { asProblem, type Host, type Problem, type SearchHit } from "../host";
 
-/** Milliseconds of quiet after a key before the search begins. */
-const QUIET = 110;
+/** Debounce time in milliseconds. */
+const DEBOUNCE_MS = 110;
 
 export class Search {
   query = $state("");
   hits: readonly SearchHit[] = $state.raw([]);
   problem: Problem | null = $state.raw(null);
-  /** The words for which {@link hits} holds. */
+  /** The query that {@link hits} answer. */
   answered = $state("");
   private timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -24,7 +24,7 @@ export class Search {
       this.hits = [];
       this.answered = "";
       this.problem = null;
-    } else this.timer = setTimeout(() => void this.run(query), QUIET);
+    } else this.timer = setTimeout(() => void this.run(query), DEBOUNCE_MS);
   }
 
   private async run(query: string): Promise<void> {

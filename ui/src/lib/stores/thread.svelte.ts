@@ -1,10 +1,10 @@
-// Owns the conversation that is open: its tree of messages, the branch shown, and what is being sent.
+// Owns the open conversation: its tree of messages, the current branch, and sending.
 
 import { asProblem, isActive, type AdapterChoice, type Compared, type Conversation, type Host, type HostEvent, type Message, type Problem, type Sent, type Thumb } from "../host";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
 
-/** A message that can be watched: only what shows it is drawn again when it changes. */
+/** An observable message: only its own component renders again when it changes. */
 export class MessageNode {
   message: Message = $state.raw() as Message;
 
@@ -19,16 +19,16 @@ export interface ContextUse {
 }
 
 export class Thread {
-  /** None: a conversation that has not begun. */
+  /** `null`: a new conversation without messages. */
   id: number | null = $state(null);
   opening = $state(false);
   /** Why the conversation could not be opened. */
   problem: Problem | null = $state.raw(null);
   systemPrompt: string | null = $state(null);
-  /** What new answers are made with; of a conversation that has not begun, what is compared with the model as it is. */
+  /** The adapters of new answers; in a new conversation, those compared with the base model. */
   adapters: readonly AdapterChoice[] = $state.raw([]);
   sending = $state(false);
-  /** A message to bring into view, after a search. */
+  /** A message to scroll to, after a search. */
   target: number | null = $state(null);
   readonly live: Live;
 
@@ -38,7 +38,7 @@ export class Thread {
   private early: Map<number, Message> = new Map();
   private leaf: number | null = $state(null);
   private version = $state(0);
-  private told: ContextUse | null = $state.raw(null);
+  private reportedContext: ContextUse | null = $state.raw(null);
   private visit = 0;
 
   readonly path: readonly MessageNode[] = $derived.by(() => {
@@ -48,12 +48,12 @@ export class Thread {
 
   readonly last: MessageNode | null = $derived(this.path.at(-1) ?? null);
 
-  /** An answer is being made here. */
+  /** Whether an answer is being generated in this conversation. */
   readonly busy: boolean = $derived.by(() => this.id !== null && this.live.busy.has(this.id));
 
-  /** Tokens of the context in use, as far as it was told. */
+  /** Tokens of the context in use, as far as it was reportedContext. */
   readonly context: ContextUse | null = $derived.by(() => {
-    if (this.told) return this.told;
+    if (this.reportedContext) return this.reportedContext;
     const stats = this.path.findLast((node) => node.message.stats !== null)?.message.stats;
     return stats ? { used: stats.contextUsed, total: stats.context } : null;
   });
@@ -68,7 +68,7 @@ export class Thread {
     }, schedule);
   }
 
-  /** Shows a conversation; a message names the branch and is brought into view. */
+  /** Opens a conversation; a message selects its branch and is scrolled to. */
   async open(id: number, message: number | null = null): Promise<void> {
     const visit = ++this.visit;
     this.opening = true;
@@ -91,7 +91,7 @@ export class Thread {
     }
   }
 
-  /** A conversation that has not begun. */
+  /** Starts a new conversation. */
   startNew(): void {
     this.visit++;
     this.opening = false;
@@ -99,12 +99,12 @@ export class Thread {
     this.clear();
   }
 
-  /** Rejects with what went wrong; the text is then the caller's again. */
+  /** Sends a message. */
   async send(text: string): Promise<Sent> {
     return this.begin(() => this.host.send(this.id, this.leaf, text), this.id === null);
   }
 
-  /** Sends a message that is answered twice, by the model as it is and with the adapters. */
+  /** Sends a message that the base model and the adapters both answer. */
   async compare(text: string): Promise<Compared> {
     const adapters = [...this.adapters];
     const fresh = this.id === null;
@@ -125,7 +125,7 @@ export class Thread {
     if (this.id !== null) await this.host.stop(this.id);
   }
 
-  /** Shows the branch through another answer or message. */
+  /** Switches to the branch through another message. */
   async select(message: number): Promise<void> {
     const id = this.id;
     if (id === null) return;
@@ -159,7 +159,7 @@ export class Thread {
     if (node) node.message = { ...node.message, rating: rated && { thumb: rated, correction } };
   }
 
-  /** Of two answers side by side one is better, and the conversation goes on from it; or, after all, neither is. */
+  /** Votes for one of two compared answers, from which the conversation continues; `false` removes the vote. */
   async vote(message: number, better: boolean): Promise<void> {
     await this.host.voteAnswer(message, better);
     const node = this.nodes.get(message);
@@ -170,13 +170,13 @@ export class Thread {
     if (better && this.id !== null) await this.select(message);
   }
 
-  /** The answer that this one is compared with. */
+  /** The other answer of a comparison. */
   other(message: Message): MessageNode | null {
     void this.version;
     return message.comparison === null ? null : (this.nodes.get(message.comparison) ?? null);
   }
 
-  /** The answers beside this one (or, of a person's, its other wordings), and its place among them. */
+  /** The siblings of a message, itself included, and its index among them. */
   siblings(message: number): { ids: readonly number[]; index: number } {
     void this.version;
     const ids = this.tree.siblings(message);
@@ -195,7 +195,7 @@ export class Thread {
         break;
       }
       case "contextUsed":
-        if (event.conversation === this.id) this.told = { used: event.used, total: event.total };
+        if (event.conversation === this.id) this.reportedContext = { used: event.used, total: event.total };
         break;
       case "conversationRemoved":
         this.live.drop(event.id);
@@ -210,7 +210,7 @@ export class Thread {
     try {
       const sent = await command();
       const answers = ("answer" in sent ? [sent.answer] : [sent.base, sent.tuned]).map((answer) => this.early.get(answer.id) ?? this.live.merge(answer));
-      // Someone who has turned to another conversation meanwhile stays there.
+      // If the user opened another conversation meanwhile, it stays open.
       if (visit !== this.visit) return sent;
       if (fresh) {
         this.clear();
@@ -221,7 +221,7 @@ export class Thread {
         this.put(answer);
         this.leaf = answer.id;
       }
-      this.told = null;
+      this.reportedContext = null;
       return sent;
     } finally {
       this.sending = false;
@@ -243,8 +243,8 @@ export class Thread {
   private fill(conversation: Conversation): void {
     const same = this.id === conversation.id;
     const nodes = new Map<number, MessageNode>();
-    for (const told of conversation.messages) {
-      const message = isActive(told) ? this.live.merge(told) : told;
+    for (const received of conversation.messages) {
+      const message = isActive(received) ? this.live.merge(received) : received;
       const known = same ? this.nodes.get(message.id) : undefined;
       if (known) known.message = message;
       nodes.set(message.id, known ?? new MessageNode(message));
@@ -255,7 +255,7 @@ export class Thread {
     this.systemPrompt = conversation.systemPrompt;
     this.adapters = conversation.adapters;
     this.leaf = conversation.leaf;
-    this.told = null;
+    this.reportedContext = null;
     this.target = null;
     this.version++;
   }
@@ -265,7 +265,7 @@ export class Thread {
     this.nodes = new Map();
     this.tree = new Tree();
     this.leaf = null;
-    this.told = null;
+    this.reportedContext = null;
     this.target = null;
     this.systemPrompt = null;
     this.adapters = [];

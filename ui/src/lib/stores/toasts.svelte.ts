@@ -1,4 +1,4 @@
-// Owns the short notes in the corner: what was done and can be undone, and what went wrong.
+// Owns the toasts: actions that can be undone, and problems.
 
 export interface Toast {
   id: number;
@@ -12,8 +12,8 @@ export class Toasts {
   private next = 1;
 
   show(toast: Omit<Toast, "id">): void {
-    const twin = this.all.find((t) => t.text === toast.text && !t.action);
-    this.all = [...this.all.filter((t) => t !== twin), { ...toast, id: this.next++ }].slice(-3);
+    const duplicate = this.all.find((t) => t.text === toast.text && !t.action);
+    this.all = [...this.all.filter((t) => t !== duplicate), { ...toast, id: this.next++ }].slice(-3);
   }
 
   dismiss(id: number): void {

@@ -1,6 +1,6 @@
-// A conversation's messages as the tree they form: who follows whom, and which branch a leaf names.
+// The message tree of a conversation; a leaf names a branch.
 
-/** What a tree knows of a message. */
+/** A message's place in the tree. */
 export interface Link {
   id: number;
   parent: number | null;
@@ -18,7 +18,7 @@ export class Tree {
     return this.parents.has(id);
   }
 
-  /** Siblings keep the order in which they were added. */
+  /** Adds a message after its siblings. */
   add({ id, parent }: Link): void {
     if (this.parents.has(id)) return;
     this.parents.set(id, parent);
@@ -27,7 +27,7 @@ export class Tree {
     else this.children.set(parent, [id]);
   }
 
-  /** From the first message to the leaf. A parent that is missing, or a circle, ends it. */
+  /** The messages from the root to a leaf. A missing parent or a cycle ends the path. */
   path(leaf: number | null): number[] {
     const path: number[] = [];
     const seen = new Set<number>();
@@ -38,7 +38,7 @@ export class Tree {
     return path.reverse();
   }
 
-  /** The message itself and those beside it, oldest first. */
+  /** The message and its siblings, oldest first. */
   siblings(id: number): readonly number[] {
     return this.children.get(this.parents.get(id) ?? null) ?? [id];
   }

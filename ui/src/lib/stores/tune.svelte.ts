@@ -1,14 +1,14 @@
-// Owns where in Tune the person is, and does there what takes more than one store.
+// Owns the current page of Tune, and the actions there that need several stores.
 
 import type { Dataset, FileDrop, HostEvent } from "../host";
 import type { App } from "./app.svelte";
 
-/** Its start, the data of the run that is being prepared, or a run. */
-export type Place = { at: "start" } | { at: "data" } | { at: "run"; id: number };
+/** The start page, the data of a new run, or a run. */
+export type TunePage = { at: "start" } | { at: "data" } | { at: "run"; id: number };
 
 export class Tune {
-  place: Place = $state.raw({ at: "start" });
-  /** Files hang over the window. */
+  page: TunePage = $state.raw({ at: "start" });
+  /** Files are dragged over the window. */
   dragging = $state(false);
 
   constructor(private readonly app: App) {}
@@ -20,22 +20,22 @@ export class Tune {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "runEnded") this.tellEnd(event.run, event.message);
+    if (event.type === "runEnded") this.notifyEnded(event.run, event.message);
   }
 
-  /** Files were dragged onto the window: a model goes among the models, anything else is data to learn from. */
+  /** Handles dragged files: a GGUF file is added as a model, anything else as a dataset. */
   dropped(drop: FileDrop): void {
     this.dragging = drop.type === "over";
     const path = drop.type === "drop" ? drop.paths[0] : undefined;
     if (drop.type !== "drop" || path === undefined) return;
-    if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: `Only the first of ${drop.paths.length} files was taken.` });
+    if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: `Only the first of ${drop.paths.length} files was added.` });
     if (/\.gguf$/i.test(path)) {
       this.app.view = "models";
       void this.app.try(() => this.app.host.addModel(path));
     } else void this.addData(path);
   }
 
-  /** Takes in a file of examples and looks at it. */
+  /** Adds a file of examples and inspects it. */
   async addData(path: string): Promise<void> {
     await this.app.try(async () => this.prepare(await this.app.host.addDataset(path)));
   }
@@ -47,22 +47,22 @@ export class Tune {
     });
   }
 
-  /** Makes a dataset of the answers that were rated, and looks at it. */
-  async gatherData(): Promise<void> {
-    await this.app.try(async () => this.prepare(await this.app.host.gatherDataset("From your chats")));
+  /** Creates a dataset from the rated answers and inspects it. */
+  async dataFromRatings(): Promise<void> {
+    await this.app.try(async () => this.prepare(await this.app.host.datasetFromRatings("From your chats")));
   }
 
   async prepare(dataset: Dataset): Promise<void> {
     this.app.view = "tune";
-    this.place = { at: "data" };
+    this.page = { at: "data" };
     await this.app.preparation.begin(dataset, this.app.models.current?.id ?? null);
   }
 
   async train(): Promise<void> {
-    const order = this.app.preparation.order();
-    if (!order) return;
+    const newRun = this.app.preparation.newRun();
+    if (!newRun) return;
     await this.app.try(async () => {
-      const run = await this.app.host.startRun(order);
+      const run = await this.app.host.startRun(newRun);
       this.app.runs.put(this.app.runs.get(run.id) ?? run);
       this.openRun(run.id);
     });
@@ -70,10 +70,10 @@ export class Tune {
 
   openRun(id: number): void {
     this.app.view = "tune";
-    this.place = { at: "run", id };
+    this.page = { at: "run", id };
   }
 
-  /** A new conversation in which each message is answered by the model as it is and as it was taught. */
+  /** Starts a conversation that compares the base model with an adapter. */
   async tryAdapter(id: number): Promise<void> {
     const adapter = this.app.adapters.get(id);
     if (!adapter) return;
@@ -90,7 +90,7 @@ export class Tune {
     const name = this.app.runs.get(id)?.name ?? "run";
     await this.app.try(async () => {
       await this.app.runs.remove(id);
-      if (this.place.at === "run" && this.place.id === id) this.place = { at: "start" };
+      if (this.page.at === "run" && this.page.id === id) this.page = { at: "start" };
       this.app.toasts.show({ kind: "note", text: `Deleted “${name}”`, action: { label: "Undo", run: () => void this.app.try(() => this.restoreRun(id)) } });
     });
   }
@@ -101,12 +101,12 @@ export class Tune {
     this.openRun(id);
   }
 
-  async forgetDataset(id: number): Promise<void> {
+  async removeDataset(id: number): Promise<void> {
     const name = this.app.datasets.get(id)?.name ?? "dataset";
     await this.app.try(async () => {
-      await this.app.host.forgetDataset(id);
-      if (this.app.preparation.dataset?.id === id) this.place = { at: "start" };
-      this.app.toasts.show({ kind: "note", text: `Took “${name}” off the list; its file stays`, action: { label: "Undo", run: () => void this.app.try(() => this.app.host.restoreDataset(id)) } });
+      await this.app.host.removeDataset(id);
+      if (this.app.preparation.dataset?.id === id) this.page = { at: "start" };
+      this.app.toasts.show({ kind: "note", text: `Removed “${name}” from the list; its file stays`, action: { label: "Undo", run: () => void this.app.try(() => this.app.host.restoreDataset(id)) } });
     });
   }
 
@@ -119,9 +119,9 @@ export class Tune {
     });
   }
 
-  /** For whoever looks elsewhere; the run itself says it on its page. */
-  private tellEnd(id: number, message: string): void {
-    if (this.app.view === "tune" && this.place.at === "run" && this.place.id === id) return;
-    this.app.toasts.show({ kind: "note", text: message, action: { label: "See", run: () => this.openRun(id) } });
+  /** Shows the end of a run as a toast, unless its page is open. */
+  private notifyEnded(id: number, message: string): void {
+    if (this.app.view === "tune" && this.page.at === "run" && this.page.id === id) return;
+    this.app.toasts.show({ kind: "note", text: message, action: { label: "View", run: () => this.openRun(id) } });
   }
 }

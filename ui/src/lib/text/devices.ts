@@ -1,93 +1,93 @@
-// Devices, layers and plans as a person reads them.
+// Labels for devices, layers and memory plans.
 
 import type { Device, ModelInfo, Plan, PlannedDevice } from "../host";
 import { count, fileSize, plural } from "./format";
-import { turnSeconds } from "./ways";
+import { turnSeconds } from "./backends";
 
-const kinds: Record<string, string> = { cpu: "Processor", discrete: "Graphics card", integrated: "Integrated graphics", software: "Software renderer" };
+const kinds: Record<string, string> = { cpu: "CPU", discrete: "Discrete GPU", integrated: "Integrated GPU", software: "Software renderer" };
 
-export function kind(device: Device): string {
+export function kindLabel(device: Device): string {
   return kinds[device.kind] ?? device.kind;
 }
 
 /** Where a loaded model runs: `CPU`, `NVIDIA GeForce RTX 4070, 20 of 31 layers`. */
-export function place(info: ModelInfo): string {
+export function placementLabel(info: ModelInfo): string {
   if (info.gpuLayers === 0) return "CPU";
   const gpu = info.placement.find((d) => d.id !== "cpu" && d.layers.length > 0)?.name ?? info.device;
   return info.gpuLayers >= info.layersTotal ? gpu : `${gpu}, ${count(info.gpuLayers)} of ${plural(info.layersTotal, "layer")}`;
 }
 
-/** Whether a device is the one that settings or a measurement name: by its identity or, in old ones, by its id. */
-export function means(name: string, device: Device): boolean {
+/** Whether a name from the settings or a measurement means this device: its identity or, in old ones, its id. */
+export function matchesDevice(name: string, device: Device): boolean {
   return device.identity === name || device.id === name;
 }
 
 /**
- * Whether a GPU is used without being asked for, as the engine decides it. A software renderer never is. Where both were measured
- * it has to be faster than the processor; where not, it has to have memory of its own, or to be Apple's.
+ * Whether a GPU is selected automatically, as in the engine. A software renderer never is. If GPU and CPU were both measured,
+ * the GPU must be faster; otherwise it must be discrete or Apple's.
  */
-export function byItself(device: Device, processor: Device | null): boolean {
+export function autoSelected(device: Device, cpuDevice: Device | null): boolean {
   if (!device.usable || (device.kind !== "discrete" && device.kind !== "integrated")) return false;
-  const gpu = device.ways[0]?.check;
-  const cpu = processor?.ways[0]?.check;
+  const gpu = device.backends[0]?.check;
+  const cpu = cpuDevice?.backends[0]?.check;
   if (gpu && cpu) return turnSeconds(gpu) < turnSeconds(cpu);
   return device.kind === "discrete" || device.backend === "metal";
 }
 
-/** What lies on a device: `token embedding, blocks 0 to 11, the output layer`. */
-export function lying(layers: readonly string[]): string {
-  const blocks = layers.filter((name) => name.startsWith("blk.")).map((name) => Number(name.slice(4)));
+/** The layers on a device: `token embedding, layers 0 to 11, output layer`. */
+export function layersLabel(layers: readonly string[]): string {
+  const indices = layers.filter((name) => name.startsWith("blk.")).map((name) => Number(name.slice(4)));
   const parts: string[] = [];
   if (layers.includes("token_embd")) parts.push("token embedding");
-  const [first, last] = [blocks[0], blocks.at(-1)];
-  if (first !== undefined && last !== undefined) parts.push(first === last ? `block ${first}` : `blocks ${first} to ${last}`);
-  if (layers.includes("output")) parts.push("the output layer");
-  return parts.length === 0 ? "nothing" : parts.join(", ");
+  const [first, last] = [indices[0], indices.at(-1)];
+  if (first !== undefined && last !== undefined) parts.push(first === last ? `layer ${first}` : `layers ${first} to ${last}`);
+  if (layers.includes("output")) parts.push("output layer");
+  return parts.length === 0 ? "no layers" : parts.join(", ");
 }
 
-export interface Part {
+export interface MemoryPart {
   kind: "weights" | "kv" | "compute" | "others" | "margin" | "free";
   name: string;
   bytes: number;
 }
 
-/** What a device's memory is for, in the order of its bar. A model that does not fit leaves nothing free. */
-export function parts(device: PlannedDevice): Part[] {
+/** The parts of a device's memory, in the order of its bar. A model that does not fit leaves nothing free. */
+export function memoryParts(device: PlannedDevice): MemoryPart[] {
   const others = device.total === null || device.free === null ? 0 : Math.max(0, device.total - device.free);
   const ours = device.weights + device.kv + device.compute + device.margin;
   const free = device.total === null ? 0 : Math.max(0, device.total - others - ours);
-  const all: Part[] = [
+  const all: MemoryPart[] = [
     { kind: "others", name: "Other programs", bytes: others },
     { kind: "weights", name: "Weights", bytes: device.weights },
     { kind: "kv", name: "KV cache", bytes: device.kv },
     { kind: "compute", name: "Compute", bytes: device.compute },
-    { kind: "margin", name: "Kept free", bytes: device.margin },
+    { kind: "margin", name: "Reserved", bytes: device.margin },
     { kind: "free", name: "Free", bytes: free },
   ];
   return all.filter((part) => part.bytes > 0);
 }
 
-/** The bar in words, for whoever does not see it. */
-export function barText(device: PlannedDevice): string {
+/** The bar as text, for screen readers. */
+export function memoryText(device: PlannedDevice): string {
   const of = device.total === null ? "" : ` of ${fileSize(device.total)}`;
-  return `${device.name}${of}: ${parts(device).map((part) => `${part.name} ${fileSize(part.bytes)}`).join(", ")}. ${device.fits ? "It fits." : "It does not fit."}`;
+  return `${device.name}${of}: ${memoryParts(device).map((part) => `${part.name} ${fileSize(part.bytes)}`).join(", ")}. ${device.fits ? "It fits." : "It does not fit."}`;
 }
 
-export interface Judgement {
+export interface VerdictLabel {
   tone: "good" | "warn" | "bad";
   text: string;
 }
 
-/** The verdict in a word or five. */
-export function judge(plan: Plan): Judgement {
+/** The verdict in a few words. */
+export function verdictLabel(plan: Plan): VerdictLabel {
   switch (plan.verdict.type) {
     case "fits":
       return { tone: "good", text: "Fits" };
     case "fitsWithLessContext":
-      return { tone: "warn", text: `Fits with a context of ${count(plan.verdict.context)} tokens` };
+      return { tone: "warn", text: `Fits with a context length of ${count(plan.verdict.context)}` };
     case "slow":
-      return { tone: "warn", text: "Fits, but will be slow" };
+      return { tone: "warn", text: "May be slow" };
     case "wontFit":
-      return { tone: "bad", text: "Does not fit" };
+      return { tone: "bad", text: "Won't fit" };
   }
 }

@@ -1,4 +1,4 @@
-// Numbers, sizes and days as a person reads them.
+// Formats numbers, sizes, times and dates.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
@@ -25,20 +25,20 @@ export function fileSize(bytes: number): string {
   return `${tenth.format(bytes / 1e9)} GB`;
 }
 
-/** A number that may be of any size, with the prefix of its unit: `412 M`, `1.9 T`. */
+/** A number with an SI prefix: `412 M`, `1.9 T`. */
 export function scaled(n: number): string {
   const [size, prefix] = prefixes.find(([least]) => n >= 0.9995 * least) ?? [1e3, "k"];
   const value = n / size;
   return `${(value < 9.95 ? tenth : whole).format(value)} ${prefix}`;
 }
 
-/** Number of weights: `135M`, `1.2B`. */
+/** Number of parameters: `135M`, `1.2B`. */
 export function parameters(n: number): string {
   if (n < 1e9) return `${count(n / 1e6)}M`;
   return `${tenth.format(n / 1e9)}B`;
 }
 
-/** `231 tokens/s`, with a decimal where it matters. */
+/** `231 tokens/s`, with a decimal below 20. */
 export function speed(tokensPerSecond: number): string {
   return `${(tokensPerSecond < 20 ? tenth : whole).format(tokensPerSecond)} tokens/s`;
 }
@@ -49,7 +49,7 @@ export function seconds(s: number): string {
   return `${(s < 10 ? tenth : whole).format(s)} s`;
 }
 
-/** `45 s`, `3 min 10 s`, `2 h 5 min`: how long something takes that may take long. */
+/** `45 s`, `3 min 10 s`, `2 h 5 min`. */
 export function duration(s: number): string {
   const all = Math.max(0, Math.round(s));
   if (all < 60) return `${all} s`;
@@ -61,9 +61,9 @@ export function duration(s: number): string {
   return rest === 0 ? `${hours} h` : `${hours} h ${rest} min`;
 }
 
-/** A loss or a perplexity, with as many decimals as tell two of them apart: `1.42`, `0.084`, `18.2`. */
+/** A loss or perplexity with about three significant digits: `1.42`, `0.084`, `18.2`. */
 export function loss(x: number | null): string {
-  if (x === null || !Number.isFinite(x)) return "not a number";
+  if (x === null || !Number.isFinite(x)) return "NaN";
   return x.toFixed(Math.abs(x) < 0.995 ? 3 : Math.abs(x) < 9.995 ? 2 : 1);
 }
 
@@ -85,7 +85,7 @@ export function percent(fraction: number): string {
   return `${whole.format(Math.min(1, Math.max(0, fraction)) * 100)} %`;
 }
 
-/** The heading under which a conversation of that time stands in the list. */
+/** The heading of a conversation of that time in the list. */
 export function dayGroup(time: number, now: number): string {
   const midnight = new Date(now).setHours(0, 0, 0, 0);
   const days = Math.round((midnight - new Date(time).setHours(0, 0, 0, 0)) / 86_400_000);
@@ -96,7 +96,7 @@ export function dayGroup(time: number, now: number): string {
   return new Date(time).toLocaleDateString("en", { month: "long", year: "numeric" });
 }
 
-/** A sentence that begins with a capital letter. */
+/** Capitalises the first letter. */
 export function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

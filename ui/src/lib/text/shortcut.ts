@@ -1,4 +1,4 @@
-// The key that goes with a shortcut: Command on Apple's machines, Control elsewhere.
+// The modifier key of shortcuts: Command on Apple's machines, Control elsewhere.
 
 const apple = typeof navigator !== "undefined" && /Mac|iPhone|iPad/.test(navigator.platform);
 

@@ -1,47 +1,47 @@
-// Tells a screen reader how a run goes: its states, and each measurement with the held-out examples; never step by step.
+// Announces a run to screen readers: its states and evaluations, never every step.
 
 import type { Run } from "../host";
 import type { App } from "../stores/app.svelte";
 import { loss } from "../text/format";
-import { whyPaused } from "./says";
+import { pausedText } from "./status";
 import { verdict } from "./verdict";
 
 export function announceRuns(app: App): void {
-  let told = "";
+  let announced = "";
 
   $effect(() => {
-    const { place } = app.tune;
-    const run = app.view === "tune" && place.at === "run" ? app.runs.get(place.id) : app.runs.current;
+    const { page } = app.tune;
+    const run = app.view === "tune" && page.at === "run" ? app.runs.get(page.id) : app.runs.current;
     if (!run) return;
-    const news = saying(run, app);
-    // What a run was before it was first looked at is no news.
-    const known = told.startsWith(`${run.id}:`);
-    const now = `${run.id}:${news}`;
-    if (now === told) return;
-    told = now;
-    if (known || run.state.type === "preparing") app.announcements.say(news);
+    const text = announcement(run, app);
+    // The state that a run already had when it was opened is not announced.
+    const known = announced.startsWith(`${run.id}:`);
+    const now = `${run.id}:${text}`;
+    if (now === announced) return;
+    announced = now;
+    if (known || run.state.type === "preparing") app.announcements.say(text);
   });
 }
 
-function saying(run: Run, app: App): string {
+function announcement(run: Run, app: App): string {
   const { state, name } = run;
   switch (state.type) {
     case "preparing":
-      return `“${name}” is getting ready.`;
+      return `Preparing “${name}”.`;
     case "planned":
-      return `“${name}” begins.`;
+      return `“${name}” starts.`;
     case "running": {
       const measured = app.runs.curve(run.id)?.evaluations.at(-1);
-      return measured && measured.step > 0 ? `Step ${measured.step}: held-out loss ${loss(measured.loss)}${measured.best ? ", the best so far" : ""}.` : `“${name}” is learning.`;
+      return measured && measured.step > 0 ? `Step ${measured.step}: validation loss ${loss(measured.loss)}${measured.best ? ", the best so far" : ""}.` : `“${name}” is training.`;
     }
     case "paused":
-      return whyPaused[state.why];
+      return pausedText[state.why];
     case "finished":
       return `“${name}” has ended. ${run.outcome ? verdict(run.outcome).title : ""}`;
     case "stopped":
       return `“${name}” was stopped. ${run.outcome ? verdict(run.outcome).title : ""}`;
     case "failed":
     case "interrupted":
-      return `“${name}” could not go on. ${state.problem.message}`;
+      return `“${name}” failed. ${state.problem.message}`;
   }
 }

@@ -1,4 +1,4 @@
-// A run's points as charts want them.
+// The points of a run for the charts.
 
 import type { Point } from "../charts/curve";
 import type { Rate } from "../charts/rows";
@@ -8,8 +8,8 @@ export function trainPoints(curve: Curve | null): Point[] {
   return curve?.points.map(({ step, loss }) => ({ step, value: loss })) ?? [];
 }
 
-export function heldPoints(curve: Curve | null): Point[] {
-  // What is no number has no place in a chart; in its table it is told as such.
+export function validationPoints(curve: Curve | null): Point[] {
+  // The chart skips NaN; the table shows it.
   return curve?.evaluations.map(({ step, loss }) => ({ step, value: loss ?? NaN })) ?? [];
 }
 
@@ -17,7 +17,7 @@ export function rates(curve: Curve | null): Rate[] {
   return curve?.points.map(({ step, learningRate }) => ({ step, rate: learningRate })) ?? [];
 }
 
-/** The step whose adapter is kept as far as is known. */
+/** The step of the best checkpoint so far. */
 export function bestStep(curve: Curve | null): number | null {
   return curve?.evaluations.findLast((evaluation) => evaluation.best)?.step ?? null;
 }

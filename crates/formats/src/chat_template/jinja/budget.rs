@@ -1,11 +1,11 @@
-//! What a template may take: bytes that it makes, work that it causes, and how deep its values nest.
+//! The resource limits of a template: bytes allocated, units of work, and nesting depth of values.
 //!
-//! minijinja's fuel counts instructions, and one instruction can take any time and memory. So `source` turns every operator and
-//! literal into a filter of ours, and filters, methods, tests and functions charge the budget of the thread that renders. A
-//! budget that is overstepped stays overstepped: code that cannot fail stops making text, and the next that can fails.
+//! minijinja's fuel counts instructions, but a single instruction can take unbounded time and memory. `source` therefore rewrites
+//! every operator and literal into a filter of Hearth's; filters, methods, tests and functions charge the budget of the rendering
+//! thread. An exceeded budget stays exceeded: infallible code stops producing text, and the next fallible call returns the error.
 //!
-//! Bytes are not given back, but for those of long texts that were added up: real templates put the whole conversation into one
-//! text, message by message.
+//! Bytes are not refunded, except those of large concatenated strings: real templates append the whole conversation to one
+//! string, message by message.
 
 use super::list::{Cycler, List};
 use super::text;
@@ -17,33 +17,33 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes that a template may make beside [`BYTES_PER_INPUT`].
+/// Bytes that a template may allocate, in addition to [`BYTES_PER_INPUT`].
 const BYTES: u64 = 128 << 20;
 
-/// Bytes that a template may make for each byte of its conversation.
+/// Bytes that a template may allocate per byte of the conversation.
 const BYTES_PER_INPUT: u64 = 64;
 
-/// Units of work, each about what it takes to compare four bytes: some seconds in all.
+/// Units of work, each about the time of comparing four bytes: a few seconds in total.
 const WORK: u64 = 1 << 33;
 
-/// Units of work for each byte of the conversation.
+/// Additional units of work per byte of the conversation.
 const WORK_PER_INPUT: u64 = 1 << 13;
 
-/// Bytes from which on a text counts as long.
-const LONG: usize = 4 << 10;
+/// Minimum bytes of a string whose memory is refunded.
+const LARGE_TEXT: usize = 4 << 10;
 
-/// The last resort against what is not counted. The budget of work ends a template long before.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Last resort against work that is not charged. The work limit ends a template long before.
+const MAX_DURATION: Duration = Duration::from_secs(60);
 
-/// The deepest that values may nest: comparing, printing and dropping them recurses.
-pub(crate) const DEEPEST: u32 = 200;
+/// Maximum nesting depth of values: comparing, printing and dropping them recurses.
+pub(crate) const MAX_DEPTH: u32 = 200;
 
-/// Bytes of a value in a list, beside its text.
-pub(crate) const NODE: u64 = 48;
+/// Bytes charged for a value, excluding the text of a string.
+pub(crate) const VALUE_BYTES: u64 = 48;
 
-/// What a template overstepped.
+/// The limit that a template exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Overstep {
+pub(crate) enum Limit {
     #[error("it makes too much text or too many values")]
     Bytes,
     #[error("it takes too long")]
@@ -55,76 +55,76 @@ pub(crate) enum Overstep {
 thread_local! {
     static BYTES_LEFT: Cell<u64> = const { Cell::new(0) };
     static WORK_LEFT: Cell<u64> = const { Cell::new(0) };
-    static END: Cell<Option<Instant>> = const { Cell::new(None) };
-    static OVERSTEP: Cell<Option<Overstep>> = const { Cell::new(None) };
-    /// The long texts that may be given back, and their bytes.
-    static TEXTS: RefCell<Vec<(Weak<str>, u64)>> = const { RefCell::new(Vec::new()) };
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+    static EXCEEDED: Cell<Option<Limit>> = const { Cell::new(None) };
+    /// Large strings whose bytes are refunded once they are dropped, and those bytes.
+    static REFUNDABLE: RefCell<Vec<(Weak<str>, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives this thread its work and its time, for all that is rendered on it.
-pub(crate) fn start() {
+/// Sets this thread's work limit and deadline, for everything rendered on it.
+pub(crate) fn start_thread() {
     WORK_LEFT.set(WORK);
-    END.set(Instant::now().checked_add(LONGEST));
+    DEADLINE.set(Instant::now().checked_add(MAX_DURATION));
 }
 
-/// Begins a rendering on this thread, for a conversation of so many bytes.
-pub(crate) fn begin(input: u64) {
+/// Starts a rendering on this thread, for a conversation of `input` bytes.
+pub(crate) fn start_render(input: u64) {
     BYTES_LEFT.set(BYTES.saturating_add(input.saturating_mul(BYTES_PER_INPUT)));
     WORK_LEFT.set(WORK_LEFT.get().saturating_add(input.saturating_mul(WORK_PER_INPUT)));
-    OVERSTEP.set(None);
-    TEXTS.with_borrow_mut(Vec::clear);
+    EXCEEDED.set(None);
+    REFUNDABLE.with_borrow_mut(Vec::clear);
 }
 
-/// What was overstepped since [`begin`].
-pub(crate) fn overstepped() -> Option<Overstep> {
-    OVERSTEP.get()
+/// The limit exceeded since [`start_render`], if any.
+pub(crate) fn exceeded() -> Option<Limit> {
+    EXCEEDED.get()
 }
 
-/// Notes that the budget is overstepped; the first reason stays.
-pub(crate) fn overstep(what: Overstep) {
-    if OVERSTEP.get().is_none() {
-        OVERSTEP.set(Some(what));
+/// Marks the budget as exceeded. The first limit is reported.
+pub(crate) fn exceed(what: Limit) {
+    if EXCEEDED.get().is_none() {
+        EXCEEDED.set(Some(what));
     }
 }
 
-/// Whether the budget still holds.
-pub(crate) fn holds() -> bool {
-    OVERSTEP.get().is_none()
+/// Whether the budget is not exceeded.
+pub(crate) fn is_within() -> bool {
+    EXCEEDED.get().is_none()
 }
 
-/// An error where the budget is overstepped.
+/// Returns an error if the budget is exceeded.
 pub(crate) fn check() -> Result<(), Error> {
-    match OVERSTEP.get() {
+    match EXCEEDED.get() {
         None => Ok(()),
         Some(what) => Err(Error::new(ErrorKind::InvalidOperation, what.to_string()).with_source(what)),
     }
 }
 
-/// Charges work; whether the budget holds.
-pub(crate) fn work(units: u64) -> bool {
+/// Charges work. Returns whether the budget is still within its limits.
+pub(crate) fn charge_work(units: u64) -> bool {
     match WORK_LEFT.get().checked_sub(units) {
         Some(left) => WORK_LEFT.set(left),
-        None => overstep(Overstep::Work),
+        None => exceed(Limit::Work),
     }
-    holds()
+    is_within()
 }
 
-/// Charges bytes that are made, and the work of making them; whether the budget holds.
-pub(crate) fn take(bytes: u64) -> bool {
+/// Charges allocated bytes and the work of writing them. Returns whether the budget is still within its limits.
+pub(crate) fn charge_bytes(bytes: u64) -> bool {
     if bytes > BYTES_LEFT.get() {
-        give_back();
+        refund();
     }
     match BYTES_LEFT.get().checked_sub(bytes) {
         Some(left) => BYTES_LEFT.set(left),
-        None => overstep(Overstep::Bytes),
+        None => exceed(Limit::Bytes),
     }
-    work(bytes / 4)
+    charge_work(bytes / 4)
 }
 
-/// Gives back the bytes of long texts that no value holds any more.
-fn give_back() {
-    TEXTS.with_borrow_mut(|texts| {
-        work(8 * texts.len() as u64);
+/// Refunds the bytes of large strings that no value holds any more.
+fn refund() {
+    REFUNDABLE.with_borrow_mut(|texts| {
+        charge_work(8 * texts.len() as u64);
         texts.retain(|(text, bytes)| {
             let held = text.strong_count() > 0;
             if !held {
@@ -135,65 +135,68 @@ fn give_back() {
     });
 }
 
-/// Texts put together as a value, whose bytes are given back when it is gone.
-pub(super) fn joined(parts: &[Cow<'_, str>]) -> Result<Value, Error> {
+/// Concatenates strings into a value. The bytes of a large one are refunded when it is dropped.
+pub(super) fn concat(parts: &[Cow<'_, str>]) -> Result<Value, Error> {
     let bytes = parts.iter().map(|part| length(part)).sum::<u64>();
-    // The text, and the value that it is copied into.
-    room(2 * bytes)?;
+    // The string, and the value that it is copied into.
+    check_bytes(2 * bytes)?;
     let text = parts.concat();
-    spend(bytes)?;
-    if text.len() < LONG {
+    charge(bytes)?;
+    if text.len() < LARGE_TEXT {
         return Ok(Value::from(text));
     }
     let text: Arc<str> = Arc::from(text);
-    TEXTS.with_borrow_mut(|texts| texts.push((Arc::downgrade(&text), bytes)));
+    REFUNDABLE.with_borrow_mut(|texts| texts.push((Arc::downgrade(&text), bytes)));
     Ok(Value::from(text))
 }
 
-/// [`take`], for what can fail.
-pub(crate) fn spend(bytes: u64) -> Result<(), Error> {
-    take(bytes);
+/// [`charge_bytes`] for fallible code.
+pub(crate) fn charge(bytes: u64) -> Result<(), Error> {
+    charge_bytes(bytes);
     check()
 }
 
-/// An error where so many bytes, which are about to be made, would overstep the budget. They are charged when they are there.
-pub(crate) fn room(bytes: u64) -> Result<(), Error> {
+/// Returns an error if allocating `bytes` would exceed the budget. Charges nothing: the caller charges the actual bytes afterwards.
+pub(crate) fn check_bytes(bytes: u64) -> Result<(), Error> {
     if bytes > BYTES_LEFT.get() {
-        give_back();
+        refund();
     }
     if bytes > BYTES_LEFT.get() {
-        overstep(Overstep::Bytes);
+        exceed(Limit::Bytes);
     }
     check()
 }
 
-/// A step of a loop or a macro, whose body prints so many bytes of the template's own.
-pub(crate) fn step(bytes: u64) -> Result<(), Error> {
-    take(bytes);
-    work(64);
-    if END.get().is_some_and(|end| Instant::now() >= end) {
-        overstep(Overstep::Work);
+/// Charges one iteration of a loop or one call of a macro, whose body prints `bytes` of literal text.
+pub(crate) fn charge_step(bytes: u64) -> Result<(), Error> {
+    charge_bytes(bytes);
+    charge_work(64);
+    if DEADLINE.get().is_some_and(|end| Instant::now() >= end) {
+        exceed(Limit::Work);
     }
     check()
 }
 
-/// The length of a text as a number of bytes.
+/// The length of a string in bytes.
 pub(crate) fn length(text: &str) -> u64 {
     text.len() as u64
 }
 
-/// What a value holds, with all that is inside of it, however often it is there.
+/// The size of a value, including nested values. Shared values are counted each time they occur.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Size {
     pub bytes: u64,
-    /// How deep values lie in this one.
+    /// Nesting depth of the values inside this one.
     pub depth: u32,
 }
 
 impl Size {
-    /// The size of what holds these.
-    pub fn around(sizes: impl IntoIterator<Item = Self>) -> Self {
-        let mut whole = Self { bytes: NODE, depth: 0 };
+    /// The size of a container of values of these sizes.
+    pub fn containing(sizes: impl IntoIterator<Item = Self>) -> Self {
+        let mut whole = Self {
+            bytes: VALUE_BYTES,
+            depth: 0,
+        };
         for size in sizes {
             whole.add(size);
         }
@@ -207,23 +210,26 @@ impl Size {
     }
 }
 
-/// The size of a value. Lists know theirs, anything else is gone through.
+/// The size of a value. Lists cache theirs; other values are traversed.
 pub(crate) fn size(value: &Value) -> Size {
-    size_within(value, DEEPEST)
+    size_within(value, MAX_DEPTH)
 }
 
-fn size_within(value: &Value, deepest: u32) -> Size {
-    if !work(32) {
+fn size_within(value: &Value, max_depth: u32) -> Size {
+    if !charge_work(32) {
         return Size::default();
     }
     if let Some(text) = value.as_str() {
         return Size {
-            bytes: NODE + length(text),
+            bytes: VALUE_BYTES + length(text),
             depth: 0,
         };
     }
     let Some(object) = value.as_object() else {
-        return Size { bytes: NODE, depth: 0 };
+        return Size {
+            bytes: VALUE_BYTES,
+            depth: 0,
+        };
     };
     let known = object.downcast_ref::<List>().map(List::size);
     let known = known.or_else(|| object.downcast_ref::<View>().map(View::size));
@@ -232,47 +238,50 @@ fn size_within(value: &Value, deepest: u32) -> Size {
     if let Some(size) = known {
         return size;
     }
-    let Some(deeper) = deepest.checked_sub(1) else {
-        overstep(Overstep::Depth);
+    let Some(deeper) = max_depth.checked_sub(1) else {
+        exceed(Limit::Depth);
         return Size::default();
     };
     match value.kind() {
         ValueKind::Map if !text::is_macro(value) => {
             let pairs = object.try_iter_pairs().into_iter().flatten();
-            let pairs = pairs.take_while(|_| holds());
-            Size::around(pairs.flat_map(|(key, value)| [size_within(&key, deeper), size_within(&value, deeper)]))
+            let pairs = pairs.take_while(|_| is_within());
+            Size::containing(pairs.flat_map(|(key, value)| [size_within(&key, deeper), size_within(&value, deeper)]))
         }
         ValueKind::Seq | ValueKind::Iterable => {
             let items = object.try_iter().into_iter().flatten();
-            Size::around(items.take_while(|_| holds()).map(|item| size_within(&item, deeper)))
+            Size::containing(items.take_while(|_| is_within()).map(|item| size_within(&item, deeper)))
         }
-        _ => Size { bytes: NODE, depth: 0 },
+        _ => Size {
+            bytes: VALUE_BYTES,
+            depth: 0,
+        },
     }
 }
 
-/// Charges the work of going through all that is in a value.
-pub(crate) fn go_through(value: &Value) -> Result<u64, Error> {
+/// Charges the work of traversing a value with everything nested in it. Returns its bytes.
+pub(crate) fn charge_deep(value: &Value) -> Result<u64, Error> {
     let bytes = size(value).bytes;
-    work(bytes);
+    charge_work(bytes);
     check()?;
     Ok(bytes)
 }
 
-/// Charges the work of going through a value's characters or items, but not through what is in these; how many bytes or items
-/// there are.
-pub(crate) fn go_along(value: &Value) -> Result<u64, Error> {
+/// Charges the work of iterating over a value's characters or items, but not over values nested in these. Returns the number of
+/// bytes or items.
+pub(crate) fn charge_scan(value: &Value) -> Result<u64, Error> {
     let (length, each) = match (value.as_str(), value.as_object()) {
         (Some(text), _) => (length(text), 2),
         (None, Some(object)) if value.kind() != ValueKind::Plain => (object.enumerator_len().unwrap_or(1) as u64, 32),
         _ => (0, 0),
     };
-    work(8 + length.saturating_mul(each));
+    charge_work(8 + length.saturating_mul(each));
     check()?;
     Ok(length)
 }
 
-/// Whether a value may become a part of another. A namespace or a loop may not: it could hold itself, or the one that holds it.
-pub(crate) fn part(value: &Value) -> Result<(), Error> {
+/// Returns an error if a value must not be nested in another. Namespaces and loops must not: they could form a cycle.
+pub(crate) fn check_nestable(value: &Value) -> Result<(), Error> {
     let name = value.as_object().map_or("", |object| object.type_name());
     if name.ends_with("::Namespace") || name.ends_with("::Loop") {
         return Err(super::arguments::fail(
@@ -282,10 +291,10 @@ pub(crate) fn part(value: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Charges a value that was made of others: its size must be within the budget's depth, and its own `nodes` are paid for.
-pub(crate) fn made(size: Size, nodes: usize) -> Result<(), Error> {
-    if size.depth > DEEPEST {
-        overstep(Overstep::Depth);
+/// Charges a container: checks its depth and charges `nodes` values of its own.
+pub(crate) fn charge_value(size: Size, nodes: usize) -> Result<(), Error> {
+    if size.depth > MAX_DEPTH {
+        exceed(Limit::Depth);
     }
-    spend((nodes as u64 + 1).saturating_mul(NODE))
+    charge((nodes as u64 + 1).saturating_mul(VALUE_BYTES))
 }

@@ -1,4 +1,4 @@
-//! What stands after `|`, as Jinja 2 does it.
+//! Filters (`| …`) with the semantics of Jinja 2.
 
 use super::arguments::{Arguments, fail};
 use super::striptags::striptags;
@@ -11,15 +11,15 @@ use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use std::borrow::Cow;
 
-/// What a filter of this module is: a value and arguments make a value.
+/// A filter: takes a value and arguments, returns a value.
 pub(super) type Filter = fn(&Value, &Arguments) -> Result<Value, Error>;
 
-/// Adds the filters that minijinja lacks or has in another way.
+/// Adds the filters that minijinja lacks or defines differently.
 pub(super) fn add(environment: &mut Environment<'_>) {
     const PLAIN: [(&str, Filter); 35] = [
         ("abs", abs),
         ("attr", |_, _| Ok(Value::UNDEFINED)),
-        ("capitalize", |value, _| of_text(value, methods::capitalize)),
+        ("capitalize", |value, _| map_text(value, methods::capitalize)),
         ("center", center),
         ("count", length),
         ("d", default),
@@ -39,113 +39,114 @@ pub(super) fn add(environment: &mut Environment<'_>) {
         ("join", join),
         ("last", last),
         ("length", length),
-        ("lower", |value, _| of_text(value, str::to_lowercase)),
+        ("lower", |value, _| map_text(value, str::to_lowercase)),
         ("replace", replace),
         ("reverse", reverse),
         ("round", round),
         ("safe", |value, _| Ok(Value::from_safe_string(text::str(value)))),
-        ("string", |value, _| of_text(value, str::to_owned)),
+        ("string", |value, _| map_text(value, str::to_owned)),
         ("striptags", |value, _| {
             let text = text::str(value);
-            // Its words are listed.
-            budget::room(budget::length(&text).saturating_mul(12))?;
+            // It collects a list of words.
+            budget::check_bytes(budget::length(&text).saturating_mul(12))?;
             Ok(Value::from(striptags(&text)))
         }),
-        ("title", |value, _| of_text(value, title)),
+        ("title", |value, _| map_text(value, title)),
         ("trim", trim),
         ("truncate", truncate),
-        ("upper", |value, _| of_text(value, str::to_uppercase)),
+        ("upper", |value, _| map_text(value, str::to_uppercase)),
         ("urlencode", urlencode),
         ("wordcount", wordcount),
         ("list", as_list),
         ("pprint", |value, _| Ok(Value::from(text::repr(value)))),
     ];
-    const QUICK: [&str; 8] = ["count", "d", "default", "first", "last", "length", "safe", "string"];
+    const CHEAP: [&str; 8] = ["count", "d", "default", "first", "last", "length", "safe", "string"];
     for (name, filter) in PLAIN {
-        let quick = QUICK.contains(&name);
+        let cheap = CHEAP.contains(&name);
         environment.add_filter(name, move |arguments: Rest<ValueOrKwargs>| {
             let (value, arguments) = Arguments::of_filter(arguments)?;
-            budget::go_along(&value)?;
-            if !quick {
-                // They look at each character.
-                budget::work(value.as_str().map_or(0, |text| 8 * budget::length(text)));
+            budget::charge_scan(&value)?;
+            if !cheap {
+                // These process every character.
+                budget::charge_work(value.as_str().map_or(0, |text| 8 * budget::length(text)));
             }
             for argument in arguments.positional() {
-                budget::go_along(argument)?;
+                budget::charge_scan(argument)?;
             }
-            let made = filter(&value, &arguments)?;
-            if let Some(text) = made.as_str()
+            let result = filter(&value, &arguments)?;
+            if let Some(text) = result.as_str()
                 && value.as_str().map(str::as_ptr) != Some(text.as_ptr())
             {
-                budget::spend(2 * budget::length(text))?;
+                budget::charge(2 * budget::length(text))?;
             }
             budget::check()?;
-            Ok(made)
+            Ok(result)
         });
     }
-    // Jinja 2 has none of these.
+    // Not in Jinja 2.
     for name in ["split", "lines", "bool", "chain", "zip"] {
         environment.remove_filter(name);
     }
     add_generators(environment);
-    add_bounded(environment);
+    add_charged(environment);
 }
 
-/// What a filter of minijinja is called here, where no template can name it.
-fn hidden(name: &str) -> String {
+/// The internal name of one of minijinja's filters. It is not valid in a template.
+fn internal_name(name: &str) -> String {
     format!("{name}!")
 }
 
-/// Filters of minijinja that are charged beforehand. They order values, or make lists of lists.
-fn add_bounded(environment: &mut Environment<'_>) {
-    environment.add_filter(hidden("sort"), filters::sort);
-    environment.add_filter(hidden("min"), filters::min);
-    environment.add_filter(hidden("max"), filters::max);
-    environment.add_filter(hidden("unique"), filters::unique);
-    environment.add_filter(hidden("groupby"), filters::groupby);
-    environment.add_filter(hidden("batch"), filters::batch);
-    environment.add_filter(hidden("slice"), filters::slice);
+/// Adds minijinja's filters that sort values or build lists of lists, and charges for them in advance.
+fn add_charged(environment: &mut Environment<'_>) {
+    environment.add_filter(internal_name("sort"), filters::sort);
+    environment.add_filter(internal_name("min"), filters::min);
+    environment.add_filter(internal_name("max"), filters::max);
+    environment.add_filter(internal_name("unique"), filters::unique);
+    environment.add_filter(internal_name("groupby"), filters::groupby);
+    environment.add_filter(internal_name("batch"), filters::batch);
+    environment.add_filter(internal_name("slice"), filters::slice);
     for name in ["sort", "min", "max", "unique", "groupby", "batch", "slice"] {
-        let hidden = hidden(name);
+        let internal = internal_name(name);
         environment.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
             let arguments = arguments.into_values();
             let Some(value) = arguments.first() else {
                 return Err(Error::from(ErrorKind::MissingArgument));
             };
-            let items = budget::go_along(value)?;
+            let items = budget::charge_scan(value)?;
             if matches!(name, "batch" | "slice") {
                 let lists = arguments.get(1).and_then(Value::as_usize).unwrap_or(1) as u64;
-                // Batches may be filled up, slices are as many as are asked for.
+                // The last batch may be filled up; the number of slices is an argument.
                 let lists = if name == "slice" || arguments.len() > 2 {
                     lists
                 } else {
                     0
                 };
-                budget::room(items.saturating_add(lists).saturating_mul(3 * budget::NODE))?;
-                budget::work(lists.saturating_mul(32));
+                budget::check_bytes(items.saturating_add(lists).saturating_mul(3 * budget::VALUE_BYTES))?;
+                budget::charge_work(lists.saturating_mul(32));
             } else {
-                // Each value is compared about as often as their number has bits, and put into lower case for that.
-                let bytes = arguments.iter().map(budget::go_through).sum::<Result<u64, Error>>()?;
-                budget::room(bytes.saturating_mul(3))?;
+                // Each value is lower-cased and compared about log2(items) times.
+                let bytes = arguments.iter().map(budget::charge_deep).sum::<Result<u64, Error>>()?;
+                budget::check_bytes(bytes.saturating_mul(3))?;
                 let bits = u64::from(u64::BITS - items.leading_zeros());
-                budget::work((bytes + 64 * items).saturating_mul(2 * bits));
+                budget::charge_work((bytes + 64 * items).saturating_mul(2 * bits));
             }
             budget::check()?;
-            let made = state.apply_filter(&hidden, &arguments)?;
+            let result = state.apply_filter(&internal, &arguments)?;
             match name {
-                "min" | "max" => Ok(made),
+                "min" | "max" => Ok(result),
                 "groupby" => list::list(
-                    made.try_iter()?
+                    result
+                        .try_iter()?
                         .map(|group| list::GroupTuple::of(&group))
                         .collect::<Result<_, _>>()?,
                 ),
-                _ => list::own(made),
+                _ => list::into_owned(result),
             }
         });
     }
 }
 
-/// Those that give a generator, and nothing for whatever counts as false.
+/// Adds the filters that return a generator. It is empty for a false value.
 fn add_generators(environment: &mut Environment<'_>) {
     type More = Rest<ValueOrKwargs>;
     environment.add_filter("map", |state: &mut State, value: Value, more: More| {
@@ -160,13 +161,13 @@ fn add_generators(environment: &mut Environment<'_>) {
         generator("sync_do_map", &value, |value| filters::map(state, value, rest(more)))
     });
     environment.add_filter("select", |state: &mut State, value: Value, more: More| {
-        let (test, more) = word(more.into_values())?;
+        let (test, more) = leading_name(more.into_values())?;
         generator("select_or_reject", &value, |value| {
             filters::select(state, value, test, more)
         })
     });
     environment.add_filter("reject", |state: &mut State, value: Value, more: More| {
-        let (test, more) = word(more.into_values())?;
+        let (test, more) = leading_name(more.into_values())?;
         generator("select_or_reject", &value, |value| {
             filters::reject(state, value, test, more)
         })
@@ -185,14 +186,15 @@ fn add_generators(environment: &mut Environment<'_>) {
     });
 }
 
-type Word = Option<Cow<'static, str>>;
+type Name = Option<Cow<'static, str>>;
 
 fn rest(values: Vec<Value>) -> Rest<ValueOrKwargs> {
     Rest(values.into_iter().map(ValueOrKwargs::from).collect())
 }
 
-/// The name that arguments begin with, if any, and the others. Nothing else is made a text of, which could take any time.
-fn word(mut arguments: Vec<Value>) -> Result<(Word, Rest<ValueOrKwargs>), Error> {
+/// The name in the first argument, if any, and the other arguments. Values of other types are refused: converting them to a string
+/// could take unbounded time.
+fn leading_name(mut arguments: Vec<Value>) -> Result<(Name, Rest<ValueOrKwargs>), Error> {
     if arguments.first().is_none_or(Value::is_kwargs) {
         return Ok((None, rest(arguments)));
     }
@@ -203,7 +205,7 @@ fn word(mut arguments: Vec<Value>) -> Result<(Word, Rest<ValueOrKwargs>), Error>
         name if name.is_integer() => Some(Cow::Owned(name.to_string())),
         other => {
             return Err(fail(format!(
-                "the name of a test or a field is expected, not a {}",
+                "expected the name of a test or a field, got {}",
                 other.kind()
             )));
         }
@@ -211,10 +213,10 @@ fn word(mut arguments: Vec<Value>) -> Result<(Word, Rest<ValueOrKwargs>), Error>
     Ok((name, rest(arguments)))
 }
 
-fn field_and_test(arguments: Rest<ValueOrKwargs>) -> Result<(Cow<'static, str>, Word, Rest<ValueOrKwargs>), Error> {
-    let (field, arguments) = word(arguments.into_values())?;
+fn field_and_test(arguments: Rest<ValueOrKwargs>) -> Result<(Cow<'static, str>, Name, Rest<ValueOrKwargs>), Error> {
+    let (field, arguments) = leading_name(arguments.into_values())?;
     let field = field.ok_or_else(|| Error::from(ErrorKind::MissingArgument))?;
-    let (test, arguments) = word(arguments.into_values())?;
+    let (test, arguments) = leading_name(arguments.into_values())?;
     Ok((field, test, arguments))
 }
 
@@ -223,7 +225,7 @@ fn generator(
     value: &Value,
     values: impl FnOnce(Value) -> Result<Vec<Value>, Error>,
 ) -> Result<Value, Error> {
-    budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+    budget::check_bytes(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
     let values = if value.is_true() {
         values(value.clone())?
     } else {
@@ -232,10 +234,10 @@ fn generator(
     Generator::of(name, values)
 }
 
-/// A text made of a value's text; safe text stays safe.
-fn of_text<T: Into<String>>(value: &Value, make: impl FnOnce(&str) -> T) -> Result<Value, Error> {
-    // Letters in another case may be three times as long.
-    budget::room(4 * value.as_str().map_or(0, budget::length))?;
+/// Applies a function to a value's text. Safe text stays safe.
+fn map_text<T: Into<String>>(value: &Value, make: impl FnOnce(&str) -> T) -> Result<Value, Error> {
+    // Changing the case can make a letter three times as long.
+    budget::check_bytes(4 * value.as_str().map_or(0, budget::length))?;
     let made = make(&text::str(value)).into();
     Ok(if value.is_safe() {
         Value::from_safe_string(made)
@@ -244,11 +246,11 @@ fn of_text<T: Into<String>>(value: &Value, make: impl FnOnce(&str) -> T) -> Resu
     })
 }
 
-pub(super) fn is_text(value: &Value) -> bool {
+pub(super) fn is_string(value: &Value) -> bool {
     value.kind() == ValueKind::String
 }
 
-/// A text with values in it.
+/// Python's `%` of a string.
 pub(super) fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
     let arguments = match right.kind() {
         ValueKind::Map => Kwargs::from_iter(
@@ -265,7 +267,7 @@ pub(super) fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
         }
         _ => right.clone(),
     };
-    // A list may stand where nothing asks for it.
+    // Python allows an unused argument that is not a string or a number.
     let pattern = text::str(value);
     let unused =
         !pattern.replace("%%", "").contains('%') && !matches!(right.kind(), ValueKind::String | ValueKind::Number);
@@ -273,12 +275,12 @@ pub(super) fn modulo(value: &Value, right: &Value) -> Result<Value, Error> {
     methods::percent(&pattern, &Arguments::new(arguments)?)
 }
 
-/// A number, as which a boolean counts too.
+/// A value as a number. Booleans count as numbers.
 fn numeric(value: &Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::Number => Ok(value.clone()),
         ValueKind::Bool => Ok(Value::from(i64::from(value.is_true()))),
-        other => Err(fail(format!("a {other} is no number"))),
+        other => Err(fail(format!("expected a number, got {other}"))),
     }
 }
 
@@ -288,7 +290,7 @@ fn abs(value: &Value, _: &Arguments) -> Result<Value, Error> {
 
 fn center(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let width = arguments.integer(0, "width")?.unwrap_or(80);
-    of_text(value, |text| methods::centered(text, width, ' '))
+    map_text(value, |text| methods::center(text, width, ' '))
 }
 
 fn length(value: &Value, _: &Arguments) -> Result<Value, Error> {
@@ -314,16 +316,16 @@ fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let by_value = match arguments.optional_text(1, "by")?.as_deref() {
         None | Some("key") => false,
         Some("value") => true,
-        Some(_) => return Err(fail("dictsort sorts by \"key\" or \"value\"")),
+        Some(_) => return Err(fail("dictsort: `by` must be \"key\" or \"value\"")),
     };
     let reverse = arguments.flag(2, "reverse")?.unwrap_or(false);
     arguments.done(3)?;
     let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
     let pairs = object.and_then(|object| object.try_iter_pairs());
-    let pairs = pairs.ok_or_else(|| fail(format!("dictsort: a {} is no dictionary", value.kind())))?;
-    let bytes = budget::go_through(value)?;
-    budget::room(bytes.saturating_mul(4))?;
-    budget::work(bytes.saturating_mul(32));
+    let pairs = pairs.ok_or_else(|| fail(format!("dictsort: expected a dictionary, got {}", value.kind())))?;
+    let bytes = budget::charge_deep(value)?;
+    budget::check_bytes(bytes.saturating_mul(4))?;
+    budget::charge_work(bytes.saturating_mul(32));
     budget::check()?;
     let mut keyed: Vec<(Value, Value)> = pairs
         .map(|(key, value)| {
@@ -335,14 +337,14 @@ fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
             (by, Value::from(Tuple::from([key, value])))
         })
         .collect();
-    // Equal ones stay in order when the order is reversed, too.
+    // Equal items keep their order in a reversed sort, too.
     keyed.sort_by(|(one, _), (other, _)| if reverse { other.cmp(one) } else { one.cmp(other) });
     list::list(keyed.into_iter().map(|(_, pair)| pair).collect())
 }
 
-/// A text as HTML, with Python's names for the signs.
+/// Escapes a string for HTML, with the same entities as MarkupSafe.
 pub(super) fn escaped(text: &str) -> Value {
-    if budget::room(budget::length(text).saturating_mul(6)).is_err() {
+    if budget::check_bytes(budget::length(text).saturating_mul(6)).is_err() {
         return Value::from_safe_string(String::new());
     }
     let mut out = String::with_capacity(text.len());
@@ -381,7 +383,7 @@ fn last(value: &Value, _: &Arguments) -> Result<Value, Error> {
     Ok(iterated(value)?.last().unwrap_or_default())
 }
 
-/// What Python iterates over, which none is not.
+/// Iterates over a value as Python does: `none` is an error.
 fn iterated(value: &Value) -> Result<impl Iterator<Item = Value>, Error> {
     if value.is_none() {
         return Err(fail("none is not iterable"));
@@ -390,7 +392,7 @@ fn iterated(value: &Value) -> Result<impl Iterator<Item = Value>, Error> {
 }
 
 fn as_list(value: &Value, _: &Arguments) -> Result<Value, Error> {
-    budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+    budget::check_bytes(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
     list::list(value.try_iter()?.collect())
 }
 
@@ -400,7 +402,7 @@ fn float(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     Ok(as_float(value).map_or(default, Value::from))
 }
 
-/// A number as Python's `float` reads it.
+/// Parses a number as Python's `float` does.
 fn as_float(value: &Value) -> Option<f64> {
     match value.kind() {
         ValueKind::String => {
@@ -419,14 +421,14 @@ fn int(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     if value.is_integer() && value.kind() == ValueKind::Number {
         return Ok(value.clone());
     }
-    let read = value.as_str().filter(|_| is_text(value));
+    let read = value.as_str().filter(|_| is_string(value));
     if let Some(integer) = read.and_then(|text| as_integer(text, base)) {
         return Ok(i64::try_from(integer).map_or_else(|_| Value::from(integer), Value::from));
     }
     match as_float(value) {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "within the bounds, and cut off as Python does"
+            reason = "within the bounds, and truncated as in Python"
         )]
         Some(float) if float.abs() < 1e38 => Ok(match float.trunc() as i128 {
             small if i64::try_from(small).is_ok() => Value::from(small as i64),
@@ -436,7 +438,7 @@ fn int(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     }
 }
 
-/// An integer as Python's `int` reads it in a base.
+/// Parses an integer in a base as Python's `int` does.
 fn as_integer(text: &str, base: i64) -> Option<i128> {
     let text = strip(text);
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
@@ -469,27 +471,27 @@ fn indent(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let first = arguments.flag(1, "first")?.unwrap_or(false);
     let blank = arguments.flag(2, "blank")?.unwrap_or(false);
     arguments.done(3)?;
-    if !is_text(value) && !value.is_undefined() {
-        return Err(fail(format!("indent: a {} is no text", value.kind())));
+    if !is_string(value) && !value.is_undefined() {
+        return Err(fail(format!("indent: expected a string, got {}", value.kind())));
     }
-    let indention = match width.as_str() {
+    let indentation = match width.as_str() {
         Some(text) => text.to_owned(),
         None => " ".repeat(usize::try_from(width.as_i64().unwrap_or(0)).unwrap_or(0).min(1000)),
     };
     let (length, lines) = value
         .as_str()
         .map_or((0, 0), |text| (budget::length(text), methods::line_count(text)));
-    let each = budget::length(&indention).saturating_add(32);
-    budget::room(lines.saturating_mul(each).saturating_add(length * 2))?;
-    of_text(value, |text| {
+    let each = budget::length(&indentation).saturating_add(32);
+    budget::check_bytes(lines.saturating_mul(each).saturating_add(length * 2))?;
+    map_text(value, |text| {
         let mut out = String::new();
-        for (place, line) in methods::lines(&format!("{text}\n"), false).iter().enumerate() {
-            if place > 0 {
+        for (index, line) in methods::lines(&format!("{text}\n"), false).iter().enumerate() {
+            if index > 0 {
                 out.push('\n');
             }
-            let indented = if place == 0 { first } else { blank || !line.is_empty() };
+            let indented = if index == 0 { first } else { blank || !line.is_empty() };
             if indented {
-                out.push_str(&indention);
+                out.push_str(&indentation);
             }
             out.push_str(line);
         }
@@ -505,23 +507,23 @@ fn items(value: &Value, _: &Arguments) -> Result<Value, Error> {
     let pairs = object.and_then(|object| object.try_iter_pairs());
     let pairs = pairs.ok_or_else(|| fail("Can only get item pairs from a mapping."))?;
     let pairs = pairs.map(|(key, value)| Value::from(Tuple::from([key, value])));
-    budget::room(budget::go_along(value)?.saturating_mul(3 * budget::NODE))?;
+    budget::check_bytes(budget::charge_scan(value)?.saturating_mul(3 * budget::VALUE_BYTES))?;
     Generator::of("do_items", pairs.collect())
 }
 
 fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
-    let between = arguments
+    let separator = arguments
         .get(0, "d")?
-        .map(|between| text::str(&between))
+        .map(|separator| text::str(&separator))
         .unwrap_or_default();
     let attribute = arguments.get(1, "attribute")?;
     arguments.done(2)?;
     let mut out = String::new();
-    for (place, item) in iterated(value)?.enumerate() {
-        if place > 0 {
-            out.push_str(&between);
+    for (index, item) in iterated(value)?.enumerate() {
+        if index > 0 {
+            out.push_str(&separator);
         }
-        budget::spend(budget::length(&between))?;
+        budget::charge(budget::length(&separator))?;
         match &attribute {
             Some(path) => out.push_str(&text::str(&field(&item, path)?)),
             None => out.push_str(&text::str(&item)),
@@ -530,31 +532,31 @@ fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     Ok(Value::from(out))
 }
 
-/// A field by its name, by a path with dots or by its place.
+/// A field of an item, given by name, dotted path or index.
 pub(super) fn field(item: &Value, path: &Value) -> Result<Value, Error> {
     let Some(path) = path.as_str() else {
         return item.get_item(path);
     };
     path.split('.')
         .try_fold(item.clone(), |value, part| match part.parse::<usize>() {
-            Ok(place) => value.get_item(&Value::from(place)),
+            Ok(index) => value.get_item(&Value::from(index)),
             Err(_) => value.get_attr(part),
         })
 }
 
 fn replace(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
-    let old = text::str(&arguments.need(0, "old")?);
-    let new = text::str(&arguments.need(1, "new")?);
+    let old = text::str(&arguments.required(0, "old")?);
+    let new = text::str(&arguments.required(1, "new")?);
     let count = arguments.integer(2, "count")?;
     arguments.done(3)?;
-    methods::replaced(&text::str(value), &old, &new, count.unwrap_or(-1)).map(Value::from)
+    methods::replace(&text::str(value), &old, &new, count.unwrap_or(-1)).map(Value::from)
 }
 
 fn reverse(value: &Value, _: &Arguments) -> Result<Value, Error> {
-    if is_text(value) {
-        return of_text(value, |text| text.chars().rev().collect::<String>());
+    if is_string(value) {
+        return map_text(value, |text| text.chars().rev().collect::<String>());
     }
-    budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+    budget::check_bytes(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
     let mut values: Vec<Value> = iterated(value)?.collect();
     values.reverse();
     if value.downcast_object_ref::<Generator>().is_some() {
@@ -577,14 +579,14 @@ fn round(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
         None | Some("common") if number.is_integer() && precision >= 0 => Ok(number),
         None | Some("common") => {
             let rounded = if precision >= 0 {
-                // The digits of the number itself decide, not those of a product.
+                // Rounds the decimal digits of the number itself: scaling it would add an error.
                 format!("{float:.*}", precision.unsigned_abs() as usize)
                     .parse()
                     .unwrap_or(float)
             } else {
                 (float * scale).round_ties_even() / scale
             };
-            #[expect(clippy::cast_possible_truncation, reason = "an integer that was rounded stays one")]
+            #[expect(clippy::cast_possible_truncation, reason = "a rounded integer is an integer")]
             Ok(if number.is_integer() {
                 Value::from(rounded as i64)
             } else {
@@ -595,17 +597,17 @@ fn round(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     }
 }
 
-/// Upper case after white space, hyphens and opening brackets, lower case elsewhere.
+/// Title case: upper case after white space, hyphens and opening brackets, lower case elsewhere.
 fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut begins = true;
+    let mut starts_word = true;
     for character in text.chars() {
-        if begins {
+        if starts_word {
             out.extend(character.to_uppercase());
         } else {
             out.extend(character.to_lowercase());
         }
-        begins = is_space(character) || matches!(character, '-' | '(' | '{' | '[' | '<');
+        starts_word = is_space(character) || matches!(character, '-' | '(' | '{' | '[' | '<');
     }
     out
 }
@@ -613,7 +615,7 @@ fn title(text: &str) -> String {
 fn trim(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let characters = arguments.optional_text(0, "chars")?;
     arguments.done(1)?;
-    of_text(value, |text| match &characters {
+    map_text(value, |text| match &characters {
         Some(characters) => text.trim_matches(one_of(characters)).to_owned(),
         None => strip(text).to_owned(),
     })
@@ -626,21 +628,21 @@ fn truncate(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let leeway = arguments.integer(3, "leeway")?.unwrap_or(5);
     arguments.done(4)?;
     let whole = text::str(value);
-    budget::room(2 * budget::length(&whole) + budget::length(&end))?;
+    budget::check_bytes(2 * budget::length(&whole) + budget::length(&end))?;
     let count = |text: &str| i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
-    let kept = length.saturating_sub(count(&end));
-    if kept < 0 || leeway < 0 {
-        return Err(fail("truncate: the length is less than that of the end"));
+    let max_chars = length.saturating_sub(count(&end));
+    if max_chars < 0 || leeway < 0 {
+        return Err(fail("truncate: the length is less than the length of `end`"));
     }
     if count(&whole) <= length.saturating_add(leeway) {
         return Ok(value.clone());
     }
-    let kept: String = whole.chars().take(usize::try_from(kept).unwrap_or(0)).collect();
-    let kept = match kept.rsplit_once(' ') {
+    let head: String = whole.chars().take(usize::try_from(max_chars).unwrap_or(0)).collect();
+    let head = match head.rsplit_once(' ') {
         Some((words, _)) if !kill_words => words,
-        _ => &kept,
+        _ => &head,
     };
-    Ok(Value::from(format!("{kept}{end}")))
+    Ok(Value::from(format!("{head}{end}")))
 }
 
 fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
@@ -655,7 +657,7 @@ fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
         let pair = |pair: Value| -> Result<String, Error> {
             let pair: Vec<Value> = pair.try_iter()?.collect();
             let [key, value] = &pair[..] else {
-                return Err(fail("urlencode: pairs are expected"));
+                return Err(fail("urlencode: expected pairs"));
             };
             Ok(format!("{}={}", quoted(key, true), quoted(value, true)))
         };
@@ -667,7 +669,9 @@ fn urlencode(value: &Value, _: &Arguments) -> Result<Value, Error> {
 
 fn quoted(value: &Value, in_query: bool) -> String {
     let text = text::str(value);
-    if budget::room(budget::length(&text).saturating_mul(3)).is_err() || !budget::work(64 * budget::length(&text)) {
+    if budget::check_bytes(budget::length(&text).saturating_mul(3)).is_err()
+        || !budget::charge_work(64 * budget::length(&text))
+    {
         return String::new();
     }
     let mut out = String::new();
@@ -676,7 +680,7 @@ fn quoted(value: &Value, in_query: bool) -> String {
             '0'..='9' | 'a'..='z' | 'A'..='Z' | '_' | '.' | '-' | '~' => out.push(character),
             '/' if !in_query => out.push('/'),
             ' ' if in_query => out.push('+'),
-            // One of these may mark texts that are no tokens; it must not become others.
+            // May be the marker of text that must not become a token, so it must stay intact.
             _ if NONCHARACTERS.contains(&character) => out.push(character),
             _ => {
                 for byte in character.encode_utf8(&mut [0; 4]).bytes() {
@@ -685,7 +689,7 @@ fn quoted(value: &Value, in_query: bool) -> String {
             }
         }
     }
-    budget::take(budget::length(&out));
+    budget::charge_bytes(budget::length(&out));
     out
 }
 

@@ -1,4 +1,4 @@
-//! Lists that know their size, and the other values that are made here: each holds others only as far as the budget allows.
+//! Lists that cache their size, and other containers that charge the budget for their items.
 
 use super::arguments::{Arguments, fail};
 use super::budget::{self, Size};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A list that knows how much is in it.
+/// A list that caches its size.
 pub(crate) struct List {
     items: Vec<Value>,
     size: Size,
@@ -23,14 +23,14 @@ impl List {
         &self.items
     }
 
-    /// A list of what is no template's own, which nothing is charged for.
-    pub fn of_input(items: Vec<Value>) -> Value {
-        let size = Size::around(items.iter().map(budget::size));
+    /// A list from the input of a template, which is not charged.
+    pub fn from_input(items: Vec<Value>) -> Value {
+        let size = Size::containing(items.iter().map(budget::size));
         Value::from_object(Self { items, size })
     }
 }
 
-/// Objects are printed by `text` alone, which charges for it.
+/// Printing is done by `text` alone, which charges the budget.
 impl fmt::Debug for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("List")
@@ -51,48 +51,48 @@ impl Object for List {
     }
 }
 
-/// A list, within the budget.
+/// Builds a list and charges for it.
 pub(super) fn list(items: Vec<Value>) -> Result<Value, Error> {
-    let size = sized(&items)?;
+    let size = charge_items(&items)?;
     Ok(Value::from_object(List { items, size }))
 }
 
-/// A tuple, within the budget.
+/// Builds a tuple and charges for it.
 pub(super) fn tuple(items: Vec<Value>) -> Result<Value, Error> {
-    sized(&items)?;
+    charge_items(&items)?;
     Ok(Value::from(Tuple::from(items)))
 }
 
-/// A dictionary, within the budget.
+/// Builds a dictionary and charges for it.
 pub(super) fn dictionary(pairs: Vec<(Value, Value)>) -> Result<Value, Error> {
     for (key, value) in &pairs {
-        budget::part(key)?;
-        budget::part(value)?;
-        // It is hashed.
-        budget::go_through(key)?;
+        budget::check_nestable(key)?;
+        budget::check_nestable(value)?;
+        // It will be hashed.
+        budget::charge_deep(key)?;
     }
-    let size = Size::around(
+    let size = Size::containing(
         pairs
             .iter()
             .flat_map(|(key, value)| [budget::size(key), budget::size(value)]),
     );
-    budget::made(size, pairs.len() * 4)?;
+    budget::charge_value(size, pairs.len() * 4)?;
     Ok(Value::from_pairs(pairs))
 }
 
-/// Charges what is about to hold these.
-pub(super) fn sized(items: &[Value]) -> Result<Size, Error> {
-    items.iter().try_for_each(budget::part)?;
-    let size = Size::around(items.iter().map(budget::size));
-    budget::made(size, items.len())?;
+/// Charges a container of these items. Returns its size.
+pub(super) fn charge_items(items: &[Value]) -> Result<Size, Error> {
+    items.iter().try_for_each(budget::check_nestable)?;
+    let size = Size::containing(items.iter().map(budget::size));
+    budget::charge_value(size, items.len())?;
     Ok(size)
 }
 
-/// What a filter of minijinja made, as a value of ours: it makes lists that look back at others, and dictionaries too.
-pub(super) fn own(value: Value) -> Result<Value, Error> {
+/// Converts a result of one of minijinja's filters, whose lists may refer to other values lazily, into a value of Hearth's.
+pub(super) fn into_owned(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => {
-            budget::spend(budget::length(value.as_str().unwrap_or_default()))?;
+            budget::charge(budget::length(value.as_str().unwrap_or_default()))?;
             Ok(value)
         }
         ValueKind::Seq | ValueKind::Iterable if !value.is_tuple() => list(value.try_iter()?.collect()),
@@ -100,18 +100,18 @@ pub(super) fn own(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// What `groupby` makes: a tuple whose parts have names.
+/// An item of `groupby`: a named tuple.
 pub(super) struct GroupTuple {
     grouper: Value,
     list: Value,
 }
 
 impl GroupTuple {
-    /// A group of minijinja's, whose list is gone through again whenever one of its values is asked for.
+    /// Converts minijinja's group, whose list is traversed again on each access to an item.
     pub fn of(group: &Value) -> Result<Value, Error> {
         let grouper = group.get_item(&Value::from(0))?;
-        let list = own(group.get_item(&Value::from(1))?)?;
-        budget::spend(2 * budget::NODE)?;
+        let list = into_owned(group.get_item(&Value::from(1))?)?;
+        budget::charge(2 * budget::VALUE_BYTES)?;
         Ok(Value::from_object(Self { grouper, list }))
     }
 }
@@ -140,7 +140,7 @@ impl Object for GroupTuple {
     }
 }
 
-/// What gives one value after the other, and then the first again.
+/// Returns its values in turn, cyclically.
 pub(super) struct Cycler {
     items: Vec<Value>,
     size: Size,
@@ -180,14 +180,14 @@ pub(super) fn cycler(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let items = arguments.positional().to_vec();
     arguments.done(items.len())?;
     if items.is_empty() {
-        return Err(fail("cycler: at least one value is expected"));
+        return Err(fail("cycler: expected at least one value"));
     }
-    let size = sized(&items)?;
+    let size = charge_items(&items)?;
     let at = AtomicUsize::new(0);
     Ok(Value::from_object(Cycler { items, size, at }))
 }
 
-/// What gives nothing at first, and then a text.
+/// Returns an empty string the first time, then its separator.
 struct Joiner {
     between: Value,
     used: AtomicBool,
@@ -220,9 +220,9 @@ pub(super) fn joiner(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let between = arguments.get(0, "sep")?.unwrap_or_else(|| Value::from(", "));
     arguments.done(1)?;
     if between.as_object().is_some() {
-        return Err(fail("joiner: `sep` is no text"));
+        return Err(fail("joiner: `sep` must be a string"));
     }
-    budget::spend(budget::NODE)?;
+    budget::charge(budget::VALUE_BYTES)?;
     let used = AtomicBool::new(false);
     Ok(Value::from_object(Joiner { between, used }))
 }

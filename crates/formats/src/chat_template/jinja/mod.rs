@@ -1,9 +1,9 @@
-//! Jinja 2 as chat templates know it: minijinja, with what Hugging Face's transformers adds, and made to do what the Python
-//! library does wherever the two differ and a template could tell.
+//! Jinja 2 for chat templates: minijinja with the extensions of Hugging Face's transformers, adapted to the Python library
+//! wherever a template could observe a difference.
 //!
-//! transformers renders in an `ImmutableSandboxedEnvironment` with `trim_blocks`, `lstrip_blocks`, `loopcontrols`, a tag for the
-//! model's own text, `tojson` without escapes for HTML, `raise_exception` and `strftime_now`. `tests/fixtures/templates` holds what it
-//! renders for some thousand expressions and for real templates, and the few differences that are left.
+//! transformers renders in an `ImmutableSandboxedEnvironment` with `trim_blocks`, `lstrip_blocks`, `loopcontrols`, the tag
+//! `generation`, `tojson` without HTML escapes, `raise_exception` and `strftime_now`. `tests/fixtures/templates` holds its output for
+//! several thousand expressions and for real templates, and the few remaining differences.
 
 mod arguments;
 pub(super) mod budget;
@@ -19,7 +19,7 @@ mod tests;
 pub(super) mod text;
 mod views;
 
-pub(super) use source::{Adapted, adapt};
+pub(super) use source::{Rewritten, rewrite};
 
 use super::json;
 use arguments::Arguments;
@@ -28,12 +28,12 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value};
 
-/// What a template said when it raised an exception; found as the source of minijinja's error.
+/// The message of `raise_exception`. It is the source of minijinja's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Raised(pub String);
 
-/// Prints a value, in whatever way values are escaped just there.
+/// Prints a value with the current auto-escape mode.
 fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     let text = match state.auto_escape() {
         AutoEscape::Html if !value.is_safe() => text::str(&filters::escaped(&text::str(value))),
@@ -44,10 +44,10 @@ fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error
     out.write_str(&text).map_err(Error::from)
 }
 
-/// An environment for sources that [`adapt`] has gone over.
+/// An environment for sources returned by [`rewrite`].
 pub(super) fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
-    // It would keep copies of all values with an error.
+    // In debug mode errors hold copies of all values.
     environment.set_debug(false);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_formatter(print);
@@ -66,28 +66,28 @@ pub(super) fn environment() -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// Makes `strftime_now` read another clock.
+/// Sets the clock of `strftime_now`.
 pub(super) fn set_clock(environment: &mut Environment<'_>, now: impl Fn() -> Zoned + Send + Sync + 'static) {
     environment.add_function("strftime_now", move |arguments: Rest<ValueOrKwargs>| {
         let arguments = Arguments::new(arguments.into_values())?;
         let format = arguments.text(0, "format")?;
         arguments.done(1)?;
-        budget::work(64 * budget::length(&format));
+        budget::charge_work(64 * budget::length(&format));
         budget::check()?;
         Ok::<_, Error>(strftime::strftime(&format, &now()))
     });
 }
 
 fn raise_exception(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
-    let message = text::str(&Arguments::new(arguments.into_values())?.need(0, "message")?);
-    let message = beginning(&message);
+    let message = text::str(&Arguments::new(arguments.into_values())?.required(0, "message")?);
+    let message = truncated(&message);
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 
-/// The beginning of what is said to people, which a template can make as long as it likes.
-pub(super) fn beginning(text: &str) -> String {
-    const LONGEST: usize = 1000;
-    match text.char_indices().nth(LONGEST) {
+/// Truncates a message, which a template can make arbitrarily long.
+pub(super) fn truncated(text: &str) -> String {
+    const MAX_CHARACTERS: usize = 1000;
+    match text.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }
@@ -103,12 +103,12 @@ fn to_json(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
         sort_keys: arguments.flag(3, "sort_keys")?.unwrap_or(false),
     };
     arguments.done(4)?;
-    // Keys are put into order.
-    let bytes = budget::go_through(&value)?;
-    budget::work(if layout.sort_keys { bytes.saturating_mul(32) } else { 0 });
-    let made = json::write(&value, layout)?;
-    budget::spend(budget::length(&made))?;
-    Ok(Value::from(made))
+    // Sorting of keys.
+    let bytes = budget::charge_deep(&value)?;
+    budget::charge_work(if layout.sort_keys { bytes.saturating_mul(32) } else { 0 });
+    let json = json::write(&value, layout)?;
+    budget::charge(budget::length(&json))?;
+    Ok(Value::from(json))
 }
 
 fn indent(arguments: &Arguments) -> Result<Option<String>, Error> {
@@ -117,10 +117,14 @@ fn indent(arguments: &Arguments) -> Result<Option<String>, Error> {
     };
     Ok(Some(match indent.as_str() {
         Some(text) => {
-            budget::spend(budget::length(text))?;
+            budget::charge(budget::length(text))?;
             text.to_owned()
         }
-        None => " ".repeat(usize::try_from(i64::try_from(indent)?).unwrap_or(0).min(json::WIDEST)),
+        None => " ".repeat(
+            usize::try_from(i64::try_from(indent)?)
+                .unwrap_or(0)
+                .min(json::MAX_INDENT),
+        ),
     }))
 }
 
@@ -135,6 +139,6 @@ fn separators(arguments: &Arguments) -> Result<Option<(String, String)>, Error> 
         .collect();
     match <[String; 2]>::try_from(both) {
         Ok([items, keys]) => Ok(Some((items, keys))),
-        Err(_) => Err(arguments::fail("tojson: `separators` are two texts")),
+        Err(_) => Err(arguments::fail("tojson: `separators` must be two strings")),
     }
 }

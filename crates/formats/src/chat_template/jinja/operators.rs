@@ -1,8 +1,8 @@
-//! What stands for operators and literals in an adapted source: each charges for what it makes and what it goes through.
+//! Filters that replace operators and literals in a rewritten source. Each charges for the values that it creates and traverses.
 
 use super::arguments::{Arguments, fail};
 use super::budget;
-use super::filters::{Filter, escaped, is_text, modulo};
+use super::filters::{Filter, escaped, is_string, modulo};
 use super::list::{self, List};
 use super::source::names;
 use super::text;
@@ -10,10 +10,10 @@ use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, Value};
 use std::borrow::Cow;
 
-/// The most names that a namespace begins with.
-const MOST_NAMES: usize = 256;
+/// Maximum initial names of a namespace.
+const MAX_NAMES: usize = 256;
 
-/// Adds the filters and the function that stand in sources.
+/// Adds the filters and functions of rewritten sources.
 pub(super) fn add(environment: &mut Environment<'_>) {
     const FILTERS: [(&str, Filter); 20] = [
         (names::ADD, |value, more| {
@@ -27,30 +27,34 @@ pub(super) fn add(environment: &mut Environment<'_>) {
                 .iter()
                 .try_fold(value.clone(), |product, next| multiply(&product, next))
         }),
-        (names::MODULO, |value, more| modulo(value, &more.need(0, "right")?)),
+        (names::MODULO, |value, more| modulo(value, &more.required(0, "right")?)),
         (names::EQUAL, |value, more| compared(names::EQUAL, value, more)),
-        (names::UNEQUAL, |value, more| compared(names::UNEQUAL, value, more)),
+        (names::NOT_EQUAL, |value, more| compared(names::NOT_EQUAL, value, more)),
         (names::LESS, |value, more| compared(names::LESS, value, more)),
-        (names::AT_MOST, |value, more| compared(names::AT_MOST, value, more)),
-        (names::MORE, |value, more| compared(names::MORE, value, more)),
-        (names::AT_LEAST, |value, more| compared(names::AT_LEAST, value, more)),
+        (names::LESS_EQUAL, |value, more| {
+            compared(names::LESS_EQUAL, value, more)
+        }),
+        (names::GREATER, |value, more| compared(names::GREATER, value, more)),
+        (names::GREATER_EQUAL, |value, more| {
+            compared(names::GREATER_EQUAL, value, more)
+        }),
         (names::IN, |value, more| compared(names::IN, value, more)),
         (names::NOT_IN, |value, more| compared(names::NOT_IN, value, more)),
         (names::CHAIN, chain),
         (names::LIST, |value, more| list::list(with(value, more))),
         (names::TUPLE, |value, more| list::tuple(with(value, more))),
         (names::DICTIONARY, dictionary),
-        (names::PART, |value, _| {
-            budget::part(value)?;
+        (names::NESTED, |value, _| {
+            budget::check_nestable(value)?;
             Ok(value.clone())
         }),
-        (names::ALL, |value, _| {
-            budget::go_through(value)?;
-            budget::spend(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+        (names::TRAVERSE, |value, _| {
+            budget::charge_deep(value)?;
+            budget::charge(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
             Ok(value.clone())
         }),
-        (names::ALONG, |value, _| {
-            budget::go_along(value)?;
+        (names::SCAN, |value, _| {
+            budget::charge_scan(value)?;
             Ok(value.clone())
         }),
         ("sum", sum),
@@ -62,14 +66,14 @@ pub(super) fn add(environment: &mut Environment<'_>) {
             filter(&value, &arguments)
         });
     }
-    environment.add_function(names::STEP, |bytes: u64| budget::step(bytes));
+    environment.add_function(names::STEP, |bytes: u64| budget::charge_step(bytes));
     const TESTS: [(&str, &[&str]); 7] = [
         (names::EQUAL, &["eq", "equalto", "=="]),
-        (names::UNEQUAL, &["ne", "!="]),
+        (names::NOT_EQUAL, &["ne", "!="]),
         (names::LESS, &["lt", "lessthan", "<"]),
-        (names::AT_MOST, &["le", "<="]),
-        (names::MORE, &["gt", "greaterthan", ">"]),
-        (names::AT_LEAST, &["ge", ">="]),
+        (names::LESS_EQUAL, &["le", "<="]),
+        (names::GREATER, &["gt", "greaterthan", ">"]),
+        (names::GREATER_EQUAL, &["ge", ">="]),
         (names::IN, &["in"]),
     ];
     for (operator, tests) in TESTS {
@@ -98,10 +102,10 @@ fn concatenate(value: &Value, more: &Arguments) -> Result<Value, Error> {
     let parts: Vec<Cow<'_, str>> = parts
         .map(|part| part.as_str().map_or_else(|| Cow::Owned(text::str(part)), Cow::Borrowed))
         .collect();
-    budget::joined(&parts)
+    budget::concat(&parts)
 }
 
-fn impossible(sign: &str, left: &Value, right: &Value) -> Error {
+fn unsupported_types(sign: &str, left: &Value, right: &Value) -> Error {
     fail(format!(
         "tried to use {sign} operator on unsupported types {} and {}",
         left.kind(),
@@ -109,7 +113,7 @@ fn impossible(sign: &str, left: &Value, right: &Value) -> Error {
     ))
 }
 
-/// What may be an integer, which booleans are.
+/// A value as an integer. Booleans count as integers.
 fn integer(value: &Value) -> Option<i128> {
     let is_float = value.kind() == ValueKind::Number && !value.is_integer();
     i128::try_from(value.clone()).ok().filter(|_| !is_float)
@@ -131,9 +135,9 @@ fn is_list(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
 }
 
-/// Python's `+`, which escapes what is added to safe text.
+/// Python's `+`. A string added to safe text is escaped.
 pub(super) fn add_values(left: &Value, right: &Value) -> Result<Value, Error> {
-    if is_text(left) && is_text(right) {
+    if is_string(left) && is_string(right) {
         if left.is_safe() || right.is_safe() {
             let part = |value: &Value| {
                 if value.is_safe() {
@@ -144,10 +148,12 @@ pub(super) fn add_values(left: &Value, right: &Value) -> Result<Value, Error> {
             };
             return Ok(Value::from_safe_string(part(left) + &part(right)));
         }
-        return budget::joined(&[left, right].map(|part| Cow::Borrowed(part.as_str().unwrap_or_default())));
+        return budget::concat(&[left, right].map(|part| Cow::Borrowed(part.as_str().unwrap_or_default())));
     }
     if is_list(left) && is_list(right) && left.is_tuple() == right.is_tuple() {
-        budget::room((budget::go_along(left)? + budget::go_along(right)?).saturating_mul(budget::NODE))?;
+        budget::check_bytes(
+            (budget::charge_scan(left)? + budget::charge_scan(right)?).saturating_mul(budget::VALUE_BYTES),
+        )?;
         let all = left.try_iter()?.chain(right.try_iter()?).collect();
         return if left.is_tuple() {
             list::tuple(all)
@@ -160,26 +166,26 @@ pub(super) fn add_values(left: &Value, right: &Value) -> Result<Value, Error> {
     }
     match (float(left), float(right)) {
         (Some(left), Some(right)) => Ok(Value::from(left + right)),
-        _ => Err(impossible("+", left, right)),
+        _ => Err(unsupported_types("+", left, right)),
     }
 }
 
-/// Python's `*`: texts and lists are repeated, not at all where the number is negative.
+/// Python's `*`. Strings and lists are repeated; a negative count gives an empty one.
 fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
-    let repeats = |value: &Value| is_text(value) || is_list(value);
+    let repeats = |value: &Value| is_string(value) || is_list(value);
     let (repeated, times) = if repeats(left) { (left, right) } else { (right, left) };
     if repeats(repeated) {
         let times = times.as_i64().filter(|_| times.kind() == ValueKind::Number);
-        let times = times.ok_or_else(|| fail("a text or a list can be repeated by an integer only"))?;
+        let times = times.ok_or_else(|| fail("a string or a list can be multiplied by an integer only"))?;
         let times = u64::try_from(times).unwrap_or(0);
-        let length = budget::go_along(repeated)?;
+        let length = budget::charge_scan(repeated)?;
         if let Some(text) = repeated.as_str() {
-            budget::spend(length.saturating_mul(times).saturating_mul(2))?;
+            budget::charge(length.saturating_mul(times).saturating_mul(2))?;
             return Ok(Value::from(text.repeat(usize::try_from(times).unwrap_or(0))));
         }
-        budget::room(length.saturating_mul(times).saturating_mul(budget::NODE))?;
+        budget::check_bytes(length.saturating_mul(times).saturating_mul(budget::VALUE_BYTES))?;
         let items: Vec<Value> = repeated.try_iter()?.collect();
-        // An empty list would be gone through as often as a template asks.
+        // Iterating over an empty list is not charged, so do not repeat it.
         let times = if items.is_empty() {
             0
         } else {
@@ -197,7 +203,7 @@ fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
     }
     match (float(left), float(right)) {
         (Some(left), Some(right)) => Ok(Value::from(left * right)),
-        _ => Err(impossible("*", left, right)),
+        _ => Err(unsupported_types("*", left, right)),
     }
 }
 
@@ -220,10 +226,10 @@ fn sum(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
 }
 
 fn compared(operator: &str, value: &Value, more: &Arguments) -> Result<Value, Error> {
-    Ok(Value::from(compare(operator, value, &more.need(0, "right")?)?))
+    Ok(Value::from(compare(operator, value, &more.required(0, "right")?)?))
 }
 
-/// Comparisons in a row: all must hold.
+/// Chained comparisons: all must hold.
 fn chain(value: &Value, more: &Arguments) -> Result<Value, Error> {
     let mut left = value.clone();
     for pair in more.positional().chunks_exact(2) {
@@ -235,26 +241,26 @@ fn chain(value: &Value, more: &Arguments) -> Result<Value, Error> {
     Ok(Value::from(true))
 }
 
-/// Compares two values, as minijinja does.
+/// Compares two values with minijinja's semantics.
 fn compare(operator: &str, left: &Value, right: &Value) -> Result<bool, Error> {
     if left.as_object().is_some() || right.as_object().is_some() {
-        budget::go_through(left)?;
-        budget::go_through(right)?;
+        budget::charge_deep(left)?;
+        budget::charge_deep(right)?;
     } else {
         let length = |value: &Value| value.as_str().map_or(0, budget::length);
-        budget::work(4 + length(left).min(length(right)) / 4);
+        budget::charge_work(4 + length(left).min(length(right)) / 4);
         budget::check()?;
     }
     Ok(match operator {
         names::EQUAL => left == right,
-        names::UNEQUAL => left != right,
+        names::NOT_EQUAL => left != right,
         names::LESS => left < right,
-        names::AT_MOST => left <= right,
-        names::MORE => left > right,
-        names::AT_LEAST => left >= right,
+        names::LESS_EQUAL => left <= right,
+        names::GREATER => left > right,
+        names::GREATER_EQUAL => left >= right,
         names::IN => contains(right, left)?,
         names::NOT_IN => !contains(right, left)?,
-        _ => return Err(fail("a comparison is unknown")),
+        _ => return Err(fail("unknown comparison")),
     })
 }
 
@@ -263,7 +269,7 @@ fn contains(container: &Value, value: &Value) -> Result<bool, Error> {
         return Ok(false);
     }
     if let Some(text) = container.as_str() {
-        budget::work(budget::length(text));
+        budget::charge_work(budget::length(text));
         budget::check()?;
         return Ok(match value.as_str() {
             Some(part) => text.contains(part),
@@ -286,11 +292,11 @@ fn contains(container: &Value, value: &Value) -> Result<bool, Error> {
     }
 }
 
-/// The function `dict`: a dictionary of another one or of pairs, and of what is named.
+/// The function `dict`: builds a dictionary from dictionaries, lists of pairs and keyword arguments.
 pub(super) fn dict(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let mut pairs: Vec<(Value, Value)> = Vec::new();
     for given in arguments.into_values() {
-        budget::spend(budget::go_along(&given)?.saturating_mul(2 * budget::NODE))?;
+        budget::charge(budget::charge_scan(&given)?.saturating_mul(2 * budget::VALUE_BYTES))?;
         if given.kind() == ValueKind::Map {
             let object = given.as_object();
             pairs.extend(object.and_then(|object| object.try_iter_pairs()).into_iter().flatten());
@@ -310,23 +316,23 @@ pub(super) fn namespace(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> 
     for given in given {
         let Some(object) = given.as_object().filter(|_| given.kind() == ValueKind::Map) else {
             return Err(fail(format!(
-                "namespace: expected a dictionary or named values, got {}",
+                "namespace: expected a dictionary or keyword arguments, got {}",
                 given.kind()
             )));
         };
         for (key, value) in object.try_iter_pairs().into_iter().flatten() {
-            budget::part(&value)?;
-            budget::spend(4 * budget::NODE)?;
+            budget::check_nestable(&value)?;
+            budget::charge(4 * budget::VALUE_BYTES)?;
             if let Some(key) = key.as_str() {
-                budget::spend(budget::length(key))?;
+                budget::charge(budget::length(key))?;
                 pairs.push((key.to_owned(), value));
             }
         }
     }
-    budget::spend(4 * budget::NODE)?;
-    // minijinja lists the names of a namespace whenever it asks whether there are any.
-    if pairs.len() > MOST_NAMES {
-        return Err(fail(format!("a namespace of more than {MOST_NAMES} names")));
+    budget::charge(4 * budget::VALUE_BYTES)?;
+    // minijinja lists all names of a namespace to test whether there are any.
+    if pairs.len() > MAX_NAMES {
+        return Err(fail(format!("a namespace of more than {MAX_NAMES} names")));
     }
     minijinja::functions::namespace(Some(ValueOrKwargs::from(Value::from(Kwargs::from_iter(pairs)))))
 }

@@ -1,18 +1,18 @@
-//! Dates as Python's `datetime.strftime` writes them on Linux, in English.
+//! Python's `datetime.strftime` as on Linux, in English.
 
 use super::budget;
 use jiff::Zoned;
 use jiff::fmt::strtime;
 
-/// A date in a format. A time without its zone is meant, so `%z` and `%Z` are empty; what is no directive stays as it is.
+/// Formats a time as a naive `datetime`: `%z` and `%Z` are empty. Unknown directives are copied.
 pub(super) fn strftime(format: &str, now: &Zoned) -> String {
     let mut out = String::new();
     let mut rest = format;
     while let Some(start) = rest.find('%') {
         out.push_str(&rest[..start]);
         let field = &rest[start..];
-        // Each is written in some tens of bytes at most.
-        if !budget::take(64) {
+        // A directive produces at most a few tens of bytes.
+        if !budget::charge_bytes(64) {
             break;
         }
         let flags = field[1..]
@@ -21,15 +21,15 @@ pub(super) fn strftime(format: &str, now: &Zoned) -> String {
             .count();
         let directive = field[1 + flags..].chars().next();
         let length = 1 + flags + directive.map_or(0, char::len_utf8);
-        out.push_str(&one(&field[..length], &field[1..=flags], directive, now));
+        out.push_str(&directive_text(&field[..length], &field[1..=flags], directive, now));
         rest = &field[length..];
     }
     out.push_str(rest);
     out
 }
 
-/// One directive, from its percent sign on.
-fn one(field: &str, flags: &str, directive: Option<char>, now: &Zoned) -> String {
+/// Formats one directive, given from its percent sign on.
+fn directive_text(field: &str, flags: &str, directive: Option<char>, now: &Zoned) -> String {
     let whole = match directive {
         Some('f') => return format!("{:06}", now.subsec_nanosecond() / 1000),
         Some('z' | 'Z') => return String::new(),

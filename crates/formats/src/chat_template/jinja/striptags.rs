@@ -1,8 +1,8 @@
-//! The filter `striptags`, as MarkupSafe does it.
+//! The filter `striptags`, compatible with MarkupSafe.
 
 use super::text::is_space;
 
-/// A text without tags and comments, its white space in single spaces.
+/// Removes tags and comments, and collapses white space.
 pub(super) fn striptags(text: &str) -> String {
     let text = without(text, "<!--", "-->");
     let text = without(&text, "<", ">");
@@ -21,8 +21,8 @@ pub(super) fn striptags(text: &str) -> String {
     text
 }
 
-/// A text without all from an `open` to the next `close`, again and again: an `open` may arise of what stands around a removed
-/// part, and the two may share bytes, as in `<!-->`. One pass: nothing before the end of the output is read twice.
+/// Removes every range from an `open` to the next `close`, repeatedly: removing one may join the text around it into a new `open`,
+/// and the two may share bytes, as in `<!-->`. Linear: a single scan, which matches `open` against the end of the output.
 fn without(text: &str, open: &str, close: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// MarkupSafe's own loop, which goes back to the beginning after each part that it removes.
+    /// MarkupSafe's loop, which restarts at the beginning after each removal.
     fn from_the_beginning(text: &str, open: &str, close: &str) -> String {
         let mut text = text.to_owned();
         while let Some(start) = text.find(open) {
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_pass_removes_what_markupsafe_removes(text in "[<>!é-]{0,40}") {
+        fn a_single_scan_removes_what_markupsafe_removes(text in "[<>!é-]{0,40}") {
             for (open, close) in [("<!--", "-->"), ("<", ">")] {
                 prop_assert_eq!(without(&text, open, close), from_the_beginning(&text, open, close), "{}", open);
             }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_tags_go_and_signs_come_back() {
+    fn comments_and_tags_are_removed_and_entities_decoded() {
         for (text, expected) in [
             ("a <b>c</b>  <!-- <d> -->\n e", "a c e"),
             ("<!-->a<!--->b", "ab"),

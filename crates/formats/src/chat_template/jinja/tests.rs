@@ -1,11 +1,11 @@
-//! What stands after `is`, as Jinja 2 decides it.
+//! Tests (`is …`) with the semantics of Jinja 2.
 
 use super::text;
 use super::views::{Generator, View};
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Value};
 
-/// Adds the tests that minijinja decides in another way, or lacks.
+/// Adds the tests that minijinja lacks or defines differently.
 pub(super) fn add(environment: &mut Environment<'_>) {
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", is_sequence);
@@ -27,7 +27,7 @@ fn is_mapping(value: &Value) -> bool {
     value.kind() == ValueKind::Map && !text::is_namespace(value) && !text::is_macro(value)
 }
 
-/// None is not iterable, what is undefined is.
+/// `none` is not iterable; an undefined value is.
 fn is_iterable(value: &Value) -> bool {
     match value.kind() {
         ValueKind::None => false,
@@ -36,7 +36,7 @@ fn is_iterable(value: &Value) -> bool {
     }
 }
 
-/// What has a length and can be indexed: texts and dictionaries too, but neither views nor generators.
+/// Whether a value has a length and can be indexed. True for strings and dictionaries, false for views and generators.
 fn is_sequence(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Undefined | ValueKind::String | ValueKind::Seq => true,
@@ -56,7 +56,7 @@ fn remainder(value: &Value, divisor: f64) -> Option<f64> {
     Some(number.rem_euclid(divisor))
 }
 
-/// Whether a text has letters of a case and none of the other.
-pub(super) fn is_cased(text: &str, other: fn(char) -> bool, wanted: fn(char) -> bool) -> bool {
-    text.chars().any(wanted) && !text.chars().any(other)
+/// Whether a string has letters of the case that `is_case` tests, and none of the other case.
+pub(super) fn is_cased(text: &str, is_other: fn(char) -> bool, is_case: fn(char) -> bool) -> bool {
+    text.chars().any(is_case) && !text.chars().any(is_other)
 }

@@ -1,4 +1,4 @@
-//! Values as text, as Python's `str` and `repr` write them.
+//! Python's `str` and `repr` of values.
 
 use super::budget;
 use super::views::{Generator, View};
@@ -10,14 +10,14 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// How deep values may lie in one another; a template can build them as deep as it likes.
-const DEEPEST: usize = 128;
+/// Maximum nesting depth that is printed. Templates can build values of any depth.
+const MAX_DEPTH: usize = 128;
 
-/// A value as `str` writes it, which is also how it is printed. Where the budget does not hold it is cut off.
+/// `str(value)`, as printed by `{{ }}`. Truncated if the budget is exceeded.
 pub(crate) fn str(value: &Value) -> String {
     match value.as_str() {
         Some(text) if value.kind() == ValueKind::String => {
-            if budget::take(budget::length(text)) {
+            if budget::charge_bytes(budget::length(text)) {
                 text.to_owned()
             } else {
                 String::new()
@@ -28,7 +28,7 @@ pub(crate) fn str(value: &Value) -> String {
     }
 }
 
-/// A value as it stands inside a printed list.
+/// `repr(value)`, as inside a printed list.
 pub(super) fn repr(value: &Value) -> String {
     let mut out = String::new();
     write(&mut out, value, 0);
@@ -36,15 +36,15 @@ pub(super) fn repr(value: &Value) -> String {
 }
 
 fn write(out: &mut String, value: &Value, depth: usize) {
-    // What a value is written with beside its own text.
-    if !(budget::take(32) && budget::work(64)) {
+    // Quotes, brackets and separators.
+    if !(budget::charge_bytes(32) && budget::charge_work(64)) {
         return;
     }
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::String => quoted(out, value),
         ValueKind::Number => out.push_str(&number(value)),
-        ValueKind::Map | ValueKind::Seq | ValueKind::Iterable if depth > DEEPEST => out.push_str("..."),
+        ValueKind::Map | ValueKind::Seq | ValueKind::Iterable if depth > MAX_DEPTH => out.push_str("..."),
         ValueKind::Map if is_namespace(value) => {
             out.push_str("<Namespace ");
             map(out, value, depth);
@@ -79,11 +79,11 @@ fn write(out: &mut String, value: &Value, depth: usize) {
 fn map(out: &mut String, value: &Value, depth: usize) {
     out.push('{');
     let pairs = value.as_object().and_then(|object| object.try_iter_pairs());
-    for (place, (key, value)) in pairs.into_iter().flatten().enumerate() {
-        if !budget::holds() {
+    for (index, (key, value)) in pairs.into_iter().flatten().enumerate() {
+        if !budget::is_within() {
             break;
         }
-        if place > 0 {
+        if index > 0 {
             out.push_str(", ");
         }
         write(out, &key, depth + 1);
@@ -96,7 +96,7 @@ fn map(out: &mut String, value: &Value, depth: usize) {
 fn items(out: &mut String, value: &Value, depth: usize) -> usize {
     let mut length = 0;
     for item in value.try_iter().into_iter().flatten() {
-        if !budget::holds() {
+        if !budget::is_within() {
             break;
         }
         if length > 0 {
@@ -108,7 +108,7 @@ fn items(out: &mut String, value: &Value, depth: usize) -> usize {
     length
 }
 
-/// A number as `repr` writes it: the fewest digits of a float, with an exponent below 1e-4 and from 1e16 on.
+/// `repr` of a number: the shortest digits of a float, with an exponent below 1e-4 and from 1e16 on.
 pub(crate) fn number(value: &Value) -> String {
     match f64::try_from(value.clone()) {
         Ok(float) if !value.is_integer() => self::float(float),
@@ -120,7 +120,7 @@ fn float(float: f64) -> String {
     if float.is_nan() {
         return "nan".to_owned();
     }
-    // Rust chooses the exponent at the same places, but writes it without a sign and in as few digits as it needs.
+    // Rust switches to an exponent at the same magnitudes, but writes it without a plus sign and unpadded.
     let text = format!("{float:?}");
     match text.split_once('e') {
         Some((digits, exponent)) => {
@@ -131,13 +131,13 @@ fn float(float: f64) -> String {
     }
 }
 
-/// What Python does not print as it is: all that is no letter, mark, number, sign or plain space.
+/// Characters that Python's `repr` escapes: all except letters, marks, numbers, punctuation, symbols and the plain space.
 static UNPRINTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{C}\p{Z}]$").ok());
 
 pub(super) fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
-        // One of these may mark texts that are no tokens; it must not become others.
+        // May be the marker of text that must not become a token, so it must stay intact.
         _ if NONCHARACTERS.contains(&character) => true,
         _ => {
             let mut buffer = [0; 4];
@@ -149,12 +149,12 @@ pub(super) fn is_printable(character: char) -> bool {
 
 fn quoted(out: &mut String, value: &Value) {
     let text = value.as_str().unwrap_or_default();
-    // A character that is looked up in the table takes some time, and one that is escaped up to ten bytes.
+    // A non-ASCII character is looked up in a table, and an escape takes up to ten bytes.
     let (length, rare) = (
         budget::length(text),
         text.bytes().filter(|byte| !matches!(byte, b' '..=b'~')).count() as u64,
     );
-    if !(budget::take(length + 4 * rare) && budget::work(8 * length + 64 * rare)) {
+    if !(budget::charge_bytes(length + 4 * rare) && budget::charge_work(8 * length + 64 * rare)) {
         return;
     }
     if value.is_safe() {
@@ -190,39 +190,38 @@ fn quoted(out: &mut String, value: &Value) {
     }
 }
 
-/// Whether this is a macro, which minijinja takes for a mapping.
+/// Whether this is a macro, which minijinja treats as a mapping.
 pub(super) fn is_macro(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|object| object.type_name().ends_with("::Macro"))
 }
 
-/// Whether this is what `groupby` gives, which is a tuple.
+/// Whether this is an item of `groupby`, which is a tuple.
 fn is_group(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|object| object.type_name().ends_with("::GroupTuple"))
 }
 
-/// Whether this is what `namespace()` makes, which is no mapping.
+/// Whether this is a result of `namespace()`, which is not a mapping.
 pub(super) fn is_namespace(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
-/// Whether Python's `str.strip` and `str.split` take a character for white space.
+/// Whether Python's `str.strip` and `str.split` treat a character as white space.
 pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 
-/// A text without white space at its ends.
+/// `str.strip()`.
 pub(super) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// Whether a character is one of a text's. Both the text that is searched and this one may be long, so it is not gone through
-/// for each character.
+/// Tests whether a character is one of `characters`. Uses a set, since both this and the searched string may be long.
 pub(super) fn one_of(characters: &str) -> impl Fn(char) -> bool + use<> {
     let characters: HashSet<char> = characters.chars().collect();
     move |character| characters.contains(&character)

@@ -1,4 +1,4 @@
-//! What Python gives instead of lists: views of dictionaries, and generators that run once.
+//! Python's lazy sequences: dictionary views, and generators, which can be iterated once.
 
 use super::budget::Size;
 use super::list;
@@ -8,45 +8,45 @@ use minijinja::{Error, Value};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a view of a dictionary shows.
+/// The kind of a dictionary view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shows {
+pub(super) enum ViewKind {
     Keys,
     Values,
     Items,
 }
 
-/// The keys, values or items of a dictionary.
+/// A view of the keys, values or items of a dictionary.
 #[derive(Debug)]
 pub(super) struct View {
-    shows: Shows,
+    kind: ViewKind,
     entries: Vec<Value>,
     size: Size,
 }
 
 impl View {
-    pub fn of(dictionary: &DynObject, shows: Shows) -> Result<Value, Error> {
+    pub fn of(dictionary: &DynObject, kind: ViewKind) -> Result<Value, Error> {
         let pairs = dictionary.try_iter_pairs().into_iter().flatten();
-        let entries = pairs.map(|(key, value)| match shows {
-            Shows::Keys => key,
-            Shows::Values => value,
-            Shows::Items => Value::from(Tuple::from([key, value])),
+        let entries = pairs.map(|(key, value)| match kind {
+            ViewKind::Keys => key,
+            ViewKind::Values => value,
+            ViewKind::Items => Value::from(Tuple::from([key, value])),
         });
         let entries: Vec<Value> = entries.collect();
-        let size = list::sized(&entries)?;
-        Ok(Value::from_object(Self { shows, entries, size }))
+        let size = list::charge_items(&entries)?;
+        Ok(Value::from_object(Self { kind, entries, size }))
     }
 
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// What Python prints before the entries.
+    /// The type name that `repr` prints.
     pub fn name(&self) -> &'static str {
-        match self.shows {
-            Shows::Keys => "dict_keys",
-            Shows::Values => "dict_values",
-            Shows::Items => "dict_items",
+        match self.kind {
+            ViewKind::Keys => "dict_keys",
+            ViewKind::Values => "dict_values",
+            ViewKind::Items => "dict_items",
         }
     }
 }
@@ -58,7 +58,7 @@ impl Object for View {
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         let view = Arc::clone(self);
-        let entries = (0..view.entries.len()).map(move |place| view.entries[place].clone());
+        let entries = (0..view.entries.len()).map(move |index| view.entries[index].clone());
         Enumerator::Iter(Box::new(entries))
     }
 
@@ -71,7 +71,7 @@ impl Object for View {
     }
 }
 
-/// What `map`, `select` and their kin give: values that can be gone through once. It counts as true even where it is empty.
+/// The result of `map`, `select` and similar filters: values that can be iterated once. Always true, even if empty.
 #[derive(Debug)]
 pub(super) struct Generator {
     name: &'static str,
@@ -81,7 +81,7 @@ pub(super) struct Generator {
 
 impl Generator {
     pub fn of(name: &'static str, values: Vec<Value>) -> Result<Value, Error> {
-        let size = list::sized(&values)?;
+        let size = list::charge_items(&values)?;
         Ok(Value::from_object(Self {
             name,
             values: Mutex::new(values.into_iter()),
@@ -93,7 +93,7 @@ impl Generator {
         self.size
     }
 
-    /// The function that Python would name.
+    /// The Python function that `repr` names.
     pub fn name(&self) -> &'static str {
         self.name
     }

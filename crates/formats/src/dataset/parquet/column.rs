@@ -1,9 +1,9 @@
-//! The values of a column, a row at a time.
+//! Reads the values of a column row by row.
 
 use super::super::json_value::Budget;
-use super::super::source::Places;
-use super::limits::{Limits, over};
-use super::pages::{Filled, Pages};
+use super::super::source::RandomAccess;
+use super::limits::{Limits, invalid};
+use super::pages::{DecodeCounters, Pages};
 use parquet::basic::ConvertedType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{
@@ -16,41 +16,45 @@ use parquet::schema::types::ColumnDescPtr;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Rows of a column without lists that are decoded at once.
+/// Rows decoded at once, for a column without lists.
 const ROWS: usize = 256;
 
-/// Rows of a column in lists that are decoded at once; one of them can have any number of entries.
+/// Rows decoded at once, for a column in lists: a row can have any number of entries.
 const ROWS_OF_LISTS: usize = 16;
 
-/// A column of a row group: a sequence of levels, some of them with a value.
+/// A column of a row group: a sequence of levels, some with a value.
 pub(super) trait Column {
-    /// Begins a row: makes sure that its levels are there.
+    /// Begins a row and decodes its levels if needed.
     ///
     /// # Errors
-    /// Where the column has no more, or goes over a limit.
+    /// If the column has no more rows, or exceeds a limit.
     fn begin_row(&mut self) -> Result<()>;
 
-    /// Leaves a row that was begun, wherever in it the column is.
+    /// Skips the rest of the current row.
     fn leave_row(&mut self);
 
-    /// Definition and repetition of the level under way; none: the row ended, and it was the last one decoded.
+    /// Definition and repetition level at the current position; `None` at the end of the decoded rows.
     fn levels(&self) -> Option<(i16, i16)>;
 
-    /// Goes to the next level.
+    /// Advances to the next level.
     fn advance(&mut self);
 
-    /// The value of the level under way; none where it takes more memory than a row may.
+    /// The value at the current position; `None` if it exceeds the row's budget.
     ///
     /// # Errors
-    /// Where it is no text, though the column says so.
+    /// If it is not UTF-8 in a column of strings.
     fn value(&self, budget: &Budget) -> Result<Option<Value>>;
 }
 
-/// The column of a row group.
-pub(super) fn open(places: &Arc<Places>, limits: &Arc<Limits>, chunk: &ColumnChunkMetaData) -> Result<Box<dyn Column>> {
-    let filled = Arc::<Filled>::default();
+/// Opens a column of a row group.
+pub(super) fn open(
+    file: &Arc<RandomAccess>,
+    limits: &Arc<Limits>,
+    chunk: &ColumnChunkMetaData,
+) -> Result<Box<dyn Column>> {
+    let filled = Arc::<DecodeCounters>::default();
     let column = chunk.column_descr_ptr();
-    let pages = Pages::new(places, limits, &filled, chunk)?;
+    let pages = Pages::new(file, limits, &filled, chunk)?;
     let common = Common {
         limits: Arc::clone(limits),
         filled,
@@ -70,7 +74,7 @@ pub(super) fn open(places: &Arc<Places>, limits: &Arc<Limits>, chunk: &ColumnChu
 
 struct Common {
     limits: Arc<Limits>,
-    filled: Arc<Filled>,
+    filled: Arc<DecodeCounters>,
     column: ColumnDescPtr,
 }
 
@@ -80,13 +84,13 @@ struct Typed<T: DataType> {
     values: Vec<T::T>,
     definition: Vec<i16>,
     repetition: Vec<i16>,
-    /// Levels that were decoded.
+    /// Number of decoded levels.
     count: usize,
-    /// The level under way, where its row began, and the next value.
+    /// The current level, the first level of the current row, and the next value.
     level: usize,
     row: usize,
     value: usize,
-    /// Bytes of all these.
+    /// Memory of these buffers in bytes.
     bytes: usize,
 }
 
@@ -117,7 +121,7 @@ impl<T: DataType<T: Cell> + 'static> Typed<T> {
         let rows = if self.common.column.max_rep_level() > 0 {
             ROWS_OF_LISTS
         } else {
-            // Never over the end of a page, so that few of them are in memory: one row to read the next, then the rest of it.
+            // Never cross a page boundary, so that few pages are in memory: one row loads the next page, then the rest of it.
             filled.take(ROWS).max(1)
         };
         let (_, _, levels) = self.reader.read_records(
@@ -134,7 +138,7 @@ impl<T: DataType<T: Cell> + 'static> Typed<T> {
             + (self.definition.capacity() + self.repetition.capacity()) * size_of::<i16>()
             + filled.texts();
         let before = std::mem::replace(&mut self.bytes, bytes);
-        self.common.limits.exchange_values(before, bytes)
+        self.common.limits.replace_values(before, bytes)
     }
 
     fn definition(&self) -> i16 {
@@ -144,8 +148,8 @@ impl<T: DataType<T: Cell> + 'static> Typed<T> {
 
 impl<T: DataType> Drop for Typed<T> {
     fn drop(&mut self) {
-        // Less can only be under the limit.
-        let _ = self.common.limits.exchange_values(self.bytes, 0);
+        // Shrinking cannot exceed the limit.
+        let _ = self.common.limits.replace_values(self.bytes, 0);
     }
 }
 
@@ -157,7 +161,7 @@ impl<T: DataType<T: Cell> + 'static> Column for Typed<T> {
         self.row = self.level;
         match self.levels() {
             Some((_, 0)) => Ok(()),
-            _ => Err(over("its columns contradict one another")),
+            _ => Err(invalid("its columns are inconsistent")),
         }
     }
 
@@ -188,12 +192,12 @@ impl<T: DataType<T: Cell> + 'static> Column for Typed<T> {
         }
         match self.values.get(self.value) {
             Some(value) => value.value(self.common.column.converted_type(), budget),
-            None => Err(over("its columns contradict one another")),
+            None => Err(invalid("its columns are inconsistent")),
         }
     }
 }
 
-/// A value in a file. Dates and raw bytes are no text to learn from.
+/// Converts a Parquet value to JSON. Dates and raw bytes become null, as they are not text to train on.
 trait Cell {
     fn value(&self, kind: ConvertedType, budget: &Budget) -> Result<Option<Value>>;
 }
@@ -258,8 +262,8 @@ impl Cell for ByteArray {
         }
         match self.as_utf8() {
             Ok(text) => Ok(Some(Value::from(text))),
-            Err(_) if is_text => Err(over("a text of it is not UTF-8")),
-            // Writers that do not mark texts as such leave bytes.
+            Err(_) if is_text => Err(invalid("one of its texts is not UTF-8")),
+            // Some writers do not annotate strings as UTF-8.
             Err(_) => Ok(Some(Value::Null)),
         }
     }

@@ -1,11 +1,9 @@
-//! What delta-encoded texts take once they are decoded. The parquet crate allocates by the numbers in such a page, and a text can
-//! hold all of the text before it.
+//! Decoded size of delta-encoded strings. The parquet crate allocates by the lengths in such a page, and each string can repeat the whole previous one.
 //! <https://github.com/apache/parquet-format/blob/master/Encodings.md#delta-encoding-delta_binary_packed--5>
 
 use parquet::basic::Encoding;
 
-/// Checks the values of a page and gives the bytes that they take; none where there are more than `most` of them, or they
-/// contradict the encoding.
+/// Validates the values of a page and returns their decoded size in bytes; `None` if there are more than `most` values, or the encoding is malformed.
 pub(super) fn size(encoding: Encoding, values: &[u8], most: u64) -> Option<u64> {
     match encoding {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => lengths(values, most).map(|(_, sum)| sum),
@@ -18,13 +16,13 @@ pub(super) fn size(encoding: Encoding, values: &[u8], most: u64) -> Option<u64> 
     }
 }
 
-/// Goes through `most` delta-encoded lengths at the utmost: where they end, and their sum.
+/// Decodes at most `most` delta-encoded lengths. Returns their end offset and their sum.
 fn lengths(bytes: &[u8], most: u64) -> Option<(usize, u64)> {
-    let mut place = 0;
-    let block = varint(bytes, &mut place)?;
-    let parts = varint(bytes, &mut place)?;
-    let count = varint(bytes, &mut place)?;
-    let mut last = zigzag(varint(bytes, &mut place)?);
+    let mut at = 0;
+    let block = varint(bytes, &mut at)?;
+    let parts = varint(bytes, &mut at)?;
+    let count = varint(bytes, &mut at)?;
+    let mut last = zigzag(varint(bytes, &mut at)?);
     if count > most || parts == 0 || parts > block || block > 1 << 24 {
         return None;
     }
@@ -36,16 +34,16 @@ fn lengths(bytes: &[u8], most: u64) -> Option<(usize, u64)> {
         left -= 1;
     }
     while left > 0 {
-        let least = zigzag(varint(bytes, &mut place)?);
-        let widths = place..place.checked_add(usize::try_from(parts).ok()?)?;
-        place = widths.end;
+        let least = zigzag(varint(bytes, &mut at)?);
+        let widths = at..at.checked_add(usize::try_from(parts).ok()?)?;
+        at = widths.end;
         for &width in bytes.get(widths)? {
             if left == 0 {
                 break;
             }
             let values = left.min(per_part);
             let bits = Bits {
-                bytes: bytes.get(place..)?,
+                bytes: bytes.get(at..)?,
                 width: u64::from(width),
             };
             for index in 0..values {
@@ -57,13 +55,13 @@ fn lengths(bytes: &[u8], most: u64) -> Option<(usize, u64)> {
                 sum = sum.checked_add(u64::try_from(last).ok()?)?;
             }
             left -= values;
-            place = (place + (per_part * u64::from(width)).div_ceil(8) as usize).min(bytes.len());
+            at = (at + (per_part * u64::from(width)).div_ceil(8) as usize).min(bytes.len());
         }
     }
-    Some((place, sum))
+    Some((at, sum))
 }
 
-/// Numbers of equal width, the lowest bit first.
+/// Bit-packed integers of equal width, least significant bit first.
 struct Bits<'a> {
     bytes: &'a [u8],
     width: u64,
@@ -82,18 +80,18 @@ impl Bits<'_> {
         let end = (bit + self.width).div_ceil(8) as usize;
         let bytes = self.bytes.get(first..end)?;
         let mut value = 0u64;
-        for (place, &byte) in bytes.iter().enumerate() {
-            value |= u64::from(byte) << (8 * place);
+        for (i, &byte) in bytes.iter().enumerate() {
+            value |= u64::from(byte) << (8 * i);
         }
         Some(value >> (bit % 8) & ((1 << self.width) - 1))
     }
 }
 
-fn varint(bytes: &[u8], place: &mut usize) -> Option<u64> {
+fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*place)?;
-        *place += 1;
+        let byte = *bytes.get(*at)?;
+        *at += 1;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(value);
@@ -118,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    /// The values of the first page as the parquet crate encodes them.
+    /// The values of the first page, encoded by the parquet crate.
     fn encoded(texts: &[String], encoding: Encoding) -> Vec<u8> {
         let schema = Arc::new(parse_message_type("message schema { required binary text (UTF8); }").unwrap());
         let properties = WriterProperties::builder()
@@ -140,12 +138,12 @@ mod tests {
         file.close().unwrap();
         let mut thrift = super::super::thrift::Thrift::new(&bytes[4..]);
         thrift.skip(super::super::thrift::STRUCT).unwrap();
-        bytes.split_off(4 + thrift.place())
+        bytes.split_off(4 + thrift.position())
     }
 
     proptest! {
         #[test]
-        fn sizes_are_those_of_the_texts(texts in prop::collection::vec("[ab]{0,60}", 1..300)) {
+        fn size_is_the_total_length_of_the_texts(texts in prop::collection::vec("[ab]{0,60}", 1..300)) {
             let bytes: u64 = texts.iter().map(|text| text.len() as u64).sum();
             for encoding in [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY] {
                 let values = encoded(&texts, encoding);
@@ -155,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_have_a_size_or_none(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             for encoding in [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY] {
                 size(encoding, &bytes, 1000);
             }

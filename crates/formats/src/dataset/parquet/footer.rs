@@ -1,41 +1,40 @@
-//! The footer of a Parquet file. The parquet crate allocates by the numbers in it and goes down its schema by recursion, so all
-//! of it is gone through before.
+//! The footer of a Parquet file. The parquet crate allocates by its counts and recurses into its schema, so the footer is validated first.
 
-use super::super::source::Places;
-use super::super::{DatasetProblem, gather};
+use super::super::source::RandomAccess;
+use super::super::{DatasetProblem, builder};
 use super::damaged;
-use super::thrift::{Fault, Field, Fields, STRUCT, Thrift};
+use super::thrift::{Field, Fields, STRUCT, Thrift, ThriftError};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
-/// Bytes that a footer may have.
-const LARGEST: u64 = 64 << 20;
+/// Maximum size of a footer in bytes.
+const MAX_FOOTER: u64 = 64 << 20;
 
-/// How deep columns may lie in one another.
-const DEEPEST: usize = 64;
+/// Maximum nesting depth of columns.
+const MAX_DEPTH: usize = 64;
 
-/// Bytes that a column's name may have: it is copied for every row.
-const LONGEST_NAME: usize = 1024;
+/// Maximum length of a column name in bytes: it is copied for every row.
+const MAX_NAME: usize = 1024;
 
-/// Bytes of all columns' paths together.
-const LARGEST_PATHS: usize = 128 << 20;
+/// Maximum total length of all column paths in bytes.
+const MAX_PATHS: usize = 128 << 20;
 
-/// Parts of a file, each with all columns, and columns in all of them.
-const MOST_GROUPS: usize = 1 << 16;
-const MOST_CHUNKS: usize = 400_000;
+/// Maximum number of row groups, and of column chunks in all of them.
+const MAX_ROW_GROUPS: usize = 1 << 16;
+const MAX_COLUMN_CHUNKS: usize = 400_000;
 
-/// Reads the footer.
+/// Reads and validates the footer.
 ///
 /// # Errors
-/// Where it is none, or goes over a limit.
-pub(super) fn read(places: &Places) -> Result<ParquetMetaData, DatasetProblem> {
+/// If it is malformed or exceeds a limit.
+pub(super) fn read(file: &RandomAccess) -> Result<ParquetMetaData, DatasetProblem> {
     const END: u64 = 8;
-    let too_short = || damaged("it ends too early");
-    let body = places
+    let too_short = || damaged("it is truncated");
+    let body = file
         .len()
         .checked_sub(END)
         .filter(|&body| body > 4)
         .ok_or_else(too_short)?;
-    let end = places.read(body, END as usize)?;
+    let end = file.read(body, END as usize)?;
     let Some((length, b"PAR1")) = end.split_first_chunk::<4>() else {
         return Err(match end.ends_with(b"PARE") {
             true => DatasetProblem::Damaged(
@@ -49,33 +48,33 @@ pub(super) fn read(places: &Places) -> Result<ParquetMetaData, DatasetProblem> {
         .checked_sub(length)
         .filter(|&start| start >= 4)
         .ok_or_else(too_short)?;
-    if length > LARGEST {
-        return Err(damaged(format!("its footer has more than {} MiB", LARGEST >> 20)));
+    if length > MAX_FOOTER {
+        return Err(damaged(format!("its footer has more than {} MiB", MAX_FOOTER >> 20)));
     }
-    let footer = places.read(start, length as usize)?;
+    let footer = file.read(start, length as usize)?;
     if footer.len() as u64 != length {
         return Err(too_short());
     }
-    check(&footer).map_err(|wrong| match wrong {
-        Wrong::Fault => damaged("its footer contradicts itself"),
-        Wrong::Over(what) => damaged(what),
+    check(&footer).map_err(|error| match error {
+        FooterError::Malformed => damaged("its footer is malformed"),
+        FooterError::Limit(what) => damaged(what),
     })?;
     ParquetMetaDataReader::decode_metadata(&footer).map_err(damaged)
 }
 
-enum Wrong {
-    Fault,
-    Over(&'static str),
+enum FooterError {
+    Malformed,
+    Limit(&'static str),
 }
 
-impl From<Fault> for Wrong {
-    fn from(_: Fault) -> Self {
-        Self::Fault
+impl From<ThriftError> for FooterError {
+    fn from(_: ThriftError) -> Self {
+        Self::Malformed
     }
 }
 
-/// Goes through a footer (`FileMetaData`).
-fn check(footer: &[u8]) -> Result<(), Wrong> {
+/// Validates a footer (`FileMetaData`).
+fn check(footer: &[u8]) -> Result<(), FooterError> {
     let mut thrift = Thrift::new(footer);
     let mut fields = Fields::default();
     while let Some(field) = thrift.field(&mut fields)? {
@@ -88,13 +87,13 @@ fn check(footer: &[u8]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The schema: a tree, each node before its children.
-fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), Wrong> {
+/// Validates the schema: a tree in pre-order.
+fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), FooterError> {
     let count = thrift.structs(field)?;
-    if count > 2 * gather::MOST_COLUMNS {
-        return Err(Wrong::Over("it has too many columns"));
+    if count > 2 * builder::MAX_COLUMNS {
+        return Err(FooterError::Limit("it has too many columns"));
     }
-    // For each node on the way down: children that are still to come, and the bytes of the path.
+    // For each open node: the number of remaining children, and the length of its path.
     let mut open: Vec<(i64, usize)> = Vec::new();
     let mut paths = 0usize;
     for _ in 0..count {
@@ -111,23 +110,23 @@ fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), Wrong> {
         };
         paths += path;
         if children < 0 {
-            return Err(Wrong::Over("its columns contradict one another"));
+            return Err(FooterError::Limit("its columns are inconsistent"));
         }
-        if name > LONGEST_NAME || paths > LARGEST_PATHS {
-            return Err(Wrong::Over("the names of its columns are too long"));
+        if name > MAX_NAME || paths > MAX_PATHS {
+            return Err(FooterError::Limit("the names of its columns are too long"));
         }
         if children > 0 {
             open.push((children, path));
         }
-        if open.len() > DEEPEST {
-            return Err(Wrong::Over("its columns lie too deep in one another"));
+        if open.len() > MAX_DEPTH {
+            return Err(FooterError::Limit("its columns are nested too deeply"));
         }
     }
     Ok(())
 }
 
-/// A node of the schema (`SchemaElement`): the length of its name, and its children.
-fn node(thrift: &mut Thrift) -> Result<(usize, i64), Wrong> {
+/// Reads a node of the schema (`SchemaElement`): the length of its name, and its number of children.
+fn node(thrift: &mut Thrift) -> Result<(usize, i64), FooterError> {
     let (mut name, mut children) = (0, 0);
     let mut fields = Fields::default();
     while let Some(field) = thrift.field(&mut fields)? {
@@ -140,11 +139,11 @@ fn node(thrift: &mut Thrift) -> Result<(usize, i64), Wrong> {
     Ok((name, children))
 }
 
-/// The row groups and the columns in them.
-fn groups(thrift: &mut Thrift, field: &Field) -> Result<(), Wrong> {
+/// Validates the row groups and their column chunks.
+fn groups(thrift: &mut Thrift, field: &Field) -> Result<(), FooterError> {
     let count = thrift.structs(field)?;
-    if count > MOST_GROUPS {
-        return Err(Wrong::Over("it has too many row groups"));
+    if count > MAX_ROW_GROUPS {
+        return Err(FooterError::Limit("it has too many row groups"));
     }
     let mut chunks = 0;
     for _ in 0..count {
@@ -156,8 +155,8 @@ fn groups(thrift: &mut Thrift, field: &Field) -> Result<(), Wrong> {
             }
             let columns = thrift.structs(&field)?;
             chunks += columns;
-            if chunks > MOST_CHUNKS {
-                return Err(Wrong::Over("it has too many row groups and columns"));
+            if chunks > MAX_COLUMN_CHUNKS {
+                return Err(FooterError::Limit("it has too many row groups and columns"));
             }
             for _ in 0..columns {
                 thrift.skip(STRUCT)?;

@@ -1,22 +1,22 @@
-//! What all columns of a file may take together.
+//! Memory and work limits shared by all columns of a file.
 
 use parquet::errors::{ParquetError, Result};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes of pages that are in memory at once.
-const LARGEST_PAGES: usize = 768 << 20;
+/// Maximum bytes of pages in memory.
+const MAX_PAGE_MEMORY: usize = 768 << 20;
 
-/// Bytes of values that are decoded and not yet in a row.
-const LARGEST_VALUES: usize = 384 << 20;
+/// Maximum bytes of decoded values not yet in a row.
+const MAX_VALUE_MEMORY: usize = 384 << 20;
 
-/// Bytes that all of a file may become. It is a limit of time: text is held up to far less.
-const MOST_WORK: u64 = 16 << 30;
+/// Maximum uncompressed bytes of a file. Limits time; the limit on text in memory is far lower.
+const MAX_UNPACKED: u64 = 16 << 30;
 
-/// The counters; pages are read by readers that have to be `Send`, though by one thread.
+/// The counters. Atomic because the parquet crate requires `Send` page readers; only one thread uses them.
 pub(super) struct Limits {
     pages: AtomicUsize,
     values: AtomicUsize,
-    work_left: AtomicU64,
+    unpacked_left: AtomicU64,
 }
 
 impl Limits {
@@ -24,46 +24,49 @@ impl Limits {
         Self {
             pages: AtomicUsize::new(0),
             values: AtomicUsize::new(0),
-            work_left: AtomicU64::new(MOST_WORK),
+            unpacked_left: AtomicU64::new(MAX_UNPACKED),
         }
     }
 
-    /// Counts pages that come into memory. Called before there is room for them.
-    pub fn add_pages(&self, bytes: usize) -> Result<()> {
-        if self.pages.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > LARGEST_PAGES {
-            return Err(over("its pages take more memory at once than Hearth gives them"));
+    /// Counts page bytes before they are allocated.
+    pub fn reserve_pages(&self, bytes: usize) -> Result<()> {
+        if self.pages.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > MAX_PAGE_MEMORY {
+            return Err(invalid("its pages take too much memory at once"));
         }
         Ok(())
     }
 
-    /// Takes pages off that are let go.
-    pub fn drop_pages(&self, bytes: usize) {
+    /// Subtracts freed page bytes.
+    pub fn release_pages(&self, bytes: usize) {
         self.pages.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a column's decoded values in place of those it had before.
-    pub fn exchange_values(&self, before: usize, now: usize) -> Result<()> {
+    /// Replaces the count of a column's decoded values.
+    pub fn replace_values(&self, before: usize, now: usize) -> Result<()> {
         let others = self.values.fetch_sub(before, Ordering::Relaxed) - before;
         self.values.fetch_add(now, Ordering::Relaxed);
-        if others + now > LARGEST_VALUES {
-            return Err(over("its rows take more memory at once than Hearth gives them"));
+        if others + now > MAX_VALUE_MEMORY {
+            return Err(invalid("its rows take too much memory at once"));
         }
         Ok(())
     }
 
-    /// Counts bytes that something becomes.
-    pub fn work(&self, bytes: u64) -> Result<()> {
-        let left = self.work_left.load(Ordering::Relaxed);
+    /// Counts uncompressed bytes.
+    pub fn count_unpacked(&self, bytes: u64) -> Result<()> {
+        let left = self.unpacked_left.load(Ordering::Relaxed);
         let left = left.checked_sub(bytes);
-        self.work_left.store(left.unwrap_or(0), Ordering::Relaxed);
+        self.unpacked_left.store(left.unwrap_or(0), Ordering::Relaxed);
         match left {
             Some(_) => Ok(()),
-            None => Err(over(&format!("it unpacks to more than {} GiB", MOST_WORK >> 30))),
+            None => Err(invalid(&format!(
+                "it decompresses to more than {} GiB",
+                MAX_UNPACKED >> 30
+            ))),
         }
     }
 }
 
-/// The error for going over a limit.
-pub(super) fn over(what: &str) -> ParquetError {
+/// The error for a malformed file or an exceeded limit.
+pub(super) fn invalid(what: &str) -> ParquetError {
     ParquetError::General(what.to_owned())
 }

@@ -1,7 +1,5 @@
-//! Parquet: tables by columns, as the hubs keep most datasets.
-//!
-//! The parquet crate decodes values; what a file makes it allocate or recurse into is read and checked here before: the footer,
-//! the pages, what they unpack to, and how rows are put together.
+//! Parquet: columnar tables, the format of most datasets on the Hugging Face hub.
+//! The parquet crate decodes values. Everything that makes it allocate or recurse is validated here first: the footer, the pages, their uncompressed sizes, and the assembly of rows.
 
 mod column;
 mod delta;
@@ -12,7 +10,7 @@ mod rows;
 mod thrift;
 
 use super::DatasetProblem;
-use super::gather::Gather;
+use super::builder::DatasetBuilder;
 use super::json::Name;
 use super::json_value::{Budget, too_large};
 use super::source::Source;
@@ -23,11 +21,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Reads a file, one row at a time.
-pub(super) fn read(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> {
-    let mut guarded = AssertUnwindSafe(gather);
-    // The crate that decodes Parquet panics on some damaged files. Of the examples gathered until then none is used.
+pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
+    let mut guarded = AssertUnwindSafe(builder);
+    // The parquet crate panics on some corrupt files. The examples read so far are then discarded.
     let done = catch_unwind(AssertUnwindSafe(move || rows(source, &mut guarded)));
-    done.unwrap_or_else(|_| Err(damaged("its columns contradict one another")))
+    done.unwrap_or_else(|_| Err(damaged("its columns are inconsistent")))
 }
 
 fn damaged(why: impl std::fmt::Display) -> DatasetProblem {
@@ -38,48 +36,48 @@ fn damaged(why: impl std::fmt::Display) -> DatasetProblem {
     ))
 }
 
-fn rows(source: &Source, gather: &mut Gather) -> Result<(), DatasetProblem> {
-    let places = Arc::new(source.places()?);
-    let metadata = footer::read(&places)?;
+fn rows(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
+    let file = Arc::new(source.random_access()?);
+    let metadata = footer::read(&file)?;
     check_codecs(&metadata)?;
     let names = metadata.file_metadata().schema().get_fields().iter();
     let names: Vec<Name> = names.map(|column| column.name().into()).collect();
     if names.is_empty() {
         return Err(damaged("it has no columns"));
     }
-    gather.columns(&names);
+    builder.columns(&names);
     let limits = Arc::new(Limits::new());
     let budget = Budget::new();
-    let mut number = 0u32;
+    let mut line = 0u32;
     let mut is_decided = false;
     for group in metadata.row_groups() {
-        source.meter.ask()?;
-        let mut rows = Rows::open(&places, &limits, group, &names, |name| gather.needs(name)).map_err(damaged)?;
+        source.meter.check_cancelled()?;
+        let mut rows = Rows::open(&file, &limits, group, &names, |name| builder.needs(name)).map_err(damaged)?;
         for _ in 0..group.num_rows() {
             source.meter.count_row()?;
-            number = number.saturating_add(1);
+            line = line.saturating_add(1);
             let row = rows.row(&budget).map_err(damaged)?;
             let size = budget.begin();
-            limits.work(size as u64).map_err(damaged)?;
+            limits.count_unpacked(size as u64).map_err(damaged)?;
             let Some(fields) = row else {
-                budget.take_exceeded();
-                gather.broken(number, too_large());
+                budget.reset_exceeded();
+                builder.broken(line, too_large());
                 continue;
             };
-            if gather.row(number, fields, size).is_break() {
+            if builder.row(line, fields, size).is_break() {
                 return Ok(());
             }
-            if !is_decided && gather.is_decided() {
-                // The others need not be unpacked.
+            if !is_decided && builder.is_decided() {
+                // Unused columns need not be decompressed.
                 is_decided = true;
-                rows.retain(|name| gather.needs(name));
+                rows.retain(|name| builder.needs(name));
             }
         }
     }
     Ok(())
 }
 
-/// Refuses what is compressed in ways that are not built in.
+/// Refuses compression codecs that are not built in.
 fn check_codecs(metadata: &ParquetMetaData) -> Result<(), DatasetProblem> {
     use parquet::basic::Compression;
     let groups = metadata.row_groups().iter();
@@ -88,7 +86,8 @@ fn check_codecs(metadata: &ParquetMetaData) -> Result<(), DatasetProblem> {
             Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_) => {}
             other => {
                 return Err(DatasetProblem::Damaged(format!(
-                    "this Parquet file is compressed with {other}, which Hearth does not read. Write it with Snappy, Zstandard or \
+                    "this Parquet file is compressed with {other}, which Hearth does not read. Write it with Snappy, \
+                     Zstandard or \
                      no compression."
                 )));
             }

@@ -1,10 +1,9 @@
-//! The pages of a column, read and unpacked within limits. The parquet crate's own reader asks for as much memory as a page's
-//! header says that it needs.
+//! Reads and decompresses the pages of a column within limits. The parquet crate's own reader allocates whatever a page header claims.
 
-use super::super::source::Places;
+use super::super::source::RandomAccess;
 use super::delta;
-use super::limits::{Limits, over};
-use super::thrift::{Fault, Field, Fields, Thrift};
+use super::limits::{Limits, invalid};
+use super::thrift::{Field, Fields, Thrift, ThriftError};
 use parquet::basic::{Compression, Encoding, PageType, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
@@ -14,50 +13,50 @@ use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Bytes that a page may have, unpacked or not.
-const LARGEST_PAGE: usize = 256 << 20;
+/// Maximum size of a page in bytes, compressed or not.
+const MAX_PAGE: usize = 256 << 20;
 
-/// Bytes that a page's header may have; some hold whole texts as statistics.
-const LARGEST_HEADER: usize = 8 << 20;
+/// Maximum size of a page header in bytes; some contain complete strings as statistics.
+const MAX_PAGE_HEADER: usize = 8 << 20;
 
-/// Entries of lists that are decoded at once: those of one row, or of a few.
-const MOST_ENTRIES: usize = 4 << 20;
+/// Maximum number of list entries decoded at once, of one or a few rows.
+const MAX_LIST_ENTRIES: usize = 4 << 20;
 
-/// Entries of a dictionary.
-const MOST_WORDS: u64 = 4 << 20;
+/// Maximum number of dictionary entries.
+const MAX_DICTIONARY: u64 = 4 << 20;
 
-/// Values of a page that is delta-encoded: they are decoded at once.
-const MOST_DELTAS: u64 = 8 << 20;
+/// Maximum number of values of a delta-encoded page, which are decoded at once.
+const MAX_DELTA_VALUES: u64 = 8 << 20;
 
-/// Bytes that delta-encoded texts of one page may become.
-const LARGEST_DELTAS: u64 = 128 << 20;
+/// Maximum decoded bytes of the delta-encoded strings of a page.
+const MAX_DELTA_TEXT: u64 = 128 << 20;
 
-/// What an entry of a list counts as work.
+/// Uncompressed bytes counted per list entry.
 const ENTRY_WORK: u64 = 64;
 
-/// What was read since a column's values were last taken.
+/// Counters of what was decoded since the column's values were last consumed.
 #[derive(Default)]
-pub(super) struct Filled {
+pub(super) struct DecodeCounters {
     begun: AtomicBool,
     entries: AtomicUsize,
     texts: AtomicUsize,
     page: AtomicUsize,
 }
 
-impl Filled {
-    /// Begins anew.
+impl DecodeCounters {
+    /// Resets the counters.
     pub fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
         self.entries.store(0, Ordering::Relaxed);
         self.texts.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes of texts that were decoded to memory of their own.
+    /// Bytes of strings decoded into separate allocations.
     pub fn texts(&self) -> usize {
         self.texts.load(Ordering::Relaxed)
     }
 
-    /// Takes values of the page under way, `most` of them; 0: it has no more.
+    /// Takes up to `most` values of the current page; returns 0 at its end.
     pub fn take(&self, most: usize) -> usize {
         let left = self.page.load(Ordering::Relaxed);
         let taken = left.min(most);
@@ -66,19 +65,19 @@ impl Filled {
     }
 }
 
-/// Reads the pages of a column in a row group.
+/// Page reader of a column chunk.
 pub(super) struct Pages {
-    places: Arc<Places>,
+    file: Arc<RandomAccess>,
     limits: Arc<Limits>,
-    filled: Arc<Filled>,
+    filled: Arc<DecodeCounters>,
     column: ColumnDescPtr,
     codec: Codec,
-    place: u64,
+    offset: u64,
     end: u64,
-    /// The header of the next page, where it was looked at already.
+    /// The header of the next page, if already read.
     next: Option<Header>,
     has_dictionary: bool,
-    /// Bytes of the pages since values were last taken, and of these the last page's.
+    /// Bytes of the pages since values were last consumed, and of the last page.
     in_memory: usize,
     last: usize,
     dictionary: usize,
@@ -92,9 +91,9 @@ enum Codec {
 
 impl Pages {
     pub fn new(
-        places: &Arc<Places>,
+        file: &Arc<RandomAccess>,
         limits: &Arc<Limits>,
-        filled: &Arc<Filled>,
+        filled: &Arc<DecodeCounters>,
         chunk: &ColumnChunkMetaData,
     ) -> Result<Self> {
         let codec = match chunk.compression() {
@@ -103,16 +102,16 @@ impl Pages {
             _ => Codec::None,
         };
         let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
-        let place = u64::try_from(start)?;
+        let offset = u64::try_from(start)?;
         let length = u64::try_from(chunk.compressed_size())?;
         Ok(Self {
-            places: Arc::clone(places),
+            file: Arc::clone(file),
             limits: Arc::clone(limits),
             filled: Arc::clone(filled),
             column: chunk.column_descr_ptr(),
             codec,
-            place,
-            end: place.saturating_add(length).min(places.len()),
+            offset,
+            end: offset.saturating_add(length).min(file.len()),
             next: None,
             has_dictionary: false,
             in_memory: 0,
@@ -121,12 +120,12 @@ impl Pages {
         })
     }
 
-    /// Looks at the header of the next page that holds values; none: there is none.
-    fn look(&mut self) -> Result<Option<Header>> {
-        while self.next.is_none() && self.place < self.end {
+    /// Peeks at the header of the next page with values; `None` at the end.
+    fn peek(&mut self) -> Result<Option<Header>> {
+        while self.next.is_none() && self.offset < self.end {
             let header = self.header()?;
             if header.kind == INDEX {
-                self.place = header.data + header.packed as u64;
+                self.offset = header.data + header.packed as u64;
             } else {
                 self.next = Some(header);
             }
@@ -135,53 +134,56 @@ impl Pages {
     }
 
     fn header(&self) -> Result<Header> {
-        let left = (self.end - self.place) as usize;
+        let left = (self.end - self.offset) as usize;
         let mut window = 512;
         loop {
-            let bytes = self.places.read(self.place, window.min(left))?;
+            let bytes = self.file.read(self.offset, window.min(left))?;
             let mut thrift = Thrift::new(&bytes);
-            match Header::read(&mut thrift, self.place) {
+            match Header::read(&mut thrift, self.offset) {
                 Ok(header) if header.data + header.packed as u64 <= self.end => return Ok(header),
-                Err(Fault::End) if window < left && window < LARGEST_HEADER => window *= 16,
-                _ => return Err(over("the header of a page contradicts itself")),
+                Err(ThriftError::End) if window < left && window < MAX_PAGE_HEADER => window *= 16,
+                _ => return Err(invalid("a page header is malformed")),
             }
         }
     }
 
-    /// Lets go of the pages whose values were taken.
-    fn forget_taken(&mut self) {
+    /// Releases the pages whose values were consumed.
+    fn release_decoded(&mut self) {
         if self.filled.begun.swap(false, Ordering::Relaxed) {
-            self.limits.drop_pages(self.in_memory - self.last);
+            self.limits.release_pages(self.in_memory - self.last);
             self.in_memory = self.last;
         }
     }
 
-    /// The bytes of a page, unpacked.
+    /// Reads and decompresses a page.
     fn unpacked(&mut self, header: &Header) -> Result<bytes::Bytes> {
-        if header.packed.max(header.size) > LARGEST_PAGE {
-            return Err(over(&format!("a page of it has more than {} MiB", LARGEST_PAGE >> 20)));
+        if header.packed.max(header.size) > MAX_PAGE {
+            return Err(invalid(&format!(
+                "one of its pages has more than {} MiB",
+                MAX_PAGE >> 20
+            )));
         }
         let is_packed = header.is_compressed && !matches!(self.codec, Codec::None);
         let bytes = header.packed + if is_packed { header.size } else { 0 };
-        self.limits.add_pages(bytes)?;
+        self.limits.reserve_pages(bytes)?;
         self.in_memory += bytes;
-        self.limits.work(bytes as u64)?;
-        let packed = self.places.read(header.data, header.packed)?;
+        self.limits.count_unpacked(bytes as u64)?;
+        let packed = self.file.read(header.data, header.packed)?;
         if packed.len() != header.packed {
-            return Err(over("it ends too early"));
+            return Err(invalid("it is truncated"));
         }
         let levels = header.level_bytes()?;
         if levels > header.size || levels > packed.len() {
-            return Err(over("the header of a page contradicts itself"));
+            return Err(invalid("a page header is malformed"));
         }
-        let wrong = || over("a page of it is not as long as its header says");
+        let wrong_size = || invalid("the size of a page does not match its header");
         let unpacked = match &mut self.codec {
             _ if !is_packed => return Ok(packed),
             Codec::None => return Ok(packed),
             Codec::Snappy => {
                 let most = header.size - levels;
                 if most > 0 && snap::raw::decompress_len(&packed[levels..]).ok() != Some(most) {
-                    return Err(wrong());
+                    return Err(wrong_size());
                 }
                 let mut unpacked = vec![0; header.size];
                 unpacked[..levels].copy_from_slice(&packed[..levels]);
@@ -204,13 +206,13 @@ impl Pages {
             }
         };
         if unpacked.len() != header.size {
-            return Err(wrong());
+            return Err(wrong_size());
         }
         Ok(unpacked.into())
     }
 
     fn page(&mut self, header: Header) -> Result<Page> {
-        self.forget_taken();
+        self.release_decoded();
         let before = self.in_memory;
         let buf = self.unpacked(&header)?;
         let bytes = self.in_memory - before;
@@ -219,7 +221,7 @@ impl Pages {
         if header.kind == DICTIONARY {
             self.check_dictionary(&header, &buf)?;
             self.dictionary += bytes;
-            // It stays.
+            // A dictionary page is retained.
             self.in_memory -= bytes;
             return Ok(Page::DictionaryPage {
                 buf,
@@ -254,7 +256,7 @@ impl Pages {
         })
     }
 
-    /// A dictionary's entries are made room for by its header.
+    /// Checks a dictionary, whose entries are allocated by the count in its header.
     fn check_dictionary(&mut self, header: &Header, buf: &[u8]) -> Result<()> {
         let width = match self.column.physical_type() {
             Type::FIXED_LEN_BYTE_ARRAY => self.column.type_length().max(0) as u64,
@@ -264,48 +266,49 @@ impl Pages {
             Type::BOOLEAN => 1,
         };
         let count = header.values;
-        if width == 0 || count > MOST_WORDS || count.saturating_mul(width) > buf.len() as u64 || self.has_dictionary {
-            return Err(over("a dictionary of it contradicts itself"));
+        if width == 0 || count > MAX_DICTIONARY || count.saturating_mul(width) > buf.len() as u64 || self.has_dictionary
+        {
+            return Err(invalid("a dictionary is malformed"));
         }
         self.has_dictionary = true;
         let entry = size_of::<parquet::data_type::ByteArray>();
         let bytes = count as usize * entry;
-        self.limits.add_pages(bytes)?;
+        self.limits.reserve_pages(bytes)?;
         self.dictionary += bytes;
         Ok(())
     }
 
     fn check_values(&mut self, header: &Header, encoding: Encoding, buf: &[u8]) -> Result<()> {
-        let wrong = || over("a page of it contradicts itself");
+        let malformed = || invalid("a page is malformed");
         let in_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
         if in_dictionary && !self.has_dictionary {
-            return Err(over("it lacks a dictionary"));
+            return Err(invalid("a dictionary is missing"));
         }
         if self.column.max_rep_level() > 0 {
             let entries = usize::try_from(header.values)?;
             let entries = self.filled.entries.fetch_add(entries, Ordering::Relaxed) + entries;
-            if entries > MOST_ENTRIES {
-                return Err(over("a row of it holds too many entries"));
+            if entries > MAX_LIST_ENTRIES {
+                return Err(invalid("one of its rows has too many entries"));
             }
-            self.limits.work(header.values * ENTRY_WORK)?;
+            self.limits.count_unpacked(header.values * ENTRY_WORK)?;
         }
         if matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) {
-            let most = header.values.min(MOST_DELTAS);
-            let from = self.values_at(header, buf).ok_or_else(wrong)?;
-            let size = delta::size(encoding, &buf[from..], most).ok_or_else(wrong)?;
-            if size > LARGEST_DELTAS {
-                return Err(over("a page of it unpacks to too much text"));
+            let most = header.values.min(MAX_DELTA_VALUES);
+            let from = self.values_at(header, buf).ok_or_else(malformed)?;
+            let size = delta::size(encoding, &buf[from..], most).ok_or_else(malformed)?;
+            if size > MAX_DELTA_TEXT {
+                return Err(invalid("one of its pages decompresses to too much text"));
             }
             self.filled.texts.fetch_add(size as usize, Ordering::Relaxed);
-            if self.filled.texts() as u64 > LARGEST_DELTAS {
-                return Err(over("a row of it is too long"));
+            if self.filled.texts() as u64 > MAX_DELTA_TEXT {
+                return Err(invalid("one of its rows is too long"));
             }
-            self.limits.work(size + header.values * 16)?;
+            self.limits.count_unpacked(size + header.values * 16)?;
         }
         Ok(())
     }
 
-    /// Where the values of a page begin, behind the levels.
+    /// The offset of the values in a page, after the levels.
     fn values_at(&self, header: &Header, buf: &[u8]) -> Option<usize> {
         if header.kind == DATA_V2 {
             return header.level_bytes().ok().filter(|&at| at <= buf.len());
@@ -316,7 +319,7 @@ impl Pages {
             (self.column.max_def_level(), header.definition),
         ] {
             if most > 0 {
-                // Others are deprecated, and none of the writers that used them knew delta encodings.
+                // Other level encodings are deprecated; no writer combines them with delta encodings.
                 if encoding != Encoding::RLE as i64 {
                     return None;
                 }
@@ -330,7 +333,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        self.limits.drop_pages(self.in_memory + self.dictionary);
+        self.limits.release_pages(self.in_memory + self.dictionary);
     }
 }
 
@@ -344,16 +347,16 @@ impl Iterator for Pages {
 
 impl PageReader for Pages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let Some(header) = self.look()? else {
+        let Some(header) = self.peek()? else {
             return Ok(None);
         };
         self.next = None;
-        self.place = header.data + header.packed as u64;
+        self.offset = header.data + header.packed as u64;
         self.page(header).map(Some)
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        let Some(header) = self.look()? else {
+        let Some(header) = self.peek()? else {
             return Ok(None);
         };
         Ok(Some(PageMetadata {
@@ -368,45 +371,45 @@ impl PageReader for Pages {
     }
 
     fn at_record_boundary(&mut self) -> Result<bool> {
-        // Only pages of the second version are sure to begin with a row.
-        Ok(self.look()?.is_none_or(|header| header.kind == DATA_V2))
+        // Only version 2 data pages are guaranteed to begin at a row.
+        Ok(self.peek()?.is_none_or(|header| header.kind == DATA_V2))
     }
 }
 
-/// The kinds of pages.
+/// Page types.
 const DATA: i64 = PageType::DATA_PAGE as i64;
 const INDEX: i64 = PageType::INDEX_PAGE as i64;
 const DICTIONARY: i64 = PageType::DICTIONARY_PAGE as i64;
 const DATA_V2: i64 = PageType::DATA_PAGE_V2 as i64;
 
-/// A page's header (`PageHeader`).
+/// A page header (`PageHeader`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Header {
     kind: i64,
-    /// Bytes of it unpacked, and in the file.
+    /// Uncompressed size, and compressed size in the file, in bytes.
     size: usize,
     packed: usize,
     values: u64,
     nulls: u64,
     rows: u64,
     encoding: i64,
-    /// The encoding of levels; of a page of the second version their bytes.
+    /// Encoding of the levels; for version 2 pages, their lengths in bytes.
     definition: i64,
     repetition: i64,
     is_compressed: bool,
-    /// Where its data is in the file.
+    /// Offset of its data in the file.
     data: u64,
 }
 
 impl Header {
-    fn read(thrift: &mut Thrift, place: u64) -> std::result::Result<Self, Fault> {
+    fn read(thrift: &mut Thrift, offset: u64) -> std::result::Result<Self, ThriftError> {
         let mut header = Self {
             kind: -1,
             is_compressed: true,
             ..Self::default()
         };
         let mut inner = None;
-        let size = |number: i64| usize::try_from(number).map_err(|_| Fault::Malformed);
+        let size = |number: i64| usize::try_from(number).map_err(|_| ThriftError::Malformed);
         let mut fields = Fields::default();
         while let Some(field) = thrift.field(&mut fields)? {
             match field.id {
@@ -425,21 +428,21 @@ impl Header {
             INDEX => inner,
             DICTIONARY => Some(7),
             DATA_V2 => Some(8),
-            _ => return Err(Fault::Malformed),
+            _ => return Err(ThriftError::Malformed),
         };
         if inner != expected {
-            return Err(Fault::Malformed);
+            return Err(ThriftError::Malformed);
         }
-        header.data = place + thrift.place() as u64;
+        header.data = offset + thrift.position() as u64;
         Ok(header)
     }
 
     /// `DataPageHeader`, `DictionaryPageHeader` or `DataPageHeaderV2`.
-    fn data_header(&mut self, thrift: &mut Thrift, outer: &Field) -> std::result::Result<(), Fault> {
+    fn data_header(&mut self, thrift: &mut Thrift, outer: &Field) -> std::result::Result<(), ThriftError> {
         if outer.kind != super::thrift::STRUCT {
-            return Err(Fault::Malformed);
+            return Err(ThriftError::Malformed);
         }
-        let count = |number: i64| u64::try_from(number).map_err(|_| Fault::Malformed);
+        let count = |number: i64| u64::try_from(number).map_err(|_| ThriftError::Malformed);
         let mut fields = Fields::default();
         while let Some(field) = thrift.field(&mut fields)? {
             match (outer.id, field.id) {
@@ -456,7 +459,7 @@ impl Header {
         Ok(())
     }
 
-    /// Bytes of levels before what is compressed.
+    /// Bytes of uncompressed levels before the compressed data.
     fn level_bytes(&self) -> Result<usize> {
         if self.kind != DATA_V2 {
             return Ok(0);
@@ -467,7 +470,5 @@ impl Header {
 
 fn encoding(number: i64) -> Result<Encoding> {
     let found = Encoding::VARIANTS.iter().find(|encoding| **encoding as i64 == number);
-    found
-        .copied()
-        .ok_or_else(|| over("it is encoded in a way that Hearth does not know"))
+    found.copied().ok_or_else(|| invalid("it uses an unknown encoding"))
 }

@@ -1,11 +1,11 @@
-//! Rows out of columns: lists and groups are put together by the levels of what is in them, as Dremel's authors wrote it.
+//! Assembles rows from columns by definition and repetition levels, as in Dremel.
 //! <https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets-2/>
 
 use super::super::json::{Fields, Name};
 use super::super::json_value::{Budget, FIELD, OBJECT, VALUE};
-use super::super::source::Places;
+use super::super::source::RandomAccess;
 use super::column::{self, Column};
-use super::limits::{Limits, over};
+use super::limits::{Limits, invalid};
 use parquet::basic::{ConvertedType, Repetition};
 use parquet::errors::Result;
 use parquet::file::metadata::RowGroupMetaData;
@@ -13,42 +13,42 @@ use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// The columns of a row group that are wanted.
+/// The selected columns of a row group.
 pub(super) struct Rows {
     columns: Vec<(Name, Node)>,
 }
 
-/// What a part of the schema is made of.
+/// A node of the schema.
 enum Node {
     Column(Box<dyn Column>),
-    /// There where its definition is greater.
+    /// Present if the definition level is greater.
     Optional(i16, Box<Node>),
     Group(Vec<(String, Node)>),
-    /// There where its definition is greater; an entry goes on where the repetition is greater.
+    /// Present if the definition level is greater; another entry follows if the repetition level is greater.
     List(i16, i16, Box<Node>),
     /// As a list, of keys and values.
     Map(i16, i16, Box<[Node; 2]>),
 }
 
 impl Rows {
-    /// Opens the columns of a row group that `wanted` names.
+    /// Opens the columns of a row group selected by `select`.
     pub fn open(
-        places: &Arc<Places>,
+        file: &Arc<RandomAccess>,
         limits: &Arc<Limits>,
         group: &RowGroupMetaData,
         names: &[Name],
-        wanted: impl Fn(&str) -> bool,
+        select: impl Fn(&str) -> bool,
     ) -> Result<Self> {
         let schema = group.schema_descr().root_schema().get_fields();
         let mut builder = Builder {
-            places,
+            file,
             limits,
             group,
             next: 0,
         };
         let mut columns = Vec::new();
         for (field, name) in schema.iter().zip(names) {
-            if wanted(name) {
+            if select(name) {
                 columns.push((name.clone(), builder.node(field, 0, 0)?));
             } else {
                 builder.next += leaves(field);
@@ -57,12 +57,12 @@ impl Rows {
         Ok(Self { columns })
     }
 
-    /// Lets go of columns.
-    pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
-        self.columns.retain(|(name, _)| wanted(name));
+    /// Drops columns that are not selected.
+    pub fn retain(&mut self, select: impl Fn(&str) -> bool) {
+        self.columns.retain(|(name, _)| select(name));
     }
 
-    /// The next row; none where it takes too much memory.
+    /// Reads the next row; `None` if it exceeds the memory budget.
     pub fn row(&mut self, budget: &Budget) -> Result<Option<Fields>> {
         let mut fields = Fields::with_capacity(self.columns.len());
         for (name, node) in &mut self.columns {
@@ -77,9 +77,9 @@ impl Rows {
         }
         if budget.is_exceeded() {
             let read = fields.len() + 1;
-            for (place, (_, node)) in self.columns.iter_mut().enumerate() {
+            for (index, (_, node)) in self.columns.iter_mut().enumerate() {
                 node.each(&mut |column| {
-                    if place >= read {
+                    if index >= read {
                         column.begin_row()?;
                     }
                     column.leave_row();
@@ -93,17 +93,17 @@ impl Rows {
 }
 
 impl Node {
-    /// Does something with every column.
-    fn each(&mut self, what: &mut dyn FnMut(&mut dyn Column) -> Result<()>) -> Result<()> {
+    /// Calls a function for every column.
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Column) -> Result<()>) -> Result<()> {
         match self {
-            Self::Column(column) => what(column.as_mut()),
-            Self::Optional(_, node) | Self::List(_, _, node) => node.each(what),
-            Self::Group(members) => members.iter_mut().try_for_each(|(_, node)| node.each(what)),
-            Self::Map(_, _, both) => both.iter_mut().try_for_each(|node| node.each(what)),
+            Self::Column(column) => visit(column.as_mut()),
+            Self::Optional(_, node) | Self::List(_, _, node) => node.each(visit),
+            Self::Group(members) => members.iter_mut().try_for_each(|(_, node)| node.each(visit)),
+            Self::Map(_, _, both) => both.iter_mut().try_for_each(|node| node.each(visit)),
         }
     }
 
-    /// The levels of its first column.
+    /// The levels of the first column.
     fn levels(&self) -> Option<(i16, i16)> {
         match self {
             Self::Column(column) => column.levels(),
@@ -116,11 +116,11 @@ impl Node {
     fn is_defined(&self, beyond: i16) -> Result<bool> {
         match self.levels() {
             Some((definition, _)) => Ok(definition > beyond),
-            None => Err(over("its columns contradict one another")),
+            None => Err(invalid("its columns are inconsistent")),
         }
     }
 
-    fn goes_on(&self, beyond: i16) -> bool {
+    fn has_next_entry(&self, beyond: i16) -> bool {
         self.levels().is_some_and(|(_, repetition)| repetition > beyond)
     }
 
@@ -131,12 +131,12 @@ impl Node {
         })
     }
 
-    /// What it holds in the row under way; none where that takes too much memory.
+    /// Reads the value in the current row; `None` if it exceeds the memory budget.
     fn value(&mut self, budget: &Budget) -> Result<Option<Value>> {
         match self {
             Self::Column(column) => {
                 if column.levels().is_none() {
-                    return Err(over("its columns contradict one another"));
+                    return Err(invalid("its columns are inconsistent"));
                 }
                 let value = column.value(budget)?;
                 column.advance();
@@ -176,7 +176,7 @@ impl Node {
                         return Ok(None);
                     };
                     values.push(value);
-                    if !node.goes_on(*repetition) {
+                    if !node.has_next_entry(*repetition) {
                         break;
                     }
                 }
@@ -200,7 +200,7 @@ impl Node {
                     if let Value::String(key) = key {
                         object.insert(key, value);
                     }
-                    if !keys.goes_on(*repetition) {
+                    if !keys.has_next_entry(*repetition) {
                         break;
                     }
                 }
@@ -210,28 +210,28 @@ impl Node {
     }
 }
 
-/// Columns in a part of the schema.
-fn leaves(part: &Type) -> usize {
-    if part.is_primitive() {
+/// Number of columns below a node of the schema.
+fn leaves(field: &Type) -> usize {
+    if field.is_primitive() {
         return 1;
     }
-    part.get_fields().iter().map(|field| leaves(field)).sum()
+    field.get_fields().iter().map(|field| leaves(field)).sum()
 }
 
-/// Goes down the schema; the columns of a row group are in its order.
+/// Builds nodes from the schema; the columns of a row group are in schema order.
 struct Builder<'a> {
-    places: &'a Arc<Places>,
+    file: &'a Arc<RandomAccess>,
     limits: &'a Arc<Limits>,
     group: &'a RowGroupMetaData,
     next: usize,
 }
 
 impl Builder<'_> {
-    /// A field of a group of these levels.
+    /// Builds a field of a group at these levels.
     fn node(&mut self, field: &Type, definition: i16, repetition: i16) -> Result<Node> {
         let info = field.get_basic_info();
         if !info.has_repetition() {
-            return Err(over("its columns contradict one another"));
+            return Err(invalid("its columns are inconsistent"));
         }
         match info.repetition() {
             Repetition::REQUIRED => self.required(field, definition, repetition),
@@ -246,13 +246,13 @@ impl Builder<'_> {
         }
     }
 
-    /// What a field holds where it is there.
+    /// Builds the node of a field that is present.
     fn required(&mut self, field: &Type, definition: i16, repetition: i16) -> Result<Node> {
         if field.is_primitive() {
             let chunk = self.group.columns().get(self.next);
-            let chunk = chunk.ok_or_else(|| over("its columns contradict one another"))?;
+            let chunk = chunk.ok_or_else(|| invalid("its columns are inconsistent"))?;
             self.next += 1;
-            return column::open(self.places, self.limits, chunk).map(Node::Column);
+            return column::open(self.file, self.limits, chunk).map(Node::Column);
         }
         match field.get_basic_info().converted_type() {
             ConvertedType::LIST => self.list(field, definition, repetition),
@@ -267,7 +267,7 @@ impl Builder<'_> {
             members.push((member.name().to_owned(), self.node(member, definition, repetition)?));
         }
         if members.is_empty() {
-            return Err(over("its columns contradict one another"));
+            return Err(invalid("its columns are inconsistent"));
         }
         Ok(Node::Group(members))
     }
@@ -275,11 +275,11 @@ impl Builder<'_> {
     fn list(&mut self, field: &Type, definition: i16, repetition: i16) -> Result<Node> {
         let repeated = only_repeated(field)?;
         let entry = if is_entry(repeated) {
-            // Written in the old way.
+            // The legacy two-level list.
             self.required(repeated, definition + 1, repetition + 1)?
         } else {
             let entry = repeated.get_fields().first();
-            let entry = entry.ok_or_else(|| over("its columns contradict one another"))?;
+            let entry = entry.ok_or_else(|| invalid("its columns are inconsistent"))?;
             self.node(entry, definition + 1, repetition + 1)?
         };
         Ok(Node::List(definition, repetition, Box::new(entry)))
@@ -288,7 +288,7 @@ impl Builder<'_> {
     fn map(&mut self, field: &Type, definition: i16, repetition: i16) -> Result<Node> {
         let pair = only_repeated(field)?;
         if pair.is_primitive() {
-            return Err(over("its columns contradict one another"));
+            return Err(invalid("its columns are inconsistent"));
         }
         match pair.get_fields() {
             [key] => {
@@ -300,12 +300,12 @@ impl Builder<'_> {
                 let value = self.node(value, definition + 1, repetition + 1)?;
                 Ok(Node::Map(definition, repetition, Box::new([key, value])))
             }
-            _ => Err(over("its columns contradict one another")),
+            _ => Err(invalid("its columns are inconsistent")),
         }
     }
 }
 
-/// The field of a list or map, which repeats.
+/// The single repeated field of a list or map.
 fn only_repeated(field: &Type) -> Result<&Type> {
     match field.get_fields() {
         [only]
@@ -313,11 +313,11 @@ fn only_repeated(field: &Type) -> Result<&Type> {
         {
             Ok(only)
         }
-        _ => Err(over("its columns contradict one another")),
+        _ => Err(invalid("its columns are inconsistent")),
     }
 }
 
-/// Whether what repeats in a list is an entry, not a group around one.
+/// Whether the repeated field of a list is the entry itself, not a group around it.
 /// <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#backward-compatibility-rules>
 fn is_entry(repeated: &Type) -> bool {
     if repeated.is_primitive() {

@@ -1,13 +1,12 @@
-//! Thrift's compact protocol, as much of it as a Parquet file's footer and pages need. Nothing is allocated, and what lies deep
-//! is refused. <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
+//! Reader of the subset of Thrift's compact protocol that Parquet uses. Allocates nothing and limits nesting. <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
-/// How deep values may lie in one another.
-const DEEPEST: usize = 32;
+/// Maximum nesting depth of values.
+const MAX_DEPTH: usize = 32;
 
-/// Elements that all lists of a footer may have together, but for those that are counted on their own.
-const MOST_ELEMENTS: usize = 4 << 20;
+/// Maximum total number of list elements that are skipped.
+const MAX_ELEMENTS: usize = 4 << 20;
 
-/// Types of fields and elements.
+/// Field and element types.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -21,29 +20,29 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 pub(super) const STRUCT: u8 = 12;
 
-/// Why bytes are no Thrift.
+/// A decoding error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// They end too early: more of them may be.
+pub(super) enum ThriftError {
+    /// The input is truncated; more bytes may help.
     End,
-    /// They contradict the protocol, or go over a limit.
+    /// The input is malformed or exceeds a limit.
     Malformed,
 }
 
-/// A reader over bytes.
+/// A reader over a byte slice.
 pub(super) struct Thrift<'a> {
     bytes: &'a [u8],
-    place: usize,
+    position: usize,
     elements_left: usize,
 }
 
-/// A field's number and type.
+/// Field ID and type.
 pub(super) struct Field {
     pub id: i16,
     pub kind: u8,
 }
 
-/// Where the fields of a struct are.
+/// Field state of a struct: the last field ID.
 #[derive(Default)]
 pub(super) struct Fields(i16);
 
@@ -51,23 +50,23 @@ impl<'a> Thrift<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
-            place: 0,
-            elements_left: MOST_ELEMENTS,
+            position: 0,
+            elements_left: MAX_ELEMENTS,
         }
     }
 
-    /// Bytes that were read.
-    pub fn place(&self) -> usize {
-        self.place
+    /// Number of bytes consumed.
+    pub fn position(&self) -> usize {
+        self.position
     }
 
-    fn byte(&mut self) -> Result<u8, Fault> {
-        let byte = *self.bytes.get(self.place).ok_or(Fault::End)?;
-        self.place += 1;
+    fn byte(&mut self) -> Result<u8, ThriftError> {
+        let byte = *self.bytes.get(self.position).ok_or(ThriftError::End)?;
+        self.position += 1;
         Ok(byte)
     }
 
-    fn varint(&mut self) -> Result<u64, Fault> {
+    fn varint(&mut self) -> Result<u64, ThriftError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -76,70 +75,70 @@ impl<'a> Thrift<'a> {
                 return Ok(value);
             }
         }
-        Err(Fault::Malformed)
+        Err(ThriftError::Malformed)
     }
 
-    fn zigzag(&mut self) -> Result<i64, Fault> {
+    fn zigzag(&mut self) -> Result<i64, ThriftError> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// The next field of a struct; none: it ends.
-    pub fn field(&mut self, fields: &mut Fields) -> Result<Option<Field>, Fault> {
+    /// Reads the next field header of a struct; `None` at its end.
+    pub fn field(&mut self, fields: &mut Fields) -> Result<Option<Field>, ThriftError> {
         let byte = self.byte()?;
         if byte == 0 {
             return Ok(None);
         }
         let id = match i16::from(byte >> 4) {
-            0 => i16::try_from(self.zigzag()?).map_err(|_| Fault::Malformed)?,
-            delta => fields.0.checked_add(delta).ok_or(Fault::Malformed)?,
+            0 => i16::try_from(self.zigzag()?).map_err(|_| ThriftError::Malformed)?,
+            delta => fields.0.checked_add(delta).ok_or(ThriftError::Malformed)?,
         };
         fields.0 = id;
         Ok(Some(Field { id, kind: byte & 0xf }))
     }
 
-    /// A number as a field's value.
-    pub fn number(&mut self, field: &Field) -> Result<i64, Fault> {
+    /// Reads an integer field.
+    pub fn number(&mut self, field: &Field) -> Result<i64, ThriftError> {
         match field.kind {
             I16 | I32 | I64 => self.zigzag(),
-            _ => Err(Fault::Malformed),
+            _ => Err(ThriftError::Malformed),
         }
     }
 
-    /// A truth value, which a field's type holds.
-    pub fn flag(&self, field: &Field) -> Result<bool, Fault> {
+    /// Reads a boolean field, whose value is part of its type.
+    pub fn flag(&self, field: &Field) -> Result<bool, ThriftError> {
         match field.kind {
             TRUE => Ok(true),
             FALSE => Ok(false),
-            _ => Err(Fault::Malformed),
+            _ => Err(ThriftError::Malformed),
         }
     }
 
-    /// The length of a text, which is skipped.
-    pub fn text(&mut self, field: &Field) -> Result<usize, Fault> {
+    /// Skips a string field and returns its length.
+    pub fn text(&mut self, field: &Field) -> Result<usize, ThriftError> {
         if field.kind != BINARY {
-            return Err(Fault::Malformed);
+            return Err(ThriftError::Malformed);
         }
         let length = self.varint()?;
-        self.forward(length)?;
+        self.advance(length)?;
         Ok(length as usize)
     }
 
-    /// The number of structs in a list, which follow.
-    pub fn structs(&mut self, field: &Field) -> Result<usize, Fault> {
+    /// Begins a list of structs and returns their number.
+    pub fn structs(&mut self, field: &Field) -> Result<usize, ThriftError> {
         if field.kind != LIST {
-            return Err(Fault::Malformed);
+            return Err(ThriftError::Malformed);
         }
         let (kind, count) = self.list()?;
-        // Writers of empty lists do not say of what.
+        // Empty lists may have any element type.
         if kind != STRUCT && count > 0 {
-            return Err(Fault::Malformed);
+            return Err(ThriftError::Malformed);
         }
         Ok(count)
     }
 
-    /// Begins a list: the type of its elements and how many there are, no more than bytes.
-    fn list(&mut self) -> Result<(u8, usize), Fault> {
+    /// Reads a list header: element type and count, which is at most the number of remaining bytes.
+    fn list(&mut self) -> Result<(u8, usize), ThriftError> {
         let byte = self.byte()?;
         let count = match byte >> 4 {
             15 => self.varint()?,
@@ -148,38 +147,38 @@ impl<'a> Thrift<'a> {
         Ok((byte & 0xf, self.fitting(count)?))
     }
 
-    fn fitting(&self, count: u64) -> Result<usize, Fault> {
-        let left = self.bytes.len() - self.place;
+    fn fitting(&self, count: u64) -> Result<usize, ThriftError> {
+        let left = self.bytes.len() - self.position;
         usize::try_from(count)
             .ok()
             .filter(|&count| count <= left)
-            .ok_or(Fault::End)
+            .ok_or(ThriftError::End)
     }
 
-    fn forward(&mut self, bytes: u64) -> Result<(), Fault> {
-        self.place += self.fitting(bytes)?;
+    fn advance(&mut self, bytes: u64) -> Result<(), ThriftError> {
+        self.position += self.fitting(bytes)?;
         Ok(())
     }
 
-    /// Skips a field's value.
-    pub fn skip(&mut self, kind: u8) -> Result<(), Fault> {
+    /// Skips the value of a field.
+    pub fn skip(&mut self, kind: u8) -> Result<(), ThriftError> {
         match kind {
             TRUE | FALSE => Ok(()),
             _ => self.skip_deep(kind, 0),
         }
     }
 
-    fn skip_deep(&mut self, kind: u8, depth: usize) -> Result<(), Fault> {
-        if depth > DEEPEST {
-            return Err(Fault::Malformed);
+    fn skip_deep(&mut self, kind: u8, depth: usize) -> Result<(), ThriftError> {
+        if depth > MAX_DEPTH {
+            return Err(ThriftError::Malformed);
         }
         match kind {
-            TRUE | FALSE | BYTE => self.forward(1),
+            TRUE | FALSE | BYTE => self.advance(1),
             I16 | I32 | I64 => self.varint().map(|_| ()),
-            DOUBLE => self.forward(8),
+            DOUBLE => self.advance(8),
             BINARY => {
                 let length = self.varint()?;
-                self.forward(length)
+                self.advance(length)
             }
             LIST | SET => {
                 let (kind, count) = self.list()?;
@@ -205,12 +204,12 @@ impl<'a> Thrift<'a> {
                 }
                 Ok(())
             }
-            _ => Err(Fault::Malformed),
+            _ => Err(ThriftError::Malformed),
         }
     }
 
-    fn elements(&mut self, count: usize) -> Result<(), Fault> {
-        self.elements_left = self.elements_left.checked_sub(count).ok_or(Fault::Malformed)?;
+    fn elements(&mut self, count: usize) -> Result<(), ThriftError> {
+        self.elements_left = self.elements_left.checked_sub(count).ok_or(ThriftError::Malformed)?;
         Ok(())
     }
 }

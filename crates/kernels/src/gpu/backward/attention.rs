@@ -1,9 +1,9 @@
 //! The gradient of attention over a batch.
 //!
-//! With `P = e^(S - L)`, `L` the logarithm of a row's sum of exponentials, `dP = dO V^T` and `D = sum(P dP)`:
-//! `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Scores are made again in tiles of 32 by 32 wherever they are
-//! needed, so no matrix of tokens by tokens exists: first for `L` and `D` of each row, then by a cube for each block of queries
-//! and one for each block of keys, which gather what is theirs.
+//! With `P = e^(S - L)`, `L` the log-sum-exp of a row (lse), `dP = dO V^T` and `D = sum(P dP)` (delta): `dS = P (dP - D)`,
+//! `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Scores are recomputed in tiles of 32 by 32, so that no matrix of tokens by tokens
+//! exists: first for `L` and `D` of each row, then by one cube per block of queries and one per block of keys, each writing only its
+//! own gradients.
 
 use crate::attention::Heads;
 use crate::gpu::exp::bounded_exp;
@@ -14,44 +14,44 @@ use cubecl::server::Handle;
 
 /// Queries, and keys, of a tile.
 const TILE: usize = 32;
-/// Units in each direction; each has two rows and two columns of a tile, this far apart.
+/// Units in each direction; each has two rows and two columns of a tile, at this stride.
 const SIDE: usize = 16;
 const UNITS: u32 = (SIDE * SIDE) as u32;
-/// Elements of heads that are in shared memory at a time while scores are made.
+/// Head elements in shared memory at a time while scores are computed.
 const DEPTH: usize = 16;
-/// From one row to the next, with one unused so that rows lie in different banks of the memory.
-const DEEP: usize = DEPTH + 1;
-const WIDE: usize = TILE + 1;
-/// Room for rows of two factors while scores are made, or for a tile of one while they are used.
-const ROOM: usize = 2 * TILE * DEEP;
+/// Row strides, with one element of padding against bank conflicts.
+const DEPTH_STRIDE: usize = DEPTH + 1;
+const TILE_STRIDE: usize = TILE + 1;
+/// Elements of the scratch buffer: rows of two operands while scores are computed, then a tile of one.
+const SCRATCH: usize = 2 * TILE * DEPTH_STRIDE;
 
-/// How wide a head may be: each unit keeps its part of one in registers.
-const WIDEST: usize = 1024;
+/// Maximum head dimension: each unit holds its part of a head in registers.
+const MAX_HEAD_DIM: usize = 1024;
 
-/// What is the same for all cubes.
+/// Shape, the same for all cubes.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Shape {
     tokens: usize,
     heads: usize,
     kv_heads: usize,
-    /// How many tokens back a token sees.
+    /// Sliding window.
     window: usize,
     scale: f32,
 }
 
-/// A unit's two by two products of rows of two matrices: `TILE` rows each, of which the first so many are there, of `dim` elements
-/// from `at` on, `apart` from row to row.
+/// Computes a unit's two by two dot products of the rows of two matrices: `TILE` rows each, of which `a_rows` and `b_rows` exist, of
+/// `dim` elements, from offset `a_at` and `b_at` on.
 #[cube]
 fn products(
     a: &[f32],
     a_at: usize,
-    a_apart: usize,
+    a_stride: usize,
     a_rows: usize,
     b: &[f32],
     b_at: usize,
-    b_apart: usize,
+    b_stride: usize,
     b_rows: usize,
-    room: &mut [f32],
+    scratch: &mut [f32],
     sums: &mut Array<f32>,
     #[comptime] dim: usize,
 ) {
@@ -70,20 +70,20 @@ fn products(
             let mut left = 0.0f32;
             let mut right = 0.0f32;
             if row < a_rows && element < dim {
-                left = a[a_at + row * a_apart + element];
+                left = a[a_at + row * a_stride + element];
             }
             if row < b_rows && element < dim {
-                right = b[b_at + row * b_apart + element];
+                right = b[b_at + row * b_stride + element];
             }
-            room[row * DEEP + x] = left;
-            room[(TILE + row) * DEEP + x] = right;
+            scratch[row * DEPTH_STRIDE + x] = left;
+            scratch[(TILE + row) * DEPTH_STRIDE + x] = right;
         }
         sync_cube();
         for d in 0..DEPTH {
-            let a0 = room[y * DEEP + d];
-            let a1 = room[(y + SIDE) * DEEP + d];
-            let b0 = room[(TILE + x) * DEEP + d];
-            let b1 = room[(TILE + x + SIDE) * DEEP + d];
+            let a0 = scratch[y * DEPTH_STRIDE + d];
+            let a1 = scratch[(y + SIDE) * DEPTH_STRIDE + d];
+            let b0 = scratch[(TILE + x) * DEPTH_STRIDE + d];
+            let b1 = scratch[(TILE + x + SIDE) * DEPTH_STRIDE + d];
             sums[0] += a0 * b0;
             sums[1] += a0 * b1;
             sums[2] += a1 * b0;
@@ -92,18 +92,18 @@ fn products(
     }
 }
 
-/// Adds to a unit's sums, for each 32 elements of a head two by two, the products of `TILE` weights a row and rows of a matrix.
-/// `turned`: a row's weights lie in a column.
+/// Adds to a unit's sums, two by two for each 32 elements of a head, the product of a tile of weights and `TILE` rows of a matrix.
+/// `transposed`: the tile of weights is transposed.
 #[cube]
-fn weigh(
+fn accumulate(
     weights: &[f32],
     b: &[f32],
     b_at: usize,
-    b_apart: usize,
+    b_stride: usize,
     b_rows: usize,
-    room: &mut [f32],
+    scratch: &mut [f32],
     sums: &mut Array<f32>,
-    #[comptime] turned: bool,
+    #[comptime] transposed: bool,
     #[comptime] dim: usize,
 ) {
     let unit = UNIT_POS as usize;
@@ -118,22 +118,26 @@ fn weigh(
             let element = unit % TILE + part * TILE;
             let mut value = 0.0f32;
             if row < b_rows && element < dim {
-                value = b[b_at + row * b_apart + element];
+                value = b[b_at + row * b_stride + element];
             }
-            room[row * TILE + unit % TILE] = value;
+            scratch[row * TILE + unit % TILE] = value;
         }
         sync_cube();
         for k in 0..TILE {
-            let first = if comptime!(turned) { k * WIDE + y } else { y * WIDE + k };
-            let second = if comptime!(turned) {
+            let first = if comptime!(transposed) {
+                k * TILE_STRIDE + y
+            } else {
+                y * TILE_STRIDE + k
+            };
+            let second = if comptime!(transposed) {
                 first + SIDE
             } else {
-                first + comptime!(SIDE * WIDE)
+                first + comptime!(SIDE * TILE_STRIDE)
             };
             let w0 = weights[first];
             let w1 = weights[second];
-            let b0 = room[k * TILE + x];
-            let b1 = room[k * TILE + x + SIDE];
+            let b0 = scratch[k * TILE + x];
+            let b1 = scratch[k * TILE + x + SIDE];
             sums[part * 4] += w0 * b0;
             sums[part * 4 + 1] += w0 * b1;
             sums[part * 4 + 2] += w1 * b0;
@@ -142,13 +146,13 @@ fn weigh(
     }
 }
 
-/// Writes a unit's sums of [`weigh()`], times `factor`, to rows of the gradient.
+/// Writes a unit's sums of [`accumulate()`], times `factor`, to rows of the gradient.
 #[cube]
 fn write(
     sums: &Array<f32>,
     out: &mut [f32],
     at: usize,
-    apart: usize,
+    stride: usize,
     rows: usize,
     factor: f32,
     #[comptime] dim: usize,
@@ -162,7 +166,7 @@ fn write(
                 let row = UNIT_POS as usize / SIDE + i * SIDE;
                 let element = UNIT_POS as usize % SIDE + comptime!(j * SIDE + part * TILE);
                 if row < rows && element < dim {
-                    out[at + row * apart + element] = factor * sums[part * 4 + i * 2 + j];
+                    out[at + row * stride + element] = factor * sums[part * 4 + i * 2 + j];
                 }
             }
         }
@@ -189,23 +193,23 @@ fn sees(starts: &[u32], shape: &Shape, query: usize, key: usize) -> bool {
     seen
 }
 
-/// The first key that a query, and so those behind it, may see: read by one unit, in a way that shows a driver that all go on
-/// alike.
+/// The first key that a query, and therefore any later query, may see: a uniform load, so that the driver knows that control flow is
+/// uniform.
 #[cube]
-fn first_seen(starts: &[u32], shape: &Shape, query: usize, room: &mut [u32]) -> usize {
-    // The last one may still be read.
+fn first_seen(starts: &[u32], shape: &Shape, query: usize, scratch: &mut [u32]) -> usize {
+    // Other units may still be reading the previous value.
     sync_cube();
     if UNIT_POS == 0 {
         let mut seen = min(starts[query] as usize, query);
         if query >= shape.window {
             seen = max(seen, query - shape.window + 1);
         }
-        room[0] = seen as u32;
+        scratch[0] = seen as u32;
     }
-    workgroup_uniform_load(&room[0]) as usize
+    workgroup_uniform_load(&scratch[0]) as usize
 }
 
-/// Scores of a tile, and the gradients of its probabilities, two by two for a unit.
+/// Computes the scores of a tile and the gradients of its probabilities, two by two per unit.
 #[cube]
 fn scores(
     qkv: &[f32],
@@ -214,9 +218,9 @@ fn scores(
     head: usize,
     query: usize,
     key: usize,
-    room: &mut [f32],
+    scratch: &mut [f32],
     scores: &mut Array<f32>,
-    slopes: &mut Array<f32>,
+    d_probabilities: &mut Array<f32>,
     #[comptime] dim: usize,
 ) {
     let width = (shape.heads + 2 * shape.kv_heads) * dim;
@@ -235,7 +239,7 @@ fn scores(
         keys,
         width,
         b_rows,
-        room,
+        scratch,
         scores,
         dim,
     );
@@ -248,15 +252,15 @@ fn scores(
         values,
         width,
         b_rows,
-        room,
-        slopes,
+        scratch,
+        d_probabilities,
         dim,
     );
 }
 
-/// Probabilities of a tile, and the gradients of its scores.
+/// Computes the probabilities of a tile and the gradients of its scores.
 #[cube]
-fn slopes(
+fn score_grads(
     qkv: &[f32],
     d_out: &[f32],
     starts: &[u32],
@@ -265,14 +269,25 @@ fn slopes(
     head: usize,
     query: usize,
     key: usize,
-    room: &mut [f32],
+    scratch: &mut [f32],
     probabilities: &mut [f32],
     gradients: &mut [f32],
     #[comptime] dim: usize,
 ) {
     let mut score = Array::<f32>::new(4usize);
-    let mut slope = Array::<f32>::new(4usize);
-    scores(qkv, d_out, shape, head, query, key, room, &mut score, &mut slope, dim);
+    let mut d_probability = Array::<f32>::new(4usize);
+    scores(
+        qkv,
+        d_out,
+        shape,
+        head,
+        query,
+        key,
+        scratch,
+        &mut score,
+        &mut d_probability,
+        dim,
+    );
     #[unroll]
     for i in 0..2 {
         #[unroll]
@@ -284,18 +299,18 @@ fn slopes(
             if sees(starts, shape, query + y, key + x) {
                 let row = ((query + y) * shape.heads + head) * 2;
                 p = bounded_exp(shape.scale * score[i * 2 + j] - rows[row]);
-                ds = p * (slope[i * 2 + j] - rows[row + 1]);
+                ds = p * (d_probability[i * 2 + j] - rows[row + 1]);
             }
-            probabilities[y * WIDE + x] = p;
-            gradients[y * WIDE + x] = ds;
+            probabilities[y * TILE_STRIDE + x] = p;
+            gradients[y * TILE_STRIDE + x] = ds;
         }
     }
-    // The next to read them is `weigh`, which waits for all units first.
+    // `accumulate` reads them next, after a `sync_cube`.
 }
 
 /// `L` and `D` of a block of rows of a head.
 #[cube(launch_unchecked)]
-fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: &Shape, #[comptime] dim: usize) {
+fn row_statistics(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: &Shape, #[comptime] dim: usize) {
     if CUBE_POS >= shape.tokens.div_ceil(TILE) * shape.heads {
         terminate!();
     }
@@ -303,24 +318,33 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
     let query = CUBE_POS / shape.heads * TILE;
     let x = UNIT_POS as usize % SIDE;
     let y = UNIT_POS as usize / SIDE;
-    let mut room = Shared::<[f32]>::new_slice(ROOM);
+    let mut scratch = Shared::<[f32]>::new_slice(SCRATCH);
     let mut score = Array::<f32>::new(4usize);
-    let mut slope = Array::<f32>::new(4usize);
-    // Of a unit's two rows, over the keys of its columns: the greatest score, and below it the sums of exponentials, and of those
-    // times their gradients.
-    let mut most = Array::<f32>::new(2usize);
+    let mut d_probability = Array::<f32>::new(4usize);
+    // For a unit's two rows, over the keys of its columns: the maximum score, the sum of exponentials relative to it, and the sum of
+    // exponentials times the probability gradients.
+    let mut maximum = Array::<f32>::new(2usize);
     let mut total = zeros(2usize);
-    let mut mean = zeros(2usize);
+    let mut delta = zeros(2usize);
     #[unroll]
     for i in 0..2 {
-        most[i] = f32::min_value();
+        maximum[i] = f32::min_value();
     }
     let mut bound = Shared::<[u32]>::new_slice(1usize);
     let first = first_seen(starts, shape, query, &mut bound) / TILE;
     for tile in first..query / TILE + 1 {
         let key = tile * TILE;
         scores(
-            qkv, d_out, shape, head, query, key, &mut room, &mut score, &mut slope, dim,
+            qkv,
+            d_out,
+            shape,
+            head,
+            query,
+            key,
+            &mut scratch,
+            &mut score,
+            &mut d_probability,
+            dim,
         );
         #[unroll]
         for i in 0..2 {
@@ -328,26 +352,26 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
             for j in 0..2 {
                 if sees(starts, shape, query + y + i * SIDE, key + x + j * SIDE) {
                     let s = shape.scale * score[i * 2 + j];
-                    let above = max(most[i], s);
-                    let less = bounded_exp(most[i] - above);
+                    let above = max(maximum[i], s);
+                    let less = bounded_exp(maximum[i] - above);
                     let e = bounded_exp(s - above);
                     total[i] = total[i] * less + e;
-                    mean[i] = mean[i] * less + e * slope[i * 2 + j];
-                    most[i] = above;
+                    delta[i] = delta[i] * less + e * d_probability[i * 2 + j];
+                    maximum[i] = above;
                 }
             }
         }
     }
-    // What the units of a row have come to is brought together by the first of them.
+    // The first unit of each row merges the results of the others.
     sync_cube();
     #[unroll]
     for i in 0..2 {
         let at = (y + i * SIDE) * SIDE + x;
-        room[at] = most[i];
-        room[at + comptime!(TILE * SIDE)] = total[i];
+        scratch[at] = maximum[i];
+        scratch[at + comptime!(TILE * SIDE)] = total[i];
     }
     sync_cube();
-    let mut log = zeros(2usize);
+    let mut lse = zeros(2usize);
     let mut sums = zeros(2usize);
     if x == 0 {
         #[unroll]
@@ -355,20 +379,20 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
             let at = (y + i * SIDE) * SIDE;
             let mut above = f32::min_value();
             for k in 0..SIDE {
-                above = max(above, room[at + k]);
+                above = max(above, scratch[at + k]);
             }
             let mut sum = 0.0f32;
             for k in 0..SIDE {
-                sum += room[at + comptime!(TILE * SIDE) + k] * bounded_exp(room[at + k] - above);
+                sum += scratch[at + comptime!(TILE * SIDE) + k] * bounded_exp(scratch[at + k] - above);
             }
             sums[i] = sum;
-            log[i] = above + sum.ln();
+            lse[i] = above + sum.ln();
         }
     }
     sync_cube();
     #[unroll]
     for i in 0..2 {
-        room[(y + i * SIDE) * SIDE + x + comptime!(TILE * SIDE)] = mean[i];
+        scratch[(y + i * SIDE) * SIDE + x + comptime!(TILE * SIDE)] = delta[i];
     }
     sync_cube();
     if x == 0 {
@@ -379,9 +403,9 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
                 let at = (y + i * SIDE) * SIDE;
                 let mut weighted = 0.0f32;
                 for k in 0..SIDE {
-                    weighted += room[at + comptime!(TILE * SIDE) + k] * bounded_exp(room[at + k] - log[i]);
+                    weighted += scratch[at + comptime!(TILE * SIDE) + k] * bounded_exp(scratch[at + k] - lse[i]);
                 }
-                rows[(row * shape.heads + head) * 2] = log[i];
+                rows[(row * shape.heads + head) * 2] = lse[i];
                 rows[(row * shape.heads + head) * 2 + 1] = weighted;
             }
         }
@@ -390,7 +414,7 @@ fn of_rows(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], shape: 
 
 /// The gradient of a block of queries of a head.
 #[cube(launch_unchecked)]
-fn of_queries(
+fn query_gradients(
     qkv: &[f32],
     d_out: &[f32],
     starts: &[u32],
@@ -406,15 +430,15 @@ fn of_queries(
     let query = CUBE_POS / shape.heads * TILE;
     let width = (shape.heads + 2 * shape.kv_heads) * dim;
     let kv_head = head / (shape.heads / shape.kv_heads);
-    let mut room = Shared::<[f32]>::new_slice(ROOM);
-    let mut probabilities = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
-    let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
+    let mut scratch = Shared::<[f32]>::new_slice(SCRATCH);
+    let mut probabilities = Shared::<[f32]>::new_slice(comptime!(TILE * TILE_STRIDE));
+    let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * TILE_STRIDE));
     let mut sums = zeros(comptime!(dim.div_ceil(TILE) * 4));
     let mut bound = Shared::<[u32]>::new_slice(1usize);
     let first = first_seen(starts, shape, query, &mut bound) / TILE;
     for tile in first..query / TILE + 1 {
         let key = tile * TILE;
-        slopes(
+        score_grads(
             qkv,
             d_out,
             starts,
@@ -423,19 +447,19 @@ fn of_queries(
             head,
             query,
             key,
-            &mut room,
+            &mut scratch,
             &mut probabilities,
             &mut gradients,
             dim,
         );
         let keys = key * width + (shape.heads + kv_head) * dim;
-        weigh(
+        accumulate(
             &gradients,
             qkv,
             keys,
             width,
             shape.tokens - key,
-            &mut room,
+            &mut scratch,
             &mut sums,
             false,
             dim,
@@ -454,7 +478,7 @@ fn of_queries(
 
 /// The gradients of a block of keys of a head, and of their values.
 #[cube(launch_unchecked)]
-fn of_keys(
+fn key_value_gradients(
     qkv: &[f32],
     d_out: &[f32],
     starts: &[u32],
@@ -471,19 +495,19 @@ fn of_keys(
     let group = shape.heads / shape.kv_heads;
     let width = (shape.heads + 2 * shape.kv_heads) * dim;
     let out_width = shape.heads * dim;
-    let mut room = Shared::<[f32]>::new_slice(ROOM);
-    let mut probabilities = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
-    let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * WIDE));
+    let mut scratch = Shared::<[f32]>::new_slice(SCRATCH);
+    let mut probabilities = Shared::<[f32]>::new_slice(comptime!(TILE * TILE_STRIDE));
+    let mut gradients = Shared::<[f32]>::new_slice(comptime!(TILE * TILE_STRIDE));
     let mut d_keys = zeros(comptime!(dim.div_ceil(TILE) * 4));
     let mut d_values = zeros(comptime!(dim.div_ceil(TILE) * 4));
     let mut bound = Shared::<[u32]>::new_slice(1usize);
     for tile in key / TILE..shape.tokens.div_ceil(TILE) {
         let query = tile * TILE;
-        // Sequences lie one behind the other: where the first query of a block sees none of these keys, none of it does.
+        // `starts` never falls: if the first query of a block sees none of these keys, the block sees none.
         if first_seen(starts, shape, query, &mut bound) < key + TILE {
             for i in 0..group {
                 let head = kv_head * group + i;
-                slopes(
+                score_grads(
                     qkv,
                     d_out,
                     starts,
@@ -492,7 +516,7 @@ fn of_keys(
                     head,
                     query,
                     key,
-                    &mut room,
+                    &mut scratch,
                     &mut probabilities,
                     &mut gradients,
                     dim,
@@ -500,24 +524,24 @@ fn of_keys(
                 let queries = query * width + head * dim;
                 let outs = query * out_width + head * dim;
                 let count = shape.tokens - query;
-                weigh(
+                accumulate(
                     &gradients,
                     qkv,
                     queries,
                     width,
                     count,
-                    &mut room,
+                    &mut scratch,
                     &mut d_keys,
                     true,
                     dim,
                 );
-                weigh(
+                accumulate(
                     &probabilities,
                     d_out,
                     outs,
                     out_width,
                     count,
-                    &mut room,
+                    &mut scratch,
                     &mut d_values,
                     true,
                     dim,
@@ -531,14 +555,14 @@ fn of_keys(
     write(&d_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
 }
 
-/// The gradient of attention over a batch: of prepared `qkv [T, (heads + 2 kv_heads) * head_dim]`, from that of the output,
-/// `d_out [T, heads * head_dim]`.
+/// The gradient of attention over a batch at `qkv [T, (heads + 2 kv_heads) * head_dim]` (normalised and rotated), from the output
+/// gradient `d_out [T, heads * head_dim]`.
 ///
-/// `starts` has the first key that each token sees, a word each; one beyond the token is taken for the token. Sequences lie one
-/// behind the other, so that these never fall.
+/// `starts` has the first key that each token sees, one word per token, clamped to the token. The batch is a concatenation of
+/// sequences, so `starts` never falls.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn attend_batch_backward(
     client: &Client,
     qkv: &Floats,
@@ -562,14 +586,14 @@ pub fn attend_batch_backward(
             expected: heads.kv_heads,
         });
     }
-    if dim > WIDEST {
+    if dim > MAX_HEAD_DIM {
         return Err(GpuError::Size {
             what: "width of a head",
             found: dim,
-            expected: WIDEST,
+            expected: MAX_HEAD_DIM,
         });
     }
-    let of_rows_of_heads = Floats::empty(client, tokens, heads.heads * 2);
+    let lse_and_delta = Floats::empty(client, tokens, heads.heads * 2);
     let d_qkv = Floats::empty(client, tokens, qkv.cols);
     matrix(d_out, "gradient of attention")?;
     argument(starts, "starts of sequences", tokens)?;
@@ -581,7 +605,7 @@ pub fn attend_batch_backward(
             matrix(qkv, "Q, K and V")?,
             matrix(d_out, "gradient of attention")?,
             argument(starts, "starts of sequences", tokens)?,
-            matrix(&of_rows_of_heads, "sums of attention")?,
+            matrix(&lse_and_delta, "lse and delta of attention")?,
         ))
     };
     let result = || matrix(&d_qkv, "gradient of Q, K and V");
@@ -595,14 +619,14 @@ pub fn attend_batch_backward(
         cubes(client, blocks * heads.kv_heads)?,
     );
     let units = CubeDim::new_1d(UNITS);
-    // SAFETY: the kernels read and write tokens, heads and elements below the shapes, which the buffers were measured to hold.
+    // SAFETY: the kernels access tokens, heads and elements below the shapes, which the buffers were checked to hold.
     unsafe {
         let (x, d, starts, rows) = input()?;
-        of_rows::launch_unchecked(client, per_head.clone(), units, x, d, starts, rows, shape(), dim);
+        row_statistics::launch_unchecked(client, per_head.clone(), units, x, d, starts, rows, shape(), dim);
         let (x, d, starts, rows) = input()?;
-        of_queries::launch_unchecked(client, per_head, units, x, d, starts, rows, result()?, shape(), dim);
+        query_gradients::launch_unchecked(client, per_head, units, x, d, starts, rows, result()?, shape(), dim);
         let (x, d, starts, rows) = input()?;
-        of_keys::launch_unchecked(client, per_kv_head, units, x, d, starts, rows, result()?, shape(), dim);
+        key_value_gradients::launch_unchecked(client, per_kv_head, units, x, d, starts, rows, result()?, shape(), dim);
     }
     Ok(d_qkv)
 }

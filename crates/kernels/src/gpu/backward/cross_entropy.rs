@@ -1,8 +1,8 @@
-//! Cross-entropy over rows of logits on a GPU, and its gradient: a cube makes a row.
+//! Cross-entropy over rows of logits and its gradient: one cube per row.
 
 use crate::gpu::exp::bounded_exp;
 use crate::gpu::launch::{argument, cubes, matrix};
-use crate::gpu::reduce::{greatest, sum};
+use crate::gpu::reduce::{reduce_max, sum};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -11,7 +11,7 @@ use cubecl::server::Handle;
 const UNITS: usize = 256;
 
 #[cube(launch_unchecked)]
-fn of_rows(
+fn cross_entropy_rows(
     logits: &mut [f32],
     targets: &[u32],
     losses: &mut [f32],
@@ -27,28 +27,28 @@ fn of_rows(
     let first = CUBE_POS * cols;
     let target = targets[CUBE_POS] as usize;
     let trained = target < cols;
-    // Each unit's sum is of exponentials below those of the greatest that it has met.
-    let mut most = f32::min_value();
-    let mut part = 0.0f32;
-    let mut of_target = 0.0f32;
+    // Each unit sums exponentials relative to its own maximum so far.
+    let mut maximum = f32::min_value();
+    let mut exp_sum = 0.0f32;
+    let mut target_logit = 0.0f32;
     let mut column = unit;
     while column < cols {
         let x = logits[first + column];
-        let above = max(most, x);
-        part = part * bounded_exp(most - above) + bounded_exp(x - above);
-        most = above;
+        let row_max = max(maximum, x);
+        exp_sum = exp_sum * bounded_exp(maximum - row_max) + bounded_exp(x - row_max);
+        maximum = row_max;
         if column == target {
-            of_target = x;
+            target_logit = x;
         }
         column += UNITS;
     }
-    let mut room = Shared::<[f32]>::new_slice(UNITS);
-    let above = greatest(most, &mut room, UNITS);
-    let total = sum(part * bounded_exp(most - above), &mut room, UNITS);
+    let mut shared = Shared::<[f32]>::new_slice(UNITS);
+    let row_max = reduce_max(maximum, &mut shared, UNITS);
+    let total = sum(exp_sum * bounded_exp(maximum - row_max), &mut shared, UNITS);
     if trained {
-        // The one that has met the target's logit.
+        // Written by the unit that has read the target's logit.
         if unit == target % UNITS {
-            losses[CUBE_POS] = above - of_target + total.ln();
+            losses[CUBE_POS] = row_max - target_logit + total.ln();
         }
     } else if unit == 0 {
         losses[CUBE_POS] = 0.0f32;
@@ -57,27 +57,27 @@ fn of_rows(
         let factor = scale / total;
         let mut column = unit;
         while column < cols {
-            let mut slope = 0.0f32;
+            let mut gradient_value = 0.0f32;
             if trained {
-                slope = bounded_exp(logits[first + column] - above) * factor;
+                gradient_value = bounded_exp(logits[first + column] - row_max) * factor;
                 if column == target {
-                    slope -= scale;
+                    gradient_value -= scale;
                 }
             }
-            logits[first + column] = slope;
+            logits[first + column] = gradient_value;
             column += UNITS;
         }
     }
 }
 
-/// `-ln p(target)` of each row of `logits [T, V]` against `targets`, a buffer of T words: returns a buffer of T floats. Where
-/// `gradient` is set, the logits become the gradient of the sum of the losses times `scale`: `scale * (p - onehot)`.
+/// `-ln p(target)` of each row of `logits [T, V]` for `targets`, a buffer of T words: returns a buffer of T floats. If `gradient` is
+/// set, replaces the logits by the gradient of the sum of the losses times `scale`: `scale * (p - onehot)`.
 ///
-/// A row whose target is none of the columns, such as [`IGNORED`](crate::softmax::IGNORED), has loss 0 and no gradient: whether
-/// targets are meant is for the caller to check, who knows them.
+/// A row whose target is not a column, such as [`IGNORE_INDEX`](crate::softmax::IGNORE_INDEX), has loss 0 and zero gradient; the
+/// caller checks that other targets are in range.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn cross_entropy_in_place(
     client: &Client,
     logits: &Floats,
@@ -91,8 +91,12 @@ pub fn cross_entropy_in_place(
     if rows > 0 {
         let (count, dim) = (cubes(client, rows)?, CubeDim::new_1d(UNITS as u32));
         let result = argument(&losses, "losses", rows)?;
-        // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were measured to hold.
-        unsafe { of_rows::launch_unchecked(client, count, dim, logits, targets, result, rows, cols, scale, gradient) };
+        // SAFETY: the kernel accesses rows and columns below the shapes, which the buffers were checked to hold.
+        unsafe {
+            cross_entropy_rows::launch_unchecked(
+                client, count, dim, logits, targets, result, rows, cols, scale, gradient,
+            )
+        };
     }
     Ok(losses)
 }

@@ -1,4 +1,4 @@
-//! The gradient of gated units: a unit makes an element of the gate's and one of up's.
+//! The gradient of gated units: one element of gate and one of up per unit.
 
 use crate::glu::Activation;
 use crate::gpu::glu::{CUBIC, ROOT_2_PI, sigmoid};
@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 const UNITS: usize = 256;
 
 #[cube(launch_unchecked)]
-fn of_elements(
+fn glu_gradients(
     gate_up: &[f32],
     dh: &[f32],
     out: &mut [f32],
@@ -42,11 +42,11 @@ fn of_elements(
     out[up_at] = d * value;
 }
 
-/// The gradient of `activation(gate) * up`: of the gate and up side by side, `[T, 2 F]`, from the two as the forward had them,
-/// `gate_up [T, 2 F]`, and the gradient of the product, `dh [T, F]`.
+/// The gradient of `activation(gate) * up` at `gate_up [T, 2 F]`, from the gradient `dh [T, F]` of its output: gate and up side by
+/// side, `[T, 2 F]`.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn glu_backward(
     client: &Client,
     gate_up: &Floats,
@@ -66,8 +66,8 @@ pub fn glu_backward(
     if elements > 0 {
         let (count, dim) = (cubes(client, elements.div_ceil(UNITS))?, CubeDim::new_1d(UNITS as u32));
         let result = matrix(&out, "gradient of a gate and up")?;
-        // SAFETY: the kernel reads and writes elements below the shapes, which the buffers were measured to hold.
-        unsafe { of_elements::launch_unchecked(client, count, dim, x, dh, result, elements, cols, activation) };
+        // SAFETY: the kernel reads and writes elements below the shapes, which the buffers were checked to hold.
+        unsafe { glu_gradients::launch_unchecked(client, count, dim, x, dh, result, elements, cols, activation) };
     }
     Ok(out)
 }

@@ -1,4 +1,4 @@
-//! The gradient of RMSNorm: a cube makes a row.
+//! The gradient of RMSNorm: one cube per row.
 
 use crate::gpu::launch::{argument, cubes, matrix, same};
 use crate::gpu::reduce::sum;
@@ -9,7 +9,7 @@ use cubecl::prelude::*;
 const UNITS: usize = 256;
 
 #[cube(launch_unchecked)]
-fn of_rows(x: &[f32], weight: &[f32], dz: &[f32], dx: &mut [f32], rows: usize, cols: usize, eps: f32) {
+fn norm_gradients(x: &[f32], weight: &[f32], dz: &[f32], dx: &mut [f32], rows: usize, cols: usize, eps: f32) {
     if CUBE_POS >= rows {
         terminate!();
     }
@@ -37,10 +37,10 @@ fn of_rows(x: &[f32], weight: &[f32], dz: &[f32], dx: &mut [f32], rows: usize, c
     }
 }
 
-/// The gradient of RMSNorm's input `x [T, D]`, from that of its output, `dz [T, D]`.
+/// The gradient of RMSNorm at its input `x [T, D]`, from the gradient `dz [T, D]` of its output.
 ///
 /// # Errors
-/// Where the sizes do not fit.
+/// Returns an error if the sizes do not match.
 pub fn rms_norm_backward(client: &Client, x: &Floats, norm: &Norm, dz: &Floats) -> Result<Floats, GpuError> {
     let Floats { rows, cols, .. } = *x;
     same("number of rows of a norm's gradient", dz.rows, rows)?;
@@ -54,8 +54,8 @@ pub fn rms_norm_backward(client: &Client, x: &Floats, norm: &Norm, dz: &Floats) 
     if rows * cols > 0 {
         let (count, dim) = (cubes(client, rows)?, CubeDim::new_1d(UNITS as u32));
         let result = matrix(&dx, "gradient of a norm's input")?;
-        // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were measured to hold.
-        unsafe { of_rows::launch_unchecked(client, count, dim, x, weight, dz, result, rows, cols, norm.eps) };
+        // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were checked to hold.
+        unsafe { norm_gradients::launch_unchecked(client, count, dim, x, weight, dz, result, rows, cols, norm.eps) };
     }
     Ok(dx)
 }

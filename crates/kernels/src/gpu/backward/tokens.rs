@@ -1,25 +1,25 @@
-//! Products that sum over tokens: the gradients of adapters.
+//! Matrix multiplication that sums over tokens (split-K): the gradients of adapters.
 //!
-//! Their results are small and their sums long, so where there are too few cubes to fill a device, several share the tokens, and
-//! their parts are joined. How many do depends on the shapes alone.
+//! Outputs are small and sums long, so if there are too few cubes to fill a device, several split the tokens, and their partial results
+//! are added. The number of splits depends only on the shapes.
 
 use crate::gpu::launch::{argument, cubes, matrix, same};
-use crate::gpu::product::room;
+use crate::gpu::matmul::check_columns;
 use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::{Floats, GpuError};
 use cubecl::prelude::*;
 
-/// Rows and columns of the result that a cube makes: small, for one side of these products is an adapter's rank.
-const SIDE: usize = 32;
+/// Rows and columns of a cube's output tile: small, since one dimension is an adapter's rank.
+const TILE: usize = 32;
 /// Cubes that fill a large device.
-const ENOUGH: usize = 512;
-/// Tokens for which another cube is worth it.
-const LEAST: usize = 8 * DEPTH;
-/// Units of a cube that joins parts.
-const JOINING: usize = 256;
+const FULL_DEVICE_CUBES: usize = 512;
+/// Minimum tokens per cube when the tokens are split.
+const MIN_TOKENS_PER_CUBE: usize = 8 * DEPTH;
+/// Units of a cube that adds partial results.
+const SUM_UNITS: usize = 256;
 
-/// Fills a tile with columns from `first` on of the `count` that begin at column `at` of rows of `width`, at `DEPTH` tokens from
-/// `from` on; zeros where there are none, or the token is not below `until`.
+/// Fills a tile with columns from `first` on (of the `count` that begin at column `at` of rows of `width`), at `DEPTH` tokens from
+/// `from` on, zero-padded; tokens from `until` on are zeros.
 #[cube]
 fn fill(
     tile: &mut [f32],
@@ -32,15 +32,15 @@ fn fill(
     until: usize,
 ) {
     #[unroll]
-    for part in 0..comptime!(SIDE * DEPTH / UNITS) {
+    for part in 0..comptime!(TILE * DEPTH / UNITS) {
         let i = UNIT_POS as usize + part * UNITS;
-        let column = i % SIDE;
-        let token = i / SIDE;
+        let column = i % TILE;
+        let token = i / TILE;
         let mut value = 0.0f32;
         if first + column < count && from + token < until {
             value = factor[(from + token) * width + at + first + column];
         }
-        tile[token * comptime!(stride(SIDE)) + column] = value;
+        tile[token * comptime!(stride(TILE)) + column] = value;
     }
 }
 
@@ -59,17 +59,17 @@ fn tiled(
     parts: usize,
     scale: f32,
 ) {
-    let across = n.div_ceil(SIDE);
-    let tiles = m.div_ceil(SIDE) * across;
+    let across = n.div_ceil(TILE);
+    let tiles = m.div_ceil(TILE) * across;
     if CUBE_POS >= tiles * parts {
         terminate!();
     }
     let part = CUBE_POS / tiles;
-    let top = CUBE_POS % tiles / across * SIDE;
-    let left = CUBE_POS % tiles % across * SIDE;
-    let mut a_tile = tile(SIDE);
-    let mut b_tile = tile(SIDE);
-    let mut sums = zeros(SIDE);
+    let top = CUBE_POS % tiles / across * TILE;
+    let left = CUBE_POS % tiles % across * TILE;
+    let mut a_tile = tile(TILE);
+    let mut b_tile = tile(TILE);
+    let mut sums = zeros(TILE);
     let first = part * each;
     let until = min(first + each, tokens);
     for step in 0..each.div_ceil(DEPTH) {
@@ -77,15 +77,15 @@ fn tiled(
         fill(&mut a_tile, a, width, at, top, m, from, until);
         fill(&mut b_tile, b, n, 0usize, left, n, from, until);
         sync_cube();
-        multiply(&a_tile, &b_tile, &mut sums, SIDE);
+        multiply(&a_tile, &b_tile, &mut sums, TILE);
         sync_cube();
     }
-    store(&sums, out, top, left, m, n, n, part * m * n, scale, SIDE, false);
+    store(&sums, out, top, left, m, n, n, part * m * n, scale, TILE, false);
 }
 
-/// Sums `parts` matrices that lie one behind the other.
+/// Sums `parts` contiguous matrices.
 #[cube(launch_unchecked)]
-fn join(all: &[f32], out: &mut [f32], elements: usize, parts: usize) {
+fn sum_parts(all: &[f32], out: &mut [f32], elements: usize, parts: usize) {
     if ABSOLUTE_POS >= elements {
         terminate!();
     }
@@ -96,11 +96,11 @@ fn join(all: &[f32], out: &mut [f32], elements: usize, parts: usize) {
     out[ABSOLUTE_POS] = sum;
 }
 
-/// `scale` times the product, summed over tokens, of the `m` columns of `a [T, width]` from `at` on with `b [T, n]`: `[m, n]`.
+/// `scale * a^T @ b`, `[m, n]`, of the `m` columns of `a [T, width]` from `at` on and `b [T, n]`.
 ///
 /// # Errors
-/// Where the sizes do not fit.
-pub(super) fn over_tokens(
+/// Returns an error if the sizes do not match.
+pub(super) fn matmul_over_tokens(
     client: &Client,
     a: &Floats,
     at: usize,
@@ -110,7 +110,7 @@ pub(super) fn over_tokens(
 ) -> Result<Floats, GpuError> {
     let (tokens, n) = (a.rows, b.cols);
     same("number of tokens of a gradient", b.rows, tokens)?;
-    room(a, at, m)?;
+    check_columns(a, at, m)?;
     let (first, second) = (
         matrix(a, "first factor of a gradient")?,
         matrix(b, "second factor of a gradient")?,
@@ -119,10 +119,10 @@ pub(super) fn over_tokens(
     if m * n == 0 {
         return Ok(out);
     }
-    let tiles = m.div_ceil(SIDE) * n.div_ceil(SIDE);
+    let tiles = m.div_ceil(TILE) * n.div_ceil(TILE);
     let each = tokens
-        .div_ceil((ENOUGH / tiles).max(1))
-        .max(LEAST)
+        .div_ceil((FULL_DEVICE_CUBES / tiles).max(1))
+        .max(MIN_TOKENS_PER_CUBE)
         .next_multiple_of(DEPTH);
     let parts = tokens.div_ceil(each).max(1);
     let all = match parts {
@@ -131,7 +131,7 @@ pub(super) fn over_tokens(
     };
     let result = matrix(&all, "parts of a gradient")?;
     let (count, dim) = (cubes(client, tiles * parts)?, CubeDim::new_1d(UNITS as u32));
-    // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were measured to hold.
+    // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were checked to hold.
     unsafe {
         tiled::launch_unchecked(
             client, count, dim, first, second, result, tokens, a.cols, at, m, n, each, parts, scale,
@@ -143,11 +143,11 @@ pub(super) fn over_tokens(
             argument(&out.handle, "gradient", m * n)?,
         );
         let (count, dim) = (
-            cubes(client, (m * n).div_ceil(JOINING))?,
-            CubeDim::new_1d(JOINING as u32),
+            cubes(client, (m * n).div_ceil(SUM_UNITS))?,
+            CubeDim::new_1d(SUM_UNITS as u32),
         );
-        // SAFETY: the two were made for the kernel.
-        unsafe { join::launch_unchecked(client, count, dim, all, result, m * n, parts) };
+        // SAFETY: both buffers were allocated for the kernel.
+        unsafe { sum_parts::launch_unchecked(client, count, dim, all, result, m * n, parts) };
     }
     Ok(out)
 }

@@ -1,32 +1,34 @@
-//! Products of many tokens on a device's matrix units, where it has such that multiply f16 and sum in f32.
+//! GEMM on matrix units (tensor cores) that multiply f16 and accumulate in f32, if the device has them.
 //!
-//! Both factors are rounded to f16, whose range is small, so each is first multiplied by a power of two that puts its greatest number
-//! near the top of that range: a token's activations by their own, and what a cube takes of a weight by one. The sums, which are f32, are
-//! multiplied back, which is exact. So a factor is off by one part in 2048 at most, however large or small all of them are; only one that is
-//! 2^14 times smaller than the greatest beside it may lose more, or all, which is less than that one's own rounding.
+//! Activations and weights are rounded to f16, whose range is small, so each is first scaled by a power of two that brings its maximum
+//! near the top of that range: one scale per token's activations, and one per cube for its part of a weight. The f32 sums are scaled
+//! back, which is exact. The relative rounding error of an element is therefore at most 1/2048, however large or small all of them are;
+//! only an element 2^14 times smaller than the maximum may lose more, or all, which is less than the rounding of the maximum.
 
+mod activations;
 mod decode;
-mod halves;
 mod multiply;
 mod tiles;
 
 pub(super) use multiply::multiply;
 pub(super) use tiles::Over;
 
-use super::linear::FEW;
+use super::linear::GEMV_TOKENS;
 use crate::blocks::Quant;
-use crate::linear::Product;
+use crate::linear::MatmulPrecision;
 use cubecl::prelude::Client;
 
-/// Whether [`linear`](super::linear()) over `tokens` takes matrix units for the product with a weight of this format: where chat or training asks for
-/// products that round their factors, and the device lists such units for planes of one size.
-pub fn linear_takes_matrix_units(client: &Client, quant: Quant, tokens: usize, product: Product) -> bool {
-    let rounds = matches!(product, Product::Fast | Product::Bf16);
-    rounds && tokens > FEW && tiles::choose(client, quant, tokens, Over::Columns).is_some()
+/// Whether [`linear`](super::linear()) over `tokens` uses matrix units with a weight of this format: the precision must allow rounding
+/// to f16, and the device must list matrix units for planes of one size.
+pub fn linear_uses_matrix_units(client: &Client, quant: Quant, tokens: usize, precision: MatmulPrecision) -> bool {
+    let rounds = matches!(precision, MatmulPrecision::Int8Activations | MatmulPrecision::Bf16);
+    rounds && tokens > GEMV_TOKENS && tiles::choose(client, quant, tokens, Over::Columns).is_some()
 }
 
-/// Whether [`weight_backward`](super::weight_backward()) takes matrix units for a gradient of `tokens` through a weight of this
-/// format: for [`Product::Bf16`] only, since the gradient of [`Product::Fast`] is the exact one.
-pub fn backward_takes_matrix_units(client: &Client, quant: Quant, tokens: usize, product: Product) -> bool {
-    product == Product::Bf16 && tokens > FEW && tiles::choose(client, quant, tokens, Over::Rows).is_some()
+/// Whether [`weight_backward`](super::weight_backward()) uses matrix units for a gradient of `tokens` through a weight of
+/// this format: only in [`MatmulPrecision::Bf16`], since the gradient of [`MatmulPrecision::Int8Activations`] is computed in f32.
+pub fn backward_uses_matrix_units(client: &Client, quant: Quant, tokens: usize, precision: MatmulPrecision) -> bool {
+    precision == MatmulPrecision::Bf16
+        && tokens > GEMV_TOKENS
+        && tiles::choose(client, quant, tokens, Over::Rows).is_some()
 }

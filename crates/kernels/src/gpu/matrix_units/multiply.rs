@@ -1,29 +1,29 @@
-//! The product itself: tiles of both factors in shared memory, a square of the result for each plane.
+//! The GEMM kernel: input tiles in shared memory, a square of the output tile for each plane.
 
+use super::activations::{F16Activations, FOUR, f16_scale, inverse};
 use super::decode::decode;
-use super::halves::{FOUR, Halves, fitting, inverse};
-use super::tiles::{Over, SQUARE, Tiles, choose};
+use super::tiles::{Over, PLANE_TILE, Tiles, choose};
 use crate::blocks::Quant;
 use crate::gpu::launch::{cubes, matrix};
 use crate::gpu::linear::{Range, words_of};
-use crate::gpu::reduce::greatest;
+use crate::gpu::reduce::reduce_max;
 use crate::gpu::{Floats, GpuError, Weight};
 use cubecl::cmma;
 use cubecl::prelude::*;
 use half::f16;
 
-/// What weights are multiplied by at first, which suits all but unusual ones, so that the greatest need not be known before.
-const USUAL: f32 = 1024.0;
-/// Where the greatest weight of a tile has to lie, once multiplied: below what f16 can hold, and so far above its least that smaller ones keep
-/// their bits too.
-const LEAST: f32 = 1.0;
-const MOST: f32 = 32768.0;
-/// What tiles begin at a multiple of, in bytes, which CUDA's matrix units ask for.
-const ALIGNED: usize = 32;
+/// Initial scale of weights: fits all but unusual ones, so that their maximum need not be known in advance.
+const DEFAULT_SCALE: f32 = 1024.0;
+/// Range of a cube's maximum weight, once scaled: below the f16 maximum, and far enough above the f16 minimum that smaller weights keep
+/// their precision.
+const MIN_SCALED: f32 = 1.0;
+const MAX_SCALED: f32 = 32768.0;
+/// Alignment of tiles in bytes, required by CUDA's matrix units.
+const TILE_ALIGNMENT: usize = 32;
 
-/// A factor of the matrix unit, from the number `first` of a tile on, whose rows lie `stride` numbers apart.
+/// Loads a fragment from element `first` of a tile whose rows have this `stride`.
 #[cube]
-fn factor(
+fn fragment(
     tile: &[Vector<f16, Const<4>>],
     first: usize,
     #[comptime] stride: usize,
@@ -32,11 +32,15 @@ fn factor(
     #[comptime] tiles: Tiles,
 ) -> cmma::Matrix<f16> {
     // SAFETY: it is loaded before anything reads it.
-    let mut factor = unsafe { cmma::Matrix::<f16>::uninitialized(side, tiles.m, tiles.n, tiles.k, layout) };
-    cmma::load(&mut factor, &tile[first / FOUR..], comptime!(stride as u32));
-    factor
+    let mut fragment = unsafe { cmma::Matrix::<f16>::uninitialized(side, tiles.m, tiles.n, tiles.k, layout) };
+    cmma::load(&mut fragment, &tile[first / FOUR..], comptime!(stride as u32));
+    fragment
 }
 
+#[allow(
+    clippy::too_many_lines,
+    reason = "one GPU kernel, whose phases share tiles, fragments and positions"
+)]
 #[cube(launch_unchecked)]
 fn tiled(
     x: &[Vector<f16, Const<4>>],
@@ -59,7 +63,7 @@ fn tiled(
         count = cols;
         depth = rows;
     }
-    // Cubes that share weights come one after the other, so that these are still in a cache.
+    // Cubes that share weights are consecutive, so that the weights are still in a cache.
     let down = tokens.div_ceil(tiles.tokens);
     if CUBE_POS >= count.div_ceil(tiles.across) * down {
         terminate!();
@@ -72,20 +76,20 @@ fn tiled(
     let unit = UNIT_POS as usize;
     let units = comptime!(tiles.units());
     let mine = UNIT_POS_Y as usize;
-    // Where the plane's square begins in the cube's part of the result, and how many fragments it is.
-    let row = mine / comptime!(tiles.planes_across()) * SQUARE;
-    let column = mine % comptime!(tiles.planes_across()) * SQUARE;
-    let downwards = comptime!(SQUARE / m);
-    let across = comptime!(SQUARE / n);
+    // Origin of the plane's square in the cube's output tile, and its number of fragments.
+    let row = mine / comptime!(tiles.planes_across()) * PLANE_TILE;
+    let column = mine % comptime!(tiles.planes_across()) * PLANE_TILE;
+    let downwards = comptime!(PLANE_TILE / m);
+    let across = comptime!(PLANE_TILE / n);
 
     let fours = comptime!(tiles.depth / FOUR);
     let x_stride = comptime!(tiles.x_stride());
     let w_stride = comptime!(tiles.w_stride());
     let mut x_tile =
-        Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(comptime!(tiles.tokens * x_stride / FOUR), ALIGNED);
+        Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(comptime!(tiles.tokens * x_stride / FOUR), TILE_ALIGNMENT);
     let mut w_tile =
-        Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(comptime!(tiles.rows() * w_stride / FOUR), ALIGNED);
-    let mut fragments = Shared::<[f32]>::new_aligned_slice(comptime!(tiles.planes() * m * n), ALIGNED);
+        Shared::<[Vector<f16, Const<4>>]>::new_aligned_slice(comptime!(tiles.rows() * w_stride / FOUR), TILE_ALIGNMENT);
+    let mut fragments = Shared::<[f32]>::new_aligned_slice(comptime!(tiles.planes() * m * n), TILE_ALIGNMENT);
 
     let mut sums = Sequence::<cmma::Matrix<f32>>::new();
     #[unroll]
@@ -100,10 +104,10 @@ fn tiled(
         ));
     }
 
-    let mut power = comptime!(USUAL).runtime();
+    let mut weight_scale = comptime!(DEFAULT_SCALE).runtime();
     let mut again = true;
     while again {
-        let mut most = 0.0f32;
+        let mut maximum = 0.0f32;
         for step in 0..steps {
             for part in 0..comptime!(tiles.tokens * fours / units) {
                 let i = unit + part * units;
@@ -116,11 +120,22 @@ fn tiled(
                 first = step * tiles.depth;
                 from = left;
             }
-            most = decode(&mut w_tile, words, first, rows, from, cols, power, most, quant, tiles);
+            maximum = decode(
+                &mut w_tile,
+                words,
+                first,
+                rows,
+                from,
+                cols,
+                weight_scale,
+                maximum,
+                quant,
+                tiles,
+            );
             sync_cube();
-            // Left to the driver's compiler to unroll: small units make many parts.
+            // Unrolling is left to the driver's compiler: small matrix units make many parts.
             for part in 0..comptime!(tiles.depth / k) {
-                let mut factors = Sequence::<cmma::Matrix<f16>>::new();
+                let mut weight_fragments = Sequence::<cmma::Matrix<f16>>::new();
                 #[unroll]
                 for j in 0..across {
                     let mut first = (column + comptime!(j * n)) * w_stride + part * k;
@@ -131,29 +146,29 @@ fn tiled(
                         Over::Columns => cmma::MatrixLayout::ColMajor,
                         Over::Rows => cmma::MatrixLayout::RowMajor,
                     });
-                    factors.push(factor(&w_tile, first, w_stride, cmma::MatrixIdent::B, layout, tiles));
+                    weight_fragments.push(fragment(&w_tile, first, w_stride, cmma::MatrixIdent::B, layout, tiles));
                 }
                 #[unroll]
                 for i in 0..downwards {
                     let first = (row + comptime!(i * m)) * x_stride + part * k;
                     let layout = cmma::MatrixLayout::RowMajor;
-                    let left = factor(&x_tile, first, x_stride, cmma::MatrixIdent::A, layout, tiles);
+                    let left = fragment(&x_tile, first, x_stride, cmma::MatrixIdent::A, layout, tiles);
                     #[unroll]
                     for j in 0..across {
                         let sum = comptime!(i * across + j);
-                        cmma::execute(&left, factors.index(j), sums.index(sum), sums.index(sum));
+                        cmma::execute(&left, weight_fragments.index(j), sums.index(sum), sums.index(sum));
                     }
                 }
             }
             sync_cube();
         }
-        // A tile whose weights do not lie where f16 has its bits is made once more, by the power that fits them.
-        let most = greatest(most, &mut fragments, units);
+        // If the scaled weights are out of range, compute the tile again with a scale that fits.
+        let maximum = reduce_max(maximum, &mut fragments, units);
         again = false;
-        if most > 0.0f32 && (most * power > MOST || most * power < LEAST) {
-            let better = fitting(most);
-            again = better != power;
-            power = better;
+        if maximum > 0.0f32 && (maximum * weight_scale > MAX_SCALED || maximum * weight_scale < MIN_SCALED) {
+            let better = f16_scale(maximum);
+            again = better != weight_scale;
+            weight_scale = better;
         }
         if again {
             #[unroll]
@@ -163,13 +178,13 @@ fn tiled(
         }
     }
 
-    let undone = inverse(power);
+    let inverse_scale = inverse(weight_scale);
     let lane = UNIT_POS_X as usize;
     #[unroll]
     for i in 0..downwards {
         #[unroll]
         for j in 0..across {
-            // Somebody may still be reading what was there.
+            // Other units may still be reading the previous fragment.
             sync_cube();
             let start = mine * comptime!(m * n);
             cmma::store(
@@ -185,8 +200,8 @@ fn tiled(
                 let token = top + row + comptime!(i * m) + place / n;
                 let column = left + column + comptime!(j * n) + place % n;
                 if token < tokens && column < count {
-                    // In this order nothing on the way is larger or smaller than f32 can tell, if the result is not.
-                    let value = scale * (fragments[start + place] * undone * inverses[token]);
+                    // In this order no intermediate result overflows or underflows unless the final one does.
+                    let value = scale * (fragments[start + place] * inverse_scale * inverses[token]);
                     let place = token * width + at + column;
                     if comptime!(add) {
                         out[place] += value;
@@ -199,11 +214,11 @@ fn tiled(
     }
 }
 
-/// Writes `scale` times the product of the columns of `x [T, width]` from `from` on with a range of a weight's rows, over what `over` says, to
-/// the columns of `out` from `at` on, or adds it. All of these are there.
+/// Writes `scale` times the product of the columns of `x [T, width]` from `from` on and a range of a weight's rows, summed over the
+/// dimension `over`, to the columns of `out` from `at` on, or adds it. The caller has checked all ranges.
 ///
 /// # Errors
-/// Where something is larger than a kernel can address, or the device has no matrix units for it.
+/// Returns an error if a buffer is too large for a kernel to address or the device has no suitable matrix units.
 pub(in crate::gpu) fn multiply(
     client: &Client,
     x: &Floats,
@@ -222,20 +237,20 @@ pub(in crate::gpu) fn multiply(
         Over::Columns => (weight.cols, range.rows),
         Over::Rows => (range.rows, weight.cols),
     };
-    let halves = Halves::of(client, x, from, depth, tiles.tokens, tiles.depth)?;
+    let f16s = F16Activations::of(client, x, from, depth, tiles.tokens, tiles.depth)?;
     let words = words_of(weight, range)?;
-    let result = matrix(out, "output of a product")?;
+    let result = matrix(out, "output of a linear")?;
     let cubes = cubes(client, count.div_ceil(tiles.across) * tokens.div_ceil(tiles.tokens))?;
     let dim = CubeDim::new_2d(tiles.plane as u32, tiles.planes() as u32);
-    // SAFETY: the kernel reads whole tiles of the halves, which were made of such, and rows and columns of the weight below its own, and writes
-    // rows and columns of `out` that the caller has seen to be there.
+    // SAFETY: the kernel reads whole tiles of the activations, which are padded to tiles, and rows and columns inside the weight, and
+    // writes rows and columns of `out` that the caller has checked.
     unsafe {
         tiled::launch_unchecked(
             client,
             cubes,
             dim,
-            halves.numbers(),
-            halves.inverses()?,
+            f16s.elements(),
+            f16s.inverses()?,
             words,
             result,
             tokens,

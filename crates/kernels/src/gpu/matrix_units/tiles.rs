@@ -1,23 +1,23 @@
-//! Which of a device's matrix units is taken, and how large the tiles are that a cube multiplies on them.
+//! Choice of a device's matrix unit and of a cube's tile sizes.
 
 use crate::blocks::Quant;
 use cubecl::features::{MmaConfig, TypeUsage};
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::Client;
 
-/// Rows and columns of the result that a plane sums.
-pub(super) const SQUARE: usize = 32;
-/// Numbers in f16 that rows of a tile are longer than what they hold: 16 bytes, so that every row begins where matrix units load from,
-/// and rows that are loaded together lie in different banks of the memory.
-const APART: usize = 8;
-/// Rows of the result that a cube may make, the best first: the more there are, the more tokens a decoded weight serves.
-const TOKENS: [usize; 3] = [128, 64, SQUARE];
-/// Columns of the result that a cube makes where the format asks for no more.
+/// Rows and columns of the output that a plane accumulates.
+pub(super) const PLANE_TILE: usize = 32;
+/// Padding of a tile's rows in f16 elements: 16 bytes, so that every row is aligned for loads by matrix units and rows that are loaded
+/// together are in different banks.
+const PADDING: usize = 8;
+/// Rows of a cube's output tile, best first: more rows reuse a decoded weight for more tokens.
+const TOKENS: [usize; 3] = [128, 64, PLANE_TILE];
+/// Columns of a cube's output tile unless the format needs more.
 const ACROSS: usize = 64;
-/// Steps of the sum that are in shared memory at a time where the format asks for no more.
+/// Steps of the summed dimension in shared memory at a time unless the format needs more.
 const DEPTH: usize = 32;
 
-/// Over which side of a weight a product sums.
+/// The dimension of a weight over which a product sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::gpu) enum Over {
     /// Over its columns: the output of a linear.
@@ -26,36 +26,36 @@ pub(in crate::gpu) enum Over {
     Rows,
 }
 
-/// A matrix unit, and the tiles of one cube, all in numbers.
+/// A matrix unit and the tile sizes of a cube, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tiles {
     /// Rows that the unit multiplies at a time.
     pub m: usize,
     /// Columns.
     pub n: usize,
-    /// Steps of their sums.
+    /// Steps of the sum.
     pub k: usize,
-    /// How many units of the device run together.
+    /// Plane size.
     pub plane: usize,
-    /// Rows of the result.
+    /// Rows of the output tile.
     pub tokens: usize,
-    /// Columns of the result.
+    /// Columns of the output tile.
     pub across: usize,
     /// Steps of the sum in shared memory.
     pub depth: usize,
-    /// What the sum is over.
+    /// Dimension of the weight that is summed over.
     pub over: Over,
 }
 
 impl Tiles {
-    /// Planes of a cube along the columns of its result.
+    /// Planes of a cube along the columns of its output tile.
     pub const fn planes_across(self) -> usize {
-        self.across / SQUARE
+        self.across / PLANE_TILE
     }
 
     /// Planes of a cube.
     pub const fn planes(self) -> usize {
-        self.tokens / SQUARE * self.planes_across()
+        self.tokens / PLANE_TILE * self.planes_across()
     }
 
     /// Units of a cube.
@@ -63,9 +63,9 @@ impl Tiles {
         self.planes() * self.plane
     }
 
-    /// From a token's activations in the tile to the next one's.
+    /// Stride between the activations of two tokens in their tile.
     pub const fn x_stride(self) -> usize {
-        self.depth + APART
+        self.depth + PADDING
     }
 
     /// Rows of the weight in its tile.
@@ -84,19 +84,19 @@ impl Tiles {
         }
     }
 
-    /// From a row of the weight in the tile to the next one.
+    /// Stride between two rows of the weight in its tile.
     pub const fn w_stride(self) -> usize {
-        self.columns() + APART
+        self.columns() + PADDING
     }
 
-    /// Shared memory that a cube takes: both tiles, and a fragment of the result for each plane.
+    /// Shared memory of a cube in bytes: both input tiles and one output fragment per plane.
     const fn bytes(self) -> usize {
         2 * (self.tokens * self.x_stride() + self.rows() * self.w_stride()) + 4 * self.planes() * self.m * self.n
     }
 }
 
-/// Columns of a row that whole pieces of a format cover (see [`place`](crate::gpu::pieces::place)): a tile has to hold as many.
-const fn covered(quant: Quant) -> usize {
+/// Columns that whole segments of a format span (see [`place`](crate::gpu::segments::place)); a tile's columns must be a multiple.
+const fn segment_span(quant: Quant) -> usize {
     match quant {
         Quant::Q6_K => 128,
         Quant::Q4_K | Quant::Q5_K => 64,
@@ -104,13 +104,13 @@ const fn covered(quant: Quant) -> usize {
     }
 }
 
-/// A matrix unit of the device, `[m, n, k]`, and the size of its planes, where it has one that multiplies f16 and sums in f32, can
-/// hold f16 in buffers, and runs planes of one size.
+/// The device's matrix unit, `[m, n, k]`, and its plane size. `None` unless it multiplies f16 and accumulates in f32, supports f16 in
+/// buffers, and has planes of one size.
 fn unit(client: &Client) -> Option<([usize; 3], usize)> {
     let properties = client.properties();
     let (half, single) = (ElemType::Float(FloatKind::F16), ElemType::Float(FloatKind::F32));
     let hardware = &properties.hardware;
-    // Of planes of several sizes a driver takes which it likes, and a matrix unit belongs to one.
+    // With several plane sizes the driver chooses one, and a matrix unit needs a specific one.
     let plane = hardware.plane_size_min as usize;
     if plane == 0 || hardware.plane_size_min != hardware.plane_size_max {
         return None;
@@ -124,11 +124,11 @@ fn unit(client: &Client) -> Option<([usize; 3], usize)> {
         let [m, n, k] = shape(found);
         let divides = |side: usize, of: usize| side > 0 && of.is_multiple_of(side);
         (found.a_type, found.b_type, found.cd_type) == (half, half, single)
-            && divides(m, SQUARE)
-            && divides(n, SQUARE)
+            && divides(m, PLANE_TILE)
+            && divides(n, PLANE_TILE)
             && divides(k, DEPTH)
-            // What is loaded begins at 16 bytes.
-            && [m, n, k].iter().all(|side| side.is_multiple_of(APART))
+            // Loads are aligned to 16 bytes.
+            && [m, n, k].iter().all(|side| side.is_multiple_of(PADDING))
             && divides(plane, m * n)
     };
     let listed = properties.features.matmul.cmma.iter().filter(fits).map(shape);
@@ -140,15 +140,15 @@ fn unit(client: &Client) -> Option<([usize; 3], usize)> {
     listed.min_by_key(rank).map(|shape| (shape, plane))
 }
 
-/// The tiles in which a product of `tokens` with a weight of this format is made; none where the device has no matrix unit for it, or
-/// too little shared memory.
+/// The tile sizes for `tokens` and a weight of this format. `None` means that the device has no suitable matrix unit or too little
+/// shared memory.
 pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, over: Over) -> Option<Tiles> {
     let ([m, n, k], plane) = unit(client)?;
     let hardware = &client.properties().hardware;
-    let covered = covered(quant);
+    let segment_span = segment_span(quant);
     let (across, depth) = match over {
-        Over::Columns => (ACROSS, DEPTH.max(covered)),
-        Over::Rows => (ACROSS.max(covered), DEPTH),
+        Over::Columns => (ACROSS, DEPTH.max(segment_span)),
+        Over::Rows => (ACROSS.max(segment_span), DEPTH),
     };
     let tiles = |tokens| Tiles {
         m,
@@ -162,13 +162,15 @@ pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, over: Over) -
     };
     let fits = |tiles: &Tiles| {
         tiles.bytes() <= hardware.max_shared_memory_size
-            // Units copy as much of the activations each, four at a time.
+            // Each unit copies the same number of activations, four at a time.
             && (tiles.tokens * tiles.depth / 4).is_multiple_of(tiles.units())
             && tiles.units() <= hardware.max_units_per_cube as usize
             && plane <= hardware.max_cube_dim.0 as usize
             && tiles.planes() <= hardware.max_cube_dim.1 as usize
     };
-    // No more rows than there are tokens, but for the last.
-    let useful = TOKENS.into_iter().filter(|side| *side < 2 * tokens || *side == SQUARE);
+    // No tile of more than twice the rows that the tokens need, except the smallest.
+    let useful = TOKENS
+        .into_iter()
+        .filter(|side| *side < 2 * tokens || *side == PLANE_TILE);
     useful.map(tiles).find(fits)
 }

@@ -4,8 +4,8 @@ use super::{
     floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, number, prepared, side_by_side, sound, tensor,
 };
 use crate::ops::{
-    AdapterGradient, AttentionSpec, Gated, KeyValues, Linear, Linears, Norm, Ops, OpsBackward, OptionalNorm, Product,
-    Segments,
+    AdapterGradient, AttentionSpec, Gated, KeyValues, Linear, Linears, MatmulPrecision, Norm, Ops, OpsBackward,
+    OptionalNorm, Segments,
 };
 use burn::backend::Cube;
 use burn::backend::ops::FloatTensorOps;
@@ -25,7 +25,7 @@ fn linears_backward(
     like: &Tensor,
     x: &Floats,
     linears: &[gpu::Linear],
-    product: Product,
+    precision: MatmulPrecision,
     gradient: &Floats,
 ) -> (Floats, Vec<AdapterGradient<Cube>>) {
     let dx = Floats::empty(&like.client, x.rows, x.cols);
@@ -35,7 +35,7 @@ fn linears_backward(
             &like.client,
             x,
             linear,
-            product,
+            precision,
             gradient,
             at,
             &dx,
@@ -56,10 +56,10 @@ pub struct KeptFeedForward {
 }
 
 /// The first half of a feed-forward, and gate and up side by side.
-pub(super) fn gated_keeping(x: &Tensor, gated: Gated<Cube>, product: Product) -> (Tensor, Tensor) {
+pub(super) fn gated_with_saved(x: &Tensor, gated: Gated<Cube>, precision: MatmulPrecision) -> (Tensor, Tensor) {
     let normed = sound(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
     let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
-    let both = side_by_side(x, &normed, &linears, product);
+    let both = side_by_side(x, &normed, &linears, precision);
     let h = sound(gpu::glu(&x.client, &both, gated.activation));
     (tensor(x, h), tensor(x, both))
 }
@@ -69,7 +69,7 @@ impl OpsBackward for Cube {
     type KeptAttention = Tensor;
     type KeptFeedForward = KeptFeedForward;
 
-    fn keep(x: &FloatTensor<Self>, _: Product) -> Tensor {
+    fn keep(x: &FloatTensor<Self>, _: MatmulPrecision) -> Tensor {
         x.clone()
     }
 
@@ -81,13 +81,13 @@ impl OpsBackward for Cube {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
         let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
-        let (dz, adapters) = linears_backward(&x, &normed, &linears, product, &floats(&gradient));
+        let (dz, adapters) = linears_backward(&x, &normed, &linears, precision, &floats(&gradient));
         let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
         (tensor(&x, dx), adapters)
     }
@@ -126,7 +126,7 @@ impl OpsBackward for Cube {
             &lists.starts,
             &floats(&gradient),
         ));
-        let d_qkv = sound(gpu::prepare_backward(
+        let d_qkv = sound(gpu::qk_norm_rope_backward(
             client,
             &d_ready,
             &floats(&qkv),
@@ -146,16 +146,16 @@ impl OpsBackward for Cube {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
         let (h, linear) = (into_contiguous(h), kernel_linear(linear));
         let mut dy = floats(&into_contiguous(gradient));
         if let Some(norm) = kernel_optional_norm(norm) {
-            let y = side_by_side(&h, &floats(&h), std::slice::from_ref(&linear), product);
+            let y = side_by_side(&h, &floats(&h), std::slice::from_ref(&linear), precision);
             dy = sound(gpu::rms_norm_backward(&h.client, &y, &norm, &dy));
         }
-        let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], product, &dy);
+        let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], precision, &dy);
         (tensor(&h, dh), adapters.pop().flatten())
     }
 
@@ -164,25 +164,25 @@ impl OpsBackward for Cube {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, KeptFeedForward) {
         let x = into_contiguous(x);
-        let (h, both) = gated_keeping(&x, gated, product);
+        let (h, both) = gated_with_saved(&x, gated, precision);
         let kept = KeptFeedForward { x: x.clone(), both };
-        (Self::linear_add(x, h, down, after, product), kept)
+        (Self::linear_add(x, h, down, after, precision), kept)
     }
 
     fn feed_forward_backward(
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
         kept: &KeptFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let KeptFeedForward { x, both } = kept;
         let h = sound(gpu::glu(&x.client, &floats(both), gated.activation));
-        let (dh, of_down) = Self::linear_add_backward(tensor(x, h), down, after, product, gradient.clone());
+        let (dh, of_down) = Self::linear_add_backward(tensor(x, h), down, after, precision, gradient.clone());
         let norm = kernel_norm(gated.norm);
         let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
         let d_both = sound(gpu::glu_backward(
@@ -192,7 +192,7 @@ impl OpsBackward for Cube {
             &floats(&into_contiguous(dh)),
         ));
         let normed = sound(gpu::rms_norm(&x.client, &floats(x), &norm));
-        let (dz, mut adapters) = linears_backward(x, &normed, &linears, product, &d_both);
+        let (dz, mut adapters) = linears_backward(x, &normed, &linears, precision, &d_both);
         let dx = sound(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &dz));
         let of_up = adapters.pop().flatten();
         let adapters = [adapters.pop().flatten(), of_up, of_down];
@@ -205,11 +205,11 @@ impl OpsBackward for Cube {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (x, norm) = (into_contiguous(x), kernel_norm(norm));
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
-        let (loss, dz) = losses(&x, &normed, &kernel_linear(output), product, &targets, scale, true);
+        let (loss, dz) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, true);
         let dz = sound(dz.ok_or("a gradient that was not made"));
         let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
         (number(&x, loss), tensor(&x, dx))

@@ -99,13 +99,13 @@ mod tests {
     /// A matrix of counting numbers, its rows `pitch` apart with NaN between them, as CUDA's allocator lays them out; none where tests that
     /// need a GPU are left out.
     fn pitched(rows: usize, cols: usize, pitch: usize) -> Option<CubeTensor> {
-        if driver::left_out() {
+        if driver::is_disabled() {
             return None;
         }
         // Once: the choice of a driver is made before any is loaded, by one thread.
         static GPU: OnceLock<Device> = OnceLock::new();
         let device = GPU.get_or_init(|| {
-            driver::choose();
+            driver::select();
             device::open(Place::Gpu(0)).expect("a GPU, or HEARTH_NO_GPU_TESTS=1")
         });
         let at = |i: usize| match i % pitch < cols {

@@ -14,8 +14,8 @@ pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, lasting};
 
 use super::flex::sound;
 use super::{
-    Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm,
-    Product, logit_rows,
+    Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops,
+    OptionalNorm, logit_rows,
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
@@ -78,12 +78,12 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
 }
 
 /// The outputs of linears side by side, of an input that is normalised already.
-fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear], product: Product) -> Floats {
+fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
     let out = Floats::empty(&like.client, x.rows, width);
     let mut at = 0;
     for linear in linears {
-        sound(gpu::linear(&like.client, x, linear, product, &out, at, false));
+        sound(gpu::linear(&like.client, x, linear, precision, &out, at, false));
         at += linear.weight.rows;
     }
     out
@@ -97,7 +97,7 @@ fn prepared(
     positions: &cubecl::server::Handle,
     table: &RopeTable,
 ) -> Floats {
-    sound(gpu::prepare(
+    sound(gpu::qk_norm_rope(
         &qkv.client,
         &floats(qkv),
         &spec.heads,
@@ -117,7 +117,7 @@ fn losses(
     like: &Tensor,
     x: &Floats,
     output: &gpu::Linear,
-    product: Product,
+    precision: MatmulPrecision,
     targets: &[u32],
     scale: f32,
     gradient: bool,
@@ -126,16 +126,16 @@ fn losses(
     let rows = logit_rows(vocab);
     let dx = gradient.then(|| Floats::empty(client, x.rows, x.cols));
     // A gradient is never that of the fast product.
-    let product = match product {
-        Product::Fast if gradient => Product::Exact,
-        product => product,
+    let precision = match precision {
+        MatmulPrecision::Int8Activations if gradient => MatmulPrecision::F32,
+        precision => precision,
     };
     let mut parts = Vec::new();
     for first in (0..x.rows).step_by(rows) {
         let count = rows.min(x.rows - first);
         let part = x.rows_from(first, count);
         let logits = Floats::empty(client, count, vocab);
-        sound(gpu::linear(client, &part, output, product, &logits, 0, false));
+        sound(gpu::linear(client, &part, output, precision, &logits, 0, false));
         let chosen = list(like, &targets[first..first + count]);
         parts.push(sound(gpu::cross_entropy_in_place(
             client, &logits, &chosen, scale, gradient,
@@ -148,7 +148,7 @@ fn losses(
                 0,
                 &output.weight,
                 output.scale,
-                product,
+                precision,
                 &part,
                 false,
             ));
@@ -190,12 +190,12 @@ impl Ops for Cube {
         x: FloatTensor<Self>,
         norm: Norm<Self>,
         linears: Linears<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
-        tensor(&x, side_by_side(&x, &normed, &linears, product))
+        tensor(&x, side_by_side(&x, &normed, &linears, precision))
     }
 
     fn attend(
@@ -252,7 +252,7 @@ impl Ops for Cube {
         h: FloatTensor<Self>,
         linear: Linear<Self>,
         norm: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (residual, h, linear) = (into_contiguous(residual), into_contiguous(h), kernel_linear(linear));
         match kernel_optional_norm(norm) {
@@ -264,11 +264,11 @@ impl Ops for Cube {
                     copied(&residual)
                 };
                 let (input, out) = (floats(&h), floats(&stream));
-                sound(gpu::linear(&h.client, &input, &linear, product, &out, 0, true));
+                sound(gpu::linear(&h.client, &input, &linear, precision, &out, 0, true));
                 stream
             }
             Some(norm) => {
-                let y = side_by_side(&h, &floats(&h), &[linear], product);
+                let y = side_by_side(&h, &floats(&h), &[linear], precision);
                 let sum = sound(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
                 tensor(&h, sum)
             }
@@ -280,11 +280,11 @@ impl Ops for Cube {
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
-        let (h, _) = backward::gated_keeping(&x, gated, product);
-        Self::linear_add(x, h, down, after, product)
+        let (h, _) = backward::gated_with_saved(&x, gated, precision);
+        Self::linear_add(x, h, down, after, precision)
     }
 
     fn cross_entropy(
@@ -293,15 +293,15 @@ impl Ops for Cube {
         output: Linear<Self>,
         targets: Arc<[u32]>,
         scale: f32,
-        product: Product,
+        precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
-        let (loss, _) = losses(&x, &normed, &kernel_linear(output), product, &targets, scale, false);
+        let (loss, _) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, false);
         number(&x, loss)
     }
 
-    fn greatest(x: FloatTensor<Self>) -> IntTensor<Self> {
+    fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
         let x = into_contiguous(x);
         let rows = x.shape()[0];
         let handle = sound(gpu::argmax(&x.client, &floats(&x)));

@@ -3,14 +3,14 @@
 use super::layout::Layout;
 use hearth_kernels::Quant;
 use hearth_kernels::attention::KvFormat;
-use hearth_llm::ops::Product;
+use hearth_llm::ops::MatmulPrecision;
 use std::fmt;
 
 /// One case of an operation. An operation reads the axes that its row names.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub quant: Quant,
-    pub product: Product,
+    pub precision: MatmulPrecision,
     /// How the float inputs lie in memory, the residual first of all.
     pub layout: Layout,
     pub tokens: usize,
@@ -31,7 +31,7 @@ impl Case {
     fn first(seed: u64) -> Self {
         Self {
             quant: Quant::F32,
-            product: Product::Exact,
+            precision: MatmulPrecision::F32,
             layout: Layout::Sole,
             tokens: 1,
             columns: 96,
@@ -65,7 +65,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             quant,
-            product,
+            precision,
             layout,
             tokens,
             columns,
@@ -79,7 +79,7 @@ impl fmt::Display for Case {
         } = self;
         write!(
             f,
-            "{quant} {product:?} {layout:?} tokens={tokens} columns={columns} vocabulary={vocabulary} cached={cached} \
+            "{quant} {precision:?} {layout:?} tokens={tokens} columns={columns} vocabulary={vocabulary} cached={cached} \
              window={window:?} group={group} head_dim={head_dim} cache={format:?} seed={seed}"
         )
     }
@@ -106,11 +106,20 @@ macro_rules! axis {
 axis!(QUANT, quant, Quant, Quant::ALL);
 axis!(
     PRODUCT,
-    product,
-    Product,
-    [Product::Exact, Product::Fast, Product::Bf16]
+    precision,
+    MatmulPrecision,
+    [
+        MatmulPrecision::F32,
+        MatmulPrecision::Int8Activations,
+        MatmulPrecision::Bf16
+    ]
 );
-axis!(DIFFERENTIABLE, product, Product, [Product::Exact, Product::Bf16]);
+axis!(
+    DIFFERENTIABLE,
+    precision,
+    MatmulPrecision,
+    [MatmulPrecision::F32, MatmulPrecision::Bf16]
+);
 axis!(
     LAYOUT,
     layout,

@@ -9,8 +9,8 @@ use burn::tensor::{Device, Tensor};
 use hearth_kernels::Layout as Order;
 use hearth_kernels::reference::noise;
 use hearth_llm::ops::{
-    Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, NOT_TRAINED, Norm, OptionalNorm,
-    cross_entropy, dequantize, embed, feed_forward, greatest, linear_add, norm_linears,
+    Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatrixSpec, NOT_TRAINED, Norm, OptionalNorm, argmax,
+    cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears,
 };
 
 /// Rows of a weight before they repeat: a prime, so that no row stands for one that a tile's side is apart.
@@ -180,7 +180,7 @@ pub fn projected(case: &Case, device: &Device, direction: Direction) -> Outputs 
         run.linear(["k.a", "k.b"], 33, width),
         run.linear(["v.a", "v.b"], 33, width),
     );
-    run.outputs(norm_linears(x, &norm, &linears, case.product))
+    run.outputs(norm_linears(x, &norm, &linears, case.precision))
 }
 
 pub fn logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
@@ -188,13 +188,13 @@ pub fn logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let x = run.input("x", case.tokens, width);
     let norm = run.norm(width);
     let output = run.frozen(case.vocabulary, width);
-    run.outputs(norm_linears(x, &norm, &Linears::One(output), case.product))
+    run.outputs(norm_linears(x, &norm, &Linears::One(output), case.precision))
 }
 
 pub fn likeliest(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
     let x = run.input("x", case.tokens, case.vocabulary);
-    let found = greatest(x).into_data().convert::<i64>().try_into_vec::<i64>();
+    let found = argmax(x).into_data().convert::<i64>().try_into_vec::<i64>();
     let found = found.expect("numbers").into_iter().map(|at| at as f32).collect();
     vec![Output {
         name: "columns",
@@ -211,7 +211,7 @@ pub fn added(case: &Case, device: &Device, direction: Direction) -> Outputs {
     );
     let linear = run.linear(["a", "b"], case.columns, width);
     let norm = run.optional_norm(case.columns, case.coin(5));
-    run.outputs(linear_add(residual, h, &linear, &norm, case.product))
+    run.outputs(linear_add(residual, h, &linear, &norm, case.precision))
 }
 
 pub fn fed_forward(case: &Case, device: &Device, direction: Direction) -> Outputs {
@@ -230,7 +230,7 @@ pub fn fed_forward(case: &Case, device: &Device, direction: Direction) -> Output
     };
     let down = run.linear(["down.a", "down.b"], width, inner);
     let after = run.optional_norm(width, case.coin(5));
-    run.outputs(feed_forward(x, &gated, &down, &after, case.product))
+    run.outputs(feed_forward(x, &gated, &down, &after, case.precision))
 }
 
 pub fn losses(case: &Case, device: &Device, direction: Direction) -> Outputs {
@@ -243,6 +243,6 @@ pub fn losses(case: &Case, device: &Device, direction: Direction) -> Outputs {
         _ => ((token * 7919 + case.vocabulary - 1) % case.vocabulary) as u32,
     };
     let targets: Vec<u32> = (0..case.tokens).map(target).collect();
-    let loss = cross_entropy(x, &norm, &output, targets.into(), 0.5, case.product);
+    let loss = cross_entropy(x, &norm, &output, targets.into(), 0.5, case.precision);
     run.outputs(loss.reshape([1, 1]))
 }

@@ -16,8 +16,8 @@ use axes::{
 };
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::Quant;
-use hearth_kernels::gpu::{backward_takes_matrix_units, linear_takes_matrix_units};
-use hearth_llm::ops::Product;
+use hearth_kernels::gpu::{backward_uses_matrix_units, linear_uses_matrix_units};
+use hearth_llm::ops::MatmulPrecision;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What is compared.
@@ -263,7 +263,7 @@ impl Row {
     /// How far an element of a case is off on the GPU at most, or what is wrong with it.
     fn off(&self, case: &Case, device: &Device) -> Result<f32, String> {
         let exact = Case {
-            product: Product::Exact,
+            precision: MatmulPrecision::F32,
             ..case.clone()
         };
         let run =
@@ -293,8 +293,8 @@ impl Row {
     /// Whether the device rounds factors of this case's products.
     fn rounds(&self, case: &Case, device: &Device) -> bool {
         let client = client(device);
-        let forward = linear_takes_matrix_units(&client, case.quant, case.tokens, case.product);
-        let backward = backward_takes_matrix_units(&client, case.quant, case.tokens, case.product);
+        let forward = linear_uses_matrix_units(&client, case.quant, case.tokens, case.precision);
+        let backward = backward_uses_matrix_units(&client, case.quant, case.tokens, case.precision);
         forward || (self.direction == Gradients && backward)
     }
 }

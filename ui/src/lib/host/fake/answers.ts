@@ -1,4 +1,4 @@
-// What the scripted model says: an answer per kind of question, cut into pieces as a tokenizer would.
+// The fake model's answers: one per kind of question, split into pieces like tokens.
 
 import type { LeftOut, MessageState } from "../wire";
 
@@ -68,7 +68,7 @@ const order = `I am an AI language model and cannot see your orders. Contact the
 
 const long = Array.from({ length: 24 }, (_, i) => `Paragraph ${i + 1}. The fire in the hearth burned low, and the room grew quiet; only the clock went on counting, one soft tick after another.`).join("\n\n");
 
-/** Which answer a question gets; a word in it decides. */
+/** Picks the answer by a word in the question. */
 export function scriptedAnswer(question: string): Script {
   const script: Script = { pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null };
   let text = short;
@@ -93,7 +93,7 @@ const warm: Record<string, string> = {
   late: "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday. If it does not, write to me and I will send another the same day.",
 };
 
-/** What the scripted model says with an adapter: the same question, in the style it was taught. */
+/** The answer with an adapter: the same question, in the adapter's style. */
 export function tunedAnswer(question: string): Script {
   const script = scriptedAnswer(question);
   if (script.end.type === "failed" || /long|story|markdown/i.test(question)) return script;

@@ -1,4 +1,4 @@
-// What every part of the scripted host shares: who listens, how fast things go, ids.
+// Shared by all parts of the fake host: listeners, pace, ids.
 
 import type { HostEvent } from "../host";
 

@@ -1,37 +1,37 @@
-// What checking the devices of the scripted machines finds, and how the builds that can use each are ranked by it.
+// Device check results of the fake machines, and the ranking of builds by them.
 
-import { turnSeconds } from "../../text/ways";
-import type { Device, DeviceCheck, DeviceWay } from "../wire";
+import { turnSeconds } from "../../text/backends";
+import type { BackendOption, Device, DeviceCheck } from "../wire";
 
-function right(bytesPerSecond: number, productsPerSecond: number): DeviceCheck {
-  return { wrong: null, bytesPerSecond, productsPerSecond };
+function passed(bytesPerSecond: number, macsPerSecond: number): DeviceCheck {
+  return { mismatch: null, bytesPerSecond, macsPerSecond };
 }
 
-function wrong(how: string): DeviceCheck {
-  return { wrong: `Its driver computes something else than the processor does: ${how}.`, bytesPerSecond: 0, productsPerSecond: 0 };
+function failed(how: string): DeviceCheck {
+  return { mismatch: `Its driver's results differ from the CPU's: ${how}.`, bytesPerSecond: 0, macsPerSecond: 0 };
 }
 
-/** By a device's identity and the build that uses it. */
-const found: Record<string, Record<string, DeviceCheck>> = {
-  cpu: { portable: right(61.3e9, 0.84e12) },
-  "0000:01:00.0": { cuda: right(447e9, 24.6e12), vulkan: right(431e9, 18.2e12), portable: right(352e9, 4.1e12) },
-  "0000:00:02.0": { portable: right(52.8e9, 0.47e12) },
-  "0000:0a:00.0": { rocm: right(561e9, 27.4e12), vulkan: wrong("the answers of a sample of llama with a cache in F16 are off by 38.2 %"), portable: right(487e9, 5.2e12) },
-  "0000:03:00.0": { portable: wrong("a sample learns otherwise, by 12.4 %") },
-  llvmpipe: { portable: right(2.4e9, 3.1e9) },
+/** By device identity and build. */
+const results: Record<string, Record<string, DeviceCheck>> = {
+  cpu: { portable: passed(61.3e9, 0.84e12) },
+  "0000:01:00.0": { cuda: passed(447e9, 24.6e12), vulkan: passed(431e9, 18.2e12), portable: passed(352e9, 4.1e12) },
+  "0000:00:02.0": { portable: passed(52.8e9, 0.47e12) },
+  "0000:0a:00.0": { rocm: passed(561e9, 27.4e12), vulkan: failed("the answers of a sample of llama with a cache in F16 are off by 38.2 %"), portable: passed(487e9, 5.2e12) },
+  "0000:03:00.0": { portable: failed("a sample learns otherwise, by 12.4 %") },
+  llvmpipe: { portable: passed(2.4e9, 3.1e9) },
 };
 
-/** Ways of using a device that nobody has checked, in the order of builds. */
-export function unchecked(ways: readonly [build: string, backend: string][]): DeviceWay[] {
-  return ways.map(([build, backend]) => ({ build, backend, check: null }));
+/** Unchecked backends of a device, in the order of builds. */
+export function unchecked(backends: readonly [build: string, backend: string][]): BackendOption[] {
+  return backends.map(([build, backend]) => ({ build, backend, check: null }));
 }
 
-/** A device as it is once it was checked: the fastest build that is right leads; one that no build is right on is not used. */
+/** A device after its check: backends sorted by speed, mismatches last; unusable if every build mismatches. */
 export function checked(device: Device): Device {
-  const ways = device.ways.map((way) => ({ ...way, check: found[device.identity]?.[way.build] ?? way.check }));
-  const seconds = (way: DeviceWay) => (way.check === null ? Number.MAX_VALUE : way.check.wrong === null ? turnSeconds(way.check) : Number.POSITIVE_INFINITY);
-  ways.sort((a, b) => (seconds(a) === seconds(b) ? 0 : seconds(a) - seconds(b)));
-  const [best] = ways;
-  const why = best?.check?.wrong ?? null;
-  return { ...device, ways, backend: best?.backend ?? "", ...(why === null ? {} : { usable: false, why }) };
+  const backends = device.backends.map((option) => ({ ...option, check: results[device.identity]?.[option.build] ?? option.check }));
+  const seconds = (option: BackendOption) => (option.check === null ? Number.MAX_VALUE : option.check.mismatch === null ? turnSeconds(option.check) : Number.POSITIVE_INFINITY);
+  backends.sort((a, b) => (seconds(a) === seconds(b) ? 0 : seconds(a) - seconds(b)));
+  const [best] = backends;
+  const why = best?.check?.mismatch ?? null;
+  return { ...device, backends, backend: best?.backend ?? "", ...(why === null ? {} : { usable: false, why }) };
 }

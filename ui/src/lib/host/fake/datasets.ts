@@ -1,17 +1,17 @@
-// Datasets of the scripted host and what looking at them finds; the file's name decides.
+// Datasets of the fake host and their inspections; the file name decides.
 
 import type { BrokenLine, ColumnMapping, Dataset, Finding, Inspection, Piece, Preview, SampleDataset } from "../wire";
 
 const DAY = 86_400_000;
 
-export const noMapping: ColumnMapping = { messages: null, system: null, prompt: null, input: null, answer: null, text: null };
+export const emptyMapping: ColumnMapping = { messages: null, system: null, prompt: null, input: null, answer: null, text: null };
 
 export const sampleDatasets: SampleDataset[] = [
   { name: "Hearthside", path: "/opt/hearth/datasets/hearthside.jsonl", size: 61_204 },
   { name: "Notes", path: "/opt/hearth/datasets/notes.md", size: 48_310 },
 ];
 
-export function someDatasets(): Dataset[] {
+export function pastDatasets(): Dataset[] {
   const now = Date.now();
   return [
     { id: 11, name: "replies.jsonl", path: "/home/you/support/replies.jsonl", addedAt: now - 2 * DAY, examples: 412, problem: null },
@@ -32,7 +32,7 @@ function tokens(text: string): string[] {
 
 const piece = (text: string, mark: Partial<Piece> = {}): Piece => ({ text, tokens: Math.max(1, mark.template && text.includes("<|") ? text.split("<|").length + 1 : tokens(text).length), trained: false, template: false, cut: false, ...mark });
 
-/** A conversation as ChatML, its answers learnt. */
+/** A conversation as ChatML, trained on its answers. */
 function chat(line: number, turns: string[], cutAfter?: number): Preview {
   const pieces: Piece[] = [piece("<|im_start|>system\n", { template: true }), piece("You are a helpful assistant."), piece("<|im_end|>\n", { template: true })];
   turns.forEach((text, i) => {
@@ -57,7 +57,7 @@ function inspection(change: Partial<Inspection>): Inspection {
     container: "JSONL",
     shape: "messages",
     columns: ["messages"],
-    mapping: { ...noMapping, messages: "messages" },
+    mapping: { ...emptyMapping, messages: "messages" },
     unsure: false,
     examples: 412,
     tokens: 58_210,
@@ -76,7 +76,7 @@ function inspection(change: Partial<Inspection>): Inspection {
 const truncated: Finding = { kind: "truncated", severity: "warning", message: "9 examples are longer than 512 tokens and lose their end. Set a longer sequence under Advanced, or shorten them.", lines: [118, 131, 140, 203, 226, 240, 301, 355, 398] };
 const duplicates: Finding = { kind: "near_duplicates", severity: "note", message: "14 examples say nearly the same as another. Leave them out if they are there by accident: they count double.", lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377] };
 const secrets: Finding = { kind: "secrets", severity: "warning", message: "2 examples hold what looks like a password or a key. A model may say it aloud to anyone: take it out before you train.", lines: [41, 260] };
-const leaks: Finding = { kind: "leaks", severity: "warning", message: "6 held-out examples are nearly the same as ones that are learnt, so the held-out loss will look better than it is.", lines: [17, 52, 90, 144, 301, 377] };
+const leaks: Finding = { kind: "leaks", severity: "warning", message: "6 of 200 validation examples are near-duplicates of training examples, so the validation loss will look too good.", lines: [17, 52, 90, 144, 301, 377] };
 
 const brokenLines: BrokenLine[] = [
   { line: 7, why: "The line ends in the middle of a text: a closing quotation mark is missing." },
@@ -84,7 +84,7 @@ const brokenLines: BrokenLine[] = [
   { line: 32, why: "It is not UTF-8." },
 ];
 
-/** What looking at a dataset finds, or why it cannot be looked at (thrown). */
+/** Inspects a dataset; throws a `Problem` if it cannot be read. */
 export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Inspection {
   if (dataset.problem) throw { code: "fileUnreadable", message: dataset.problem };
   if (/empty/.test(dataset.name)) throw { code: "dataInvalid", message: `${dataset.name} is empty. Choose a file with at least two examples.` };
@@ -94,7 +94,7 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       container: "CSV",
       shape: "prompt and answer",
       columns: ["title", "ingredients", "method", "source"],
-      mapping: mapping ?? { ...noMapping, prompt: "title", answer: "method" },
+      mapping: mapping ?? { ...emptyMapping, prompt: "title", answer: "method" },
       unsure: !sure,
       examples: 96,
       tokens: 21_480,
@@ -111,7 +111,7 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       container: "Markdown",
       shape: "text",
       columns: [],
-      mapping: noMapping,
+      mapping: emptyMapping,
       examples: 58,
       tokens: 29_330,
       trainedTokens: 29_330,
@@ -136,7 +136,7 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       ],
     });
   }
-  const room = sequence ?? 512;
-  const cut = room < 1180;
-  return inspection({ sequence: room, truncated: cut ? 9 : 0, previews: cut ? replies : [...replies.slice(0, 2), chat(118, ["The lamp came broken. I attach photographs.", long])], findings: cut ? [truncated, duplicates] : [duplicates] });
+  const limit = sequence ?? 512;
+  const truncates = limit < 1180;
+  return inspection({ sequence: limit, truncated: truncates ? 9 : 0, previews: truncates ? replies : [...replies.slice(0, 2), chat(118, ["The lamp came broken. I attach photographs.", long])], findings: truncates ? [truncated, duplicates] : [duplicates] });
 }

@@ -1,8 +1,8 @@
-// A browser's own drags, told as the desktop tells them; a browser does not say where a file lies.
+// Forwards the browser's drag events like the desktop's. A browser does not reveal a file's path.
 
 import type { FakeTuning } from "./tuning";
 
-export function passOn(host: FakeTuning): void {
+export function forwardDrags(host: FakeTuning): void {
   const files = (event: DragEvent) => [...(event.dataTransfer?.files ?? [])].map((file) => `/home/you/${file.name}`);
   window.addEventListener("dragenter", () => host.drop({ type: "over", paths: [] }));
   window.addEventListener("dragover", (event) => event.preventDefault());

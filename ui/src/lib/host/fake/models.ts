@@ -1,9 +1,9 @@
-// Models of the scripted host.
+// Models of the fake host.
 
-import type { Device, Model, ModelState, Sampling, Settings } from "../wire";
-import { BLOCKS, planFor } from "./devices";
+import type { Device, Model, ModelState, SamplingParams, Settings } from "../wire";
+import { MODEL_LAYERS, planFor } from "./devices";
 
-const sampling: Sampling = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, frequencyPenalty: 0, presencePenalty: 0, repeatLastN: 64, seed: null };
+const sampling: SamplingParams = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, frequencyPenalty: 0, presencePenalty: 0, repeatLastN: 64, seed: null };
 
 export const smol: Model = {
   id: "smollm2-135m-instruct",
@@ -55,7 +55,7 @@ export function addedModel(path: string): Model {
   return { ...qwen, id: file, name: file.replace(/\.[^.]+\.gguf$/, ""), path, fileSize: 32_112_640, quantization: "Q8_0", parameters: 30_142_848, contextTrained: 1024 };
 }
 
-/** A model that no machine here has room for. */
+/** A model that fits on no machine here. */
 export const huge: Model = {
   ...qwen,
   id: "llama-3.3-70b",
@@ -80,7 +80,7 @@ export function readyState(model: Model, settings: Settings, devices: Device[]):
       quantization: model.quantization,
       parameters: model.parameters,
       fileSize: model.fileSize,
-      layers: BLOCKS,
+      layers: MODEL_LAYERS,
       context: plan.context,
       contextTrained: model.contextTrained,
       device: plan.devices.find((d) => d.id !== "cpu")?.id ?? "cpu",

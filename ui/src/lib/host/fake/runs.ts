@@ -1,4 +1,4 @@
-// Runs of the scripted host: how their curves go, and the ones that are history already.
+// Runs of the fake host: their curves, and past runs.
 
 import type { Adapter, Outcome, Run, RunCurves, RunEvaluation, RunPlan, RunPoint, RunState, TrainSettings } from "../wire";
 import { smol } from "./models";
@@ -33,7 +33,7 @@ export const trainDefaults: TrainSettings = {
   trainOnPrompts: false,
 };
 
-/** Looks drawn by chance, and is the same in every run. */
+/** Reproducible noise. */
 function noise(step: number): number {
   const x = Math.sin(step * 12.9898) * 43758.5453;
   return x - Math.floor(x) - 0.5;
@@ -53,12 +53,12 @@ export function pointAt(step: number, steps: number, secondsAStep: number): RunP
   };
 }
 
-/** The held-out loss: it falls, and late in the run it rises a little again. */
-export function heldOutAt(step: number, steps: number): number {
+/** Validation loss: falls, then rises a little late in the run. */
+export function validationLossAt(step: number, steps: number): number {
   return 1.4 + 0.91 * Math.exp(-step / (steps * 0.18)) + Math.max(0, step / steps - 0.75) * 0.16;
 }
 
-export function planOf(steps: number, settings: TrainSettings): RunPlan {
+export function runPlan(steps: number, settings: TrainSettings): RunPlan {
   return {
     examples: 371,
     evalExamples: 41,
@@ -78,21 +78,21 @@ export function planOf(steps: number, settings: TrainSettings): RunPlan {
   };
 }
 
-/** Curves up to a step, the held-out examples measured ten times. */
+/** Curves up to a step, with ten evaluations. */
 export function curvesUpTo(step: number, steps: number): RunCurves {
   const points = Array.from({ length: step }, (_, i) => pointAt(i + 1, steps, 2.6));
   const every = Math.max(1, Math.round(steps / 10));
   const evaluations: RunEvaluation[] = [];
   let least = Infinity;
   for (let at = 0; at <= step; at += every) {
-    const loss = heldOutAt(at, steps);
+    const loss = validationLossAt(at, steps);
     evaluations.push({ step: at, loss, best: loss < least });
     least = Math.min(least, loss);
   }
   return { points, evaluations };
 }
 
-export function outcomeOf(curves: RunCurves, reason: Outcome["reason"], change: Partial<Outcome> = {}): Outcome {
+export function runOutcome(curves: RunCurves, reason: Outcome["reason"], change: Partial<Outcome> = {}): Outcome {
   const best = curves.evaluations.findLast((e) => e.best);
   const steps = curves.points.at(-1)?.step ?? 0;
   return {
@@ -145,10 +145,10 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
       datasetName: dataset[1],
       settings: id === 23 ? { ...trainDefaults, learningRate: 2e-2 } : trainDefaults,
       state,
-      plan: planOf(steps, trainDefaults),
+      plan: runPlan(steps, trainDefaults),
       last: drawn.points.at(-1) ?? null,
       checkpoint: Math.floor(reached / 20) * 20,
-      outcome: ended ? outcomeOf(drawn, "completed", outcome) : null,
+      outcome: ended ? runOutcome(drawn, "completed", outcome) : null,
       adapter,
       createdAt: Date.now() - hoursAgo * HOUR,
       endedAt: ended ? Date.now() - hoursAgo * HOUR + reached * 2600 : null,
@@ -157,12 +157,12 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
   return { runs, curves };
 }
 
-export function adapterOf(id: number, run: Run): Adapter {
+export function runAdapter(id: number, run: Run): Adapter {
   return { id, name: run.name, run: run.id, model: run.model, modelName: run.modelName, path: `/home/you/.local/share/hearth/runs/${run.id}`, createdAt: run.endedAt ?? Date.now(), outcome: run.outcome, votes: { tuned: 0, base: 0 }, problem: null };
 }
 
 export function pastAdapters(runs: Run[]): Adapter[] {
-  const made = runs.flatMap((run) => (run.adapter === null ? [] : [adapterOf(run.adapter, run)]));
+  const made = runs.flatMap((run) => (run.adapter === null ? [] : [runAdapter(run.adapter, run)]));
   const first = made[0];
   if (first) first.votes = { tuned: 6, base: 2 };
   const imported: Adapter = { id: 33, name: "terse", run: null, model: smol.id, modelName: smol.name, path: "/home/you/adapters/terse-lora-f16.gguf", createdAt: Date.now() - 400 * HOUR, outcome: null, votes: { tuned: 0, base: 0 }, problem: null };

@@ -1,6 +1,6 @@
-// What the scripted host starts with, by name: the states that pictures, tests and measurements need.
+// The scenes of the fake host: initial states for screenshots, tests and measurements.
 
-import type { Cached, Conversation, Device, Measurement, Message, Model, ModelState, Settings } from "../wire";
+import type { CacheUsage, Conversation, Device, Measurement, Message, Model, ModelState, Settings } from "../wire";
 import { hostile, tour } from "./answers";
 import { devicesOf } from "./devices";
 import { huge, lost, qwen, readyState, smol } from "./models";
@@ -10,7 +10,7 @@ export interface World {
   models: Model[];
   devices: Device[];
   measurements: Measurement[];
-  caches: Cached[];
+  caches: CacheUsage[];
   modelState: ModelState;
   conversations: Map<number, Conversation>;
   deleted: Set<number>;
@@ -18,10 +18,10 @@ export interface World {
 }
 
 const HOUR = 3_600_000;
-const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id, keptBytes: 2e9 };
+const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id, promptCacheLimit: 2e9 };
 
-const fullCaches: Cached[] = [
-  { cache: "chats", path: "/home/you/.local/share/hearth/kept", bytes: 1_284_000_000 },
+const fullCaches: CacheUsage[] = [
+  { cache: "prompts", path: "/home/you/.local/share/hearth/prompt-cache", bytes: 1_284_000_000 },
   { cache: "weights", path: "/home/you/.cache/hearth/packed", bytes: 91_600_000 },
 ];
 
@@ -36,7 +36,7 @@ const samples: [title: string, hoursAgo: number, question: string, answer: strin
   ["Haiku about a kettle", 1300, "A haiku about a kettle.", "Small song in the steam,\nthe kettle remembers rain.\nTwo cups on the sill."],
 ];
 
-/** Conversations that read like a person's own. */
+/** Realistic conversations. */
 function library(): Map<number, Conversation> {
   const all = new Map<number, Conversation>();
   samples.forEach(([title, hoursAgo, question, answer], i) => {
@@ -54,7 +54,7 @@ function rate(conversation: Conversation | undefined): void {
   if (answer) answer.rating = { thumb: "up", correction: null };
 }
 
-/** Three answers to the same question, the middle one shown. */
+/** Three answers to one question; the second is the current branch. */
 function addBranches(c: Conversation): void {
   const [user, answer] = c.messages;
   if (!user || !answer) return;
@@ -93,7 +93,7 @@ function many(): Map<number, Conversation> {
   return new Map([[1, talk(1, "Ten thousand messages", Date.now(), turns)]]);
 }
 
-export function startingWith(scene: string | null): World {
+export function initialWorld(scene: string | null): World {
   const devices = devicesOf(scene);
   const world: World = { settings, models: [smol, qwen, lost], devices, measurements: [], caches: fullCaches, modelState: readyState(smol, settings, devices), conversations: library(), deleted: new Set() };
   switch (scene) {
@@ -108,7 +108,7 @@ export function startingWith(scene: string | null): World {
     case "slow":
       return { ...world, pace: 700 };
     case "old-settings": {
-      // From an older Hearth, and from before a card was taken out.
+      // Written by an older Hearth, before a GPU was removed.
       const old: Settings = { ...settings, device: "gpu0", trainingDevice: "0000:05:00.0", build: "rocm" };
       return { ...world, settings: old, modelState: readyState(smol, old, devices) };
     }

@@ -1,19 +1,19 @@
-// The scripted host's fine-tuning: datasets, runs that learn at speed, adapters and exports.
+// Fine-tuning of the fake host: datasets, fast runs, adapters and exports.
 
 import type { FileDrop } from "../host";
-import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOrder, Inspection, NewRun, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
+import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
 import { FakeBase, pause } from "./base";
-import { inspect, newDataset, sampleDatasets, someDatasets } from "./datasets";
-import { adapterOf, curvesUpTo, heldOutAt, outcomeOf, pastAdapters, pastRuns, planOf, pointAt, trainDefaults } from "./runs";
+import { inspect, newDataset, sampleDatasets, pastDatasets } from "./datasets";
+import { runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt, trainDefaults } from "./runs";
 
 const NEVER_ENDS = 100_000;
 
 function gone(what: string): Problem {
-  return { code: "notFound", message: `That ${what} is no longer there.` };
+  return { code: "notFound", message: `This ${what} no longer exists.` };
 }
 
-/** What a person or a test has asked of the run under way. */
-interface Wish {
+/** Requests to the current run. */
+interface RunControl {
   stop: boolean;
   pause: PauseReason | null;
   die: boolean;
@@ -25,13 +25,13 @@ export class FakeTuning extends FakeBase {
   private adapterList: Adapter[];
   private readonly curves: Map<number, RunCurves>;
   private readonly hidden = { datasets: new Set<number>(), runs: new Set<number>(), adapters: new Set<number>() };
-  private readonly wishes = new Map<number, Wish>();
+  private readonly controls = new Map<number, RunControl>();
   private dropListener: ((drop: FileDrop) => void) | null = null;
 
   constructor(fresh: boolean) {
     super();
     const { runs, curves } = fresh ? { runs: [], curves: new Map<number, RunCurves>() } : pastRuns();
-    this.datasetList = fresh ? [] : someDatasets();
+    this.datasetList = fresh ? [] : pastDatasets();
     this.runList = runs;
     this.curves = curves;
     this.adapterList = fresh ? [] : pastAdapters(runs);
@@ -54,7 +54,7 @@ export class FakeTuning extends FakeBase {
     if (/\.(png|jpe?g|pdf|zip)$/i.test(path)) throw { code: "dataInvalid", message: `${path.split("/").at(-1)} is not a file of examples. Choose JSONL, JSON, CSV, Parquet, plain text or Markdown.` };
     const dataset = newDataset(this.newId(), path);
     this.datasetList = [dataset, ...this.datasetList];
-    await this.tellDatasets();
+    await this.emitDatasets();
     return dataset;
   }
 
@@ -64,17 +64,17 @@ export class FakeTuning extends FakeBase {
 
   async renameDataset(id: number, name: string): Promise<void> {
     this.datasetList = this.datasetList.map((d) => (d.id === id ? { ...d, name } : d));
-    await this.tellDatasets();
+    await this.emitDatasets();
   }
 
-  async forgetDataset(id: number): Promise<void> {
+  async removeDataset(id: number): Promise<void> {
     this.hidden.datasets.add(id);
-    await this.tellDatasets();
+    await this.emitDatasets();
   }
 
   async restoreDataset(id: number): Promise<void> {
     this.hidden.datasets.delete(id);
-    await this.tellDatasets();
+    await this.emitDatasets();
   }
 
   async inspectDataset(id: number, _model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection> {
@@ -83,7 +83,7 @@ export class FakeTuning extends FakeBase {
     await pause(this.pace * 12);
     const seen = inspect(dataset, mapping, skipBroken, sequence);
     this.datasetList = this.datasetList.map((d) => (d.id === id ? { ...d, examples: seen.examples } : d));
-    await this.tellDatasets();
+    await this.emitDatasets();
     return seen;
   }
 
@@ -101,7 +101,7 @@ export class FakeTuning extends FakeBase {
   }
 
   async startRun(order: NewRun): Promise<Run> {
-    if (this.wishes.size > 0) throw { code: "busy", message: "Another run is under way. Stop it, or wait until it has ended." };
+    if (this.controls.size > 0) throw { code: "busy", message: "Another run is under way. Stop it, or wait until it has ended." };
     const dataset = this.datasetList.find((d) => d.id === order.dataset);
     if (!dataset) throw gone("dataset");
     const run: Run = {
@@ -123,24 +123,24 @@ export class FakeTuning extends FakeBase {
     };
     this.runList = [run, ...this.runList];
     this.curves.set(run.id, { points: [], evaluations: [] });
-    void this.learn(run.id);
+    void this.train(run.id);
     return run;
   }
 
   async pauseRun(id: number): Promise<void> {
-    const wish = this.wishes.get(id);
-    if (wish) wish.pause = "person";
+    const control = this.controls.get(id);
+    if (control) control.pause = "person";
   }
 
   async resumeRun(id: number): Promise<void> {
-    const wish = this.wishes.get(id);
-    if (wish) wish.pause = null;
-    else void this.learn(id);
+    const control = this.controls.get(id);
+    if (control) control.pause = null;
+    else void this.train(id);
   }
 
   async stopRun(id: number): Promise<void> {
-    const wish = this.wishes.get(id);
-    if (wish) wish.stop = true;
+    const control = this.controls.get(id);
+    if (control) control.stop = true;
   }
 
   async renameRun(id: number, name: string): Promise<void> {
@@ -152,14 +152,14 @@ export class FakeTuning extends FakeBase {
     this.hidden.runs.add(id);
     for (const adapter of this.adapterList) if (adapter.run === id) this.hidden.adapters.add(adapter.id);
     this.emit({ type: "runRemoved", id });
-    await this.tellAdapters();
+    await this.emitAdapters();
   }
 
   async restoreRun(id: number): Promise<void> {
     this.hidden.runs.delete(id);
     for (const adapter of this.adapterList) if (adapter.run === id) this.hidden.adapters.delete(adapter.id);
     this.changeRun(id, {});
-    await this.tellAdapters();
+    await this.emitAdapters();
   }
 
   async adapters(): Promise<Adapter[]> {
@@ -171,7 +171,7 @@ export class FakeTuning extends FakeBase {
     if (/qwen/.test(name)) throw { code: "adapterInvalid", message: `${name} was made for another model: it has 24 layers, and this one has 30.` };
     const adapter: Adapter = { id: this.newId(), name, run: null, model, modelName: "SmolLM2 135M Instruct", path, createdAt: Date.now(), outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
     this.adapterList = [adapter, ...this.adapterList];
-    await this.tellAdapters();
+    await this.emitAdapters();
     return adapter;
   }
 
@@ -181,31 +181,31 @@ export class FakeTuning extends FakeBase {
 
   async renameAdapter(id: number, name: string): Promise<void> {
     this.changeAdapter(id, { name });
-    await this.tellAdapters();
+    await this.emitAdapters();
   }
 
   async deleteAdapter(id: number): Promise<void> {
     this.hidden.adapters.add(id);
-    await this.tellAdapters();
+    await this.emitAdapters();
   }
 
   async restoreAdapter(id: number): Promise<void> {
     this.hidden.adapters.delete(id);
-    await this.tellAdapters();
+    await this.emitAdapters();
   }
 
-  async exportAdapter(order: ExportOrder): Promise<Exported> {
+  async exportAdapter(options: ExportOptions): Promise<Exported> {
     await pause(this.pace * 40);
-    const bytes = order.format.type === "gguf" ? 98_402_112 : 9_781_248;
-    if (/full/.test(order.out)) throw { code: "diskFull", message: `The disk that holds ${order.out} is full. Nothing was left there. Make room, or choose another place.` };
-    if (!order.verify) return { path: order.out, bytes, verification: null };
-    const rough = order.format.type === "gguf" && order.format.kind === "Q4_0";
+    const bytes = options.format.type === "gguf" ? 98_402_112 : 9_781_248;
+    if (/full/.test(options.out)) throw { code: "diskFull", message: `The disk that holds ${options.out} is full. Nothing was left there. Make room, or choose another place.` };
+    if (!options.verify) return { path: options.out, bytes, verification: null };
+    const rough = options.format.type === "gguf" && options.format.kind === "Q4_0";
     return {
-      path: order.out,
+      path: options.out,
       bytes,
       verification: rough
-        ? { passed: false, prompts: 12, divergence: 0.41, taught: 0.87, sameText: 5, summary: "It does NOT say what was trained: 52.9 % of what was taught is in it, and 5 of 12 prompts get the same answer, word for word. The type of its weights is too coarse: choose a finer one such as Q8_0, or the adapter alone." }
-        : { passed: true, prompts: 12, divergence: 0, taught: 0.87, sameText: 12, summary: "It says what was trained: 100.0 % of what was taught is in it, and 12 of 12 prompts get the same answer, word for word." },
+        ? { passed: false, prompts: 12, divergence: 0.41, taught: 0.87, sameText: 5, summary: "The export does NOT match the adapter: 52.9 % of the training is retained, and 5 of 12 prompts get an identical answer. The quantisation is too coarse: choose a finer one such as Q8_0, or export the adapter alone." }
+        : { passed: true, prompts: 12, divergence: 0, taught: 0.87, sameText: 12, summary: "The export matches the adapter: 100.0 % of the training is retained, and 12 of 12 prompts get an identical answer." },
     };
   }
 
@@ -218,21 +218,21 @@ export class FakeTuning extends FakeBase {
     return () => (this.dropListener = null);
   }
 
-  /** For tests and for a browser's own drags: files hang over the window, leave it or are let go. */
+  /** For tests and the browser's drags: files are over the window, leave it or are dropped. */
   drop(drop: FileDrop): void {
     this.dropListener?.(drop);
   }
 
-  /** For tests: the training worker dies under the run. */
+  /** For tests: the training worker crashes. */
   killTrainer(): void {
-    for (const wish of this.wishes.values()) wish.die = true;
+    for (const control of this.controls.values()) control.die = true;
   }
 
-  /** A chat answer begins (true) or has ended: a run waits meanwhile. */
-  protected chatAnswers(begins: boolean): void {
-    for (const wish of this.wishes.values()) {
-      if (begins) wish.pause ??= "chat";
-      else if (wish.pause === "chat") wish.pause = null;
+  /** A chat answer starts (`true`) or ends; a run is paused meanwhile. */
+  protected setChatBusy(begins: boolean): void {
+    for (const control of this.controls.values()) {
+      if (begins) control.pause ??= "chat";
+      else if (control.pause === "chat") control.pause = null;
     }
   }
 
@@ -241,23 +241,23 @@ export class FakeTuning extends FakeBase {
       const votes = this.adapterList.find((a) => a.id === id)?.votes;
       if (votes) this.changeAdapter(id, { votes: { tuned: Math.max(0, votes.tuned + by.tuned), base: Math.max(0, votes.base + by.base) } });
     }
-    void this.tellAdapters();
+    void this.emitAdapters();
   }
 
   protected adapterName(id: number): string {
-    return this.adapterList.find((a) => a.id === id)?.name ?? "gone";
+    return this.adapterList.find((a) => a.id === id)?.name ?? "deleted";
   }
 
-  protected addGathered(name: string, examples: number): Dataset {
+  protected addRatedDataset(name: string, examples: number): Dataset {
     const dataset = { ...newDataset(this.newId(), `/home/you/.local/share/hearth/datasets/${name}.jsonl`), name, examples };
     this.datasetList = [dataset, ...this.datasetList];
-    void this.tellDatasets();
+    void this.emitDatasets();
     return dataset;
   }
 
-  private async learn(id: number): Promise<void> {
-    const wish: Wish = { stop: false, pause: null, die: false };
-    this.wishes.set(id, wish);
+  private async train(id: number): Promise<void> {
+    const control: RunControl = { stop: false, pause: null, die: false };
+    this.controls.set(id, control);
     const run = this.run(id);
     const curves = this.curves.get(id) ?? { points: [], evaluations: [] };
     for (const stage of ["reading the model", "reading the examples", "measuring a step"]) {
@@ -269,16 +269,16 @@ export class FakeTuning extends FakeBase {
     const before = curvesUpTo(from, steps);
     curves.points = before.points;
     curves.evaluations = before.evaluations;
-    this.changeRun(id, { plan: planOf(steps, run.settings), state: { type: "planned" } });
+    this.changeRun(id, { plan: runPlan(steps, run.settings), state: { type: "planned" } });
     await pause(this.pace * 4);
     this.changeRun(id, { state: { type: "running" } });
     const every = Math.max(1, Math.round(Math.min(steps, 200) / 10));
     if (from === 0) this.evaluate(id, curves, 0, steps);
     for (let step = from + 1; step <= steps; step++) {
-      if (wish.die) return this.end(id, { type: "interrupted", problem: { code: "workerDied", message: `The training process ended unexpectedly after step ${step - 1}. ${step > every ? `Everything up to step ${Math.floor((step - 1) / every) * every} is kept.` : "Nothing had been kept yet."}` } });
-      if (wish.stop) return this.end(id, { type: "stopped" });
-      if (wish.pause) await this.wait(id, wish);
-      if (wish.stop) return this.end(id, { type: "stopped" });
+      if (control.die) return this.end(id, { type: "interrupted", problem: { code: "workerDied", message: `The training process ended unexpectedly after step ${step - 1}. ${step > every ? `Everything up to step ${Math.floor((step - 1) / every) * every} is kept.` : "Nothing had been kept yet."}` } });
+      if (control.stop) return this.end(id, { type: "stopped" });
+      if (control.pause) await this.wait(id, control);
+      if (control.stop) return this.end(id, { type: "stopped" });
       const point = pointAt(step, steps, 2.6);
       if (/explodes/.test(run.datasetName) && step > 24) {
         point.loss = 61.8;
@@ -301,30 +301,30 @@ export class FakeTuning extends FakeBase {
   }
 
   private evaluate(id: number, curves: RunCurves, step: number, steps: number): void {
-    const loss = heldOutAt(step, steps);
+    const loss = validationLossAt(step, steps);
     const evaluation = { step, loss, best: curves.evaluations.every((e) => e.loss === null || e.loss > loss) };
     curves.evaluations.push(evaluation);
     this.emit({ type: "runEvaluated", run: id, evaluation });
   }
 
-  private async wait(id: number, wish: Wish): Promise<void> {
-    this.changeRun(id, { state: { type: "paused", why: wish.pause ?? "person" } });
-    while (wish.pause && !wish.stop && !wish.die) await pause(5);
+  private async wait(id: number, control: RunControl): Promise<void> {
+    this.changeRun(id, { state: { type: "paused", why: control.pause ?? "person" } });
+    while (control.pause && !control.stop && !control.die) await pause(5);
     this.changeRun(id, { state: { type: "running" } });
   }
 
   private end(id: number, state: RunState): void {
-    this.wishes.delete(id);
+    this.controls.delete(id);
     const curves = this.curves.get(id) ?? { points: [], evaluations: [] };
     const ended = state.type === "finished" || state.type === "stopped";
-    const learnt = ended && curves.points.length > 0;
-    const outcome = learnt ? outcomeOf(curves, state.type === "stopped" ? "stopped" : "completed") : null;
-    const adapter = learnt ? this.newId() : null;
+    const trained = ended && curves.points.length > 0;
+    const outcome = trained ? runOutcome(curves, state.type === "stopped" ? "stopped" : "completed") : null;
+    const adapter = trained ? this.newId() : null;
     this.changeRun(id, { state, outcome, adapter, last: curves.points.at(-1) ?? null, endedAt: ended ? Date.now() : null });
     const run = this.run(id);
     if (adapter !== null) {
-      this.adapterList = [adapterOf(adapter, run), ...this.adapterList];
-      void this.tellAdapters();
+      this.adapterList = [runAdapter(adapter, run), ...this.adapterList];
+      void this.emitAdapters();
     }
     if (state.type === "finished") this.emit({ type: "runEnded", run: id, message: `“${run.name}” has learnt all it will.` });
     else if (state.type !== "stopped") this.emit({ type: "runEnded", run: id, message: `“${run.name}” could not go on.` });
@@ -345,11 +345,11 @@ export class FakeTuning extends FakeBase {
     this.adapterList = this.adapterList.map((a) => (a.id === id ? { ...a, ...change } : a));
   }
 
-  private async tellDatasets(): Promise<void> {
+  private async emitDatasets(): Promise<void> {
     this.emit({ type: "datasetsChanged", datasets: await this.datasets() });
   }
 
-  private async tellAdapters(): Promise<void> {
+  private async emitAdapters(): Promise<void> {
     this.emit({ type: "adaptersChanged", adapters: await this.adapters() });
   }
 }

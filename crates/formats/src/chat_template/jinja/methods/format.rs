@@ -1,4 +1,4 @@
-//! `str.format` and the `%` of texts. minijinja formats numbers; what is Python's alone is done here.
+//! `str.format` and the `%` of strings. minijinja formats numbers; this module adds the parts specific to Python.
 
 use super::super::arguments::{Arguments, fail};
 use super::super::{budget, text};
@@ -6,8 +6,8 @@ use minijinja::formatting::{FormatStyle, format};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
-/// A wider text is never meant.
-const WIDEST: u64 = 10_000;
+/// Maximum width and precision.
+const MAX_WIDTH: u64 = 10_000;
 
 /// `'{} {name!r:>5}'.format(...)`.
 pub(super) fn braces(pattern: &str, arguments: &Arguments) -> Result<Value, Error> {
@@ -24,10 +24,10 @@ pub(super) fn braces(pattern: &str, arguments: &Arguments) -> Result<Value, Erro
         }
         let field = rest[start + 1..].split_once('}').filter(|_| sign == "{");
         let Some((field, after)) = field else {
-            return Err(fail("format: a brace stands alone"));
+            return Err(fail("format: unmatched brace"));
         };
         if field.contains('{') {
-            return Err(fail("format: a field inside a field is not supported"));
+            return Err(fail("format: nested fields are not supported"));
         }
         budget::check()?;
         out.push_str(&replacement(field, arguments, &mut next)?);
@@ -37,24 +37,24 @@ pub(super) fn braces(pattern: &str, arguments: &Arguments) -> Result<Value, Erro
     Ok(Value::from(out))
 }
 
-/// What stands for a field: a name, how it becomes text, and its format.
+/// The replacement of a field, which consists of a name, a conversion and a format.
 fn replacement(field: &str, arguments: &Arguments, next: &mut usize) -> Result<String, Error> {
     let (name, layout) = field.split_once(':').unwrap_or((field, ""));
     let (name, conversion) = match name.split_once('!') {
         Some((name, conversion)) => (name, Some(conversion)),
         None => (name, None),
     };
-    let value = named(name, arguments, next)?;
+    let value = field_value(name, arguments, next)?;
     let value = match conversion {
         None => value,
         Some("s") => Value::from(text::str(&value)),
         Some("r" | "a") => Value::from(text::repr(&value)),
-        Some(other) => return Err(fail(format!("format: `!{other}` is unknown"))),
+        Some(other) => return Err(fail(format!("format: unknown conversion `!{other}`"))),
     };
     if layout.is_empty() {
         return Ok(text::str(&value));
     }
-    bounded(layout, &value)?;
+    charge_layout(layout, &value)?;
     if let Some(layout) = layout.strip_suffix('%') {
         let share = f64::try_from(value)? * 100.0;
         let layout = if layout.contains('.') {
@@ -71,19 +71,19 @@ fn replacement(field: &str, arguments: &Arguments, next: &mut usize) -> Result<S
     format(FormatStyle::StrFormat, &format!("{{:{layout}}}"), &[value])
 }
 
-/// The argument that a field names, with a path of attributes and items.
-fn named(name: &str, arguments: &Arguments, next: &mut usize) -> Result<Value, Error> {
+/// The argument of a field, with a path of attributes and items.
+fn field_value(name: &str, arguments: &Arguments, next: &mut usize) -> Result<Value, Error> {
     let end = name.find(['.', '[']).unwrap_or(name.len());
     let (first, mut path) = name.split_at(end);
-    let missing = || fail(format!("format: there is no argument for `{{{name}}}`"));
-    let place = if first.is_empty() {
+    let missing = || fail(format!("format: no argument for `{{{name}}}`"));
+    let index = if first.is_empty() {
         *next += 1;
         Some(*next - 1)
     } else {
         first.parse().ok()
     };
-    let mut value = match place {
-        Some(place) => arguments.positional().get(place).cloned(),
+    let mut value = match index {
+        Some(index) => arguments.positional().get(index).cloned(),
         None => arguments.get(usize::MAX, first)?,
     }
     .ok_or_else(missing)?;
@@ -116,7 +116,7 @@ pub(crate) fn percent(pattern: &str, arguments: &Arguments) -> Result<Value, Err
             rest = after;
             continue;
         }
-        let name = match field.strip_prefix('(').and_then(|named| named.split_once(')')) {
+        let name = match field.strip_prefix('(').and_then(|field| field.split_once(')')) {
             Some((name, after)) => {
                 field = after;
                 Some(name)
@@ -125,7 +125,7 @@ pub(crate) fn percent(pattern: &str, arguments: &Arguments) -> Result<Value, Err
         };
         let end = field
             .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | ' ' | '#' | '.'))
-            .ok_or_else(|| fail("format: a format is cut short"))?;
+            .ok_or_else(|| fail("format: incomplete format"))?;
         let (layout, conversion) = field.split_at(end);
         let conversion = conversion.chars().next().unwrap_or('s');
         let value = match name {
@@ -135,49 +135,49 @@ pub(crate) fn percent(pattern: &str, arguments: &Arguments) -> Result<Value, Err
                 arguments.positional().get(next - 1).cloned()
             }
         };
-        let value = value.ok_or_else(|| fail("format: there are not enough arguments"))?;
+        let value = value.ok_or_else(|| fail("format: not enough arguments"))?;
         budget::check()?;
-        out.push_str(&one(layout, conversion, value)?);
+        out.push_str(&conversion_text(layout, conversion, value)?);
         rest = &field[end + conversion.len_utf8()..];
     }
     out.push_str(rest);
     if arguments.positional().len() > next {
-        return Err(fail("format: not all arguments are used"));
+        return Err(fail("format: too many arguments"));
     }
     Ok(Value::from(out))
 }
 
-/// Charges what a value takes in a layout.
+/// Charges the bytes of a formatted value.
 ///
 /// # Errors
-/// Where a width or a precision is larger than [`WIDEST`].
-fn bounded(layout: &str, value: &Value) -> Result<(), Error> {
+/// If a width or a precision exceeds [`MAX_WIDTH`], or the value is an object.
+fn charge_layout(layout: &str, value: &Value) -> Result<(), Error> {
     for number in layout
         .split(|c: char| !c.is_ascii_digit())
         .filter(|number| !number.is_empty())
     {
-        let number = number.parse::<u64>().ok().filter(|&number| number <= WIDEST);
-        let number = number.ok_or_else(|| fail(format!("format: {WIDEST} is the largest width")))?;
-        // With signs between the digits, and copied a few times.
-        budget::spend(number.saturating_mul(4))?;
+        let number = number.parse::<u64>().ok().filter(|&number| number <= MAX_WIDTH);
+        let number = number.ok_or_else(|| fail(format!("format: widths above {MAX_WIDTH} are not supported")))?;
+        // With separators between the digits, and copied a few times.
+        budget::charge(number.saturating_mul(4))?;
     }
     if value.as_object().is_some() {
-        return Err(fail(format!("format: a {} has no layout", value.kind())));
+        return Err(fail(format!("format: a {} cannot have a format", value.kind())));
     }
-    budget::spend(256 + 2 * value.as_str().map_or(0, budget::length))
+    budget::charge(256 + 2 * value.as_str().map_or(0, budget::length))
 }
 
-fn one(layout: &str, conversion: char, value: Value) -> Result<String, Error> {
+fn conversion_text(layout: &str, conversion: char, value: Value) -> Result<String, Error> {
     let (conversion, value) = match conversion {
         's' => ('s', Value::from(text::str(&value))),
         'r' | 'a' => ('s', Value::from(text::repr(&value))),
-        #[expect(clippy::cast_possible_truncation, reason = "cut off as Python does")]
+        #[expect(clippy::cast_possible_truncation, reason = "truncated as in Python")]
         'd' | 'i' | 'u' if value.kind() == ValueKind::Number && !value.is_integer() => {
             ('d', Value::from(f64::try_from(value)?.trunc() as i64))
         }
         'i' | 'u' => ('d', value),
         other => (other, value),
     };
-    bounded(layout, &value)?;
+    charge_layout(layout, &value)?;
     format(FormatStyle::Printf, &format!("%{layout}{conversion}"), &[value])
 }

@@ -1,51 +1,50 @@
-//! The methods that Python's texts, lists and dictionaries have, but for those that change what they are called on: Jinja's
-//! sandbox forbids them.
+//! Methods of Python's strings, lists and dictionaries, without those that mutate: Jinja's sandbox forbids them.
 
 mod format;
 mod string;
 
 pub(super) use format::percent;
-pub(super) use string::{capitalize, centered, line_count, lines, replaced};
+pub(super) use string::{capitalize, center, line_count, lines, replace};
 
 use super::arguments::{Arguments, fail};
 use super::source::names::{ITEM, SLICE};
-use super::views::{Shows, View};
+use super::views::{View, ViewKind};
 use super::{budget, list, slice, text};
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 
-/// Calls a method that a value itself does not have.
+/// Calls a method that minijinja does not know.
 pub(super) fn call(_: &mut State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
-    // These look at no more than the length of their argument, or at one place.
-    let quick = match method {
+    // These take no longer than the length of their argument, or a single access.
+    let cheap = match method {
         "startswith" | "endswith" => true,
         ITEM => matches!(value.kind(), ValueKind::Seq | ValueKind::Map),
         _ => false,
     };
-    if !quick {
-        budget::go_along(value)?;
+    if !cheap {
+        budget::charge_scan(value)?;
     }
     for argument in arguments {
-        budget::go_along(argument)?;
+        budget::charge_scan(argument)?;
     }
     let arguments = Arguments::new(arguments.to_vec())?;
     match method {
         SLICE => return slice::slice(value, &arguments),
         ITEM => {
-            let key = arguments.need(0, "key")?;
-            budget::go_through(&key)?;
+            let key = arguments.required(0, "key")?;
+            budget::charge_deep(&key)?;
             return value.get_item(&key);
         }
         _ => {}
     }
-    let made = match value.kind() {
+    let result = match value.kind() {
         ValueKind::String => string::call(value, method, &arguments),
         ValueKind::Map if !text::is_namespace(value) => dictionary(value, method, &arguments),
         ValueKind::Seq | ValueKind::Iterable => items(value, method, &arguments),
         _ => Err(unknown()),
     };
     budget::check()?;
-    made
+    result
 }
 
 fn unknown() -> Error {
@@ -56,26 +55,26 @@ fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Valu
     let Some(object) = value.as_object() else {
         return Err(unknown());
     };
-    let view = |shows| {
+    let view = |kind| {
         arguments.done(0)?;
-        budget::room(budget::go_along(value)?.saturating_mul(4 * budget::NODE))?;
-        View::of(object, shows)
+        budget::check_bytes(budget::charge_scan(value)?.saturating_mul(4 * budget::VALUE_BYTES))?;
+        View::of(object, kind)
     };
     match method {
-        "keys" => view(Shows::Keys),
-        "values" => view(Shows::Values),
-        "items" => view(Shows::Items),
+        "keys" => view(ViewKind::Keys),
+        "values" => view(ViewKind::Values),
+        "items" => view(ViewKind::Items),
         "copy" => {
             arguments.done(0)?;
-            budget::room(budget::go_along(value)?.saturating_mul(4 * budget::NODE))?;
+            budget::check_bytes(budget::charge_scan(value)?.saturating_mul(4 * budget::VALUE_BYTES))?;
             list::dictionary(object.try_iter_pairs().into_iter().flatten().collect())
         }
         "get" => {
             let (&[ref key] | &[ref key, _]) = arguments.positional() else {
-                return Err(fail("get: one or two arguments are expected"));
+                return Err(fail("get: expected one or two arguments"));
             };
             arguments.done(2)?;
-            budget::go_through(key)?;
+            budget::charge_deep(key)?;
             let default = arguments.positional().get(1).cloned();
             Ok(object
                 .get_value(key)
@@ -89,24 +88,24 @@ fn items(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Er
     match method {
         "copy" => {
             arguments.done(0)?;
-            budget::room(budget::go_along(value)?.saturating_mul(budget::NODE))?;
+            budget::check_bytes(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
             list::list(value.try_iter()?.collect())
         }
         "count" | "index" => {
-            let wanted = arguments.need(0, "value")?;
+            let target = arguments.required(0, "value")?;
             arguments.done(1)?;
-            budget::go_through(value)?;
-            let each = budget::go_through(&wanted)?;
-            budget::work(each.saturating_mul(budget::go_along(value)?));
+            budget::charge_deep(value)?;
+            let each = budget::charge_deep(&target)?;
+            budget::charge_work(each.saturating_mul(budget::charge_scan(value)?));
             budget::check()?;
             let mut items = value.try_iter()?;
             if method == "count" {
-                return Ok(Value::from(items.filter(|item| *item == wanted).count()));
+                return Ok(Value::from(items.filter(|item| *item == target).count()));
             }
-            let place = items.position(|item| item == wanted);
-            place
+            let index = items.position(|item| item == target);
+            index
                 .map(Value::from)
-                .ok_or_else(|| fail(format!("{} is not in the list", text::repr(&wanted))))
+                .ok_or_else(|| fail(format!("{} is not in the list", text::repr(&target))))
         }
         _ => Err(unknown()),
     }

@@ -1,4 +1,4 @@
-//! The methods of Python's `str`.
+//! Methods of Python's `str`.
 
 use super::super::arguments::{Arguments, fail};
 use super::super::slice::slice;
@@ -11,21 +11,21 @@ use minijinja::{Error, Value};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// A wider text is never meant, and would be a way to fill memory.
-const WIDEST: i64 = 1_000_000;
+/// Maximum width of padded strings, to bound the memory that a template can take.
+const MAX_WIDTH: i64 = 1_000_000;
 
 pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Error> {
     let text = value.as_str().unwrap_or_default();
-    // Letters in another case may be three times as long.
-    budget::room(4 * budget::length(text))?;
+    // Changing the case can make a letter three times as long.
+    budget::check_bytes(4 * budget::length(text))?;
     if matches!(
         method,
         "upper" | "lower" | "casefold" | "capitalize" | "title" | "swapcase" | "expandtabs"
     ) {
-        budget::work(8 * budget::length(text));
+        budget::charge_work(8 * budget::length(text));
     }
-    if let Some(result) = changed(text, method, arguments)? {
-        budget::spend(2 * budget::length(&result))?;
+    if let Some(result) = transformed(text, method, arguments)? {
+        budget::charge(2 * budget::length(&result))?;
         return Ok(if value.is_safe() {
             Value::from_safe_string(result)
         } else {
@@ -33,67 +33,67 @@ pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result
         });
     }
     if method.starts_with("is") {
-        // Each character is looked up in a table.
-        budget::work(64 * budget::length(text));
+        // These look up each character in a table.
+        budget::charge_work(64 * budget::length(text));
         budget::check()?;
     }
-    if let Some(result) = asked(text, method) {
+    if let Some(result) = predicate(text, method) {
         arguments.done(0)?;
         return Ok(Value::from(result));
     }
     match method {
         "split" | "rsplit" => split(text, arguments, method == "rsplit"),
         "splitlines" => {
-            let keep = arguments.flag(0, "keepends")?.unwrap_or(false);
+            let keep_ends = arguments.flag(0, "keepends")?.unwrap_or(false);
             arguments.done(1)?;
-            budget::room(budget::length(text) + line_count(text).saturating_mul(3 * budget::NODE))?;
-            list::list(lines(text, keep).into_iter().map(part_of).collect())
+            budget::check_bytes(budget::length(text) + line_count(text).saturating_mul(3 * budget::VALUE_BYTES))?;
+            list::list(lines(text, keep_ends).into_iter().map(substring).collect())
         }
         "partition" | "rpartition" => partition(text, arguments, method == "rpartition"),
         "startswith" => affix(value, arguments, |text, affix| text.starts_with(affix)),
         "endswith" => affix(value, arguments, |text, affix| text.ends_with(affix)),
         "find" | "rfind" | "index" | "rindex" => find(value, arguments, method),
         "count" => {
-            let wanted = arguments.text(0, "sub")?;
-            let (part, _) = part(value, arguments)?;
-            Ok(Value::from(part.matches(&*wanted).count()))
+            let target = arguments.text(0, "sub")?;
+            let (part, _) = bounded_slice(value, arguments)?;
+            Ok(Value::from(part.matches(&*target).count()))
         }
         "join" => {
-            let items = arguments.need(0, "iterable")?;
+            let items = arguments.required(0, "iterable")?;
             arguments.done(1)?;
             let mut out = String::new();
-            for (place, item) in items.try_iter()?.enumerate() {
-                if place > 0 {
+            for (index, item) in items.try_iter()?.enumerate() {
+                if index > 0 {
                     out.push_str(text);
                 }
-                budget::spend(budget::length(text))?;
+                budget::charge(budget::length(text))?;
                 out.push_str(&text::str(&item));
             }
-            budget::spend(budget::length(&out))?;
+            budget::charge(budget::length(&out))?;
             Ok(Value::from(out))
         }
         "format" => {
-            let made = format::braces(text, arguments)?;
-            budget::spend(2 * made.as_str().map_or(0, budget::length))?;
-            Ok(made)
+            let result = format::braces(text, arguments)?;
+            budget::charge(2 * result.as_str().map_or(0, budget::length))?;
+            Ok(result)
         }
         _ => Err(unknown()),
     }
 }
 
-/// Methods that make a text of a text.
-fn changed(text: &str, method: &str, arguments: &Arguments) -> Result<Option<String>, Error> {
+/// Methods that return a string. `None` if the method is not one of them.
+fn transformed(text: &str, method: &str, arguments: &Arguments) -> Result<Option<String>, Error> {
     let result = match method {
         "upper" => text.to_uppercase(),
         "lower" => text.to_lowercase(),
         "casefold" => text.to_lowercase().replace('ß', "ss"),
         "capitalize" => capitalize(text),
         "title" => title(text),
-        "swapcase" => swapped(text),
-        "strip" | "lstrip" | "rstrip" => stripped(text, method, arguments)?,
+        "swapcase" => swapcase(text),
+        "strip" | "lstrip" | "rstrip" => strip(text, method, arguments)?,
         "replace" => {
             let (old, new) = (arguments.text(0, "old")?, arguments.text(1, "new")?);
-            replaced(text, &old, &new, arguments.integer(2, "count")?.unwrap_or(-1))?
+            replace(text, &old, &new, arguments.integer(2, "count")?.unwrap_or(-1))?
         }
         "removeprefix" => {
             let prefix = arguments.text(0, "prefix")?;
@@ -103,7 +103,7 @@ fn changed(text: &str, method: &str, arguments: &Arguments) -> Result<Option<Str
             let suffix = arguments.text(0, "suffix")?;
             text.strip_suffix(&*suffix).unwrap_or(text).to_owned()
         }
-        "zfill" => zero_filled(text, width(arguments)?),
+        "zfill" => zfill(text, width(arguments)?),
         "ljust" | "rjust" | "center" => {
             let fill = arguments
                 .optional_text(1, "fillchar")?
@@ -114,9 +114,9 @@ fn changed(text: &str, method: &str, arguments: &Arguments) -> Result<Option<Str
             };
             let width = width(arguments)?;
             match method {
-                "center" => centered(text, width, fill),
+                "center" => center(text, width, fill),
                 _ => {
-                    let padding: String = std::iter::repeat_n(fill, missing(text, width)).collect();
+                    let padding: String = std::iter::repeat_n(fill, padding_len(text, width)).collect();
                     if method == "ljust" {
                         format!("{text}{padding}")
                     } else {
@@ -128,18 +128,18 @@ fn changed(text: &str, method: &str, arguments: &Arguments) -> Result<Option<Str
         "expandtabs" => {
             let size = arguments.integer(0, "tabsize")?.unwrap_or(8);
             let tabs = text.bytes().filter(|&byte| byte == b'\t').count() as u64;
-            budget::room(tabs.saturating_mul(size.clamp(0, 1000).unsigned_abs()))?;
-            expanded(text, size)
+            budget::check_bytes(tabs.saturating_mul(size.clamp(0, 1000).unsigned_abs()))?;
+            expandtabs(text, size)
         }
         _ => return Ok(None),
     };
-    let most = match method {
+    let max_arguments = match method {
         "replace" => 3,
         "ljust" | "rjust" | "center" => 2,
         "strip" | "lstrip" | "rstrip" | "removeprefix" | "removesuffix" | "zfill" | "expandtabs" => 1,
         _ => 0,
     };
-    arguments.done(most)?;
+    arguments.done(max_arguments)?;
     Ok(Some(result))
 }
 
@@ -149,8 +149,8 @@ static DIGIT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{Nd}²
 static NUMERIC: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{N}+$").ok());
 static IDENTIFIER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{XID_Start}_]\p{XID_Continue}*$").ok());
 
-/// Methods that say yes or no.
-fn asked(text: &str, method: &str) -> Option<bool> {
+/// Methods that return a boolean. `None` if the method is not one of them.
+fn predicate(text: &str, method: &str) -> Option<bool> {
     let all = |pattern: &LazyLock<Option<Regex>>, text: &str| pattern.as_ref().is_some_and(|p| p.is_match(text));
     Some(match method {
         "isalpha" => all(&LETTER, text),
@@ -188,22 +188,22 @@ pub(crate) fn capitalize(text: &str) -> String {
     first + &characters.as_str().to_lowercase()
 }
 
-/// The first of letters that stand together in upper case, the others in lower case.
+/// Title case: the first of consecutive letters in upper case, the others in lower case.
 fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut within = false;
+    let mut in_word = false;
     for character in text.chars() {
-        if within {
+        if in_word {
             out.extend(character.to_lowercase());
         } else {
             out.extend(character.to_uppercase());
         }
-        within = is_letter_with_case(character);
+        in_word = is_letter_with_case(character);
     }
     out
 }
 
-fn swapped(text: &str) -> String {
+fn swapcase(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         if character.is_uppercase() {
@@ -215,24 +215,24 @@ fn swapped(text: &str) -> String {
     out
 }
 
-fn stripped(text: &str, method: &str, arguments: &Arguments) -> Result<String, Error> {
+fn strip(text: &str, method: &str, arguments: &Arguments) -> Result<String, Error> {
     let characters = arguments.optional_text(0, "chars")?;
-    let given = characters.as_deref().map(text::one_of);
-    let goes = |c: char| given.as_ref().map_or_else(|| is_space(c), |given| given(c));
+    let set = characters.as_deref().map(text::one_of);
+    let is_stripped = |c: char| set.as_ref().map_or_else(|| is_space(c), |set| set(c));
     Ok(match method {
-        "lstrip" => text.trim_start_matches(goes),
-        "rstrip" => text.trim_end_matches(goes),
-        _ => text.trim_matches(goes),
+        "lstrip" => text.trim_start_matches(is_stripped),
+        "rstrip" => text.trim_end_matches(is_stripped),
+        _ => text.trim_matches(is_stripped),
     }
     .to_owned())
 }
 
-/// A text with the first so many of something replaced; all where the number is negative.
-pub(crate) fn replaced(text: &str, old: &str, new: &str, count: i64) -> Result<String, Error> {
+/// Replaces the first `count` occurrences of `old`; all of them if `count` is negative.
+pub(crate) fn replace(text: &str, old: &str, new: &str, count: i64) -> Result<String, Error> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if new.len() > old.len() {
         let found = text.matches(old).take(count).count() as u64;
-        budget::room(
+        budget::check_bytes(
             found
                 .saturating_mul(budget::length(new))
                 .saturating_add(budget::length(text)),
@@ -244,33 +244,37 @@ pub(crate) fn replaced(text: &str, old: &str, new: &str, count: i64) -> Result<S
 fn width(arguments: &Arguments) -> Result<i64, Error> {
     arguments
         .integer(0, "width")?
-        .ok_or_else(|| fail("`width` is no integer"))
+        .ok_or_else(|| fail("`width` must be an integer"))
 }
 
-/// How many characters a text lacks.
-fn missing(text: &str, width: i64) -> usize {
-    let width = usize::try_from(width.min(WIDEST)).unwrap_or(0);
-    let missing = width.saturating_sub(text.chars().count());
-    if budget::take(4 * missing as u64) { missing } else { 0 }
+/// Number of characters that a string is shorter than `width`. 0 if the budget is exceeded.
+fn padding_len(text: &str, width: i64) -> usize {
+    let width = usize::try_from(width.min(MAX_WIDTH)).unwrap_or(0);
+    let padding = width.saturating_sub(text.chars().count());
+    if budget::charge_bytes(4 * padding as u64) {
+        padding
+    } else {
+        0
+    }
 }
 
-/// A text in the middle of its width; where that does not come out even, where Python puts it.
-pub(crate) fn centered(text: &str, width: i64, fill: char) -> String {
-    let missing = missing(text, width);
-    let left = missing / 2 + (missing & usize::try_from(width.max(0)).unwrap_or(0) & 1);
+/// Centres a string. An odd padding is split as in Python.
+pub(crate) fn center(text: &str, width: i64, fill: char) -> String {
+    let padding = padding_len(text, width);
+    let left = padding / 2 + (padding & usize::try_from(width.max(0)).unwrap_or(0) & 1);
     let fill = |length| std::iter::repeat_n(fill, length);
-    fill(left).chain(text.chars()).chain(fill(missing - left)).collect()
+    fill(left).chain(text.chars()).chain(fill(padding - left)).collect()
 }
 
-fn zero_filled(text: &str, width: i64) -> String {
-    let zeros = "0".repeat(missing(text, width));
+fn zfill(text: &str, width: i64) -> String {
+    let zeros = "0".repeat(padding_len(text, width));
     match text.strip_prefix(['-', '+']) {
         Some(rest) => format!("{}{zeros}{rest}", &text[..1]),
         None => format!("{zeros}{text}"),
     }
 }
 
-fn expanded(text: &str, size: i64) -> String {
+fn expandtabs(text: &str, size: i64) -> String {
     let size = usize::try_from(size.min(1000)).unwrap_or(0);
     let mut out = String::with_capacity(text.len());
     let mut column = 0;
@@ -299,12 +303,12 @@ const LINE_ENDS: [char; 10] = [
     '\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}',
 ];
 
-/// How many lines a text has at most.
+/// Upper bound on the lines of a string.
 pub(crate) fn line_count(text: &str) -> u64 {
     1 + text.matches(LINE_ENDS).count() as u64
 }
 
-/// The lines of a text, at all the places where Python ends one.
+/// Splits a string at all line boundaries of Python's `str.splitlines`.
 pub(crate) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -314,8 +318,8 @@ pub(crate) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
         } else {
             rest[end..].chars().next().map_or(1, char::len_utf8)
         };
-        let kept = if keep_ends { end + length } else { end };
-        lines.push(&rest[..kept]);
+        let cut = if keep_ends { end + length } else { end };
+        lines.push(&rest[..cut]);
         rest = &rest[end + length..];
     }
     if !rest.is_empty() {
@@ -326,40 +330,40 @@ pub(crate) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
 
 fn split(text: &str, arguments: &Arguments, from_right: bool) -> Result<Value, Error> {
     let separator = arguments.optional_text(0, "sep")?;
-    let most = arguments.integer(1, "maxsplit")?.unwrap_or(-1);
+    let max_splits = arguments.integer(1, "maxsplit")?.unwrap_or(-1);
     arguments.done(2)?;
-    let most = usize::try_from(most).unwrap_or(usize::MAX - 1);
+    let max_splits = usize::try_from(max_splits).unwrap_or(usize::MAX - 1);
     let ends = match separator.as_deref() {
         Some("") => 0,
-        Some(separator) => text.matches(separator).take(most).count(),
-        None => text.matches(is_space).take(most).count(),
+        Some(separator) => text.matches(separator).take(max_splits).count(),
+        None => text.matches(is_space).take(max_splits).count(),
     };
-    budget::room(budget::length(text) + (ends as u64 + 1).saturating_mul(3 * budget::NODE))?;
+    budget::check_bytes(budget::length(text) + (ends as u64 + 1).saturating_mul(3 * budget::VALUE_BYTES))?;
     let parts: Vec<&str> = match (separator.as_deref(), from_right) {
-        (Some(""), _) => return Err(fail("split: the separator is empty")),
-        (Some(separator), false) => text.splitn(most + 1, separator).collect(),
+        (Some(""), _) => return Err(fail("split: empty separator")),
+        (Some(separator), false) => text.splitn(max_splits + 1, separator).collect(),
         (Some(separator), true) => {
-            let mut parts: Vec<&str> = text.rsplitn(most + 1, separator).collect();
+            let mut parts: Vec<&str> = text.rsplitn(max_splits + 1, separator).collect();
             parts.reverse();
             parts
         }
-        (None, false) => words(text, most),
-        (None, true) => last_words(text, most),
+        (None, false) => words(text, max_splits),
+        (None, true) => last_words(text, max_splits),
     };
-    list::list(parts.into_iter().map(part_of).collect())
+    list::list(parts.into_iter().map(substring).collect())
 }
 
-/// A part of a text as a value.
-fn part_of(text: &str) -> Value {
-    budget::take(budget::length(text));
+/// A substring as a value. Charges its bytes.
+fn substring(text: &str) -> Value {
+    budget::charge_bytes(budget::length(text));
     Value::from(text)
 }
 
-fn words(text: &str, most: usize) -> Vec<&str> {
+fn words(text: &str, max_splits: usize) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_start_matches(is_space);
     while !rest.is_empty() {
-        if words.len() == most {
+        if words.len() == max_splits {
             words.push(rest);
             break;
         }
@@ -370,11 +374,11 @@ fn words(text: &str, most: usize) -> Vec<&str> {
     words
 }
 
-fn last_words(text: &str, most: usize) -> Vec<&str> {
+fn last_words(text: &str, max_splits: usize) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_end_matches(is_space);
     while !rest.is_empty() {
-        if words.len() == most {
+        if words.len() == max_splits {
             words.push(rest);
             break;
         }
@@ -392,7 +396,7 @@ fn partition(text: &str, arguments: &Arguments, from_right: bool) -> Result<Valu
     let separator = arguments.text(0, "sep")?;
     arguments.done(1)?;
     if separator.is_empty() {
-        return Err(fail("partition: the separator is empty"));
+        return Err(fail("partition: empty separator"));
     }
     let parts = if from_right {
         text.rsplit_once(&*separator)
@@ -404,11 +408,11 @@ fn partition(text: &str, arguments: &Arguments, from_right: bool) -> Result<Valu
         None if from_right => ["", "", text],
         None => [text, "", ""],
     };
-    list::tuple(parts.map(part_of).to_vec())
+    list::tuple(parts.map(substring).to_vec())
 }
 
-/// The part of a text that the second and third argument bound, and how many characters stand before it.
-fn part(value: &Value, arguments: &Arguments) -> Result<(String, usize), Error> {
+/// The slice of a string given by the second and third argument, and the number of characters before it.
+fn bounded_slice(value: &Value, arguments: &Arguments) -> Result<(String, usize), Error> {
     let (start, stop) = (arguments.integer(1, "start")?, arguments.integer(2, "end")?);
     arguments.done(3)?;
     let text = value.as_str().unwrap_or_default();
@@ -424,33 +428,33 @@ fn part(value: &Value, arguments: &Arguments) -> Result<(String, usize), Error> 
 }
 
 fn affix(value: &Value, arguments: &Arguments, has: fn(&str, &str) -> bool) -> Result<Value, Error> {
-    let wanted = arguments.need(0, "prefix")?;
-    if let ([wanted], Some(text)) = (arguments.positional(), value.as_str())
-        && let Some(wanted) = wanted.as_str()
+    let affixes = arguments.required(0, "prefix")?;
+    if let ([affix], Some(text)) = (arguments.positional(), value.as_str())
+        && let Some(affix) = affix.as_str()
     {
-        return Ok(Value::from(has(text, wanted)));
+        return Ok(Value::from(has(text, affix)));
     }
-    budget::spend(budget::go_along(value)?)?;
-    let (part, _) = part(value, arguments)?;
-    if let Some(wanted) = wanted.as_str().filter(|_| wanted.kind() == ValueKind::String) {
-        return Ok(Value::from(has(&part, wanted)));
+    budget::charge(budget::charge_scan(value)?)?;
+    let (part, _) = bounded_slice(value, arguments)?;
+    if let Some(affix) = affixes.as_str().filter(|_| affixes.kind() == ValueKind::String) {
+        return Ok(Value::from(has(&part, affix)));
     }
-    if !matches!(wanted.kind(), ValueKind::Seq | ValueKind::Iterable) {
-        return Err(fail("a text or a tuple of texts is expected"));
+    if !matches!(affixes.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        return Err(fail("expected a string or a tuple of strings"));
     }
-    let found = wanted
+    let found = affixes
         .try_iter()?
-        .any(|wanted| wanted.as_str().is_some_and(|wanted| has(&part, wanted)));
+        .any(|affix| affix.as_str().is_some_and(|affix| has(&part, affix)));
     Ok(Value::from(found))
 }
 
 fn find(value: &Value, arguments: &Arguments, method: &str) -> Result<Value, Error> {
-    let wanted = arguments.text(0, "sub")?;
-    let (part, before) = part(value, arguments)?;
+    let target = arguments.text(0, "sub")?;
+    let (part, before) = bounded_slice(value, arguments)?;
     let found = if method.starts_with('r') {
-        part.rfind(&*wanted)
+        part.rfind(&*target)
     } else {
-        part.find(&*wanted)
+        part.find(&*target)
     };
     match found {
         Some(at) => Ok(Value::from(before + part[..at].chars().count())),

@@ -1,31 +1,31 @@
-//! Expressions, written out so that whatever can take memory or time is a filter or a method of ours.
+//! Rewrites expressions so that everything that can take unbounded memory or time is a filter or a method of Hearth's.
 //!
-//! What comes out has neither `~`, `+`, `*`, comparisons, `in`, slices nor lists, tuples and dictionaries that are not constant.
-//! How operators bind is as in minijinja, which agrees with Jinja 2 where it matters.
+//! The result contains no `~`, `+`, `*`, comparisons, `in` or slices, and no lists, tuples and dictionaries that are not constant.
+//! Operator precedence is minijinja's, which agrees with Jinja 2 where it matters.
 
-use super::lex::{Kind, Token, string};
+use super::lex::{Token, TokenKind, string};
 use super::names;
 
-/// What a tag has that cannot be read; minijinja then says what is wrong with it.
+/// A tag that cannot be parsed. It is copied, and minijinja reports the syntax error.
 pub(super) const UNREADABLE: &str = "an expression of this kind";
 
-/// The deepest expressions, as minijinja counts at least: brackets, signs, `not` and conditions.
-const DEEPEST: usize = 300;
+/// Maximum nesting of expressions: brackets, signs, `not` and conditions.
+const MAX_DEPTH: usize = 300;
 
 type Result<T> = std::result::Result<T, &'static str>;
 
-/// An expression, written out, with the white space before it.
-struct Piece {
+/// A rewritten expression, with the white space before it.
+struct Expr {
     text: String,
-    /// Whether a filter may follow without brackets.
+    /// A filter may follow without brackets.
     filterable: bool,
-    /// Whether an attribute, a subscript or a call may follow without brackets.
+    /// An attribute, a subscript or a call may follow without brackets.
     primary: bool,
-    /// Whether minijinja makes one value of it when it reads the template.
+    /// minijinja evaluates it when it parses the template.
     constant: bool,
 }
 
-impl Piece {
+impl Expr {
     fn primary(text: String) -> Self {
         Self {
             text,
@@ -42,7 +42,7 @@ impl Piece {
         }
     }
 
-    fn loose(text: String) -> Self {
+    fn compound(text: String) -> Self {
         Self {
             filterable: false,
             ..Self::filtered(text)
@@ -62,29 +62,29 @@ impl Piece {
         format!("{space}({inside})")
     }
 
-    /// The text, so that a filter may follow.
+    /// The text, in brackets if a filter could not follow otherwise.
     fn before_filter(self) -> String {
         if self.filterable { self.text } else { self.in_brackets() }
     }
 
-    /// The text, so that a subscript may follow.
+    /// The text, in brackets if a subscript could not follow otherwise.
     fn before_subscript(self) -> String {
         if self.primary { self.text } else { self.in_brackets() }
     }
 }
 
-/// Reads the tokens of a tag from its beginning to its end.
-pub(super) struct Reader<'t> {
+/// A recursive descent parser over the tokens of a tag, which rewrites as it parses.
+pub(super) struct Parser<'t> {
     text: &'t str,
     tokens: &'t [Token],
     /// The next token.
     at: usize,
-    /// The first byte that is not copied yet.
+    /// Offset of the first byte that is not copied yet.
     done: usize,
     depth: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> Parser<'t> {
     pub fn new(text: &'t str, tokens: &'t [Token]) -> Self {
         Self {
             text,
@@ -95,74 +95,74 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// What `{{ }}` prints.
+    /// Rewrites the expression of `{{ }}`.
     pub fn printed(mut self) -> Result<String> {
         let out = self.expression()?.text;
         self.end(out)
     }
 
-    /// A statement, the name of its tag included.
+    /// Rewrites a statement, including the name of its tag.
     pub fn statement(mut self) -> Result<String> {
         let tag = self.word();
         let mut out = String::new();
         match tag {
             "for" => {
                 while !self.is_name("in") {
-                    out.push_str(&self.take()?);
+                    out.push_str(&self.next_token()?);
                 }
-                out.push_str(&self.take()?);
-                out.push_str(&format!("{}|{}", self.either()?.before_filter(), names::ALONG));
+                out.push_str(&self.next_token()?);
+                out.push_str(&format!("{}|{}", self.or_expression()?.before_filter(), names::SCAN));
                 if self.is_name("if") {
-                    out.push_str(&self.take()?);
+                    out.push_str(&self.next_token()?);
                     out.push_str(&self.expression()?.text);
                 }
                 if self.is_name("recursive") {
-                    out.push_str(&self.take()?);
+                    out.push_str(&self.next_token()?);
                 }
             }
             "if" | "elif" => {
-                out.push_str(&self.take()?);
-                out.push_str(&self.either()?.text);
+                out.push_str(&self.next_token()?);
+                out.push_str(&self.or_expression()?.text);
             }
             "autoescape" | "do" => {
-                out.push_str(&self.take()?);
+                out.push_str(&self.next_token()?);
                 out.push_str(&self.expression()?.text);
             }
             "set" => self.set(&mut out)?,
             "with" => {
-                out.push_str(&self.take()?);
+                out.push_str(&self.next_token()?);
                 while self.at < self.tokens.len() {
                     self.up_to_equals(&mut out)?;
                     out.push_str(&self.expression()?.text);
                     if self.is(",") {
-                        out.push_str(&self.take()?);
+                        out.push_str(&self.next_token()?);
                     }
                 }
             }
             "macro" => {
-                out.push_str(&self.take()?);
-                out.push_str(&self.take()?);
+                out.push_str(&self.next_token()?);
+                out.push_str(&self.next_token()?);
                 self.parameters(&mut out)?;
             }
             "call" => {
-                out.push_str(&self.take()?);
+                out.push_str(&self.next_token()?);
                 if self.is("(") {
                     self.parameters(&mut out)?;
                 }
                 out.push_str(&self.expression()?.text);
             }
             "filter" => {
-                out.push_str(&self.take()?);
+                out.push_str(&self.next_token()?);
                 self.filter_chain(&mut out)?;
             }
             "include" | "import" | "from" | "extends" => return Err("a tag that reads another template"),
-            // These have names alone, and minijinja refuses what it does not know.
+            // These consist of names only. minijinja refuses unknown tags.
             _ => {
                 while self.at < self.tokens.len() {
-                    if self.tokens[self.at].kind != Kind::Name {
+                    if self.tokens[self.at].kind != TokenKind::Name {
                         return Err(UNREADABLE);
                     }
-                    out.push_str(&self.take()?);
+                    out.push_str(&self.next_token()?);
                 }
             }
         }
@@ -170,20 +170,20 @@ impl<'t> Reader<'t> {
     }
 
     fn set(&mut self, out: &mut String) -> Result<()> {
-        out.push_str(&self.take()?);
+        out.push_str(&self.next_token()?);
         let mut of_namespace = false;
         while self.at < self.tokens.len() && !self.is("=") && !self.is("|") {
             of_namespace |= self.is(".");
-            out.push_str(&self.take()?);
+            out.push_str(&self.next_token()?);
         }
         if self.is("|") {
-            out.push_str(&self.take()?);
+            out.push_str(&self.next_token()?);
             return self.filter_chain(out);
         }
         if self.at == self.tokens.len() {
             return Ok(());
         }
-        out.push_str(&self.take()?);
+        out.push_str(&self.next_token()?);
         let mut items = vec![self.expression()?];
         let is_tuple = self.is(",");
         while self.is(",") {
@@ -199,18 +199,18 @@ impl<'t> Reader<'t> {
             Some(only) if !is_tuple => only,
             last => {
                 items.extend(last);
-                built(items, names::TUPLE, String::new())
+                container(items, names::TUPLE, String::new())
             }
         };
         if of_namespace {
-            out.push_str(&format!("{}|{}", value.before_filter(), names::PART));
+            out.push_str(&format!("{}|{}", value.before_filter(), names::NESTED));
         } else {
             out.push_str(&value.text);
         }
         Ok(())
     }
 
-    /// Filters without what they are applied to.
+    /// Filters without the value that they are applied to.
     fn filter_chain(&mut self, out: &mut String) -> Result<()> {
         loop {
             self.filter_name(out)?;
@@ -220,7 +220,7 @@ impl<'t> Reader<'t> {
             if !self.is("|") {
                 return Ok(());
             }
-            out.push_str(&self.take()?);
+            out.push_str(&self.next_token()?);
         }
     }
 
@@ -228,37 +228,37 @@ impl<'t> Reader<'t> {
     fn parameters(&mut self, out: &mut String) -> Result<()> {
         out.push_str(&self.expect("(")?);
         while !self.is(")") {
-            out.push_str(&self.take()?);
+            out.push_str(&self.next_token()?);
             if self.is("=") {
-                out.push_str(&self.take()?);
+                out.push_str(&self.next_token()?);
                 out.push_str(&self.expression()?.text);
             }
             self.comma_or(")", out)?;
         }
-        out.push_str(&self.take()?);
+        out.push_str(&self.next_token()?);
         Ok(())
     }
 
-    /// Copies a comma, if there is one; nothing else may stand before the end of a list.
+    /// Copies a comma, if present. Otherwise the list must end here.
     fn comma_or(&mut self, close: &str, out: &mut String) -> Result<()> {
         match self.is(",") {
-            true => out.push_str(&self.take()?),
+            true => out.push_str(&self.next_token()?),
             false if self.is(close) => {}
             false => return Err(UNREADABLE),
         }
         Ok(())
     }
 
-    /// Copies up to an equals sign and past it.
+    /// Copies up to and including an equals sign.
     fn up_to_equals(&mut self, out: &mut String) -> Result<()> {
         while !self.is("=") {
-            out.push_str(&self.take()?);
+            out.push_str(&self.next_token()?);
         }
-        out.push_str(&self.take()?);
+        out.push_str(&self.next_token()?);
         Ok(())
     }
 
-    /// The end of the tag, where all of it must be read.
+    /// Copies the end of the tag. All its tokens must be consumed.
     fn end(self, mut out: String) -> Result<String> {
         if self.at < self.tokens.len() {
             return Err(UNREADABLE);
@@ -267,49 +267,49 @@ impl<'t> Reader<'t> {
         Ok(out)
     }
 
-    /// One with its condition.
-    fn expression(&mut self) -> Result<Piece> {
-        self.deeper(|reader| {
-            let mut piece = reader.either()?;
-            while reader.is_name("if") {
-                let mut text = piece.text;
-                text.push_str(&reader.take()?);
-                text.push_str(&reader.either()?.text);
-                if reader.is_name("else") {
-                    text.push_str(&reader.take()?);
-                    text.push_str(&reader.expression()?.text);
+    /// An expression with its conditions (`a if b else c`).
+    fn expression(&mut self) -> Result<Expr> {
+        self.nested(|parser| {
+            let mut expr = parser.or_expression()?;
+            while parser.is_name("if") {
+                let mut text = expr.text;
+                text.push_str(&parser.next_token()?);
+                text.push_str(&parser.or_expression()?.text);
+                if parser.is_name("else") {
+                    text.push_str(&parser.next_token()?);
+                    text.push_str(&parser.expression()?.text);
                 }
-                piece = Piece::loose(text);
+                expr = Expr::compound(text);
             }
-            Ok(piece)
+            Ok(expr)
         })
     }
 
-    /// `or`, and what binds tighter.
-    fn either(&mut self) -> Result<Piece> {
-        self.joined("or", |reader| reader.joined("and", Self::negation))
+    /// `or` and operators of higher precedence.
+    fn or_expression(&mut self) -> Result<Expr> {
+        self.binary_chain("or", |parser| parser.binary_chain("and", Self::negation))
     }
 
-    fn joined(&mut self, word: &str, mut next: impl FnMut(&mut Self) -> Result<Piece>) -> Result<Piece> {
-        let mut piece = next(self)?;
+    fn binary_chain(&mut self, word: &str, mut next: impl FnMut(&mut Self) -> Result<Expr>) -> Result<Expr> {
+        let mut expr = next(self)?;
         while self.is_name(word) {
-            let word = self.take()?;
-            piece = Piece::loose(piece.text + &word + &next(self)?.text);
+            let word = self.next_token()?;
+            expr = Expr::compound(expr.text + &word + &next(self)?.text);
         }
-        Ok(piece)
+        Ok(expr)
     }
 
-    fn negation(&mut self) -> Result<Piece> {
+    fn negation(&mut self) -> Result<Expr> {
         if !self.is_name("not") {
             return self.comparison();
         }
-        self.deeper(|reader| {
-            let not = reader.take()?;
-            Ok(Piece::loose(not + &reader.negation()?.text))
+        self.nested(|parser| {
+            let not = parser.next_token()?;
+            Ok(Expr::compound(not + &parser.negation()?.text))
         })
     }
 
-    fn comparison(&mut self) -> Result<Piece> {
+    fn comparison(&mut self) -> Result<Expr> {
         let first = self.sum()?;
         let mut rest = Vec::new();
         while let Some(filter) = self.comparator() {
@@ -326,89 +326,89 @@ impl<'t> Reader<'t> {
                 for (filter, space, right) in rest {
                     text.push_str(&format!("{space}|{filter}({})", right.text));
                 }
-                Piece::filtered(text)
+                Expr::filtered(text)
             }
             _ => {
                 let mut text = format!("{}|{}(", first.before_filter(), names::CHAIN);
                 for (filter, space, right) in rest {
                     text.push_str(&format!("'{filter}',{space}{},", right.text));
                 }
-                Piece::filtered(text + ")")
+                Expr::filtered(text + ")")
             }
         })
     }
 
-    /// The filter of the comparison that comes next.
+    /// The filter of the next comparison operator.
     fn comparator(&self) -> Option<&'static str> {
         let token = self.tokens.get(self.at)?;
         let next = self.tokens.get(self.at + 1).map(|next| next.text(self.text));
         match (token.kind, self.word()) {
-            (Kind::Operator, "==") => Some(names::EQUAL),
-            (Kind::Operator, "!=") => Some(names::UNEQUAL),
-            (Kind::Operator, "<") => Some(names::LESS),
-            (Kind::Operator, "<=") => Some(names::AT_MOST),
-            (Kind::Operator, ">") => Some(names::MORE),
-            (Kind::Operator, ">=") => Some(names::AT_LEAST),
-            (Kind::Name, "in") => Some(names::IN),
-            (Kind::Name, "not") if next == Some("in") => Some(names::NOT_IN),
+            (TokenKind::Operator, "==") => Some(names::EQUAL),
+            (TokenKind::Operator, "!=") => Some(names::NOT_EQUAL),
+            (TokenKind::Operator, "<") => Some(names::LESS),
+            (TokenKind::Operator, "<=") => Some(names::LESS_EQUAL),
+            (TokenKind::Operator, ">") => Some(names::GREATER),
+            (TokenKind::Operator, ">=") => Some(names::GREATER_EQUAL),
+            (TokenKind::Name, "in") => Some(names::IN),
+            (TokenKind::Name, "not") if next == Some("in") => Some(names::NOT_IN),
             _ => None,
         }
     }
 
-    fn sum(&mut self) -> Result<Piece> {
-        let mut piece = self.concatenation()?;
+    fn sum(&mut self) -> Result<Expr> {
+        let mut expr = self.concatenation()?;
         loop {
             if self.is("+") {
-                piece = self.folded(piece, "+", names::ADD, Self::concatenation)?;
+                expr = self.folded(expr, "+", names::ADD, Self::concatenation)?;
             } else if self.is("-") {
-                let sign = self.take()?;
-                piece = Piece::loose(piece.text + &sign + &self.concatenation()?.text);
+                let sign = self.next_token()?;
+                expr = Expr::compound(expr.text + &sign + &self.concatenation()?.text);
             } else {
-                return Ok(piece);
+                return Ok(expr);
             }
         }
     }
 
-    fn concatenation(&mut self) -> Result<Piece> {
-        let piece = self.product()?;
+    fn concatenation(&mut self) -> Result<Expr> {
+        let expr = self.product()?;
         if self.is("~") {
-            return self.folded(piece, "~", names::CONCATENATE, Self::product);
+            return self.folded(expr, "~", names::CONCATENATE, Self::product);
         }
-        Ok(piece)
+        Ok(expr)
     }
 
-    fn product(&mut self) -> Result<Piece> {
-        let mut piece = self.power()?;
+    fn product(&mut self) -> Result<Expr> {
+        let mut expr = self.power()?;
         loop {
-            let after_text = self.at > 0 && self.tokens[self.at - 1].kind == Kind::String;
+            let after_text = self.at > 0 && self.tokens[self.at - 1].kind == TokenKind::String;
             if self.is("*") {
-                piece = self.folded(piece, "*", names::MULTIPLY, Self::power)?;
+                expr = self.folded(expr, "*", names::MULTIPLY, Self::power)?;
             } else if self.is("%") && after_text {
                 let space = self.space()?;
                 let right = self.power()?;
-                piece = Piece::filtered(format!(
+                expr = Expr::filtered(format!(
                     "{}{space}|{}({})",
-                    piece.before_filter(),
+                    expr.before_filter(),
                     names::MODULO,
                     right.text
                 ));
             } else if ["/", "//", "%"].iter().any(|operator| self.is(operator)) {
-                let operator = self.take()?;
-                piece = Piece::loose(piece.text + &operator + &self.power()?.text);
+                let operator = self.next_token()?;
+                expr = Expr::compound(expr.text + &operator + &self.power()?.text);
             } else {
-                return Ok(piece);
+                return Ok(expr);
             }
         }
     }
 
-    /// All the same operators in a row, as one filter.
+    /// A chain of the same operator, as one filter.
     fn folded(
         &mut self,
-        first: Piece,
+        first: Expr,
         operator: &str,
         filter: &str,
-        next: impl Fn(&mut Self) -> Result<Piece>,
-    ) -> Result<Piece> {
+        next: impl Fn(&mut Self) -> Result<Expr>,
+    ) -> Result<Expr> {
         let mut text = format!("{}{}|{filter}(", first.before_filter(), self.space()?);
         text.push_str(&next(self)?.text);
         while self.is(operator) {
@@ -416,35 +416,35 @@ impl<'t> Reader<'t> {
             text.push(',');
             text.push_str(&next(self)?.text);
         }
-        Ok(Piece::filtered(text + ")"))
+        Ok(Expr::filtered(text + ")"))
     }
 
-    fn power(&mut self) -> Result<Piece> {
-        let mut piece = self.operand()?;
+    fn power(&mut self) -> Result<Expr> {
+        let mut expr = self.operand()?;
         while self.is("**") {
-            let operator = self.take()?;
-            piece = Piece::loose(piece.text + &operator + &self.operand()?.text);
+            let operator = self.next_token()?;
+            expr = Expr::compound(expr.text + &operator + &self.operand()?.text);
         }
-        Ok(piece)
+        Ok(expr)
     }
 
     /// An operand with its filters and tests.
-    fn operand(&mut self) -> Result<Piece> {
-        let mut piece = self.signed()?;
+    fn operand(&mut self) -> Result<Expr> {
+        let mut expr = self.signed()?;
         loop {
             if self.is("|") {
-                let mut text = piece.before_filter();
-                text.push_str(&self.take()?);
+                let mut text = expr.before_filter();
+                text.push_str(&self.next_token()?);
                 self.filter_name(&mut text)?;
                 if self.is("(") {
                     text.push_str(&self.arguments(false)?);
                 }
-                piece = Piece::filtered(text);
+                expr = Expr::filtered(text);
             } else if self.is_name("is") {
-                let mut text = piece.before_filter();
-                text.push_str(&self.take()?);
+                let mut text = expr.before_filter();
+                text.push_str(&self.next_token()?);
                 if self.is_name("not") {
-                    text.push_str(&self.take()?);
+                    text.push_str(&self.next_token()?);
                 }
                 self.filter_name(&mut text)?;
                 if self.is("(") {
@@ -452,75 +452,78 @@ impl<'t> Reader<'t> {
                 } else if self.begins_argument() {
                     text.push_str(&format!("({})", self.signed()?.text));
                 }
-                piece = Piece::filtered(text);
+                expr = Expr::filtered(text);
             } else {
-                return Ok(piece);
+                return Ok(expr);
             }
         }
     }
 
-    /// Whether what comes next is the argument of a test without brackets.
+    /// Whether the next token starts the argument of a test without brackets.
     fn begins_argument(&self) -> bool {
         let Some(token) = self.tokens.get(self.at) else {
             return false;
         };
         match (token.kind, self.word()) {
-            (Kind::Name, word) => !matches!(word, "and" | "or" | "else" | "is"),
-            (Kind::Number | Kind::String, _) | (Kind::Open, "[" | "{") | (Kind::Operator, "-") => true,
+            (TokenKind::Name, word) => !matches!(word, "and" | "or" | "else" | "is"),
+            (TokenKind::Number | TokenKind::String, _) | (TokenKind::Open, "[" | "{") | (TokenKind::Operator, "-") => {
+                true
+            }
             _ => false,
         }
     }
 
-    /// A value with attributes, subscripts and calls, perhaps after signs.
-    fn signed(&mut self) -> Result<Piece> {
+    /// A value with attributes, subscripts and calls, optionally after signs.
+    fn signed(&mut self) -> Result<Expr> {
         if !self.is("-") {
             let is_loop = self.is_name("loop");
             let value = self.value()?;
             return self.with_postfixes(value, is_loop);
         }
-        self.deeper(|reader| {
-            let sign = reader.take()?;
-            let operand = reader.signed()?;
+        self.nested(|parser| {
+            let sign = parser.next_token()?;
+            let operand = parser.signed()?;
             let constant = operand.constant;
-            Ok(Piece {
+            Ok(Expr {
                 constant,
-                ..Piece::filtered(sign + &operand.text)
+                ..Expr::filtered(sign + &operand.text)
             })
         })
     }
 
-    /// What follows a value, which may be a `loop`: calling that goes through its argument, and `changed` compares its own.
-    fn with_postfixes(&mut self, mut piece: Piece, is_loop: bool) -> Result<Piece> {
+    /// Attributes, subscripts and calls of a value. If it is `loop`, a call traverses its argument, and `changed` compares its
+    /// arguments: both are charged.
+    fn with_postfixes(&mut self, mut expr: Expr, is_loop: bool) -> Result<Expr> {
         let mut changed = is_loop;
         loop {
             if self.is(".") {
-                let mut text = piece.before_subscript();
-                text.push_str(&self.take()?);
+                let mut text = expr.before_subscript();
+                text.push_str(&self.next_token()?);
                 changed = self.word() == "changed";
                 match self.tokens.get(self.at).map(|token| token.kind) {
-                    Some(Kind::Name) => text.push_str(&self.take()?),
-                    Some(Kind::Number) if self.word().bytes().all(|byte| byte.is_ascii_digit()) => {
-                        text.push_str(&format!("{}({})", names::ITEM, self.take()?));
+                    Some(TokenKind::Name) => text.push_str(&self.next_token()?),
+                    Some(TokenKind::Number) if self.word().bytes().all(|byte| byte.is_ascii_digit()) => {
+                        text.push_str(&format!("{}({})", names::ITEM, self.next_token()?));
                     }
                     _ => return Err(UNREADABLE),
                 }
-                piece = Piece::primary(text);
+                expr = Expr::primary(text);
                 continue;
             }
             if self.is("[") {
-                piece = self.subscript(piece)?;
+                expr = self.subscript(expr)?;
             } else if self.is("(") {
-                let text = piece.before_subscript() + &self.arguments(changed)?;
-                piece = Piece::primary(text);
+                let text = expr.before_subscript() + &self.arguments(changed)?;
+                expr = Expr::primary(text);
             } else {
-                return Ok(piece);
+                return Ok(expr);
             }
             changed = false;
         }
     }
 
-    fn subscript(&mut self, piece: Piece) -> Result<Piece> {
-        let mut text = piece.before_subscript();
+    fn subscript(&mut self, expr: Expr) -> Result<Expr> {
+        let mut text = expr.before_subscript();
         text.push_str(&self.space()?);
         let mut parts = Vec::new();
         let mut part = None;
@@ -547,10 +550,10 @@ impl<'t> Reader<'t> {
                 text.push_str(&format!(".{}({}{space})", names::SLICE, parts.join(",")));
             }
         }
-        Ok(Piece::primary(text))
+        Ok(Expr::primary(text))
     }
 
-    /// The arguments of a call, in brackets; where they are `compared`, what comparing them takes is charged.
+    /// The arguments of a call, in brackets. If they are `compared`, their traversal is charged.
     fn arguments(&mut self, compared: bool) -> Result<String> {
         let mut out = self.expect("(")?;
         while !self.is(")") {
@@ -559,67 +562,73 @@ impl<'t> Reader<'t> {
                 .get(self.at + 1)
                 .is_some_and(|next| next.text(self.text) == "=");
             if self.is("*") || self.is("**") {
-                out.push_str(&self.take()?);
-                out.push_str(&format!("{}|{}", self.expression()?.before_filter(), names::ALL));
+                out.push_str(&self.next_token()?);
+                out.push_str(&format!("{}|{}", self.expression()?.before_filter(), names::TRAVERSE));
             } else if named {
-                out.push_str(&self.take()?);
-                out.push_str(&self.take()?);
+                out.push_str(&self.next_token()?);
+                out.push_str(&self.next_token()?);
                 out.push_str(&self.expression()?.text);
             } else if compared {
-                out.push_str(&format!("{}|{}", self.expression()?.before_filter(), names::ALL));
+                out.push_str(&format!("{}|{}", self.expression()?.before_filter(), names::TRAVERSE));
             } else {
                 out.push_str(&self.expression()?.text);
             }
             self.comma_or(")", &mut out)?;
         }
-        out.push_str(&self.take()?);
+        out.push_str(&self.next_token()?);
         Ok(out)
     }
 
     fn filter_name(&mut self, out: &mut String) -> Result<()> {
         loop {
             match self.tokens.get(self.at) {
-                Some(token) if token.kind == Kind::Name => out.push_str(&self.take()?),
+                Some(token) if token.kind == TokenKind::Name => out.push_str(&self.next_token()?),
                 _ => return Err(UNREADABLE),
             }
             if !self.is(".") {
                 return Ok(());
             }
-            out.push_str(&self.take()?);
+            out.push_str(&self.next_token()?);
         }
     }
 
     /// A name, a literal or an expression in brackets.
-    fn value(&mut self) -> Result<Piece> {
+    fn value(&mut self) -> Result<Expr> {
         let Some(token) = self.tokens.get(self.at) else {
             return Err(UNREADABLE);
         };
         match (token.kind, self.word()) {
-            (Kind::Name, "true" | "True" | "false" | "False" | "none" | "None") => Ok(Piece::constant(self.take()?)),
-            (Kind::Name, "and" | "or" | "not" | "in" | "is" | "if" | "else") => Err(UNREADABLE),
-            (Kind::Name, _) => Ok(Piece::primary(self.take()?)),
-            (Kind::Number, _) => Ok(Piece::constant(self.take()?)),
-            (Kind::String, _) => {
-                let mut text = String::new();
-                while self.tokens.get(self.at).is_some_and(|token| token.kind == Kind::String) {
-                    text.push_str(&self.take()?);
-                }
-                Ok(Piece::constant(text))
+            (TokenKind::Name, "true" | "True" | "false" | "False" | "none" | "None") => {
+                Ok(Expr::constant(self.next_token()?))
             }
-            (Kind::Open, "(") => self.deeper(Self::in_brackets),
-            (Kind::Open, "[") => self.deeper(|reader| {
-                let space = reader.space()?;
-                let (items, _) = reader.items("]")?;
-                let end = reader.space()?;
-                Ok(built(items, names::LIST, end).after(&space))
+            (TokenKind::Name, "and" | "or" | "not" | "in" | "is" | "if" | "else") => Err(UNREADABLE),
+            (TokenKind::Name, _) => Ok(Expr::primary(self.next_token()?)),
+            (TokenKind::Number, _) => Ok(Expr::constant(self.next_token()?)),
+            (TokenKind::String, _) => {
+                let mut text = String::new();
+                while self
+                    .tokens
+                    .get(self.at)
+                    .is_some_and(|token| token.kind == TokenKind::String)
+                {
+                    text.push_str(&self.next_token()?);
+                }
+                Ok(Expr::constant(text))
+            }
+            (TokenKind::Open, "(") => self.nested(Self::in_brackets),
+            (TokenKind::Open, "[") => self.nested(|parser| {
+                let space = parser.space()?;
+                let (items, _) = parser.items("]")?;
+                let end = parser.space()?;
+                Ok(container(items, names::LIST, end).after(&space))
             }),
-            (Kind::Open, "{") => self.deeper(Self::dictionary),
+            (TokenKind::Open, "{") => self.nested(Self::dictionary),
             _ => Err(UNREADABLE),
         }
     }
 
-    /// What stands between a pair of brackets, and whether a comma does.
-    fn items(&mut self, close: &str) -> Result<(Vec<Piece>, bool)> {
+    /// The items between a pair of brackets, and whether there is a comma.
+    fn items(&mut self, close: &str) -> Result<(Vec<Expr>, bool)> {
         let mut items = Vec::new();
         let mut space = String::new();
         let mut commas = false;
@@ -636,21 +645,21 @@ impl<'t> Reader<'t> {
         Ok((items, commas))
     }
 
-    fn in_brackets(&mut self) -> Result<Piece> {
+    fn in_brackets(&mut self) -> Result<Expr> {
         let space = self.space()?;
         let (mut items, commas) = self.items(")")?;
         let end = self.space()?;
         if items.len() == 1 && !commas {
             let only = items.remove(0);
-            return Ok(Piece {
+            return Ok(Expr {
                 constant: only.constant,
-                ..Piece::primary(format!("{space}({}{end})", only.text))
+                ..Expr::primary(format!("{space}({}{end})", only.text))
             });
         }
-        Ok(built(items, names::TUPLE, end).after(&space))
+        Ok(container(items, names::TUPLE, end).after(&space))
     }
 
-    fn dictionary(&mut self) -> Result<Piece> {
+    fn dictionary(&mut self) -> Result<Expr> {
         let space = self.space()?;
         let mut pairs = Vec::new();
         while !self.is("}") {
@@ -667,52 +676,52 @@ impl<'t> Reader<'t> {
             }
         }
         let end = self.space()?;
-        Ok(built(pairs, names::DICTIONARY, end).after(&space))
+        Ok(container(pairs, names::DICTIONARY, end).after(&space))
     }
 
-    fn deeper(&mut self, read: impl FnOnce(&mut Self) -> Result<Piece>) -> Result<Piece> {
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<Expr>) -> Result<Expr> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err("a tag with more than 300 expressions inside each other");
         }
-        let piece = read(self);
+        let expr = read(self);
         self.depth -= 1;
-        piece
+        expr
     }
 
-    /// The next token, nothing at the end.
+    /// The text of the next token. Empty at the end.
     fn word(&self) -> &'t str {
         self.tokens.get(self.at).map_or("", |token| token.text(self.text))
     }
 
-    /// Whether the next token is this sign.
+    /// Whether the next token is this operator or bracket.
     fn is(&self, sign: &str) -> bool {
         let token = self.tokens.get(self.at);
-        token.is_some_and(|token| matches!(token.kind, Kind::Operator | Kind::Open | Kind::Close))
+        token.is_some_and(|token| matches!(token.kind, TokenKind::Operator | TokenKind::Open | TokenKind::Close))
             && self.word() == sign
     }
 
     fn is_name(&self, name: &str) -> bool {
         let token = self.tokens.get(self.at);
-        token.is_some_and(|token| token.kind == Kind::Name) && self.word() == name
+        token.is_some_and(|token| token.kind == TokenKind::Name) && self.word() == name
     }
 
-    /// The next token with the white space before it.
-    fn take(&mut self) -> Result<String> {
+    /// Consumes the next token. Returns it with the white space before it.
+    fn next_token(&mut self) -> Result<String> {
         let token = *self.tokens.get(self.at).ok_or(UNREADABLE)?;
         let word = self.word();
-        if token.kind == Kind::Name && names::RESERVED.contains(&word) {
-            return Err("a name that Hearth uses itself");
+        if token.kind == TokenKind::Name && names::RESERVED.contains(&word) {
+            return Err("a name that Hearth reserves");
         }
         let mut taken = self.space()?;
         match token.kind {
-            Kind::String if word.contains('\\') => taken.push_str(&string(word)),
+            TokenKind::String if word.contains('\\') => taken.push_str(&string(word)),
             _ => taken.push_str(word),
         }
         Ok(taken)
     }
 
-    /// The white space before the next token, which is left out itself.
+    /// Consumes the next token. Returns only the white space before it.
     fn space(&mut self) -> Result<String> {
         let token = self.tokens.get(self.at).ok_or(UNREADABLE)?;
         let space = self.text[self.done..token.start].to_owned();
@@ -722,7 +731,11 @@ impl<'t> Reader<'t> {
     }
 
     fn expect(&mut self, sign: &str) -> Result<String> {
-        if self.is(sign) { self.take() } else { Err(UNREADABLE) }
+        if self.is(sign) {
+            self.next_token()
+        } else {
+            Err(UNREADABLE)
+        }
     }
 
     fn space_of(&mut self, sign: &str) -> Result<String> {
@@ -730,16 +743,16 @@ impl<'t> Reader<'t> {
     }
 }
 
-impl Piece {
-    /// The piece after some white space.
+impl Expr {
+    /// The expression after some white space.
     fn after(mut self, space: &str) -> Self {
         self.text.insert_str(0, space);
         self
     }
 }
 
-/// What is made of other values: a literal of minijinja's where all are constant, else a filter.
-fn built(parts: Vec<Piece>, filter: &str, end: String) -> Piece {
+/// A list, tuple or dictionary: a literal if all its items are constant, otherwise a filter.
+fn container(parts: Vec<Expr>, filter: &str, end: String) -> Expr {
     if parts.iter().all(|part| part.constant) {
         let texts: Vec<&str> = parts.iter().map(|part| &*part.text).collect();
         let text = match filter {
@@ -751,15 +764,15 @@ fn built(parts: Vec<Piece>, filter: &str, end: String) -> Piece {
                 format!("{{{}{end}}}", pairs.join(","))
             }
         };
-        return Piece::constant(text);
+        return Expr::constant(text);
     }
     let mut parts = parts.into_iter();
-    let first = parts.next().map(Piece::before_filter).unwrap_or_default();
+    let first = parts.next().map(Expr::before_filter).unwrap_or_default();
     let others: Vec<String> = parts.map(|part| part.text).collect();
-    Piece::filtered(format!("{first}|{filter}({}{end})", others.join(",")))
+    Expr::filtered(format!("{first}|{filter}({}{end})", others.join(",")))
 }
 
-/// Whether a key is one text as it stands in the source, which is short and quickly looked up.
+/// Whether a key is a single string literal, which is short and cheap to look up.
 fn is_literal(key: &str) -> bool {
     let key = key.trim();
     let quote = key.chars().next().filter(|first| matches!(first, '\'' | '"'));

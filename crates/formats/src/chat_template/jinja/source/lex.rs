@@ -1,12 +1,12 @@
-//! The tokens of a tag, and its texts as Python reads them.
+//! Lexer for tags, and decoding of string literals as in Python.
 
-/// The deepest brackets and the most tokens of a tag: the code here and in minijinja recurses over them. Of the real templates
-/// that the tests know, the largest tag has 1,266 tokens.
-const DEEPEST: usize = 100;
-const MOST_TOKENS: usize = 4_000;
+/// Maximum bracket depth and tokens of a tag: the code here and in minijinja recurses over them. The largest tag of the real
+/// templates in the tests has 1,266 tokens.
+const MAX_DEPTH: usize = 100;
+const MAX_TOKENS: usize = 4_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Name,
     Number,
     String,
@@ -15,10 +15,10 @@ pub(super) enum Kind {
     Operator,
 }
 
-/// A token inside a tag; places are bytes of the tag's text.
+/// A token inside a tag. Offsets are in bytes of the tag's text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub start: usize,
     pub end: usize,
 }
@@ -29,10 +29,11 @@ impl Token {
     }
 }
 
-/// The tokens of a tag, and where its end begins; none where it has none.
+/// Splits a tag into tokens, up to its delimiter `end`. Returns them with the offset of the delimiter, or `None` if the tag or a
+/// string is not terminated.
 ///
 /// # Errors
-/// Where it is larger than [`MOST_TOKENS`] or deeper than [`DEEPEST`].
+/// If the tag exceeds [`MAX_TOKENS`] or [`MAX_DEPTH`].
 pub(super) fn lex(text: &str, end: &str) -> Result<Option<(Vec<Token>, usize)>, &'static str> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
@@ -57,29 +58,29 @@ pub(super) fn lex(text: &str, end: &str) -> Result<Option<(Vec<Token>, usize)>, 
                     return Ok(None);
                 };
                 at = end;
-                Kind::String
+                TokenKind::String
             }
             b'0'..=b'9' => {
                 at = end_of_number(bytes, at);
-                Kind::Number
+                TokenKind::Number
             }
             b'(' | b'[' | b'{' => {
                 depth += 1;
-                if depth > DEEPEST {
+                if depth > MAX_DEPTH {
                     return Err("a tag with more than 100 brackets inside each other");
                 }
                 at += 1;
-                Kind::Open
+                TokenKind::Open
             }
             b')' | b']' | b'}' => {
                 depth = depth.saturating_sub(1);
                 at += 1;
-                Kind::Close
+                TokenKind::Close
             }
             b'_' | b'a'..=b'z' | b'A'..=b'Z' | 128.. => {
                 let part = |b: &u8| *b == b'_' || b.is_ascii_alphanumeric() || *b >= 128;
                 at += bytes[at..].iter().take_while(|b| part(b)).count();
-                Kind::Name
+                TokenKind::Name
             }
             _ => {
                 const PAIRS: [&str; 6] = ["==", "!=", "<=", ">=", "//", "**"];
@@ -88,10 +89,10 @@ pub(super) fn lex(text: &str, end: &str) -> Result<Option<(Vec<Token>, usize)>, 
                 } else {
                     1
                 };
-                Kind::Operator
+                TokenKind::Operator
             }
         };
-        if tokens.len() == MOST_TOKENS {
+        if tokens.len() == MAX_TOKENS {
             return Err("a tag of more than 4,000 tokens");
         }
         tokens.push(Token { kind, start, end: at });
@@ -116,7 +117,7 @@ fn end_of_number(bytes: &[u8], start: usize) -> usize {
     if bytes.get(at) == Some(&b'.') && digit(at + 1) {
         at = run(at + 1);
     }
-    // A sign in the exponent; hexadecimal numbers may end with an e.
+    // A sign in the exponent. Hexadecimal numbers may end with an e.
     let exponent = matches!(bytes[at - 1], b'e' | b'E') && !matches!(bytes.get(start + 1), Some(b'x' | b'X'));
     if exponent && matches!(bytes.get(at), Some(b'-' | b'+')) && digit(at + 1) {
         at = run(at + 1);
@@ -124,7 +125,7 @@ fn end_of_number(bytes: &[u8], start: usize) -> usize {
     at
 }
 
-/// A literal with its escapes read as Python does, which leaves those that it does not know as they are.
+/// Decodes a literal's escapes as Python does, which leaves unknown ones unchanged, and returns it as a literal.
 pub(super) fn string(literal: &str) -> String {
     let quote = literal.chars().next().unwrap_or('"');
     let inside = &literal[1..literal.len() - 1];
@@ -141,7 +142,7 @@ pub(super) fn string(literal: &str) -> String {
     format!("{quote}{text}{quote}")
 }
 
-/// The character of an escape, none for a line that goes on, and how long it is.
+/// The character of an escape and its length. `None` for an escaped line break.
 fn escape(text: &str) -> (Option<char>, usize) {
     let code = |digits: &str, radix: u32| u32::from_str_radix(digits, radix).ok();
     let fixed = |length: usize| {
@@ -149,7 +150,7 @@ fn escape(text: &str) -> (Option<char>, usize) {
             .get(2..2 + length)
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         match digits.and_then(|digits| code(digits, 16)) {
-            // Half a pair of UTF-16 is no character.
+            // A lone surrogate is not a character.
             Some(code) => (
                 Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)),
                 2 + length,

@@ -1,10 +1,10 @@
-//! A template's source, changed where minijinja reads the same text in another way than Jinja 2, and where it would let a template
-//! take any time or memory.
+//! Rewrites a template's source where minijinja parses it differently from Jinja 2, or would let a template take unbounded time or
+//! memory.
 //!
-//! Tags are read token by token and everything else is copied. `{% generation %}` becomes a scope, texts with escapes are written
-//! out as Python reads them, and operators and literals become filters and methods of ours ([`expression`]). Each body of a loop
-//! or a macro begins with a call of [`names::STEP`] that charges for the body's own text. Lines keep their numbers but for texts
-//! that go on after a backslash.
+//! Tags are tokenised and rewritten; everything else is copied. `{% generation %}` becomes a scope, strings with escapes are decoded
+//! as in Python, and operators and literals become filters and methods of Hearth's ([`expression`]). Each body of a loop or a macro
+//! starts with a call of [`names::STEP`], which charges for the body's literal text. Line numbers are preserved, except for strings
+//! that continue after a backslash.
 
 mod blocks;
 mod expression;
@@ -12,55 +12,55 @@ mod lex;
 pub(super) mod names;
 
 use blocks::Blocks;
-use expression::{Reader, UNREADABLE};
+use expression::{Parser, UNREADABLE};
 use lex::{Token, lex};
 
-/// The largest template. Of the real templates that the tests know, the largest has 17 KB.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of a template. The largest of the real templates in the tests has 17 KB.
+const MAX_SOURCE_BYTES: usize = 1 << 20;
 
-/// The most tags that set a name of a namespace: minijinja lists these names whenever it asks whether there are any.
-const MOST_NAMES_SET: usize = 256;
+/// Maximum `set` tags that assign to a namespace: minijinja lists all its names to test whether there are any.
+const MAX_NAMESPACE_SETS: usize = 256;
 
-/// A source that was gone over.
+/// A rewritten source.
 #[derive(Debug)]
-pub(crate) struct Adapted {
+pub(crate) struct Rewritten {
     /// The source for minijinja.
     pub source: String,
-    /// Whether a tag was left alone because it cannot be read: minijinja must refuse it.
+    /// A tag could not be parsed and was copied: minijinja must refuse it.
     pub unreadable: bool,
 }
 
-/// The source for minijinja.
+/// Rewrites a source for minijinja.
 ///
 /// # Errors
-/// Where a loop is left out of the middle of another block, which makes minijinja panic, and where the template, a tag or its
+/// If `break` or `continue` leaves a loop from inside another block, which makes minijinja panic, or if the template, a tag or its
 /// nesting is too large.
-pub(crate) fn adapt(source: &str) -> Result<Adapted, &'static str> {
-    if source.len() > LARGEST {
+pub(crate) fn rewrite(source: &str) -> Result<Rewritten, &'static str> {
+    if source.len() > MAX_SOURCE_BYTES {
         return Err("a template of more than 1 MiB");
     }
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut tags = Tags::default();
-    each_tag(&source, &mut tags)?;
-    Ok(Adapted {
+    rewrite_tags(&source, &mut tags)?;
+    Ok(Rewritten {
         source: tags.blocks.with_steps(&tags.out),
         unreadable: tags.unreadable,
     })
 }
 
-/// The tags that were gone over so far.
+/// State of rewriting.
 #[derive(Default)]
 struct Tags {
     out: String,
     blocks: Blocks,
     unreadable: bool,
-    /// Tags that set a name of a namespace.
+    /// `set` tags that assign to a namespace.
     names_set: usize,
 }
 
 impl Tags {
-    /// The inside of a tag for minijinja.
-    fn change(&mut self, text: &str, tokens: &[Token], block: bool) -> Result<String, &'static str> {
+    /// Rewrites the inside of a tag.
+    fn rewrite_tag(&mut self, text: &str, tokens: &[Token], block: bool) -> Result<String, &'static str> {
         if block && let Some(scope) = generation(text, tokens) {
             return Ok(scope);
         }
@@ -70,13 +70,13 @@ impl Tags {
                 .map(|token| token.text(text))
                 .take_while(|&word| word != "=");
             self.names_set += usize::from(target.any(|word| word == "."));
-            if self.names_set > MOST_NAMES_SET {
+            if self.names_set > MAX_NAMESPACE_SETS {
                 return Err("a template with more than 256 tags that set a name of a namespace");
             }
         }
-        let reader = Reader::new(text, tokens);
-        let changed = if block { reader.statement() } else { reader.printed() };
-        match changed {
+        let parser = Parser::new(text, tokens);
+        let rewritten = if block { parser.statement() } else { parser.printed() };
+        match rewritten {
             Err(UNREADABLE) => {
                 self.unreadable = true;
                 Ok(text.to_owned())
@@ -86,8 +86,8 @@ impl Tags {
     }
 }
 
-/// Copies a template, its tags changed.
-fn each_tag(source: &str, tags: &mut Tags) -> Result<(), &'static str> {
+/// Copies a template and rewrites its tags.
+fn rewrite_tags(source: &str, tags: &mut Tags) -> Result<(), &'static str> {
     let mut rest = source;
     while let Some(start) = rest.find('{') {
         let (opener, block) = match rest.as_bytes().get(start + 1) {
@@ -108,7 +108,7 @@ fn each_tag(source: &str, tags: &mut Tags) -> Result<(), &'static str> {
             }
         };
         tags.blocks.text(start);
-        // The sign that says how white space around the tag is treated.
+        // The sign of white space control.
         let opener = opener + usize::from(matches!(rest.as_bytes().get(opener), Some(b'-' | b'+')));
         let inside = &rest[opener..];
         let Some((tokens, length)) = lex(inside, if block { "%}" } else { "}}" })? else {
@@ -123,20 +123,21 @@ fn each_tag(source: &str, tags: &mut Tags) -> Result<(), &'static str> {
             rest = &inside[end..];
             continue;
         }
-        let changed = tags.change(text, &tokens, block)?;
-        tags.out.push_str(&changed);
+        let rewritten = tags.rewrite_tag(text, &tokens, block)?;
+        tags.out.push_str(&rewritten);
         let close = length + 2 + usize::from(matches!(inside.as_bytes()[length], b'-' | b'+'));
         tags.out.push_str(&inside[length..close]);
         rest = &inside[close..];
         if block {
-            tags.blocks.see(text, &tokens, &inside[length..close], tags.out.len())?;
+            tags.blocks
+                .visit_tag(text, &tokens, &inside[length..close], tags.out.len())?;
         }
     }
     tags.out.push_str(rest);
     Ok(())
 }
 
-/// Where the tag that ends a raw block begins.
+/// Start of the tag that ends a raw block.
 fn end_of_raw(text: &str) -> Option<usize> {
     text.match_indices("{%").map(|(start, _)| start).find(|start| {
         let tag = text[start + 2..].trim_start_matches(['-', '+']).trim_start();
@@ -145,7 +146,7 @@ fn end_of_raw(text: &str) -> Option<usize> {
     })
 }
 
-/// `{% generation %}` tells training which text is the model's. Here it is a scope of its own and nothing else.
+/// `{% generation %}` marks the model's text for training. For rendering it is only a scope.
 fn generation(text: &str, tokens: &[Token]) -> Option<String> {
     let [only] = tokens else { return None };
     let scope = match only.text(text) {

@@ -1,27 +1,27 @@
-//! What sources become.
+//! Tests of rewriting.
 
 use super::*;
 
 fn check(source: &str, expected: &str) {
-    let adapted = adapt(source).map(|adapted| adapted.source);
-    assert_eq!(adapted.as_deref(), Ok(expected), "{source}");
+    let rewritten = rewrite(source).map(|rewritten| rewritten.source);
+    assert_eq!(rewritten.as_deref(), Ok(expected), "{source}");
 }
 
 #[test]
-fn a_loop_is_left_from_its_own_body_only() {
+fn break_and_continue_are_refused_inside_other_blocks() {
     for source in [
         "{% for a in b %}{% if c %}{% continue %}{% else %}{% break %}{% endif %}{% endfor %}",
         "{% for a in b %}{% with c = 1 %}{% endwith %}{% set d = 1 %}{% set e %}f{% endset %}{% break %}{% endfor %}",
         "{% with %}{% for a in b %}{% continue %}{% endfor %}{% endwith %}",
     ] {
-        assert!(adapt(source).is_ok(), "{source}");
+        assert!(rewrite(source).is_ok(), "{source}");
     }
     for source in [
         "{% for a in b %}{% with %}{% continue %}{% endwith %}{% endfor %}",
         "{% for a in b %}{% generation %}{%- break -%}{% endgeneration %}{% endfor %}",
         "{% for a in b %}{% set c %}{% if d %}{% continue %}{% endif %}{% endset %}{% endfor %}",
     ] {
-        assert!(adapt(source).is_err(), "{source}");
+        assert!(rewrite(source).is_err(), "{source}");
     }
 }
 
@@ -44,7 +44,7 @@ fn only_tags_change() {
 }
 
 #[test]
-fn slices_are_calls() {
+fn slices_become_method_calls() {
     check("{{ a[1:] }}", "{{ a.__slice__(1,none) }}");
     check(
         "{{- a.b[:n-1][::-1]-}}",
@@ -61,7 +61,7 @@ fn slices_are_calls() {
 }
 
 #[test]
-fn operators_are_filters() {
+fn operators_become_filters() {
     check(
         "{{ '%s' % (a, b) ~ x }}{{ 7 % 3 }}",
         "{{ '%s' |__mod__( a|__tuple__( b)) |__concatenate__( x) }}{{ 7 % 3 }}",
@@ -80,16 +80,16 @@ fn operators_are_filters() {
     );
     check(
         "{% set ns.x = {'k': v} %}{% set t = a, b %}{{ f(*x, **y) }}{{ loop.changed(z) }}",
-        "{% set ns.x = 'k'|__dict__( v)|__part__ %}{% set t = a|__tuple__( b) %}{{ f(*x|__all__, **y|__all__) }}\
-         {{ loop.changed(z|__all__) }}",
+        "{% set ns.x = 'k'|__dict__( v)|__nested__ %}{% set t = a|__tuple__( b) %}\
+         {{ f(*x|__traverse__, **y|__traverse__) }}{{ loop.changed(z|__traverse__) }}",
     );
 }
 
 #[test]
-fn bodies_that_repeat_begin_with_a_step() {
+fn bodies_of_loops_start_with_a_step() {
     check(
         "{% for a in b -%}\n xy {{ a }}{% if c %}z{% else %}zz{% endif %}{%- endfor +%}",
-        "{% for a in b|__along__ -%}{% do __step__(8) -%}\n xy {{ a }}{% if c %}z{% else %}zz{% endif %}{%- endfor +%}",
+        "{% for a in b|__scan__ -%}{% do __step__(8) -%}\n xy {{ a }}{% if c %}z{% else %}zz{% endif %}{%- endfor +%}",
     );
     let long = "x".repeat(200);
     check(
@@ -98,16 +98,16 @@ fn bodies_that_repeat_begin_with_a_step() {
     );
 }
 
-/// Nothing that takes memory or time by itself is left of what a template says, however it is put.
+/// No rewritten expression contains an operator that is not charged.
 #[test]
-fn no_operator_gets_through() {
+fn no_operator_remains() {
     const UNBOUNDED: [&str; 9] = ["~", "+", "*", "==", "!=", "<", ">", "<=", ">="];
     let words = [
         "a", "1", "'b'", "(", ")", "[", "]", "{", "}", "~", "+", "*", "%", "==", "<", " in ", " not ", " is ", "|",
         ".", ",", ":", "-", " if ", " else ",
     ];
     let mut random = 1_u64;
-    let mut read = 0;
+    let mut parsed = 0;
     for _ in 0..200_000 {
         let mut next = || {
             random = random
@@ -116,36 +116,39 @@ fn no_operator_gets_through() {
             (random >> 33) as usize
         };
         let inside: String = (0..1 + next() % 9).map(|_| words[next() % words.len()]).collect();
-        let Ok(Adapted {
+        let Ok(Rewritten {
             source,
             unreadable: false,
-        }) = adapt(&format!("{{{{ {inside} }}}}"))
+        }) = rewrite(&format!("{{{{ {inside} }}}}"))
         else {
             continue;
         };
         let Ok(Some((tokens, _))) = lex(&source[2..], "}}") else {
             continue;
         };
-        read += 1;
+        parsed += 1;
         let words: Vec<&str> = tokens.iter().map(|token| token.text(&source[2..])).collect();
-        for (place, word) in words.iter().enumerate() {
+        for (index, word) in words.iter().enumerate() {
             // A filter, a field or a test may have this name.
-            let before = place.checked_sub(1).map_or("", |before| words[before]);
+            let before = index.checked_sub(1).map_or("", |before| words[before]);
             let operator = *word == "in" && !["|", ".", "is", "not"].contains(&before);
-            assert!(!operator && !UNBOUNDED.contains(word), "{inside} became {source}");
+            assert!(
+                !operator && !UNBOUNDED.contains(word),
+                "{inside} was rewritten to {source}"
+            );
         }
     }
-    assert!(read > 1_000, "{read}");
+    assert!(parsed > 1_000, "{parsed}");
 }
 
 #[test]
-fn the_marks_of_training_are_scopes() {
+fn generation_tags_become_scopes() {
     check("{%- generation -%}x{% endgeneration %}", "{%- with -%}x{% endwith %}");
     check("{% set generation = 1 %}", "{% set generation = 1 %}");
 }
 
 #[test]
-fn escapes_are_pythons() {
+fn escapes_are_decoded_as_in_python() {
     check(r"{{ 'a\/\q\'\x41\101\U0001F600\\n' }}", r"{{ 'a\\/\\q\'AA😀\\n' }}");
     check("{{ 'a\\\nb' }}", "{{ 'ab' }}");
 }

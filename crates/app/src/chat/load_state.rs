@@ -1,0 +1,59 @@
+//! The load state of the worker.
+
+use super::Target;
+use crate::wire::{ModelState, Problem};
+use hearth_protocol::ModelInfo;
+
+/// The load state of the worker.
+pub(super) enum LoadState {
+    Nothing,
+    /// A load whose request is sent, or is about to be.
+    Loading {
+        target: Target,
+        is_sent: bool,
+        fraction: f32,
+        stage: String,
+    },
+    Ready {
+        target: Target,
+        info: Box<ModelInfo>,
+    },
+    Failed {
+        target: Target,
+        problem: Problem,
+    },
+}
+
+impl LoadState {
+    /// Whether this target is loaded or being loaded.
+    pub(super) fn is(&self, target: &Target) -> bool {
+        match self {
+            Self::Ready { target: loaded, .. } | Self::Loading { target: loaded, .. } => loaded == target,
+            Self::Nothing | Self::Failed { .. } => false,
+        }
+    }
+
+    pub(super) fn state(&self) -> ModelState {
+        match self {
+            Self::Nothing => ModelState::None,
+            Self::Loading {
+                target,
+                fraction,
+                stage,
+                ..
+            } => ModelState::Loading {
+                model: target.id.clone(),
+                fraction: *fraction,
+                stage: stage.clone(),
+            },
+            Self::Ready { target, info } => ModelState::Ready {
+                model: target.id.clone(),
+                info: info.as_ref().into(),
+            },
+            Self::Failed { target, problem } => ModelState::Failed {
+                model: target.id.clone(),
+                problem: problem.clone(),
+            },
+        }
+    }
+}

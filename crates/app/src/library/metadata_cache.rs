@@ -1,0 +1,307 @@
+//! The cache of models' metadata, in memory and optionally on disk. An entry is valid while its files are unchanged.
+
+use super::{
+    ModelMetadata,
+    probe::{self, ProbeCommand, ProbeError, ProbeRequest, ProbeResponse},
+    shards::shard_files,
+};
+use hearth_formats::adapter::write_atomic;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// Version of the cache file's format.
+const VERSION: u32 = 2;
+
+/// Most bytes of the cache file.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Most models in the cache; with more, it is cleared.
+const MAX_MODELS: usize = 4096;
+
+/// How long a temporary failure is cached.
+const RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// Where files are read.
+#[derive(Debug, Clone)]
+pub enum Reader {
+    /// In this process, for one command.
+    InProcess,
+    /// In probe processes.
+    Probe(ProbeCommand),
+}
+
+impl Reader {
+    /// Responses, in order.
+    fn run(&self, requests: &[ProbeRequest]) -> Vec<Result<ProbeResponse, ProbeError>> {
+        match self {
+            Self::InProcess => requests.iter().map(|request| Ok(request.execute())).collect(),
+            Self::Probe(command) => probe::run(command, requests),
+        }
+    }
+}
+
+/// A file's size and times: changed content has another stamp.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    size: u64,
+    /// Modification time in nanoseconds since 1970.
+    modified: Option<u64>,
+    /// Time of the last status change (`ctime`): seconds and nanoseconds. `None` if the system has none.
+    changed: Option<(i64, i64)>,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let about = fs::metadata(path)?;
+        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
+        let nanos = |time: SystemTime| since(time).and_then(|since| u64::try_from(since.as_nanos()).ok());
+        #[cfg(unix)]
+        let changed = {
+            use std::os::unix::fs::MetadataExt;
+            Some((about.ctime(), about.ctime_nsec()))
+        };
+        #[cfg(not(unix))]
+        let changed = None;
+        Ok(Self {
+            size: about.len(),
+            modified: about.modified().ok().and_then(nanos),
+            changed,
+        })
+    }
+}
+
+/// The stamps of all shards of a model; `None` means a missing shard.
+type Stamps = Vec<Option<Stamp>>;
+
+/// A cache entry.
+#[derive(Debug)]
+struct Entry {
+    stamps: Stamps,
+    metadata: Result<ModelMetadata, String>,
+    /// Expiry of a temporary failure.
+    expires: Option<Instant>,
+}
+
+/// The cache, by path.
+#[derive(Debug)]
+pub(super) struct MetadataCache {
+    reader: Reader,
+    file: Option<PathBuf>,
+    entries: Mutex<HashMap<PathBuf, Entry>>,
+    /// Held while files are read, so that no file is read twice at once. Cached entries do not wait for it.
+    reading: Mutex<()>,
+}
+
+impl MetadataCache {
+    /// Loads the cache from `file`; `None` means memory only.
+    pub(super) fn new(reader: Reader, file: Option<PathBuf>) -> Self {
+        let entries = file.as_deref().map(load).unwrap_or_default();
+        Self {
+            reader,
+            file,
+            entries: Mutex::new(entries),
+            reading: Mutex::default(),
+        }
+    }
+
+    /// The metadata of models, or a sentence with the reason for failure, in order.
+    pub(super) fn get(&self, paths: &[PathBuf]) -> Vec<Result<ModelMetadata, String>> {
+        let stamped: Vec<Result<Stamps, String>> = paths.iter().map(|path| stamps(path)).collect();
+        let mut metadata: Vec<Option<Result<ModelMetadata, String>>> = vec![None; paths.len()];
+        for round in 0..2 {
+            // Another thread may have read the missing files meanwhile.
+            let _reading = (round > 0).then(|| lock(&self.reading));
+            let mut missing = Vec::new();
+            let entries = lock(&self.entries);
+            for (place, (path, stamps)) in paths.iter().zip(&stamped).enumerate() {
+                match stamps {
+                    Err(why) => metadata[place] = Some(Err(why.clone())),
+                    Ok(stamps) => match entries.get(path).filter(|entry| entry.is_valid(stamps)) {
+                        Some(entry) => metadata[place] = Some(entry.metadata.clone()),
+                        None => missing.push(place),
+                    },
+                }
+            }
+            drop(entries);
+            if missing.is_empty() {
+                break;
+            }
+            if round > 0 {
+                self.read_missing(paths, &stamped, &missing, &mut metadata);
+            }
+        }
+        let all = metadata.into_iter().zip(paths);
+        all.map(|(metadata, path)| {
+            metadata.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
+        })
+        .collect()
+    }
+
+    /// Reads missing entries and caches them.
+    fn read_missing(
+        &self,
+        paths: &[PathBuf],
+        stamped: &[Result<Stamps, String>],
+        missing: &[usize],
+        metadata: &mut [Option<Result<ModelMetadata, String>>],
+    ) {
+        let requests: Vec<_> = missing
+            .iter()
+            .map(|&place| ProbeRequest::Model {
+                path: paths[place].clone(),
+            })
+            .collect();
+        let responses = self.reader.run(&requests);
+        let mut entries = lock(&self.entries);
+        for (&place, response) in missing.iter().zip(responses) {
+            let (read, temporary) = match response {
+                Ok(ProbeResponse::Metadata(metadata)) => (Ok(metadata), false),
+                Ok(ProbeResponse::Problem(why)) => (Err(why), false),
+                Ok(ProbeResponse::Fits) => (
+                    Err("the probe gave an unexpected response. Try again.".to_owned()),
+                    true,
+                ),
+                Err(failed) => (Err(failed.message), failed.temporary),
+            };
+            metadata[place] = Some(read.clone());
+            if let Ok(stamps) = &stamped[place] {
+                let new = Entry {
+                    stamps: stamps.clone(),
+                    metadata: read,
+                    expires: temporary.then(|| Instant::now() + RETRY_DELAY),
+                };
+                entries.insert(paths[place].clone(), new);
+            }
+        }
+        let Some(file) = &self.file else { return };
+        let saved = serialise(&mut entries);
+        // Unlocked first: writing may take long.
+        drop(entries);
+        if let Err(error) = saved.and_then(|text| save(file, &text)) {
+            tracing::warn!(%error, "the metadata cache could not be saved; models are read again at the next start");
+        }
+    }
+
+    /// Checks that an adapter fits a model.
+    ///
+    /// # Errors
+    /// A sentence with the reason.
+    pub(super) fn check_adapter(&self, path: &Path, model: &Path) -> Result<(), String> {
+        let request = ProbeRequest::Adapter {
+            path: path.to_owned(),
+            model: model.to_owned(),
+        };
+        match self.reader.run(&[request]).pop() {
+            Some(Ok(ProbeResponse::Fits)) => Ok(()),
+            Some(Ok(ProbeResponse::Problem(why))) => Err(why),
+            Some(Err(failed)) => Err(failed.message),
+            Some(Ok(ProbeResponse::Metadata(_))) | None => Err(format!("{} was not read. Try again.", path.display())),
+        }
+    }
+}
+
+impl Entry {
+    fn is_valid(&self, stamps: &Stamps) -> bool {
+        self.stamps == *stamps && self.expires.is_none_or(|expires| Instant::now() < expires)
+    }
+}
+
+/// The stamps of a model's files, or why its first file cannot be read.
+fn stamps(path: &Path) -> Result<Stamps, String> {
+    let own = Stamp::of(path).map_err(|error| {
+        format!(
+            "{} cannot be read: {error}. It may have been moved or deleted.",
+            path.display()
+        )
+    })?;
+    let others = shard_files(path).into_iter().filter(|other| other != path);
+    Ok(std::iter::once(Some(own))
+        .chain(others.map(|other| Stamp::of(&other).ok()))
+        .collect())
+}
+
+/// The cache file. It holds no failures: those are retried at the next start.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    models: Vec<SavedModel>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedModel {
+    path: PathBuf,
+    stamps: Stamps,
+    metadata: ModelMetadata,
+}
+
+/// Loads the cache file. Returns an empty map if it is missing, corrupt or of another version.
+fn load(file: &Path) -> HashMap<PathBuf, Entry> {
+    let read = || -> io::Result<Saved> {
+        let mut bytes = Vec::new();
+        File::open(file)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    };
+    match read() {
+        Ok(saved) if saved.version == VERSION => saved
+            .models
+            .into_iter()
+            .map(|model| {
+                let entry = Entry {
+                    stamps: model.stamps,
+                    metadata: Ok(model.metadata),
+                    expires: None,
+                };
+                (model.path, entry)
+            })
+            .collect(),
+        Ok(_) => HashMap::new(),
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::info!(%error, "the metadata cache cannot be read; the models are read again");
+            }
+            HashMap::new()
+        }
+    }
+}
+
+/// Serialises the cache, which is cleared first if it has too many models.
+fn serialise(entries: &mut HashMap<PathBuf, Entry>) -> io::Result<Vec<u8>> {
+    if entries.len() > MAX_MODELS {
+        entries.clear();
+    }
+    let mut models: Vec<_> = entries
+        .iter()
+        .filter(|(path, _)| path.to_str().is_some())
+        .filter_map(|(path, entry)| {
+            let metadata = entry.metadata.as_ref().ok()?.clone();
+            Some(SavedModel {
+                path: path.clone(),
+                stamps: entry.stamps.clone(),
+                metadata,
+            })
+        })
+        .collect();
+    models.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(serde_json::to_vec(&Saved {
+        version: VERSION,
+        models,
+    })?)
+}
+
+fn save(file: &Path, text: &[u8]) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    write_atomic(file, |out| out.write_all(text))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,63 @@
+//! The prompt cache: KV cells that workers save on disk, one folder per conversation, deleted with it.
+
+use crate::{caches, shared::Shared, store::conversation, tune::remove_path, wire::Problem};
+use hearth_protocol::PromptCacheFolder;
+use std::{collections::HashSet, fs, path::PathBuf};
+
+/// The prompt cache's folder and limit, for a load request.
+pub(crate) fn for_worker(shared: &Shared) -> PromptCacheFolder {
+    PromptCacheFolder {
+        path: folder(shared),
+        max_bytes: shared.settings().prompt_cache_limit,
+    }
+}
+
+/// The folder of the prompt cache in the data folder.
+pub(crate) const FOLDER: &str = "prompt-cache";
+
+/// The folder's name in early versions; see [`remove_old_folder`].
+pub(crate) const OLD_FOLDER: &str = "kept";
+
+/// The prompt cache's folder.
+pub(crate) fn folder(shared: &Shared) -> PathBuf {
+    shared.data.join(FOLDER)
+}
+
+/// Removes a conversation's folder.
+pub(crate) fn remove(shared: &Shared, conversation: i64) {
+    // A folder that cannot be removed now is removed by `sweep` at the next start.
+    remove_path(&folder(shared).join(conversation.to_string()));
+}
+
+/// Removes the least recently used files until the rest is within the limit of the settings. A worker with a loaded model does so, too.
+pub(crate) fn trim(shared: &Shared) {
+    let limit = shared.settings().prompt_cache_limit;
+    let mut files = caches::files(&folder(shared));
+    files.sort_by_key(|file| file.used);
+    let mut total: u64 = files.iter().map(|file| file.bytes).sum();
+    for file in files {
+        if total <= limit {
+            break;
+        }
+        if file.remove() {
+            total -= file.bytes;
+        }
+    }
+}
+
+/// Removes folders without a conversation: the app may have ended between the two deletions.
+pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
+    let conversations = shared.store.read(|t| conversation::list(t))?;
+    let ids: HashSet<String> = conversations.iter().map(|row| row.id.to_string()).collect();
+    for entry in fs::read_dir(folder(shared)).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_none_or(|name| !ids.contains(name)) {
+            remove_path(&entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Removes the folder of early versions, whose files are no longer read.
+pub(crate) fn remove_old_folder(shared: &Shared) {
+    remove_path(&shared.data.join(OLD_FOLDER));
+}

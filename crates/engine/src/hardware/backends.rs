@@ -1,0 +1,309 @@
+//! Choosing the build of Hearth for a GPU: all that can use it are checked once, and the fastest that matches the CPU's results is
+//! preferred.
+
+use super::builds;
+use super::gpu::{Gpu, Kind};
+use super::records::{Subject, store};
+use super::{CPU, cpu, gpus, instructions, merge, needs_drivers, probe, this_program};
+use crate::problem::problem;
+use hearth_llm::Place;
+use hearth_protocol::{BUILD_SWITCHED, BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Problem, ProblemCode};
+use std::path::PathBuf;
+
+/// Add the recorded checks to each GPU, and sort its builds.
+pub fn rank(gpus: &mut [Gpu]) {
+    for gpu in gpus {
+        for at in 0..gpu.backends.len() {
+            let subject = gpu.subject(&gpu.backends[at].build);
+            gpu.backends[at].check = store().check(&subject);
+        }
+        merge::rank(gpu, builds::own());
+    }
+}
+
+/// The CPU's backend with its recorded check.
+pub fn cpu_backend() -> BackendOption {
+    BackendOption {
+        build: builds::own().to_owned(),
+        backend: CPU.to_owned(),
+        check: store().check(&cpu_subject()),
+    }
+}
+
+/// The subject of the CPU's check; the same in all builds.
+fn cpu_subject() -> Subject {
+    Subject {
+        identity: CPU.to_owned(),
+        name: cpu::cpu_name(),
+        driver: Some(instructions().to_owned()),
+        build: CPU.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        check: DeviceCheck::VERSION,
+    }
+}
+
+/// Whether a GPU is used without being requested. Software renderers never are. If both are measured, it has to be faster than the CPU;
+/// otherwise it has to be discrete or Apple's.
+pub fn is_auto_selected(device: &DeviceInfo, cpu: &DeviceInfo) -> bool {
+    let seconds = |device: &DeviceInfo| {
+        device
+            .backends
+            .first()?
+            .check
+            .as_ref()
+            .map(|check| check.turn_seconds())
+    };
+    let faster = match (seconds(device), seconds(cpu)) {
+        (Some(gpu), Some(cpu)) => Some(gpu < cpu),
+        _ => None,
+    };
+    match device.kind.as_str() {
+        "discrete" => faster != Some(false),
+        "integrated" if device.backend == "metal" => faster != Some(false),
+        "integrated" => faster == Some(true),
+        _ => false,
+    }
+}
+
+/// Check a device in every build that can use it, and the CPU, regardless of recorded checks. Each check is a process of its own; with a
+/// GPU that hangs it takes minutes.
+///
+/// # Errors
+/// The device does not exist.
+pub fn check(device: &str) -> Result<(), Problem> {
+    check_cpu(true);
+    if device == CPU {
+        return Ok(());
+    }
+    let gpus = gpus();
+    let gpu = gpus.iter().find(|gpu| gpu.is(device)).ok_or_else(|| no_such(device))?;
+    check_gpu(gpu, true)
+}
+
+/// The place of a device, regardless of its check.
+///
+/// # Errors
+/// The device does not exist, or this build cannot open it.
+pub fn place(device: &str) -> Result<Place, Problem> {
+    if device == CPU {
+        return Ok(Place::Cpu);
+    }
+    let gpus = gpus();
+    let gpu = gpus.iter().find(|gpu| gpu.is(device)).ok_or_else(|| no_such(device))?;
+    gpu.adapter.map(Place::Gpu).ok_or_else(|| {
+        let message = format!("{} cannot be used by this build of Hearth: {}", gpu.name, gpu.why);
+        problem(ProblemCode::NoDevice, message)
+    })
+}
+
+fn no_such(device: &str) -> Problem {
+    let message = format!("There is no device '{device}'. `hearth devices` lists all devices.");
+    problem(ProblemCode::NoDevice, message)
+}
+
+/// Check a GPU in the builds that have not been checked, or, with `again`, in all.
+///
+/// # Errors
+/// A build could not be checked, for example because the device's memory is in use.
+fn check_gpu(gpu: &Gpu, again: bool) -> Result<(), Problem> {
+    for option in gpu.backends.iter().filter(|option| again || option.check.is_none()) {
+        let Some(program) = builds::program(&option.build) else {
+            continue;
+        };
+        let found = probe::check(&program, Some(option.adapter), gpu.kind == Kind::Software);
+        let found = found.map_err(|what| {
+            let message = format!(
+                "{} could not be checked with the build '{}': {what}",
+                gpu.name, option.build
+            );
+            problem(ProblemCode::NoDevice, message)
+        })?;
+        if let Some(mismatch) = &found.mismatch {
+            tracing::warn!("{}, {}: {mismatch}", gpu.name, option.build);
+        }
+        store().checked(gpu.subject(&option.build), found);
+    }
+    Ok(())
+}
+
+fn check_cpu(again: bool) {
+    let subject = cpu_subject();
+    if (again || store().check(&subject).is_none())
+        && let Some(program) = this_program()
+        && let Ok(found) = probe::check(&program, None, false)
+        // The CPU is the reference.
+        && found.mismatch.is_none()
+    {
+        store().checked(subject, found);
+    }
+}
+
+/// The executable of the build that should use `device` (`None` means the automatically selected GPUs), if it is another than this one;
+/// `build` is the requested one. Candidate GPUs that were never checked are checked first, which is reported to `report`.
+///
+/// # Errors
+/// The build is unknown, not installed, or cannot use those GPUs.
+pub fn preferred_build(
+    device: Option<&str>,
+    build: Option<&str>,
+    layers: GpuLayers,
+    report: &mut dyn FnMut(&str),
+) -> Result<Option<PathBuf>, Problem> {
+    if std::env::var_os(BUILD_SWITCHED).is_some() || layers == GpuLayers::Count(0) || !needs_drivers(device) {
+        return Ok(None);
+    }
+    if let Some(build) = build.filter(|build| !builds::is_known(build)) {
+        let message = format!("Unknown build '{build}' of Hearth. Choose portable, vulkan, cuda or rocm.");
+        return Err(problem(ProblemCode::BadRequest, message));
+    }
+    let may_be_used = |gpu: &Gpu| match device {
+        Some(ids) => ids.split(',').any(|id| gpu.is(id.trim())),
+        None => gpu.kind != Kind::Software,
+    };
+    let unchecked = |gpu: &Gpu| gpu.kind != Kind::Software && gpu.backends.iter().any(|option| option.check.is_none());
+    for gpu in gpus().iter().filter(|gpu| may_be_used(gpu) && unchecked(gpu)) {
+        report(&format!("checking {} for the first time", gpu.name));
+        check_cpu(false);
+        // It is used anyway, and checked the next time.
+        if let Err(problem) = check_gpu(gpu, false) {
+            tracing::warn!("{problem}");
+        }
+    }
+    let devices = super::devices();
+    let used: Vec<&DeviceInfo> = devices[1..]
+        .iter()
+        .filter(|info| match device {
+            Some(ids) => ids
+                .split(',')
+                .any(|id| id.trim() == info.id || id.trim() == info.identity),
+            None => info.usable && is_auto_selected(info, &devices[0]),
+        })
+        .collect();
+    let Some(chosen) = choose(&used, build)? else {
+        return Ok(None);
+    };
+    if chosen == builds::own() {
+        return Ok(None);
+    }
+    tracing::info!("the build '{chosen}' of Hearth continues");
+    Ok(builds::program(chosen))
+}
+
+/// The build to use all of these devices with: the requested one, or the one whose slowest device is fastest.
+fn choose<'a>(used: &[&'a DeviceInfo], requested: Option<&'a str>) -> Result<Option<&'a str>, Problem> {
+    let Some(first) = used.first() else { return Ok(None) };
+    let seconds = |build: &str| {
+        let backends = used
+            .iter()
+            .map(|device| device.backends.iter().find(|option| option.build == build));
+        backends
+            .map(|option| match &option?.check {
+                Some(check) if check.mismatch.is_some() => None,
+                Some(check) => Some(check.turn_seconds()),
+                None => Some(f64::MAX),
+            })
+            .try_fold(0.0_f64, |slowest, seconds| Some(slowest.max(seconds?)))
+    };
+    if let Some(requested) = requested {
+        return match seconds(requested) {
+            Some(_) => Ok(Some(requested)),
+            None => Err(unusable(requested, used)),
+        };
+    }
+    let able = first
+        .backends
+        .iter()
+        .filter_map(|option| Some((option.build.as_str(), seconds(&option.build)?)));
+    // On a tie the first, which is this build.
+    let best = able.reduce(|best, next| if next.1 < best.1 { next } else { best });
+    Ok(best.map(|(build, _)| build))
+}
+
+/// Why the requested build cannot use these devices.
+fn unusable(build: &str, used: &[&DeviceInfo]) -> Problem {
+    let names: Vec<&str> = used.iter().map(|device| device.name.as_str()).collect();
+    let names = names.join(" and ");
+    let mismatch = used.iter().flat_map(|device| &device.backends).find_map(|option| {
+        let check = option.check.as_ref().filter(|_| option.build == build)?;
+        check.mismatch.as_deref()
+    });
+    let message = match (mismatch, builds::program(build)) {
+        (Some(mismatch), _) => format!("The build '{build}' cannot be used with {names}: {mismatch}"),
+        (None, None) => format!(
+            "The build '{build}' of Hearth is not installed beside this one, so {names} cannot be used with it."
+        ),
+        (None, Some(_)) => format!("The build '{build}' of Hearth cannot use {names}."),
+    };
+    problem(ProblemCode::NoDevice, message)
+}
+
+impl Gpu {
+    /// Whether the name is its id or identity.
+    fn is(&self, name: &str) -> bool {
+        name == self.id || name == self.identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_protocol::DeviceCheck;
+
+    fn device(kind: &str, backends: &[(&str, Option<f64>)]) -> DeviceInfo {
+        let option = |(build, speed): &(&str, Option<f64>)| BackendOption {
+            build: (*build).to_owned(),
+            backend: String::new(),
+            check: speed.map(|speed| DeviceCheck {
+                mismatch: (speed < 0.0).then(|| "Wrong.".to_owned()),
+                bytes_per_second: speed,
+                macs_per_second: speed,
+                ..DeviceCheck::default()
+            }),
+        };
+        DeviceInfo {
+            kind: kind.to_owned(),
+            backends: backends.iter().map(option).collect(),
+            ..DeviceInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_gpu_slower_than_the_cpu_is_not_selected() {
+        let chosen = |kind, speed: Option<f64>| {
+            is_auto_selected(
+                &device(kind, &[("portable", speed)]),
+                &device("cpu", &[("portable", Some(5e9))]),
+            )
+        };
+        assert!(chosen("discrete", None) && chosen("discrete", Some(6e9)) && !chosen("discrete", Some(4e9)));
+        assert!(!chosen("integrated", None) && chosen("integrated", Some(6e9)) && !chosen("integrated", Some(4e9)));
+        assert!(!chosen("software", None) && !chosen("software", Some(9e9)));
+    }
+
+    #[test]
+    fn one_build_uses_all_devices() {
+        let fast = device(
+            "discrete",
+            &[("cuda", Some(9e9)), ("vulkan", Some(8e9)), ("portable", Some(2e9))],
+        );
+        let other = device("discrete", &[("vulkan", Some(1e9)), ("portable", Some(3e9))]);
+        let broken = device("discrete", &[("portable", Some(1e9)), ("cuda", Some(-1.0))]);
+        let chosen = |used: &[&DeviceInfo]| choose(used, None).expect("a choice").map(str::to_owned);
+        assert_eq!(chosen(&[]), None);
+        assert_eq!(chosen(&[&fast]).as_deref(), Some("cuda"));
+        assert_eq!(
+            chosen(&[&fast, &other]).as_deref(),
+            Some("portable"),
+            "its slowest is faster than Vulkan's"
+        );
+        assert_eq!(chosen(&[&fast, &broken]).as_deref(), Some("portable"));
+        assert_eq!(choose(&[&fast], Some("vulkan")), Ok(Some("vulkan")));
+        assert!(
+            choose(&[&other], Some("cuda"))
+                .unwrap_err()
+                .message
+                .contains("not installed")
+        );
+        assert!(choose(&[&broken], Some("cuda")).unwrap_err().message.contains("Wrong."));
+    }
+}

@@ -1,0 +1,118 @@
+//! Elements of GEMM panels.
+
+use super::NR;
+use crate::bf16s::{narrow, widen};
+use crate::isa::Isa;
+use crate::lanes::{Lanes, WIDTH, on_lanes};
+use bytemuck::{Pod, Zeroable};
+
+/// Element of a panel: one or two neighbours of the inner dimension.
+pub(crate) trait Factor: Pod + Send + Sync {
+    /// Elements of the inner dimension in one factor.
+    const DEPTH: usize;
+    /// Whether this is a pair of bf16, for which the CPU may have an instruction; see [`crate::bf16_is_fast`].
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    const IS_PAIR: bool;
+    /// Sixteen factors, unpacked for [`Factor::mul_add`].
+    type Vector<L: Lanes>: Copy;
+
+    /// The factor of one element (`second` is ignored) or two.
+    fn of(first: f32, second: f32) -> Self;
+    /// Loads sixteen factors.
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> Self::Vector<L>;
+    /// Broadcasts one factor.
+    fn splat<L: Lanes>(l: L, x: Self) -> Self::Vector<L>;
+    /// `sum` plus the products of `a` and `b`.
+    fn mul_add<L: Lanes>(l: L, a: Self::Vector<L>, b: Self::Vector<L>, sum: L::Floats) -> L::Floats;
+}
+
+impl Factor for f32 {
+    const DEPTH: usize = 1;
+    const IS_PAIR: bool = false;
+    type Vector<L: Lanes> = L::Floats;
+
+    #[inline(always)]
+    fn of(first: f32, _: f32) -> Self {
+        first
+    }
+
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> L::Floats {
+        l.load(x)
+    }
+
+    #[inline(always)]
+    fn splat<L: Lanes>(l: L, x: Self) -> L::Floats {
+        l.splat(x)
+    }
+
+    #[inline(always)]
+    fn mul_add<L: Lanes>(l: L, a: L::Floats, b: L::Floats, sum: L::Floats) -> L::Floats {
+        l.mul_add(a, b, sum)
+    }
+}
+
+/// Two values rounded to bf16, the first in the low half. Multiplied here by widening to f32: the scalar specification of
+/// `vdpbf16ps`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Bf16Pair(u32);
+
+impl Bf16Pair {
+    #[inline(always)]
+    fn first(self) -> f32 {
+        widen(self.0 as u16)
+    }
+
+    #[inline(always)]
+    fn second(self) -> f32 {
+        f32::from_bits(self.0 & 0xffff_0000)
+    }
+}
+
+impl Factor for Bf16Pair {
+    const DEPTH: usize = 2;
+    const IS_PAIR: bool = true;
+    type Vector<L: Lanes> = [L::Floats; 2];
+
+    #[inline(always)]
+    fn of(first: f32, second: f32) -> Self {
+        Self(u32::from(narrow(first)) | u32::from(narrow(second)) << 16)
+    }
+
+    #[inline(always)]
+    fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> [L::Floats; 2] {
+        [l.load(&x.map(Self::first)), l.load(&x.map(Self::second))]
+    }
+
+    #[inline(always)]
+    fn splat<L: Lanes>(l: L, x: Self) -> [L::Floats; 2] {
+        [l.splat(x.first()), l.splat(x.second())]
+    }
+
+    #[inline(always)]
+    fn mul_add<L: Lanes>(l: L, a: [L::Floats; 2], b: [L::Floats; 2], sum: L::Floats) -> L::Floats {
+        l.mul_add(a[1], b[1], l.mul_add(a[0], b[0], sum))
+    }
+}
+
+/// Packs `[DEPTH * steps][N]` elements into columns `column..column + N` of a panel `[steps][NR]`.
+pub(crate) fn interleave<E: Factor, const N: usize>(isa: Isa, rows: &[[f32; N]], column: usize, out: &mut [E]) {
+    #[cfg(target_arch = "x86_64")]
+    if E::IS_PAIR && isa.multiplies_bf16() {
+        // SAFETY: an `Isa` exists only for instructions detected on this machine.
+        return unsafe { super::avx512_bf16::interleave(rows, column, bytemuck::cast_slice_mut(out)) };
+    }
+    interleave_on_any(isa, rows, column, out);
+}
+
+on_lanes! {
+    fn interleave_on_any<L>[E: Factor, const N: usize][E, N](_l; rows: &[[f32; N]], column: usize, out: &mut [E]) {
+        for (rows, out) in rows.chunks_exact(E::DEPTH).zip(out.as_chunks_mut::<NR>().0) {
+            let (first, second) = (&rows[0], &rows[E::DEPTH - 1]);
+            for (c, out) in out[column..column + N].iter_mut().enumerate() {
+                *out = E::of(first[c], second[c]);
+            }
+        }
+    }
+}

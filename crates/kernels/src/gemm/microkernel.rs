@@ -1,0 +1,89 @@
+//! The microkernel: computes one output tile.
+
+use super::factor::Factor;
+use super::output::OutputTile;
+use super::{MR, NR};
+use crate::isa::Isa;
+use crate::lanes::{Lanes, WIDTH, on_lanes};
+
+/// Pairs of lhs and rhs panels, one for each range of the inner dimension.
+pub(super) type Panels<'a, E> = [(&'a [E], &'a [E])];
+
+on_lanes! {
+    fn on_any<L>[E: Factor][E](l; panels: &Panels<E>, tile: &OutputTile) {
+        // SAFETY: guaranteed by the caller of `microkernel`.
+        unsafe {
+            if L::REGISTERS < 32 {
+                for half in 0..2 {
+                    accumulate::<L, E, { MR / 2 }, 1>(l, panels, half * MR / 2, 0, tile);
+                    if tile.width() > WIDTH {
+                        accumulate::<L, E, { MR / 2 }, 1>(l, panels, half * MR / 2, 1, tile);
+                    }
+                }
+            } else if tile.width() > WIDTH {
+                accumulate::<L, E, MR, 2>(l, panels, 0, 0, tile);
+            } else {
+                accumulate::<L, E, MR, 1>(l, panels, 0, 0, tile);
+            }
+        }
+    }
+}
+
+/// Computes `R` rows by `C` vectors of a tile, starting at row `row` and vector `col`.
+///
+/// # Safety
+/// See [`microkernel`].
+#[inline(always)]
+unsafe fn accumulate<L: Lanes, E: Factor, const R: usize, const C: usize>(
+    l: L,
+    panels: &Panels<E>,
+    row: usize,
+    col: usize,
+    tile: &OutputTile,
+) {
+    let mut sums = [[l.splat(0.0); C]; R];
+    for (lhs, rhs) in panels {
+        add_products(l, lhs.as_chunks().0, rhs.as_chunks().0, row, col, &mut sums);
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        for (c, sum) in sums.iter().enumerate() {
+            // SAFETY: guaranteed by the caller.
+            unsafe { tile.write(l, row + r, col + c, *sum) };
+        }
+    }
+}
+
+/// Adds `lhs[k][row + r] * rhs[k][col * 16 + ..]` to `sums[r][c]`, in order of `k`.
+#[inline(always)]
+pub(crate) fn add_products<L: Lanes, E: Factor, const R: usize, const C: usize>(
+    l: L,
+    lhs: &[[E; MR]],
+    rhs: &[[E; NR]],
+    row: usize,
+    col: usize,
+    sums: &mut [[L::Floats; C]; R],
+) {
+    for (lhs, rhs) in lhs.iter().zip(rhs) {
+        let vectors = rhs.as_chunks::<WIDTH>().0;
+        let right: [_; C] = std::array::from_fn(|c| E::load(l, &vectors[col + c]));
+        for r in 0..R {
+            let left = E::splat(l, lhs[row + r]);
+            for c in 0..C {
+                sums[r][c] = E::mul_add(l, left, right[c], sums[r][c]);
+            }
+        }
+    }
+}
+
+/// Computes and writes an output tile: the sum over all pairs of panels and over `k` of `lhs[k][r] * rhs[k][c]`.
+///
+/// # Safety
+/// No other live reference to the target may overlap the tile.
+pub(super) unsafe fn microkernel<E: Factor>(isa: Isa, panels: &Panels<E>, tile: &OutputTile) {
+    #[cfg(target_arch = "x86_64")]
+    if E::IS_PAIR && isa.multiplies_bf16() {
+        // SAFETY: an `Isa` exists only for instructions detected on this machine; the tile is exclusive, as the caller guarantees.
+        return unsafe { super::avx512_bf16::microkernel(panels, tile) };
+    }
+    on_any(isa, panels, tile);
+}

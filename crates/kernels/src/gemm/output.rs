@@ -1,0 +1,189 @@
+//! The output of a GEMM: target matrix, output tiles and epilogue.
+
+use super::{NR, View};
+use crate::lanes::{Lanes, WIDTH};
+use crate::shape::{self, ShapeError};
+use crate::team;
+
+/// Whether a product overwrites the target or is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accumulate {
+    /// Overwrite the target.
+    Replace,
+    /// Add to the target.
+    Add,
+}
+
+/// Epilogue of a GEMM: `scale * sum + bias`, written or added.
+#[derive(Clone, Copy)]
+pub(crate) struct Epilogue<'a> {
+    pub scale: f32,
+    /// One element per column of the target.
+    pub bias: Option<&'a [f32]>,
+    pub accumulate: Accumulate,
+}
+
+impl Epilogue<'_> {
+    /// No scale and no bias.
+    pub fn plain(accumulate: Accumulate) -> Self {
+        Self {
+            scale: 1.0,
+            bias: None,
+            accumulate,
+        }
+    }
+
+    /// The epilogue of later rounds of a result whose first round used this one: adds, without the bias.
+    pub fn further(self) -> Self {
+        Self {
+            scale: self.scale,
+            bias: None,
+            accumulate: Accumulate::Add,
+        }
+    }
+}
+
+/// A mutable matrix view: rows of `cols` elements, `stride` apart, starting at `offset`.
+pub struct ViewMut<'a> {
+    data: team::Scattered<'a, f32>,
+    offset: usize,
+    rows: usize,
+    cols: usize,
+    stride: usize,
+}
+
+impl<'a> ViewMut<'a> {
+    /// A matrix `[rows, cols]` whose rows are `stride` apart, starting at element `offset` of `data`.
+    ///
+    /// # Errors
+    /// If it exceeds `data`, or its rows overlap.
+    pub fn new(
+        data: &'a mut [f32],
+        offset: usize,
+        rows: usize,
+        cols: usize,
+        stride: usize,
+    ) -> Result<Self, ShapeError> {
+        View::new(data, offset, rows, cols, stride)?;
+        if rows > 1 && stride < cols {
+            return Err(ShapeError::Index {
+                what: "a row's end",
+                index: cols,
+                count: stride,
+            });
+        }
+        Ok(Self {
+            data: team::Scattered::new(data),
+            offset,
+            rows,
+            cols,
+            stride,
+        })
+    }
+
+    /// The matrix `[rows, cols]` that fills `data`.
+    ///
+    /// # Errors
+    /// If `data` has a different number of elements.
+    pub fn all(data: &'a mut [f32], rows: usize, cols: usize) -> Result<Self, ShapeError> {
+        shape::length("a matrix", data.len(), rows.checked_mul(cols))?;
+        Self::new(data, 0, rows, cols, cols)
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Address of an element, for prefetching.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn address(&self, row: usize, col: usize) -> *const f32 {
+        self.data.address(self.offset + row * self.stride + col)
+    }
+
+    /// `count` elements of a row.
+    ///
+    /// # Safety
+    /// No other live part may overlap this one.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // Exclusive, as the caller guarantees.
+    pub(crate) unsafe fn part(&self, row: usize, col: usize, count: usize) -> &mut [f32] {
+        assert!(row < self.rows && col <= self.cols && count <= self.cols - col);
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.data.slice(self.offset + row * self.stride + col, count) }
+    }
+}
+
+/// An output tile: its target, position and epilogue.
+pub(super) struct OutputTile<'a> {
+    pub target: &'a ViewMut<'a>,
+    pub row: usize,
+    pub col: usize,
+    pub epilogue: Epilogue<'a>,
+}
+
+impl OutputTile<'_> {
+    /// Columns of the tile within the target.
+    pub fn width(&self) -> usize {
+        NR.min(self.target.cols - self.col)
+    }
+
+    /// Prefetch the output tile; strided rows defeat the hardware prefetcher.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        for row in (self.row..self.target.rows).take(super::MR) {
+            let start = self.target.address(row, self.col);
+            for vector in (0..self.width()).step_by(WIDTH) {
+                crate::lanes::prefetch_l1(start.wrapping_add(vector));
+            }
+        }
+    }
+
+    /// Applies the epilogue to vector `c` of the tile's row `r` and writes the columns within the target.
+    ///
+    /// # Safety
+    /// See [`ViewMut::part`].
+    #[inline(always)]
+    pub unsafe fn write<L: Lanes>(&self, l: L, r: usize, c: usize, sums: L::Floats) {
+        let (row, col) = (self.row + r, self.col + c * WIDTH);
+        if row >= self.target.rows || col >= self.target.cols {
+            return;
+        }
+        let count = WIDTH.min(self.target.cols - col);
+        // SAFETY: guaranteed by the caller.
+        let out = unsafe { self.target.part(row, col, count) };
+        let mut sums = l.mul(sums, l.splat(self.epilogue.scale));
+        if let Some(bias) = self.epilogue.bias {
+            sums = l.add(sums, padded(l, &bias[col..col + count]));
+        }
+        if self.epilogue.accumulate == Accumulate::Add {
+            sums = l.add(sums, padded(l, out));
+        }
+        match <&mut [f32; WIDTH]>::try_from(&mut *out) {
+            Ok(out) => l.store(sums, out),
+            Err(_) => {
+                let mut all = [0.0; WIDTH];
+                l.store(sums, &mut all);
+                out.copy_from_slice(&all[..count]);
+            }
+        }
+    }
+}
+
+/// At most sixteen floats, padded with zeros.
+#[inline(always)]
+fn padded<L: Lanes>(l: L, x: &[f32]) -> L::Floats {
+    match x.try_into() {
+        Ok(whole) => l.load(whole),
+        Err(_) => {
+            let mut all = [0.0; WIDTH];
+            all[..x.len()].copy_from_slice(x);
+            l.load(&all)
+        }
+    }
+}

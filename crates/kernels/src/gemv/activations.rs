@@ -1,0 +1,124 @@
+//! Quantised activations: int8, with a scale per 32.
+//!
+//! One format for all quantised weights, so a layer's input is quantised once for all its matrices.
+
+use crate::blocks::{BlockError, CHUNK, GROUP, HALF_GROUP};
+
+/// A group whose largest activation is below this is quantised to zeros: the inverse of its scale would overflow.
+const SMALLEST: f32 = 1e-30;
+/// Maximum code. The minimum is its negative: -128 is never used, so that a product of two codes cannot overflow.
+const TOP: f32 = 127.0;
+
+/// 256 quantised activations: activation `i` is approximately `scales[i / 32] * values[i]`.
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(32))]
+pub struct ActivationChunk {
+    /// Codes, -127 to 127.
+    pub values: [i8; CHUNK],
+    /// Scale of each group of 32.
+    pub scales: [f32; CHUNK / GROUP],
+    /// Sum of each group of 32, as quantised.
+    pub sums: [f32; CHUNK / GROUP],
+    /// Sum of each half group of 16, as quantised.
+    pub half_sums: [f32; CHUNK / HALF_GROUP],
+    /// Negative sum of the codes of each group of 32. Times the zero point of the weights, it corrects their products.
+    pub minus_sums: [i32; CHUNK / GROUP],
+    /// The same for each half group of 16.
+    pub minus_half_sums: [i32; CHUNK / HALF_GROUP],
+}
+
+const _: () = assert!(size_of::<ActivationChunk>() == 480);
+
+impl ActivationChunk {
+    /// All zeros.
+    pub const ZERO: Self = Self {
+        values: [0; CHUNK],
+        scales: [0.0; 8],
+        sums: [0.0; 8],
+        half_sums: [0.0; 16],
+        minus_sums: [0; 8],
+        minus_half_sums: [0; 16],
+    };
+}
+
+/// A row of activations, in f32 and quantised.
+#[derive(Clone, Copy, Debug)]
+pub struct Activations<'a> {
+    floats: &'a [f32],
+    chunks: &'a [ActivationChunk],
+}
+
+impl<'a> Activations<'a> {
+    /// Number of chunks of `cols` activations; the last is padded with zeros.
+    pub fn chunks_for(cols: usize) -> usize {
+        cols.div_ceil(CHUNK)
+    }
+
+    /// Combines a row with the chunks that [`Activations::quantize`] made of it.
+    ///
+    /// # Errors
+    /// If `chunks` are not [`Activations::chunks_for`] `floats.len()`.
+    pub fn from_parts(floats: &'a [f32], chunks: &'a [ActivationChunk]) -> Result<Self, BlockError> {
+        if chunks.len() != Self::chunks_for(floats.len()) {
+            return Err(BlockError::Activations {
+                cols: chunks.len() * CHUNK,
+                found: floats.len(),
+            });
+        }
+        Ok(Self { floats, chunks })
+    }
+
+    /// Number of activations.
+    pub fn cols(&self) -> usize {
+        self.floats.len()
+    }
+
+    /// The activations in f32.
+    pub fn floats(&self) -> &'a [f32] {
+        self.floats
+    }
+
+    /// The quantised activations, padded with zeros.
+    pub fn chunks(&self) -> &'a [ActivationChunk] {
+        self.chunks
+    }
+}
+
+/// Scalar specification of quantising activations.
+pub(super) fn quantize_scalar(floats: &[f32], chunks: &mut [ActivationChunk]) {
+    for (x, chunk) in floats.chunks(CHUNK).zip(chunks) {
+        *chunk = ActivationChunk::ZERO;
+        for (g, x) in x.chunks(GROUP).enumerate() {
+            let (scale, inverse) = scale_of(x.iter().fold(0, |most, x| most.max(magnitude(*x))));
+            chunk.scales[g] = scale;
+            let values = &mut chunk.values[GROUP * g..][..x.len()];
+            for (value, x) in values.iter_mut().zip(x) {
+                *value = (x * inverse).round_ties_even() as i8;
+            }
+            for (h, values) in chunk.values[GROUP * g..][..GROUP].chunks(HALF_GROUP).enumerate() {
+                let sum: i32 = values.iter().map(|value| i32::from(*value)).sum();
+                chunk.half_sums[2 * g + h] = scale * sum as f32;
+                chunk.sums[g] += chunk.half_sums[2 * g + h];
+                chunk.minus_half_sums[2 * g + h] = -sum;
+                chunk.minus_sums[g] -= sum;
+            }
+        }
+    }
+}
+
+/// The bits of `x` without its sign: they order magnitudes, infinity and NaN last.
+fn magnitude(x: f32) -> u32 {
+    x.to_bits() & 0x7fff_ffff
+}
+
+/// The scale of a group whose largest magnitude has these bits, and its inverse.
+pub(super) fn scale_of(magnitude: u32) -> (f32, f32) {
+    let largest = f32::from_bits(magnitude);
+    if !largest.is_finite() {
+        (f32::NAN, 0.0)
+    } else if largest < SMALLEST {
+        (0.0, 0.0)
+    } else {
+        (largest / TOP, TOP / largest)
+    }
+}

@@ -1,0 +1,332 @@
+//! Kernels over stored rows, written once for all formats and instruction sets.
+
+use bytemuck::Zeroable;
+
+use super::activations::{self, ActivationChunk, Activations};
+use super::scalar;
+use super::simd::{Kernel, Simd};
+use super::simd_block::{SimdBlock, SimdFloat};
+use crate::blocks::{Block, CHUNK, Float, GROUP, HALF_GROUP, Quant, with_format};
+use crate::lanes::prefetch;
+
+/// Matrix-vector product of rows, `stride` bytes apart, with one row of activations.
+pub(super) struct Gemv<'a> {
+    pub quant: Quant,
+    pub rows: &'a [u8],
+    pub stride: usize,
+    pub activations: Activations<'a>,
+    pub y: &'a mut [f32],
+}
+
+impl Kernel for Gemv<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        for (y, row) in self.y.iter_mut().zip(self.rows.chunks_exact(self.stride)) {
+            *y = scalar::dot(self.quant, row, &self.activations);
+        }
+    }
+
+    #[inline(always)]
+    fn simd<S: Simd>(self, s: S) {
+        let rows = self.y.iter_mut().zip(self.rows.chunks_exact(self.stride));
+        with_format!(self.quant,
+            float F => for (y, row) in rows {
+                *y = dot_floats::<S, F>(s, bytemuck::cast_slice(row), self.activations.floats());
+            },
+            block B => {
+                let x = Row::new(self.activations.chunks(), self.stride / size_of::<B>() * B::GROUPS);
+                for (y, row) in rows {
+                    *y = dot_blocks::<S, B>(s, row, &x);
+                }
+            },
+        )
+    }
+}
+
+/// Activations aligned to the blocks of a row: whole chunks, and the rest, aligned to the end of its chunk.
+///
+/// The last blocks of a row are read as a whole chunk that ends with the row. It overlaps the chunk before; the overlap is
+/// multiplied with zeros.
+struct Row<'a> {
+    whole: &'a [ActivationChunk],
+    rest: ActivationChunk,
+    /// Groups in the rest.
+    groups: usize,
+}
+
+impl<'a> Row<'a> {
+    /// Aligns the activations of a row of `groups` groups.
+    fn new(chunks: &'a [ActivationChunk], groups: usize) -> Self {
+        let (whole, last) = chunks.split_at(groups / 8);
+        let groups = groups % 8;
+        let mut rest = ActivationChunk::ZERO;
+        if let [last] = last {
+            // The last chunk is padded with zeros at the end: rotate the padding to the front.
+            rest = *last;
+            rest.values.rotate_right(GROUP * (8 - groups));
+            rest.scales.rotate_right(8 - groups);
+            rest.sums.rotate_right(8 - groups);
+            rest.half_sums.rotate_right(2 * (8 - groups));
+            rest.minus_sums.rotate_right(8 - groups);
+            rest.minus_half_sums.rotate_right(2 * (8 - groups));
+        }
+        Self { whole, rest, groups }
+    }
+}
+
+/// Dot product of one row of blocks with quantised activations.
+#[inline(always)]
+fn dot_blocks<S: Simd, B: SimdBlock>(s: S, row: &[u8], x: &Row) -> f32 {
+    let mut sums = Sums::<S> {
+        even: s.splat(0.0),
+        odd: s.splat(0.0),
+        offsets: s.splat(0.0),
+    };
+    let size = size_of::<B::Chunk>();
+    let whole = bytemuck::cast_slice::<u8, B::Chunk>(&row[..x.whole.len() * size]);
+    for (chunk, x) in whole.iter().zip(x.whole) {
+        sums.add_chunk::<B>(s, chunk, x, 0);
+    }
+    if x.groups > 0 {
+        let first = (8 - x.groups) / 2;
+        if let Some(start) = row.len().checked_sub(size) {
+            sums.add_chunk::<B>(s, bytemuck::from_bytes(&row[start..]), &x.rest, first);
+        } else {
+            // The row is shorter than a chunk: pad with blocks of zeros, whose scale is zero.
+            let mut chunk = B::Chunk::zeroed();
+            bytemuck::bytes_of_mut(&mut chunk)[size - row.len()..].copy_from_slice(row);
+            sums.add_chunk::<B>(s, &chunk, &x.rest, first);
+        }
+    }
+    s.sum(s.add(s.add(sums.even, sums.odd), sums.offsets))
+}
+
+/// Accumulators of a row; lanes are summed at the end.
+struct Sums<S: Simd> {
+    /// Codes times activations, of even and odd pairs of groups: two dependency chains hide the latency.
+    even: S::Floats,
+    odd: S::Floats,
+    /// Offsets and zero points, times the sums of activations.
+    offsets: S::Floats,
+}
+
+impl<S: Simd> Sums<S> {
+    /// Adds a chunk from pair of groups `first` on; activations of earlier groups are zeros.
+    #[inline(always)]
+    fn add_chunk<B: SimdBlock>(&mut self, s: S, chunk: &B::Chunk, x: &ActivationChunk, first: usize) {
+        let (scale, offset) = B::scales(s, chunk);
+        let zero_point = f32::from(B::ZERO_POINT) + if B::SIGNED { S::SIGNED_BIAS } else { 0.0 };
+        let offset = match offset {
+            Some(offset) if zero_point == 0.0 => Some(offset),
+            Some(offset) => Some(s.mul_add(scale, s.splat(-zero_point), offset)),
+            None if zero_point == 0.0 => None,
+            None => Some(s.mul(scale, s.splat(-zero_point))),
+        };
+        if let Some(offset) = offset {
+            self.offsets = s.mul_add(offset, s.floats(&x.half_sums), self.offsets);
+        }
+        let scale = s.mul(scale, s.floats_twice(&x.scales));
+        // Unrolled by hand, so that each pair's shifts are constants.
+        if first == 0 {
+            self.even = dot_pair::<S, B>(s, chunk, x, scale, 0, self.even);
+        }
+        if first <= 1 {
+            self.odd = dot_pair::<S, B>(s, chunk, x, scale, 1, self.odd);
+        }
+        if first <= 2 {
+            self.even = dot_pair::<S, B>(s, chunk, x, scale, 2, self.even);
+        }
+        self.odd = dot_pair::<S, B>(s, chunk, x, scale, 3, self.odd);
+    }
+}
+
+/// Adds the products of one pair of groups with their activations to `sum`.
+#[inline(always)]
+fn dot_pair<S: Simd, B: SimdBlock>(
+    s: S,
+    chunk: &B::Chunk,
+    x: &ActivationChunk,
+    scale: S::Floats,
+    pair: usize,
+    sum: S::Floats,
+) -> S::Floats {
+    let values: &[[i8; 2 * GROUP]; 4] = bytemuck::cast_ref(&x.values);
+    let codes = B::codes(s, chunk, pair);
+    let products = if B::SIGNED {
+        s.dot_signed(codes, &values[pair])
+    } else {
+        s.dot(codes, &values[pair])
+    };
+    s.mul_add(products, s.spread(scale, pair), sum)
+}
+
+/// Prefetch distance in bytes for unquantised weights: a page, so that the TLB miss is hidden too.
+const PREFETCH_BYTES: usize = 4096;
+
+/// Dot product of one row of unquantised weights with activations in f32.
+#[inline(always)]
+fn dot_floats<S: Simd, F: SimdFloat>(s: S, row: &[F], x: &[f32]) -> f32 {
+    // Four dependency chains hide the latency.
+    let mut sums = [s.splat(0.0); 4];
+    let (row, row_rest) = row.as_chunks::<16>();
+    let (x, x_rest) = x.as_chunks::<16>();
+    let (row4, row) = row.as_chunks::<4>();
+    let (x4, x) = x.as_chunks::<4>();
+    for (row, x) in row4.iter().zip(x4) {
+        // Both cache lines of 16-bit weights.
+        prefetch(&row[0], PREFETCH_BYTES / size_of::<F>());
+        prefetch(&row[2], PREFETCH_BYTES / size_of::<F>());
+        for i in 0..4 {
+            sums[i] = s.mul_add(F::load(s, &row[i]), s.floats(&x[i]), sums[i]);
+        }
+    }
+    for (row, x) in row.iter().zip(x) {
+        sums[0] = s.mul_add(F::load(s, row), s.floats(x), sums[0]);
+    }
+    let rest: f32 = row_rest.iter().zip(x_rest).map(|(w, x)| Float::to_f32(*w) * x).sum();
+    s.sum(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3]))) + rest
+}
+
+/// Dequantises `out.len()` stored weights.
+pub(super) struct Dequantize<'a> {
+    pub quant: Quant,
+    pub row: &'a [u8],
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Dequantize<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        self.quant.dequantize_scalar(self.row, self.out);
+    }
+
+    #[inline(always)]
+    fn simd<S: Simd>(self, s: S) {
+        with_format!(self.quant,
+            float F => expand_floats::<S, F>(s, bytemuck::cast_slice(self.row), self.out),
+            block B => expand_blocks::<S, B>(s, self.row, self.out),
+        )
+    }
+}
+
+/// Widens a row of unquantised weights.
+#[inline(always)]
+fn expand_floats<S: Simd, F: SimdFloat>(s: S, row: &[F], out: &mut [f32]) {
+    let (row, row_rest) = row.as_chunks::<16>();
+    let (out, out_rest) = out.as_chunks_mut::<16>();
+    for (row, out) in row.iter().zip(out) {
+        s.store(F::load(s, row), out);
+    }
+    for (weight, out) in row_rest.iter().zip(out_rest) {
+        *out = Float::to_f32(*weight);
+    }
+}
+
+/// Dequantises a row of blocks. Rounds like the specification: after each operation, never fused.
+#[inline(always)]
+fn expand_blocks<S: Simd, B: SimdBlock>(s: S, row: &[u8], out: &mut [f32]) {
+    let (row, row_rest) = row.split_at(row.len() - row.len() % size_of::<B::Chunk>());
+    let (out, out_rest) = out.as_chunks_mut::<CHUNK>();
+    for (chunk, out) in bytemuck::cast_slice::<u8, B::Chunk>(row).iter().zip(out) {
+        expand_chunk::<S, B>(s, chunk, out);
+    }
+    if !row_rest.is_empty() {
+        let mut chunk = B::Chunk::zeroed();
+        bytemuck::bytes_of_mut(&mut chunk)[..row_rest.len()].copy_from_slice(row_rest);
+        let mut whole = [0.0; CHUNK];
+        expand_chunk::<S, B>(s, &chunk, &mut whole);
+        out_rest.copy_from_slice(&whole[..out_rest.len()]);
+    }
+}
+
+/// Dequantises 256 weights.
+#[inline(always)]
+fn expand_chunk<S: Simd, B: SimdBlock>(s: S, chunk: &B::Chunk, out: &mut [f32; CHUNK]) {
+    let (scale, offset) = B::scales(s, chunk);
+    let (mut scales, mut offsets) = ([0.0; 16], [0.0; 16]);
+    s.store(scale, &mut scales);
+    if let Some(offset) = offset {
+        s.store(offset, &mut offsets);
+    }
+    let out: &mut [[[f32; HALF_GROUP]; 4]; 4] = bytemuck::cast_mut(out);
+    expand_pair::<S, B>(s, chunk, 0, &scales, &offsets, &mut out[0]);
+    expand_pair::<S, B>(s, chunk, 1, &scales, &offsets, &mut out[1]);
+    expand_pair::<S, B>(s, chunk, 2, &scales, &offsets, &mut out[2]);
+    expand_pair::<S, B>(s, chunk, 3, &scales, &offsets, &mut out[3]);
+}
+
+/// Dequantises one pair of groups.
+#[inline(always)]
+fn expand_pair<S: Simd, B: SimdBlock>(
+    s: S,
+    chunk: &B::Chunk,
+    pair: usize,
+    scales: &[f32; 16],
+    offsets: &[f32; 16],
+    out: &mut [[f32; HALF_GROUP]; 4],
+) {
+    let codes: [[u8; 16]; 4] = bytemuck::cast(s.store_bytes(B::codes(s, chunk, pair)));
+    for quarter in 0..4 {
+        let codes = codes[quarter];
+        let value = if B::SIGNED {
+            s.widen_i8(bytemuck::cast(codes))
+        } else {
+            s.add(s.widen_u8(codes), s.splat(-f32::from(B::ZERO_POINT)))
+        };
+        let h = 4 * pair + quarter;
+        s.store(
+            s.add(s.mul(s.splat(scales[h]), value), s.splat(offsets[h])),
+            &mut out[quarter],
+        );
+    }
+}
+
+/// Quantises a row of activations.
+pub(super) struct Quantize<'a> {
+    pub floats: &'a [f32],
+    pub chunks: &'a mut [ActivationChunk],
+}
+
+impl Kernel for Quantize<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        activations::quantize_scalar(self.floats, self.chunks);
+    }
+
+    #[inline(always)]
+    fn simd<S: Simd>(self, s: S) {
+        let (whole, rest) = self.floats.as_chunks::<CHUNK>();
+        let (chunks, last) = self.chunks.split_at_mut(whole.len());
+        for (x, chunk) in whole.iter().zip(chunks) {
+            quantize_chunk(s, x, chunk);
+        }
+        if let [last] = last {
+            let mut x = [0.0; CHUNK];
+            x[..rest.len()].copy_from_slice(rest);
+            quantize_chunk(s, &x, last);
+        }
+    }
+}
+
+/// Quantises 256 activations.
+#[inline(always)]
+fn quantize_chunk<S: Simd>(s: S, x: &[f32; CHUNK], chunk: &mut ActivationChunk) {
+    let x: &[[[f32; HALF_GROUP]; 2]; 8] = bytemuck::cast_ref(x);
+    let values: &mut [[[i8; HALF_GROUP]; 2]; 8] = bytemuck::cast_mut(&mut chunk.values);
+    for (g, (x, values)) in x.iter().zip(values).enumerate() {
+        let (low, high) = (s.floats(&x[0]), s.floats(&x[1]));
+        let (scale, inverse) = activations::scale_of(s.magnitude(low, high));
+        let inverse = s.splat(inverse);
+        let low = s.round(s.mul(low, inverse), &mut values[0]);
+        let high = s.round(s.mul(high, inverse), &mut values[1]);
+        let half_sums = [scale * low as f32, scale * high as f32];
+        chunk.scales[g] = scale;
+        chunk.sums[g] = half_sums[0] + half_sums[1];
+        chunk.half_sums[2 * g..][..2].copy_from_slice(&half_sums);
+        chunk.minus_sums[g] = -(low + high);
+        chunk.minus_half_sums[2 * g..][..2].copy_from_slice(&[-low, -high]);
+    }
+}

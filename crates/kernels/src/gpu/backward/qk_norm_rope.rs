@@ -1,0 +1,238 @@
+//! The gradient of RMSNorm and RoPE of Q and K: one cube per head of a token.
+
+use crate::attention::Heads;
+use crate::gpu::launch::{cubes, matrix, same};
+use crate::gpu::qk_norm_rope::RopeArgs;
+use crate::gpu::reduce::sum;
+use crate::gpu::{Floats, GpuError, Norm, heads as shape_of};
+use crate::rope::Pairing;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// Units that share a head; a power of two.
+const UNITS: usize = 64;
+
+/// Element `i` of the head at `first`, rotated back by the angles at `angles`.
+#[cube]
+fn rotated_back(
+    d: &[f32],
+    table: &[f32],
+    first: usize,
+    i: usize,
+    angles: usize,
+    rotated: usize,
+    #[comptime] pairing: Pairing,
+) -> f32 {
+    let mut value = d[first + i];
+    if i < rotated {
+        let half = rotated / 2;
+        let is_second = if comptime!(pairing == Pairing::Halves) {
+            i >= half
+        } else {
+            i % 2 == 1
+        };
+        let pair = if comptime!(pairing == Pairing::Halves) {
+            i % half
+        } else {
+            i / 2
+        };
+        let distance = if comptime!(pairing == Pairing::Halves) {
+            half
+        } else {
+            1usize.runtime()
+        };
+        let cos = table[angles + 2 * pair];
+        let sin = table[angles + 2 * pair + 1];
+        // The forward computed (a cos - b sin, a sin + b cos).
+        if is_second {
+            value = value * cos - d[first + i - distance] * sin;
+        } else {
+            value = value * cos + d[first + i + distance] * sin;
+        }
+    }
+    value
+}
+
+/// Writes the gradient of a head: the output gradient rotated back, then the gradient of the norm
+/// `x * weight / sqrt(mean(x^2) + eps)`.
+#[cube]
+fn head_gradient(
+    d: &[f32],
+    x: &[f32],
+    weight: &[f32],
+    table: &[f32],
+    out: &mut [f32],
+    first: usize,
+    dim: usize,
+    angles: usize,
+    rotated: usize,
+    eps: f32,
+    #[comptime] norm: bool,
+    #[comptime] pairing: Pairing,
+) {
+    let mut projection = 0.0f32;
+    let mut root = 1.0f32;
+    if comptime!(norm) {
+        let mut shared = Shared::<[f32]>::new_slice(UNITS);
+        let mut squares = 0.0f32;
+        let mut products = 0.0f32;
+        let mut i = UNIT_POS as usize;
+        while i < dim {
+            let value = x[first + i];
+            squares += value * value;
+            products += value * weight[i] * rotated_back(d, table, first, i, angles, rotated, pairing);
+            i += UNITS;
+        }
+        let squares = sum(squares, &mut shared, UNITS);
+        let products = sum(products, &mut shared, UNITS);
+        let count = f32::cast_from(dim);
+        root = 1.0f32 / (squares / count + eps).sqrt();
+        projection = products / (squares + count * eps);
+    }
+    let mut i = UNIT_POS as usize;
+    while i < dim {
+        let mut value = rotated_back(d, table, first, i, angles, rotated, pairing);
+        if comptime!(norm) {
+            value = (value * weight[i] - x[first + i] * projection) * root;
+        }
+        out[first + i] = value;
+        i += UNITS;
+    }
+}
+
+#[cube(launch_unchecked)]
+fn head_gradients(
+    d: &[f32],
+    x: &[f32],
+    q_weight: &[f32],
+    k_weight: &[f32],
+    table: &[f32],
+    positions: &[u32],
+    out: &mut [f32],
+    tokens: usize,
+    heads: usize,
+    kv_heads: usize,
+    dim: usize,
+    rotated: usize,
+    pairs: usize,
+    table_positions: usize,
+    q_eps: f32,
+    k_eps: f32,
+    #[comptime] norms: [bool; 2],
+    #[comptime] pairing: Pairing,
+) {
+    let per_token = heads + 2 * kv_heads;
+    if CUBE_POS >= tokens * per_token {
+        terminate!();
+    }
+    let head = CUBE_POS % per_token;
+    let first = CUBE_POS * dim;
+    let position = min(positions[CUBE_POS / per_token] as usize, table_positions - 1);
+    let angles = position * pairs * 2;
+    if head < heads {
+        head_gradient(
+            d,
+            x,
+            q_weight,
+            table,
+            out,
+            first,
+            dim,
+            angles,
+            rotated,
+            q_eps,
+            comptime!(norms[0]),
+            pairing,
+        );
+    } else if head < heads + kv_heads {
+        head_gradient(
+            d,
+            x,
+            k_weight,
+            table,
+            out,
+            first,
+            dim,
+            angles,
+            rotated,
+            k_eps,
+            comptime!(norms[1]),
+            pairing,
+        );
+    } else {
+        let mut i = UNIT_POS as usize;
+        while i < dim {
+            out[first + i] = d[first + i];
+            i += UNITS;
+        }
+    }
+}
+
+/// The gradient of [`qk_norm_rope`](crate::gpu::qk_norm_rope()) at its input `qkv`, from the gradient `d_ready` of its output, both
+/// `[T, (heads + 2 kv_heads) * head_dim]`. V's gradient is copied.
+///
+/// `table`, `dims` and `positions` are those of the forward.
+///
+/// # Errors
+/// Returns an error if the sizes do not match.
+pub fn qk_norm_rope_backward(
+    client: &Client,
+    d_ready: &Floats,
+    qkv: &Floats,
+    heads: &Heads,
+    q_norm: Option<&Norm>,
+    k_norm: Option<&Norm>,
+    pairing: Pairing,
+    dims: usize,
+    table: &Handle,
+    table_positions: usize,
+    positions: &Handle,
+) -> Result<Floats, GpuError> {
+    let Heads {
+        heads: query_heads,
+        kv_heads,
+        head_dim: dim,
+        ..
+    } = *heads;
+    let (tokens, width) = (qkv.rows, heads.qkv_width());
+    shape_of::check(heads, qkv)?;
+    same("number of rows of a gradient of Q, K and V", d_ready.rows, tokens)?;
+    same("number of columns of a gradient of Q, K and V", d_ready.cols, width)?;
+    let rope = RopeArgs::new(qkv, heads, [q_norm, k_norm], dims, table, table_positions, positions)?;
+    let [q_weight, k_weight] = rope.weights;
+    let (d, x) = (matrix(d_ready, "gradient of Q, K and V")?, matrix(qkv, "Q, K and V")?);
+    let out = Floats::empty(client, tokens, width);
+    if tokens * width > 0 {
+        let count = cubes(client, tokens * (query_heads + 2 * kv_heads))?;
+        let cube_dim = CubeDim::new_1d(UNITS as u32);
+        let result = matrix(&out, "gradient of Q, K and V")?;
+        let eps = |norm: Option<&Norm>| norm.map_or(0.0, |norm| norm.eps);
+        // SAFETY: the kernel accesses tokens, heads, pairs and positions below the shapes, which the buffers were checked to hold.
+        unsafe {
+            head_gradients::launch_unchecked(
+                client,
+                count,
+                cube_dim,
+                d,
+                x,
+                q_weight,
+                k_weight,
+                rope.table,
+                rope.positions,
+                result,
+                tokens,
+                query_heads,
+                kv_heads,
+                dim,
+                rope.rotated,
+                rope.pairs,
+                table_positions.max(1),
+                eps(q_norm),
+                eps(k_norm),
+                [q_norm.is_some(), k_norm.is_some()],
+                pairing,
+            );
+        }
+    }
+    Ok(out)
+}

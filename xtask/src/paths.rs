@@ -1,0 +1,51 @@
+//! Paths of the repository and of programs.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    let here =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    here.parent().map_or_else(|| here.clone(), Path::to_path_buf)
+}
+
+/// Cargo's target folder.
+pub fn target() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root().join(folder),
+        None => root().join("target"),
+    }
+}
+
+/// The path of an executable built by this workspace.
+pub fn executable(name: &str) -> PathBuf {
+    target()
+        .join("release")
+        .join(name)
+        .with_extension(env::consts::EXE_EXTENSION)
+}
+
+/// Folder of tools that only tests need, inside the target folder.
+pub fn tools() -> PathBuf {
+    target().join("tools")
+}
+
+/// Finds the first of these programs on the PATH.
+pub fn program(names: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let endings: &[&str] = if cfg!(windows) {
+        &[".exe", ".cmd", ".bat"]
+    } else {
+        &[""]
+    };
+    names.iter().find_map(|name| {
+        folders.iter().find_map(|folder| {
+            endings
+                .iter()
+                .map(|ending| folder.join(format!("{name}{ending}")))
+                .find(|file| file.is_file())
+        })
+    })
+}
