@@ -1,6 +1,7 @@
 //! GEMV of a stored matrix on one thread, in bytes of weights per second.
 //!
-//! 576x576 is a square matrix of the default model and stays in cache; 4096x4096 streams from memory.
+//! 576x576 is a square matrix of the default model and stays in cache; 4096x4096 streams from
+//! memory.
 
 use std::hint::black_box;
 

@@ -1,5 +1,6 @@
-//! Parts of a forward pass: products of each format for one token (bytes per second) and for many (multiply-adds per
-//! second), attention, the latency of a dispatch, and whole passes of models, including the shape of the default model.
+//! Parts of a forward pass: products of each format for one token (bytes per second) and for many
+//! (multiply-adds per second), attention, the latency of a dispatch, and whole passes of models,
+//! including the shape of the default model.
 //!
 //! `cargo bench -p hearth-bench --bench layers -- decode`. Results are in docs/tried.md.
 

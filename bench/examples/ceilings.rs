@@ -1,7 +1,8 @@
 //! Peak memory bandwidth and multiply-add rates of this machine, for `compare.py`.
 //!
-//! `ceilings THREADS` prints one JSON object; a rate is null if the CPU has no such instruction. Every rate is the maximum of
-//! several measurements. The file needs no crate, so `rustc` alone builds it in seconds.
+//! `ceilings THREADS` prints one JSON object; a rate is null if the CPU has no such instruction.
+//! Every rate is the maximum of several measurements. The file needs no crate, so `rustc` alone
+//! builds it in seconds.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,12 +11,14 @@ use std::time::Instant;
 const BYTES: usize = 512 << 20;
 /// Additions to each accumulator per measurement, which takes about a tenth of a second.
 const ITERATIONS: usize = 20_000_000;
-/// Independent accumulators: more than an instruction's latency in cycles times the instructions issued per cycle.
+/// Independent accumulators: more than an instruction's latency in cycles times the instructions
+/// issued per cycle.
 const SUMS: usize = 12;
 /// Measurements; the maximum is reported.
 const TRIES: usize = 5;
 
-/// A function that computes `SUMS * ITERATIONS` vectors of multiply-adds, and the multiply-adds per vector.
+/// A function that computes `SUMS * ITERATIONS` vectors of multiply-adds, and the multiply-adds per
+/// vector.
 type Products = (fn(), usize);
 
 fn main() {
@@ -47,7 +50,8 @@ fn read(threads: usize) -> f64 {
     best(threads, add_up, BYTES)
 }
 
-/// Best rate in billions per second of `work`, which does `amount` on all threads together; called with the thread's index.
+/// Best rate in billions per second of `work`, which does `amount` on all threads together; called
+/// with the thread's index.
 fn best(threads: usize, work: impl Fn(usize) + Sync, amount: usize) -> f64 {
     let work = &work;
     let measure = || {
@@ -62,8 +66,8 @@ fn best(threads: usize, work: impl Fn(usize) + Sync, amount: usize) -> f64 {
     (0..TRIES).map(|_| measure()).fold(0.0, f64::max)
 }
 
-/// [`Products`] of one or a few instructions; `None` if the CPU lacks a feature. Each product must depend on the accumulator, or it
-/// would be hoisted out of the loop.
+/// [`Products`] of one or a few instructions; `None` if the CPU lacks a feature. Each product must
+/// depend on the accumulator, or it would be hoisted out of the loop.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! products {
     ($detected:ident: $($feature:tt),+; $each:literal in $zero:expr; |$sum:ident| $product:expr) => {{

@@ -1,4 +1,5 @@
-//! All targets under libFuzzer in one program, selected by `HEARTH_FUZZ_TARGET`. Without it, prints the table of targets for `cargo xtask fuzz`, which builds and runs this program.
+//! All targets under libFuzzer in one program, selected by `HEARTH_FUZZ_TARGET`. Without it, prints
+//! the table of targets for `cargo xtask fuzz`, which builds and runs this program.
 #![no_main]
 
 use hearth_fuzz::{TARGETS, Target, inputs, limits};
@@ -24,7 +25,8 @@ fuzz_target!(init: init(), |bytes: &[u8]| {
     }
 });
 
-/// Selects the target and writes its inputs to the folder `HEARTH_FUZZ_SEEDS` before libFuzzer reads them.
+/// Selects the target and writes its inputs to the folder `HEARTH_FUZZ_SEEDS` before libFuzzer
+/// reads them.
 fn init() {
     let Some(name) = std::env::var_os("HEARTH_FUZZ_TARGET") else {
         for target in TARGETS {
@@ -37,7 +39,8 @@ fn init() {
     if let Some(folder) = std::env::var_os("HEARTH_FUZZ_SEEDS") {
         inputs::write(target, Path::new(&folder)).expect("seeds are written");
     }
-    // Replaces the hook of libfuzzer-sys, which aborts even if a panic is caught: the parquet crate panics on some corrupt files.
+    // Replaces the hook of libfuzzer-sys, which aborts even if a panic is caught: the parquet crate
+    // panics on some corrupt files.
     std::panic::set_hook(Box::new(|panic| {
         let message = (panic.to_string(), Backtrace::force_capture());
         *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);

@@ -7,7 +7,7 @@ use std::{fs, io};
 /// The files of a target's corpus, sorted by name.
 ///
 /// # Errors
-/// If the folder or one of its files cannot be read.
+/// The folder or one of its files cannot be read.
 pub fn corpus(target: &Target) -> io::Result<Vec<Seed>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
@@ -30,7 +30,7 @@ pub fn corpus(target: &Target) -> io::Result<Vec<Seed>> {
 /// Writes seeds and corpus files into a folder, as the initial inputs of a fuzzer.
 ///
 /// # Errors
-/// If a file cannot be read or written.
+/// A file cannot be read or written.
 pub fn write(target: &Target, folder: &std::path::Path) -> io::Result<()> {
     for (number, seed) in (target.seeds)().into_iter().chain(corpus(target)?).enumerate() {
         fs::write(folder.join(format!("{number:04}")), seed.bytes)?;

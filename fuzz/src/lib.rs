@@ -1,5 +1,7 @@
-//! Fuzz targets: one function for each kind of untrusted input, and one table of them.
-//! To add a target, add a row to [`TARGETS`]. The test `replay` runs every seed, every file of `fuzz/corpus/NAME` and mutations of them on stable Rust, on every system; `cargo xtask fuzz` runs the same functions under libFuzzer.
+//! Fuzz targets: one function for each kind of untrusted input, and one table of them. To add a
+//! target, add a row to [`TARGETS`]. The test `replay` runs every seed, every file of
+//! `fuzz/corpus/NAME` and mutations of them on stable Rust, on every system; `cargo xtask fuzz`
+//! runs the same functions under libFuzzer.
 
 pub mod inputs;
 pub mod limits;
@@ -13,7 +15,8 @@ pub use seeds::Seed;
 pub struct Target {
     /// Its name, and that of its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// Parses an input and uses the result. Returns whether it was accepted. Panics if the result is invalid.
+    /// Parses an input and uses the result. Returns whether it was accepted. Panics if the result
+    /// is invalid.
     pub run: fn(&[u8]) -> bool,
     /// Initial inputs, made from fixtures. Each must be accepted.
     pub seeds: fn() -> Vec<Seed>,

@@ -19,7 +19,8 @@ fn reserve(bytes: usize) -> bool {
         return true;
     }
     release(bytes);
-    // Unbuffered, so that nothing is allocated. Code that handles a failed allocation continues; an abort prints nothing else.
+    // Unbuffered, so that nothing is allocated. Code that handles a failed allocation continues; an
+    // abort prints nothing else.
     let _ = writeln!(
         std::io::stderr(),
         "hearth-fuzz: an allocation of {bytes} bytes exceeds the memory limit"
@@ -67,7 +68,8 @@ unsafe impl GlobalAlloc for LimitedAllocator {
     }
 }
 
-/// Runs `work` with at most `mib` MiB in addition to existing allocations. Beyond that allocations fail and the process aborts, unless `work` handles it.
+/// Runs `work` with at most `mib` MiB in addition to existing allocations. Beyond that allocations
+/// fail and the process aborts, unless `work` handles it.
 pub fn within<T>(mib: usize, work: impl FnOnce() -> T) -> T {
     struct ResetLimit;
     impl Drop for ResetLimit {

@@ -1,4 +1,5 @@
-//! Runs every seed, every corpus input and mutations of them through every target on stable Rust; one test per target.
+//! Runs every seed, every corpus input and mutations of them through every target on stable Rust;
+//! one test per target.
 
 use hearth_fuzz::mutate::{Random, mutated};
 use hearth_fuzz::{Seed, TARGETS, Target, inputs, limits};

@@ -1,7 +1,8 @@
-//! Closing the app: the active run completes its step and writes a checkpoint, and an answer's text up to now is saved.
+//! Closing the app: the active run completes its step and writes a checkpoint, and an answer's text
+//! up to now is saved.
 //!
-//! The window stays open for that, and shows it. The end of the session arrives as a signal on Unix and as the app's exit event on
-//! macOS; Windows sends nothing.
+//! The window stays open for that, and shows it. The end of the session arrives as a signal on Unix
+//! and as the app's exit event on macOS; Windows sends nothing.
 
 use hearth_app::App;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
 //! The desktop window: a thin shell over `hearth-app`.
 //!
-//! It opens the store and a window, forwards each command of the page to one use case, and each event to the page. Decisions
-//! that the CLI or a server would have to make, too, belong into `hearth-app`.
+//! It opens the store and a window, forwards each command of the page to one use case, and each
+//! event to the page. Decisions that the CLI or a server would have to make, too, belong in
+//! `hearth-app`.
 
 // No console window on Windows.
 #![cfg_attr(windows, windows_subsystem = "windows")]

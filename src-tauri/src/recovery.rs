@@ -10,7 +10,8 @@ use tauri_plugin_dialog::{DialogExt, MessageDialogButtons, MessageDialogKind, Me
 const RECOVER: &str = "Recover what can be read";
 const QUIT: &str = "Quit";
 
-/// Shows that the store in a folder is corrupt, restores or recovers it by a person's choice, and starts the window.
+/// Shows that the store in a folder is corrupt, restores or recovers it by a person's choice, and
+/// starts the window.
 pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
     eprintln!("Hearth cannot start: {problem}");
     let mut backups = store::backups(&folder).into_iter();
@@ -73,7 +74,8 @@ fn start_window(app: &AppHandle, restored: Result<PathBuf, StoreError>) {
 fn choices(has_backup: bool) -> &'static str {
     match has_backup {
         true => {
-            "Hearth can restore its last backup, or recover what can still be read. Either way the damaged file is kept."
+            "Hearth can restore its last backup, or recover what can still be read. Either way the damaged file is \
+             kept."
         }
         false => "Hearth has no backup yet. It can recover what can still be read, and keeps the damaged file.",
     }

@@ -29,7 +29,7 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
         .plugin(tauri_plugin_opener::init())
         .plugin(state.build());
     if data.is_some() {
-        // It may run beside another instance; the store's lock still separates two with the same data.
+        // Another instance may be running; the store's lock still rejects two with the same data.
         return builder;
     }
     builder.plugin(tauri_plugin_single_instance::init(|app, _, _| window::focus(app)))

@@ -27,7 +27,8 @@ pub fn close_window(display: &str) -> Outcome<()> {
     let data = [atoms.WM_DELETE_WINDOW, CURRENT_TIME, 0, 0, 0];
     let message = ClientMessageEvent::new(32, window, atoms.WM_PROTOCOLS, data);
     connection.send_event(false, window, EventMask::NO_EVENT, message)?;
-    // The server may drop requests of a disconnected client: the reply to a later request confirms this one.
+    // The server may drop requests of a disconnected client: the reply to a later request confirms
+    // this one.
     connection.get_input_focus()?.reply()?;
     Ok(())
 }

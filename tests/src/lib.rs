@@ -1,4 +1,5 @@
-//! Shared code of end-to-end tests: paths of executables and models, a WebDriver client for the window, and the GPU driver.
+//! Shared code of end-to-end tests: paths of executables and models, a WebDriver client for the
+//! window, and the GPU driver.
 
 #[cfg(target_os = "linux")]
 pub mod close;

@@ -153,7 +153,8 @@ impl Session {
     /// # Panics
     /// Panics if the driver returns no image.
     pub fn screenshot(&self, file: &Path) {
-        // WebKit's driver waits for the next paint, which an idle page never makes: a corner blinks meanwhile.
+        // WebKit's driver waits for the next paint, which an idle page never makes: a corner blinks
+        // meanwhile.
         let blink = "const dot = document.createElement('i'); dot.id = 'blink'; \
                      dot.style.cssText = 'position:fixed;right:0;bottom:0;width:1px;height:1px'; \
                      document.body.append(dot); let on = 0; \

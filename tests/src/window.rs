@@ -24,7 +24,7 @@ pub struct Desktop {
     /// The screen of the windows.
     pub screen: Screen,
     driver: Driver,
-    _turn: MutexGuard<'static, ()>,
+    _guard: MutexGuard<'static, ()>,
 }
 
 impl Desktop {
@@ -33,7 +33,7 @@ impl Desktop {
     /// # Panics
     /// Panics if a tool is not installed.
     pub fn new() -> Self {
-        let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let data = tempfile::tempdir().expect("a temporary folder");
         let screen = Screen::start();
         let driver = Driver::start(&screen, data.path());
@@ -41,7 +41,7 @@ impl Desktop {
             data,
             screen,
             driver,
-            _turn: turn,
+            _guard: guard,
         }
     }
 
@@ -98,7 +98,8 @@ impl Window {
         self.session.attribute(&self.answer()?, "data-state")
     }
 
-    /// The state of an answer, counted from 1. Rows out of view are not in the page, so answers are found by position.
+    /// The state of an answer, counted from 1. Rows out of view are not in the page, so answers are
+    /// found by position.
     fn state_of(&self, number: usize) -> Option<String> {
         let answer = format!("article[aria-posinset=\"{}\"] {ANSWERS}", 2 * number);
         self.session.attribute(&self.session.all(&answer).pop()?, "data-state")

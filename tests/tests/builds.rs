@@ -1,5 +1,5 @@
-//! Several builds of Hearth side by side: each is probed, the device checks' results select one, and work is switched to it. Copies of
-//! the portable build play the others.
+//! Several builds of Hearth side by side: each is probed, the device checks' results select one,
+//! and work is switched to it. Copies of the portable build play the others.
 
 use hearth_protocol::DeviceCheck;
 use hearth_tests::driver;
@@ -66,7 +66,8 @@ impl Installed {
         fs::write(self.folder.path().join("devices.json"), text).expect("it is written");
     }
 
-    /// Generates a few tokens of a tiny model on the first GPU. Returns whether it switched to another build.
+    /// Generates a few tokens of a tiny model on the first GPU. Returns whether it switched to
+    /// another build.
     fn run(&self, arguments: &[&str]) -> (Ended, bool) {
         let model: PathBuf = root().join("tests/fixtures/models/llama.gguf");
         let model = model.to_str().expect("test paths are UTF-8");

@@ -177,7 +177,7 @@ fn a_malformed_conversation_is_refused() {
     for (messages, why) in [
         ("Hello", "they are not valid JSON"),
         ("{}", "they are not a list"),
-        (r#"[{"content": "Hello"}]"#, "message 1: it has no \"role\""),
+        (r#"[{"content": "Hello"}]"#, "message 1: it has no string \"role\""),
         (&"[".repeat(1_000_000), "recursion limit"),
     ] {
         let path = file(folder.path(), "chat.json", messages);
@@ -281,7 +281,8 @@ fn a_flipped_bit_causes_no_crash() {
         .write(true)
         .open(&path)
         .expect("the copy opens");
-    // The header, its metadata and the vocabulary; fixed positions, so that failures are reproducible.
+    // The header, its metadata and the vocabulary; fixed positions, so that failures are
+    // reproducible.
     for step in 0..48_u64 {
         let (at, bit) = (step * step * 811 % 1_700_000, step % 8);
         flip(&mut file, at, bit);
@@ -334,7 +335,8 @@ fn doctor_checks_gradients_on_the_requested_device() {
     }
 }
 
-/// The expected values are llama.cpp's; `fixtures/perplexity/README.md` says how they were made, and why each precision has its text.
+/// The expected values are llama.cpp's; `fixtures/perplexity/README.md` says how they were made,
+/// and why each precision has its text.
 #[test]
 fn perplexity_is_that_of_llama_cpp() {
     for (text, how, theirs) in [
@@ -350,7 +352,8 @@ fn perplexity_is_that_of_llama_cpp() {
     }
 }
 
-/// The end of a session signals all processes. The window still needs a checkpoint of the worker, which ends with its stdin.
+/// The end of a session signals all processes. The window still needs a checkpoint of the worker,
+/// which ends with its stdin.
 #[cfg(unix)]
 #[test]
 fn a_worker_ignores_the_signals_of_a_session_end() {

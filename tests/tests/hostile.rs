@@ -1,5 +1,6 @@
-//! Hostile files that would exhaust memory, time or the stack: `hearth` works, or exits with code 1 and one sentence. It has limits of
-//! 20 seconds of CPU time and 3 GiB of memory; exceeding them kills it by a signal, which fails the test.
+//! Hostile files that would exhaust memory, time or the stack: `hearth` works, or exits with code 1
+//! and one sentence. It has limits of 20 seconds of CPU time and 3 GiB of memory; exceeding them
+//! kills it by a signal, which fails the test.
 #![cfg(target_os = "linux")]
 
 #[path = "../../crates/formats/tests/limits/parquet_bytes.rs"]
@@ -92,8 +93,8 @@ fn headers_are_refused_in_a_sentence() {
             &["run", text(&llama()), "words", "-n", "1", "--adapter", text(&path)],
         ] {
             let ended = hearth(command);
-            let said = ended.error_line();
-            assert!(said.ends_with('.') && said.len() < 1000, "{command:?}: {said}");
+            let error = ended.error_line();
+            assert!(error.ends_with('.') && error.len() < 1000, "{command:?}: {error}");
         }
     }
 }
@@ -109,10 +110,10 @@ fn models_that_cannot_be_read_are_listed_with_the_reason() {
         let name = name.to_str().expect("test names are UTF-8").trim_end_matches(".gguf");
         let mut lines = listed.stdout.lines();
         let is_of_it = |line: &&str| line.split_whitespace().next() == Some(name);
-        let said = lines.by_ref().find(is_of_it).and_then(|_| lines.next()).map(str::trim);
-        let said = said.unwrap_or_else(|| panic!("{name} is not listed: {listed:?}"));
-        let is_refused = said.starts_with("cannot be used: ") && said.ends_with('.');
-        assert_eq!(is_refused, name != "whole", "{name}: {said}");
+        let detail = lines.by_ref().find(is_of_it).and_then(|_| lines.next()).map(str::trim);
+        let detail = detail.unwrap_or_else(|| panic!("{name} is not listed: {listed:?}"));
+        let is_refused = detail.starts_with("unusable: ") && detail.ends_with('.');
+        assert_eq!(is_refused, name != "whole", "{name}: {detail}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! `hearth train` and `hearth export` with the real model: the adapter changes answers, a killed run resumes, exports match the adapter.
+//! `hearth train` and `hearth export` with the real model: the adapter changes answers, a killed
+//! run resumes, exports match the adapter.
 
 use hearth_tests::hearth::{Ended, hearth};
 use hearth_tests::paths::{executable, model, models, root};
@@ -96,7 +97,8 @@ fn a_killed_run_resumes_to_the_same_result() {
     assert!(weights(&out) == weights(Path::new(&run_folder())));
 }
 
-/// Resumes with a limit below a checkpoint's size: it ends with a sentence, and existing files stay.
+/// Resumes with a limit below a checkpoint's size: it ends with a sentence, and existing files
+/// stay.
 #[cfg(unix)]
 fn a_full_disk_ends_it(arguments: &[String], data: &Path) {
     // In blocks of 512 bytes: 30 MB; an adapter takes 20 and a checkpoint 59.

@@ -52,7 +52,7 @@ fn a_conversation_survives_a_restart_and_is_found() {
     let window = desk.open();
     window.send("My zebra is called Quillfeather. What is a zebra?");
     window.until_ended(1);
-    let said = window.answer_text();
+    let answer = window.answer_text();
     drop(window);
 
     let window = desk.open();
@@ -61,7 +61,7 @@ fn a_conversation_survives_a_restart_and_is_found() {
     window.session.fill(&search, "quillf");
     window.click("search-hit");
     window.until_ended(1);
-    assert_eq!(window.answer_text().lines().nth(1), said.lines().nth(1));
+    assert_eq!(window.answer_text().lines().nth(1), answer.lines().nth(1));
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn a_second_instance_on_the_same_data_shows_why_it_cannot_start() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let said = hearth_tests::screen::first_line_with(&mut second, "cannot start");
+    let line = hearth_tests::screen::first_line_with(&mut second, "cannot start");
     // Its dialog waits for a person.
     second.kill().expect("it still shows its dialog");
     second.wait().expect("it ends");
-    assert!(said.contains("Hearth"), "{said}");
+    assert!(line.contains("Hearth"), "{line}");
 }
 
 #[test]

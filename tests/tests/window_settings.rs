@@ -1,4 +1,5 @@
-//! The Settings page, end to end: devices, a plan that follows the slider, a reload with other layers, a measurement.
+//! The Settings page, end to end: devices, a plan that follows the slider, a reload with other
+//! layers, a measurement.
 //!
 //! Linux only, see `window.rs`. The GPU is a software driver unless the environment names another.
 #![cfg(target_os = "linux")]
@@ -12,7 +13,8 @@ const A_WHILE: Duration = Duration::from_secs(60);
 /// Moves the slider like a drag.
 fn slide(window: &Window, layers: u32) {
     let move_it = format!(
-        "const slider = document.querySelector('{}'); slider.value = {layers}; slider.dispatchEvent(new Event('input', {{ bubbles: true }}))",
+        "const slider = document.querySelector('{}'); slider.value = {layers}; slider.dispatchEvent(new Event('input', \
+         {{ bubbles: true }}))",
         id("layers")
     );
     window.session.script(&move_it).expect("the slider moves");

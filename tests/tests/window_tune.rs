@@ -159,8 +159,8 @@ fn closing_the_window_saves_the_active_run() {
     until_run_is(&window, "running");
     until_past(&window, logged(&desk).len() as u32);
     let app = process("hearth-desktop", desk.data.path()).expect("the window's process");
-    let asked = Command::new("kill").args(["-TERM", &app.to_string()]).status();
-    assert!(asked.is_ok_and(|status| status.success()));
+    let sent = Command::new("kill").args(["-TERM", &app.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
     until_exit(&desk, None);
     drop(window);
 

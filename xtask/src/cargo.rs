@@ -8,7 +8,8 @@ use std::process::Command;
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(paths::root());
-    // Set by the cargo that started this program. Unset them, since build scripts that depend on them would rerun for every other caller.
+    // Set by the cargo that started this program. Unset them, since build scripts that depend on
+    // them would rerun for every other caller.
     for (name, _) in env::vars_os() {
         let of_this_program = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         if name.to_str().is_some_and(of_this_program) {
@@ -18,7 +19,8 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Arguments that select all programs. Always of the whole workspace: building single crates would unify features differently and build shared dependencies twice.
+/// Arguments that select all programs. Always of the whole workspace: building single crates would
+/// unify features differently and build shared dependencies twice.
 pub const PROGRAMS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins"];
 
 /// Arguments that select all programs and tests.

@@ -1,5 +1,7 @@
-//! `cargo xtask fuzz`: runs the targets of `fuzz/` under libFuzzer, on stable Rust.
-//! Coverage comes from LLVM options that stable rustc accepts. They are added to workspace crates only, with this program as `RUSTC_WORKSPACE_WRAPPER`, so that Burn and other registry crates are shared with the ordinary build.
+//! `cargo xtask fuzz`: runs the targets of `fuzz/` under libFuzzer, on stable Rust. Coverage comes
+//! from LLVM options that stable rustc accepts. They are added to workspace crates only, with this
+//! program as `RUSTC_WORKSPACE_WRAPPER`, so that Burn and other registry crates are shared with the
+//! ordinary build.
 
 use crate::cargo::cargo;
 use crate::paths;
@@ -16,7 +18,8 @@ use std::sync::Mutex;
 /// Environment variable that makes this program act as the compiler wrapper [`rustc`].
 pub const RUSTC_WRAPPER_ENV: &str = "HEARTH_FUZZ_RUSTC";
 
-/// As used by cargo-fuzz. After changing them, remove `hearth_*` from the target folder: cargo tracks a wrapper only by its path.
+/// As used by cargo-fuzz. After changing them, remove `hearth_*` from the target folder: cargo
+/// tracks a wrapper only by its path.
 const COVERAGE_FLAGS: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -26,7 +29,8 @@ const COVERAGE_FLAGS: [&str; 6] = [
     "-Ccodegen-units=1",
 ];
 
-/// Crates that parse untrusted input. Not the kernels: their loops are hot, and their sizes are validated by the caller.
+/// Crates that parse untrusted input. Not the kernels: their loops are hot, and their sizes are
+/// validated by the caller.
 const COVERED_CRATES: [&str; 6] = ["engine", "formats", "fuzz", "llm", "protocol", "train"];
 
 /// Number of targets fuzzed in parallel.
@@ -255,7 +259,8 @@ fn started(fuzzer: &Path, target: &Target, folder: &Path) -> Command {
         .current_dir(paths::root())
         .env("HEARTH_FUZZ_TARGET", &target.name)
         .env("HEARTH_FUZZ_SEEDS", folder.join("seeds"))
-        // Allows for memory used before the first input. The allocator of `fuzz/src/limits.rs` is stricter.
+        // Allows for memory used before the first input. The allocator of `fuzz/src/limits.rs` is
+        // stricter.
         .arg(format!("-rss_limit_mb={}", target.memory_mib + 512))
         .arg(format!("-max_len={}", target.max_len))
         .arg("-timeout=60")

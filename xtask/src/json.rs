@@ -1,4 +1,5 @@
-//! Extracts fields from the JSON printed by `hearth` and llama.cpp. Not a full parser, since `xtask` has no dependencies.
+//! Extracts fields from the JSON printed by `hearth` and llama.cpp. Not a full parser, since
+//! `xtask` has no dependencies.
 
 /// The text after `"name":`, to the end.
 fn after<'a>(json: &'a str, name: &str) -> Option<&'a str> {

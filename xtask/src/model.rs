@@ -29,7 +29,8 @@ pub fn fetch() -> Outcome {
     )
 }
 
-/// Links the model into the folder where this build's executables look for it, so that they also work when started manually.
+/// Links the model into the folder where this build's executables look for it, so that they also
+/// work when started manually.
 ///
 /// # Errors
 /// If linking and copying fail.

@@ -10,10 +10,12 @@ use std::process::Command;
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
-/// CPUs to emulate, and the instruction set that must be detected on each: with and without dot-product instructions.
+/// CPUs to emulate, and the instruction set that must be detected on each: with and without
+/// dot-product instructions.
 const EMULATED_CPUS: [(&str, &str); 2] = [("max", "neon-dot"), ("cortex-a72", "neon")];
 
-/// The kernels' tests, without GPU tests. No doc tests: they need a rustdoc that matches the compiler.
+/// The kernels' tests, without GPU tests. No doc tests: they need a rustdoc that matches the
+/// compiler.
 const TESTS: [&str; 8] = [
     "test",
     "--release",
@@ -69,16 +71,19 @@ impl Tools {
             // The compiler may differ from the usual one, whose builds must not be invalidated.
             .arg(target().join("neon"))
             .env("RUSTC", &self.compiler)
-            // Static linking needs no ARM libraries on this machine; with those of Debian 12's cross compiler the first thread started hangs in the emulator.
+            // Static linking needs no ARM libraries on this machine; with those of Debian 12's
+            // cross compiler the first thread started hangs in the emulator.
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER)
             .env(
                 "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
                 format!("{} -cpu {cpu}", self.emulator.display()),
             )
-            // If set, no test restarts itself on lower instruction sets, which an emulated program cannot do.
+            // If set, no test restarts itself on lower instruction sets, which an emulated program
+            // cannot do.
             .env("HEARTH_ISA", isa)
-            // Emulated floating-point operations are some hundred times slower: run fewer cases, and shorten the longest test.
+            // Emulated floating-point operations are some hundred times slower: run fewer cases,
+            // and shorten the longest test.
             .env("PROPTEST_CASES", "64")
             .env("HEARTH_EMULATED", "1");
         tests

@@ -15,7 +15,8 @@ const TAURI_CLI: &str = "@tauri-apps/cli@2.12";
 /// Backends of the worker builds beside the portable one.
 pub const BACKENDS: &[&str] = &["vulkan", "cuda"];
 
-/// Builds installers in the given formats (all formats of the system if none is given) with the given extra workers.
+/// Builds installers in the given formats (all formats of the system if none is given) with the
+/// given extra workers.
 ///
 /// # Errors
 /// Names what failed.

@@ -32,7 +32,8 @@ pub fn run(what: &str, command: &mut Command) -> Outcome {
     Ok(())
 }
 
-/// Runs a program, prints each line of its output and passes it to `on_line`. Returns whether it succeeded.
+/// Runs a program, prints each line of its output and passes it to `on_line`. Returns whether it
+/// succeeded.
 ///
 /// # Errors
 /// If it cannot be started.

@@ -1,5 +1,7 @@
 //! `cargo xtask same`: checks that two builds of `hearth` compute bit-identical results on the CPU.
-//! For refactorings that must not change results: compares perplexities, answers, losses, adapters and checkpoints of the fixtures with every instruction set of the machine, and of the default model with the native one.
+//! For refactorings that must not change results: compares perplexities, answers, losses, adapters
+//! and checkpoints of the fixtures with every instruction set of the machine, and of the default
+//! model with the native one.
 
 use crate::json;
 use crate::model;

@@ -1,4 +1,5 @@
-//! System dependencies: installed automatically on Debian and its derivatives; elsewhere listed with an install command.
+//! System dependencies: installed automatically on Debian and its derivatives; elsewhere listed
+//! with an install command.
 
 use crate::paths::program;
 use crate::process::{Outcome, announce, read, run};
@@ -16,7 +17,8 @@ const DEBIAN_RUN_PACKAGES: &[&str] = &[
     "libdbus-1-dev",
 ];
 
-/// Additional Debian packages for tests: a virtual display, two browsers, and a software Vulkan driver.
+/// Additional Debian packages for tests: a virtual display, two browsers, and a software Vulkan
+/// driver.
 const DEBIAN_TEST_PACKAGES: &[&str] = &[
     "xvfb",
     "webkit2gtk-driver",
@@ -51,7 +53,8 @@ fn debian(purpose: Purpose) -> Outcome {
     if read(Command::new("python3").args(["-m", "pip", "--version"])).is_none() {
         packages.extend(["python3", "python3-pip"]);
     }
-    // Ubuntu's chromium package is a snap that WebDriver tests cannot use; any installed browser will do.
+    // Ubuntu's chromium package is a snap that WebDriver tests cannot use; any installed browser
+    // will do.
     if chromium() {
         packages.retain(|name| *name != "chromium");
     }

@@ -9,7 +9,8 @@ use std::process::Command;
 /// Version of tauri-driver, the WebDriver of the window.
 const TAURI_DRIVER: &str = "2.1.0";
 
-/// Sets up, checks, builds and tests. Continues after a failure, so that one run reports everything to fix.
+/// Sets up, checks, builds and tests. Continues after a failure, so that one run reports everything
+/// to fix.
 ///
 /// # Errors
 /// Names what failed.
@@ -54,9 +55,10 @@ pub fn test() -> Outcome {
 }
 
 /// The tests of `llm` that run complete layers on the CPU.
-const LAYERS: [&str; 4] = ["layer", "logits", "packed", "saved"];
+const LAYERS: [&str; 4] = ["layer", "logits", "packed", "kv_snapshot"];
 
-/// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory is then NaN (`kernels/src/scratch.rs`).
+/// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory
+/// is then NaN (`kernels/src/scratch.rs`).
 fn checked_kernels() -> Command {
     let mut command = checked(&["--package", "hearth-kernels", "--lib", "--tests"]);
     // Only its own features, so that few crates are built.
@@ -64,7 +66,8 @@ fn checked_kernels() -> Command {
     command
 }
 
-/// The tests in [`LAYERS`]. Selected from the whole workspace, so that dependencies are not built again.
+/// The tests in [`LAYERS`]. Selected from the whole workspace, so that dependencies are not built
+/// again.
 fn checked_layers() -> Command {
     let mut command = checked(&["--workspace"]);
     for test in LAYERS {

@@ -149,7 +149,8 @@ impl Shared {
     }
 }
 
-/// The chosen adapters with their names, for an answer's row. A deleted adapter stays in the list; the answer then fails.
+/// The chosen adapters with their names, for an answer's row. A deleted adapter stays in the list;
+/// the answer then fails.
 pub(crate) fn with_names(t: &Transaction<'_>, choices: &[AdapterChoice]) -> rusqlite::Result<Vec<UsedAdapter>> {
     choices
         .iter()
@@ -190,8 +191,8 @@ pub(crate) fn path(shared: &Shared, model: &str, id: i64) -> Result<PathBuf, Pro
         return Err(Problem {
             code: Code::AdapterInvalid,
             message: format!(
-                "The adapter \u{201c}{}\u{201d} was trained for {} and fits no other model. Load that model, or continue without the \
-                 adapter.",
+                "The adapter \u{201c}{}\u{201d} was trained for {} and fits no other model. Load that model, or \
+                 continue without the adapter.",
                 row.name, row.model_name
             ),
         });

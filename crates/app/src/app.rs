@@ -37,7 +37,8 @@ pub struct Options {
     pub probe: ProbeCommand,
     /// The machine's power supply, on which runs depend.
     pub power: Arc<dyn Power>,
-    /// How long the active run may take to complete its step and write a checkpoint when the app closes.
+    /// How long the active run may take to complete its step and write a checkpoint when the app
+    /// closes.
     pub shutdown_timeout: Duration,
 }
 
@@ -45,8 +46,9 @@ pub struct Options {
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Options {
-    /// Options from environment variables. The worker is `HEARTH_WORKER`, or the `hearth` beside this executable; `resources`
-    /// is the package's resource folder. The power supply is [`AlwaysOn`].
+    /// Options from environment variables. The worker is `HEARTH_WORKER`, or the `hearth` beside
+    /// this executable; `resources` is the package's resource folder. The power supply is
+    /// [`AlwaysOn`].
     pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
         let data = library::data_folder().ok_or_else(|| Problem {
             code: Code::Store,
@@ -72,7 +74,8 @@ impl Options {
     }
 }
 
-/// All actions of a person, one method each; cheap to clone. Dropping the last clone ends the workers.
+/// All actions of a person, one method each; cheap to clone. Dropping the last clone ends the
+/// workers.
 #[derive(Clone)]
 pub struct App {
     pub(crate) shared: Arc<Shared>,
@@ -81,8 +84,9 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the store, removes what was deleted before, and starts the chat and fine-tuning tasks. `sink` receives every event
-    /// in order, from any thread, and must not block. Call it inside a tokio runtime with time and IO. Workers start on demand.
+    /// Opens the store, removes what was deleted before, and starts the chat and fine-tuning tasks.
+    /// `sink` receives every event in order, from any thread, and must not block. Call it inside a
+    /// tokio runtime with time and IO. Workers start on demand.
     pub fn open(options: Options, sink: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, Problem> {
         let store = Store::open(&options.data)?;
         let shared = Arc::new(Shared::new(store, options, Box::new(sink))?);
@@ -142,8 +146,9 @@ impl App {
         self.request_chat(Command::State).await
     }
 
-    /// Stops every answer, saves everything and shuts the workers down. The active run completes its step and writes a
-    /// checkpoint within [`Options::shutdown_timeout`], and can be resumed. The app remains usable.
+    /// Stops every answer, saves everything and shuts the workers down. The active run completes
+    /// its step and writes a checkpoint within [`Options::shutdown_timeout`], and can be resumed.
+    /// The app remains usable.
     pub async fn shut_down(&self) -> Result<(), Problem> {
         let (chat, tune) = tokio::join!(
             self.request_chat(Command::ShutDown),

@@ -18,8 +18,8 @@ impl App {
         self.shared.blocking(|shared| Ok(list(shared))).await
     }
 
-    /// Clears a cache, also while a model is loaded, and returns the disk usage of all. A file that the system does not delete
-    /// while a model uses it stays.
+    /// Clears a cache, also while a model is loaded, and returns the disk usage of all. A file that
+    /// the system does not delete while a model uses it stays.
     pub async fn clear_cache(&self, cache: Cache) -> Result<Vec<CacheUsage>, Problem> {
         self.shared
             .blocking(move |shared| {
@@ -49,7 +49,8 @@ impl CacheFile {
     }
 }
 
-/// The files that workers wrote into a cache's folder or its subfolders, recognised by extension so that other files stay.
+/// The files that workers wrote into a cache's folder or its subfolders, recognised by extension so
+/// that other files stay.
 pub(crate) fn files(folder: &Path) -> Vec<CacheFile> {
     let list = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     let inside = |entry: fs::DirEntry| match entry.file_type() {

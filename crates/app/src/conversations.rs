@@ -41,14 +41,15 @@ impl App {
         self.shared.blocking(move |shared| open(shared, id)).await
     }
 
-    /// Sends a message and generates an answer, whose text arrives as events. `conversation`: `None` means a new one; `parent`:
-    /// `None` means the end of the selected branch.
+    /// Sends a message and generates an answer, whose text arrives as events. `conversation`:
+    /// `None` means a new one; `parent`: `None` means the end of the selected branch.
     pub async fn send(&self, conversation: Option<i64>, parent: Option<i64>, text: String) -> Result<Sent, Problem> {
         not_empty(&text)?;
         self.answer(position(conversation, parent, text)).await
     }
 
-    /// Like [`App::send`], with two answers side by side: the base model's first, then one with adapters.
+    /// Like [`App::send`], with two answers side by side: the base model's first, then one with
+    /// adapters.
     pub async fn compare(
         &self,
         conversation: Option<i64>,
@@ -158,7 +159,8 @@ impl App {
         self.change(id, move |t| conversation::rename(t, id, &title)).await
     }
 
-    /// Deletes a conversation, which can be restored for a while. Stops its answer and removes its prompt cache at once.
+    /// Deletes a conversation, which can be restored for a while. Stops its answer and removes its
+    /// prompt cache at once.
     pub async fn delete_conversation(&self, id: i64) -> Result<(), Problem> {
         self.stop(id).await?;
         self.shared
@@ -251,8 +253,9 @@ struct Added {
     tuned: Option<Message>,
 }
 
-/// Adds, in one transaction, the conversation and the message if new, and the answer, and selects its branch. `compared` adds
-/// two answers, the first without adapters; otherwise the conversation's adapters are used.
+/// Adds, in one transaction, the conversation and the message if new, and the answer, and selects
+/// its branch. `compared` adds two answers, the first without adapters; otherwise the
+/// conversation's adapters are used.
 fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>) -> Result<Added, Problem> {
     shared.save_deferred();
     let _one_at_a_time = shared.adding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +291,8 @@ fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>
     })
 }
 
-/// The conversation, the new user message, the answer, and the answer with adapters of a comparison.
+/// The conversation, the new user message, the answer, and the answer with adapters of a
+/// comparison.
 type Written = (
     conversation::Conversation,
     Option<message::Message>,

@@ -54,8 +54,9 @@ impl App {
         self.change_dataset(move |t| dataset::restore(t, id)).await
     }
 
-    /// Inspects a dataset in a one-shot worker, as a run with this model would read it. `mapping`: `None` means recognised;
-    /// `sequence`: max sequence length in tokens, `None` means chosen from the data.
+    /// Inspects a dataset in a one-shot worker, as a run with this model would read it. `mapping`:
+    /// `None` means recognised; `sequence`: max sequence length in tokens, `None` means chosen from
+    /// the data.
     pub async fn inspect_dataset(
         &self,
         id: i64,
@@ -146,8 +147,8 @@ pub(crate) fn check_readable(path: &Path) -> Result<&str, Problem> {
 fn problem(path: &Path) -> Option<String> {
     let error = fs::File::open(path).err()?;
     Some(format!(
-        "The dataset {} cannot be read: {error}. It may have been moved or deleted; put it back, or add it from where it is \
-         now.",
+        "The dataset {} cannot be read: {error}. It may have been moved or deleted; put it back, or add it from where \
+         it is now.",
         path.display()
     ))
 }

@@ -9,7 +9,8 @@ use crate::{
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a worker may take to list devices or to plan; its calls into drivers have shorter limits.
+/// How long a worker may take to list devices or to plan; its calls into drivers have shorter
+/// limits.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Number of measurements on a page.
@@ -21,14 +22,15 @@ impl App {
         in_time(self.request_chat(Command::Devices)).await?
     }
 
-    /// Runs the device check, which compares a device's results with the CPU's and measures its speed, in every build of Hearth
-    /// that can use it. Returns all devices. May take minutes. Starts a worker if there is none.
+    /// Runs the device check, which compares a device's results with the CPU's and measures its
+    /// speed, in every build of Hearth that can use it. Returns all devices. May take minutes.
+    /// Starts a worker if there is none.
     pub async fn check_device(&self, device: String) -> Result<Vec<Device>, Problem> {
         self.request_chat(|reply| Command::Check { device, reply }).await?
     }
 
-    /// Plans a model's placement. A newer request for the same model replaces an unsent one, which fails with
-    /// [`Code::Superseded`]. Starts a worker if there is none.
+    /// Plans a model's placement. A newer request for the same model replaces an unsent one, which
+    /// fails with [`Code::Superseded`]. Starts a worker if there is none.
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
         in_time(self.request_chat(|reply| Command::Plan {
             model,
@@ -38,8 +40,8 @@ impl App {
         .await?
     }
 
-    /// Measures the loaded model's prefill and decode speed and saves the result. Progress arrives as events. A new answer
-    /// cancels the measurement.
+    /// Measures the loaded model's prefill and decode speed and saves the result. Progress arrives
+    /// as events. A new answer cancels the measurement.
     ///
     /// # Errors
     /// An answer is being generated.
@@ -52,7 +54,8 @@ impl App {
         self.send_chat(Command::StopMeasuring)
     }
 
-    /// Measurements, newest first: the last one per model, device, number of layers, KV cache type and number of threads.
+    /// Measurements, newest first: the last one per model, device, number of layers, KV cache type
+    /// and number of threads.
     pub async fn measurements(&self) -> Result<Vec<Measurement>, Problem> {
         self.shared
             .blocking(|shared| {

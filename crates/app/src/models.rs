@@ -11,8 +11,8 @@ use crate::{
 use std::path::PathBuf;
 
 impl App {
-    /// Loads a model in place of the loaded one and makes it the default for new answers. Stops the current answer. Progress
-    /// arrives as events.
+    /// Loads a model in place of the loaded one and makes it the default for new answers. Stops the
+    /// current answer. Progress arrives as events.
     pub async fn load_model(&self, id: String) -> Result<(), Problem> {
         let target = self
             .shared
@@ -48,7 +48,8 @@ impl App {
             .await
     }
 
-    /// Removes a model from the list. The file of a downloaded model is deleted; a model added by its path keeps its file.
+    /// Removes a model from the list. The file of a downloaded model is deleted; a model added by
+    /// its path keeps its file.
     pub async fn remove_model(&self, id: String) -> Result<(), Problem> {
         let loaded = match self.model_state().await? {
             ModelState::Loading { model, .. } | ModelState::Ready { model, .. } => model == id,

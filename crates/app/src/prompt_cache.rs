@@ -1,4 +1,5 @@
-//! The prompt cache: KV cells that workers save on disk, one folder per conversation, deleted with it.
+//! The prompt cache: KV cells that workers save on disk, one folder per conversation, deleted with
+//! it.
 
 use crate::{caches, shared::Shared, store::conversation, tune::remove_path, wire::Problem};
 use hearth_protocol::PromptCacheFolder;
@@ -29,7 +30,8 @@ pub(crate) fn remove(shared: &Shared, conversation: i64) {
     remove_path(&folder(shared).join(conversation.to_string()));
 }
 
-/// Removes the least recently used files until the rest is within the limit of the settings. A worker with a loaded model does so, too.
+/// Removes the least recently used files until the rest is within the limit of the settings. A
+/// worker with a loaded model does so, too.
 pub(crate) fn trim(shared: &Shared) {
     let limit = shared.settings().prompt_cache_limit;
     let mut files = caches::files(&folder(shared));

@@ -1,4 +1,5 @@
-//! Use cases of ratings: votes in comparisons, ratings and corrections, and the dataset made from them.
+//! Use cases of ratings: votes in comparisons, ratings and corrections, and the dataset made from
+//! them.
 
 use crate::{
     App,
@@ -23,7 +24,8 @@ use std::{
 };
 
 impl App {
-    /// Votes for one answer of a comparison and continues the conversation from it. `better: false` withdraws the vote.
+    /// Votes for one answer of a comparison and continues the conversation from it. `better: false`
+    /// withdraws the vote.
     pub async fn vote_answer(&self, id: i64, better: bool) -> Result<(), Problem> {
         self.shared
             .blocking(move |shared| {
@@ -85,8 +87,8 @@ impl App {
             .await
     }
 
-    /// Writes answers with a thumb up and corrections, each with the preceding conversation, to a file in the data folder, and
-    /// adds it as a dataset.
+    /// Writes answers with a thumb up and corrections, each with the preceding conversation, to a
+    /// file in the data folder, and adds it as a dataset.
     pub async fn dataset_from_ratings(&self, name: String) -> Result<Dataset, Problem> {
         let name = title::normalised(&name).ok_or_else(title::empty_name)?;
         self.shared
@@ -94,8 +96,8 @@ impl App {
                 let examples = shared.store.read(examples)?;
                 if examples.is_empty() {
                     let message =
-                        "No answer has a thumb up or a correction yet. Rate some answers in your conversations, then try \
-                                   again."
+                        "No answer has a thumb up or a correction yet. Rate some answers in your conversations, then \
+                         try again."
                             .to_owned();
                     return Err(Problem {
                         code: Code::DataInvalid,
@@ -123,8 +125,8 @@ struct Turn {
     content: String,
 }
 
-/// One conversation per answer with a thumb up or a correction, corrections applied. A conversation with a bad answer before it
-/// is left out, since it would train on that, too.
+/// One conversation per answer with a thumb up or a correction, corrections applied. A conversation
+/// with a bad answer before it is left out, since it would train on that, too.
 fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     let mut rated: HashMap<i64, Rating> = HashMap::new();
     let rows = message::rated(t)?;

@@ -1,5 +1,5 @@
-//! The bug report: hardware, settings, loaded model and plan, as text that a person reads before sending it. It holds no
-//! conversation and no path.
+//! The bug report: hardware, settings, loaded model and plan, as text that a person reads before
+//! sending it. It holds no conversation and no path.
 
 use crate::{
     App, models,
@@ -105,7 +105,8 @@ fn write(
             measured.iter().take(MAX_MEASUREMENTS).try_for_each(|m| {
                 writeln!(
                     text,
-                    "- {} on {}, {} of {} layers on GPUs, KV cache {}, {} threads: prefill {:.1} tokens/s, decode {:.1} tokens/s",
+                    "- {} on {}, {} of {} layers on GPUs, KV cache {}, {} threads: prefill {:.1} tokens/s, decode \
+                     {:.1} tokens/s",
                     m.model_name,
                     m.device,
                     m.gpu_layers,

@@ -73,8 +73,8 @@ impl App {
         self.request_tune(|done| Command::Pause { run: id, done }).await?
     }
 
-    /// Resumes a paused run, or restarts one that was interrupted, stopped or failed from its last checkpoint, or from the start
-    /// if it has none.
+    /// Resumes a paused run, or restarts one that was interrupted, stopped or failed from its last
+    /// checkpoint, or from the start if it has none.
     pub async fn resume_run(&self, id: i64) -> Result<(), Problem> {
         self.request_tune(Command::Save).await?;
         if self.shared.live_run(id).is_some_and(|run| run.ended_at.is_none()) {
@@ -139,7 +139,8 @@ impl App {
     pub(crate) fn purge_later(&self) {
         // If the app closes earlier, the next start does it.
         let shared = Arc::downgrade(&self.shared);
-        // Later deletions have timers of their own, whatever the system clock says when this one ends.
+        // Later deletions have timers of their own, whatever the system clock says when this one
+        // ends.
         let before = now() + 1;
         tokio::spawn(async move {
             tokio::time::sleep(tune::UNDO_FOR).await;
@@ -301,7 +302,8 @@ fn check_idle(shared: &Shared) -> Result<(), Problem> {
         Some(run) => Err(Problem {
             code: Code::Busy,
             message: format!(
-                "\u{201c}{}\u{201d} is still running, and only one run can be active. Wait until it is done, or stop it first.",
+                "\u{201c}{}\u{201d} is still running, and only one run can be active. Wait until it is done, or stop \
+                 it first.",
                 run.name
             ),
         }),

@@ -1,4 +1,5 @@
-//! Deferred saving while the disk is full or another process locks the store. Memory holds everything until it is saved.
+//! Deferred saving while the disk is full or another process locks the store. Memory holds
+//! everything until it is saved.
 
 use crate::{
     shared::{Shared, is_unfinished},
@@ -37,7 +38,8 @@ pub(crate) enum Saved<T> {
 }
 
 impl Shared {
-    /// Writes rows that are retried if another process locks the store. Emits [`Event::StoreLocked`] if it does for long.
+    /// Writes rows that are retried if another process locks the store. Emits
+    /// [`Event::StoreLocked`] if it does for long.
     pub(crate) fn save<T>(
         &self,
         writes: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
@@ -84,7 +86,8 @@ impl Shared {
         Ok(saved)
     }
 
-    /// Retries all deferred saves. Returns [`Saved::Locked`] if another process still locks the store.
+    /// Retries all deferred saves. Returns [`Saved::Locked`] if another process still locks the
+    /// store.
     pub(crate) fn save_deferred(&self) -> Saved<()> {
         let ended = self.live().into_values().filter(|message| !is_unfinished(message));
         let mut still = Saved::Done(());

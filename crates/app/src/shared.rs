@@ -224,7 +224,8 @@ fn load_setting(transaction: &Transaction<'_>, key: &str) -> rusqlite::Result<Op
     }
 }
 
-/// Reads one row per field, so that an older Hearth leaves unknown settings alone. A value that cannot be parsed counts as unset.
+/// Reads one row per field, so that an older Hearth leaves unknown settings alone. A value that
+/// cannot be parsed counts as unset.
 fn load_settings(transaction: &Transaction<'_>) -> rusqlite::Result<Settings> {
     let mut settings = Settings::default();
     let Ok(Value::Object(fields)) = serde_json::to_value(&settings) else {

@@ -1,4 +1,5 @@
-//! The app end to end: a real store, real files, and a fake worker, a process of this test's executable.
+//! The app end to end: a real store, real files, and a fake worker, a process of this test's
+//! executable.
 
 mod bench;
 #[path = "../../protocol/tests/fake_worker/mod.rs"]
@@ -680,9 +681,8 @@ async fn settings_last_and_reload() {
     let state = bench
         .model_state(|state| matches!(state, ModelState::Ready { .. }))
         .await;
-    assert!(
-        matches!(state, ModelState::Ready { info, .. } if (info.threads, info.context, info.gpu_layers, info.kv) == (3, 1024, 7, KvType::Q8_0))
-    );
+    assert!(matches!(state, ModelState::Ready { info, .. }
+            if (info.threads, info.context, info.gpu_layers, info.kv) == (3, 1024, 7, KvType::Q8_0)));
     let foolish = Settings {
         threads: Some(0),
         ..settings.clone()

@@ -140,7 +140,8 @@ enum Reply {
     Status(u16),
 }
 
-/// A hub that sends the next reply to each request (the last one repeatedly), and its log of requests.
+/// A hub that sends the next reply to each request (the last one repeatedly), and its log of
+/// requests.
 struct FakeHub {
     hub: Hub,
     requests: Arc<Mutex<Vec<String>>>,

@@ -1,5 +1,5 @@
-//! Hostile files: the library reads them in a probe process, which is this test's executable, and lists them with the reason; other
-//! files are unaffected.
+//! Hostile files: the library reads them in a probe process, which is this test's executable, and
+//! lists them with the reason; other files are unaffected.
 
 mod support;
 

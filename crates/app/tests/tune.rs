@@ -1,4 +1,5 @@
-//! Fine-tuning end to end: a real store, real files, and fake worker processes that play scripted runs.
+//! Fine-tuning end to end: a real store, real files, and fake worker processes that play scripted
+//! runs.
 
 mod bench;
 #[path = "../../protocol/tests/fake_worker/mod.rs"]

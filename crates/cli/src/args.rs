@@ -44,7 +44,8 @@ pub enum Command {
     /// Serve the desktop window: requests on standard input, events on standard output
     #[command(hide = true)]
     Worker,
-    /// Query the graphics drivers, or read files, and print the result as JSON; a broken driver or file may crash this process
+    /// Query the graphics drivers, or read files, and print the result as JSON; a broken driver or
+    /// file may crash this process
     #[command(hide = true)]
     Probe(Probe),
 }
@@ -52,7 +53,8 @@ pub enum Command {
 /// `hearth devices`.
 #[derive(Debug, Args)]
 pub struct Devices {
-    /// Run the device check first: compare results with the CPU's and benchmark [default: every GPU that is not software]
+    /// Run the device check first: compare results with the CPU's and benchmark [default: every GPU
+    /// that is not software]
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
     pub check: Option<String>,
     #[command(flatten)]
@@ -68,7 +70,8 @@ pub struct Probe {
     /// Benchmark with a model that is small enough for a software driver
     #[arg(long)]
     pub small: bool,
-    /// Read the files named on standard input, one JSON object per line, and print their metadata instead
+    /// Read the files named on standard input, one JSON object per line, and print their metadata
+    /// instead
     #[arg(long, conflicts_with_all = ["check", "small"])]
     pub files: bool,
     #[command(flatten)]
@@ -93,10 +96,12 @@ pub struct LoadOptions {
     /// A device in `hearth devices`, or several GPUs separated by commas [default: automatic]
     #[arg(long, value_name = "ID")]
     pub device: Option<String>,
-    /// The build of Hearth that uses the GPU: portable, vulkan, cuda or rocm [default: the fastest measured]
+    /// The build of Hearth that uses the GPU: portable, vulkan, cuda or rocm [default: the fastest
+    /// measured]
     #[arg(long, value_name = "BUILD")]
     pub build: Option<String>,
-    /// Layers on GPUs, counted from the output layer backwards: a number, auto (as many as fit) or all
+    /// Layers on GPUs, counted from the output layer backwards: a number, auto (as many as fit) or
+    /// all
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     pub gpu_layers: GpuLayers,
     /// Type of the KV cache: f16, or q8_0 in half the memory
@@ -347,7 +352,8 @@ pub struct Train {
     /// Precision: auto, f32 or bf16 [default: auto]
     #[arg(long, value_name = "WHICH", value_parser = named::<Precision>)]
     pub precision: Option<Precision>,
-    /// Gradient checkpointing: auto, operations (save all activations) or layers (recompute each layer) [default: auto]
+    /// Gradient checkpointing: auto, operations (save all activations) or layers (recompute each
+    /// layer) [default: auto]
     #[arg(long, value_name = "WHAT", value_parser = named::<Checkpointing>)]
     pub checkpointing: Option<Checkpointing>,
     #[command(flatten)]
@@ -376,7 +382,8 @@ pub struct Export {
     /// Output format
     #[arg(long, value_enum, value_name = "gguf-lora|peft|gguf", hide_possible_values = true)]
     pub to: ExportAs,
-    /// With --to gguf, the quantisation: F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS, Q4_0 and so on, or `same` as the base model [default: Q8_0]
+    /// With --to gguf, the quantisation: F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS, Q4_0 and
+    /// so on, or `same` as the base model [default: Q8_0]
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
     /// The file or folder to write to
@@ -442,7 +449,8 @@ fn share(text: &str) -> Result<f32, String> {
     }
 }
 
-/// PATH or PATH=SCALE. A path may contain `=`: the text after the last one is a scale only if it is a number.
+/// PATH or PATH=SCALE. A path may contain `=`: the text after the last one is a scale only if it is
+/// a number.
 fn adapter(text: &str) -> Result<AdapterChoice, String> {
     let scaled = text
         .rsplit_once('=')
@@ -502,7 +510,8 @@ mod tests {
             "run m p --adapter a --adapter b=0.5",
             "chat m --adapter a",
             "perplexity m f --adapter a --json",
-            "train m d --out o --epochs 2 --rank 8 --alpha 16 --lr 1e-4 --seq 512 --batch 2 --accum 4 --targets q_proj,v_proj",
+            "train m d --out o --epochs 2 --rank 8 --alpha 16 --lr 1e-4 --seq 512 --batch 2 --accum 4 --targets \
+             q_proj,v_proj",
             "train m d --out o --seed 1 --eval-split 0 --init a --no-shuffle --resume --max-steps 5 --json",
             "train m d --out o --schedule linear --precision f32 --checkpointing layers",
             "export d --to gguf-lora --out o --verify --json",

@@ -1,7 +1,7 @@
 //! `hearth`: the commands, and the worker itself.
 //!
-//! Results go to standard output, progress and messages to standard error. Exit code 0 is success, 1 a failure with one line that says
-//! what failed, 2 invalid usage.
+//! Results go to standard output, progress and messages to standard error. Exit code 0 is success,
+//! 1 a failure with one line that says what failed, 2 invalid usage.
 
 mod args;
 mod commands;

@@ -1,7 +1,8 @@
 //! A private copy of standard output for messages.
 //!
-//! A graphics driver or a library may print at any time. In a worker such output would corrupt the messages. So standard output is
-//! duplicated into a private file, and file descriptor 1 is redirected to standard error, the log.
+//! A graphics driver or a library may print at any time. In a worker such output would corrupt the
+//! messages. So standard output is duplicated into a private file, and file descriptor 1 is
+//! redirected to standard error, the log.
 
 use std::fs::File;
 use std::io;
@@ -50,7 +51,8 @@ fn redirect() -> io::Result<()> {
     }
     const OUTPUT: libc::c_int = 1;
     const ERROR: libc::c_int = 2;
-    // SAFETY: integers only; no memory is touched. It fails in a process without a console, where nothing prints through them.
+    // SAFETY: integers only; no memory is touched. It fails in a process without a console, where
+    // nothing prints through them.
     let _ = unsafe { libc::dup2(ERROR, OUTPUT) };
     Ok(())
 }

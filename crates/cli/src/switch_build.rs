@@ -8,8 +8,8 @@ use hearth_protocol::BUILD_SWITCHED;
 use std::path::Path;
 use std::process::Command;
 
-/// Replace this process by the preferred build, with the same command line, if it is another one. Runs the device check of unchecked
-/// GPUs first.
+/// Replace this process by the preferred build, with the same command line, if it is another one.
+/// Runs the device check of unchecked GPUs first.
 ///
 /// # Errors
 /// The requested build cannot use the GPU, or could not be started.

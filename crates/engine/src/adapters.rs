@@ -14,8 +14,9 @@ use std::time::SystemTime;
 pub(crate) type ActiveAdapters = Vec<(AdapterChoice, Option<SystemTime>)>;
 
 impl Engine {
-    /// Set the adapters of all following answers, in this order; an empty list means the base model. The previous adapters' KV cache is
-    /// retained, so that switching between two sets needs no prefill. Returns notices for the user in whole sentences.
+    /// Set the adapters of all following answers, in this order; an empty list means the base
+    /// model. The previous adapters' KV cache is retained, so that switching between two sets needs
+    /// no prefill. Returns notices for the user in whole sentences.
     ///
     /// # Errors
     /// An adapter cannot be read or belongs to another model; the active adapters are unchanged.

@@ -18,7 +18,8 @@ use std::time::Instant;
 /// Maximum number of threads; more is a typing error.
 const MAX_THREADS: u32 = 1024;
 
-/// Progress after opening the file and reading its vocabulary, and after loading the weights; the KV cache follows.
+/// Progress after opening the file and reading its vocabulary, and after loading the weights; the
+/// KV cache follows.
 const OPENED: f32 = 0.1;
 const WEIGHED: f32 = 0.95;
 
@@ -39,10 +40,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Load a model. `progress` receives the fraction, from 0 to 1, and the stage in a few words; it returns `Break` to cancel.
+    /// Load a model. `progress` receives the fraction, from 0 to 1, and the stage in a few words;
+    /// it returns `Break` to cancel.
     ///
     /// # Errors
-    /// The file, the device or the settings are invalid, memory is too small, or the load was cancelled.
+    /// The file, the device or the settings are invalid, memory is too small, or the load was
+    /// cancelled.
     pub fn load(
         request: &LoadRequest,
         progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
@@ -188,8 +191,8 @@ impl Engine {
         Ok(count(self.encode(messages)?.len()))
     }
 
-    /// Save the conversation's KV cells to the prompt cache, if it is enabled. `give_up` is polled and returns `true` to cancel; the part
-    /// saved so far remains. Errors are only logged.
+    /// Save the conversation's KV cells to the prompt cache, if it is enabled. `give_up` is polled
+    /// and returns `true` to cancel; the part saved so far remains. Errors are only logged.
     pub fn save_prompt_cache(&mut self, conversation: ConversationId, give_up: &dyn Fn() -> bool) {
         if let Some(cache) = &mut self.prompt_cache {
             cache.save(conversation, &self.session, &self.active_adapters, give_up);

@@ -16,12 +16,15 @@ const ANSWER: usize = 256;
 const PREFILL_STEPS: usize = 100;
 
 impl Engine {
-    /// Generate an answer to `request`, which arrived at `received`. `emit` receives every event but the last, whose summary is returned.
+    /// Generate an answer to `request`, which arrived at `received`. `emit` receives every event
+    /// but the last, whose summary is returned.
     ///
-    /// `cancelled` is polled before every token and several times a second during prefill; it returns `true` to cancel.
+    /// `cancelled` is polled before every token and several times a second during prefill; it
+    /// returns `true` to cancel.
     ///
     /// # Errors
-    /// An adapter or template fails, the prompt is longer than the context, a setting is invalid, or the logits are NaN.
+    /// An adapter or template fails, the prompt is longer than the context, a setting is invalid,
+    /// or the logits are NaN.
     pub fn generate(
         &mut self,
         request: &GenerateRequest,
@@ -30,7 +33,7 @@ impl Engine {
         emit: &mut dyn FnMut(Event),
     ) -> Result<Summary, Problem> {
         let sampling = sampling(request);
-        let takes_likeliest = sampling.takes_likeliest();
+        let is_greedy = sampling.is_greedy();
         let mut sampler = Sampler::new(sampling).map_err(from_sampling)?;
         let mut answer = Answer::new(self, request, received);
         if cancelled() {
@@ -101,7 +104,7 @@ impl Engine {
             if self.session.tokens().len() >= self.session.context() {
                 break FinishReason::ContextFull;
             }
-            if takes_likeliest {
+            if is_greedy {
                 let next = self.session.push_for_likeliest(token).map_err(from_session)?;
                 chosen = Some(next.ok_or(SamplingError::NoScores).map_err(from_sampling)?);
             } else {
@@ -122,8 +125,8 @@ impl Engine {
         let capacity = context.saturating_sub(reserved);
         let too_long = |needed: usize| {
             let message = format!(
-                "The message has {needed} tokens, but the context fits {capacity} ({context}, less {reserved} for the answer). \
-                 Shorten it, or load the model with a larger context."
+                "The message has {needed} tokens, but the context fits {capacity} ({context}, less {reserved} for the \
+                 answer). Shorten it, or load the model with a larger context."
             );
             problem(ProblemCode::PromptTooLong, message)
         };

@@ -1,7 +1,7 @@
 //! The engine of a worker: hardware, memory plan, the loaded model, generation and fine-tuning.
 //!
-//! [`Engine`] loads a model and generates answers; [`worker::serve`] does so for another process, over the protocol. The
-//! commands of `hearth` use the engine directly.
+//! [`Engine`] loads a model and generates answers; [`worker::serve`] does so for another process,
+//! over the protocol. The commands of `hearth` use the engine directly.
 
 mod adapters;
 pub mod check;

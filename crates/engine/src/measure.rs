@@ -14,8 +14,8 @@ const PROMPT: usize = 512;
 const ANSWER: usize = 64;
 
 impl Engine {
-    /// Prefill random tokens and decode greedily, in a session of its own. `progress` receives the fraction, from 0 to 1; it returns
-    /// `Break` to cancel.
+    /// Prefill random tokens and decode greedily, in a session of its own. `progress` receives the
+    /// fraction, from 0 to 1; it returns `Break` to cancel.
     ///
     /// # Errors
     /// The context is too short, the GPU failed, or the measurement was cancelled.

@@ -1,12 +1,14 @@
-//! The prompt cache: KV cells of conversations on disk, so that a reopened conversation continues without prefill.
+//! The prompt cache: KV cells of conversations on disk, so that a reopened conversation continues
+//! without prefill.
 //!
-//! One folder per conversation, named by its id, with one file per model (and its adapters) that answered in it, in the format of
-//! [`Session::save`]; each answer appends its new cells. There is no fsync: after a power cut, a file is valid up to its first
-//! incomplete segment. A lost file only costs time, so errors are logged and the prompt is prefilled instead.
+//! One folder per conversation, named by its id, with one file per model (and its adapters) that
+//! answered in it, in the format of [`Session::save`]; each answer appends its new cells. There is
+//! no fsync: after a power cut, a file is valid up to its first incomplete segment. A lost file
+//! only costs time, so errors are logged and the prompt is prefilled instead.
 
 use crate::adapters::{self, ActiveAdapters};
 use hearth_formats::gguf::{Gguf, Identity};
-use hearth_llm::{Saved, SavedError, SavedKey, Session};
+use hearth_llm::{SavedCells, Session, SnapshotError, SnapshotKey};
 use hearth_protocol::{ConversationId, PromptCacheFolder};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -27,11 +29,11 @@ pub(crate) struct PromptCache {
     folder: PathBuf,
     /// Size limit of all files in bytes.
     max_bytes: u64,
-    /// Identity of the model's file. Unlike the fingerprint in adapter manifests, it need not recognise copies elsewhere, and is faster to
-    /// compute.
+    /// Identity of the model's file. Unlike the fingerprint in adapter manifests, it need not
+    /// recognise copies elsewhere, and is faster to compute.
     model: Identity,
     /// Key of each set of adapters so far; files are named by it and begin with it.
-    keys: Vec<(ActiveAdapters, SavedKey)>,
+    keys: Vec<(ActiveAdapters, SnapshotKey)>,
     /// Tokens of the files read so far.
     tokens: HashMap<PathBuf, Vec<u32>>,
 }
@@ -48,7 +50,8 @@ impl PromptCache {
         })
     }
 
-    /// Restore the file with the longest common prefix with `ids` into the session, if that is faster than prefill.
+    /// Restore the file with the longest common prefix with `ids` into the session, if that is
+    /// faster than prefill.
     pub fn restore(&mut self, session: &mut Session, active_adapters: &ActiveAdapters, ids: &[u32]) {
         let there = common_prefix(session.tokens(), ids);
         if ids.len() - there < MIN_TOKENS {
@@ -82,8 +85,8 @@ impl PromptCache {
         }
     }
 
-    /// Save the session's KV cells for a conversation, unless they are few. `give_up` is polled between segments and returns `true` to
-    /// cancel; complete segments remain.
+    /// Save the session's KV cells for a conversation, unless they are few. `give_up` is polled
+    /// between segments and returns `true` to cancel; complete segments remain.
     pub fn save(
         &mut self,
         conversation: ConversationId,
@@ -96,7 +99,7 @@ impl PromptCache {
         }
         let Some(key) = self.key(active_adapters) else { return };
         let path = self.of(conversation).join(name(&key));
-        let mut saved = Saved::default();
+        let mut saved = SavedCells::default();
         if let Err(error) = self.write(&path, &key, session, &mut saved, give_up) {
             tracing::warn!(path = %path.display(), %error, "a conversation could not be saved completely");
         }
@@ -116,7 +119,8 @@ impl PromptCache {
         if let Err(error) = fs::remove_dir_all(&folder)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(folder = %folder.display(), %error, "a conversation could not be removed from the prompt cache");
+            tracing::warn!(folder = %folder.display(), %error, "a conversation could not be removed from the prompt \
+                cache");
         }
     }
 
@@ -124,8 +128,9 @@ impl PromptCache {
         self.folder.join(conversation.to_string())
     }
 
-    /// The key of the model with its adapters: a hash of everything that the cells depend on. `None` if an adapter's files are gone.
-    fn key(&mut self, active_adapters: &ActiveAdapters) -> Option<SavedKey> {
+    /// The key of the model with its adapters: a hash of everything that the cells depend on.
+    /// `None` if an adapter's files are gone.
+    fn key(&mut self, active_adapters: &ActiveAdapters) -> Option<SnapshotKey> {
         if let Some((_, key)) = self.keys.iter().find(|(of, _)| of == active_adapters) {
             return Some(*key);
         }
@@ -144,15 +149,16 @@ impl PromptCache {
         Some(key)
     }
 
-    /// Append missing cells to a file, replacing those that differ. On return, also after an error, `saved` describes the file.
+    /// Append missing cells to a file, replacing those that differ. On return, also after an error,
+    /// `saved` describes the file.
     fn write(
         &self,
         path: &Path,
-        key: &SavedKey,
+        key: &SnapshotKey,
         session: &Session,
-        saved: &mut Saved,
+        saved: &mut SavedCells,
         give_up: &dyn Fn() -> bool,
-    ) -> Result<(), SavedError> {
+    ) -> Result<(), SnapshotError> {
         fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
         let file = File::options()
             .read(true)
@@ -166,7 +172,7 @@ impl PromptCache {
             return Ok(());
         }
         saved.cut(session.savable());
-        let save = |saved: &mut Saved| {
+        let save = |saved: &mut SavedCells| {
             // Truncation frees space, too.
             file.set_len(saved.bytes())?;
             self.reserve(path, saved.bytes(), session.bytes_to_save(saved))?;
@@ -192,7 +198,8 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Remove the least recently used files until `bytes` more fit, not counting the file at `path`.
+    /// Remove the least recently used files until `bytes` more fit, not counting the file at
+    /// `path`.
     fn evict(&self, path: Option<&Path>, bytes: u64) {
         let others = files(&self.folder).filter(|(other, _)| path.is_none_or(|path| path != other));
         let mut others: Vec<_> = others
@@ -229,8 +236,9 @@ impl Write for CancellableFile<'_> {
     }
 }
 
-/// Restore the first `count` tokens of a file. A file with fewer valid tokens is truncated after them.
-fn restore_from(session: &mut Session, key: &SavedKey, path: &Path, count: usize) -> Result<(), SavedError> {
+/// Restore the first `count` tokens of a file. A file with fewer valid tokens is truncated after
+/// them.
+fn restore_from(session: &mut Session, key: &SnapshotKey, path: &Path, count: usize) -> Result<(), SnapshotError> {
     let file = File::options().read(true).write(true).open(path)?;
     let saved = session.restore(key, &mut BufReader::new(&file), count)?;
     if saved.tokens().len() < count {
@@ -242,7 +250,7 @@ fn restore_from(session: &mut Session, key: &SavedKey, path: &Path, count: usize
 }
 
 /// Truncate a file after its valid part; remove it if there is none.
-fn truncate(file: &File, path: &Path, saved: &Saved) -> io::Result<()> {
+fn truncate(file: &File, path: &Path, saved: &SavedCells) -> io::Result<()> {
     if saved.tokens().is_empty() {
         remove_file(path);
     }
@@ -255,7 +263,7 @@ pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 }
 
 /// File name of a model in a conversation's folder.
-fn name(key: &SavedKey) -> String {
+fn name(key: &SnapshotKey) -> String {
     let digits: String = key[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     digits + ".kv"
 }

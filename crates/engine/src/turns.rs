@@ -1,7 +1,7 @@
 //! Selecting the turns of a conversation that fit the context.
 //!
-//! The oldest turns are dropped first, each as a whole (the user's message and its answers); the system prompt and the newest turn
-//! always stay.
+//! The oldest turns are dropped first, each as a whole (the user's message and its answers); the
+//! system prompt and the newest turn always stay.
 
 use hearth_protocol::{LeftOut, Message, Role};
 
@@ -34,8 +34,8 @@ impl<E> From<E> for FitError<E> {
 
 /// Fit `messages` into `capacity` tokens, counted by `encode`.
 ///
-/// Turns are dropped in portions of a quarter of `capacity`, so that the next few requests of a conversation share a prefix and reuse the
-/// KV cache.
+/// Turns are dropped in portions of a quarter of `capacity`, so that the next few requests of a
+/// conversation share a prefix and reuse the KV cache.
 pub(crate) fn fit<E>(
     messages: &[Message],
     capacity: usize,
@@ -59,7 +59,8 @@ pub(crate) fn fit<E>(
     let excess = (all.len() - capacity).div_ceil(portion).saturating_mul(portion);
     let target = all.len().saturating_sub(excess).min(capacity);
 
-    // Binary search for the fewest turns to drop: dropping `low` is too few, `high` is enough or leaves only the newest.
+    // Binary search for the fewest turns to drop: dropping `low` is too few, `high` is enough or
+    // leaves only the newest.
     let (mut low, mut high) = (0, starts.len().saturating_sub(1));
     let mut best = None;
     while low + 1 < high {
@@ -89,7 +90,8 @@ pub(crate) fn fit<E>(
     })
 }
 
-/// Indices at which turns start: the first message, and each user message that follows one of the model.
+/// Indices at which turns start: the first message, and each user message that follows one of the
+/// model.
 fn turn_starts(messages: &[Message]) -> Vec<usize> {
     let starts = |(index, message): (usize, &Message)| {
         let follows = index > 0 && messages[index - 1].role == Role::User;

@@ -1,7 +1,8 @@
 //! The worker's loop: requests in, events out.
 //!
-//! Three threads. This one reads requests and computes nothing, so that cancellation always takes effect at once. The second owns the
-//! engine and executes jobs in order. The third answers queries that need no engine, in order: devices and plans.
+//! Three threads. This one reads requests and computes nothing, so that cancellation always takes
+//! effect at once. The second owns the engine and executes jobs in order. The third answers queries
+//! that need no engine, in order: devices and plans.
 
 use crate::problem::{internal, panic_text, problem};
 use crate::training::{self, RunCommand, RunControl};
@@ -597,12 +598,14 @@ fn gpu_problem(engine: Option<&Engine>, problem: &Problem) -> Option<Problem> {
     (on_gpu && of_gpu).then(|| Problem {
         code: ProblemCode::NoDevice,
         message: format!(
-            "The GPU failed during the answer. The model is being reloaded on the CPU; send the message again. ({problem})"
+            "The GPU failed during the answer. The model is being reloaded on the CPU; send the message again. \
+             ({problem})"
         ),
     })
 }
 
-/// Reload the model on the CPU after its GPU failed, unless another request has arrived, which then takes precedence.
+/// Reload the model on the CPU after its GPU failed, unless another request has arrived, which then
+/// takes precedence.
 fn reload_on_cpu(asked: &mut LoadRequest, shared: &Shared) -> Option<Engine> {
     memory::release();
     asked.device = Some(hardware::CPU.to_owned());

@@ -1,5 +1,5 @@
-//! A worker's caches with a fault at every disk operation: packed weights and the prompt cache. There is no fsync, and a loss only costs
-//! time: the answer is the same, whatever is left of them.
+//! A worker's caches with a fault at every disk operation: packed weights and the prompt cache.
+//! There is no fsync, and a loss only costs time: the answer is the same, whatever is left of them.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod faults;

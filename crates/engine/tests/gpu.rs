@@ -1,7 +1,8 @@
-//! The engine with a GPU: placement and memory as planned, and fallback if the GPU refuses memory or is lost.
+//! The engine with a GPU: placement and memory as planned, and fallback if the GPU refuses memory
+//! or is lost.
 //!
-//! On Linux the driver is a software one, unless the environment names another. The engine queries it in a process of its own, which is
-//! this program again: hence a `main` and no test harness.
+//! On Linux the driver is a software one, unless the environment names another. The engine queries
+//! it in a process of its own, which is this program again: hence a `main` and no test harness.
 
 mod common;
 
@@ -173,7 +174,8 @@ fn logits_of_many_tokens_are_computed_in_row_groups() {
     };
     let expected = scores("cpu", 0);
     device::forget(0);
-    // SAFETY: the tests of this program run one after the other, and read the environment through the standard library.
+    // SAFETY: the tests of this program run one after the other, and read the environment through
+    // the standard library.
     unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", (64 << 20).to_string()) };
     let found = scores("gpu0", 1);
     // SAFETY: as above.
@@ -187,7 +189,8 @@ fn logits_of_many_tokens_are_computed_in_row_groups() {
     );
 }
 
-/// Planned and allocated bytes of the default model's output layer and last layers, in short and long contexts.
+/// Planned and allocated bytes of the default model's output layer and last layers, in short and
+/// long contexts.
 fn a_gpu_holds_what_was_planned() {
     for (context, layers, kv) in [
         (512, 1, KvType::F16),
@@ -217,12 +220,14 @@ fn a_gpu_holds_what_was_planned() {
     }
 }
 
-/// The GPU refuses allocations above a limit, from one where nothing fits to one where everything does.
+/// The GPU refuses allocations above a limit, from one where nothing fits to one where everything
+/// does.
 fn refused_memory_costs_layers_and_not_the_model() {
     let mut seen = Vec::new();
     for limit in [64_u64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 64 << 20] {
         device::forget(0);
-        // SAFETY: the tests of this program run one after the other, and read the environment through the standard library.
+        // SAFETY: the tests of this program run one after the other, and read the environment
+        // through the standard library.
         unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", limit.to_string()) };
         let mut engine = loaded(&on_gpu(2048, GpuLayers::All));
         let info = engine.info().clone();

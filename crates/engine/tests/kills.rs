@@ -1,8 +1,9 @@
-//! A run and its exports with a fault at every disk operation: a kill that loses unsynced data, a disk that is full from there on, one
-//! failed operation.
+//! A run and its exports with a fault at every disk operation: a kill that loses unsynced data, a
+//! disk that is full from there on, one failed operation.
 //!
-//! The C library's calls that change files are interposed, so that every write is counted, whichever module makes it. The fault is in a
-//! child process; this one reads what is left and continues.
+//! The C library's calls that change files are interposed, so that every write is counted,
+//! whichever module makes it. The fault is in a child process; this one reads what is left and
+//! continues.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -201,7 +202,8 @@ impl Work {
         }
     }
 
-    /// Continue without a fault, to the result of an uninterrupted run. Files that a failed disk did not remove may be left.
+    /// Continue without a fault, to the result of an uninterrupted run. Files that a failed disk
+    /// did not remove may be left.
     fn goes_on(&self, reference: &Reference, may_leave: bool) {
         let confirmed = self.confirmed().iter().rev().find_map(|one| {
             let step = one.strip_prefix("checkpoint ")?;

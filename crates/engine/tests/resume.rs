@@ -67,7 +67,8 @@ impl Stopped {
         self.path("run/run.json")
     }
 
-    /// A run of Hearth at commit ba366ad, stopped after four steps: see `tests/fixtures/ba366ad/make.py`.
+    /// A run of Hearth at commit ba366ad, stopped after four steps: see
+    /// `tests/fixtures/ba366ad/make.py`.
     fn released() -> Self {
         let stopped = Self {
             folder: tempfile::tempdir().expect("a folder"),
@@ -194,8 +195,8 @@ impl Stopped {
 fn another_base_model_is_refused_with_the_difference_and_no_changes() {
     let stopped = Stopped::new();
     for (changed, says) in [
-        ("blk.1.ffn_down.weight", "same sizes and norms but other weights"),
-        ("blk.1.ffn_norm.weight", "other weights of the same sizes"),
+        ("blk.1.ffn_down.weight", "same sizes and norms but different weights"),
+        ("blk.1.ffn_norm.weight", "different weights of the same sizes"),
     ] {
         write_model(&stopped.path("other.gguf"), Some(changed));
         stopped.is_refused("other.gguf", &["'model.gguf'", says]);
@@ -222,14 +223,15 @@ fn a_run_without_a_recorded_base_model_resumes() {
     assert_eq!(stopped.run("model.gguf", true, None).expect("it goes on").len(), 2);
     // Now its base model is recorded.
     write_model(&stopped.path("other.gguf"), Some("blk.1.ffn_norm.weight"));
-    stopped.is_refused("other.gguf", &["other weights of the same sizes"]);
+    stopped.is_refused("other.gguf", &["different weights of the same sizes"]);
 }
 
 #[test]
 fn a_run_without_a_settings_version_keeps_its_learning_rates() {
     let stopped = Stopped::new();
     let rates = |steps: &[StepReport]| -> Vec<f64> { steps.iter().map(|step| step.learning_rate / 1e-2).collect() };
-    // Its checkpoint has the new settings; without one the run restarts with the settings of its run.json.
+    // Its checkpoint has the new settings; without one the run restarts with the settings of its
+    // run.json.
     fs::remove_file(stopped.path("run/checkpoint.safetensors")).expect("a checkpoint");
     let new = rates(&stopped.run("model.gguf", true, None).expect("it goes on"));
     assert_eq!(new, [0.0, 0.5, 1.0, 0.5]);
@@ -342,7 +344,7 @@ fn a_run_of_ba366ad_resumes() {
     );
     assert_eq!(run.losses()[..4], losses);
     stopped.adapter();
-    stopped.is_refused("other.gguf", &["other weights of the same sizes"]);
+    stopped.is_refused("other.gguf", &["different weights of the same sizes"]);
 }
 
 #[test]

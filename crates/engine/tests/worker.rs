@@ -328,7 +328,8 @@ fn keeping(folder: &Path, how: LoadRequest) -> Worker {
     worker
 }
 
-/// Ask in a conversation, and wait until it is saved. Returns the number of cached prompt tokens, and the answer's tokens.
+/// Ask in a conversation, and wait until it is saved. Returns the number of cached prompt tokens,
+/// and the answer's tokens.
 fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, Vec<u32>) {
     let events = worker.answer(GenerateRequest {
         conversation: Some(conversation),

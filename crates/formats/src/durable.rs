@@ -1,9 +1,10 @@
-//! Durable writes by atomic replace: after a kill, a full disk or a power loss at any moment, a path has its old or its new content,
-//! never a part of it.
+//! Durable writes by atomic replace: after a kill, a full disk or a power loss at any moment, a
+//! path has its old or its new content, never a part of it.
 //!
-//! The new content is written to a temporary sibling, `.NAME.part`, synced and renamed, and the parent folder is synced. A temporary
-//! file or folder left by a kill is removed by the next write to the same path. Two processes must not write the same path at the
-//! same time. [`append_line`] neither replaces nor syncs.
+//! The new content is written to a temporary sibling, `.NAME.part`, synced and renamed, and the
+//! parent folder is synced. A temporary file or folder left by a kill is removed by the next write
+//! to the same path. Two processes must not write the same path at the same time. [`append_line`]
+//! neither replaces nor syncs.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +21,8 @@ const LAST: &str = "last";
 /// Atomically replaces a file with the output of `write`.
 ///
 /// # Errors
-/// The error of `write`, or the file cannot be created, synced or renamed. The old file is then unchanged.
+/// The error of `write`, or the file cannot be created, synced or renamed. The old file is then
+/// unchanged.
 pub fn write_file<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -50,13 +52,16 @@ pub fn replace_file<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path) ->
     Ok(sync_folder(parent(path))?)
 }
 
-/// Replaces a folder and its contents with the files that `fill` writes to the empty temporary folder passed to it.
+/// Replaces a folder and its contents with the files that `fill` writes to the empty temporary
+/// folder passed to it.
 ///
-/// On Linux and macOS the folders are exchanged atomically. If the system or the file system does not support that, the path is missing
-/// for a moment. After a kill at that moment [`intact_folder`] finds the complete folder, and [`recover`] renames it back.
+/// On Linux and macOS the folders are exchanged atomically. If the system or the file system does
+/// not support that, the path is missing for a moment. After a kill at that moment
+/// [`intact_folder`] finds the complete folder, and [`recover`] renames it back.
 ///
 /// # Errors
-/// The error of `fill`, or the folder cannot be created, synced or renamed. The old folder is then unchanged.
+/// The error of `fill`, or the folder cannot be created, synced or renamed. The old folder is then
+/// unchanged.
 pub fn replace_folder<E: From<io::Error>>(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
     if folder.exists() && !folder.is_dir() {
         return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
@@ -92,12 +97,14 @@ pub fn replace_folder<E: From<io::Error>>(folder: &Path, fill: impl FnOnce(&Path
     Ok(sync_folder(parent(folder))?)
 }
 
-/// Siblings that may hold a folder's content after a kill in [`replace_folder`]: the new folder, then the old one.
+/// Siblings that may hold a folder's content after a kill in [`replace_folder`]: the new folder,
+/// then the old one.
 pub fn recovery_candidates(folder: &Path) -> [PathBuf; 2] {
     [NEXT, LAST].map(|ending| sibling(folder, ending))
 }
 
-/// The path of a folder's content: the folder, or one of [`recovery_candidates`] after a kill in [`replace_folder`].
+/// The path of a folder's content: the folder, or one of [`recovery_candidates`] after a kill in
+/// [`replace_folder`].
 pub fn intact_folder(folder: &Path) -> PathBuf {
     match folder.exists() {
         true => folder.to_owned(),
@@ -108,7 +115,8 @@ pub fn intact_folder(folder: &Path) -> PathBuf {
     }
 }
 
-/// Completes or reverts a [`replace_folder`] that was interrupted by a kill, and removes temporary files.
+/// Completes or reverts a [`replace_folder`] that was interrupted by a kill, and removes temporary
+/// files.
 ///
 /// # Errors
 /// A file or folder cannot be renamed or removed.
@@ -123,7 +131,8 @@ pub fn recover(folder: &Path) -> io::Result<()> {
         .try_for_each(|ending| remove(&sibling(folder, ending)))
 }
 
-/// Appends a line to a file. If the last line is incomplete (after a kill), ends it first, so that only that line is lost.
+/// Appends a line to a file. If the last line is incomplete (after a kill), ends it first, so that
+/// only that line is lost.
 ///
 /// # Errors
 /// The file cannot be read or written.

@@ -4,7 +4,8 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Opens a regular file for reading. Refuses folders, pipes, sockets and devices, without blocking on them.
+/// Opens a regular file for reading. Refuses folders, pipes, sockets and devices, without blocking
+/// on them.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata)> {
     // Checked before opening, which has side effects on some devices.
     require_regular(&fs::metadata(path)?)?;

@@ -1,12 +1,13 @@
-//! Fused AdamW over one tensor: Adam with decoupled weight decay, in one sweep over the elements. <https://arxiv.org/abs/1711.05101>
+//! Fused AdamW over one tensor: Adam with decoupled weight decay, in one sweep over the elements.
+//! <https://arxiv.org/abs/1711.05101>
 
 use crate::isa::Isa;
 use crate::lanes::on_lanes;
 use crate::norm::squares;
 use crate::shape::{self, ShapeError};
 
-/// The scalars of a step, the same for all tensors. Computed in f64, as in PyTorch, and rounded to f32 once, on use: `1 - 0.999` in f32
-/// has a relative error of 1.3e-5.
+/// The scalars of a step, the same for all tensors. Computed in f64, as in PyTorch, and rounded to
+/// f32 once, on use: `1 - 0.999` in f32 has a relative error of 1.3e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Multiplies gradients first.
@@ -49,8 +50,8 @@ on_lanes! {
         let means = first.iter_mut().zip(second);
         for ((gradient, (first, second)), weight) in gradient.iter().zip(means).zip(weight) {
             let gradient = gradient * factor;
-            // As increments (lerp): `beta` and `1 - beta`, each rounded to f32, do not add to 1, and rounding `1 - decay` would change
-            // the decay by a hundredth.
+            // As increments (lerp): `beta` and `1 - beta`, each rounded to f32, do not add to 1,
+            // and rounding `1 - decay` would change the decay by a hundredth.
             *first += (gradient - *first) * share_1;
             *second += (gradient * gradient - *second) * share_2;
             *weight -= *weight * decay + *first / (second.sqrt() / root + epsilon) * rate;
@@ -84,7 +85,8 @@ pub fn sum_of_squares(gradient: &[f32]) -> f32 {
 mod tests {
     use super::*;
 
-    /// A tensor's weight and moments after some steps of PyTorch's AdamW in f64, from `tests/fixtures/training/adamw.py`.
+    /// A tensor's weight and moments after some steps of PyTorch's AdamW in f64, from
+    /// `tests/fixtures/training/adamw.py`.
     struct After {
         steps: usize,
         weight: [f64; 3],

@@ -12,8 +12,10 @@ use half::bf16;
 /// Elements per chunk of work.
 const CHUNK: usize = 16 * 1024;
 
-/// Whether the CPU has bf16 instructions, so that [`MatmulPrecision::Bf16`](crate::MatmulPrecision::Bf16) is faster than `F32`. Without them
-/// it is computed with f32 products of rounded factors: the same result up to the order of sums, but slower.
+/// Whether the CPU has bf16 instructions, so that
+/// [`MatmulPrecision::Bf16`](crate::MatmulPrecision::Bf16) is faster than `F32`. Without them it is
+/// computed with f32 products of rounded factors: the same result up to the order of sums, but
+/// slower.
 pub fn bf16_is_fast() -> bool {
     Isa::best().multiplies_bf16()
 }

@@ -1,6 +1,8 @@
-//! Fused linear cross-entropy: output layer and loss in chunks of rows, so that the logits of all rows never exist at once.
+//! Fused linear cross-entropy: output layer and loss in chunks of rows, so that the logits of all
+//! rows never exist at once.
 //!
-//! Untrained rows are skipped. The gradient, if requested, is computed from the same logits as the loss.
+//! Untrained rows are skipped. The gradient, if requested, is computed from the same logits as the
+//! loss.
 
 use crate::fused::{forward, linears_backward};
 use crate::gemm::{Accumulate, View};
@@ -16,8 +18,8 @@ use crate::team;
 const MAX_LOGIT_BYTES: usize = 32 * 1024 * 1024;
 /// Rows of a chunk are a multiple of this: whole GEMM tiles.
 const TILE: usize = 12;
-/// Minimum rows of a chunk: with fewer, dequantising the weight would cost more than multiplying with it. A vocabulary of 262144 then
-/// has 36 MiB of logits.
+/// Minimum rows of a chunk: with fewer, dequantising the weight would cost more than multiplying
+/// with it. A vocabulary of 262144 then has 36 MiB of logits.
 const MIN_ROWS: usize = 3 * TILE;
 
 /// Targets of rows of hidden states.
@@ -27,7 +29,8 @@ pub struct Targets<'a> {
     pub ids: &'a [u32],
     /// Weight of each row's loss; `None` means 1 each.
     pub weights: Option<&'a [f32]>,
-    /// Multiplies the gradient, not the losses; usually one over the number of trained rows of a step.
+    /// Multiplies the gradient, not the losses; usually one over the number of trained rows of a
+    /// step.
     pub scale: f32,
 }
 
@@ -38,13 +41,15 @@ pub struct Loss {
     pub sum: f64,
     /// Number of trained rows.
     pub trained: usize,
-    /// The gradient of the output layer's adapter; `None` without an adapter or if no gradient was requested.
+    /// The gradient of the output layer's adapter; `None` without an adapter or if no gradient was
+    /// requested.
     pub adapter: Option<LoraGradient>,
 }
 
-/// Computes the loss `-ln p(target)` of rows `x [T, D]`, normalised if there is a norm, through an output layer `[vocab, D]`, into
-/// `losses [T]`; 0 for untrained rows. If `dx [T, D]` is given, writes the gradient of the weighted sum of losses times the targets'
-/// scale to it; 0 for untrained rows.
+/// Computes the loss `-ln p(target)` of rows `x [T, D]`, normalised if there is a norm, through an
+/// output layer `[vocab, D]`, into `losses [T]`; 0 for untrained rows. If `dx [T, D]` is given,
+/// writes the gradient of the weighted sum of losses times the targets' scale to it; 0 for
+/// untrained rows.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match or a target is not below the vocabulary.

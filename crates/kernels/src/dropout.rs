@@ -1,5 +1,6 @@
-//! Stateless dropout: whether an element is dropped depends only on the seed and its row and column, so that backward drops the same
-//! elements as forward, for any number of threads. <https://jmlr.org/papers/v15/srivastava14a.html>
+//! Stateless dropout: whether an element is dropped depends only on the seed and its row and
+//! column, so that backward drops the same elements as forward, for any number of threads.
+//! <https://jmlr.org/papers/v15/srivastava14a.html>
 
 use crate::isa::Isa;
 use crate::lanes::on_lanes;
@@ -7,7 +8,8 @@ use crate::norm::rows_a_chunk;
 use crate::shape::ShapeError;
 use crate::team;
 
-/// Sets each element to zero with probability `rate` and divides the others by `1 - rate`, so that the mean is unchanged.
+/// Sets each element to zero with probability `rate` and divides the others by `1 - rate`, so that
+/// the mean is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     /// Selects the elements; differs for each adapter and each step.

@@ -1,7 +1,8 @@
 //! Dequantisation of frozen weights into rhs panels of a GEMM.
 //!
-//! Forward multiplies by `W^T`: columns of a panel are rows of the weight. The gradient of the input multiplies by `W`. Both read
-//! the weight as stored and write panels in the order of use, so nothing dequantised outlives its chunk.
+//! Forward multiplies by `W^T`: columns of a panel are rows of the weight. The gradient of the
+//! input multiplies by `W`. Both read the weight as stored and write panels in the order of use, so
+//! nothing dequantised outlives its chunk.
 
 use crate::blocks::GROUP;
 use crate::gemm::{Factor, NR, interleave};
@@ -15,7 +16,8 @@ use std::ops::Range;
 
 /// Weights of a row dequantised at a time: the largest block.
 const SPAN: usize = 256;
-/// Row stride: [`SPAN`] plus a cache line, because rows a power of two apart would evict each other from the cache.
+/// Row stride: [`SPAN`] plus a cache line, because rows a power of two apart would evict each other
+/// from the cache.
 const STRIDE: usize = SPAN + 16;
 
 on_lanes! {

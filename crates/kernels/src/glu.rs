@@ -48,7 +48,12 @@ fn value_and_derivative<L: Lanes>(l: L, activation: Activation, x: L::Floats) ->
 /// Runs `step` on whole vectors, and once on the remainder, zero-padded.
 macro_rules! over_vectors {
     ([$($x:ident),*] [$($y:ident),*] $step:expr) => {
-        $(let ($x, x_rest) = $x.as_chunks::<WIDTH>(); let mut padded = [0.0; WIDTH]; padded[..x_rest.len()].copy_from_slice(x_rest); let $x = ($x, padded);)*
+        $(
+            let ($x, x_rest) = $x.as_chunks::<WIDTH>();
+            let mut padded = [0.0; WIDTH];
+            padded[..x_rest.len()].copy_from_slice(x_rest);
+            let $x = ($x, padded);
+        )*
         $(let ($y, rest) = $y.as_chunks_mut::<WIDTH>(); let $y = ($y, rest);)*
         over_vectors!(@whole [$($x),*] [$($y),*] $step);
         over_vectors!(@rest [$($x),*] [$($y),*] $step);
@@ -103,7 +108,8 @@ pub fn glu_in_place(activation: Activation, gate: &[f32], up: &mut [f32]) -> Res
     Ok(())
 }
 
-/// The gradient of [`glu_in_place`]: from the output gradient `dh`, overwrites gate and up by their gradients.
+/// The gradient of [`glu_in_place`]: from the output gradient `dh`, overwrites gate and up by their
+/// gradients.
 ///
 /// # Errors
 /// Returns an error if the lengths differ.
@@ -148,7 +154,8 @@ pub fn glu_from_saved<K: SavedElement>(
     Ok(())
 }
 
-/// The gradient of [`glu_in_place`] from saved gate and up and the output gradient `dh`, written to `d_gate` and `d_up`.
+/// The gradient of [`glu_in_place`] from saved gate and up and the output gradient `dh`, written to
+/// `d_gate` and `d_up`.
 ///
 /// # Errors
 /// Returns an error if the lengths differ.

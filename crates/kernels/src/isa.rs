@@ -78,8 +78,9 @@ fn bf16_is_available() -> bool {
 }
 
 impl Isa {
-    /// The best instruction set of this machine, limited to the level that the environment variable `HEARTH_ISA` names
-    /// (`scalar`, `avx2`, `avx512`, `neon`, `neon-dot`), without AVX512_BF16 if it is set. Detected on the first call.
+    /// The best instruction set of this machine, limited to the level that the environment variable
+    /// `HEARTH_ISA` names (`scalar`, `avx2`, `avx512`, `neon`, `neon-dot`), without AVX512_BF16 if
+    /// it is set. Detected on the first call.
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {

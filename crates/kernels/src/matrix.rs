@@ -20,7 +20,8 @@ pub enum Layout {
 /// Bytes per chunk of packing or checking.
 const BYTES_A_CHUNK: usize = 64 * 1024;
 
-/// Version of the packed layout. Increment when the output of [`pack`] changes, so that cached packed weights are not reused.
+/// Version of the packed layout. Increment when the output of [`pack`] changes, so that cached
+/// packed weights are not reused.
 pub const LAYOUT_VERSION: u32 = 2;
 
 /// Identifier of the packed layout: this machine's instruction set and [`LAYOUT_VERSION`].
@@ -65,8 +66,9 @@ pub fn pack_on(
     Ok((layout, out))
 }
 
-/// [`pack`] into `out`, which has the same length and is zeroed, in the layout that [`layout`] returns. A matrix may be packed in
-/// several ranges of rows; all but the last have a multiple of [`ROWS`].
+/// [`pack`] into `out`, which has the same length and is zeroed, in the layout that [`layout`]
+/// returns. A matrix may be packed in several ranges of rows; all but the last have a multiple of
+/// [`ROWS`].
 ///
 /// # Errors
 /// See [`pack`]; also if `out` has a different length.
@@ -104,7 +106,8 @@ fn pack_as(
     outcome.into_result()
 }
 
-/// Whether all scales of rows of `cols` weights are finite. Bytes after the last whole row are ignored.
+/// Whether all scales of rows of `cols` weights are finite. Bytes after the last whole row are
+/// ignored.
 pub fn is_finite(quant: Quant, cols: usize, bytes: &[u8]) -> bool {
     let Some(row) = quant.row_bytes(cols).filter(|row| *row > 0) else {
         return true;

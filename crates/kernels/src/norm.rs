@@ -1,7 +1,7 @@
 //! RMSNorm and its gradient. <https://arxiv.org/abs/1910.07467>
 //!
-//! `y = x * w / sqrt(mean(x^2) + eps)` over rows as wide as the weight. A function that overwrites an input takes it as its
-//! only `&mut` slice and ends in `_in_place`.
+//! `y = x * w / sqrt(mean(x^2) + eps)` over rows as wide as the weight. A function that overwrites
+//! an input takes it as its only `&mut` slice and ends in `_in_place`.
 
 use crate::isa::Isa;
 use crate::lanes::{WIDTH, on_lanes};
@@ -71,8 +71,8 @@ pub(crate) fn row_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
     scale_row_in_place(isa, x, weight, inverse_root(isa, x, eps));
 }
 
-/// Row terms of the gradient:
-/// `dx = (dz - x * projection) * root`, with `dz = dy * w`, `projection = sum(x dz) / (sum(x^2) + N eps)`.
+/// Row terms of the gradient: `dx = (dz - x * projection) * root`, with `dz = dy * w`,
+/// `projection = sum(x dz) / (sum(x^2) + N eps)`.
 struct RowGradient {
     root: f32,
     projection: f32,
@@ -131,7 +131,8 @@ pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) -> Result<(), 
     Ok(())
 }
 
-/// The gradient of [`rms_norm`]: `dx[T, D]` from `x[T, D]` and the gradient `dy[T, D]` of its output.
+/// The gradient of [`rms_norm`]: `dx[T, D]` from `x[T, D]` and the gradient `dy[T, D]` of its
+/// output.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

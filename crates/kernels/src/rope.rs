@@ -1,7 +1,7 @@
 //! Rotary position embedding. <https://arxiv.org/abs/2104.09864>
 //!
-//! Pair `i` of a head is rotated by `position / scale * base^(-2 i / dims) / factor[i]`. Which two elements are a pair
-//! depends on the architecture; elements from `dims` on are unchanged.
+//! Pair `i` of a head is rotated by `position / scale * base^(-2 i / dims) / factor[i]`. Which two
+//! elements are a pair depends on the architecture; elements from `dims` on are unchanged.
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,8 +36,8 @@ impl std::fmt::Debug for Rope {
 }
 
 impl Rope {
-    /// A rotation of the first `dims` elements of a head. `scale` divides positions (linear scaling; usually 1);
-    /// `factors` divide the frequencies, one per pair; missing ones are 1.
+    /// A rotation of the first `dims` elements of a head. `scale` divides positions (linear
+    /// scaling; usually 1); `factors` divide the frequencies, one per pair; missing ones are 1.
     pub fn new(pairing: Pairing, dims: usize, base: f32, scale: f32, factors: Option<&[f32]>) -> Self {
         let frequency = |pair: usize| {
             let factor = factors
@@ -97,8 +97,8 @@ impl Rope {
         cosines.chain(self.angles(position).map(|angle| angle.sin() as f32))
     }
 
-    /// Rotates heads of width `head_dim` at `position`, in place. In heads narrower than [`Rope::dims`] only the pairs that exist are
-    /// rotated.
+    /// Rotates heads of width `head_dim` at `position`, in place. In heads narrower than
+    /// [`Rope::dims`] only the pairs that exist are rotated.
     pub fn rotate_in_place(&self, heads: &mut [f32], head_dim: usize, position: u32) {
         self.with_angles(position, |cosines, sines| {
             self.apply(heads, head_dim, cosines, sines, 1.0)

@@ -1,5 +1,5 @@
-//! Pooled output buffers, reused after a drop: allocating and zeroing the pages of a new buffer of some megabytes takes about a tenth
-//! of the time of the product that fills it.
+//! Pooled output buffers, reused after a drop: allocating and zeroing the pages of a new buffer of
+//! some megabytes takes about a tenth of the time of the product that fills it.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::marker::PhantomData;
@@ -12,8 +12,8 @@ const LINE: usize = 64;
 pub(crate) const SLACK: usize = LINE / size_of::<u32>() - 1;
 /// Minimum words of a pooled buffer; smaller ones are left to the allocator.
 const MIN_POOLED: usize = 16 * 1024;
-/// Pooled and used words together may exceed the peak use by one part in this many: a step requests the lengths of the
-/// step before it in a different order.
+/// Pooled and used words together may exceed the peak use by one part in this many: a step requests
+/// the lengths of the step before it in a different order.
 const SPARE: usize = 16;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
@@ -33,7 +33,8 @@ struct Pool {
 }
 
 impl Pool {
-    /// Takes an unused buffer of `count` words or slightly more. If there is none, frees the least recently used if the pool is too large.
+    /// Takes an unused buffer of `count` words or slightly more. If there is none, frees the least
+    /// recently used if the pool is too large.
     fn take(&mut self, count: usize) -> Option<Vec<u32>> {
         let fitting = self.unused.iter().enumerate();
         let fitting = fitting.filter(|(_, words)| (count..=count + count / 4).contains(&words.len()));
@@ -73,7 +74,8 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A pooled buffer of 16-bit or 32-bit elements, initially unspecified; returned to the pool when dropped.
+/// A pooled buffer of 16-bit or 32-bit elements, initially unspecified; returned to the pool when
+/// dropped.
 pub struct Scratch<E> {
     /// The whole buffer, which may be longer than requested.
     words: Vec<u32>,
@@ -134,7 +136,8 @@ pub fn release() {
 mod tests {
     use super::*;
 
-    /// `cargo xtask test` runs these tests again with debug assertions and sets `HEARTH_CHECKED`, to test the poison.
+    /// `cargo xtask test` runs these tests again with debug assertions and sets `HEARTH_CHECKED`,
+    /// to test the poison.
     #[test]
     fn unwritten_elements_are_nan_with_debug_assertions() {
         let requested = std::env::var_os("HEARTH_CHECKED").is_some();

@@ -46,9 +46,9 @@ on_lanes! {
 /// Target id of a row without a loss.
 pub const IGNORE_INDEX: u32 = u32::MAX;
 
-/// Cross-entropy of rows of logits `[T, vocab]` against one target each: writes each row's loss `-ln p(target)`, and
-/// replaces the logits by the gradient of the sum of the losses times `scale`: `scale * (p - onehot)`. A row whose target
-/// is [`IGNORE_INDEX`] has loss 0 and zero gradient.
+/// Cross-entropy of rows of logits `[T, vocab]` against one target each: writes each row's loss
+/// `-ln p(target)`, and replaces the logits by the gradient of the sum of the losses times `scale`:
+/// `scale * (p - onehot)`. A row whose target is [`IGNORE_INDEX`] has loss 0 and zero gradient.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match or a target is not below `vocab`.

@@ -1,13 +1,14 @@
 //! Thread team: a thread pool with low-latency, work-stealing parallel loops.
 //!
-//! Decoding a token dispatches work some 150 times in a few milliseconds, so the latency of a dispatch matters as much as the
-//! work. Workers spin, then yield, then park; an [`Awake`] guard held during a forward pass prevents parking between
-//! dispatches.
+//! Decoding a token dispatches work some 150 times in a few milliseconds, so the latency of a
+//! dispatch matters as much as the work. Workers spin, then yield, then park; an [`Awake`] guard
+//! held during a forward pass prevents parking between dispatches.
 //!
-//! Each thread starts with its own range of chunks and processes it in order, so that it streams from memory; idle threads
-//! steal chunks from the end of another's range.
+//! Each thread starts with its own range of chunks and processes it in order, so that it streams
+//! from memory; idle threads steal chunks from the end of another's range.
 //!
-//! Callers split sums by chunk index, so results never depend on which thread took a chunk, or when.
+//! Callers split sums by chunk index, so results never depend on which thread took a chunk, or
+//! when.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -17,19 +18,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 use std::thread;
 
-/// Spins before a worker starts to yield: some tens of microseconds, longer than the gap between two
-/// kernels of a layer.
+/// Spins before a worker starts to yield: some tens of microseconds, longer than the gap between
+/// two kernels of a layer.
 const SPINS: u32 = 4096;
 /// Yields before a worker parks, unless an [`Awake`] guard exists.
 const YIELDS: u32 = 64;
-/// Spins between two yields of a worker kept awake by a guard, so that a busy machine gets the core back.
+/// Spins between two yields of a worker kept awake by a guard, so that a busy machine gets the core
+/// back.
 const SPINS_PER_YIELD: u32 = 512;
 
 /// The work of a run: called with the index of a chunk.
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// A thread's range of chunks not yet taken: start in the lower half, end in the upper one. Aligned to avoid false
-/// sharing.
+/// A thread's range of chunks not yet taken: start in the lower half, end in the upper one. Aligned
+/// to avoid false sharing.
 #[derive(Default)]
 #[repr(align(128))]
 struct Untaken(AtomicU64);
@@ -80,7 +82,8 @@ struct Shared {
     run: AtomicUsize,
     /// Number of unfinished chunks.
     unfinished: AtomicUsize,
-    /// The current work. Written only while no chunk is unfinished, read only by the holder of an unfinished one.
+    /// The current work. Written only while no chunk is unfinished, read only by the holder of an
+    /// unfinished one.
     work: UnsafeCell<*const Work<'static>>,
     /// Payload of the first panic of a chunk.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -93,7 +96,8 @@ struct Shared {
     bell: Condvar,
 }
 
-// SAFETY: `work` is the only field that is not Sync; taking a chunk orders its reads after its write (see `finish`).
+// SAFETY: `work` is the only field that is not Sync; taking a chunk orders its reads after its
+// write (see `finish`).
 unsafe impl Sync for Shared {}
 // SAFETY: the target of `work` is Sync and is dereferenced only while `Team::run` keeps it alive.
 unsafe impl Send for Shared {}
@@ -109,7 +113,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Takes a chunk for thread `index`: from the start of its own range, else from the end of another's. `None` means none is left.
+    /// Takes a chunk for thread `index`: from the start of its own range, else from the end of
+    /// another's. `None` means none is left.
     #[inline]
     fn take(&self, index: usize) -> Option<usize> {
         let all = &self.untaken;
@@ -120,8 +125,8 @@ impl Shared {
 
     /// Runs a chunk that [`Shared::take`] returned.
     fn finish(&self, chunk: usize) {
-        // SAFETY: the chunk is unfinished, so the work is not being written, and it is alive because `Team::run` returns only when
-        // `unfinished` is zero.
+        // SAFETY: the chunk is unfinished, so the work is not being written, and it is alive
+        // because `Team::run` returns only when `unfinished` is zero.
         let work = unsafe { &**self.work.get() };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(chunk))) {
             lock(&self.panic).get_or_insert(panic);
@@ -197,8 +202,9 @@ pub struct Team {
 }
 
 impl Team {
-    /// A team of `threads` threads, including the caller; clamped to between one and the number of hardware threads, because
-    /// threads that wait for a core delay the others. Workers start on first use.
+    /// A team of `threads` threads, including the caller; clamped to between one and the number of
+    /// hardware threads, because threads that wait for a core delay the others. Workers start on
+    /// first use.
     pub fn new(threads: usize) -> Self {
         let shared = Shared {
             untaken: (0..cores()).map(|_| Untaken::default()).collect(),
@@ -237,8 +243,8 @@ impl Team {
         Awake(&self.shared)
     }
 
-    /// Calls `work` once with every index below `chunks`, on any thread of the team, and returns when all are done.
-    /// Nested runs are executed inline; concurrent calls wait for each other.
+    /// Calls `work` once with every index below `chunks`, on any thread of the team, and returns
+    /// when all are done. Nested runs are executed inline; concurrent calls wait for each other.
     ///
     /// # Panics
     /// If a chunk panics: the panic resumes in the caller after the other chunks are done.
@@ -252,8 +258,9 @@ impl Team {
         self.start(&mut workers);
         let shared = &*self.shared;
         let work: *const Work<'_> = work;
-        // SAFETY: no chunk is unfinished, so no thread reads the work. The lifetime is erased only until `unfinished` is zero
-        // again, which is awaited below on every path: chunks do not unwind.
+        // SAFETY: no chunk is unfinished, so no thread reads the work. The lifetime is erased only
+        // until `unfinished` is zero again, which is awaited below on every path: chunks do not
+        // unwind.
         unsafe {
             *shared.work.get() = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
         }
@@ -322,8 +329,8 @@ impl Drop for Awake<'_> {
 /// Minimum number of threads, set by [`oversubscribe`].
 static MIN_THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Allows a team this many threads even if there are fewer hardware threads, for tests. Must be called before any
-/// team is used.
+/// Allows a team this many threads even if there are fewer hardware threads, for tests. Must be
+/// called before any team is used.
 #[doc(hidden)]
 pub fn oversubscribe(threads: usize) {
     MIN_THREADS.fetch_max(threads, Ordering::Relaxed);
@@ -372,7 +379,8 @@ pub fn run(chunks: usize, work: &Work<'_>) {
     GLOBAL.run(chunks, work);
 }
 
-/// Splits `data` into chunks of `size` elements (the last may be shorter) and calls `work` with the index and elements of each.
+/// Splits `data` into chunks of `size` elements (the last may be shorter) and calls `work` with the
+/// index and elements of each.
 ///
 /// # Panics
 /// If a chunk panics.
@@ -392,7 +400,8 @@ pub(crate) struct Scattered<'a, T> {
     slice: std::marker::PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: callers of `slice` guarantee that live parts do not overlap, so each element is used by one thread.
+// SAFETY: callers of `slice` guarantee that live parts do not overlap, so each element is used by
+// one thread.
 unsafe impl<T: Send> Sync for Scattered<'_, T> {}
 
 impl<'a, T> Scattered<'a, T> {

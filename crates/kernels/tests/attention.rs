@@ -1,4 +1,5 @@
-//! Attention over a KV cache and over a batch against f64, and its gradient against central differences.
+//! Attention over a KV cache and over a batch against f64, and its gradient against central
+//! differences.
 
 mod reference;
 
@@ -98,7 +99,8 @@ fn a_cache_matches_the_batch_with_cells_in_any_order() {
         let qkv = qkv(2, shape, tokens as usize);
         let attend = |qkv: &[f32]| reference::attend(&wide(qkv), &shape, &vec![0; tokens as usize]);
         let exact = attend(&qkv);
-        // Besides the rounding of the format, sums are rounded, and with 8-bit caches queries and weights, to 16 bits.
+        // Besides the rounding of the format, sums are rounded, and with 8-bit caches queries and
+        // weights, to 16 bits.
         for (format, near, lost) in [(KvFormat::F16, 3e-6, 1e-3), (KvFormat::Q8_0, 5e-5, 2e-2)] {
             let expected = attend(&reference::cached(&qkv, &shape, format));
             for cells in [&in_order, &shifted, &runs, &backwards] {
@@ -213,7 +215,8 @@ fn the_gradient_matches_central_differences() {
     }
 }
 
-/// The gradient of attention from the formulas, for sizes at which central differences take too long.
+/// The gradient of attention from the formulas, for sizes at which central differences take too
+/// long.
 fn gradient(qkv: &[f64], shape: Heads, starts: &[u32], d_out: &[f64]) -> Vec<f64> {
     let (heads, kv_heads, dim, scale) = (shape.heads, shape.kv_heads, shape.head_dim, f64::from(shape.scale));
     let width = (heads + 2 * kv_heads) * dim;

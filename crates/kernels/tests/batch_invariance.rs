@@ -1,5 +1,6 @@
-//! Batch invariance: the bits of a row depend only on its sequence, position, adapters and shapes, not on other rows of the batch, on
-//! the chunks of a prompt, or on threads. (The precisions of chat, on each instruction set.)
+//! Batch invariance: the bits of a row depend only on its sequence, position, adapters and shapes,
+//! not on other rows of the batch, on the chunks of a prompt, or on threads. (The precisions of
+//! chat, on each instruction set.)
 
 mod reference;
 
@@ -10,7 +11,8 @@ use hearth_kernels::{Layout, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant,
 use reference::noise;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Batch sizes: one token, fewer and more than the kernels process at once, and more than a chunk of work.
+/// Batch sizes: one token, fewer and more than the kernels process at once, and more than a chunk
+/// of work.
 const BATCHES: [usize; 8] = [2, 3, 4, 5, 7, 16, 64, 129];
 const TOKENS: usize = 129;
 const THREADS: [usize; 4] = [1, 2, 3, 8];
@@ -27,7 +29,8 @@ fn set_threads(threads: usize) {
     assert_eq!(team::threads(), threads);
 }
 
-/// A weight as in a model: packed if the machine packs it, with rows after the last whole group of sixteen.
+/// A weight as in a model: packed if the machine packs it, with rows after the last whole group of
+/// sixteen.
 struct Weight {
     quant: Quant,
     layout: Layout,
@@ -82,7 +85,8 @@ impl Adapter {
     }
 }
 
-/// Columns of a row of whole blocks that are not whole vectors or chunks where the format allows that.
+/// Columns of a row of whole blocks that are not whole vectors or chunks where the format allows
+/// that.
 fn cols(quant: Quant) -> usize {
     match quant.block_elements() {
         1 => 331,
@@ -99,7 +103,8 @@ fn in_batches(at_once: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32
         .collect()
 }
 
-/// Checks that every batch size and number of threads gives the same bits as single tokens on one thread.
+/// Checks that every batch size and number of threads gives the same bits as single tokens on one
+/// thread.
 fn check(what: &str, run: &dyn Fn(usize, usize) -> Vec<f32>) {
     set_threads(1);
     let expected = in_batches(1, run);
@@ -306,8 +311,8 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
     }
 }
 
-/// A value too large for f16, or for an f16 scale, reaches no row that does not see it: neither an earlier row of the batch, nor a later
-/// one of the sequence after its cell was reused.
+/// A value too large for f16, or for an f16 scale, reaches no row that does not see it: neither an
+/// earlier row of the batch, nor a later one of the sequence after its cell was reused.
 #[test]
 fn overflow_in_a_cache_reaches_only_rows_that_see_it() {
     let _alone = team_alone();

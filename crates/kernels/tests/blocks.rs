@@ -38,7 +38,8 @@ fn formats_without_a_search_quantise_to_the_reference_bytes() {
     }
 }
 
-/// Error of llama.cpp's reference quantisers (ggml 0.25.3) on `input.f32`: RMS of the error relative to the RMS of the weights.
+/// Error of llama.cpp's reference quantisers (ggml 0.25.3) on `input.f32`: RMS of the error
+/// relative to the RMS of the weights.
 const LOSS: [(Quant, f64); 12] = [
     (Quant::Q4_0, 0.117137),
     (Quant::Q4_1, 0.089463),

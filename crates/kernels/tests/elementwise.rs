@@ -1,4 +1,5 @@
-//! RMSNorm, RoPE, gated units and cross-entropy against f64, and their gradients against central differences.
+//! RMSNorm, RoPE, gated units and cross-entropy against f64, and their gradients against central
+//! differences.
 
 mod reference;
 

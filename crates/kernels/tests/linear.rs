@@ -1,4 +1,5 @@
-//! Linears in every precision, adapters and fused operations against f64, and their gradients against the formulas.
+//! Linears in every precision, adapters and fused operations against f64, and their gradients
+//! against the formulas.
 
 mod reference;
 

@@ -52,7 +52,8 @@ pub enum AdapterError {
     },
     /// The linear has other sizes.
     #[error(
-        "The adapter's part for '{linear}' in layer {layer} does not fit a weight of {outputs} by {inputs}. It belongs to another model."
+        "The adapter's part for '{linear}' in layer {layer} does not fit a weight of {outputs} by {inputs}. It belongs \
+         to another model."
     )]
     Shape {
         /// The block.
@@ -67,8 +68,8 @@ pub enum AdapterError {
 }
 
 impl Model {
-    /// The model with adapters on its linears, in place of those it has. Several parts for one linear add up. The weights are shared,
-    /// not copied.
+    /// The model with adapters on its linears, in place of those it has. Several parts for one
+    /// linear add up. The weights are shared, not copied.
     ///
     /// # Errors
     /// A part names a linear that is not there, or has not its sizes.

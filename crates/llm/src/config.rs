@@ -50,7 +50,8 @@ const MOST_LAYERS: u32 = 4096;
 const WIDEST: u32 = 1 << 20;
 
 impl Config {
-    /// Reads the keys that llama.cpp's format documents (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
+    /// Reads the keys that llama.cpp's format documents
+    /// (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
     ///
     /// # Errors
     /// A key is missing, of another type, or makes no sense.
@@ -98,8 +99,8 @@ impl Config {
         }
         let rope_scale = match gguf.str(&key("rope.scaling.type"))? {
             Some("none") => 1.0,
-            // As llama.cpp reads it: a factor without a type is a linear one, 0 stands for none, and files from before there were
-            // types have another key.
+            // As llama.cpp reads it: a factor without a type is a linear one, 0 stands for none,
+            // and files from before there were types have another key.
             None | Some("linear") => {
                 let factor = match gguf.f32(&key("rope.scaling.factor"))? {
                     Some(_) => "rope.scaling.factor",
@@ -164,7 +165,8 @@ mod tests {
     use super::*;
     use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
 
-    /// The rotation's scale of a model whose file has these keys besides the ones that it must have.
+    /// The rotation's scale of a model whose file has these keys besides the ones that it must
+    /// have.
     fn rope_scale(kind: Option<&str>, factors: &[(&str, f32)]) -> Result<f32, LoadError> {
         let mut metadata = Metadata::new();
         metadata.insert("general.architecture", "llama");

@@ -2,8 +2,8 @@
 
 /// Collects the bytes of tokens and lets whole characters go.
 ///
-/// A token may end in the middle of a character, as emoji and rare scripts do. Its bytes wait here for the rest.
-/// Bytes that can no longer become a character turn into U+FFFD.
+/// A token may end in the middle of a character, as emoji and rare scripts do. Its bytes wait here
+/// for the rest. Bytes that can no longer become a character turn into U+FFFD.
 #[derive(Debug, Default, Clone)]
 pub struct Detokenizer {
     waiting: Vec<u8>,

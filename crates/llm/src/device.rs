@@ -39,14 +39,16 @@ fn opened() -> MutexGuard<'static, Vec<(usize, Device)>> {
     OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Gives a device the number of a GPU: one that a program has opened by itself, or a second one on the same card.
+/// Gives a device the number of a GPU: one that a program has opened by itself, or a second one on
+/// the same card.
 pub fn register(number: usize, device: Device) {
     let mut opened = opened();
     opened.retain(|(other, _)| *other != number);
     opened.push((number, device));
 }
 
-/// Bytes that this process holds on a GPU: in use, and taken for that and for what comes. None where it is not open.
+/// Bytes that this process holds on a GPU: in use, and taken for that and for what comes. None
+/// where it is not open.
 pub fn held(number: usize) -> Option<(u64, u64)> {
     let device = opened().iter().find(|(other, _)| *other == number)?.1.clone();
     let found = Arc::<MemoryUse>::default();

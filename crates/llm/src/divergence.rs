@@ -1,7 +1,7 @@
 //! How far two models' expectations of the next token are apart.
 
-/// The Kullback-Leibler divergence of the tokens that `found` expects from those that `wanted` does, both rows of logits, in nats.
-/// Infinite where either holds what is no number.
+/// The Kullback-Leibler divergence of the tokens that `found` expects from those that `wanted`
+/// does, both rows of logits, in nats. Infinite where either holds what is no number.
 pub fn divergence(wanted: &[f32], found: &[f32]) -> f64 {
     let (norm, other) = (log_sum_exp(wanted), log_sum_exp(found));
     let terms = wanted.iter().zip(found).map(|(wanted, found)| {

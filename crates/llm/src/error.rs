@@ -31,7 +31,8 @@ pub enum LoadError {
     },
     /// A tensor has another shape than its architecture needs.
     #[error(
-        "{file}: the tensor '{tensor}' has the shape {found:?}, and {needed:?} is needed. The file is damaged: download it again."
+        "{file}: the tensor '{tensor}' has the shape {found:?}, and {needed:?} is needed. The file is damaged: \
+         download it again."
     )]
     Shape {
         /// The file.
@@ -105,7 +106,8 @@ impl LoadError {
 pub enum SessionError {
     /// More tokens than the context holds.
     #[error(
-        "The context holds {context} tokens, and {needed} are needed. Shorten the text or load the model with a larger context."
+        "The context holds {context} tokens, and {needed} are needed. Shorten the text or load the model with a larger \
+         context."
     )]
     ContextFull {
         /// Tokens it holds.
@@ -140,7 +142,8 @@ pub enum SessionError {
 pub enum CacheError {
     /// More tokens than cells.
     #[error(
-        "A sequence of {tokens} tokens does not fit a cache of {cells}. Shorten the text or load the model with a larger context."
+        "A sequence of {tokens} tokens does not fit a cache of {cells}. Shorten the text or load the model with a \
+         larger context."
     )]
     Full {
         /// Tokens of the sequence.

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-/// Bytes that this user may still write to the disk of a folder; none where the system does not tell.
+/// Bytes that this user may still write to the disk of a folder; none where the system does not
+/// tell.
 #[cfg(unix)]
 #[allow(clippy::unnecessary_cast)] // How wide the numbers are depends on the system.
 pub fn free_space(folder: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let folder = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
     let mut about = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the path ends with a zero; statvfs writes one value where it is told to, and zeroes are a valid one should it fail.
+    // SAFETY: the path ends with a zero; statvfs writes one value where it is told to, and zeroes
+    // are a valid one should it fail.
     let about = unsafe {
         if libc::statvfs(folder.as_ptr(), about.as_mut_ptr()) != 0 {
             return None;
@@ -19,7 +21,8 @@ pub fn free_space(folder: &Path) -> Option<u64> {
     (about.f_bavail as u64).checked_mul(about.f_frsize as u64)
 }
 
-/// Bytes that this user may still write to the disk of a folder; none where the system does not tell.
+/// Bytes that this user may still write to the disk of a folder; none where the system does not
+/// tell.
 #[cfg(windows)]
 pub fn free_space(folder: &Path) -> Option<u64> {
     use std::os::windows::ffi::OsStrExt;
@@ -31,7 +34,8 @@ pub fn free_space(folder: &Path) -> Option<u64> {
     (told != 0).then_some(free)
 }
 
-/// Bytes that this user may still write to the disk of a folder; none where the system does not tell.
+/// Bytes that this user may still write to the disk of a folder; none where the system does not
+/// tell.
 #[cfg(not(any(unix, windows)))]
 pub fn free_space(_folder: &Path) -> Option<u64> {
     None

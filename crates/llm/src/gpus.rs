@@ -33,8 +33,8 @@ impl AdapterKind {
     }
 }
 
-/// Every GPU once, through the best backend that sees it: discrete ones first, then integrated ones, then software; by
-/// PCI address within that. Asks the graphics drivers, which may crash.
+/// Every GPU once, through the best backend that sees it: discrete ones first, then integrated
+/// ones, then software; by PCI address within that. Asks the graphics drivers, which may crash.
 pub fn adapters() -> Vec<(Adapter, AdapterInfo)> {
     let mut found: Vec<Option<_>> = enumerate().into_iter().map(Some).collect();
     let infos: Vec<_> = found.iter().flatten().map(Adapter::get_info).collect();
@@ -67,11 +67,13 @@ pub fn views() -> Vec<View> {
     groups(&infos).into_iter().map(view).collect()
 }
 
-/// Opens the GPU of this number in [`adapters`]. Where the environment variable `HEARTH_LARGEST_BUFFER` gives a number of bytes, larger
-/// buffers are refused, as if memory had run out.
+/// Opens the GPU of this number in [`adapters`]. Where the environment variable
+/// `HEARTH_LARGEST_BUFFER` gives a number of bytes, larger buffers are refused, as if memory had
+/// run out.
 ///
 /// # Errors
-/// There is no such GPU, or its driver does not open it; the text is a sentence without its full stop.
+/// There is no such GPU, or its driver does not open it; the text is a sentence without its full
+/// stop.
 pub fn open(number: usize) -> Result<Device, String> {
     let adapter = adapters().into_iter().nth(number).map(|(adapter, _)| adapter);
     let adapter = adapter.ok_or("this machine has no such GPU, or its driver does not answer")?;
@@ -98,7 +100,8 @@ pub fn open(number: usize) -> Result<Device, String> {
     options.init().map_err(|error| error.to_string())
 }
 
-/// Opens an adapter for kernels in SPIR-V, which want features of the driver that wgpu does not know; CubeCL asks for them.
+/// Opens an adapter for kernels in SPIR-V, which want features of the driver that wgpu does not
+/// know; CubeCL asks for them.
 #[cfg(feature = "vulkan")]
 fn request(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
     if adapter.get_info().backend == Backend::Vulkan {
@@ -118,7 +121,8 @@ use request_portable as request;
 fn request_portable(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
     let wanted = wgpu::DeviceDescriptor {
         label: None,
-        // A driver that has experimental ones is not opened with them unless they are asked for by name; nothing here needs one.
+        // A driver that has experimental ones is not opened with them unless they are asked for by
+        // name; nothing here needs one.
         required_features: adapter.features()
             - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
             - wgpu::Features::all_experimental_mask(),
@@ -136,7 +140,8 @@ fn request_portable(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::De
 /// What was opened, for [`lose`].
 static OPENED: Mutex<Vec<(usize, wgpu::Device)>> = Mutex::new(Vec::new());
 
-/// Takes a GPU away from everybody in this process who has it, as a driver does that crashes: for tests of what happens then.
+/// Takes a GPU away from everybody in this process who has it, as a driver does that crashes: for
+/// tests of what happens then.
 pub fn lose(number: usize) {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, device) in opened.extract_if(.., |(other, _)| *other == number) {
@@ -170,7 +175,8 @@ const BACKENDS: Backends = if cfg!(target_vendor = "apple") {
     Backends::VULKAN.union(Backends::DX12)
 };
 
-/// One for the life of the process: a Vulkan loader crashes where instances come and go on several threads.
+/// One for the life of the process: a Vulkan loader crashes where instances come and go on several
+/// threads.
 fn instance() -> &'static Instance {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
@@ -224,7 +230,8 @@ fn likeness(infos: &[AdapterInfo], group: &[usize], at: usize) -> u8 {
         // Two drivers may serve one card.
         Backend::Vulkan => u8::from(same_slot),
         _ if seen => 0,
-        // DX12's addresses are looked up by the model of the card: of two equal cards, both get one's.
+        // DX12's addresses are looked up by the model of the card: of two equal cards, both get
+        // one's.
         _ => 1 + u8::from(same_slot),
     }
 }

@@ -1,8 +1,9 @@
 //! The KV cache: a pool of cells, written by index.
 //!
-//! A cell holds the key and the value of one token in one layer, in f16 or in q8_0. Which cells belong to which sequence, and in what
-//! order, is the sequence's own business; an operation gets the pool as a handle and the cells as a list. A layer's cells are made
-//! where the layer first asks for them: with the processor or on a GPU.
+//! A cell holds the key and the value of one token in one layer, in f16 or in q8_0. Which cells
+//! belong to which sequence, and in what order, is the sequence's own business; an operation gets
+//! the pool as a handle and the cells as a list. A layer's cells are made where the layer first
+//! asks for them: with the processor or on a GPU.
 
 #[cfg(feature = "gpu")]
 use burn::backend::{Cube, tensor::FloatTensor};
@@ -74,7 +75,8 @@ impl KvPool {
         self.format
     }
 
-    /// Bytes that a layer's cells take with the processor. The system gives them as cells are first used.
+    /// Bytes that a layer's cells take with the processor. The system gives them as cells are first
+    /// used.
     pub fn bytes_a_layer(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
         KvLayer::bytes_for(format, cells, kv_heads, head_dim)
     }
@@ -91,8 +93,8 @@ impl KvPool {
 
     pub(crate) fn layer(&self, layer: usize) -> MutexGuard<'_, KvLayer> {
         let make = || Mutex::new(KvLayer::new(self.format, self.cells, self.kv_heads, self.head_dim));
-        // A panic in the middle of a write leaves a cell half written, never the pool unusable: the sequence is dropped with its
-        // session.
+        // A panic in the middle of a write leaves a cell half written, never the pool unusable: the
+        // sequence is dropped with its session.
         let cells = self.layers[layer].cpu.get_or_init(make);
         cells.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

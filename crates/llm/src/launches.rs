@@ -10,7 +10,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Counts kernels from [`Count::begin`] to [`Count::end`], those of every thread. One count at a time.
+/// Counts kernels from [`Count::begin`] to [`Count::end`], those of every thread. One count at a
+/// time.
 pub struct Count {
     #[cfg(feature = "gpu")]
     launched: Arc<Launched>,
@@ -47,7 +48,8 @@ impl Count {
         Self {}
     }
 
-    /// Kernels that were started, and how many of them were not the same kernel again: each of those is compiled once.
+    /// Kernels that were started, and how many of them were not the same kernel again: each of
+    /// those is compiled once.
     pub fn end(self) -> (u64, u64) {
         #[cfg(feature = "gpu")]
         return (

@@ -1,7 +1,7 @@
 //! Models on Burn: operations, layers, the KV pool, sampling; one file an architecture.
 //!
-//! A [`Model`] is loaded from a GGUF file; a [`Session`] is one sequence of tokens in it. The same model, through the same
-//! operations, answers a chat and is differentiated for training.
+//! A [`Model`] is loaded from a GGUF file; a [`Session`] is one sequence of tokens in it. The same
+//! model, through the same operations, answers a chat and is differentiated for training.
 
 mod adapter;
 mod config;
@@ -15,6 +15,7 @@ mod free_space;
 #[cfg(feature = "wgpu")]
 pub mod gpus;
 mod kv;
+mod kv_snapshot;
 pub mod launches;
 mod model;
 pub mod models;
@@ -22,7 +23,6 @@ pub mod ops;
 mod packed;
 mod placement;
 mod sampling;
-mod saved;
 mod session;
 mod stop;
 pub mod threads;
@@ -35,9 +35,9 @@ pub use divergence::divergence;
 pub use error::{CacheError, LoadError, SessionError};
 pub use free_space::free_space;
 pub use kv::KvPool;
+pub use kv_snapshot::{SavedCells, SnapshotError, SnapshotKey};
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};
 pub use sampling::{Sampler, SamplingError, SamplingParams, greedy};
-pub use saved::{Saved, SavedError, SavedKey};
 pub use session::{Prefilled, Session};
 pub use stop::{Passed, StopTexts};

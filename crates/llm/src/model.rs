@@ -16,7 +16,8 @@ use std::path::PathBuf;
 pub struct LoadOptions {
     /// Where its layers are to lie; none: with the processor.
     pub placement: Option<Placement>,
-    /// The folder in which weights that were packed for this machine are kept for the next load; none: they are packed each time.
+    /// The folder in which weights that were packed for this machine are kept for the next load;
+    /// none: they are packed each time.
     pub packed_in: Option<PathBuf>,
 }
 
@@ -28,10 +29,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads the weights of `gguf`. `progress` gets the share done, from 0 to 1, and what is being done; when it breaks, loading ends.
+    /// Loads the weights of `gguf`. `progress` gets the share done, from 0 to 1, and what is being
+    /// done; when it breaks, loading ends.
     ///
     /// # Errors
-    /// The file is damaged or of a kind that is not known, the device cannot be used, or `progress` broke.
+    /// The file is damaged or of a kind that is not known, the device cannot be used, or `progress`
+    /// broke.
     pub fn load(
         gguf: &Gguf,
         options: &LoadOptions,

@@ -1,8 +1,8 @@
 //! Which layers lie on which device.
 //!
-//! Layers are counted as llama.cpp does: every block, those that predict further tokens included, then the output layer. The last
-//! ones go to GPUs first; the token embedding stays with the processor. One value says what is planned, what is placed and what
-//! is told.
+//! Layers are counted as llama.cpp does: every block, those that predict further tokens included,
+//! then the output layer. The last ones go to GPUs first; the token embedding stays with the
+//! processor. One value says what is planned, what is placed and what is told.
 
 /// Where something lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,8 +40,8 @@ impl Placement {
         }
     }
 
-    /// The last `wanted` of `layers` layers on these GPUs, in their order, to each according to its weight (its free memory, say).
-    /// More than there are means all.
+    /// The last `wanted` of `layers` layers on these GPUs, in their order, to each according to its
+    /// weight (its free memory, say). More than there are means all.
     pub fn offload(layers: usize, wanted: usize, gpus: &[(usize, u64)]) -> Self {
         let wanted = wanted.min(layers);
         let total: u128 = gpus.iter().map(|(_, weight)| u128::from(*weight).max(1)).sum();
@@ -102,7 +102,8 @@ mod tests {
         (0..placement.layers()).map(|layer| placement.of(layer)).collect()
     }
 
-    /// <https://github.com/ggml-org/llama.cpp/pull/24208>: with `n` blocks the first layer on the GPU is `max(n + 1 - wanted, 0)`.
+    /// <https://github.com/ggml-org/llama.cpp/pull/24208>: with `n` layers the first one on the GPU is
+    /// `max(n + 1 - wanted, 0)`.
     #[test]
     fn the_last_layers_go_first() {
         for blocks in 1..6 {

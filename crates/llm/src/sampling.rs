@@ -1,8 +1,8 @@
-//! Choosing the next token from the model's scores.
+//! Choosing the next token from the model's logits.
 //!
-//! The order is llama.cpp's: penalties, top-k, top-p, min-p, temperature, then a draw. Top-p and min-p look at the
-//! probabilities before the temperature flattens them, so raising the temperature never lets in a token that they
-//! had refused.
+//! The order is llama.cpp's: penalties, top-k, top-p, min-p, temperature, then a draw. Top-p and
+//! min-p look at the probabilities before the temperature flattens them, so raising the temperature
+//! never lets in a token that they had refused.
 
 use std::collections::{HashMap, VecDeque};
 use thiserror::Error;
@@ -10,7 +10,7 @@ use thiserror::Error;
 /// How the next token is chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingParams {
-    /// Divides the scores before the draw; 0 takes the likeliest token always (greedy).
+    /// Divides the logits before the draw; 0 takes the likeliest token always (greedy).
     pub temperature: f32,
     /// Keep the k likeliest; 0 keeps all.
     pub top_k: usize,
@@ -18,11 +18,12 @@ pub struct SamplingParams {
     pub top_p: f32,
     /// Drop what is less likely than this share of the likeliest; 0 drops nothing.
     pub min_p: f32,
-    /// Divides the positive scores of tokens seen lately, and multiplies the negative ones; 1 changes nothing.
+    /// Divides the positive logits of tokens seen lately, and multiplies the negative ones; 1
+    /// changes nothing.
     pub repetition_penalty: f32,
-    /// Taken from a token's score for every time it was seen lately; 0 changes nothing.
+    /// Taken from a token's logit for every time it was seen lately; 0 changes nothing.
     pub frequency_penalty: f32,
-    /// Taken once from the score of a token that was seen lately; 0 changes nothing.
+    /// Taken once from the logit of a token that was seen lately; 0 changes nothing.
     pub presence_penalty: f32,
     /// How many tokens back "lately" reaches.
     pub repeat_last_n: usize,
@@ -46,8 +47,9 @@ impl SamplingParams {
         }
     }
 
-    /// Whether it takes the likeliest token always, so that nothing but that need be known of the scores.
-    pub fn takes_likeliest(&self) -> bool {
+    /// Whether it takes the likeliest token always, so that nothing but that need be known of the
+    /// logits.
+    pub fn is_greedy(&self) -> bool {
         self.temperature == 0.0 && !self.penalises()
     }
 
@@ -70,8 +72,8 @@ pub enum SamplingError {
         /// What it may be.
         range: &'static str,
     },
-    /// Not one score is a finite number, so that the weights must be damaged.
-    #[error("the model's scores are not numbers; its file is probably damaged, download it again")]
+    /// Not one logit is a finite number, so that the weights must be damaged.
+    #[error("the model's logits are not numbers; its file is probably damaged, download it again")]
     NoScores,
 }
 
@@ -82,7 +84,7 @@ pub struct Sampler {
     draws: Draws,
     recent: VecDeque<u32>,
     counts: HashMap<u32, u32>,
-    /// The scores with penalties; a copy only where there are any.
+    /// The logits with penalties; a copy only where there are any.
     penalised: Vec<f32>,
     candidates: Vec<Candidate>,
 }
@@ -90,15 +92,15 @@ pub struct Sampler {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Candidate {
     id: u32,
-    score: f32,
+    logit: f32,
 }
 
 impl Candidate {
-    /// The likelier first, and of equals the lower id. Only finite scores become candidates.
+    /// The likelier first, and of equals the lower id. Only finite logits become candidates.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         other
-            .score
-            .partial_cmp(&self.score)
+            .logit
+            .partial_cmp(&self.logit)
             .unwrap_or(std::cmp::Ordering::Equal)
             .then(self.id.cmp(&other.id))
     }
@@ -171,44 +173,45 @@ impl Sampler {
         *self.counts.entry(token).or_default() += 1;
     }
 
-    /// The next token, given a score for each one of the vocabulary. Scores that are not finite are never chosen.
+    /// The next token, given a logit for each one of the vocabulary. Scores that are not finite are
+    /// never chosen.
     ///
     /// # Errors
     /// [`SamplingError::NoScores`] when none is finite.
-    pub fn sample(&mut self, scores: &[f32]) -> Result<u32, SamplingError> {
+    pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SamplingError> {
         let mut penalised = std::mem::take(&mut self.penalised);
-        let scores = if self.counts.is_empty() {
-            scores
+        let logits = if self.counts.is_empty() {
+            logits
         } else {
-            self.penalise(scores, &mut penalised)
+            self.penalise(logits, &mut penalised)
         };
         let token = if self.sampling.temperature == 0.0 {
-            greedy(scores)
+            greedy(logits)
         } else {
-            self.draw(scores)
+            self.draw(logits)
         };
         self.penalised = penalised;
         token.ok_or(SamplingError::NoScores)
     }
 
-    fn penalise<'a>(&self, scores: &[f32], out: &'a mut Vec<f32>) -> &'a [f32] {
+    fn penalise<'a>(&self, logits: &[f32], out: &'a mut Vec<f32>) -> &'a [f32] {
         out.clear();
-        out.extend_from_slice(scores);
+        out.extend_from_slice(logits);
         for (&id, &count) in &self.counts {
-            if let Some(score) = out.get_mut(id as usize) {
+            if let Some(logit) = out.get_mut(id as usize) {
                 let repetition = self.sampling.repetition_penalty;
-                *score = if *score > 0.0 {
-                    *score / repetition
+                *logit = if *logit > 0.0 {
+                    *logit / repetition
                 } else {
-                    *score * repetition
+                    *logit * repetition
                 };
-                *score -= count as f32 * self.sampling.frequency_penalty + self.sampling.presence_penalty;
+                *logit -= count as f32 * self.sampling.frequency_penalty + self.sampling.presence_penalty;
             }
         }
         out
     }
 
-    fn draw(&mut self, scores: &[f32]) -> Option<u32> {
+    fn draw(&mut self, logits: &[f32]) -> Option<u32> {
         let SamplingParams {
             temperature,
             top_k,
@@ -216,23 +219,23 @@ impl Sampler {
             min_p,
             ..
         } = self.sampling;
-        if top_k > 0 && top_k < scores.len() {
-            likeliest(scores, top_k, &mut self.candidates);
+        if top_k > 0 && top_k < logits.len() {
+            likeliest(logits, top_k, &mut self.candidates);
         } else {
             self.candidates.clear();
-            let all = scores.iter().enumerate().filter(|(_, score)| score.is_finite());
+            let all = logits.iter().enumerate().filter(|(_, logit)| logit.is_finite());
             self.candidates
-                .extend(all.map(|(id, &score)| Candidate { id: id as u32, score }));
+                .extend(all.map(|(id, &logit)| Candidate { id: id as u32, logit }));
         }
         if top_p < 1.0 {
             keep_top_p(&mut self.candidates, top_p);
         }
-        let peak = self.candidates.iter().map(|c| c.score).reduce(f32::max)?;
+        let peak = self.candidates.iter().map(|c| c.logit).reduce(f32::max)?;
         if min_p > 0.0 {
             let least = peak + min_p.ln();
-            self.candidates.retain(|c| c.score >= least);
+            self.candidates.retain(|c| c.logit >= least);
         }
-        let weight = |c: &Candidate| (f64::from(c.score - peak) / f64::from(temperature)).exp();
+        let weight = |c: &Candidate| (f64::from(c.logit - peak) / f64::from(temperature)).exp();
         let total: f64 = self.candidates.iter().map(weight).sum();
         let mut left = self.draws.unit() * total;
         for candidate in &self.candidates {
@@ -246,55 +249,55 @@ impl Sampler {
     }
 }
 
-/// How many scores are compared in one go; wide enough for the widest vectors there are.
+/// How many logits are compared in one go; wide enough for the widest vectors there are.
 const LANES: usize = 16;
 
-/// The id of the highest finite score, the lowest such id where several share it.
-pub fn greedy(scores: &[f32]) -> Option<u32> {
-    let finite = |score: f32| if score.is_finite() { score } else { f32::NEG_INFINITY };
+/// The id of the highest finite logit, the lowest such id where several share it.
+pub fn greedy(logits: &[f32]) -> Option<u32> {
+    let finite = |logit: f32| if logit.is_finite() { logit } else { f32::NEG_INFINITY };
     let mut peaks = [f32::NEG_INFINITY; LANES];
-    let (chunks, rest) = scores.as_chunks::<LANES>();
+    let (chunks, rest) = logits.as_chunks::<LANES>();
     for chunk in chunks {
-        for (peak, &score) in peaks.iter_mut().zip(chunk) {
-            let score = finite(score);
-            *peak = if score > *peak { score } else { *peak };
+        for (peak, &logit) in peaks.iter_mut().zip(chunk) {
+            let logit = finite(logit);
+            *peak = if logit > *peak { logit } else { *peak };
         }
     }
     let peak = rest
         .iter()
-        .map(|&score| finite(score))
+        .map(|&logit| finite(logit))
         .chain(peaks)
         .fold(f32::NEG_INFINITY, f32::max);
     if peak == f32::NEG_INFINITY {
         return None;
     }
-    scores.iter().position(|&score| score == peak).map(|id| id as u32)
+    logits.iter().position(|&logit| logit == peak).map(|id| id as u32)
 }
 
-/// The k highest finite scores into `best`, in order.
+/// The k highest finite logits into `best`, in order.
 ///
-/// One pass: whatever does not exceed the k-th best so far is passed over a vector at a time, and so few
-/// remain that sorting them costs nothing.
-fn likeliest(scores: &[f32], k: usize, best: &mut Vec<Candidate>) {
+/// One pass: whatever does not exceed the k-th best so far is passed over a vector at a time, and
+/// so few remain that sorting them costs nothing.
+fn likeliest(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
     let room = k.saturating_mul(2).max(256);
     best.clear();
     let mut least = f32::NEG_INFINITY;
-    for (index, chunk) in scores.chunks(LANES).enumerate() {
-        if !chunk.iter().fold(false, |any, &score| any | (score > least)) {
+    for (index, chunk) in logits.chunks(LANES).enumerate() {
+        if !chunk.iter().fold(false, |any, &logit| any | (logit > least)) {
             continue;
         }
-        for (lane, &score) in chunk.iter().enumerate() {
-            if score > least && score.is_finite() {
+        for (lane, &logit) in chunk.iter().enumerate() {
+            if logit > least && logit.is_finite() {
                 best.push(Candidate {
                     id: (index * LANES + lane) as u32,
-                    score,
+                    logit,
                 });
             }
         }
         if best.len() >= room {
             // Ids come in ascending order, so a later equal of the k-th best could only lose to it.
             let (_, kth, _) = best.select_nth_unstable_by(k - 1, Candidate::order);
-            least = kth.score;
+            least = kth.logit;
             best.truncate(k);
         }
     }
@@ -302,12 +305,13 @@ fn likeliest(scores: &[f32], k: usize, best: &mut Vec<Candidate>) {
     best.truncate(k);
 }
 
-/// Keeps the likeliest candidates whose probabilities reach p together, at least one, and leaves them in order.
+/// Keeps the likeliest candidates whose probabilities reach p together, at least one, and leaves
+/// them in order.
 fn keep_top_p(candidates: &mut Vec<Candidate>, p: f32) {
-    let Some(peak) = candidates.iter().map(|c| c.score).reduce(f32::max) else {
+    let Some(peak) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
         return;
     };
-    let weight = |c: &Candidate| f64::from(c.score - peak).exp();
+    let weight = |c: &Candidate| f64::from(c.logit - peak).exp();
     let enough = candidates.iter().map(weight).sum::<f64>() * f64::from(p);
     // Few are needed as a rule: sort a growing beginning rather than the whole vocabulary.
     let mut sorted = 64;
@@ -330,8 +334,8 @@ fn keep_top_p(candidates: &mut Vec<Candidate>, p: f32) {
     }
 }
 
-/// Numbers in 0..1 from a seed: SplitMix64 (Steele, Lea and Flood, 2014), a few integer operations whose
-/// result no platform or library version changes.
+/// Numbers in 0..1 from a seed: SplitMix64 (Steele, Lea and Flood, 2014), a few integer operations
+/// whose result no platform or library version changes.
 #[derive(Debug, Clone)]
 struct Draws {
     state: u64,
@@ -368,8 +372,8 @@ mod tests {
     }
 
     /// Every id that a thousand draws give.
-    fn drawn(sampler: &mut Sampler, scores: &[f32]) -> Vec<u32> {
-        let mut ids: Vec<u32> = (0..1000).map(|_| sampler.sample(scores).unwrap()).collect();
+    fn drawn(sampler: &mut Sampler, logits: &[f32]) -> Vec<u32> {
+        let mut ids: Vec<u32> = (0..1000).map(|_| sampler.sample(logits).unwrap()).collect();
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -419,8 +423,8 @@ mod tests {
     #[test]
     fn draws_are_as_frequent_as_they_are_likely() {
         let mut sampler = sampler(|s| s.seed = 7);
-        let scores = logs(&[0.5, 0.25, 0.25]);
-        let ones = (0..10_000).filter(|_| sampler.sample(&scores) == Ok(0)).count();
+        let logits = logs(&[0.5, 0.25, 0.25]);
+        let ones = (0..10_000).filter(|_| sampler.sample(&logits) == Ok(0)).count();
         assert!((4_800..5_200).contains(&ones), "{ones}");
     }
 
@@ -456,45 +460,45 @@ mod tests {
     }
 
     /// Scores with many ties and the odd one that is not a number.
-    fn scores() -> impl Strategy<Value = Vec<f32>> {
-        let score = prop_oneof![
+    fn logits() -> impl Strategy<Value = Vec<f32>> {
+        let logit = prop_oneof![
             8 => (-20_i32..20).prop_map(|s| s as f32 / 2.0),
             1 => Just(f32::NAN),
             1 => Just(f32::INFINITY),
             1 => Just(f32::NEG_INFINITY),
         ];
-        prop::collection::vec(score, 0..700)
+        prop::collection::vec(logit, 0..700)
     }
 
-    fn ranked(scores: &[f32]) -> Vec<Candidate> {
-        let all = scores.iter().enumerate().filter(|(_, s)| s.is_finite());
-        let mut all: Vec<_> = all.map(|(id, &score)| Candidate { id: id as u32, score }).collect();
+    fn ranked(logits: &[f32]) -> Vec<Candidate> {
+        let all = logits.iter().enumerate().filter(|(_, s)| s.is_finite());
+        let mut all: Vec<_> = all.map(|(id, &logit)| Candidate { id: id as u32, logit }).collect();
         all.sort_by(Candidate::order);
         all
     }
 
     proptest! {
         #[test]
-        fn greedy_is_the_first_of_the_highest(scores in scores()) {
-            prop_assert_eq!(greedy(&scores), ranked(&scores).first().map(|c| c.id));
+        fn greedy_is_the_first_of_the_highest(logits in logits()) {
+            prop_assert_eq!(greedy(&logits), ranked(&logits).first().map(|c| c.id));
         }
 
         #[test]
-        fn top_k_is_the_beginning_of_the_sorted_scores(scores in scores(), k in 1_usize..300) {
+        fn top_k_is_the_beginning_of_the_sorted_scores(logits in logits(), k in 1_usize..300) {
             let mut best = Vec::new();
-            likeliest(&scores, k, &mut best);
-            let mut expected = ranked(&scores);
+            likeliest(&logits, k, &mut best);
+            let mut expected = ranked(&logits);
             expected.truncate(k);
             prop_assert_eq!(best, expected);
         }
 
         #[test]
-        fn top_p_is_the_shortest_beginning_that_reaches_it(scores in scores(), p in 0.0_f32..1.0) {
-            let mut kept = ranked(&scores);
+        fn top_p_is_the_shortest_beginning_that_reaches_it(logits in logits(), p in 0.0_f32..1.0) {
+            let mut kept = ranked(&logits);
             let all = kept.clone();
             kept.reverse();
             keep_top_p(&mut kept, p);
-            let mass = |some: &[Candidate]| some.iter().map(|c| f64::from(c.score - 10.0).exp()).sum::<f64>();
+            let mass = |some: &[Candidate]| some.iter().map(|c| f64::from(c.logit - 10.0).exp()).sum::<f64>();
             prop_assert_eq!(&kept[..], &all[..kept.len()]);
             prop_assert!(mass(&kept) >= mass(&all) * f64::from(p) * (1.0 - 1e-9));
             if kept.len() > 1 {
@@ -504,16 +508,16 @@ mod tests {
 
         #[test]
         fn only_finite_scores_are_chosen_and_a_seed_repeats(
-            scores in scores(), seed: u64, top_k in 0_usize..60, top_p in 0.0_f32..=1.0, min_p in 0.0_f32..=1.0,
+            logits in logits(), seed: u64, top_k in 0_usize..60, top_p in 0.0_f32..=1.0, min_p in 0.0_f32..=1.0,
         ) {
             let build = || sampler(|s| (s.seed, s.top_k, s.top_p, s.min_p) = (seed, top_k, top_p, min_p));
             let (mut one, mut two) = (build(), build());
             for _ in 0..5 {
-                let token = one.sample(&scores);
-                prop_assert_eq!(&token, &two.sample(&scores));
+                let token = one.sample(&logits);
+                prop_assert_eq!(&token, &two.sample(&logits));
                 match token {
-                    Ok(id) => prop_assert!(scores[id as usize].is_finite()),
-                    Err(_) => prop_assert!(ranked(&scores).is_empty()),
+                    Ok(id) => prop_assert!(logits[id as usize].is_finite()),
+                    Err(_) => prop_assert!(ranked(&logits).is_empty()),
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! One conversation's state in a model: its tokens, where they lie in the cache, and the logits after the last.
+//! One conversation's state in a model: its tokens, where they lie in the cache, and the logits
+//! after the last.
 
 use crate::error::SessionError;
 use crate::kv::KvPool;
@@ -45,7 +46,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// The most tokens of a prompt that go through the model at once: beyond, the products gain no more.
+    /// The most tokens of a prompt that go through the model at once: beyond, the products gain no
+    /// more.
     pub const LARGEST_CHUNK: usize = 512;
 
     /// An empty sequence with room for `context` tokens, kept in f16.
@@ -84,7 +86,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Lets GPUs set the cache aside and translate their kernels now, and not while somebody waits for an answer.
+    /// Lets GPUs set the cache aside and translate their kernels now, and not while somebody waits
+    /// for an answer.
     fn warm_up(&mut self) -> Result<(), SessionError> {
         if self.model.placement().gpu_layers() > 0 {
             // One token, a few, and more than a few: each goes through kernels of its own.
@@ -98,7 +101,8 @@ impl Session {
         Ok(())
     }
 
-    /// The same with products of the given kind; [`Session::new`] takes [`MatmulPrecision::Int8Activations`].
+    /// The same with products of the given kind; [`Session::new`] takes
+    /// [`MatmulPrecision::Int8Activations`].
     #[must_use]
     pub fn with_precision(mut self, precision: MatmulPrecision) -> Self {
         self.precision = precision;
@@ -130,18 +134,18 @@ impl Session {
         &self.tokens
     }
 
-    /// The scores of the next token, one a token of the vocabulary; empty before the first.
+    /// Logits of the next token, one per token of the vocabulary; empty before the first.
     pub fn logits(&self) -> &[f32] {
         &self.logits
     }
 
-    /// Makes the sequence equal to `ids`, going through the model only with what differs from what is in the cache, and at
-    /// least the last token. `on_progress` gets the tokens done, those of a chunk layer by layer, and their number; when it breaks, the
-    /// rest is not read.
+    /// Makes the sequence equal to `ids`, going through the model only with what differs from what
+    /// is in the cache, and at least the last token. `on_progress` gets the tokens done, those of a
+    /// chunk layer by layer, and their number; when it breaks, the rest is not read.
     ///
     /// # Errors
-    /// No tokens, more than the context holds, or one that the vocabulary lacks: the sequence is as it was then. Or a GPU failed: it has
-    /// the tokens that were read before.
+    /// No tokens, more than the context holds, or one that the vocabulary lacks: the sequence is as
+    /// it was then. Or a GPU failed: it has the tokens that were read before.
     pub fn prefill(
         &mut self,
         ids: &[u32],
@@ -178,7 +182,7 @@ impl Session {
         })
     }
 
-    /// Adds one token; [`Session::logits`] are then the scores of the one after it.
+    /// Adds one token; [`Session::logits`] are then those of the token after it.
     ///
     /// # Errors
     /// The context is full, or the vocabulary has no such token.
@@ -187,8 +191,9 @@ impl Session {
         self.run(&[token], true, &mut going_on).map(drop)
     }
 
-    /// Adds one token and gives the likeliest after it, which is chosen where the output layer lies: a GPU then hands one number over,
-    /// and there are no [`Session::logits`]. None where no score is a number.
+    /// Adds one token and gives the likeliest after it, which is chosen where the output layer
+    /// lies: a GPU then hands one number over, and there are no [`Session::logits`]. None where no
+    /// score is a number.
     ///
     /// # Errors
     /// As [`Session::push`].
@@ -208,7 +213,8 @@ impl Session {
         Ok(chosen.first().copied().filter(|id| *id != u32::MAX))
     }
 
-    /// The natural logarithms of the probabilities of `ids[from..]`, each given all before it, from an empty cache. `from` is at least 1.
+    /// The natural logarithms of the probabilities of `ids[from..]`, each given all before it, from
+    /// an empty cache. `from` is at least 1.
     ///
     /// # Errors
     /// As [`Session::prefill`].
@@ -219,25 +225,27 @@ impl Session {
         self.check(ids, ids.len())?;
         self.tokens.clear();
         self.logits.clear();
-        let mut scores = Vec::with_capacity(ids.len() - from);
+        let mut log_probs = Vec::with_capacity(ids.len() - from);
         for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
             let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
             let hidden = self.hidden(chunk)?;
-            // The logits at a position are those of the token after it; the last token of all predicts nothing that is scored.
+            // The logits at a position are those of the token after it; the last token of all
+            // predicts nothing that is scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
             if first < end {
                 let logits = self.to_logits(hidden.slice_dim(0, first..end))?;
                 let vocab = self.model.config().vocab;
                 for (row, position) in logits.chunks_exact(vocab).zip(begin + first..) {
-                    scores.push(log_probability(row, ids[position + 1]));
+                    log_probs.push(log_probability(row, ids[position + 1]));
                 }
             }
         }
-        Ok(scores)
+        Ok(log_probs)
     }
 
-    /// The logits after every token of `ids`, row by row, continuing the sequence; for tests and measurements.
+    /// The logits after every token of `ids`, row by row, continuing the sequence; for tests and
+    /// measurements.
     ///
     /// # Errors
     /// As [`Session::prefill`].
@@ -261,8 +269,8 @@ impl Session {
         }
     }
 
-    /// Tokens through the blocks and into the cache; the last one's logits too if wanted. Where `on_layer` breaks, which is asked before
-    /// each block, it is as if nothing had been.
+    /// Tokens through the blocks and into the cache; the last one's logits too if wanted. Where
+    /// `on_layer` breaks, which is asked before each block, it is as if nothing had been.
     fn run(
         &mut self,
         ids: &[u32],
@@ -280,7 +288,8 @@ impl Session {
             let last = hidden.slice_dim(0, ids.len() - 1..ids.len());
             self.to_logits(last).map(|logits| self.logits = logits)
         } else {
-            // A GPU works behind our back: without waiting, no chunk would take any time, and none could be cancelled.
+            // A GPU works behind our back: without waiting, no chunk would take any time, and none
+            // could be cancelled.
             hidden.device().sync().map_err(failed)
         };
         // Where a GPU failed, nobody knows what it wrote.
@@ -290,7 +299,8 @@ impl Session {
         })
     }
 
-    /// Takes tokens up that continue the sequence, and gives the pass that they go through the model in; none where they do not fit.
+    /// Takes tokens up that continue the sequence, and gives the pass that they go through the
+    /// model in; none where they do not fit.
     fn take_up(&mut self, ids: &[u32]) -> Result<Pass, SessionError> {
         // One sequence owns its pool, so the cell of a position is the position.
         let view = SequenceView::in_order(self.tokens.len() + ids.len(), ids.len());
@@ -309,7 +319,8 @@ impl Session {
         Ok(self.model.decoder().hidden(ids.into(), &pass))
     }
 
-    /// A GPU makes a few rows of logits at a time: those of a large vocabulary may be more than a kernel sees of a buffer.
+    /// A GPU makes a few rows of logits at a time: those of a large vocabulary may be more than a
+    /// kernel sees of a buffer.
     fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {
         let _awake = team::enter();
         let (rows, vocab) = (hidden.dims()[0], self.model.config().vocab);
@@ -334,7 +345,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Steers the size of a chunk so that a step of it takes about [`STEP_TIME`]: a layer, or where a GPU works behind our back the whole.
+    /// Steers the size of a chunk so that a step of it takes about [`STEP_TIME`]: a layer, or where
+    /// a GPU works behind our back the whole.
     fn choose_chunk(&mut self, tokens: usize, took: Duration) {
         if tokens < self.chunk {
             return;

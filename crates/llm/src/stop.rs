@@ -2,8 +2,8 @@
 
 /// Watches an answer for the texts that end it.
 ///
-/// What may still become a stop text is held back, so that nothing of one is ever shown. The stop text that
-/// is complete first ends the answer, however the answer was cut into pieces.
+/// What may still become a stop text is held back, so that nothing of one is ever shown. The stop
+/// text that is complete first ends the answer, however the answer was cut into pieces.
 #[derive(Debug, Default, Clone)]
 pub struct StopTexts {
     texts: Vec<String>,

@@ -1,4 +1,5 @@
-//! From the tensors of a file to what the operations take: checked, packed for the machine, on their device.
+//! From the tensors of a file to what the operations take: checked, packed for the machine, on
+//! their device.
 
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
@@ -56,8 +57,8 @@ impl<'a> Weights<'a> {
         self.device = device.clone();
     }
 
-    /// A frozen weight `[rows, cols]`, with the processor packed for this machine, on a GPU as the file has it; with the bias
-    /// `NAME.bias` where the file has one.
+    /// A frozen weight `[rows, cols]`, with the processor packed for this machine, on a GPU as the
+    /// file has it; with the bias `NAME.bias` where the file has one.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
         let tensor_name = format!("{name}.weight");
         let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
@@ -108,8 +109,9 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// A matrix packed for this machine, now or by an earlier load. Never the model's own file, not even where the order is its own: whoever
-    /// writes over that does not change, or end, what answers.
+    /// A matrix packed for this machine, now or by an earlier load. Never the model's own file, not
+    /// even where the order is its own: whoever writes over that does not change, or end, what
+    /// answers.
     fn packed(&mut self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
         // That one has checked it.
         if let Some(kept) = self.packed.kept(matrix.name, matrix.bytes.len()) {

@@ -120,7 +120,8 @@ fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
         assert_eq!(team::threads(), threads);
         assert!(
             logits(&model, cache, sizes) == expected,
-            "{format}, {group} query heads to a key head, {cache:?}, adapters: {adapters}: batches of {sizes:?} on {threads} threads"
+            "{format}, {group} query heads to a key head, {cache:?}, adapters: {adapters}: batches of {sizes:?} on \
+             {threads} threads"
         );
     }
 }
@@ -140,8 +141,8 @@ fn a_prompt_that_is_read_in_batches_of_any_time_gives_the_same_bits() {
     }
 }
 
-/// Every format, each with either group, cache, and with and without adapters. Where vectors are lacking, fewer formats: there this takes
-/// minutes.
+/// Every format, each with either group, cache, and with and without adapters. Where vectors are
+/// lacking, fewer formats: there this takes minutes.
 #[test]
 fn a_prompt_gives_the_same_bits_however_it_is_cut() {
     let _alone = team_alone();

@@ -1,5 +1,5 @@
-//! One layer, forwards and backwards, from a model file through the same operations as a chat, against PyTorch and against
-//! finite differences. LoRA is on all seven linears.
+//! One layer, forwards and backwards, from a model file through the same operations as a chat,
+//! against PyTorch and against finite differences. LoRA is on all seven linears.
 //!
 //! The fixtures, and the script that makes them, are in `tests/fixtures/layer`.
 
@@ -223,8 +223,8 @@ fn a_gemma_layer_has_the_gradients_of_pytorch() {
     against_pytorch("gemma", "gemma3");
 }
 
-/// The slope of the loss along a direction, by central differences and by the gradient. A step in f32 through a whole layer leaves
-/// about three digits.
+/// The slope of the loss along a direction, by central differences and by the gradient. A step in
+/// f32 through a whole layer leaves about three digits.
 fn slope(name: &str, architecture: &str) {
     const STEP: f32 = 1e-2;
     const SLOPE_TOLERANCE: f64 = 5e-3;

@@ -1,4 +1,5 @@
-//! Logits of tiny random models against `transformers`, at every position, however the tokens are handed over.
+//! Logits of tiny random models against `transformers`, at every position, however the tokens are
+//! handed over.
 //!
 //! The fixtures, and the script that makes them, are in `tests/fixtures/models`.
 

@@ -1,4 +1,5 @@
-//! Packed weights that were kept from an earlier load: the same answers, and whatever happens to their file costs time alone.
+//! Packed weights that were kept from an earlier load: the same answers, and whatever happens to
+//! their file costs time alone.
 
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
 use hearth_kernels::Quant;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A model in Q4_0 with its embedding in F32, which keeps its order, and a folder for what is made of it.
+/// A model in Q4_0 with its embedding in F32, which keeps its order, and a folder for what is made
+/// of it.
 struct Kept {
     folder: tempfile::TempDir,
 }
@@ -141,7 +143,8 @@ fn a_damaged_file_is_made_again() {
         kept.check();
         assert!(fs::read(kept.file()).expect("the file") == whole, "{length}");
     }
-    // Among the weights, in the embedding and in what is packed: what is sound is taken, the rest packed, and the next load makes it anew.
+    // Among the weights, in the embedding and in what is packed: what is sound is taken, the rest
+    // packed, and the next load makes it anew.
     let table_at = u64::from_le_bytes(whole.as_chunks().0[1]) as usize;
     for at in [1000, table_at - 100] {
         flip(&file, at);

@@ -19,7 +19,8 @@ use tokio::{
     time::timeout,
 };
 
-/// Maximum bytes of a line. The longest message, [`Event::Finished`], holds one id per token; a million of them fit in half of it.
+/// Maximum bytes of a line. The longest message, [`Event::Finished`], holds one id per token; a
+/// million of them fit in half of it.
 const MAX_LINE: usize = 16 << 20;
 
 /// Capacity of the event queue. When it is full, the worker blocks on its pipe.
@@ -28,7 +29,8 @@ const EVENT_QUEUE: usize = 256;
 /// Lines of the worker's log that a death report quotes.
 const LOG_TAIL_LINES: usize = 12;
 
-/// Time limit for a process to exit after its output ended, and for its last output after it exited.
+/// Time limit for a process to exit after its output ended, and for its last output after it
+/// exited.
 const EXIT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Command line and environment of a worker.
@@ -45,7 +47,8 @@ pub struct WorkerCommand {
 }
 
 impl WorkerCommand {
-    /// `executable worker`, with half a minute to start: a virus scanner may read the whole executable first.
+    /// `executable worker`, with half a minute to start: a virus scanner may read the whole
+    /// executable first.
     pub fn new(executable: impl Into<PathBuf>) -> Self {
         Self {
             executable: executable.into(),
@@ -138,8 +141,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Start a worker and wait until it is ready. Its messages arrive at the receiver in order; if the receiver is not polled, the
-    /// worker blocks. Needs a tokio runtime with time and IO.
+    /// Start a worker and wait until it is ready. Its messages arrive at the receiver in order; if
+    /// the receiver is not polled, the worker blocks. Needs a tokio runtime with time and IO.
     pub async fn start(command: &WorkerCommand) -> Result<(Self, mpsc::Receiver<WorkerMessage>), StartError> {
         let kills = KillCount::now();
         let mut child = spawn(command)?;

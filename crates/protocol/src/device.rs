@@ -14,7 +14,8 @@ pub struct DeviceInfo {
     pub kind: String,
     /// Product name.
     pub name: String,
-    /// Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means none.
+    /// Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means
+    /// none.
     pub backend: String,
     /// Total memory in bytes; main memory for a device that shares it. `None` means unknown.
     pub memory_total: Option<u64>,
@@ -22,7 +23,8 @@ pub struct DeviceInfo {
     pub memory_free: Option<u64>,
     /// Whether a model can run on it.
     pub usable: bool,
-    /// Why it is or is not usable, in one sentence. The CPU's also reports errors of the graphics drivers.
+    /// Why it is or is not usable, in one sentence. The CPU's also reports errors of the graphics
+    /// drivers.
     pub why: String,
     /// Driver name and version. `None` for a CPU, or if unknown.
     #[serde(default)]
@@ -39,7 +41,8 @@ pub struct DeviceInfo {
     /// Performance cores among them; all, if there is only one kind.
     #[serde(default)]
     pub performance_cores: Option<u32>,
-    /// Backends that can use it: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`, `rocm`. The first is the one in `backend`.
+    /// Backends that can use it: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`, `rocm`. The first is the
+    /// one in `backend`.
     #[serde(default)]
     pub backend_names: Vec<String>,
     /// Largest buffer binding of a GPU kernel, in bytes. `None` means unknown.
@@ -65,7 +68,8 @@ pub struct BackendOption {
 /// Result of a device check.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCheck {
-    /// The first mismatch with the CPU's results, in one sentence. `None` means that all results match.
+    /// The first mismatch with the CPU's results, in one sentence. `None` means that all results
+    /// match.
     pub mismatch: Option<String>,
     /// Bandwidth of weights in decode, in bytes per second.
     #[serde(deserialize_with = "crate::number::or_nan")]
@@ -88,7 +92,8 @@ impl DeviceCheck {
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
     pub const VERSION: u32 = 4;
 
-    /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits: prefill of 512 tokens, decode of 128.
+    /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits: prefill of
+    /// 512 tokens, decode of 128.
     pub fn turn_seconds(&self) -> f64 {
         const WEIGHTS: f64 = 1e9;
         const BYTES_A_WEIGHT: f64 = 18.0 / 32.0;

@@ -1,7 +1,8 @@
 //! The messages between host and worker, and the client that starts and monitors a worker.
 //!
 //! A worker is a process of its own (`hearth worker`). It reads one [`Request`] per line from its
-//! standard input and writes one [`Event`] per line to its standard output, both as JSON; its log goes to standard error.
+//! standard input and writes one [`Event`] per line to its standard output, both as JSON; its log
+//! goes to standard error.
 
 mod client;
 mod device;

@@ -2,7 +2,8 @@
 
 use std::process::ExitStatus;
 
-/// The system's count of OOM kills. Linux only: `oom_kill` of `/proc/vmstat`, which includes those of memory cgroups. <https://docs.kernel.org/admin-guide/mm/index.html>
+/// The system's count of OOM kills. Linux only: `oom_kill` of `/proc/vmstat`, which includes those
+/// of memory cgroups. <https://docs.kernel.org/admin-guide/mm/index.html>
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KillCount(Option<u64>);
 
@@ -32,15 +33,16 @@ fn oom_kills(counters: &str) -> Option<u64> {
 pub(crate) enum Death {
     /// An allocation failed, or the OOM killer killed it.
     OutOfMemory,
-    /// Killed for an unknown reason. Systems and their daemons do so when memory runs short; so can the user.
+    /// Killed for an unknown reason. Systems and their daemons do so when memory runs short; so can
+    /// the user.
     Killed,
     /// It crashed or exited.
     Other,
 }
 
 impl Death {
-    /// The cause, from the exit status, the last lines of the log, and the kill counts at its start (`started`) and after its
-    /// death (`now`).
+    /// The cause, from the exit status, the last lines of the log, and the kill counts at its start
+    /// (`started`) and after its death (`now`).
     pub fn of<'a>(
         status: ExitStatus,
         started: KillCount,

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
 pub const PROTOCOL_VERSION: u32 = 6;
 
-/// Id of one generation, plan or measurement: chosen by the client, unique within the worker's lifetime.
+/// Id of one generation, plan or measurement: chosen by the client, unique within the worker's
+/// lifetime.
 pub type GenerationId = u64;
 
 /// Id of a conversation in the client's store.
@@ -24,13 +25,14 @@ pub enum Request {
     /// Load a model, in place of the loaded one. Answered by [`Event::LoadProgress`], then
     /// [`Event::Loaded`] or [`Event::LoadFailed`].
     Load(LoadRequest),
-    /// Cancel any generation, unload the model and release its memory. Answered by [`Event::Unloaded`].
+    /// Cancel any generation, unload the model and release its memory. Answered by
+    /// [`Event::Unloaded`].
     Unload,
-    /// Generate an answer. Answered by [`Event::Started`], [`Event::Text`] and, last, [`Event::Finished`] or
-    /// [`Event::GenerationFailed`].
+    /// Generate an answer. Answered by [`Event::Started`], [`Event::Text`] and, last,
+    /// [`Event::Finished`] or [`Event::GenerationFailed`].
     Generate(GenerateRequest),
-    /// Cancel a generation; its last event is [`Event::Finished`] with [`FinishReason::Cancelled`]. Also cancels a
-    /// measurement, which ends with [`Event::MeasureFailed`].
+    /// Cancel a generation; its last event is [`Event::Finished`] with [`FinishReason::Cancelled`].
+    /// Also cancels a measurement, which ends with [`Event::MeasureFailed`].
     Cancel {
         /// Which.
         id: GenerationId,
@@ -44,32 +46,35 @@ pub enum Request {
     },
     /// List the devices. Answered by [`Event::Devices`].
     Devices,
-    /// Run the device check: compare a device's results with the CPU's and benchmark it, in every build of Hearth that can use it.
-    /// Answered by [`Event::Checked`]; the result is part of [`DeviceInfo`] from then on.
+    /// Run the device check: compare a device's results with the CPU's and benchmark it, in every
+    /// build of Hearth that can use it. Answered by [`Event::Checked`]; the result is part of
+    /// [`DeviceInfo`] from then on.
     Check {
         /// The device's id or identity.
         device: String,
     },
-    /// Compute the memory plan of a model without loading it. Answered by [`Event::Planned`] or [`Event::PlanFailed`],
-    /// also during a generation.
+    /// Compute the memory plan of a model without loading it. Answered by [`Event::Planned`] or
+    /// [`Event::PlanFailed`], also during a generation.
     Plan {
         /// Echoed in the answer.
         id: GenerationId,
         /// The model, and how it would be loaded.
         plan: PlanRequest,
     },
-    /// Benchmark the loaded model. Answered by [`Event::MeasureProgress`], then [`Event::Measured`] or
-    /// [`Event::MeasureFailed`].
+    /// Benchmark the loaded model. Answered by [`Event::MeasureProgress`], then [`Event::Measured`]
+    /// or [`Event::MeasureFailed`].
     Measure {
         /// Echoed in the answer; [`Request::Cancel`] cancels the measurement.
         id: GenerationId,
     },
-    /// Remove a conversation from the prompt cache ([`LoadRequest::prompt_cache`]), after all earlier requests. Not answered.
+    /// Remove a conversation from the prompt cache ([`LoadRequest::prompt_cache`]), after all
+    /// earlier requests. Not answered.
     RemovePromptCache {
         /// Which.
         conversation: ConversationId,
     },
-    /// Set the size limit of the prompt cache; least recently used files above it are removed. Not answered.
+    /// Set the size limit of the prompt cache; least recently used files above it are removed. Not
+    /// answered.
     SetPromptCacheLimit {
         /// See [`PromptCacheFolder::max_bytes`].
         max_bytes: u64,
@@ -85,14 +90,16 @@ pub enum Request {
 pub struct LoadRequest {
     /// The GGUF file (the first, of a split one).
     pub path: PathBuf,
-    /// Context in tokens. `None` means automatic: the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and the longest whose KV
-    /// cache fits a GPU's buffer binding.
+    /// Context in tokens. `None` means automatic: the model's own, at most
+    /// [`LoadRequest::DEFAULT_CONTEXT`] and the longest whose KV cache fits a GPU's buffer binding.
     pub context: Option<u32>,
     /// CPU threads. `None` means the number of physical cores.
     pub threads: Option<u32>,
-    /// Id or identity of a device from [`Event::Devices`], or several separated by commas. `None` means automatic.
+    /// Id or identity of a device from [`Event::Devices`], or several separated by commas. `None`
+    /// means automatic.
     pub device: Option<String>,
-    /// The build of Hearth to use the GPU with, see [`BackendOption::build`]. `None` means the fastest measured.
+    /// The build of Hearth to use the GPU with, see [`BackendOption::build`]. `None` means the
+    /// fastest measured.
     #[serde(default)]
     pub build: Option<String>,
     /// Number of layers on GPUs.
@@ -101,13 +108,14 @@ pub struct LoadRequest {
     /// Element type of the KV cache.
     #[serde(default)]
     pub kv: KvType,
-    /// The prompt cache: where KV cells are saved, so that a conversation continues without prefill. `None` disables it.
+    /// The prompt cache: where KV cells are saved, so that a conversation continues without
+    /// prefill. `None` disables it.
     #[serde(default)]
     pub prompt_cache: Option<PromptCacheFolder>,
 }
 
-/// The folder of the prompt cache. Each conversation has a subfolder named by its id, which the client removes together with the
-/// conversation. Any of its files may be removed at any time.
+/// The folder of the prompt cache. Each conversation has a subfolder named by its id, which the
+/// client removes together with the conversation. Any of its files may be removed at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptCacheFolder {
     /// The folder; created on demand.
@@ -151,13 +159,15 @@ pub struct SamplingParams {
     pub temperature: f32,
     /// Keep the k most likely tokens; 0 disables it.
     pub top_k: u32,
-    /// Nucleus sampling: keep the most likely tokens whose probabilities add up to p; 1 disables it.
+    /// Nucleus sampling: keep the most likely tokens whose probabilities add up to p; 1 disables
+    /// it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub top_p: f32,
     /// Drop tokens less likely than this fraction of the most likely one; 0 disables it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub min_p: f32,
-    /// Divides the logits of tokens seen in the last [`SamplingParams::repeat_last_n`]; 1 disables it.
+    /// Divides the logits of tokens seen in the last [`SamplingParams::repeat_last_n`]; 1 disables
+    /// it.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub repetition_penalty: f32,
     /// Subtracted from a token's logit for each time it was seen; 0 disables it.
@@ -306,8 +316,9 @@ pub enum Event {
         /// All devices, as in [`Event::Devices`]; or why the check failed.
         devices: Result<Vec<DeviceInfo>, Problem>,
     },
-    /// Another build of Hearth is faster for the last request, a load or a run. The client starts this program in place of the worker,
-    /// with [`BUILD_SWITCHED`] in its environment, and repeats the request.
+    /// Another build of Hearth is faster for the last request, a load or a run. The client starts
+    /// this program in place of the worker, with [`BUILD_SWITCHED`] in its environment, and repeats
+    /// the request.
     SwitchBuild {
         /// The program.
         program: PathBuf,
@@ -341,7 +352,8 @@ pub enum Event {
         /// The measured speed.
         measured: Measured,
     },
-    /// The measurement failed: no model is loaded, a generation is in progress, or it was cancelled.
+    /// The measurement failed: no model is loaded, a generation is in progress, or it was
+    /// cancelled.
     MeasureFailed {
         /// Which.
         id: GenerationId,
@@ -357,7 +369,8 @@ pub enum Event {
     },
 }
 
-/// Environment variable of a worker or command that another build of Hearth switched to. It must not switch again.
+/// Environment variable of a worker or command that another build of Hearth switched to. It must
+/// not switch again.
 pub const BUILD_SWITCHED: &str = "HEARTH_BUILD_SWITCHED";
 
 /// Turns dropped from the context: the oldest ones, never the system prompt.
@@ -495,7 +508,8 @@ pub enum ProblemCode {
     NoDevice,
     /// Invalid request.
     BadRequest,
-    /// The worker exited unexpectedly, not for lack of memory. Set by the client, never by a worker.
+    /// The worker exited unexpectedly, not for lack of memory. Set by the client, never by a
+    /// worker.
     WorkerDied,
     /// A bug in Hearth.
     Internal,

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// Deserialise a float; `null`, which serde_json writes for NaN and infinities, becomes NaN, so that such a value does not make the
-/// whole message unreadable. Used for every float of a message that is not an `Option`; a test enforces it.
+/// Deserialise a float; `null`, which serde_json writes for NaN and infinities, becomes NaN, so
+/// that such a value does not make the whole message unreadable. Used for every float of a message
+/// that is not an `Option`; a test enforces it.
 ///
 /// # Errors
 /// The value is neither a number nor `null`.

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// Number of layers on GPUs, counted from the output layer backwards: 1 is the output layer alone, N the output layer and
-/// the last N - 1 transformer layers.
+/// Number of layers on GPUs, counted from the output layer backwards: 1 is the output layer alone,
+/// N the output layer and the last N - 1 transformer layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuLayers {

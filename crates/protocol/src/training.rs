@@ -11,10 +11,12 @@ pub type RunId = u64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum TrainingRequest {
-    /// Read a dataset as a run would, without training. Answered by [`TrainingEvent::Inspected`] or [`TrainingEvent::Failed`].
+    /// Read a dataset as a run would, without training. Answered by [`TrainingEvent::Inspected`] or
+    /// [`TrainingEvent::Failed`].
     Inspect(InspectRequest),
-    /// Train. Answered by [`TrainingEvent::Preparing`], [`TrainingEvent::Planned`], steps and evaluations, and last
-    /// [`TrainingEvent::Finished`], [`TrainingEvent::Suspended`] or [`TrainingEvent::Failed`].
+    /// Train. Answered by [`TrainingEvent::Preparing`], [`TrainingEvent::Planned`], steps and
+    /// evaluations, and last [`TrainingEvent::Finished`], [`TrainingEvent::Suspended`] or
+    /// [`TrainingEvent::Failed`].
     Start(Box<TrainRequest>),
     /// Pause the run after the current batch. Answered by [`TrainingEvent::Paused`].
     Pause {
@@ -26,13 +28,14 @@ pub enum TrainingRequest {
         /// Which.
         id: RunId,
     },
-    /// End the run after the current step and keep its adapter. Answered by [`TrainingEvent::Finished`].
+    /// End the run after the current step and keep its adapter. Answered by
+    /// [`TrainingEvent::Finished`].
     Stop {
         /// Which.
         id: RunId,
     },
-    /// End the run after the current step with a checkpoint and without an evaluation: the app closes. Answered by
-    /// [`TrainingEvent::Suspended`].
+    /// End the run after the current step with a checkpoint and without an evaluation: the app
+    /// closes. Answered by [`TrainingEvent::Suspended`].
     Suspend {
         /// Which.
         id: RunId,
@@ -161,7 +164,8 @@ pub enum Severity {
 /// A finding about a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
+    /// For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
+    /// `leaks`, `few`, `broken`, `retrieve`.
     pub kind: String,
     /// Its severity.
     pub severity: Severity,
@@ -215,7 +219,8 @@ pub struct TrainRequest {
 pub struct TrainSettings {
     /// LoRA rank.
     pub rank: u32,
-    /// LoRA alpha: the adapter's scale is alpha / rank (alpha / sqrt(rank) with [`TrainSettings::rslora`]).
+    /// LoRA alpha: the adapter's scale is alpha / rank (alpha / sqrt(rank) with
+    /// [`TrainSettings::rslora`]).
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub alpha: f32,
     /// LoRA dropout, from 0 to 1.
@@ -426,7 +431,8 @@ pub enum TrainingEvent {
     Resumed,
     /// The run has ended, and its adapter is saved.
     Finished(Box<Outcome>),
-    /// The answer to [`TrainingRequest::Suspend`]: the run has ended, and can be resumed from its last checkpoint.
+    /// The answer to [`TrainingRequest::Suspend`]: the run has ended, and can be resumed from its
+    /// last checkpoint.
     Suspended,
     /// The answer to [`TrainingRequest::Export`].
     Exported {
@@ -563,7 +569,8 @@ pub struct Verification {
     /// Mean Kullback-Leibler divergence from the trained model, in nats per token.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub divergence: f64,
-    /// The same divergence of the base model, as a measure of how much was learnt, in nats per token.
+    /// The same divergence of the base model, as a measure of how much was learnt, in nats per
+    /// token.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub taught: f64,
     /// Prompts with identical greedy answers.

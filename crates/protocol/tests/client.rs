@@ -108,9 +108,8 @@ async fn stops_when_cancelled() {
     ));
     worker.send(Request::Cancel { id: 1 }).unwrap();
     let (_, end) = answer(&mut said).await;
-    assert!(
-        matches!(end, WorkerMessage::Event(Event::Finished { summary, .. }) if summary.reason == FinishReason::Cancelled)
-    );
+    assert!(matches!(end, WorkerMessage::Event(Event::Finished { summary, .. })
+            if summary.reason == FinishReason::Cancelled));
 }
 
 async fn dies_mid_answer() {

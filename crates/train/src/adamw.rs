@@ -75,7 +75,8 @@ impl AdamW {
     }
 }
 
-/// The numbers of a tensor in main memory, its means and its gradient, taken out of it as long as a step lasts.
+/// The numbers of a tensor in main memory, its means and its gradient, taken out of it as long as a
+/// step lasts.
 struct OnCpu<'a> {
     tensors: [&'a mut Tensor<2>; 3],
     numbers: [Vec<f32>; 3],

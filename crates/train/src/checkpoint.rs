@@ -1,4 +1,5 @@
-//! A run's state on the disk: one file, replaced as a whole, from which the run goes on as if it had never stopped.
+//! A run's state on the disk: one file, replaced as a whole, from which the run goes on as if it
+//! had never stopped.
 
 use crate::adamw::{AdamW, Means};
 use crate::error::TrainError;

@@ -52,7 +52,8 @@ pub enum TrainError {
     Adapter(#[from] AdapterError),
     /// The loss or the gradient is no number, or the loss grew far beyond where it was.
     #[error(
-        "{what} became {value} in step {step}, so the run was stopped. What was learnt before is kept. Try a lower learning rate."
+        "{what} became {value} in step {step}, so the run was stopped. What was learnt before is kept. Try a lower \
+         learning rate."
     )]
     Diverged {
         /// What it was, as a sentence begins.
@@ -68,7 +69,8 @@ pub enum TrainError {
     )]
     Aborted,
     /// A checkpoint could not be written.
-    #[error("The checkpoint could not be written to {}: {source}. What was saved before is still there; make room, and resume.", path.display())]
+    #[error("The checkpoint could not be written to {}: {source}. What was saved before is still there; make room, and \
+        resume.", path.display())]
     Write {
         /// Where.
         path: PathBuf,
@@ -76,7 +78,8 @@ pub enum TrainError {
         source: io::Error,
     },
     /// A checkpoint cannot be read.
-    #[error("The checkpoint {} cannot be used: {why}. Nothing was changed. Put the right one there, or begin a new run in another folder.", path.display())]
+    #[error("The checkpoint {} cannot be used: {why}. Nothing was changed. Put the right one there, or begin a new run \
+        in another folder.", path.display())]
     Checkpoint {
         /// Where.
         path: PathBuf,

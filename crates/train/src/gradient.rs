@@ -1,12 +1,14 @@
 //! The loss of a batch, and its gradient, in the memory that there is.
 //!
-//! The layers are cut into groups. All groups but the last run forwards without a tape, and their inputs are kept; the last one runs on
-//! a tape, through the loss, and backwards. Then each group before it runs again, on a tape of its own, against the gradient of
-//! its output. With one group this is an ordinary tape; with as many as there are layers it holds one layer's operations at a time.
+//! The layers are cut into groups. All groups but the last run forwards without a tape, and their
+//! inputs are kept; the last one runs on a tape, through the loss, and backwards. Then each group
+//! before it runs again, on a tape of its own, against the gradient of its output. With one group
+//! this is an ordinary tape; with as many as there are layers it holds one layer's operations at a
+//! time.
 //! <https://arxiv.org/abs/1604.06174>
 
 use crate::batch::Batch;
-use crate::parameters::{Drop, Parameters};
+use crate::parameters::{DropoutPass, Parameters};
 use burn::tensor::Tensor;
 use hearth_kernels::team;
 use hearth_llm::models::{Decoder, Memory, Pass};
@@ -14,25 +16,26 @@ use hearth_llm::ops::MatmulPrecision;
 
 /// How a gradient is made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct GradientOptions {
     pub precision: MatmulPrecision,
     pub layers_on_tape: usize,
     /// The losses' sum is multiplied with this.
     pub scale: f32,
-    pub drop: Option<Drop>,
+    pub drop: Option<DropoutPass>,
 }
 
-/// `scale` times the sum of a batch's losses, and the gradient of that for each adapter's `a` and `b`.
+/// `scale` times the sum of a batch's losses, and the gradient of that for each adapter's `a` and
+/// `b`.
 pub(crate) fn of_batch(
     decoder: &Decoder,
     parameters: &Parameters,
     batch: &Batch,
-    how: &How,
+    how: &GradientOptions,
 ) -> (f64, Vec<[Tensor<2>; 2]>) {
     let _awake = team::enter();
     let pass = pass(batch, how.precision);
-    let plain = parameters.hung(decoder, how.drop);
-    let (tracked, leaves) = parameters.hung_tracked(decoder, how.drop);
+    let plain = parameters.attach(decoder, how.drop);
+    let (tracked, leaves) = parameters.attach_tracked(decoder, how.drop);
     let layers = decoder.blocks().len();
     let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
         group.clone().fold(x, |x, layer| decoder.block(x, layer, &pass))

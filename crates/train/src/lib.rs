@@ -1,7 +1,8 @@
 //! Fine-tuning: adapters learn from examples, on the very file that answers.
 //!
-//! A [`Run`] owns the adapters ([`Parameters`]), their optimiser and its place in the data; everything else it is told. It knows
-//! nothing of datasets' formats, of processes or of windows: examples come as tokens, and what happens is told to a callback.
+//! A [`Run`] owns the adapters ([`Parameters`]), their optimiser and its place in the data;
+//! everything else it is told. It knows nothing of datasets' formats, of processes or of windows:
+//! examples come as tokens, and what happens is told to a callback.
 
 mod adamw;
 mod batch;

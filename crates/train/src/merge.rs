@@ -1,4 +1,5 @@
-//! Merging: a model and its adapter become one GGUF, which anything that reads GGUFs can use without knowing of adapters.
+//! Merging: a model and its adapter become one GGUF, which anything that reads GGUFs can use
+//! without knowing of adapters.
 
 use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, LoraTensors, TargetName};
 use hearth_formats::durable;
@@ -17,9 +18,11 @@ use std::sync::Mutex;
 pub enum QuantRecipe {
     /// Each weight keeps the type it has.
     Same,
-    /// All matrices have this type. In types of less than 8 bits the output layer, which is worth more, has Q6_K.
+    /// All matrices have this type. In types of less than 8 bits the output layer, which is worth
+    /// more, has Q6_K.
     All(Quant),
-    /// As [`QuantRecipe::All`], but the half of the values and of the down projections that matter most have Q6_K, too: Q4_K_M of Q4_K.
+    /// As [`QuantRecipe::All`], but the half of the values and of the down projections that matter
+    /// most have Q6_K, too: Q4_K_M of Q4_K.
     Medium(Quant),
 }
 
@@ -34,8 +37,8 @@ pub enum MergeError {
     Gguf(#[from] GgufError),
     /// A weight is of a type that cannot be computed with yet.
     #[error(
-        "The tensor '{tensor}' is of the type {kind}, which Hearth cannot convert yet. Merge into a file of another quantisation of \
-         this model."
+        "The tensor '{tensor}' is of the type {kind}, which Hearth cannot convert yet. Merge into a file of another \
+         quantisation of this model."
     )]
     Type {
         /// Which tensor.
@@ -67,7 +70,8 @@ pub enum MergeError {
 }
 
 impl QuantRecipe {
-    /// The mix that people call by this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as `Q8_0`.
+    /// The mix that people call by this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as
+    /// `Q8_0`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_uppercase().as_str() {
             "Q4_K_M" => Some(Self::Medium(Quant::Q4_K)),
@@ -123,8 +127,9 @@ impl QuantRecipe {
     }
 }
 
-/// Whether a weight is one of those that a medium mix spends more bits on: as llama.cpp does, the values and down projections of
-/// the first and last eighth of the layers and of every third between.
+/// Whether a weight is one of those that a medium mix spends more bits on: as llama.cpp does, the
+/// values and down projections of the first and last eighth of the layers and of every third
+/// between.
 fn matters(target: TargetName, layers: usize) -> bool {
     let (layer, eighth) = (target.layer, layers / 8);
     matches!(target.linear, LinearName::AttnV | LinearName::FfnDown)
@@ -157,14 +162,15 @@ fn type_of(quant: Quant) -> TensorType {
     *named.unwrap_or(&TensorType::F32)
 }
 
-/// Writes `base` with `adapter` added to its weights to `path`, tensor by tensor, so that no model need be in memory. All
-/// metadata stay, but for what names the file: `title`, the name of what was taught, joins the base's.
+/// Writes `base` with `adapter` added to its weights to `path`, tensor by tensor, so that no model
+/// need be in memory. All metadata stay, but for what names the file: `title`, the name of what was
+/// taught, joins the base's.
 ///
 /// `progress` is told the part that is done, from 0 to 1.
 ///
 /// # Errors
-/// Where the adapter does not belong to the model, a weight cannot be converted, the file cannot be written or `progress` says
-/// to stop; then what was at `path` before is unchanged.
+/// Where the adapter does not belong to the model, a weight cannot be converted, the file cannot be
+/// written or `progress` says to stop; then what was at `path` before is unchanged.
 pub fn merge(
     base: &Gguf,
     adapter: &AdapterFile,
@@ -271,8 +277,8 @@ impl<'a> Delta<'a> {
             return Ok(None);
         };
         let mut factor = adapter.scale(target).unwrap_or_default();
-        // A linear multiplies its product by the weight's own scale and adds the adapter's after, unscaled. What is added to the
-        // weight will be multiplied, so it is divided before.
+        // A linear multiplies its product by the weight's own scale and adds the adapter's after,
+        // unscaled. What is added to the weight will be multiplied, so it is divided before.
         if let Some(own) = base.tensor(&format!("{target}.scale")) {
             let mut scale = [0.0];
             let read = quant_of(own.info.kind).map(|quant| quant.dequantize_row(own.bytes(), &mut scale));
@@ -351,7 +357,8 @@ fn convert(tensor: Tensor, kind: TensorType, delta: Option<Delta>) -> Result<Vec
                     to.quantize_row(&weights, out)
                 })
                 .and_then(|()| match to.has_bad_scale(out) {
-                    // Formats with scales have looked themselves; a plain one makes an infinity of what is too large.
+                    // Formats with scales have looked themselves; a plain one makes an infinity of
+                    // what is too large.
                     true => Err(BlockError::NotStorable { quant: to, at: 0 }),
                     false => Ok(()),
                 });

@@ -1,4 +1,5 @@
-//! What is drawn in a run: numbers that depend on the seed and on what they are for, never on what was drawn before.
+//! What is drawn in a run: numbers that depend on the seed and on what they are for, never on what
+//! was drawn before.
 
 /// A stream of random numbers. <https://prng.di.unimi.it/splitmix64.c>
 #[derive(Debug, Clone)]

@@ -41,7 +41,7 @@ pub struct Parameters {
 
 /// What is left out in one pass.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Drop {
+pub(crate) struct DropoutPass {
     pub rate: f32,
     pub seed: u64,
     /// Of all passes of a run.
@@ -49,8 +49,8 @@ pub(crate) struct Drop {
 }
 
 impl Parameters {
-    /// New adapters of this rank, which change nothing yet: `a` is drawn evenly from -1/sqrt(in) to 1/sqrt(in), as PEFT does, and
-    /// `b` is 0.
+    /// New adapters of this rank, which change nothing yet: `a` is drawn evenly from -1/sqrt(in) to
+    /// 1/sqrt(in), as PEFT does, and `b` is 0.
     ///
     /// # Errors
     /// A target that no layer has, or a rank larger than a weight's sides.
@@ -157,19 +157,28 @@ impl Parameters {
     }
 
     /// The decoder with them on its linears, as they are.
-    pub(crate) fn hung(&self, decoder: &Decoder, drop: Option<Drop>) -> Decoder {
+    pub(crate) fn attach(&self, decoder: &Decoder, drop: Option<DropoutPass>) -> Decoder {
         let pairs = self.pairs.iter().map(|pair| [pair.a.clone(), pair.b.clone()]);
-        self.hang(decoder, pairs, drop)
+        self.attach_tensors(decoder, pairs, drop)
     }
 
     /// The decoder with them on its linears as leaves of a tape, and the leaves, in order.
-    pub(crate) fn hung_tracked(&self, decoder: &Decoder, drop: Option<Drop>) -> (Decoder, Vec<[Tensor<2>; 2]>) {
+    pub(crate) fn attach_tracked(
+        &self,
+        decoder: &Decoder,
+        drop: Option<DropoutPass>,
+    ) -> (Decoder, Vec<[Tensor<2>; 2]>) {
         let leaf = |tensor: &Tensor<2>| tensor.clone().autodiff().require_grad();
         let leaves: Vec<_> = self.pairs.iter().map(|pair| [leaf(&pair.a), leaf(&pair.b)]).collect();
-        (self.hang(decoder, leaves.iter().cloned(), drop), leaves)
+        (self.attach_tensors(decoder, leaves.iter().cloned(), drop), leaves)
     }
 
-    fn hang(&self, decoder: &Decoder, tensors: impl Iterator<Item = [Tensor<2>; 2]>, drop: Option<Drop>) -> Decoder {
+    fn attach_tensors(
+        &self,
+        decoder: &Decoder,
+        tensors: impl Iterator<Item = [Tensor<2>; 2]>,
+        drop: Option<DropoutPass>,
+    ) -> Decoder {
         let mut decoder = decoder.clone();
         let mut linears: Vec<_> = decoder
             .blocks_mut()

@@ -4,9 +4,9 @@ use crate::adamw::{self, AdamW};
 use crate::batch::{Batch, Example};
 use crate::checkpoint::{self, Progress};
 use crate::error::TrainError;
-use crate::gradient::{self, How};
+use crate::gradient::{self, GradientOptions};
 use crate::order;
-use crate::parameters::{Drop, Parameters};
+use crate::parameters::{DropoutPass, Parameters};
 use crate::settings::Settings;
 use burn::tensor::Tensor;
 use hearth_llm::{LoraPart, Model};
@@ -16,7 +16,8 @@ use std::time::Instant;
 
 /// Tokens that held-out examples go through the model together with.
 const TOKENS_AN_EVALUATION: usize = 2048;
-/// A loss this many times its best, both smoothed, and [`EXPLODED_BY`] more, will not come back by itself.
+/// A loss this many times its best, both smoothed, and [`EXPLODED_BY`] more, will not come back by
+/// itself.
 const EXPLODED: f64 = 2.0;
 const EXPLODED_BY: f64 = 1.0;
 /// What a new loss counts for in the smoothed one.
@@ -25,7 +26,8 @@ const SMOOTHING: f64 = 0.1;
 /// What happens in a run.
 #[derive(Debug)]
 pub enum Report<'a> {
-    /// A batch of a step went forwards and backwards, or one of an evaluation forwards: a moment to wait in, if need be.
+    /// A batch of a step went forwards and backwards, or one of an evaluation forwards: a moment to
+    /// wait in, if need be.
     Batch,
     /// A step was made.
     Step(Step),
@@ -38,8 +40,8 @@ pub enum Report<'a> {
         /// Whether it is the best since the first step, which what is no number never is.
         best: bool,
     },
-    /// These adapters are the best so far, or the latest where nothing is held out or no evaluation came to a number: now is the
-    /// time to keep them.
+    /// These adapters are the best so far, or the latest where nothing is held out or no evaluation
+    /// came to a number: now is the time to keep them.
     Improved(&'a Parameters),
     /// A checkpoint is on the disk.
     Checkpointed {
@@ -76,9 +78,11 @@ pub enum Control {
     Continue,
     /// Make a checkpoint, measure what was reached, and end.
     Stop,
-    /// Make a checkpoint after the step and end; an evaluation is given up, and made when the run is resumed.
+    /// Make a checkpoint after the step and end; an evaluation is given up, and made when the run
+    /// is resumed.
     Suspend,
-    /// End at once, without a checkpoint: what was reported could not be kept, so the run has to go on from before it.
+    /// End at once, without a checkpoint: what was reported could not be kept, so the run has to go
+    /// on from before it.
     Abort,
 }
 
@@ -144,7 +148,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that has not begun. Examples with nothing to learn are left out. Checkpoints go to `folder`, if there is one.
+    /// A run that has not begun. Examples with nothing to learn are left out. Checkpoints go to
+    /// `folder`, if there is one.
     ///
     /// # Errors
     /// Settings that make no sense or do not fit the model, or nothing to learn.
@@ -215,9 +220,9 @@ impl Run {
         (&self.progress.losses, &self.progress.evaluations)
     }
 
-    /// Makes the gradient of one batch of the longest examples and throws it away: what a batch takes, in seconds. The memory that
-    /// the process takes meanwhile is what the run will take.
-    pub fn rehearse(&self) -> f64 {
+    /// Makes the gradient of one batch of the longest examples and throws it away: what a batch
+    /// takes, in seconds. The memory that the process takes meanwhile is what the run will take.
+    pub fn dry_run(&self) -> f64 {
         let mut longest: Vec<&Example> = self.examples.iter().collect();
         longest.sort_by_key(|example| std::cmp::Reverse(example.ids.len()));
         let batch = Batch::of(longest.into_iter().take(self.settings.batch));
@@ -230,9 +235,9 @@ impl Run {
     ///
     /// # Errors
     /// The loss diverged, or a checkpoint could not be written.
-    pub fn go(&mut self, report: &mut dyn FnMut(Report) -> Control) -> Result<End, TrainError> {
+    pub fn run(&mut self, report: &mut dyn FnMut(Report) -> Control) -> Result<End, TrainError> {
         let steps = self.steps();
-        let mut watch = Watch::default();
+        let mut watch = DivergenceMonitor::default();
         for loss in &self.progress.losses {
             watch.has_exploded(*loss);
         }
@@ -273,7 +278,8 @@ impl Run {
         due && !measured && !self.held_out.is_empty()
     }
 
-    /// What follows a step: an evaluation and a checkpoint where they are due, and the end if it is wanted.
+    /// What follows a step: an evaluation and a checkpoint where they are due, and the end if it is
+    /// wanted.
     fn after_step(
         &mut self,
         mut wanted: Control,
@@ -310,7 +316,8 @@ impl Run {
         Ok(reason(wanted).map(|reason| self.end(reason, now)))
     }
 
-    /// One step: gradients of its batches, clipped, and the optimiser; and what was wanted meanwhile.
+    /// One step: gradients of its batches, clipped, and the optimiser; and what was wanted
+    /// meanwhile.
     fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, Control), TrainError> {
         let number = self.progress.losses.len();
         let settings = &self.settings;
@@ -381,12 +388,12 @@ impl Run {
 
     fn gradient(&self, batch: &Batch, scale: f32, pass: u64) -> (f64, Vec<[Tensor<2>; 2]>) {
         let settings = &self.settings;
-        let drop = Drop {
+        let drop = DropoutPass {
             rate: settings.dropout,
             seed: settings.seed,
             pass,
         };
-        let how = How {
+        let how = GradientOptions {
             precision: settings.precision(),
             layers_on_tape: settings.layers_on_tape,
             scale,
@@ -395,11 +402,12 @@ impl Run {
         gradient::of_batch(self.model.decoder(), &self.parameters, batch, &how)
     }
 
-    /// Mean loss a learnt token of the held-out examples, if there are any and all of them were measured; and what was wanted meanwhile.
+    /// Mean loss a learnt token of the held-out examples, if there are any and all of them were
+    /// measured; and what was wanted meanwhile.
     fn evaluate(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<(Option<f64>, Control), TrainError> {
         let batches = Batch::of_tokens(&self.held_out, TOKENS_AN_EVALUATION);
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
-        let decoder = self.parameters.hung(self.model.decoder(), None);
+        let decoder = self.parameters.attach(self.model.decoder(), None);
         let (mut loss, mut wanted) = (0.0, Control::Continue);
         for batch in &batches {
             loss += gradient::loss(&decoder, batch, self.settings.precision());
@@ -421,8 +429,9 @@ impl Run {
         Ok(meanwhile.max(wanted))
     }
 
-    /// What a run that is stopped between evaluations has reached: kept if it is the best, but no part of its history, so that it goes
-    /// on as if it had not been stopped. And what was wanted meanwhile.
+    /// What a run that is stopped between evaluations has reached: kept if it is the best, but no
+    /// part of its history, so that it goes on as if it had not been stopped. And what was wanted
+    /// meanwhile.
     fn measure_at_stop(
         &self,
         step: usize,
@@ -440,8 +449,9 @@ impl Run {
         Ok((best.then_some((step, loss)), meanwhile.max(wanted)))
     }
 
-    /// Tells an evaluation, and that the adapters are to be kept if it is the best: as it is also where no evaluation so far came to
-    /// a number, since then the latest adapters are the best that are known. Whether it is the best, and what is wanted now.
+    /// Tells an evaluation, and that the adapters are to be kept if it is the best: as it is also
+    /// where no evaluation so far came to a number, since then the latest adapters are the best
+    /// that are known. Whether it is the best, and what is wanted now.
     ///
     /// # Errors
     /// The adapters themselves hold what is no number.
@@ -503,7 +513,8 @@ impl Run {
         }
     }
 
-    /// Tells other data from these: FNV-1a over all tokens. <http://www.isthe.com/chongo/tech/comp/fnv/>
+    /// Tells other data from these: FNV-1a over all tokens.
+    /// <http://www.isthe.com/chongo/tech/comp/fnv/>
     fn fingerprint(&self) -> u64 {
         let examples = self.examples.iter().chain(&self.held_out);
         let numbers = examples.flat_map(|example| {
@@ -519,12 +530,12 @@ impl Run {
 
 /// Sees a loss that will not come back.
 #[derive(Debug, Default)]
-struct Watch {
+struct DivergenceMonitor {
     smoothed: Option<f64>,
     best: Option<f64>,
 }
 
-impl Watch {
+impl DivergenceMonitor {
     fn has_exploded(&mut self, loss: f64) -> bool {
         let smoothed = self
             .smoothed
@@ -584,7 +595,8 @@ mod tests {
     fn an_evaluation_that_is_no_number_is_told_and_never_counts_as_the_best() {
         let mut run = run();
         let nan = f64::NAN;
-        // What it comes to, whether that is the best, and whether the adapters are kept: while nothing was a number they are.
+        // What it comes to, whether that is the best, and whether the adapters are kept: while
+        // nothing was a number they are.
         for (step, (loss, expected)) in [
             (nan, (false, true)),
             (-nan, (false, true)),
@@ -634,7 +646,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_explodes_is_seen_and_one_that_wavers_is_not() {
-        let mut watch = Watch::default();
+        let mut watch = DivergenceMonitor::default();
         assert!((0..200).all(|step| !watch.has_exploded(2.0 + f64::from(step % 7) * 0.5)));
         assert!((0..200).any(|_| watch.has_exploded(9.0)));
     }

@@ -17,17 +17,21 @@ pub enum Schedule {
 /// How the learning rate rises over the first steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WarmUp {
-    /// As Hugging Face's `Trainer`: from 0 in the first step, over the share of the steps rounded up.
+    /// As Hugging Face's `Trainer`: from 0 in the first step, over the share of the steps rounded
+    /// up.
     FromZero,
-    /// As Hearth did at first: from 1/w over w steps, so that the first step already learns, over the share rounded down.
+    /// As Hearth did at first: from 1/w over w steps, so that the first step already learns, over
+    /// the share rounded down.
     FromFirst,
 }
 
 impl Schedule {
-    /// What the learning rate of step `step` (from 0) of `steps` is multiplied with, where the first `warmup` share of them rises.
+    /// What the learning rate of step `step` (from 0) of `steps` is multiplied with, where the
+    /// first `warmup` share of them rises.
     ///
-    /// With [`WarmUp::FromZero`] this is `get_cosine_schedule_with_warmup`, `get_linear_schedule_with_warmup` or
-    /// `get_constant_schedule_with_warmup` of transformers, over `math.ceil(steps * warmup)` steps.
+    /// With [`WarmUp::FromZero`] this is `get_cosine_schedule_with_warmup`,
+    /// `get_linear_schedule_with_warmup` or `get_constant_schedule_with_warmup` of transformers,
+    /// over `math.ceil(steps * warmup)` steps.
     pub(crate) fn factor(self, step: usize, steps: usize, warmup: f64, rise: WarmUp) -> f64 {
         let share = warmup * steps as f64;
         let (rising, risen) = match rise {
@@ -56,8 +60,8 @@ mod tests {
         assert!((found - expected).abs() < 1e-12, "{what}: {found}, not {expected}");
     }
 
-    /// Factors of transformers' own functions, by `tests/fixtures/training/schedule.py`: steps, the share that rises, a step,
-    /// and what each of the three gives there.
+    /// Factors of transformers' own functions, by `tests/fixtures/training/schedule.py`: steps, the
+    /// share that rises, a step, and what each of the three gives there.
     const TRANSFORMERS: &[(usize, f64, usize, [f64; 3])] = &[
         (110, 0.09, 0, [0.0, 0.0, 0.0]),
         (110, 0.09, 1, [0.1, 0.1, 0.1]),

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 /// How a run learns: everything is chosen.
 ///
-/// Runs that were begun are gone on with for ever, so a new field has a `#[serde(default)]` that means what runs did before it.
+/// Runs that were begun are gone on with for ever, so a new field has a `#[serde(default)]` that
+/// means what runs did before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// By which rules the other numbers are read: [`Settings::VERSION`] for a new run. A run goes on by those that it began with; one
-    /// from before there was this number has 1.
+    /// By which rules the other numbers are read: [`Settings::VERSION`] for a new run. A run goes
+    /// on by those that it began with; one from before there was this number has 1.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Rank of the adapters.
@@ -52,10 +53,12 @@ pub struct Settings {
     pub patience: usize,
     /// Steps from one checkpoint to the next.
     pub checkpoint_every: usize,
-    /// Whether products are made in bf16 ([`MatmulPrecision::Bf16`]) rather than f32 ([`MatmulPrecision::F32`]).
+    /// Whether products are made in bf16 ([`MatmulPrecision::Bf16`]) rather than f32
+    /// ([`MatmulPrecision::F32`]).
     pub bf16: bool,
-    /// Layers whose operations are on the tape at once. The inputs of each such group are kept, and all groups but the last run
-    /// forwards twice; with as many as the model has, nothing runs twice.
+    /// Layers whose operations are on the tape at once. The inputs of each such group are kept, and
+    /// all groups but the last run forwards twice; with as many as the model has, nothing runs
+    /// twice.
     pub layers_on_tape: usize,
 }
 
@@ -72,7 +75,8 @@ struct Rules {
 }
 
 impl Settings {
-    /// The newest rules: since 2 the learning rate rises, and gradients are clipped, as in Hugging Face's `Trainer`.
+    /// The newest rules: since 2 the learning rate rises, and gradients are clipped, as in Hugging
+    /// Face's `Trainer`.
     pub const VERSION: u32 = 2;
 
     fn rules(&self) -> Rules {
@@ -216,7 +220,8 @@ mod tests {
         };
         let rates = [0, 2, 3].map(|step| new.learning_rate_of(step, 100) / new.learning_rate);
         assert_eq!(rates, [0.0, 2.0 / 3.0, 1.0]);
-        // torch.nn.utils.clip_grad_norm_(parameters, 1.0), as `tests/fixtures/training/schedule.py` prints it in f64.
+        // torch.nn.utils.clip_grad_norm_(parameters, 1.0), as `tests/fixtures/training/schedule.py`
+        // prints it in f64.
         for (norm, expected) in [
             (0.25, 1.0),
             (0.9999995, 0.99999950000025),

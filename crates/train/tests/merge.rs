@@ -101,7 +101,8 @@ fn even(delta: f32) -> AdapterFile {
     }
 }
 
-/// With HEARTH_EXPORTS=FOLDER the files go there for tests/fixtures/adapters/check.py, which asks transformers for their logits.
+/// With HEARTH_EXPORTS=FOLDER the files go there for tests/fixtures/adapters/check.py, which asks
+/// transformers for their logits.
 #[test]
 fn what_is_added_is_the_scaled_product_and_all_else_stays() {
     for name in ["llama", "qwen2"] {
@@ -151,7 +152,8 @@ fn what_is_added_is_the_scaled_product_and_all_else_stays() {
     }
 }
 
-/// The weight's own scale multiplies the product alone, so after merging `scale * weight` must have grown by just the delta.
+/// The weight's own scale multiplies the product alone, so after merging `scale * weight` must have
+/// grown by just the delta.
 #[test]
 fn a_weight_with_a_scale_gets_the_delta_over_it() {
     let tensors = [(V0.weight(), 256, 256), (format!("{V0}.scale"), 1, 1)];

@@ -1,6 +1,8 @@
-//! Runs on tiny random models, against PyTorch with PEFT, and against themselves after an interruption.
+//! Runs on tiny random models, against PyTorch with PEFT, and against themselves after an
+//! interruption.
 //!
-//! The fixtures, and the script that makes them, are in `tests/fixtures/training` and `tests/fixtures/models`.
+//! The fixtures, and the script that makes them, are in `tests/fixtures/training` and
+//! `tests/fixtures/models`.
 
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::Gguf;
@@ -107,7 +109,7 @@ impl Fixture {
 }
 
 fn go_on(run: &mut Run) -> End {
-    run.go(&mut |_| Control::Continue).expect("it runs")
+    run.run(&mut |_| Control::Continue).expect("it runs")
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f64 {
@@ -116,7 +118,8 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
     1.0 - dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// Trains as the fixture did, with these settings changed, and compares losses, gradient norms and the adapter.
+/// Trains as the fixture did, with these settings changed, and compares losses, gradient norms and
+/// the adapter.
 fn follows(name: &'static str, loss: f64, cosine: f64, change: impl Fn(&mut Settings)) {
     let fixture = Fixture::read(name);
     let mut settings = fixture.settings();
@@ -124,7 +127,7 @@ fn follows(name: &'static str, loss: f64, cosine: f64, change: impl Fn(&mut Sett
     let mut run = fixture.run(settings, None);
     run.start_from(&fixture.adapter("start")).expect("it begins there");
     let mut steps = Vec::new();
-    run.go(&mut |report| {
+    run.run(&mut |report| {
         if let Report::Step(step) = report {
             steps.push(step);
         }
@@ -221,7 +224,7 @@ fn a_run_that_was_cut_off_ends_as_if_it_had_not_been() {
     // Cut off in the middle of step 8, the last checkpoint being of step 6.
     let mut steps = 0;
     let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        fixture.run(drawn(&fixture), Some(folder.path())).go(&mut |report| {
+        fixture.run(drawn(&fixture), Some(folder.path())).run(&mut |report| {
             steps += usize::from(matches!(report, Report::Step(_)));
             assert!(steps < 7 || !matches!(report, Report::Batch));
             Control::Continue
@@ -245,7 +248,7 @@ fn a_run_that_is_suspended_at_any_moment_goes_on_as_if_it_had_not_been() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut run = fixture.run(drawn(&fixture), Some(folder.path()));
         let (mut reports, mut steps_after, mut evaluated_after) = (0, 0, 0);
-        let end = run.go(&mut |report| {
+        let end = run.run(&mut |report| {
             reports += 1;
             if reports <= moment {
                 return Control::Continue;
@@ -283,7 +286,7 @@ fn a_run_that_is_stopped_keeps_the_best_and_goes_on_as_if_it_had_not_been() {
     let whole = ending(&mut fixture.run(drawn(&fixture), None));
     let mut improved = 0;
     let mut run = fixture.run(drawn(&fixture), Some(folder.path()));
-    let end = run.go(&mut |report| {
+    let end = run.run(&mut |report| {
         improved += usize::from(matches!(report, Report::Improved(_)));
         match report {
             Report::Step(step) if step.step == 4 => Control::Stop,
@@ -387,7 +390,7 @@ fn an_adapter_that_is_no_numbers_is_not_kept() {
         .for_each(|part| part.b.iter_mut().for_each(|value| *value *= 1e3));
     run.start_from(&parts).expect("it begins there");
     let mut kept = 0;
-    let error = run.go(&mut |report| {
+    let error = run.run(&mut |report| {
         kept += usize::from(matches!(report, Report::Improved(_)));
         Control::Continue
     });
@@ -411,7 +414,7 @@ fn a_loss_that_explodes_ends_the_run() {
     };
     let error = fixture
         .run(settings, None)
-        .go(&mut |_| Control::Continue)
+        .run(&mut |_| Control::Continue)
         .expect_err("it diverges");
     assert!(matches!(error, TrainError::Diverged { .. }), "{error}");
 }

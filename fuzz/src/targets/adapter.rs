@@ -1,4 +1,5 @@
-//! Arbitrary bytes as an adapter: a PEFT folder with configuration and manifest, or a GGUF. It must be refused or valid.
+//! Arbitrary bytes as an adapter: a PEFT folder with configuration and manifest, or a GGUF. It must
+//! be refused or valid.
 
 use crate::seeds::{self, Seed, part, with_length};
 use hearth_formats::adapter::{AdapterFile, BaseShape};
@@ -15,7 +16,8 @@ static BASES: LazyLock<[(Gguf, BaseShape); 2]> = LazyLock::new(|| {
     })
 });
 
-/// The input: flags (model and kind), then the GGUF file, or a length-prefixed configuration and manifest and the tensors.
+/// The input: flags (model and kind), then the GGUF file, or a length-prefixed configuration and
+/// manifest and the tensors.
 pub fn run(bytes: &[u8]) -> bool {
     let Some((&flags, bytes)) = bytes.split_first() else {
         return false;

@@ -1,4 +1,5 @@
-//! Arbitrary text as a template, and after a NUL arbitrary JSON as its conversation. Rendering must end within the limits.
+//! Arbitrary text as a template, and after a NUL arbitrary JSON as its conversation. Rendering must
+//! end within the limits.
 
 use crate::seeds::{self, Seed};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role};

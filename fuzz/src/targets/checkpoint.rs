@@ -60,7 +60,7 @@ pub fn run(bytes: &[u8]) -> bool {
     let made = run.history().0.len();
     // One step, if one is left. Values in the file may make it diverge.
     let mut steps = 0;
-    let went_on = run.go(&mut |report| {
+    let went_on = run.run(&mut |report| {
         steps += usize::from(matches!(report, hearth_train::Report::Step(_)));
         if steps > 0 { Control::Stop } else { Control::Continue }
     });
@@ -74,7 +74,7 @@ pub fn seeds() -> Vec<Seed> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut run = begun(Some(folder.path().to_owned()));
     let mut steps = 0;
-    run.go(&mut |report| {
+    run.run(&mut |report| {
         steps += usize::from(matches!(report, hearth_train::Report::Step(_)));
         if steps == 2 { Control::Stop } else { Control::Continue }
     })

@@ -1,14 +1,15 @@
-//! Arbitrary bytes as a KV snapshot: only complete segments are restored, and the session continues.
+//! Arbitrary bytes as a KV snapshot: only complete segments are restored, and the session
+//! continues.
 
 use super::model::load;
 use crate::seeds::{self, Seed, VOCAB};
 use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_kernels::attention::{KvFormat, KvLayer};
-use hearth_llm::{Model, Saved, SavedKey, Session};
+use hearth_llm::{Model, SavedCells, Session, SnapshotKey};
 use std::io::Cursor;
 use std::sync::{Arc, LazyLock};
 
-const KEY: SavedKey = [7; 32];
+const KEY: SnapshotKey = [7; 32];
 const CONTEXT: usize = 80;
 /// Bytes before the first segment.
 const HEADER_BYTES: usize = 64;
@@ -39,12 +40,12 @@ pub fn run(bytes: &[u8]) -> bool {
     session.push(3).expect("a token of the vocabulary");
     let Ok(found) = session.saved(&KEY, &mut Cursor::new(&bytes)) else {
         assert!(session.restore(&KEY, &mut &*bytes, usize::MAX).is_err());
-        assert_eq!(session.tokens(), [3], "the session is as it was");
+        assert_eq!(session.tokens(), [3], "the session is unchanged");
         return false;
     };
     let restored = session
         .restore(&KEY, &mut &*bytes, usize::MAX)
-        .expect("its head is right");
+        .expect("its header is valid");
     assert_eq!(restored.tokens(), session.tokens());
     assert!(found.tokens().starts_with(restored.tokens()));
     assert!(restored.bytes() <= bytes.len() as u64 && session.tokens().len() <= CONTEXT);
@@ -87,7 +88,7 @@ fn fix_checksums(bytes: &mut [u8], format: KvFormat) {
 pub fn seeds() -> Vec<Seed> {
     let seed = |flags: u8| {
         let mut session = session(format(flags));
-        let (mut saved, mut bytes) = (Saved::default(), vec![flags]);
+        let (mut saved, mut bytes) = (SavedCells::default(), vec![flags]);
         for end in [32, 64] {
             let ids: Vec<u32> = (session.tokens().len() as u32..end)
                 .map(|i| i * 5 % VOCAB as u32)

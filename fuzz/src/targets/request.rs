@@ -1,4 +1,5 @@
-//! Arbitrary lines to a worker: a valid request round-trips; an invalid one is answered with at most one event, and the worker continues.
+//! Arbitrary lines to a worker: a valid request round-trips; an invalid one is answered with at
+//! most one event, and the worker continues.
 
 use crate::seeds::Seed;
 use hearth_protocol::{Event, Message, Request, Role};

@@ -57,7 +57,8 @@ fn a_batch_attends_as_the_reference() {
     }
 }
 
-/// Checks the last `tokens` of a sequence of `length` over cells in scrambled order, in a larger cache.
+/// Checks the last `tokens` of a sequence of `length` over cells in scrambled order, in a larger
+/// cache.
 fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usize, format: KvFormat) {
     let (width, n_cells) = (heads.qkv_width(), length + 5);
     let qkv: Vec<f32> = noise(1, length * width).iter().map(|x| 2.0 * x).collect();
@@ -125,7 +126,8 @@ fn attention_over_cells_matches_the_sequence() {
     attends_over_cells(&client, &heads(4, 2, 33, None), 2, 20, KvFormat::Q8_0);
 }
 
-/// Blocks of ordinary values, of zeros, of values (almost) too small for a scale, and of one value among smaller ones.
+/// Blocks of ordinary values, of zeros, of values (almost) too small for a scale, and of one value
+/// among smaller ones.
 #[test]
 fn values_are_cached_in_8_bits_as_on_the_cpu() {
     let Some(client) = gpu() else { return };

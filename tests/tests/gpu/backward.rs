@@ -1,4 +1,5 @@
-//! Gradients against the CPU's, which are tested against central differences, and against f64 matrix multiplication.
+//! Gradients against the CPU's, which are tested against central differences, and against f64
+//! matrix multiplication.
 
 use crate::device::{assert_near, floats, gpu, numbers, read, weight};
 use cubecl::prelude::*;
@@ -189,7 +190,8 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
 #[test]
 fn the_gradient_of_attention_matches_the_cpu() {
     let Some(client) = gpu() else { return };
-    // Tokens, heads, KV heads and head dimension; the window; the lengths of all sequences but the last.
+    // Tokens, heads, KV heads and head dimension; the window; the lengths of all sequences but the
+    // last.
     let cases: [([usize; 4], Option<usize>, &[usize]); 8] = [
         ([1, 1, 1, 6], None, &[]),
         ([3, 4, 2, 64], None, &[]),
@@ -235,7 +237,8 @@ fn the_gradient_of_attention_matches_the_cpu() {
     }
 }
 
-/// Masked keys get a gradient of exactly zero, and every gradient is finite, also with scores up to 1e37 apart.
+/// Masked keys get a gradient of exactly zero, and every gradient is finite, also with scores up to
+/// 1e37 apart.
 #[test]
 fn masked_keys_get_zero_gradient_and_distant_scores_a_finite_one() {
     let Some(client) = gpu() else { return };
@@ -320,7 +323,8 @@ fn masked_logits_get_zero_gradient_and_change_no_other() {
     }
 }
 
-/// The result of `exp` far outside the range of f32 differs between devices; only `gpu/exp.rs` calls it, within bounds.
+/// The result of `exp` far outside the range of f32 differs between devices; only `gpu/exp.rs`
+/// calls it, within bounds.
 #[test]
 fn no_kernel_calls_exp_without_its_bounds() {
     let gpu = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kernels/src/gpu");

@@ -42,13 +42,15 @@ fn opened() -> Client {
     cubecl::Device::Wgpu(Default::default()).client()
 }
 
-/// CubeCL silently falls back to WGSL on a driver without SPIR-V's requirements; the tests would then not cover their build.
+/// CubeCL silently falls back to WGSL on a driver without SPIR-V's requirements; the tests would
+/// then not cover their build.
 #[test]
 fn kernels_run_in_the_language_of_the_build() {
     let Some(client) = gpu() else { return };
     assert!(
         client.name().starts_with(RUNTIME),
-        "kernels run in {}, and these tests are built for {RUNTIME}: choose another driver, or build them without the feature",
+        "kernels run in {}, and these tests are built for {RUNTIME}: choose another driver, or build them without the \
+         feature",
         client.name()
     );
 }

@@ -1,4 +1,5 @@
-//! GEMM on matrix units if the driver lists them; otherwise the same cases check that operands are not rounded.
+//! GEMM on matrix units if the driver lists them; otherwise the same cases check that operands are
+//! not rounded.
 
 use crate::device::{floats, gpu, read, weight_of};
 use cubecl::ir::{ElemType, FloatKind};
@@ -10,8 +11,9 @@ use hearth_kernels::gpu::{
 use hearth_kernels::reference::{matmul, noise, transpose, wide};
 use hearth_kernels::{MatmulPrecision, Quant};
 
-/// Maximum error of a token's outputs with operands in f16, relative to the norm of the summed products (the sums may cancel): an operand
-/// is off by at most 1/2048, a product by 1/1024, and the whole by about a quarter of that.
+/// Maximum error of a token's outputs with operands in f16, relative to the norm of the summed
+/// products (the sums may cancel): an operand is off by at most 1/2048, a product by 1/1024, and
+/// the whole by about a quarter of that.
 const ROUNDED: f64 = 1e-3;
 /// Maximum error in f32.
 const EXACT: f64 = 1e-5;
@@ -37,7 +39,8 @@ impl Direction {
     }
 }
 
-/// Whether the driver lists matrix units that multiply f16 and accumulate in f32, with planes of one size.
+/// Whether the driver lists matrix units that multiply f16 and accumulate in f32, with planes of
+/// one size.
 fn listed(client: &Client) -> bool {
     let (half, single) = (ElemType::Float(FloatKind::F16), ElemType::Float(FloatKind::F32));
     let (features, hardware) = (&client.properties().features, &client.properties().hardware);
@@ -172,7 +175,8 @@ impl Case {
             let (error, Outputs { found, expected, .. }) = (outputs.error(), outputs);
             assert!(
                 error <= tolerance,
-                "{what}, {:?}, {} {} tokens, {} x {}: token {token} is error by {error:.2e}\nfound    {:?}\nexpected {:?}",
+                "{what}, {:?}, {} {} tokens, {} x {}: token {token} is error by {error:.2e}\nfound    {:?}\nexpected \
+                 {:?}",
                 self.direction,
                 self.quant,
                 self.tokens,
@@ -221,7 +225,8 @@ impl Outputs {
     }
 }
 
-/// `cargo xtask spirv` demands them: without matrix units its other tests would pass and prove nothing.
+/// `cargo xtask spirv` demands them: without matrix units its other tests would pass and prove
+/// nothing.
 #[test]
 fn the_driver_lists_matrix_units_if_required() {
     let Some(client) = gpu() else { return };

@@ -147,7 +147,7 @@ describe("a run", () => {
     await pace(page, 2);
     await train(page, "/home/you/replies.jsonl");
     await page.getByTestId("view-chat").click();
-    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("has learnt all it will");
+    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("finished training");
     await page.getByTestId("toast-action").click();
     await runIs(page, "finished");
   });

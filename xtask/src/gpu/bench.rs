@@ -1,4 +1,5 @@
-//! Prefill and decode speed with all, half and none of the layers on the GPU, compared with llama.cpp.
+//! Prefill and decode speed with all, half and none of the layers on the GPU, compared with
+//! llama.cpp.
 
 use super::machine::Device;
 use super::options::Options;
@@ -68,7 +69,8 @@ impl Bench<'_> {
 
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
         let half = (layers / 2.0).floor().to_string();
-        // All layers with each build, to verify which one is fastest; the others with the default build.
+        // All layers with each build, to verify which one is fastest; the others with the default
+        // build.
         let builds = self.builds.iter().map(String::as_str);
         let runs = builds
             .map(|build| ("all", Some(build)))
@@ -115,7 +117,8 @@ impl Bench<'_> {
         Ok(self.capture(&mut command)?.last_line().to_owned())
     }
 
-    /// Runs `hearth bench` with `layers` layers on the GPU, with one build or the automatically selected one.
+    /// Runs `hearth bench` with `layers` layers on the GPU, with one build or the automatically
+    /// selected one.
     fn hearth_bench(&mut self, layers: &str, build: Option<&str>, notes: &mut Vec<String>) -> Outcome<Row> {
         let [prompt, generated, repetitions] = self.options.sizes();
         let mut command = Command::new(self.hearth);
@@ -234,7 +237,8 @@ fn ratio(hearth_bench: Option<f64>, llama_cpp: Option<f64>) -> String {
     }
 }
 
-/// Memory bandwidth used by decode: each step reads every weight once. The KV cache, short here, is not counted.
+/// Memory bandwidth used by decode: each step reads every weight once. The KV cache, short here, is
+/// not counted.
 fn bandwidth(row: &Row, weights: Option<f64>, gb_a_second: Option<f64>) -> String {
     let (Some(decode), Some(weights)) = (row.decode, weights) else {
         return format!("{}: memory bandwidth in decode n/a.", row.what);

@@ -90,7 +90,8 @@ impl Machine {
         self.chosen.as_ref().map_or("No GPU", |device| &device.name)
     }
 
-    /// The section on the machine; `built_here` is whether `hearth` was built from this working tree.
+    /// The section on the machine; `built_here` is whether `hearth` was built from this working
+    /// tree.
     pub fn part(&self, built_here: bool) -> Part {
         let mut part = Part::default();
         let mut rows = vec![

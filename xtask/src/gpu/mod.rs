@@ -1,5 +1,6 @@
-//! `cargo xtask gpu`: tests and benchmarks Hearth on this machine's GPU, compares it with llama.cpp, and writes a report to `docs/gpu/`.
-//! Parts that cannot run here are noted in the report, and the rest continues.
+//! `cargo xtask gpu`: tests and benchmarks Hearth on this machine's GPU, compares it with
+//! llama.cpp, and writes a report to `docs/gpu/`. Parts that cannot run here are noted in the
+//! report, and the rest continues.
 
 mod bench;
 mod check;
@@ -24,7 +25,8 @@ use std::path::{Path, PathBuf};
 /// Builds, runs every part, and writes the report.
 ///
 /// # Errors
-/// If an option is invalid, `hearth` cannot be built or run, the report cannot be written, or a part failed.
+/// If an option is invalid, `hearth` cannot be built or run, the report cannot be written, or a
+/// part failed.
 pub fn gpu(arguments: &[String]) -> Outcome {
     let options = Options::read(arguments)?;
     let hearth = match &options.hearth {

@@ -105,7 +105,8 @@ impl Report {
     }
 }
 
-/// A command line for the report: paths are shortened to file names, since folders are specific to this machine.
+/// A command line for the report: paths are shortened to file names, since folders are specific to
+/// this machine.
 pub fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let name = |word: &std::ffi::OsStr| {
@@ -121,7 +122,8 @@ pub fn cell(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
-/// Collects the notices printed by `hearth`, without duplicates. One may say that fewer layers than requested are on the GPU.
+/// Collects the notices printed by `hearth`, without duplicates. One may say that fewer layers than
+/// requested are on the GPU.
 pub fn collect_notices(output: &Output, notes: &mut Vec<String>) {
     for note in output
         .stderr

@@ -1,4 +1,5 @@
-//! `cargo xtask spirv`: runs the tests of matrix-unit kernels, built for SPIR-V, on a Vulkan driver set by the environment.
+//! `cargo xtask spirv`: runs the tests of matrix-unit kernels, built for SPIR-V, on a Vulkan driver
+//! set by the environment.
 
 use super::suite::suite_of;
 use crate::process::{Outcome, run_streaming};
@@ -9,7 +10,8 @@ use std::process::Command;
 /// Environment variables that select a driver in the Vulkan loader.
 const DRIVER: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 
-/// Filter of the tests that need matrix units. A software driver compiles each kernel for seconds, so all tests would take hours.
+/// Filter of the tests that need matrix units. A software driver compiles each kernel for seconds,
+/// so all tests would take hours.
 const TESTS: &str = "matrix_units";
 
 /// Run first: without matrix units the other tests take long and prove nothing.

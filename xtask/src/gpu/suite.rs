@@ -7,7 +7,8 @@ use crate::process::run_streaming;
 use crate::test::parse_totals;
 use std::process::Command;
 
-/// The GPU tests of the portable build: of the kernels in `tests`, of the models in `crates/llm`, of the worker in `crates/engine`.
+/// The GPU tests of the portable build: of the kernels in `tests`, of the models in `crates/llm`,
+/// of the worker in `crates/engine`.
 const PORTABLE: [&str; 7] = [
     "test",
     "--no-fail-fast",
@@ -18,7 +19,8 @@ const PORTABLE: [&str; 7] = [
     "gpu",
 ];
 
-/// The packages whose tests are built for a backend. The worker's tests inject allocation failures and lost devices, which only wgpu can simulate.
+/// The packages whose tests are built for a backend. The worker's tests inject allocation failures
+/// and lost devices, which only wgpu can simulate.
 fn packages(backend: &str) -> &'static [&'static str] {
     match backend {
         "cuda" => &["hearth-tests", "hearth-llm"],

@@ -28,7 +28,8 @@ pub(super) struct Answer {
     first_text: Option<Instant>,
     /// Time of the next save. `None` means that nothing is new.
     pub(super) save_at: Option<Instant>,
-    /// When the worker is killed if it does not cancel. `None` means that no cancellation was requested.
+    /// When the worker is killed if it does not cancel. `None` means that no cancellation was
+    /// requested.
     pub(super) stop_by: Option<Instant>,
     /// It could not be saved: further events of the worker are ignored.
     has_failed: bool,
@@ -101,8 +102,8 @@ impl Answer {
         self.save_at.get_or_insert_with(|| Instant::now() + SAVE_INTERVAL);
     }
 
-    /// Saves the text up to now, or schedules that if another process locks the store. Any other error fails the answer, whose
-    /// text stays in memory. Returns `false` if it failed.
+    /// Saves the text up to now, or schedules that if another process locks the store. Any other
+    /// error fails the answer, whose text stays in memory. Returns `false` if it failed.
     pub(super) async fn save(&mut self) -> bool {
         self.save_at = None;
         let row = message::Message::from(&self.message);
@@ -183,8 +184,9 @@ impl Answer {
     }
 }
 
-/// Saves a message in its final state and emits it. If another process locks the store, it is saved later. A message that
-/// cannot be saved is shown as failed, in full, while the app runs, and is saved once there is space.
+/// Saves a message in its final state and emits it. If another process locks the store, it is saved
+/// later. A message that cannot be saved is shown as failed, in full, while the app runs, and is
+/// saved once there is space.
 pub(super) async fn end(shared: &Arc<Shared>, mut last: Message) {
     let message = last.clone();
     let saved = shared

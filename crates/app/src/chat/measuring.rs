@@ -1,4 +1,5 @@
-//! Measuring the loaded model's speed. Any other request to the model takes precedence and cancels the measurement.
+//! Measuring the loaded model's speed. Any other request to the model takes precedence and cancels
+//! the measurement.
 
 use super::{Chat, LoadState};
 use crate::{
@@ -21,7 +22,8 @@ pub(super) struct Measuring {
     reply: Reply,
     /// The row to save, without its results.
     row: measurement::Measurement,
-    /// When the worker is killed if it does not cancel. `None` means that no cancellation was requested.
+    /// When the worker is killed if it does not cancel. `None` means that no cancellation was
+    /// requested.
     pub(super) stop_by: Option<Instant>,
 }
 

@@ -1,7 +1,8 @@
 //! The chat: one task that owns the worker, its load state and the queue of answers.
 //!
-//! Every command, worker event and timer changes the state and then calls [`Chat::advance`], which takes the next step towards
-//! the requested state. Nothing is polled: without events the task sleeps.
+//! Every command, worker event and timer changes the state and then calls [`Chat::advance`], which
+//! takes the next step towards the requested state. Nothing is polled: without events the task
+//! sleeps.
 
 mod answer;
 mod device_checks;
@@ -36,7 +37,8 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Most tokens of one answer: ends the loop of a small model that repeats itself; a person can ask for more.
+/// Most tokens of one answer: ends the loop of a small model that repeats itself; a person can ask
+/// for more.
 const MAX_ANSWER_TOKENS: u32 = 2048;
 
 /// How long a worker may take to shut down.

@@ -1,5 +1,5 @@
-//! Pending plan requests. The worker gets one at a time, and a newer request for the same model replaces an older one, so that
-//! a moving slider never lags.
+//! Pending plan requests. The worker gets one at a time, and a newer request for the same model
+//! replaces an older one, so that a moving slider never lags.
 
 use crate::wire::{Code, Plan, Problem};
 use hearth_protocol::{GenerationId, PlanRequest};
@@ -39,7 +39,8 @@ impl Plans {
         self.sent.is_some() || !self.waiting.is_empty()
     }
 
-    /// The next request to send. `None` means that there is none, or that the last one is not complete.
+    /// The next request to send. `None` means that there is none, or that the last one is not
+    /// complete.
     pub(super) fn next(&mut self, id: GenerationId) -> Option<PlanRequest> {
         if self.sent.is_some() {
             return None;

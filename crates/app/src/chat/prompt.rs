@@ -3,8 +3,8 @@
 use crate::store::message::{Message, Role};
 use hearth_protocol as protocol;
 
-/// The system prompt, then the branch. Empty (failed) answers are left out and the user messages around them are joined, since
-/// many templates reject two turns of one role in a row.
+/// The system prompt, then the branch. Empty (failed) answers are left out and the user messages
+/// around them are joined, since many templates reject two turns of one role in a row.
 pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::Message> {
     let mut turns: Vec<protocol::Message> = Vec::new();
     let system = system.map(str::trim).filter(|text| !text.is_empty());

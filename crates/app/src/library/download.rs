@@ -15,7 +15,8 @@ use ureq::{Agent, http::StatusCode};
 /// The default hub; `HF_ENDPOINT` overrides it.
 const HUB: &str = "https://huggingface.co";
 
-/// Time limit of one request; the next one resumes. It detects a hanging connection, and a slow one loses nothing.
+/// Time limit of one request; the next one resumes. It detects a hanging connection, and a slow one
+/// loses nothing.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Consecutive requests without data after which the download fails.
@@ -47,7 +48,8 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// The hub of the environment: `HF_ENDPOINT`, `HF_TOKEN`, and `HF_HUB_OFFLINE`, which disables downloads.
+    /// The hub of the environment: `HF_ENDPOINT`, `HF_TOKEN`, and `HF_HUB_OFFLINE`, which disables
+    /// downloads.
     pub fn from_environment() -> Result<Self, LibraryError> {
         let set = |key: &str| std::env::var(key).ok().filter(|value| !value.trim().is_empty());
         if set("HF_HUB_OFFLINE").is_some_and(|value| value != "0") {
@@ -78,8 +80,8 @@ impl Hub {
     }
 }
 
-/// Downloads an entry into a folder. Returns the file's path. An incomplete download stays as `NAME.partial`; `progress`
-/// returns `Break` to cancel.
+/// Downloads an entry into a folder. Returns the file's path. An incomplete download stays as
+/// `NAME.partial`; `progress` returns `Break` to cancel.
 pub fn download(
     hub: &Hub,
     entry: &Entry,

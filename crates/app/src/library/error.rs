@@ -7,7 +7,9 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     /// Neither a path nor a known name.
-    #[error("There is no model called \u{201c}{name}\u{201d} here{}. Give the path of a GGUF file, or one of these names: {}.", .pull.as_ref().map(|id| format!(" yet: `hearth pull {id}` downloads it")).unwrap_or_default(), if .known.is_empty() { "(none yet)".to_owned() } else { .known.join(", ") })]
+    #[error("There is no model called \u{201c}{name}\u{201d} here{}. Give the path of a GGUF file, or one of these \
+        names: {}.", .pull.as_ref().map(|id| format!(" yet: `hearth pull {id}` downloads \
+        it")).unwrap_or_default(), if .known.is_empty() { "(none yet)".to_owned() } else { .known.join(", ") })]
     Unknown {
         /// The requested name.
         name: String,
@@ -35,7 +37,8 @@ pub enum LibraryError {
         message: String,
     },
     /// The path is not valid UTF-8.
-    #[error("The path {} has characters that Hearth cannot store. Rename the file or its folder, then add it again.", .0.display())]
+    #[error("The path {} has characters that Hearth cannot store. Rename the file or its folder, then add it \
+        again.", .0.display())]
     NonUtf8Path(PathBuf),
     /// A bundled model cannot be removed.
     #[error("{name} is bundled with Hearth and cannot be removed.")]
@@ -44,7 +47,8 @@ pub enum LibraryError {
         name: String,
     },
     /// The file was put into the models folder by hand.
-    #[error("{} was put into Hearth's models folder by hand, so Hearth does not delete it. Delete the file yourself.", .0.display())]
+    #[error("{} was put into Hearth's models folder by hand, so Hearth does not delete it. Delete the file \
+        yourself.", .0.display())]
     AddedByHand(PathBuf),
     /// Deleting failed.
     #[error("{} could not be deleted: {source}.", .path.display())]
@@ -66,7 +70,8 @@ pub enum LibraryError {
     },
     /// The download's digest is not the catalog's.
     #[error(
-        "The download of {name} from {url} does not match the catalog (its sha256 is {found}) and was deleted. Try again; if it happens again, the file on the server has changed and a newer Hearth is needed."
+        "The download of {name} from {url} does not match the catalog (its sha256 is {found}) and was deleted. Try \
+         again; if it happens again, the file on the server has changed and a newer Hearth is needed."
     )]
     HashMismatch {
         /// Its name.
@@ -86,7 +91,8 @@ pub enum LibraryError {
     #[error("The download was cancelled. The partial download is saved; start it again to resume.")]
     Cancelled,
     /// Writing failed.
-    #[error("{} could not be written: {source}. Check the free disk space and that the folder is writable.", .path.display())]
+    #[error("{} could not be written: {source}. Check the free disk space and that the folder is \
+        writable.", .path.display())]
     Write {
         /// The file.
         path: PathBuf,

@@ -10,7 +10,8 @@ use std::{
 /// Subfolder of the cache folder for packed weights.
 const PACKED: &str = "packed";
 
-/// The data folder: `HEARTH_DATA`, or the system's folder for app data. `None` means that the system has none.
+/// The data folder: `HEARTH_DATA`, or the system's folder for app data. `None` means that the
+/// system has none.
 pub fn data_folder() -> Option<PathBuf> {
     match env::var_os("HEARTH_DATA") {
         Some(folder) if !folder.is_empty() => Some(folder.into()),
@@ -18,9 +19,9 @@ pub fn data_folder() -> Option<PathBuf> {
     }
 }
 
-/// The cache folder, which can be emptied at any time: `HEARTH_CACHE`, or `cache` in `HEARTH_DATA`, or the system's folder for
-/// caches. `None` if the system has none, `HEARTH_CACHE` is `off`, or other users can write to the folder: they could replace a
-/// model's weights.
+/// The cache folder, which can be emptied at any time: `HEARTH_CACHE`, or `cache` in `HEARTH_DATA`,
+/// or the system's folder for caches. `None` if the system has none, `HEARTH_CACHE` is `off`, or
+/// other users can write to the folder: they could replace a model's weights.
 pub fn cache_folder() -> Option<PathBuf> {
     let folder = configured_cache_folder()?;
     if ![folder.clone(), folder.join(PACKED)]
@@ -57,8 +58,8 @@ pub fn metadata_file() -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join("models.json"))
 }
 
-/// Folders of bundled models, by precedence: `HEARTH_MODELS`, the app's resources, and the folders of packages and builds near
-/// the executable. Some may not exist.
+/// Folders of bundled models, by precedence: `HEARTH_MODELS`, the app's resources, and the folders
+/// of packages and builds near the executable. Some may not exist.
 pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {
     shipped_folders("HEARTH_MODELS", "models", "models", resources)
 }

@@ -1,4 +1,5 @@
-//! The cache of models' metadata, in memory and optionally on disk. An entry is valid while its files are unchanged.
+//! The cache of models' metadata, in memory and optionally on disk. An entry is valid while its
+//! files are unchanged.
 
 use super::{
     ModelMetadata,
@@ -53,7 +54,8 @@ struct Stamp {
     size: u64,
     /// Modification time in nanoseconds since 1970.
     modified: Option<u64>,
-    /// Time of the last status change (`ctime`): seconds and nanoseconds. `None` if the system has none.
+    /// Time of the last status change (`ctime`): seconds and nanoseconds. `None` if the system has
+    /// none.
     changed: Option<(i64, i64)>,
 }
 
@@ -95,7 +97,8 @@ pub(super) struct MetadataCache {
     reader: Reader,
     file: Option<PathBuf>,
     entries: Mutex<HashMap<PathBuf, Entry>>,
-    /// Held while files are read, so that no file is read twice at once. Cached entries do not wait for it.
+    /// Held while files are read, so that no file is read twice at once. Cached entries do not wait
+    /// for it.
     reading: Mutex<()>,
 }
 

@@ -67,8 +67,9 @@ pub struct Library {
 }
 
 impl Library {
-    /// A library over folders of bundled models, of which the first with a model wins, and the data folder. `reader` reads the
-    /// files; `cache` is the metadata cache's file, `None` means no cache on disk.
+    /// A library over folders of bundled models, of which the first with a model wins, and the data
+    /// folder. `reader` reads the files; `cache` is the metadata cache's file, `None` means no
+    /// cache on disk.
     pub fn new(bundled: Vec<PathBuf>, data: &Path, reader: Reader, cache: Option<PathBuf>) -> Self {
         Self {
             bundled,
@@ -82,7 +83,8 @@ impl Library {
         &self.downloaded
     }
 
-    /// All models: bundled, downloaded, then added by path. A file is listed once; an unreadable one with the reason.
+    /// All models: bundled, downloaded, then added by path. A file is listed once; an unreadable
+    /// one with the reason.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
         let mut seen = HashSet::new();
         let mut files = Vec::new();
@@ -289,8 +291,8 @@ pub fn open() -> Result<(Library, Vec<PathBuf>), LibraryError> {
     ))
 }
 
-/// Paths with the extension `gguf` in a folder, sorted; of a split model the first shard only. Entries that are not readable
-/// files are included, so that they are listed with the reason.
+/// Paths with the extension `gguf` in a folder, sorted; of a split model the first shard only.
+/// Entries that are not readable files are included, so that they are listed with the reason.
 fn models_in(folder: &Path) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(folder) else {
         return Vec::new();

@@ -27,11 +27,11 @@ fn is_hearth_entry(name: &OsStr) -> bool {
         .is_some_and(|name| HEARTH_ENTRIES.contains(&name) || is_store(name) || name.starts_with("hearth-set-aside-"))
 }
 
-/// Creates the data folder if missing, and removes other users' permissions from it and its contents. A folder with other entries
-/// than Hearth's keeps its permissions.
+/// Creates the data folder if missing, and removes other users' permissions from it and its
+/// contents. A folder with other entries than Hearth's keeps its permissions.
 ///
-/// On Windows a folder inherits its parent's access control list, which within a user's profile names the user, administrators
-/// and the system. Any other folder gets such a list of its own.
+/// On Windows a folder inherits its parent's access control list, which within a user's profile
+/// names the user, administrators and the system. Any other folder gets such a list of its own.
 ///
 /// # Errors
 /// The folder cannot be created or read.
@@ -68,7 +68,8 @@ pub fn create_private_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a folder and its missing parents, accessible to their user only. An existing folder stays unchanged.
+/// Creates a folder and its missing parents, accessible to their user only. An existing folder
+/// stays unchanged.
 ///
 /// # Errors
 /// It cannot be created.
@@ -80,8 +81,8 @@ pub fn create_private_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Whether other users cannot add or replace files in a folder. Removes the group's write permission if the folder is this user's.
-/// A missing folder counts as closed.
+/// Whether other users cannot add or replace files in a folder. Removes the group's write
+/// permission if the folder is this user's. A missing folder counts as closed.
 pub fn is_closed_to_others(folder: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -90,7 +91,8 @@ pub fn is_closed_to_others(folder: &Path) -> bool {
         let user = unsafe { libc::geteuid() };
         match fs::metadata(folder) {
             Ok(it) if it.uid() != user => false,
-            // A world-writable folder may hold files of other users. A group is often the user's own.
+            // A world-writable folder may hold files of other users. A group is often the user's
+            // own.
             Ok(it) if it.mode() & OTHERS_WRITE & !GROUP != 0 => false,
             Ok(it) => it.mode() & OTHERS_WRITE == 0 || remove_permissions(folder, OTHERS_WRITE).is_ok(),
             Err(_) => true,
@@ -103,8 +105,8 @@ pub fn is_closed_to_others(folder: &Path) -> bool {
     }
 }
 
-/// Removes other users' permissions from a file, or a folder and its contents. Symbolic links and files with hard links are
-/// skipped: their targets may not be Hearth's.
+/// Removes other users' permissions from a file, or a folder and its contents. Symbolic links and
+/// files with hard links are skipped: their targets may not be Hearth's.
 fn remove_permissions_recursively(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_symlink() || (metadata.is_file() && has_hard_links(&metadata)) {

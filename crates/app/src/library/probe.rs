@@ -1,8 +1,8 @@
 //! Reads untrusted files in a separate process: `hearth probe --files`.
 //!
-//! The process reads one JSON [`ProbeRequest`] per line and writes one [`ProbeResponse`] per line. It limits its own memory; the
-//! parent kills it if a file takes too long. If it exits early, the file it was reading gets the error, and another process reads
-//! the rest.
+//! The process reads one JSON [`ProbeRequest`] per line and writes one [`ProbeResponse`] per line.
+//! It limits its own memory; the parent kills it if a file takes too long. If it exits early, the
+//! file it was reading gets the error, and another process reads the rest.
 
 use super::ModelMetadata;
 use hearth_formats::{adapter::AdapterFile, gguf::GgufFile};
@@ -19,8 +19,9 @@ use std::{
     time::Duration,
 };
 
-/// Limit of the process's address space in bytes, on Linux. The largest header takes a quarter of it. macOS does not enforce the
-/// limit and other systems have none: there, only the readers' own limits hold.
+/// Limit of the process's address space in bytes, on Linux. The largest header takes a quarter of
+/// it. macOS does not enforce the limit and other systems have none: there, only the readers' own
+/// limits hold.
 #[cfg(unix)]
 const MAX_MEMORY: u64 = 2 << 30;
 
@@ -114,7 +115,8 @@ impl ProbeRequest {
     }
 }
 
-/// Sets the process's limits, then responds to one JSON [`ProbeRequest`] per line until the end of `requests`.
+/// Sets the process's limits, then responds to one JSON [`ProbeRequest`] per line until the end of
+/// `requests`.
 ///
 /// # Errors
 /// Reading or writing fails, or a line is malformed.
@@ -262,7 +264,8 @@ impl Process {
         }
         let mut child = process.spawn().map_err(|error| {
             format!(
-                "it was not read because {} could not be started ({error}). Install Hearth again, or build the whole workspace.",
+                "it was not read because {} could not be started ({error}). Install Hearth again, or build the whole \
+                 workspace.",
                 command.program.display()
             )
         })?;
@@ -284,7 +287,8 @@ impl Process {
             thread::spawn(move || {
                 let mut text = Vec::new();
                 let mut errors = errors;
-                // A partial log is used, too; the rest is drained so that the process does not block.
+                // A partial log is used, too; the rest is drained so that the process does not
+                // block.
                 let _ = errors.by_ref().take(MAX_LOG_BYTES).read_to_end(&mut text);
                 let _ = tell.send(String::from_utf8_lossy(&text).into_owned());
                 let _ = std::io::copy(&mut errors, &mut std::io::sink());
@@ -302,7 +306,8 @@ impl Process {
     ) {
         if let Some(mut input) = self.child.stdin.take() {
             let lines: Vec<String> = requests.iter().filter_map(|q| serde_json::to_string(q).ok()).collect();
-            // In a thread, since a process that does not read would block. One that has exited is handled below.
+            // In a thread, since a process that does not read would block. One that has exited is
+            // handled below.
             thread::spawn(move || drop(input.write_all((lines.join("\n") + "\n").as_bytes())));
         }
         for request in requests {
@@ -329,7 +334,8 @@ impl Process {
         }
     }
 
-    /// Ends the process. Returns its exit status, if known, and its log. A process that hangs in the kernel is awaited in a thread.
+    /// Ends the process. Returns its exit status, if known, and its log. A process that hangs in
+    /// the kernel is awaited in a thread.
     fn end(mut self) -> (Option<ExitStatus>, String) {
         let (ended, end) = channel();
         if wait_for_exit(&mut self.child).is_none() {
@@ -350,8 +356,8 @@ impl Process {
             this.end();
             return ProbeError {
                 message: format!(
-                    "{at}: reading it took longer than {} seconds and was cancelled. If it is on a slow drive, try again; otherwise \
-                     get another file.",
+                    "{at}: reading it took longer than {} seconds and was cancelled. If it is on a slow drive, try \
+                     again; otherwise get another file.",
                     timeout.as_secs()
                 ),
                 temporary: true,
@@ -375,8 +381,8 @@ impl Process {
             _ => {
                 return ProbeError {
                     message: format!(
-                        "{at}: the process that was reading it was killed, perhaps because memory ran short. Close other programs, \
-                         then try again."
+                        "{at}: the process that was reading it was killed, perhaps because memory ran short. Close \
+                         other programs, then try again."
                     ),
                     temporary: true,
                 };
@@ -389,7 +395,8 @@ impl Process {
     }
 }
 
-/// Waits up to half a second for the exit of a process that closed its output. `None` means that it still runs.
+/// Waits up to half a second for the exit of a process that closed its output. `None` means that it
+/// still runs.
 fn wait_for_exit(child: &mut Child) -> Option<ExitStatus> {
     // Its own exit status says more than that of a kill.
     for _ in 0..50 {

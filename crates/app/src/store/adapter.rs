@@ -91,7 +91,8 @@ pub struct New<'a> {
     pub created_at: i64,
 }
 
-/// Adds an adapter and returns its id. A run's existing adapter gets the new path, and is restored if deleted: its files are new.
+/// Adds an adapter and returns its id. A run's existing adapter gets the new path, and is restored
+/// if deleted: its files are new.
 pub fn add(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(

@@ -1,8 +1,8 @@
 //! The store's clock, for purging deleted rows.
 //!
-//! The system clock may be wrong, for instance if the battery of the hardware clock is empty. The store's clock advances by
-//! monotonic time while the store is open. Between openings it advances by the system clock, or by a day if that is more than a
-//! week.
+//! The system clock may be wrong, for instance if the battery of the hardware clock is empty. The
+//! store's clock advances by monotonic time while the store is open. Between openings it advances
+//! by the system clock, or by a day if that is more than a week.
 
 use super::setting;
 use rusqlite::Connection;
@@ -43,7 +43,8 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Monotonic milliseconds; those since 1970 unless a clock jumped or the machine was suspended while the store was open.
+    /// Monotonic milliseconds; those since 1970 unless a clock jumped or the machine was suspended
+    /// while the store was open.
     pub fn now(&self) -> i64 {
         let since = i64::try_from(self.opened.elapsed().as_millis()).unwrap_or(i64::MAX);
         self.at_opening.saturating_add(since)

@@ -1,4 +1,5 @@
-//! Datasets added by their path; the files are not copied. Removing one only marks it; it is purged later.
+//! Datasets added by their path; the files are not copied. Removing one only marks it; it is purged
+//! later.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};

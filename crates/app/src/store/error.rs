@@ -11,7 +11,8 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The data folder is not usable.
-    #[error("Hearth cannot store its data in {}: {source}. Check that the folder is writable, or set HEARTH_DATA to another one.", .folder.display())]
+    #[error("Hearth cannot store its data in {}: {source}. Check that the folder is writable, or set HEARTH_DATA to \
+        another one.", .folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
@@ -22,7 +23,8 @@ pub enum StoreError {
     #[error("Another Hearth is already using {}. Use that one, or close it first.", .0.display())]
     InUse(PathBuf),
     /// Written by a newer Hearth.
-    #[error("Your conversations in {} were last opened by a newer Hearth (their format is {found}, this Hearth supports up to {known}). Install the newer Hearth again; the file is unchanged.", .path.display())]
+    #[error("Your conversations in {} were last opened by a newer Hearth (their format is {found}, this Hearth \
+        supports up to {known}). Install the newer Hearth again; the file is unchanged.", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -32,7 +34,8 @@ pub enum StoreError {
         known: i64,
     },
     /// The file is corrupt, or another program's.
-    #[error("The file of your conversations, {}, is damaged ({detail}). Restart Hearth: it offers to restore a backup or to recover the readable rows.", .path.display())]
+    #[error("The file of your conversations, {}, is damaged ({detail}). Restart Hearth: it offers to restore a backup \
+        or to recover the readable rows.", .path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -40,7 +43,8 @@ pub enum StoreError {
         detail: String,
     },
     /// The backup before a migration failed; nothing was changed.
-    #[error("Hearth could not back up your conversations to {}, which it does before changing their format: {source}. Nothing was changed. Check the free disk space and that the folder is writable.", .folder.display())]
+    #[error("Hearth could not back up your conversations to {}, which it does before changing their format: {source}. \
+        Nothing was changed. Check the free disk space and that the folder is writable.", .folder.display())]
     Backup {
         /// Where to.
         folder: PathBuf,
@@ -48,13 +52,15 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The disk is full.
-    #[error("The disk that holds {} is full: free some space, then try again. Nothing that was saved before is lost.", .path.display())]
+    #[error("The disk that holds {} is full: free some space, then try again. Nothing that was saved before is \
+        lost.", .path.display())]
     DiskFull {
         /// The file.
         path: PathBuf,
     },
     /// Another process holds it.
-    #[error("Another program is using the file of your conversations, {}. Close it or wait until it is done, then try again.", .path.display())]
+    #[error("Another program is using the file of your conversations, {}. Close it or wait until it is done, then try \
+        again.", .path.display())]
     Busy {
         /// The file.
         path: PathBuf,

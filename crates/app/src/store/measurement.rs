@@ -21,8 +21,8 @@ CREATE TABLE measurement (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds the number of threads to the key and names devices by identity. Earlier rows are dropped, since they named devices by their
-/// index in a list.
+/// Adds the number of threads to the key and names devices by identity. Earlier rows are dropped,
+/// since they named devices by their index in a list.
 pub(super) const BY_THREADS: &str = "
 DROP TABLE measurement;
 CREATE TABLE measurement (

@@ -4,8 +4,8 @@ use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-// No action on deleting a parent: a chain of ten thousand exceeds SQLite's recursion limit. Messages are only deleted together,
-// with their conversation.
+// No action on deleting a parent: a chain of ten thousand exceeds SQLite's recursion limit.
+// Messages are only deleted together, with their conversation.
 pub(super) const MIGRATION: &str = "
 CREATE TABLE message (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -137,8 +137,8 @@ pub struct Message {
     pub rating: Option<String>,
 }
 
-const COLUMNS: &str = "id, conversation, parent, role, content, state, detail, created_at, model, stats, left_out, adapters, \
-                       comparison, better, rating";
+const COLUMNS: &str = "id, conversation, parent, role, content, state, detail, created_at, model, stats, left_out, \
+    adapters, comparison, better, rating";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
     let detail: Option<String> = row.get(6)?;
@@ -292,7 +292,8 @@ pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> 
     let (state, detail) = message.state.columns();
     connection
         .prepare_cached(
-            "UPDATE message SET content = ?2, state = ?3, detail = ?4, model = ?5, stats = ?6, left_out = ?7 WHERE id = ?1",
+            "UPDATE message SET content = ?2, state = ?3, detail = ?4, model = ?5, stats = ?6, left_out = ?7 WHERE id \
+             = ?1",
         )?
         .execute(params![
             message.id,

@@ -1,4 +1,5 @@
-//! The migrations in order. A released migration never changes; a change to a table is a new migration at the end.
+//! The migrations in order. A released migration never changes; a change to a table is a new
+//! migration at the end.
 
 use super::{
     StoreError, adapter, conversation, dataset, measurement, message, model, run, run_evaluation, run_point, search,

@@ -1,7 +1,9 @@
-//! The store: conversations, settings, added models, measurements, datasets, runs and adapters in one SQLite file.
+//! The store: conversations, settings, added models, measurements, datasets, runs and adapters in
+//! one SQLite file.
 //!
-//! Each table has a module with its migration, row type, reads and writes. A use case runs one transaction through
-//! [`Store::write`]. An open store is locked: two apps never write to the same one.
+//! Each table has a module with its migration, row type, reads and writes. A use case runs one
+//! transaction through [`Store::write`]. An open store is locked: two apps never write to the same
+//! one.
 
 pub mod adapter;
 mod backup;
@@ -54,7 +56,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a write that is retried anyway waits for a lock.
 const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Content of the lock file while the store is open. Found on opening, it means that the last process crashed.
+/// Content of the lock file while the store is open. Found on opening, it means that the last
+/// process crashed.
 const OPEN_MARK: &[u8] = b"open";
 
 /// Milliseconds since 1970.
@@ -77,8 +80,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in a folder, which is created if missing. Unfinished answers become stopped, unfinished runs interrupted, and
-    /// conversations and datasets deleted 30 days ago are purged.
+    /// Opens the store in a folder, which is created if missing. Unfinished answers become stopped,
+    /// unfinished runs interrupted, and conversations and datasets deleted 30 days ago are purged.
     ///
     /// # Errors
     /// The file is corrupt, not Hearth's or from a newer Hearth; it is left unchanged.
@@ -139,7 +142,8 @@ impl Store {
         self.transact(TransactionBehavior::Immediate, writes)
     }
 
-    /// Like [`Store::write`], for writes that are retried: waits for a moment only, for other processes and threads.
+    /// Like [`Store::write`], for writes that are retried: waits for a moment only, for other
+    /// processes and threads.
     ///
     /// # Errors
     /// [`StoreError::Busy`] if the store stays locked; nothing is written.
@@ -217,12 +221,14 @@ impl Store {
         })
     }
 
-    /// Limits the file's size in bytes, like a full disk: larger writes fail with [`StoreError::DiskFull`]. `None` removes the limit.
+    /// Limits the file's size in bytes, like a full disk: larger writes fail with
+    /// [`StoreError::DiskFull`]. `None` removes the limit.
     pub fn limit_size(&self, bytes: Option<u64>) -> Result<(), StoreError> {
         let connection = self.connection();
         let limit = || -> rusqlite::Result<()> {
             let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0))? as u64;
-            // The default is SQLite's maximum. Zero would change nothing; SQLite raises too small a value to the present count.
+            // The default is SQLite's maximum. Zero would change nothing; SQLite raises too small a
+            // value to the present count.
             let pages = bytes.map_or(4_294_967_294, |bytes| (bytes / page.max(1)).max(1));
             connection.pragma_update_and_check(None, "max_page_count", pages as i64, |_| Ok(()))
         };
@@ -248,7 +254,8 @@ impl Drop for Store {
     }
 }
 
-/// Paths of added models, from a store that may be open in another process. Returns an empty list if there is no store.
+/// Paths of added models, from a store that may be open in another process. Returns an empty list
+/// if there is no store.
 pub fn added_models(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let path = folder.join(FILE);
     if !path.exists() {

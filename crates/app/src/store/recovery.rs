@@ -1,8 +1,9 @@
 //! Restores or salvages a damaged store.
 //!
-//! The new store is complete before anything is moved, and one rename puts it in place. The old store and its log are first linked
-//! under another name: a process killed at any point leaves the old store or the new one. Between the removal of the old log and
-//! the rename, the old store's last transactions exist only under the other name.
+//! The new store is complete before anything is moved, and one rename puts it in place. The old
+//! store and its log are first linked under another name: a process killed at any point leaves the
+//! old store or the new one. Between the removal of the old log and the rename, the old store's
+//! last transactions exist only under the other name.
 
 use super::backup::SqlPath;
 use super::{Backup, FILE, Store, StoreError, lock, migrations, now};
@@ -18,7 +19,8 @@ use std::{
 const STAGING: &str = "hearth-coming";
 
 impl Store {
-    /// Replaces the store in a folder by a backup, on a person's request. Returns the new path of the old store.
+    /// Replaces the store in a folder by a backup, on a person's request. Returns the new path of
+    /// the old store.
     ///
     /// # Errors
     /// The backup is corrupt or the disk is full; the store is unchanged.
@@ -32,7 +34,8 @@ impl Store {
         })
     }
 
-    /// Replaces a corrupt store by a new one with its readable rows, on a person's request. Returns the new path of the corrupt store.
+    /// Replaces a corrupt store by a new one with its readable rows, on a person's request. Returns
+    /// the new path of the corrupt store.
     ///
     /// # Errors
     /// The disk is full or the folder is not writable; the store is unchanged.
@@ -111,7 +114,8 @@ fn raise_run_sequence(staging: &Path, folder: &Path) -> Result<(), StoreError> {
     count().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
-/// Checkpoints SQLite's log into the file and deletes the log. Closing does so, too, but does not report failures.
+/// Checkpoints SQLite's log into the file and deletes the log. Closing does so, too, but does not
+/// report failures.
 fn checkpoint_wal(staging: &Path) -> Result<(), StoreError> {
     let path = staging.join(FILE);
     let written = || -> rusqlite::Result<String> {
@@ -168,8 +172,8 @@ fn in_folder(folder: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
     }
 }
 
-/// Copies rows one by one: from the first up to one that cannot be read, then from the last. A table without row ids is copied
-/// whole or not at all.
+/// Copies rows one by one: from the first up to one that cannot be read, then from the last. A
+/// table without row ids is copied whole or not at all.
 fn copy_readable_table(connection: &Connection, table: &str) -> rusqlite::Result<usize> {
     let columns = common_columns(connection, table)?.join(", ");
     let insert = format!("INSERT OR IGNORE INTO main.{table} ({columns}) SELECT {columns} FROM old.{table}");

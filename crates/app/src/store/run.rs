@@ -1,4 +1,5 @@
-//! Fine-tuning runs. Deleting one only marks it, so that it can be restored; its row is removed with its files.
+//! Fine-tuning runs. Deleting one only marks it, so that it can be restored; its row is removed
+//! with its files.
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -92,8 +93,8 @@ pub struct Run {
     pub ended_at: Option<i64>,
 }
 
-const COLUMNS: &str = "id, name, model, model_name, dataset, dataset_name, data_path, mapping, skip_broken, settings, state, \
-                       detail, plan, outcome, checkpoint, created_at, ended_at";
+const COLUMNS: &str = "id, name, model, model_name, dataset, dataset_name, data_path, mapping, skip_broken, settings, \
+    state, detail, plan, outcome, checkpoint, created_at, ended_at";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Run> {
     let detail: Option<String> = row.get(11)?;
@@ -174,8 +175,8 @@ pub fn skip_to(connection: &Connection, number: i64) -> rusqlite::Result<()> {
 pub fn create(connection: &Connection, new: &New<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
-            "INSERT INTO run (name, model, model_name, dataset, dataset_name, data_path, mapping, skip_broken, settings, \
-             state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'unfinished', ?10)",
+            "INSERT INTO run (name, model, model_name, dataset, dataset_name, data_path, mapping, skip_broken, \
+             settings, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'unfinished', ?10)",
         )?
         .execute(params![
             new.name,

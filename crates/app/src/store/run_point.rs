@@ -66,7 +66,8 @@ pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<Point>
         .optional()
 }
 
-/// Adds consecutive steps and removes earlier rows from the first of them on: a resumed run repeats those steps.
+/// Adds consecutive steps and removes earlier rows from the first of them on: a resumed run repeats
+/// those steps.
 pub fn add(connection: &Connection, run: i64, points: &[Point]) -> rusqlite::Result<()> {
     let Some(first) = points.first() else { return Ok(()) };
     connection

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, params};
 
-// The index stores no text (external content). A message is indexed once finished: a growing answer would be indexed at every
-// save.
+// The index stores no text (external content). A message is indexed once finished: a growing answer
+// would be indexed at every save.
 pub(super) const MIGRATION: &str = "
 CREATE VIRTUAL TABLE message_fts USING fts5 (
     content,
@@ -55,8 +55,9 @@ pub struct Hit {
     pub snippet: Vec<Part>,
 }
 
-/// Finds conversations by title and messages by text with every word of the query; words match by prefix. Titles come first, then
-/// messages by rank. If no words match, the query is searched literally, for languages without spaces.
+/// Finds conversations by title and messages by text with every word of the query; words match by
+/// prefix. Titles come first, then messages by rank. If no words match, the query is searched
+/// literally, for languages without spaces.
 pub fn search(connection: &Connection, query: &str) -> rusqlite::Result<Vec<Hit>> {
     let query = query.replace('\0', " ");
     let words: Vec<&str> = query.split_whitespace().collect();

@@ -195,7 +195,8 @@ impl Current {
         });
     }
 
-    /// Saves new points, evaluations and state. Returns `false` if they are not saved; they stay in memory.
+    /// Saves new points, evaluations and state. Returns `false` if they are not saved; they stay in
+    /// memory.
     pub(super) async fn save(&mut self) -> bool {
         self.save_at = None;
         let Some(run) = self.shared.live_run(self.id) else {

@@ -1,8 +1,9 @@
 //! Fine-tuning: one task that owns the worker of the active run and pauses it for more urgent work.
 //!
-//! A run has its own worker, which ends with it. As in the chat, every command and event changes the state and then calls
-//! [`Tune::advance`]. A run is paused by a person, by a low battery and while the chat is busy. It resumes a moment after
-//! the chat is idle, so that it does not start and stop between two answers.
+//! A run has its own worker, which ends with it. As in the chat, every command and event changes
+//! the state and then calls [`Tune::advance`]. A run is paused by a person, by a low battery and
+//! while the chat is busy. It resumes a moment after the chat is idle, so that it does not start
+//! and stop between two answers.
 
 mod current;
 mod one_shot;
@@ -346,8 +347,8 @@ impl Tune {
         self.advance().await;
     }
 
-    /// Suspends the run: the worker completes its step and writes a checkpoint, within [`crate::Options::shutdown_timeout`].
-    /// Returns the run's final state.
+    /// Suspends the run: the worker completes its step and writes a checkpoint, within
+    /// [`crate::Options::shutdown_timeout`]. Returns the run's final state.
     async fn suspend(&mut self) -> RunState {
         let interrupted = RunState::Interrupted { problem: closed() };
         let (Some(current), Some((worker, mut messages))) = (&mut self.current, self.worker.take()) else {
@@ -414,12 +415,12 @@ pub(crate) fn closed() -> Problem {
 fn interrupted(mut problem: Problem) -> Problem {
     problem.message += match problem.code {
         Code::OutOfMemory => {
-            " Close other programs, then resume the run to continue from its last checkpoint. If that is not enough, start a run \
-             with a shorter sequence length or a smaller batch."
+            " Close other programs, then resume the run to continue from its last checkpoint. If that is not enough, \
+             start a run with a shorter sequence length or a smaller batch."
         }
         _ => {
-            " Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence length or a smaller \
-             batch."
+            " Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence \
+             length or a smaller batch."
         }
     };
     problem

@@ -1,5 +1,5 @@
-//! One-shot worker processes: inspecting a dataset, exporting an adapter. Each job has its own worker, so that a file that
-//! crashes it affects no run and no chat.
+//! One-shot worker processes: inspecting a dataset, exporting an adapter. Each job has its own
+//! worker, so that a file that crashes it affects no run and no chat.
 
 use crate::{
     shared::Shared,
@@ -32,8 +32,8 @@ pub(crate) async fn export(shared: &Arc<Shared>, request: ExportRequest) -> Resu
     self::request(shared, TrainingRequest::Export(request)).await
 }
 
-/// Inspects a dataset in a one-shot worker. One at a time: a newer inspection cancels an older one, whose view is no longer
-/// shown. Dropping the future kills the worker.
+/// Inspects a dataset in a one-shot worker. One at a time: a newer inspection cancels an older one,
+/// whose view is no longer shown. Dropping the future kills the worker.
 pub(crate) async fn inspect(shared: &Arc<Shared>, request: InspectRequest) -> Result<TrainingEvent, Problem> {
     let one_shots = &shared.one_shots;
     let mut newest = one_shots.newest.subscribe();

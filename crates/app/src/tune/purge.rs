@@ -1,6 +1,7 @@
 //! Removes the files of deleted runs and adapters: a file is deleted with its owner only.
 //!
-//! A run owns all files in its folder, its adapter's included. An imported adapter owns no files, wherever it is stored.
+//! A run owns all files in its folder, its adapter's included. An imported adapter owns no files,
+//! wherever it is stored.
 
 use crate::{
     library,
@@ -25,16 +26,17 @@ pub(crate) fn runs_folder(shared: &Shared) -> PathBuf {
     shared.data.join("runs")
 }
 
-/// The highest number of a run's folder, of this store or of one that was set aside; 0 if there is none.
+/// The highest number of a run's folder, of this store or of one that was set aside; 0 if there is
+/// none.
 pub(crate) fn last_folder(shared: &Shared) -> i64 {
     let entries = fs::read_dir(runs_folder(shared)).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.max().unwrap_or(0)
 }
 
-/// Removes runs and adapters deleted before a time (milliseconds since 1970), files first. Files that cannot be removed, that
-/// an active run uses, or that hold another adapter stay until the next call. The deletion of an adapter that was written again
-/// since is undone.
+/// Removes runs and adapters deleted before a time (milliseconds since 1970), files first. Files
+/// that cannot be removed, that an active run uses, or that hold another adapter stay until the
+/// next call. The deletion of an adapter that was written again since is undone.
 pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
     // No run starts meanwhile and the active run is skipped, so the checked files do not change.
     let _beginning = shared.starting_run.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +91,8 @@ fn purge_adapter(t: &Transaction<'_>, runs: &Path, deleted: &adapter::Deleted) -
     Ok(false)
 }
 
-/// Whether a folder holds an adapter that is not deleted, other than those of `run` and adapter `id`.
+/// Whether a folder holds an adapter that is not deleted, other than those of `run` and adapter
+/// `id`.
 fn holds_other_adapter(
     t: &Transaction<'_>,
     run: Option<i64>,

@@ -43,7 +43,8 @@ pub struct Device {
     pub kind: String,
     /// Product name.
     pub name: String,
-    /// Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means none.
+    /// Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means
+    /// none.
     pub backend: String,
     /// Total memory in bytes; main memory for a device that shares it. `None` means unknown.
     pub memory_total: Option<u64>,
@@ -85,7 +86,8 @@ pub struct BackendOption {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceCheck {
-    /// The first mismatch with the CPU's results, in one sentence. `None` means that all results match.
+    /// The first mismatch with the CPU's results, in one sentence. `None` means that all results
+    /// match.
     pub mismatch: Option<String>,
     /// Decode throughput in bytes of weights per second.
     pub bytes_per_second: f64,
@@ -144,7 +146,8 @@ pub struct Plan {
     pub context_fits: u32,
     /// Layers on GPUs.
     pub gpu_layers: u32,
-    /// Total layers: transformer layers, those for multi-token prediction included, and the output layer.
+    /// Total layers: transformer layers, those for multi-token prediction included, and the output
+    /// layer.
     pub layers_total: u32,
     /// Most layers that fit on GPUs with this context.
     pub layers_fit: u32,

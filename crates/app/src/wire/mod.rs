@@ -1,8 +1,10 @@
-//! The wire: commands' arguments and results, and events, between the window and the use cases, as plain data.
+//! The wire: commands' arguments and results, and events, between the window and the use cases, as
+//! plain data.
 //!
-//! Field names are camelCase on the wire, enums carry their variant in `type`, times are milliseconds since 1970, sizes
-//! are bytes. `ui/src/lib/host/wire.ts` is generated from this module (see `tests/wire.rs`). The worker's types
-//! (`hearth_protocol`) and the store's rows are separate types; [`crate::convert`] converts between them.
+//! Field names are camelCase on the wire, enums carry their variant in `type`, times are
+//! milliseconds since 1970, sizes are bytes. `ui/src/lib/host/wire.ts` is generated from this
+//! module (see `tests/wire.rs`). The worker's types (`hearth_protocol`) and the store's rows are
+//! separate types; [`crate::convert`] converts between them.
 
 mod hardware;
 mod tune;
@@ -99,7 +101,8 @@ pub struct SamplingParams {
     pub temperature: f32,
     /// Sample from the k most likely tokens; 0 disables the filter.
     pub top_k: u32,
-    /// Sample from the most likely tokens with a cumulative probability of p; 1 disables the filter.
+    /// Sample from the most likely tokens with a cumulative probability of p; 1 disables the
+    /// filter.
     pub top_p: f32,
     /// Drop tokens below this fraction of the highest probability; 0 disables the filter.
     pub min_p: f32,
@@ -189,7 +192,8 @@ pub struct ModelInfo {
     pub notices: Vec<String>,
     /// Layers on GPUs.
     pub gpu_layers: u32,
-    /// Total layers: transformer layers, those for multi-token prediction included, and the output layer.
+    /// Total layers: transformer layers, those for multi-token prediction included, and the output
+    /// layer.
     pub layers_total: u32,
     /// Type of the KV cache.
     pub kv: KvType,

@@ -132,7 +132,8 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
+    /// Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
+    /// `few`, `broken`, `retrieve`.
     pub kind: String,
     /// Severity.
     pub severity: Severity,
@@ -339,7 +340,8 @@ pub enum RunState {
         /// Why.
         problem: Problem,
     },
-    /// Interrupted by the end of the worker or the app; resuming continues from the last checkpoint.
+    /// Interrupted by the end of the worker or the app; resuming continues from the last
+    /// checkpoint.
     Interrupted {
         /// What happened.
         problem: Problem,
@@ -554,7 +556,8 @@ pub enum ExportFormat {
     Peft,
     /// A GGUF model file with the adapter merged into its weights.
     Gguf {
-        /// Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each base weight.
+        /// Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each
+        /// base weight.
         kind: Option<String>,
     },
 }
@@ -595,7 +598,8 @@ pub struct Verification {
     pub prompts: u32,
     /// Mean Kullback-Leibler divergence of the export from the trained adapter, in nats per token.
     pub divergence: f64,
-    /// Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per token.
+    /// Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per
+    /// token.
     pub taught: f64,
     /// Prompts with identical greedy answers.
     pub same_text: u32,

@@ -54,7 +54,8 @@ pub fn probe() -> ProbeCommand {
     }
 }
 
-/// For the main of a test whose executable is also a probe: serves requests and exits if started as one.
+/// For the main of a test whose executable is also a probe: serves requests and exits if started as
+/// one.
 pub fn probe_if_asked() {
     if std::env::args().skip(1).eq(["probe", "--files"]) {
         let done = serve(std::io::stdin().lock(), std::io::stdout().lock(), ProbeRequest::execute);

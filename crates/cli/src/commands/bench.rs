@@ -90,8 +90,8 @@ fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, S
     Ok(f64::from(n) / began.elapsed().as_secs_f64())
 }
 
-/// Decode `n` tokens after those of `before`. Returns tokens per second. Without `depth`, the prefill of `before` counts as the
-/// first step, since it resets the context.
+/// Decode `n` tokens after those of `before`. Returns tokens per second. Without `depth`, the
+/// prefill of `before` counts as the first step, since it resets the context.
 fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64, SessionError> {
     let session = engine.session_mut();
     let mut began = Instant::now();

@@ -237,8 +237,8 @@ impl Talk {
             return "No answer yet.".to_owned();
         };
         format!(
-            "prefill {} tokens ({cached} cached) at {:.0} tokens/s, decode {} at {:.1} tokens/s, first token after {:.2} s; \
-             {} of {} tokens of context in use",
+            "prefill {} tokens ({cached} cached) at {:.0} tokens/s, decode {} at {:.1} tokens/s, first token after \
+             {:.2} s; {} of {} tokens of context in use",
             summary.prompt_tokens,
             summary.prompt_tokens_per_second,
             summary.tokens,

@@ -1,4 +1,5 @@
-//! `hearth doctor`: check the installation, and compare the two precisions of a product with a quantised weight.
+//! `hearth doctor`: check the installation, and compare the two precisions of a product with a
+//! quantised weight.
 
 use super::{bytes, print_json};
 use crate::args::{Doctor, LoadOptions};
@@ -16,10 +17,11 @@ use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
 
 /// Input of the comparison.
-const TEXT: &str = "The ship left the harbour in the morning, when the wind had turned to the west. By noon the coast was a \
-                    thin grey line, and nobody on board spoke of turning back. They had bread for forty days.";
+const TEXT: &str = "The ship left the harbour in the morning, when the wind had turned to the west. By noon the coast \
+    was a thin grey line, and nobody on board spoke of turning back. They had bread for forty days.";
 
-/// A mean divergence above this, in nats per token, would be noticeable in answers; int8 activations stay far below it.
+/// A mean divergence above this, in nats per token, would be noticeable in answers; int8
+/// activations stay far below it.
 const MAX_DIVERGENCE: f64 = 0.02;
 
 /// The JSON output.
@@ -201,8 +203,8 @@ fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Resul
     let exact = logits(&engine, &ids, MatmulPrecision::F32)?;
     let distance = Distance::between(&fast, &exact, vocab);
     let detail = format!(
-        "logits differ by {:.4} at most and {:.5} on average, distributions by {:.2e} nats per token; the same argmax at \
-         {:.0} % of {} positions",
+        "logits differ by {:.4} at most and {:.5} on average, distributions by {:.2e} nats per token; the same argmax \
+         at {:.0} % of {} positions",
         distance.max,
         distance.mean,
         distance.kl,

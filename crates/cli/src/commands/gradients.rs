@@ -1,4 +1,5 @@
-//! `hearth doctor --gradients`: check every backward kernel on this machine against finite differences.
+//! `hearth doctor --gradients`: check every backward kernel on this machine against finite
+//! differences.
 
 use super::print_json;
 use crate::args::Doctor;

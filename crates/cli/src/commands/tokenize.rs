@@ -1,4 +1,5 @@
-//! `hearth tokenize`: the tokens of a text or of a conversation, from the vocabulary and the chat template alone.
+//! `hearth tokenize`: the tokens of a text or of a conversation, from the vocabulary and the chat
+//! template alone.
 
 use super::print_json;
 use crate::args::Tokenize;

@@ -162,8 +162,8 @@ impl Show {
             self.progress.print_line(&format!("note: {notice}"));
         }
         self.progress.print_line(&format!(
-            "{} examples ({} for validation) of at most {} tokens; {} steps of {} x {}; {} trainable parameters in {}, on {} \
-             threads; {} of memory; about {}.",
+            "{} examples ({} for validation) of at most {} tokens; {} steps of {} x {}; {} trainable parameters in {}, \
+             on {} threads; {} of memory; about {}.",
             plan.examples,
             plan.eval_examples,
             plan.sequence,

@@ -5,7 +5,8 @@ use crate::own_output;
 
 /// Serve until standard input ends.
 pub fn run() -> Result<(), Failure> {
-    // The worker exits when its input ends. Signals to the whole session are left to the host, which may still request a checkpoint.
+    // The worker exits when its input ends. Signals to the whole session are left to the host,
+    // which may still request a checkpoint.
     if let Err(error) = ctrlc::set_handler(|| {}) {
         tracing::warn!(%error, "signals to the session will kill this worker");
     }

@@ -353,8 +353,9 @@ impl Case {
     }
 }
 
-/// Q, K and V. Values are exact in every KV cache type: multiples of 1/64 with a maximum of 127/64 in each block of 32. So a difference in
-/// the last bit of f32 does not become one in the last of 8 bits.
+/// Q, K and V. Values are exact in every KV cache type: multiples of 1/64 with a maximum of 127/64
+/// in each block of 32. So a difference in the last bit of f32 does not become one in the last of 8
+/// bits.
 fn queries_keys_values(heads: &Heads, tokens: usize) -> Leaf {
     let mut leaf = Leaf::input("Q, K and V", tokens, heads.qkv_width(), 1);
     let first_value = (heads.heads + heads.kv_heads) * heads.head_dim;

@@ -1,5 +1,6 @@
-//! The cases of the device check: shapes of real models (SmolLM2's widths, heads of 64 and 128, a vocabulary that no tile divides), every
-//! quantisation, KV caches longer than a tile of keys, adapters, shared residuals, and backward.
+//! The cases of the device check: shapes of real models (SmolLM2's widths, heads of 64 and 128, a
+//! vocabulary that no tile divides), every quantisation, KV caches longer than a tile of keys,
+//! adapters, shared residuals, and backward.
 
 use super::case::{Case, LinearShape, Op, RANKS, Source};
 use hearth_kernels::Quant;
@@ -13,7 +14,8 @@ pub const VOCAB: usize = 331;
 const TOKENS: [usize; 6] = [1, 2, 9, 33, 70, 129];
 /// The same as consecutive passes over a KV cache, which has 328 cells before the last long one.
 const PASSES: [usize; 7] = [129, 70, 129, 33, 9, 2, 1];
-/// Sequence lengths of a batch, one longer than any tile of keys; and short ones for cases that are slow in software.
+/// Sequence lengths of a batch, one longer than any tile of keys; and short ones for cases that are
+/// slow in software.
 const SEQUENCES: [usize; 3] = [270, 33, 9];
 const SHORT_SEQUENCES: [usize; 3] = [70, 33, 9];
 
@@ -78,7 +80,8 @@ const fn heads(heads: usize, kv_heads: usize, head_dim: usize) -> Heads {
     }
 }
 
-/// All cases in order. Cases with rounded factors only for a device with matrix units: others use the same kernels for them.
+/// All cases in order. Cases with rounded factors only for a device with matrix units: others use
+/// the same kernels for them.
 pub fn cases(matrix_units: bool) -> Vec<Case> {
     let mut cases = formats();
     cases.extend(LAYERS.iter().flat_map(halves));
@@ -180,7 +183,8 @@ impl Layer {
     }
 }
 
-/// The linears of a layer with adapters, with each number of tokens, with an owned and a shared residual; and backward.
+/// The linears of a layer with adapters, with each number of tokens, with an owned and a shared
+/// residual; and backward.
 fn halves(layer: &Layer) -> Vec<Case> {
     let mut cases = Vec::new();
     for (number, tokens) in TOKENS.into_iter().enumerate() {
@@ -197,7 +201,8 @@ fn halves(layer: &Layer) -> Vec<Case> {
     cases
 }
 
-/// Attention over KV caches of both types, with windows wider and narrower than a tile of keys; over a batch, and backward.
+/// Attention over KV caches of both types, with windows wider and narrower than a tile of keys;
+/// over a batch, and backward.
 fn attention(layer: &Layer) -> Vec<Case> {
     let attend = |window, source, tokens| {
         let op = Op::Attend {
@@ -259,7 +264,8 @@ mod tests {
     const UNCHANGED_CASE: fn(&mut Case) = |_| {};
     const UNCHANGED_OUTPUTS: fn(&Case, &mut Vec<Output>) = |_, _| {};
 
-    /// The mismatches that a fault causes; asserts that they are in exactly the cases for which `about` is true.
+    /// The mismatches that a fault causes; asserts that they are in exactly the cases for which
+    /// `about` is true.
     fn seen(fault: &Faulty, about: fn(&Case) -> bool) -> Vec<Mismatch> {
         let cpu = OnDevice(Device::flex());
         let mut found = Vec::new();
@@ -362,7 +368,8 @@ mod tests {
         }
     }
 
-    /// Like an in-place op on a shared residual: the sum is correct, but the other owner sees it, too.
+    /// Like an in-place op on a shared residual: the sum is correct, but the other owner sees it,
+    /// too.
     #[test]
     fn a_held_residual_that_is_written_over_is_caught() {
         let fault = Faulty {
@@ -474,7 +481,8 @@ mod tests {
         }
     }
 
-    /// Outputs of a linear on normalised rows in f64, with both factors rounded to f16 if `rounded`, from these input columns only.
+    /// Outputs of a linear on normalised rows in f64, with both factors rounded to f16 if
+    /// `rounded`, from these input columns only.
     fn product(case: &Case, rounded: bool, columns: Range<usize>) -> Vec<f64> {
         let linear = case.op.linears()[0];
         let to_f16 = |values: Vec<f32>| match rounded {
@@ -513,8 +521,8 @@ mod tests {
         }
     }
 
-    /// Rounding to f16 is well within the tolerance; a block's scale that is off by 1 % is not, nor is a tile of 8 by 8 outputs that lacks
-    /// 8 of its inputs.
+    /// Rounding to f16 is well within the tolerance; a block's scale that is off by 1 % is not, nor
+    /// is a tile of 8 by 8 outputs that lacks 8 of its inputs.
     #[test]
     fn rounded_factors_pass_and_a_wrong_scale_or_tile_beside_them_does_not() {
         let products = cases(true).into_iter().filter(|case| {

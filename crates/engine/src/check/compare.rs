@@ -1,24 +1,26 @@
 //! Comparing two executors' outputs of a case, element by element.
 //!
-//! The error of an element is relative to its magnitude plus the root mean square of its tensor: it is a sum of products, whose rounding
-//! errors grow with the summands, not with a sum after cancellation. The maximum error counts, not the mean square (NMSE), in which one
-//! wrong column of 32,000, or one wrong element, would disappear.
+//! The error of an element is relative to its magnitude plus the root mean square of its tensor: it
+//! is a sum of products, whose rounding errors grow with the summands, not with a sum after
+//! cancellation. The maximum error counts, not the mean square (NMSE), in which one wrong column of
+//! 32,000, or one wrong element, would disappear.
 
 use super::case::{Case, Executor, Op, Output, Source};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::ops::MatmulPrecision;
 use std::error::Error;
 
-/// In f32, sums of a thousand products in another order differ by about 1e-6, and a fast `exp` by about 1e-5; a column that is off by 1 has
-/// an error of 0.5.
+/// In f32, sums of a thousand products in another order differ by about 1e-6, and a fast `exp` by
+/// about 1e-5; a column that is off by 1 has an error of 0.5.
 const EXACT: f64 = 5e-4;
-/// Keys that differ in their last bit of f32 may be rounded to adjacent values in the KV cache: in q8_0 one step is 1/127 of the maximum,
-/// which affects scores and softmax.
+/// Keys that differ in their last bit of f32 may be rounded to adjacent values in the KV cache: in
+/// q8_0 one step is 1/127 of the maximum, which affects scores and softmax.
 const F16_CACHE: f64 = 1e-3;
 const Q8_0_CACHE: f64 = 1e-2;
-/// Error of a dot product whose factors are rounded to f16, as in kernels for matrix units: a factor's error is 2e-4 (root mean square over
-/// its 11 bits), a product's 1.4 times that, and so is that of a sum of products of either sign. The maximum of millions of such errors is
-/// five and a half standard deviations.
+/// Error of a dot product whose factors are rounded to f16, as in kernels for matrix units: a
+/// factor's error is 2e-4 (root mean square over its 11 bits), a product's 1.4 times that, and so
+/// is that of a sum of products of either sign. The maximum of millions of such errors is five and
+/// a half standard deviations.
 const ROUNDED: f64 = 6.0 * 2.8e-4;
 
 /// A mismatch of two executors.
@@ -56,8 +58,8 @@ impl Mismatch {
             expected,
         } = self;
         format!(
-            "Its driver's results differ from the CPU's: in {case}, {wrong} of {elements} elements of {output} are off, the worst at \
-             row {row}, column {column}: {found:.5} instead of {expected:.5}."
+            "Its driver's results differ from the CPU's: in {case}, {wrong} of {elements} elements of {output} are \
+             off, the worst at row {row}, column {column}: {found:.5} instead of {expected:.5}."
         )
     }
 }
@@ -115,12 +117,14 @@ pub fn tolerance(case: &Case) -> f64 {
     }
 }
 
-/// Number of GEMMs with rounded factors that an output of a case depends on; their errors are independent.
+/// Number of GEMMs with rounded factors that an output of a case depends on; their errors are
+/// independent.
 fn rounded_products(case: &Case) -> f64 {
     match (&case.op, case.backward) {
         // Gate, up and down.
         (Op::FeedForward { .. }, false) => 3.0,
-        // Gate and up of the forward pass, for the activation's gradient; then down, gate and up of the backward pass.
+        // Gate and up of the forward pass, for the activation's gradient; then down, gate and up of
+        // the backward pass.
         (Op::FeedForward { .. }, true) => 5.0,
         _ => 1.0,
     }
@@ -203,8 +207,8 @@ mod tests {
         assert_eq!((seen.wrong, seen.row, seen.column, seen.found), (2, 1, 1, 0.5));
         assert_eq!(
             seen.sentence(),
-            "Its driver's results differ from the CPU's: in x, 2 of 4 elements of the output are off, the worst at row 1, column 1: \
-             0.50000 instead of 0.00000."
+            "Its driver's results differ from the CPU's: in x, 2 of 4 elements of the output are off, the worst at row \
+             1, column 1: 0.50000 instead of 0.00000."
         );
         for wrong in [f32::NAN, f32::INFINITY] {
             assert!(mismatch("x", &output(&[1.0, -2.0, 0.5, wrong]), &expected, 1.0).is_some());

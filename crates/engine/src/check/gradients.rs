@@ -1,5 +1,5 @@
-//! Gradient checks on any device: gradients of ops on Burn's tape against finite differences of the f64 formulas, and at the sizes of
-//! models against the CPU's.
+//! Gradient checks on any device: gradients of ops on Burn's tape against finite differences of the
+//! f64 formulas, and at the sizes of models against the CPU's.
 
 use super::case::{Case, Executor, LinearShape, Op, Source};
 use super::cases;
@@ -44,7 +44,8 @@ pub fn check(place: Place, report: &mut dyn FnMut(GradientCheck)) -> Result<(), 
     Ok(())
 }
 
-/// Ops small enough for finite differences of every input, with few tokens and many, in every format.
+/// Ops small enough for finite differences of every input, with few tokens and many, in every
+/// format.
 fn small() -> Vec<Case> {
     let linear = |quant, rows, cols| LinearShape {
         bias: true,

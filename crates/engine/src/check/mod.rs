@@ -1,6 +1,8 @@
-//! The device check: compare a device's results with the CPU's, op by op on synthetic inputs and then in whole models, and benchmark it.
+//! The device check: compare a device's results with the CPU's, op by op on synthetic inputs and
+//! then in whole models, and benchmark it.
 //!
-//! Some drivers miscompile kernels. Users would see incoherent answers, or runs without progress, and not the cause.
+//! Some drivers miscompile kernels. Users would see incoherent answers, or runs without progress,
+//! and not the cause.
 
 mod case;
 mod cases;
@@ -30,7 +32,8 @@ const MEASURE_TIME: Duration = Duration::from_millis(200);
 /// Maximum prompt length.
 const MAX_PROMPT: usize = 512;
 
-/// Compare the device with the CPU, and benchmark it. `small` uses a model that is small enough for a software driver.
+/// Compare the device with the CPU, and benchmark it. `small` uses a model that is small enough for
+/// a software driver.
 ///
 /// # Errors
 /// The device failed; a sentence without its full stop. A driver may also crash the process.
@@ -64,8 +67,9 @@ fn find_mismatch(place: Place) -> Result<Option<String>, Box<dyn Error>> {
     }
 }
 
-/// Compare only the GEMMs on matrix units, which round their factors. Reports the name, error and tolerance of each case, and returns the
-/// first mismatch in one sentence. Does nothing on a device without matrix units.
+/// Compare only the GEMMs on matrix units, which round their factors. Reports the name, error and
+/// tolerance of each case, and returns the first mismatch in one sentence. Does nothing on a device
+/// without matrix units.
 ///
 /// # Errors
 /// The device failed.
@@ -95,7 +99,8 @@ fn first_mismatch(
     Ok(None)
 }
 
-/// Benchmark: bytes of weights per second in decode, and multiply-accumulates per second in prefill.
+/// Benchmark: bytes of weights per second in decode, and multiply-accumulates per second in
+/// prefill.
 fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
     let (blocks, width, ffn_width) = if small { (1, 512, 1024) } else { (4, 2048, 8192) };
     let sample = Sample {
@@ -114,7 +119,8 @@ fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
     let mut ids = tokens(&model, MAX_PROMPT);
     let mut session = Session::new(Arc::clone(&model), 2 * MAX_PROMPT)?;
 
-    // The longest prompt that is fast enough; each length runs twice, since the first run compiles kernels.
+    // The longest prompt that is fast enough; each length runs twice, since the first run compiles
+    // kernels.
     let mut prompt = 16;
     let seconds = loop {
         let mut seconds = 0.0;

@@ -14,7 +14,8 @@ use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Tolerance of logits (see [`super::compare`]): a KV cell rounded to the adjacent value affects all later tokens.
+/// Tolerance of logits (see [`super::compare`]): a KV cell rounded to the adjacent value affects
+/// all later tokens.
 const LOGITS_OFF: f64 = 2e-2;
 /// The same on matrix units, which round factors.
 const ROUNDED_LOGITS_OFF: f64 = 1e-1;
@@ -46,7 +47,8 @@ const FORMATS: &[Quant] = &[
 /// Tokens per pass; the last one attends to 300 before it.
 const PASSES: [usize; 5] = [129, 129, 33, 9, 1];
 
-/// Models with and without norms of heads and windows, with both activations, and their KV cache types.
+/// Models with and without norms of heads and windows, with both activations, and their KV cache
+/// types.
 const MODELS: [(Sample, KvFormat); 3] = [
     (synthetic("llama", 2, 576, 768, 9, 3), KvFormat::F16),
     (synthetic("qwen3", 1, 960, 1280, 15, 5), KvFormat::Q8_0),
@@ -218,7 +220,7 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
         layers_on_tape: sample.blocks,
     };
     let mut losses = Vec::new();
-    Run::new(model, settings, examples.collect(), Vec::new(), None)?.go(&mut |report| {
+    Run::new(model, settings, examples.collect(), Vec::new(), None)?.run(&mut |report| {
         if let Report::Step(step) = report {
             losses.push(step.loss);
         }

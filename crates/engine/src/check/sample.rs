@@ -6,7 +6,8 @@ use hearth_kernels::Quant;
 /// Random rows of a matrix, repeated for the others. A prime, so that no tile size divides it.
 const RANDOM_ROWS: usize = 61;
 
-/// Sizes of a model. Widths are multiples of 32; if a row is not whole blocks of a format, another one replaces it.
+/// Sizes of a model. Widths are multiples of 32; if a row is not whole blocks of a format, another
+/// one replaces it.
 pub struct Sample {
     /// `llama`, `qwen3` or `gemma3`.
     pub architecture: &'static str,

@@ -1,5 +1,5 @@
-//! Choosing the build of Hearth for a GPU: all that can use it are checked once, and the fastest that matches the CPU's results is
-//! preferred.
+//! Choosing the build of Hearth for a GPU: all that can use it are checked once, and the fastest
+//! that matches the CPU's results is preferred.
 
 use super::builds;
 use super::gpu::{Gpu, Kind};
@@ -42,8 +42,8 @@ fn cpu_subject() -> Subject {
     }
 }
 
-/// Whether a GPU is used without being requested. Software renderers never are. If both are measured, it has to be faster than the CPU;
-/// otherwise it has to be discrete or Apple's.
+/// Whether a GPU is used without being requested. Software renderers never are. If both are
+/// measured, it has to be faster than the CPU; otherwise it has to be discrete or Apple's.
 pub fn is_auto_selected(device: &DeviceInfo, cpu: &DeviceInfo) -> bool {
     let seconds = |device: &DeviceInfo| {
         device
@@ -65,8 +65,8 @@ pub fn is_auto_selected(device: &DeviceInfo, cpu: &DeviceInfo) -> bool {
     }
 }
 
-/// Check a device in every build that can use it, and the CPU, regardless of recorded checks. Each check is a process of its own; with a
-/// GPU that hangs it takes minutes.
+/// Check a device in every build that can use it, and the CPU, regardless of recorded checks. Each
+/// check is a process of its own; with a GPU that hangs it takes minutes.
 ///
 /// # Errors
 /// The device does not exist.
@@ -138,8 +138,9 @@ fn check_cpu(again: bool) {
     }
 }
 
-/// The executable of the build that should use `device` (`None` means the automatically selected GPUs), if it is another than this one;
-/// `build` is the requested one. Candidate GPUs that were never checked are checked first, which is reported to `report`.
+/// The executable of the build that should use `device` (`None` means the automatically selected
+/// GPUs), if it is another than this one; `build` is the requested one. Candidate GPUs that were
+/// never checked are checked first, which is reported to `report`.
 ///
 /// # Errors
 /// The build is unknown, not installed, or cannot use those GPUs.
@@ -189,7 +190,8 @@ pub fn preferred_build(
     Ok(builds::program(chosen))
 }
 
-/// The build to use all of these devices with: the requested one, or the one whose slowest device is fastest.
+/// The build to use all of these devices with: the requested one, or the one whose slowest device
+/// is fastest.
 fn choose<'a>(used: &[&'a DeviceInfo], requested: Option<&'a str>) -> Result<Option<&'a str>, Problem> {
     let Some(first) = used.first() else { return Ok(None) };
     let seconds = |build: &str| {

@@ -63,7 +63,8 @@ mod linux {
         Some(cores.len())
     }
 
-    /// CPUs above three quarters of the best value: favoured cores of one kind differ by less, two kinds by more.
+    /// CPUs above three quarters of the best value: favoured cores of one kind differ by less, two
+    /// kinds by more.
     fn fastest(cpus: &Path, present: &[u32], file: &str) -> Option<Vec<u32>> {
         let speeds: Vec<(u32, u64)> = present
             .iter()
@@ -137,7 +138,8 @@ mod windows {
     /// The cores of the highest efficiency class, which are the fastest.
     pub fn performance() -> Option<usize> {
         let mut size = 0;
-        // SAFETY: without a buffer, only the required size is written; a null process means this one.
+        // SAFETY: without a buffer, only the required size is written; a null process means this
+        // one.
         unsafe { GetSystemCpuSetInformation(std::ptr::null_mut(), 0, &mut size, std::ptr::null_mut(), 0) };
         // Words of eight bytes, for the alignment of the records.
         let mut buffer = vec![0_u64; (size as usize).div_ceil(8)];

@@ -22,8 +22,8 @@ pub fn seen() -> Vec<Seen> {
         }),
         adapter: complete.then_some(adapter),
         backend_names: complete.then(|| "cuda".to_owned()).into_iter().collect(),
-        why_not: "CUDA's file libdevice.10.bc is missing: install NVIDIA's CUDA toolkit, or put the file beside hearth-cuda, in \
-                  nvvm/libdevice."
+        why_not: "CUDA's file libdevice.10.bc is missing: install NVIDIA's CUDA toolkit, or put the file beside \
+            hearth-cuda, in nvvm/libdevice."
             .to_owned(),
         // CubeCL's largest page.
         largest_buffer: card.memory.map(|total| total / 4),

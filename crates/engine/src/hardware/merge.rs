@@ -53,7 +53,8 @@ impl Seen {
         }
     }
 
-    /// Fill missing values from another source of the same GPU. Later sources measure memory better.
+    /// Fill missing values from another source of the same GPU. Later sources measure memory
+    /// better.
     fn absorb(&mut self, other: Self) {
         self.pci = self.pci.or(other.pci);
         self.uuid = self.uuid.or(other.uuid);
@@ -81,7 +82,8 @@ pub fn merge(sources: Vec<Vec<Seen>>, main: Option<Memory>) -> Vec<Gpu> {
     let mut all: Vec<Seen> = Vec::new();
     for source in sources {
         let known = all.len();
-        // Each entry of a source is a different GPU, so it matches one that no other entry of the source has matched.
+        // Each entry of a source is a different GPU, so it matches one that no other entry of the
+        // source has matched.
         let mut taken = vec![false; known];
         let mut left: Vec<Option<Seen>> = source.into_iter().map(Some).collect();
         for sure in [3, 2, 1] {
@@ -120,8 +122,8 @@ fn number(gpus: &mut [Gpu]) {
     }
 }
 
-/// Join the lists of all builds, in the same order in every build. `own` is this build: GPUs that only others can open have no adapter
-/// index.
+/// Join the lists of all builds, in the same order in every build. `own` is this build: GPUs that
+/// only others can open have no adapter index.
 pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
     let mut all: Vec<Gpu> = Vec::new();
     for (build, gpus) in seen {

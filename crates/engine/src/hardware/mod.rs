@@ -1,7 +1,7 @@
 //! Hardware: CPU, memory, and the devices that models can run on.
 //!
-//! Graphics drivers are queried once, in a process of its own ([`probe`]). Memory and utilisation are read again in each call of
-//! [`devices`], without a graphics driver.
+//! Graphics drivers are queried once, in a process of its own ([`probe`]). Memory and utilisation
+//! are read again in each call of [`devices`], without a graphics driver.
 
 #[cfg(feature = "wgpu")]
 mod adapters;
@@ -33,7 +33,8 @@ use std::sync::OnceLock;
 /// The id of the device that always exists.
 pub const CPU: &str = "cpu";
 
-/// All devices; the first is [`CPU`]. The first call queries the graphics drivers, which may take up to [`LIMIT`].
+/// All devices; the first is [`CPU`]. The first call queries the graphics drivers, which may take
+/// up to [`LIMIT`].
 pub fn devices() -> Vec<DeviceInfo> {
     let gpus = gpus();
     let mut devices = vec![cpu_info(problem())];
@@ -41,8 +42,8 @@ pub fn devices() -> Vec<DeviceInfo> {
     devices
 }
 
-/// The devices to choose from for a requested `device` (`None` means automatic): [`devices`], but without querying the graphics
-/// drivers if the result cannot matter.
+/// The devices to choose from for a requested `device` (`None` means automatic): [`devices`], but
+/// without querying the graphics drivers if the result cannot matter.
 pub fn devices_for(device: Option<&str>) -> Vec<DeviceInfo> {
     match needs_drivers(device) {
         true => devices(),
@@ -66,7 +67,8 @@ fn needs_drivers(device: Option<&str>) -> bool {
     }
 }
 
-/// All GPUs in their current state, `gpu0` first. The first call queries the graphics drivers, which may take up to [`LIMIT`].
+/// All GPUs in their current state, `gpu0` first. The first call queries the graphics drivers,
+/// which may take up to [`LIMIT`].
 pub fn gpus() -> Vec<Gpu> {
     let mut gpus = probed().gpus.clone();
     backends::rank(&mut gpus);
@@ -79,8 +81,8 @@ pub fn problem() -> Option<&'static str> {
     probed().problem.as_deref()
 }
 
-/// The index by which `hearth_llm` opens the GPU of this id. A GPU that this build cannot open has a placeholder for plans. `None` if
-/// the id is not a GPU's.
+/// The index by which `hearth_llm` opens the GPU of this id. A GPU that this build cannot open has
+/// a placeholder for plans. `None` if the id is not a GPU's.
 pub fn adapter_index(id: &str) -> Option<usize> {
     /// Above the index of any real GPU.
     const ELSEWHERE: usize = 1000;

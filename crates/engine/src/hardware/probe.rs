@@ -23,7 +23,8 @@ use std::time::Duration;
 /// Time limit of the query.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time limit of a device check, in which some hundreds of kernels are compiled. Software drivers are slow.
+/// Time limit of a device check, in which some hundreds of kernels are compiled. Software drivers
+/// are slow.
 const CHECK_LIMIT: Duration = Duration::from_secs(300);
 const SOFTWARE_LIMIT: Duration = Duration::from_secs(900);
 
@@ -62,7 +63,8 @@ pub fn query() -> Probe {
     }
 }
 
-/// Check a device in this process, which its driver may crash: the output of `hearth probe --check`.
+/// Check a device in this process, which its driver may crash: the output of
+/// `hearth probe --check`.
 pub fn check_here(adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
     let place = adapter.map_or(Place::Cpu, Place::Gpu);
     let check = || crate::check::check(place, small).map_err(|error| error.to_string());
@@ -84,7 +86,8 @@ fn failed(what: String) -> DeviceCheck {
     }
 }
 
-/// The program to query with: this one, unless the environment variable `HEARTH_PROBE` names another.
+/// The program to query with: this one, unless the environment variable `HEARTH_PROBE` names
+/// another.
 pub fn this_program() -> Option<PathBuf> {
     named().or_else(|| std::env::current_exe().ok())
 }
@@ -99,11 +102,12 @@ pub(super) fn is_named() -> bool {
     named().is_some()
 }
 
-/// Query the graphics drivers by `program probe`, which is killed at the time limit. If it crashes, hangs or its output is malformed,
-/// the result is no GPU and a sentence.
+/// Query the graphics drivers by `program probe`, which is killed at the time limit. If it crashes,
+/// hangs or its output is malformed, the result is no GPU and a sentence.
 pub fn probe(program: &Path, limit: Duration) -> Probe {
     let mut command = Command::new(program);
-    // A test's executable refuses the option; otherwise it would run its tests with the command's name.
+    // A test's executable refuses the option; otherwise it would run its tests with the command's
+    // name.
     let queried = listen(command.args(["probe", "--json"]), limit, "it was queried");
     queried.unwrap_or_else(|what| Probe {
         gpus: Vec::new(),
@@ -111,11 +115,12 @@ pub fn probe(program: &Path, limit: Duration) -> Probe {
     })
 }
 
-/// Check a device by `program probe --check`: the GPU with this index in that program's list, or the CPU (`None`). A crash of the process
-/// is a failed check.
+/// Check a device by `program probe --check`: the GPU with this index in that program's list, or
+/// the CPU (`None`). A crash of the process is a failed check.
 ///
 /// # Errors
-/// The device cannot be checked now, for example because its memory is in use. A sentence, perhaps with its full stop.
+/// The device cannot be checked now, for example because its memory is in use. A sentence, perhaps
+/// with its full stop.
 pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
     let mut command = Command::new(program);
     let which = adapter.map_or_else(|| "cpu".to_owned(), |number| number.to_string());
@@ -133,8 +138,8 @@ pub(super) fn is_probing() -> bool {
     std::env::var_os(PROBING).is_some()
 }
 
-/// Run the command until it answers or the time limit is over. Returns the answer, or a sentence without its full stop on what happened
-/// to the driver when `done`.
+/// Run the command until it answers or the time limit is over. Returns the answer, or a sentence
+/// without its full stop on what happened to the driver when `done`.
 fn listen<T: DeserializeOwned + Send + 'static>(
     command: &mut Command,
     limit: Duration,
@@ -160,8 +165,8 @@ fn listen<T: DeserializeOwned + Send + 'static>(
         thread::spawn(move || sender.send(answer(BufReader::new(output.take(MAX_ANSWER)))));
     }
     let answer = receiver.recv_timeout(limit);
-    // A complete answer counts, whatever the driver does at exit. Another thread waits for the process: one that hangs in the kernel cannot
-    // be killed.
+    // A complete answer counts, whatever the driver does at exit. Another thread waits for the
+    // process: one that hangs in the kernel cannot be killed.
     let _ = child.kill();
     let (ended, end) = channel();
     thread::spawn(move || ended.send(child.wait()));

@@ -104,7 +104,8 @@ impl Store {
         });
     }
 
-    /// Smallest fraction of a device's free memory that was refused. `None` means nothing was refused.
+    /// Smallest fraction of a device's free memory that was refused. `None` means nothing was
+    /// refused.
     pub fn refused(&self, identity: &str) -> Option<f64> {
         let mut limits = self.read().limits.into_iter();
         limits
@@ -123,7 +124,8 @@ impl Store {
         });
     }
 
-    /// Record that `bytes` of `free` were allocated: if as much was refused before, another program was the cause.
+    /// Record that `bytes` of `free` were allocated: if as much was refused before, another program
+    /// was the cause.
     pub fn note_had(&mut self, identity: &str, bytes: u64, free: u64) {
         if self
             .refused(identity)

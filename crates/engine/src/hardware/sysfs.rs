@@ -14,7 +14,8 @@ const AMD: u32 = 0x1002;
 const NVIDIA: u32 = 0x10de;
 const INTEL: u32 = 0x8086;
 
-/// Whether a GPU other than software may exist: the kernel (or Windows, under WSL) has a device file. Always `true` outside Linux.
+/// Whether a GPU other than software may exist: the kernel (or Windows, under WSL) has a device
+/// file. Always `true` outside Linux.
 pub fn may_have_gpu() -> bool {
     const DEVICE_FILES: [&str; 3] = ["renderD", "nvidia", "dxg"];
     if !cfg!(target_os = "linux") {
@@ -61,7 +62,8 @@ fn seen_in(devices: &Path) -> Vec<Seen> {
     seen
 }
 
-/// A card of one of the three vendors with compute support; servers have others for the console only.
+/// A card of one of the three vendors with compute support; servers have others for the console
+/// only.
 fn describe(folder: &Path, pci: Pci) -> Option<Seen> {
     const DISPLAY: u32 = 0x03;
     if hex(folder, "class")? >> 16 != DISPLAY {

@@ -12,8 +12,8 @@ pub fn seen() -> Vec<Seen> {
     if cfg!(target_vendor = "apple") {
         return Vec::new();
     }
-    // SAFETY: the system's Vulkan loader is loaded, and outlives the instance; a broken one is why this runs in a
-    // process of its own.
+    // SAFETY: the system's Vulkan loader is loaded, and outlives the instance; a broken one is why
+    // this runs in a process of its own.
     let Ok(entry) = (unsafe { ash::Entry::load() }) else {
         return Vec::new();
     };
@@ -119,7 +119,8 @@ unsafe fn describe(instance: &ash::Instance, device: vk::PhysicalDevice) -> Seen
 ///
 /// # Safety
 ///
-/// The device belongs to the instance, which is alive, and knows memory budgets if `has_budget` says so.
+/// The device belongs to the instance, which is alive, and knows memory budgets if `has_budget`
+/// says so.
 unsafe fn memory(instance: &ash::Instance, device: vk::PhysicalDevice, has_budget: bool) -> Option<Memory> {
     let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
     let heaps = if has_budget {

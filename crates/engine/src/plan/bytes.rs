@@ -9,8 +9,9 @@ const GPU_ALIGNMENT: u64 = 256;
 /// Bytes of an f32.
 const F32: u64 = size_of::<f32>() as u64;
 
-// Pages of CubeCL 0.11 for temporary buffers (`memory_management/dynamic/adaptive.rs` and `arena.rs` in cubecl-server): one page for
-// small buffers, and pages as large as the largest other buffer plus a mebibyte of slack.
+// Pages of CubeCL 0.11 for temporary buffers (`memory_management/dynamic/adaptive.rs` and
+// `arena.rs` in cubecl-server): one page for small buffers, and pages as large as the largest other
+// buffer plus a mebibyte of slack.
 const SMALL_PAGE: u64 = 8 << 20;
 const SMALL_SLICE: u64 = 64 << 10;
 const PAGE_SLACK: u64 = 1 << 20;
@@ -30,7 +31,8 @@ pub struct Layer {
 pub struct ModelBytes {
     /// The token embedding, which stays on the CPU.
     pub embedding: u64,
-    /// The transformer layers, the prediction layers (which are not loaded), and last the output layer.
+    /// The transformer layers, the prediction layers (which are not loaded), and last the output
+    /// layer.
     pub layers: Vec<Layer>,
     /// Number of layers with a KV cache.
     cached: usize,
@@ -141,7 +143,8 @@ impl ModelBytes {
         F32 * numbers
     }
 
-    /// The largest buffers of layers and of the output layer on a GPU, for a context of this many tokens.
+    /// The largest buffers of layers and of the output layer on a GPU, for a context of this many
+    /// tokens.
     pub fn largest_buffers(&self, context: u32, format: KvFormat, blocks: bool, output: bool) -> Vec<Buffer> {
         let tokens = chunk(context);
         let mut buffers = Vec::new();
@@ -196,7 +199,8 @@ fn chunk(context: u32) -> u64 {
     u64::from(context).min(Session::LARGEST_CHUNK as u64)
 }
 
-/// Bytes of one tensor: matrices in the file's format, since packed weights have the same size; vectors in f32.
+/// Bytes of one tensor: matrices in the file's format, since packed weights have the same size;
+/// vectors in f32.
 fn layer(tensor: &TensorInfo) -> Layer {
     let vector = tensor.shape.iter().filter(|n| **n > 1).count() < 2;
     let bytes = match vector {

@@ -4,15 +4,16 @@ use super::{SLOW, gib};
 use crate::hardware::{self, is_auto_selected};
 use hearth_protocol::{DeviceInfo, LoadRequest, Verdict};
 
-/// KV cache of the default context, as a fraction of the weights: models with grouped-query attention in 4 bits take from an eighth
-/// (Llama 3 8B) to a third (below a billion weights).
+/// KV cache of the default context, as a fraction of the weights: models with grouped-query
+/// attention in 4 bits take from an eighth (Llama 3 8B) to a third (below a billion weights).
 const CACHE: f64 = 0.33;
 /// Minimum useful context.
 const SHORTEST: u32 = 512;
 /// Other memory of a load.
 const BESIDE: u64 = 300 << 20;
 
-/// Estimate whether a model file of this many bytes fits in the memory that is free now, with the reason in one sentence.
+/// Estimate whether a model file of this many bytes fits in the memory that is free now, with the
+/// reason in one sentence.
 pub fn estimate_fit(size: u64) -> (Verdict, String) {
     of(size, &hardware::devices_for(None))
 }

@@ -7,8 +7,9 @@ use hearth_llm::device;
 use hearth_protocol::{Problem, ProblemCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Run `attempt` with a plan. If a GPU fails (out of memory, or a driver crash), retry with three quarters of its layers, and then on
-/// the CPU alone; each fallback adds a notice. `replan` plans for a number of layers on GPUs.
+/// Run `attempt` with a plan. If a GPU fails (out of memory, or a driver crash), retry with three
+/// quarters of its layers, and then on the CPU alone; each fallback adds a notice. `replan` plans
+/// for a number of layers on GPUs.
 ///
 /// # Errors
 /// An error of `attempt` that is not a GPU failure, or any error on the CPU alone.
@@ -77,7 +78,8 @@ mod tests {
     use crate::problem::problem;
     use hearth_protocol::GpuLayers;
 
-    /// The attempts, the number of notices and the error, if every attempt with more layers than `most` fails.
+    /// The attempts, the number of notices and the error, if every attempt with more layers than
+    /// `most` fails.
     fn tried(most: usize, fail: fn() -> Problem) -> (Vec<usize>, usize, Option<Problem>) {
         let (bytes, config) = fixture("llama.gguf");
         let devices = [device("cpu", "cpu", 1 << 30), device("gpu9", "discrete", 1 << 30)];

@@ -8,7 +8,8 @@ use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
 use std::fmt;
 
-/// Memory to leave free on a GPU for drivers and the desktop: this many bytes, plus one part in `GPU_SHARE` of its memory.
+/// Memory to leave free on a GPU for drivers and the desktop: this many bytes, plus one part in
+/// `GPU_SHARE` of its memory.
 const GPU_MARGIN: u64 = 256 << 20;
 const GPU_SHARE: u64 = 32;
 /// Main memory to leave free.
@@ -40,8 +41,8 @@ impl Load<'_> {
         }
     }
 
-    /// The buffers that are bound as a whole on a GPU with layers or the output layer. Weights are not among them: they are bound in ranges
-    /// of rows.
+    /// The buffers that are bound as a whole on a GPU with layers or the output layer. Weights are
+    /// not among them: they are bound in ranges of rows.
     fn buffers(&self, blocks: bool, output: bool) -> Vec<Buffer> {
         match self.training {
             None => self.bytes.largest_buffers(self.context, self.format, blocks, output),
@@ -257,7 +258,8 @@ impl Budgets {
         longest(max, fits)
     }
 
-    /// Longest context up to `max` with all buffers of this placement within limits; 0 if there is none.
+    /// Longest context up to `max` with all buffers of this placement within limits; 0 if there is
+    /// none.
     pub fn longest_addressable(&self, load: &Load, placement: &Placement, max: u32) -> u32 {
         longest(max, |context| {
             self.too_large(&Load { context, ..*load }, placement).is_none()
@@ -265,7 +267,8 @@ impl Budgets {
     }
 }
 
-/// Longest context up to `max` that fits, by binary search; 0 if none does. More context never takes less memory.
+/// Longest context up to `max` that fits, by binary search; 0 if none does. More context never
+/// takes less memory.
 fn longest(max: u32, fits: impl Fn(u32) -> bool) -> u32 {
     if fits(max) {
         return max;

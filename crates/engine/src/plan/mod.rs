@@ -21,13 +21,14 @@ use hearth_protocol::{
     DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
 };
 
-/// Bytes of weights on the CPU above which decode is slower than reading speed: about five tokens per second at 30 GB/s of memory
-/// bandwidth.
+/// Bytes of weights on the CPU above which decode is slower than reading speed: about five tokens
+/// per second at 30 GB/s of memory bandwidth.
 const SLOW: u64 = 6 << 30;
 /// Minimum tokens of an automatic context when it is shortened to fit more layers on GPUs.
 const MIN_AUTO_CONTEXT: u32 = 2048;
 
-/// Plan a load of a file without loading it. The memory of the `loaded` model counts as free, since it would be unloaded first.
+/// Plan a load of a file without loading it. The memory of the `loaded` model counts as free, since
+/// it would be unloaded first.
 ///
 /// # Errors
 /// The file cannot be read or is unsupported, or a device does not exist.
@@ -67,8 +68,9 @@ pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Pro
 /// The settings of a load that a plan depends on.
 #[derive(Debug, Clone, Default)]
 pub struct PlanOptions {
-    /// Context in tokens. `None` means automatic: the model's own, at most [`LoadRequest::DEFAULT_CONTEXT`] and the longest whose KV cache
-    /// fits the GPUs' buffer bindings.
+    /// Context in tokens. `None` means automatic: the model's own, at most
+    /// [`LoadRequest::DEFAULT_CONTEXT`] and the longest whose KV cache fits the GPUs' buffer
+    /// bindings.
     pub context: Option<u32>,
     /// Id or identity of a device, or several separated by commas.
     pub device: Option<String>,
@@ -89,7 +91,8 @@ pub struct Training {
     pub operations: u64,
     /// Layers whose operations' activations are saved at the same time.
     pub layers_at_once: usize,
-    /// Bytes that every layer takes: its input, its adapters, their gradients and the optimiser's moments.
+    /// Bytes that every layer takes: its input, its adapters, their gradients and the optimiser's
+    /// moments.
     pub fixed_per_layer: u64,
     /// Bytes of saved activations of a layer's operations on the CPU, which may save them in bf16.
     pub saved_per_layer_cpu: u64,
@@ -164,10 +167,11 @@ fn left_out(budgets: &Budgets, load: &Load, placement: &Placement, most: u32) ->
     Some(sentence.trim_end().to_owned())
 }
 
-/// Shorten an automatic context to the longest whose buffers are within the GPUs' limits, instead of refusing the load. Returns a notice.
+/// Shorten an automatic context to the longest whose buffers are within the GPUs' limits, instead
+/// of refusing the load. Returns a notice.
 ///
-/// If the number of layers is also automatic, the context is not shortened below [`MIN_AUTO_CONTEXT`], nor if that fits no more layers:
-/// layers stay on the CPU instead.
+/// If the number of layers is also automatic, the context is not shortened below
+/// [`MIN_AUTO_CONTEXT`], nor if that fits no more layers: layers stay on the CPU instead.
 fn shorten(load: &mut Load, budgets: &Budgets, layers: GpuLayers, total: usize) -> Option<String> {
     let wanted = match layers {
         GpuLayers::Auto | GpuLayers::All => total,
@@ -192,7 +196,8 @@ fn shorten(load: &mut Load, budgets: &Budgets, layers: GpuLayers, total: usize) 
     *load = shorter;
     let context = load.context;
     Some(format!(
-        "{too_large}, so the context is {context} tokens instead of {usual}. For a longer context, set it and choose fewer layers on GPUs."
+        "{too_large}, so the context is {context} tokens instead of {usual}. For a longer context, set it and choose \
+         fewer layers on GPUs."
     ))
 }
 
@@ -291,8 +296,9 @@ pub fn compute_plan(
     })
 }
 
-/// [`compute_plan`] for training, with the activations of as many layers saved as fit, for the same placement. They may fill a GPU's free memory, but
-/// only half of the free main memory, which other programs use, too.
+/// [`compute_plan`] for training, with the activations of as many layers saved as fit, for the same
+/// placement. They may fill a GPU's free memory, but only half of the free main memory, which other
+/// programs use, too.
 ///
 /// # Errors
 /// See [`compute_plan`].
@@ -326,7 +332,8 @@ pub fn plan_training(
         };
         let now = budgets.fill(&load, &least.placement);
         let kept = on_cpu.min(*blocks) as u64 * training.saved_per_layer_cpu;
-        // Devices that do not fit anyway are reported elsewhere. Without GPUs, only the fraction limits main memory.
+        // Devices that do not fit anyway are reported elsewhere. Without GPUs, only the fraction
+        // limits main memory.
         let first = usize::from(least.placement.gpu_layers() == 0);
         let mut devices = now.iter().zip(&least.plan.devices).skip(first);
         kept <= share && devices.all(|(now, then)| now.fits || !then.fits)
@@ -378,7 +385,8 @@ pub(crate) fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
-/// The smallest buffer limit of the requested or automatically selected GPUs, in bytes. `None` without GPUs.
+/// The smallest buffer limit of the requested or automatically selected GPUs, in bytes. `None`
+/// without GPUs.
 ///
 /// # Errors
 /// A device does not exist.

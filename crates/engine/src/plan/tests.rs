@@ -88,7 +88,8 @@ fn a_tied_embedding_counts_again_on_a_gpu() {
     }
 }
 
-/// The automatic number of layers fits, and one more does not; for a context that is too long, one that fits is reported.
+/// The automatic number of layers fits, and one more does not; for a context that is too long, one
+/// that fits is reported.
 #[test]
 fn auto_takes_what_fits_and_no_more() {
     let (bytes, config) = fixture("llama.gguf");
@@ -177,8 +178,8 @@ fn with_buffer_limit(largest_buffer: u64) -> [DeviceInfo; 2] {
     [device("cpu", "cpu", 1024 * GIB), card]
 }
 
-/// A KV cache above the buffer limit is refused before loading, naming the context that fits; automatically chosen layers stay on the CPU
-/// instead, with a notice.
+/// A KV cache above the buffer limit is refused before loading, naming the context that fits;
+/// automatically chosen layers stay on the CPU instead, with a notice.
 #[test]
 fn a_cache_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
     let (bytes, config) = fixture("llama.gguf");
@@ -255,7 +256,8 @@ fn of_many_heads() -> (ModelBytes, Config) {
     (ModelBytes::of(&gguf, &config), config)
 }
 
-/// An automatic context is never refused: the longest within the buffer limit is taken, with a notice.
+/// An automatic context is never refused: the longest within the buffer limit is taken, with a
+/// notice.
 #[test]
 fn an_automatic_context_is_the_longest_within_the_buffer_limit() {
     let (bytes, config) = of_many_heads();
@@ -360,7 +362,8 @@ fn a_batch_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
     assert!(auto.notice.expect("a notice").contains("at most 1024 tokens"));
 }
 
-/// The number of layers on the tape depends on the memory of the devices with layers, and on no other.
+/// The number of layers on the tape depends on the memory of the devices with layers, and on no
+/// other.
 #[test]
 fn the_tape_depends_on_the_devices_with_layers() {
     let (bytes, config) = fixture("llama.gguf");

@@ -93,7 +93,8 @@ fn read(
     })
 }
 
-/// Inspect a dataset, read as in a run. `keep_going` is polled several times a second and returns `false` to cancel.
+/// Inspect a dataset, read as in a run. `keep_going` is polled several times a second and returns
+/// `false` to cancel.
 ///
 /// # Errors
 /// The model or the dataset cannot be read, or the inspection was cancelled.
@@ -143,7 +144,8 @@ pub(super) struct TrainingData {
     pub notices: Vec<String>,
 }
 
-/// Read, truncate and split a dataset. `progress` receives the fraction done and returns `false` to cancel.
+/// Read, truncate and split a dataset. `progress` receives the fraction done and returns `false` to
+/// cancel.
 pub(super) fn training_data(
     reader: &Reader,
     source: &DataSource,

@@ -23,11 +23,13 @@ pub struct Exported {
     pub verification: Option<Verification>,
 }
 
-/// Export an adapter, with a Modelfile beside a GGUF, and verify it if requested. `progress` receives the fraction done and the stage; it
-/// returns `Break` to cancel, and then nothing is written.
+/// Export an adapter, with a Modelfile beside a GGUF, and verify it if requested. `progress`
+/// receives the fraction done and the stage; it returns `Break` to cancel, and then nothing is
+/// written.
 ///
 /// # Errors
-/// The model or the adapter cannot be read, they do not belong together, or the output cannot be written.
+/// The model or the adapter cannot be read, they do not belong together, or the output cannot be
+/// written.
 pub fn export(
     request: &ExportRequest,
     progress: &mut dyn FnMut(f32, &str) -> ControlFlow<()>,
@@ -110,8 +112,8 @@ fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Probl
     Ok(())
 }
 
-/// Write a PEFT folder. A folder with nothing but an adapter is replaced atomically; in a folder with other files an adapter is added
-/// but not replaced, since that would not be atomic.
+/// Write a PEFT folder. A folder with nothing but an adapter is replaced atomically; in a folder
+/// with other files an adapter is added but not replaced, since that would not be atomic.
 fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), Problem> {
     // A symbolic link stays; its target is replaced.
     let folder = match out.is_symlink() {
@@ -124,8 +126,8 @@ fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), 
         0 => adapter.write_peft(&folder, base).map_err(from_adapter),
         _ => {
             let message = format!(
-                "The folder {} has an adapter beside other files, so it is not replaced. Delete that adapter, or choose \
-                 another folder.",
+                "The folder {} has an adapter beside other files, so it is not replaced. Delete that adapter, or \
+                 choose another folder.",
                 out.display()
             );
             Err(problem(ProblemCode::BadRequest, message))

@@ -1,8 +1,9 @@
 //! The folder of a run.
 //!
-//! `run.json` holds the inputs and settings, `log.jsonl` the steps, `checkpoint.safetensors` (of `hearth-train`) the state to resume
-//! from, and `adapter/` the result: a PEFT folder with a manifest. All are written by [`hearth_formats::durable`], so that a run that
-//! was killed at any moment can be resumed.
+//! `run.json` holds the inputs and settings, `log.jsonl` the steps, `checkpoint.safetensors` (of
+//! `hearth-train`) the state to resume from, and `adapter/` the result: a PEFT folder with a
+//! manifest. All are written by [`hearth_formats::durable`], so that a run that was killed at any
+//! moment can be resumed.
 
 use crate::problem::{disk, from_adapter, problem};
 use hearth_formats::adapter::{
@@ -21,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The inputs and settings of a run (`run.json`). New fields need `#[serde(default)]`, as in [`Settings`].
+/// The inputs and settings of a run (`run.json`). New fields need `#[serde(default)]`, as in
+/// [`Settings`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
     /// The base model's file.
@@ -42,7 +44,8 @@ pub struct RunFile {
     pub eval_split: f32,
     /// Whether prompts are in the loss.
     pub train_on_prompts: bool,
-    /// Prompts of validation examples (or of training examples, without a validation split), for the verification of exports.
+    /// Prompts of validation examples (or of training examples, without a validation split), for
+    /// the verification of exports.
     pub prompts: Vec<Vec<u32>>,
 }
 
@@ -108,7 +111,8 @@ impl RunFolder {
     /// The run to resume here with this base model. `None` if there is none.
     ///
     /// # Errors
-    /// Its `run.json` is missing, unreadable or from a newer version, or the run has another base model.
+    /// Its `run.json` is missing, unreadable or from a newer version, or the run has another base
+    /// model.
     pub(super) fn resumed(&self, base: &BaseId) -> Result<Option<RunFile>, Problem> {
         let path = self.0.join(RUN);
         let cannot = |why: String| {
@@ -120,7 +124,8 @@ impl RunFolder {
         };
         let unreadable = |error: &dyn std::fmt::Display| {
             cannot(format!(
-                "its run.json cannot be read ({error}); resume it with the version of Hearth that wrote it, or start a new run in another folder"
+                "its run.json cannot be read ({error}); resume it with the version of Hearth that wrote it, or start a \
+                 new run in another folder"
             ))
         };
         let text = match fs::read(&path) {
@@ -129,7 +134,8 @@ impl RunFolder {
                 return match hearth_train::latest_checkpoint(&self.0) {
                     None => Ok(None),
                     Some(_) => Err(cannot(
-                        "there is a checkpoint, but run.json is missing; restore it, or start a new run in another folder"
+                        "there is a checkpoint, but run.json is missing; restore it, or start a new run in another \
+                         folder"
                             .to_owned(),
                     )),
                 };
@@ -139,8 +145,8 @@ impl RunFolder {
         let run: RunFile = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
         if run.settings.version > Settings::VERSION {
             return Err(cannot(format!(
-                "its settings have version {}, and this Hearth reads up to {}; resume it with the version of Hearth that wrote \
-                 it, or start a new run in another folder",
+                "its settings have version {}, and this Hearth reads up to {}; resume it with the version of Hearth \
+                 that wrote it, or start a new run in another folder",
                 run.settings.version,
                 Settings::VERSION
             )));
@@ -175,7 +181,8 @@ impl RunFolder {
             None => Ok(()),
             Some(path) => {
                 let message = format!(
-                    "The folder {} may already hold a fine-tuning run: {} exists. Resume that run, or choose another folder.",
+                    "The folder {} may already hold a fine-tuning run: {} exists. Resume that run, or choose another \
+                     folder.",
                     self.0.display(),
                     path.display()
                 );
@@ -184,7 +191,8 @@ impl RunFolder {
         }
     }
 
-    /// Refuse a folder whose `adapter` has files other than an adapter's, since it is replaced as a whole.
+    /// Refuse a folder whose `adapter` has files other than an adapter's, since it is replaced as a
+    /// whole.
     pub(super) fn check_adapter(&self) -> Result<(), Problem> {
         let folder = self.adapter();
         let names = names(&folder).map_err(|error| disk(&folder, &error))?;
@@ -192,8 +200,8 @@ impl RunFolder {
             None => Ok(()),
             Some(other) => {
                 let message = format!(
-                    "The folder {} would be replaced by the run's adapter, but has another file in it: {}. Move that file, or \
-                     choose another folder.",
+                    "The folder {} would be replaced by the run's adapter, but has another file in it: {}. Move that \
+                     file, or choose another folder.",
                     folder.display(),
                     other.display()
                 );
@@ -232,7 +240,8 @@ impl RunFolder {
         }
     }
 
-    /// Create a run here and remove the remains of an earlier one, except its adapter, which stays until it is replaced.
+    /// Create a run here and remove the remains of an earlier one, except its adapter, which stays
+    /// until it is replaced.
     pub(super) fn create(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         durable::create_folder(&self.0).map_err(failed)?;

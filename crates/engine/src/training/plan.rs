@@ -11,7 +11,8 @@ use hearth_train::{Settings, linear_named};
 const TOKENS_PER_BATCH: usize = 1024;
 /// Examples per step, by the number of examples: small datasets need many small steps.
 const EXAMPLES_PER_STEP: [(usize, usize); 3] = [(512, 16), (128, 8), (0, 4)];
-/// Epochs, and their maximum for datasets that would take fewer than `FEW_STEPS` steps. Early stopping ends a run in time.
+/// Epochs, and their maximum for datasets that would take fewer than `FEW_STEPS` steps. Early
+/// stopping ends a run in time.
 const EPOCHS: f64 = 3.0;
 const MAX_EPOCHS: f64 = 8.0;
 const FEW_STEPS: usize = 120;
@@ -21,8 +22,9 @@ const CHECKPOINTS: usize = 20;
 /// Maximum steps between checkpoints.
 const MAX_STEPS_PER_CHECKPOINT: usize = 50;
 
-/// The settings of a run on examples of these `lengths` in tokens. A GPU's buffer limit allows batches of `max_tokens_per_batch`. Precision
-/// and tape are chosen for the CPU, until [`settle`] knows the placement.
+/// The settings of a run on examples of these `lengths` in tokens. A GPU's buffer limit allows
+/// batches of `max_tokens_per_batch`. Precision and tape are chosen for the CPU, until [`settle`]
+/// knows the placement.
 pub fn settings(
     requested: &TrainSettings,
     config: &Config,
@@ -94,7 +96,8 @@ pub fn settings(
     settings
 }
 
-/// Choose automatic settings that depend on the placement: the tape as planned, and bf16 if every device with layers is `fast` at it.
+/// Choose automatic settings that depend on the placement: the tape as planned, and bf16 if every
+/// device with layers is `fast` at it.
 pub fn settle(settings: &mut Settings, requested: &TrainSettings, planned: &Planned, fast: impl Fn(Place) -> bool) {
     if let (Checkpointing::Auto, Some(training)) = (requested.checkpointing, planned.training) {
         settings.layers_on_tape = training.layers_at_once;
@@ -105,7 +108,8 @@ pub fn settle(settings: &mut Settings, requested: &TrainSettings, planned: &Plan
     }
 }
 
-/// Memory of a run with these settings and this many tokens in its longest batch. GPUs save activations in f32.
+/// Memory of a run with these settings and this many tokens in its longest batch. GPUs save
+/// activations in f32.
 pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
     const F32: usize = size_of::<f32>();
     // The adapter, its gradient, and two moments.
@@ -171,8 +175,9 @@ pub fn max_batch_tokens(config: &Config, largest_buffer: u64) -> usize {
     largest_buffer as usize / (widest(config) * size_of::<f32>())
 }
 
-/// Bytes of a layer's saved activations: the residual stream twice, the attention output, gate and up in bf16 or f32; queries, keys,
-/// values and the log-sum-exps in f32, and with bf16 the attention output in f32, too.
+/// Bytes of a layer's saved activations: the residual stream twice, the attention output, gate and
+/// up in bf16 or f32; queries, keys, values and the log-sum-exps in f32, and with bf16 the
+/// attention output in f32, too.
 pub fn saved_bytes_per_layer(config: &Config, tokens: usize, bf16: bool) -> usize {
     let width = if bf16 { 2 } else { 4 };
     let context = config.heads * config.head_dim;

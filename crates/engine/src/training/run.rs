@@ -32,12 +32,13 @@ const MIN_SECONDS: f64 = 1e-9;
 /// Fraction of the preparation that is reading the data.
 const READ: f32 = 0.5;
 
-/// Train an adapter. `emit` receives every event but the last, whose outcome is returned; `None` means that the run was suspended. A
-/// paused run waits after the current batch; a stopped or suspended one ends after the current step.
+/// Train an adapter. `emit` receives every event but the last, whose outcome is returned; `None`
+/// means that the run was suspended. A paused run waits after the current batch; a stopped or
+/// suspended one ends after the current step.
 ///
 /// # Errors
-/// The model, the data or the settings are invalid, the disk is full, or the loss diverged. The run can be resumed from its last
-/// checkpoint.
+/// The model, the data or the settings are invalid, the disk is full, or the loss diverged. The run
+/// can be resumed from its last checkpoint.
 pub fn train(
     request: &TrainRequest,
     control: &RunControl,
@@ -92,7 +93,7 @@ fn run_training(
         failure: None,
     };
     let ended = catch_gpu_panic(loaded.gpu_layers > 0, || {
-        run.go(&mut |report| reporter.handle_report(report))
+        run.run(&mut |report| reporter.handle_report(report))
     })?;
     if let Some(failure) = reporter.failure.take() {
         return Err(failure);
@@ -305,12 +306,12 @@ impl<'a> Prepared<'a> {
                 plan::settle(&mut settings, &self.requested, planned, is_fast_at_bf16);
             }
             let mut run = self.start(&model, &settings)?;
-            let mut dry_run_seconds = run.rehearse();
+            let mut dry_run_seconds = run.dry_run();
             if self.resumed.is_none() && settings.layers_on_tape > 1 && exceeds_memory_share(memory::peak()) {
                 settings.layers_on_tape = 1;
                 run = self.start(&model, &settings)?;
                 memory::release();
-                dry_run_seconds = run.rehearse();
+                dry_run_seconds = run.dry_run();
             }
             Ok((model, run, dry_run_seconds, settings))
         });
@@ -362,8 +363,8 @@ impl<'a> Prepared<'a> {
         Ok(run)
     }
 
-    /// Create the run's folder, or bring the run and its folder to the state of the checkpoint. Also returns the best adapter of the
-    /// steps before a resume. The folder is locked.
+    /// Create the run's folder, or bring the run and its folder to the state of the checkpoint.
+    /// Also returns the best adapter of the steps before a resume. The folder is locked.
     fn create_or_resume(
         &self,
         run: &mut Run,
@@ -404,7 +405,8 @@ impl<'a> Prepared<'a> {
             previous_best = best_adapter(&self.folder, run, &self.data, &self.reader, notices);
         }
         if run_file.base.is_none() {
-            // Runs of early versions do not record their base model; later resumes are checked against this one.
+            // Runs of early versions do not record their base model; later resumes are checked
+            // against this one.
             run_file.base = Some(self.base.clone());
             self.folder.write(&run_file)?;
         }
@@ -439,7 +441,8 @@ fn choose_settings(
     ))
 }
 
-/// The best adapter of the steps before a resume, if any. If it is lost, a notice is added and the checkpoint's is used.
+/// The best adapter of the steps before a resume, if any. If it is lost, a notice is added and the
+/// checkpoint's is used.
 fn best_adapter(
     folder: &RunFolder,
     run: &Run,
@@ -467,7 +470,8 @@ fn best_adapter(
     }
 }
 
-/// Whether GEMMs in bf16 are faster than in f32 on this device: the CPU has instructions for it, or the opened GPU matrix units.
+/// Whether GEMMs in bf16 are faster than in f32 on this device: the CPU has instructions for it, or
+/// the opened GPU matrix units.
 fn is_fast_at_bf16(place: Place) -> bool {
     match place {
         Place::Cpu => hearth_kernels::bf16_is_fast(),
@@ -475,14 +479,16 @@ fn is_fast_at_bf16(place: Place) -> bool {
     }
 }
 
-/// Run something with GPUs involved, and turn a GPU's panic into an error; the run can be resumed from its checkpoint.
+/// Run something with GPUs involved, and turn a GPU's panic into an error; the run can be resumed
+/// from its checkpoint.
 fn catch_gpu_panic<T>(any: bool, run: impl FnOnce() -> T) -> Result<T, Problem> {
     if !any {
         return Ok(run());
     }
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let message = format!(
-            "The GPU failed during the run ({}). Resume the run from its last checkpoint, on the CPU if it fails again.",
+            "The GPU failed during the run ({}). Resume the run from its last checkpoint, on the CPU if it fails \
+             again.",
             panic_text(&*payload)
         );
         problem(ProblemCode::NoDevice, message)

@@ -1,5 +1,5 @@
-//! Verification of an export: the trained model, the exported one and the base model answer prompts of the validation split; the base
-//! model shows how much of the training is retained.
+//! Verification of an export: the trained model, the exported one and the base model answer prompts
+//! of the validation split; the base model shows how much of the training is retained.
 
 use super::data::Reader;
 use super::folder::{RunFile, open_adapter};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 const ANSWER: usize = 24;
 /// Maximum divergence of an exported adapter, in nats per token.
 const MAX_DIVERGENCE: f64 = 1e-5;
-/// Minimum fraction of the training to be retained by requantised weights. Weights of few bits are on their grid already, so
-/// requantisation removes changes of less than half a step.
+/// Minimum fraction of the training to be retained by requantised weights. Weights of few bits are
+/// on their grid already, so requantisation removes changes of less than half a step.
 const MIN_RETAINED: f64 = 0.9;
 /// Divergence of a merged model that is unnoticeable, in nats per token.
 const UNNOTICEABLE: f64 = 0.005;

@@ -1,4 +1,5 @@
-//! A worker in this process with its real protocol and a tiny random model: `tests/fixtures/models/llama.gguf`.
+//! A worker in this process with its real protocol and a tiny random model:
+//! `tests/fixtures/models/llama.gguf`.
 
 // Each test program uses a part of it.
 #![allow(dead_code)]

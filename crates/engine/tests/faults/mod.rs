@@ -1,4 +1,5 @@
-//! The C library's calls that change files, interposed: calls on files of the armed folder are counted, and one of them fails.
+//! The C library's calls that change files, interposed: calls on files of the armed folder are
+//! counted, and one of them fails.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -19,7 +20,8 @@ pub const KILLED: i32 = 99;
 pub enum Fault {
     /// None.
     Count { cannot_exchange: bool },
-    /// The process is killed before the operation, or in the middle of a write, and unsynced data is lost.
+    /// The process is killed before the operation, or in the middle of a write, and unsynced data
+    /// is lost.
     Kill { at: usize, cannot_exchange: bool },
     /// The disk is full from here on.
     Full { at: usize },
@@ -156,8 +158,8 @@ fn judge(kind: Kind) -> Verdict {
     }
 }
 
-/// End the process like a power failure: unsynced data is removed. The log is an exception, since it is not synced and nothing depends on
-/// it.
+/// End the process like a power failure: unsynced data is removed. The log is an exception, since
+/// it is not synced and nothing depends on it.
 fn die() -> ! {
     IS_ARMED.store(false, Ordering::SeqCst);
     if let Some(armed) = ARMED.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -267,7 +269,8 @@ unsafe fn open(directory: c_int, path: *const c_char, flags: c_int, mode: libc::
 }
 
 /// # Safety
-/// As in the C library; the mode, which is there only with some flags, is passed as any argument is.
+/// As in the C library; the mode, which is there only with some flags, is passed as any argument
+/// is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     // SAFETY: the caller's promise.

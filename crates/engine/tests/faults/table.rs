@@ -1,5 +1,6 @@
-//! Work on the disk, one row each, with a fault at every disk operation: a kill that loses unsynced data, a disk that is full from there
-//! on, one failed operation. Then everything is read back, and the work is repeated.
+//! Work on the disk, one row each, with a fault at every disk operation: a kill that loses unsynced
+//! data, a disk that is full from there on, one failed operation. Then everything is read back, and
+//! the work is repeated.
 
 use crate::faults::{self, Fault, Kind};
 use libtest_mimic::Trial;
@@ -23,7 +24,8 @@ pub struct Row {
     pub prepare: fn(&Path),
     /// Do the work; its changes in the subfolder `work` have faults.
     pub work: fn(&Path) -> Result<(), String>,
-    /// Read everything back: earlier files are intact or replaced as a whole, and no incomplete file is used. Results reported as done exist.
+    /// Read everything back: earlier files are intact or replaced as a whole, and no incomplete
+    /// file is used. Results reported as done exist.
     pub check: fn(&Path, bool),
 }
 
@@ -113,7 +115,8 @@ fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
             let what = format!("{} ({:?})", fault(at), operations[at]);
             let _told = Told(&what);
             let is_killed = status.code() == Some(faults::KILLED);
-            // With threads and connections in another order, there may be fewer operations than counted.
+            // With threads and connections in another order, there may be fewer operations than
+            // counted.
             assert!(is_killed || status.success(), "{status}");
             met += usize::from(is_killed || matches!(fault(at), Fault::Full { .. } | Fault::Broken { .. }));
             if let Ok(sentence) = fs::read_to_string(folder.path().join("problem")) {
@@ -125,7 +128,8 @@ fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
             (row.check)(folder.path(), true);
         }
     }
-    // A connection's bytes arrive in a varying number of pieces. Caches neither sync nor rename, so some of them have no such fault.
+    // A connection's bytes arrive in a varying number of pieces. Caches neither sync nor rename, so
+    // some of them have no such fault.
     assert!(met * 2 >= at.len(), "{met} of {} faults were met", at.len());
 }
 

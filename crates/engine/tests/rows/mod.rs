@@ -74,7 +74,8 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     Ok(format!("{:?}", summary.ids))
 }
 
-/// The answers are those of an engine without caches, whatever is left; afterwards no incomplete file is left.
+/// The answers are those of an engine without caches, whatever is left; afterwards no incomplete
+/// file is left.
 fn check(folder: &Path, cache: Cache) {
     static EXPECTED: OnceLock<[String; 2]> = OnceLock::new();
     let nowhere = |turns| answer(folder, Cache::Nothing, turns).expect("an answer");

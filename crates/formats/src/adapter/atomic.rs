@@ -1,5 +1,6 @@
-//! Atomic file writes: a temporary file beside the target, fsync, then rename.
-//! Unlike [`durable`](crate::durable), staged files have unique names, so two processes may write the same path at the same time, and several files can be staged before the first is renamed.
+//! Atomic file writes: a temporary file beside the target, fsync, then rename. Unlike
+//! [`durable`](crate::durable), staged files have unique names, so two processes may write the same
+//! path at the same time, and several files can be staged before the first is renamed.
 
 use crate::durable::{parent, sync_folder};
 use std::fs::{self, File, OpenOptions};
@@ -7,7 +8,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Writes a file with `write` and replaces `path` atomically. On failure `path` is unchanged and no temporary file is left.
+/// Writes a file with `write` and replaces `path` atomically. On failure `path` is unchanged and no
+/// temporary file is left.
 ///
 /// # Errors
 /// If `write` fails, or the file cannot be created, synced or renamed.

@@ -30,7 +30,8 @@ pub struct BaseShape {
 pub(super) enum RowOrder {
     /// The same order.
     Same,
-    /// In each head the two halves are interleaved, since RoPE rotates adjacent pairs in the GGUF and halves in transformers.
+    /// In each head the two halves are interleaved, since RoPE rotates adjacent pairs in the GGUF
+    /// and halves in transformers.
     Interleaved,
 }
 
@@ -127,7 +128,8 @@ impl BaseShape {
         })
     }
 
-    /// Returns how `other` differs from this shape, as the end of a sentence; `None` if it does not.
+    /// Returns how `other` differs from this shape, as the end of a sentence; `None` if it does
+    /// not.
     pub(super) fn mismatch(&self, other: &Self) -> Option<String> {
         let sizes = [
             ("number of layers", self.layers, other.layers),
@@ -161,7 +163,8 @@ impl BaseShape {
 /// Upper limit for any size; the product of two does not overflow.
 const MAX_SIZE: u32 = 1 << 24;
 
-/// The row order of an architecture's Q and K in a GGUF. llama.cpp's converter determines it; add an architecture here only after checking there.
+/// The row order of an architecture's Q and K in a GGUF. llama.cpp's converter determines it; add
+/// an architecture here only after checking there.
 fn row_order(architecture: &str) -> Result<RowOrder, AdapterProblem> {
     match architecture {
         "llama" => Ok(RowOrder::Interleaved),
@@ -177,7 +180,8 @@ fn interleaved(row: usize, head_dim: usize) -> usize {
 }
 
 impl RowOrder {
-    /// Reorders rows of `len` values from transformers order to GGUF order. The row count is a multiple of `head_dim`.
+    /// Reorders rows of `len` values from transformers order to GGUF order. The row count is a
+    /// multiple of `head_dim`.
     pub fn import(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
         self.permute(rows, len, head_dim, |theirs, ours| (theirs, ours))
     }

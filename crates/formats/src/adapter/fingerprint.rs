@@ -4,12 +4,16 @@ use crate::gguf::{GgufError, GgufProblem, TensorData, TensorInfo, Value};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Two hashes of a model, in hexadecimal. They cover what affects a layer's output, not file names, titles or chat templates.
+/// Two hashes of a model, in hexadecimal. They cover what affects a layer's output, not file names,
+/// titles or chat templates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Hash of what all quantisations of a model share: the architecture, tensor names and shapes, and its vectors (norms, biases), which are never quantised. Full fine-tuning changes the norms, so it gives another model; merging a LoRA does not.
+    /// Hash of what all quantisations of a model share: the architecture, tensor names and shapes,
+    /// and its vectors (norms, biases), which are never quantised. Full fine-tuning changes the
+    /// norms, so it gives another model; merging a LoRA does not.
     pub model: String,
-    /// Hash of this file: also its hyperparameters, its tensor types, and [`SAMPLE`] bytes at the start, middle and end of each tensor.
+    /// Hash of this file: also its hyperparameters, its tensor types, and [`SAMPLE`] bytes at the
+    /// start, middle and end of each tensor.
     pub file: String,
 }
 
@@ -99,7 +103,8 @@ impl FieldHasher {
         info.shape.iter().for_each(|&n| self.number(n));
     }
 
-    /// Hashes the start, middle and end of a tensor, or all of it if it is no longer than three samples.
+    /// Hashes the start, middle and end of a tensor, or all of it if it is no longer than three
+    /// samples.
     fn samples(&mut self, gguf: &impl TensorData, info: &TensorInfo) -> Result<(), GgufProblem> {
         let len = info.byte_len;
         if len <= 3 * SAMPLE {

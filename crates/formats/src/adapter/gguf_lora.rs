@@ -30,7 +30,8 @@ impl AdapterFile {
         read(gguf, None, ReadMode::Load).map_err(|problem| AdapterError::new(gguf.path(), problem))
     }
 
-    /// Writes a GGUF file in F32. llama.cpp has one alpha for all targets and divides it by each rank, so B is rescaled for targets with another scale.
+    /// Writes a GGUF file in F32. llama.cpp has one alpha for all targets and divides it by each
+    /// rank, so B is rescaled for targets with another scale.
     ///
     /// # Errors
     /// If the adapter is invalid or the file cannot be written; an existing file is then unchanged.

@@ -62,7 +62,8 @@ impl BaseId {
         })
     }
 
-    /// Returns how another model differs from this one, as the end of a sentence; `None` if it does not. File names are not compared.
+    /// Returns how another model differs from this one, as the end of a sentence; `None` if it does
+    /// not. File names are not compared.
     pub fn mismatch(&self, other: &Self) -> Option<String> {
         let (own, others) = (&self.fingerprint, &other.fingerprint);
         let what = match self.shape.mismatch(&other.shape) {

@@ -1,5 +1,6 @@
-//! LoRA adapters: reading and writing them as PEFT folders and as llama.cpp's GGUF files.
-//! In memory the rows of an adapter are always in GGUF order. Hearth saves an adapter as a PEFT folder with an [`AdapterManifest`], so that it can be refused for another model.
+//! LoRA adapters: reading and writing them as PEFT folders and as llama.cpp's GGUF files. In memory
+//! the rows of an adapter are always in GGUF order. Hearth saves an adapter as a PEFT folder with
+//! an [`AdapterManifest`], so that it can be refused for another model.
 
 mod atomic;
 mod base;
@@ -66,7 +67,8 @@ pub struct LoraTensors {
 pub enum Fit {
     /// Trained on this file.
     Exact,
-    /// Trained on another quantisation of this model, or on a model fine-tuned from it; holds a sentence to show.
+    /// Trained on another quantisation of this model, or on a model fine-tuned from it; holds a
+    /// sentence to show.
     OtherQuantization(String),
     /// No manifest: only the sizes were compared, and they match.
     SizesOnly,
@@ -79,7 +81,8 @@ impl LoraTensors {
             .then(|| format!("its rank is {rank}, but the layer is {outputs} x {inputs}"))
     }
 
-    /// Returns why the matrices are invalid: lengths that do not match the shape, a rank of zero or larger than the linear, or NaN or infinite values.
+    /// Returns why the matrices are invalid: lengths that do not match the shape, a rank of zero or
+    /// larger than the linear, or NaN or infinite values.
     fn problem(&self) -> Option<String> {
         let Self {
             rank, inputs, outputs, ..
@@ -99,15 +102,18 @@ impl LoraTensors {
 }
 
 impl AdapterFile {
-    /// Reads an adapter from a GGUF file or a PEFT folder, for a model of this shape. A mismatched target is refused before its values are read.
+    /// Reads an adapter from a GGUF file or a PEFT folder, for a model of this shape. A mismatched
+    /// target is refused before its values are read.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged or unsupported. Use [`AdapterFile::check_base`] to check that it belongs to a model.
+    /// If it cannot be read, is damaged or unsupported. Use [`AdapterFile::check_base`] to check
+    /// that it belongs to a model.
     pub fn open(path: &Path, base: &BaseShape) -> Result<Self, AdapterError> {
         Self::read(path, base, ReadMode::Load)
     }
 
-    /// Checks an adapter for a model as [`AdapterFile::open`] and [`AdapterFile::check_base`] do, holding the values of one target in memory at a time.
+    /// Checks an adapter for a model as [`AdapterFile::open`] and [`AdapterFile::check_base`] do,
+    /// holding the values of one target in memory at a time.
     ///
     /// # Errors
     /// As for those two.
@@ -137,7 +143,8 @@ impl AdapterFile {
     /// Checks that the adapter belongs to this model and returns how well it fits.
     ///
     /// # Errors
-    /// If the architecture, a layer or a shape does not match, the manifest names another model, or the model cannot be read.
+    /// If the architecture, a layer or a shape does not match, the manifest names another model, or
+    /// the model cannot be read.
     pub fn check_base(&self, gguf: &impl TensorData) -> Result<Fit, AdapterError> {
         let refuse = |why: String| Err(AdapterError::new(&self.path, AdapterProblem::OtherModel(why)));
         let base = BaseShape::from_gguf(gguf)?;

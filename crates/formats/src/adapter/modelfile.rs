@@ -3,8 +3,11 @@
 use crate::chat_template::{ChatTemplate, GenerationPrompt, Message, Role};
 use std::path::Path;
 
-/// The text of a Modelfile for a GGUF, with an optional adapter, a chat template and parameters such as `("temperature", "0.2")`. Paths are written verbatim; Ollama resolves them relative to the Modelfile's folder.
-/// A TEMPLATE is written only if the model's own renders exactly as ChatML, since Ollama uses another template language. Otherwise Ollama picks one from the GGUF, and a comment says to check it.
+/// The text of a Modelfile for a GGUF, with an optional adapter, a chat template and parameters
+/// such as `("temperature", "0.2")`. Paths are written verbatim; Ollama resolves them relative to
+/// the Modelfile's folder. A TEMPLATE is written only if the model's own renders exactly as ChatML,
+/// since Ollama uses another template language. Otherwise Ollama picks one from the GGUF, and a
+/// comment says to check it.
 pub fn modelfile(
     base: &Path,
     adapter: Option<&Path>,
@@ -35,11 +38,13 @@ pub fn modelfile(
     text
 }
 
-/// ChatML in Ollama's template language. `.Messages` starts with the system prompt, if there is one.
+/// ChatML in Ollama's template language. `.Messages` starts with the system prompt, if there is
+/// one.
 const CHAT_ML: &str =
     "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n";
 
-/// Checks by rendering whether a template is ChatML. Returns its default system prompt, which may be empty; `None` if it is not ChatML.
+/// Checks by rendering whether a template is ChatML. Returns its default system prompt, which may
+/// be empty; `None` if it is not ChatML.
 fn chat_ml(template: &ChatTemplate) -> Option<String> {
     let message = |role, content: &str| Message {
         role,

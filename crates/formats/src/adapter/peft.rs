@@ -1,4 +1,5 @@
-//! LoRA adapters as PEFT saves them: a folder with `adapter_config.json` and `adapter_model.safetensors`.
+//! LoRA adapters as PEFT saves them: a folder with `adapter_config.json` and
+//! `adapter_model.safetensors`.
 
 use super::atomic::Staged;
 use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
@@ -54,7 +55,8 @@ impl AdapterFile {
         read_folder(folder, base, ReadMode::Load)
     }
 
-    /// Reads the contents of a PEFT folder: `adapter_config.json`, `adapter_model.safetensors` and, optionally, `hearth.json`.
+    /// Reads the contents of a PEFT folder: `adapter_config.json`, `adapter_model.safetensors` and,
+    /// optionally, `hearth.json`.
     ///
     /// # Errors
     /// As for [`AdapterFile::read_peft`].
@@ -67,10 +69,12 @@ impl AdapterFile {
         read(config, &tensors, manifest, base, ReadMode::Load)
     }
 
-    /// Writes a PEFT folder for a model of this shape, with the manifest if there is one. The configuration is written last, so that a folder with one is complete.
+    /// Writes a PEFT folder for a model of this shape, with the manifest if there is one. The
+    /// configuration is written last, so that a folder with one is complete.
     ///
     /// # Errors
-    /// If the adapter is invalid or for another model, or the folder cannot be written; existing files are then unchanged.
+    /// If the adapter is invalid or for another model, or the folder cannot be written; existing
+    /// files are then unchanged.
     pub fn write_peft(&self, folder: &Path, base: &BaseShape) -> Result<(), AdapterError> {
         let fail = |problem| AdapterError::new(folder, problem);
         self.check().map_err(fail)?;
@@ -93,11 +97,13 @@ impl AdapterFile {
         });
         let (tensors, manifest, config) = staged.inspect_err(|_| {
             if made {
-                // Staged files remove themselves, so the folder is empty; if not, the files are not ours.
+                // Staged files remove themselves, so the folder is empty; if not, the files are not
+                // ours.
                 let _ = fs::remove_dir(folder);
             }
         })?;
-        // From here to the last line the folder has no configuration, so a crash leaves no adapter rather than a mix of two.
+        // From here to the last line the folder has no configuration, so a crash leaves no adapter
+        // rather than a mix of two.
         remove_if_exists(&folder.join(CONFIG))?;
         tensors.commit()?;
         match manifest {

@@ -11,16 +11,19 @@ use std::marker::PhantomData;
 /// File name of the configuration.
 pub(super) const CONFIG: &str = "adapter_config.json";
 
-/// The largest configuration that is read, in bytes. One that lists each linear of a large model has 100 KB.
+/// The largest configuration that is read, in bytes. One that lists each linear of a large model
+/// has 100 KB.
 pub(super) const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Maximum number of patterns of one kind; one for each linear of the largest known models makes 1,000.
+/// Maximum number of patterns of one kind; one for each linear of the largest known models makes
+/// 1,000.
 const MAX_PATTERNS: usize = 2048;
 
 /// Maximum memory of one compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 128 << 10;
 
-/// Unsupported settings that change what an adapter computes, with the sentence to show. They are ignored if absent, null, false, empty or "none".
+/// Unsupported settings that change what an adapter computes, with the sentence to show. They are
+/// ignored if absent, null, false, empty or "none".
 const REFUSED: [(&str, &str); 13] = [
     (
         "use_dora",
@@ -123,7 +126,8 @@ impl Config {
         find(&self.alphas, module).unwrap_or(self.lora_alpha)
     }
 
-    /// Returns a configured target without tensors. Checked only if `target_modules` is a list of names that applies to all layers.
+    /// Returns a configured target without tensors. Checked only if `target_modules` is a list of
+    /// names that applies to all layers.
     pub fn missing(&self, tensors: &BTreeSet<TargetName>, layers: usize) -> Option<TargetName> {
         if is_set(&self.exclude_modules) || is_set(&self.layers_to_transform) {
             return None;
@@ -176,7 +180,8 @@ impl Config {
     }
 }
 
-/// The short names of the linears if every layer has the same targets, else the full name of each target.
+/// The short names of the linears if every layer has the same targets, else the full name of each
+/// target.
 fn target_modules(adapter: &AdapterFile, layers: usize) -> Vec<String> {
     let linears: BTreeSet<LinearName> = adapter.tensors.keys().map(|target| target.linear).collect();
     if linears.len() * layers == adapter.tensors.len() {
@@ -211,7 +216,8 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Compiles patterns. In PEFT a pattern is a regular expression that matches complete trailing components of a module path.
+/// Compiles patterns. In PEFT a pattern is a regular expression that matches complete trailing
+/// components of a module path.
 fn compile<T>(patterns: Option<OrderedMap<T>>) -> Result<Vec<(Regex, T)>, String> {
     let entries = patterns.map_or(Vec::new(), |patterns| patterns.0);
     if entries.len() > MAX_PATTERNS {

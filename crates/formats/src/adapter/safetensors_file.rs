@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The largest header that is read, in bytes. For an adapter of all linears of the largest known models it has 300 KB.
+/// The largest header that is read, in bytes. For an adapter of all linears of the largest known
+/// models it has 300 KB.
 const MAX_TABLE_BYTES: u64 = 8 << 20;
 
 /// Bytes of the header's length, with which the file starts.

@@ -14,7 +14,8 @@ pub(super) enum ReadMode {
 }
 
 impl ReadMode {
-    /// Refuses a target with invalid values. With [`ReadMode::Check`] the returned matrices are empty.
+    /// Refuses a target with invalid values. With [`ReadMode::Check`] the returned matrices are
+    /// empty.
     pub fn checked(self, target: TargetName, mut lora: LoraTensors) -> Result<LoraTensors, AdapterProblem> {
         if let Some(why) = lora.problem() {
             return Err(AdapterProblem::target(target, why));

@@ -10,8 +10,8 @@ use serde::Deserialize;
 /// Maximum messages of a conversation. A template reaches its work limit long before.
 const MAX_MESSAGES: usize = 100_000;
 
-/// A conversation as template input: messages with arbitrary fields (`content` as a string or as parts, `tool_calls`,
-/// `reasoning_content`) and the tools that the model may call.
+/// A conversation as template input: messages with arbitrary fields (`content` as a string or as
+/// parts, `tool_calls`, `reasoning_content`) and the tools that the model may call.
 #[derive(Debug, Clone)]
 pub struct Chat {
     messages: Vec<Value>,
@@ -19,11 +19,12 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// Parses a JSON list of messages and an optional JSON list of tools, in the format of Hugging Face's `apply_chat_template`.
-    /// Preserves the order of keys.
+    /// Parses a JSON list of messages and an optional JSON list of tools, in the format of Hugging
+    /// Face's `apply_chat_template`. Preserves the order of keys.
     ///
     /// # Errors
-    /// If either is not a JSON list, a message is not an object with a `role`, or there are too many messages.
+    /// If either is not a JSON list, a message is not an object with a `role`, or there are too
+    /// many messages.
     pub fn from_json(messages: &str, tools: Option<&str>) -> Result<Self, TemplateError> {
         let bad = |what: &str, why: String| TemplateError::Conversation(format!("{what}: {why}"));
         let messages = list(messages).map_err(|why| bad("the messages", why))?;
@@ -64,12 +65,14 @@ impl Chat {
         values.map(bytes).sum()
     }
 
-    /// The tools as a template value. Without tools this is `none` rather than undefined, since templates test for `none`.
+    /// The tools as a template value. Without tools this is `none` rather than undefined, since
+    /// templates test for `none`.
     pub(super) fn tools(&self) -> Value {
         self.tools.clone().map_or(Value::from(()), List::from_input)
     }
 
-    /// The text of the first system message. `None` if there is none, or its content is not a string.
+    /// The text of the first system message. `None` if there is none, or its content is not a
+    /// string.
     pub(super) fn system(&self) -> Option<String> {
         self.messages
             .iter()
@@ -119,8 +122,9 @@ impl Chat {
             .any(|value| any_text(value, &|text| text.contains(character)))
     }
 
-    /// Applies `change` to every string of the conversation, field names included, except those that templates depend on: known
-    /// roles and types, and field names for which `reads` returns `true`.
+    /// Applies `change` to every string of the conversation, field names included, except those
+    /// that templates depend on: known roles and types, and field names for which `reads` returns
+    /// `true`.
     pub(super) fn map_strings(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Self {
         let map = |values: &[Value]| values.iter().map(|value| map_value(value, reads, change)).collect();
         Self {
@@ -237,7 +241,8 @@ fn map_value(value: &Value, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str
     }
 }
 
-/// Whether this is a known role of a message or type of a part, a tool or an argument, which templates compare with.
+/// Whether this is a known role of a message or type of a part, a tool or an argument, which
+/// templates compare with.
 fn is_role_or_type(value: &Value) -> bool {
     const KNOWN: [&str; 30] = [
         "system",

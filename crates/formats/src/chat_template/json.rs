@@ -1,5 +1,5 @@
-//! JSON in the format of Python's `json.dumps`, which models were trained on: a space after commas and colons, and no unnecessary
-//! escapes.
+//! JSON in the format of Python's `json.dumps`, which models were trained on: a space after commas
+//! and colons, and no unnecessary escapes.
 
 use super::jinja::{budget, text};
 use crate::tokenizer::NONCHARACTERS;

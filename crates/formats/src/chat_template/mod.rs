@@ -1,7 +1,8 @@
 //! Chat templates: rendering a conversation into the text and tokens that a model was trained on.
 //!
-//! A template is a Jinja program from an untrusted file. It runs within limits on work and memory. Markers break up the special
-//! tokens in the conversation's text before it is rendered, so that no message can inject control tokens.
+//! A template is a Jinja program from an untrusted file. It runs within limits on work and memory.
+//! Markers break up the special tokens in the conversation's text before it is rendered, so that no
+//! message can inject control tokens.
 
 mod chat;
 mod error;
@@ -63,7 +64,8 @@ pub struct ChatTemplate {
 const NAME: &str = "chat_template";
 const WITH_TOOLS: &str = "chat_template.tool_use";
 
-/// Maximum instructions of a rendering. A message takes one or two hundred, so this is enough for fifty thousand messages.
+/// Maximum instructions of a rendering. A message takes one or two hundred, so this is enough for
+/// fifty thousand messages.
 const FUEL: u64 = 10_000_000;
 
 /// A system prompt that no template renders by chance.
@@ -237,11 +239,13 @@ impl ChatTemplate {
         self.encode_chat(tokenizer, &Chat::from(messages), prompt)
     }
 
-    /// Renders and tokenises a conversation. Text of the conversation never becomes a special token. The result starts with
-    /// exactly one BOS if the model requires one or the template writes one.
+    /// Renders and tokenises a conversation. Text of the conversation never becomes a special
+    /// token. The result starts with exactly one BOS if the model requires one or the template
+    /// writes one.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`], and if the template forms control tokens from the conversation's text despite the markers.
+    /// As [`ChatTemplate::render`], and if the template forms control tokens from the
+    /// conversation's text despite the markers.
     pub fn encode_chat(
         &self,
         tokenizer: &Tokenizer,
@@ -262,8 +266,9 @@ impl ChatTemplate {
         let reads = |word: &str| words.contains(word);
         let marked = chat.map_strings(&reads, &|text| tokenizer.mark_controls(text, marker));
         let mut text = self.render_chat(&marked, prompt)?;
-        // A template may remove parts of a string, change it, or insert it between the ends of a token. Only control tokens that
-        // also occur without any character of the conversation are the template's own.
+        // A template may remove parts of a string, change it, or insert it between the ends of a
+        // token. Only control tokens that also occur without any character of the conversation are
+        // the template's own.
         let blank = chat.map_strings(&reads, &|text| tokenizer.blank(text, marker));
         let blank = self.render_chat(&blank, prompt).ok();
         let agrees = |text: &str| {
@@ -271,7 +276,8 @@ impl ChatTemplate {
             blank.map(|blank| tokenizer.have_same_controls(text, blank, marker))
         };
         if agrees(&text) != Some(true) {
-            // A marker at every character hides from the template the substrings it looks for, but leaves little to join.
+            // A marker at every character hides from the template the substrings it looks for, but
+            // leaves little to join.
             let marked = chat.map_strings(&reads, &|text| tokenizer.mark_each_character(text, marker));
             text = self.render_chat(&marked, prompt)?;
             if agrees(&text) == Some(false) {
@@ -289,7 +295,8 @@ impl ChatTemplate {
         Ok(ids)
     }
 
-    /// The words of the template's source outside control tokens. They include the names of all fields that it reads.
+    /// The words of the template's source outside control tokens. They include the names of all
+    /// fields that it reads.
     fn words(&self, tokenizer: &Tokenizer) -> HashSet<String> {
         let with_tools = self.environment.get_template(WITH_TOOLS).ok();
         let with_tools = with_tools.as_ref().map_or("", |template| template.source());
@@ -301,8 +308,8 @@ impl ChatTemplate {
             .collect()
     }
 
-    /// Whether the rendered text contains the system prompt. If it is not there verbatim (it may have been escaped), renders
-    /// [`PROBE`] in its place and looks for that.
+    /// Whether the rendered text contains the system prompt. If it is not there verbatim (it may
+    /// have been escaped), renders [`PROBE`] in its place and looks for that.
     fn shows_system(&self, chat: &Chat, prompt: GenerationPrompt, system: &str, rendered: &str) -> bool {
         // Templates may trim it.
         rendered.contains(system.trim())

@@ -5,8 +5,9 @@ use super::jinja::budget;
 use std::cell::Cell;
 use std::thread;
 
-/// Stack size in bytes. minijinja and the code here recurse over tags, blocks, macros and values, each to a limit, and take less
-/// than 4 MiB in unoptimised builds. Only pages that are touched are backed by memory.
+/// Stack size in bytes. minijinja and the code here recurse over tags, blocks, macros and values,
+/// each to a limit, and take less than 4 MiB in unoptimised builds. Only pages that are touched are
+/// backed by memory.
 const STACK_BYTES: usize = 32 << 20;
 
 thread_local! {

@@ -1,5 +1,8 @@
-//! Locates the assistant messages in the tokens of a conversation.
-//! An answer is what follows the conversation up to it, rendered with a generation prompt. Rendering that prefix for every answer takes quadratic time. Most templates write messages one after the other, so the prefixes can be derived from one rendering of the whole conversation: [`WholeRendering`] does so, and is verified on a sample. A few answers are located one by one; the tests compare both methods.
+//! Locates the assistant messages in the tokens of a conversation. An answer is what follows the
+//! conversation up to it, rendered with a generation prompt. Rendering that prefix for every answer
+//! takes quadratic time. Most templates write messages one after the other, so the prefixes can be
+//! derived from one rendering of the whole conversation: [`WholeRendering`] does so, and is
+//! verified on a sample. A few answers are located one by one; the tests compare both methods.
 
 use crate::chat_template::{ChatTemplate, GenerationPrompt, Message, Role};
 use crate::tokenizer::{NONCHARACTERS, Tokenizer};
@@ -10,7 +13,8 @@ use std::ops::Range;
 /// Up to this many answers are located one by one; also the size of the verification sample.
 const FEW_ANSWERS: usize = 8;
 
-/// Budget in bytes for rendering prefixes: a constant, and a factor of the conversation's length. Beyond it only the last answer is trained on. Keeps the total time linear in the file.
+/// Budget in bytes for rendering prefixes: a constant, and a factor of the conversation's length.
+/// Beyond it only the last answer is trained on. Keeps the total time linear in the file.
 const PREFIX_BUDGET: [usize; 2] = [256 << 10, 32];
 
 /// Approximate bytes per token.
@@ -46,7 +50,8 @@ pub(super) struct AnswerFinder<'a> {
 }
 
 impl AnswerFinder<'_> {
-    /// Returns the token ranges of the answers in order, and whether only the last one could be located; `None` if none could.
+    /// Returns the token ranges of the answers in order, and whether only the last one could be
+    /// located; `None` if none could.
     pub fn spans(&self) -> Option<(Vec<Range<usize>>, bool)> {
         let answers = (0..self.messages.len()).filter(|&index| self.messages[index].role == Role::Assistant);
         let answers: Vec<usize> = answers.collect();
@@ -80,7 +85,9 @@ impl AnswerFinder<'_> {
         (!spans.is_empty()).then_some((spans, false))
     }
 
-    /// Returns the ranges of all answers in order, from one rendering of the whole conversation. `None` if the template does not simply concatenate messages: a sample of answers, including the first and last, is located one by one and must agree.
+    /// Returns the ranges of all answers in order, from one rendering of the whole conversation.
+    /// `None` if the template does not simply concatenate messages: a sample of answers, including
+    /// the first and last, is located one by one and must agree.
     fn spans_from_one_rendering(&self, answers: &[usize]) -> Option<Vec<Range<usize>>> {
         let whole = WholeRendering::new(self)?;
         let mut spans: Vec<Range<usize>> = Vec::with_capacity(answers.len());
@@ -106,7 +113,8 @@ impl AnswerFinder<'_> {
         let answer = self.messages[index].content.trim();
         let opened = prefixes.opened(index)?;
         let start = opened.common;
-        // The generation prompt matches completely, so everything up to the end of the turn is generated, even if the template changes the answer.
+        // The generation prompt matches completely, so everything up to the end of the turn is
+        // generated, even if the template changes the answer.
         let sure = opened.whole;
         if let Some(length) = self.ids.get(start..before)?.iter().position(|&id| self.is_end(id)) {
             let span = start..start + length + 1;
@@ -127,7 +135,8 @@ impl AnswerFinder<'_> {
         (proven && !span.is_empty()).then_some(span)
     }
 
-    /// The EOS token, if the conversation ends with an answer that the template does not terminate. Without one the model would never learn to stop.
+    /// The EOS token, if the conversation ends with an answer that the template does not terminate.
+    /// Without one the model would never learn to stop.
     pub fn missing_eos(&self) -> Option<u32> {
         let last = self.messages.last()?;
         let after_end = self
@@ -187,7 +196,8 @@ impl Prefix {
 struct WholeRendering<'a> {
     finder: &'a AnswerFinder<'a>,
     messages: Vec<Message>,
-    /// The rendered text without marks, but with the marker that keeps message text from being parsed as control tokens.
+    /// The rendered text without marks, but with the marker that keeps message text from being
+    /// parsed as control tokens.
     text: String,
     marker: char,
     mark: char,
@@ -197,7 +207,8 @@ struct WholeRendering<'a> {
     controls: Vec<(usize, usize)>,
     /// Number of BOS tokens before the text, 0 or 1.
     bos: usize,
-    /// What the template writes after the last message, by its role and whether a generation prompt is added.
+    /// What the template writes after the last message, by its role and whether a generation prompt
+    /// is added.
     tails: RefCell<HashMap<(&'static str, bool), Option<String>>>,
     /// Remaining bytes that may be encoded again.
     work_left: Cell<usize>,
@@ -248,7 +259,8 @@ impl<'a> WholeRendering<'a> {
         })
     }
 
-    /// What the template writes after a last message of this role, from the first prefix of the conversation that ends with one.
+    /// What the template writes after a last message of this role, from the first prefix of the
+    /// conversation that ends with one.
     fn tail(&self, role: Role, turn: GenerationPrompt) -> Option<String> {
         let mut tails = self.tails.borrow_mut();
         let name = match role {

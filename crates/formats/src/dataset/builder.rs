@@ -9,7 +9,8 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Maximum bytes of text in memory: more than is practical to train on at home, less than the memory of a home computer.
+/// Maximum bytes of text in memory: more than is practical to train on at home, less than the
+/// memory of a home computer.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 30;
 
 /// Rows sampled to detect the column mapping.

@@ -110,7 +110,8 @@ pub(super) fn check(mapping: &Mapping, columns: &[Name]) -> Result<(), DatasetPr
 pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
     let columns = sampled(columns, sample);
     let messages = find(&columns, MESSAGES, |column| column.lists > 0);
-    // A column with a known name but unusable content is still chosen, so that the line is reported.
+    // A column with a known name but unusable content is still chosen, so that the line is
+    // reported.
     let by_name =
         |names| find(&columns, names, |column| column.may_be_text()).or_else(|| find(&columns, names, |_| true));
     let (prompt, answer) = (by_name(PROMPT), by_name(ANSWER));

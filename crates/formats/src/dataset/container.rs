@@ -1,4 +1,5 @@
-//! Detects the file format of a dataset, by content first and by extension second, and reads its rows.
+//! Detects the file format of a dataset, by content first and by extension second, and reads its
+//! rows.
 
 use super::builder::{DatasetBuilder, MAX_TEXT_BYTES};
 use super::source::{MAX_ROW_BYTES, Source, UTF8_MARK};
@@ -105,7 +106,8 @@ impl Container {
     /// Reads all rows into the builder.
     ///
     /// # Errors
-    /// If the file as a whole cannot be read. A line that is not UTF-8 is skipped with `skip_broken`, and an error otherwise.
+    /// If the file as a whole cannot be read. A line that is not UTF-8 is skipped with
+    /// `skip_broken`, and an error otherwise.
     pub fn read(self, source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
         match self {
             Self::JsonLines => json_lines(source, skip_broken, builder),
@@ -227,7 +229,8 @@ fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) 
 
 /// Reads a plain-text file as one document.
 fn document(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
-    // Read one byte more than the limit to detect truncation. Reserve everything at once: growing would double it.
+    // Read one byte more than the limit to detect truncation. Reserve everything at once: growing
+    // would double it.
     let most = MAX_TEXT_BYTES as u64 + 1;
     let mut bytes = Vec::with_capacity((source.len()?.min(most) + 1) as usize);
     source.text()?.take(most).read_to_end(&mut bytes)?;

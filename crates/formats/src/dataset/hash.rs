@@ -1,4 +1,5 @@
-//! A hash that is stable across machines and versions, so that a resumed run has the same validation split.
+//! A hash that is stable across machines and versions, so that a resumed run has the same
+//! validation split.
 
 /// Updates an FNV-1a state with bytes. <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>
 fn fnv(state: u64, bytes: &[u8]) -> u64 {

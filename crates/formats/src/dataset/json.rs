@@ -218,7 +218,8 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
     }
 }
 
-/// A member of the outermost object: a list of examples, which is read as rows, or a field of the only example.
+/// A member of the outermost object: a list of examples, which is read as rows, or a field of the
+/// only example.
 struct Member<'s, 'g>(&'s mut State<'g>, &'s str);
 
 impl<'de> DeserializeSeed<'de> for Member<'_, '_> {

@@ -9,7 +9,8 @@ use std::fmt;
 /// Maximum memory of a row, in bytes.
 const MAX_ROW_MEMORY: usize = 256 << 20;
 
-/// Estimated bytes of a value in a list, and of an object node without its contents: vectors grow by doubling, and a map node has a capacity of eleven members.
+/// Estimated bytes of a value in a list, and of an object node without its contents: vectors grow
+/// by doubling, and a map node has a capacity of eleven members.
 pub(super) const VALUE: usize = 2 * size_of::<Value>();
 pub(super) const OBJECT: usize = 11 * (size_of::<Value>() + size_of::<String>());
 

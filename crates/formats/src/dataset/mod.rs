@@ -1,6 +1,8 @@
-//! Datasets: reads examples for fine-tuning from common file formats.
-//! A file passes through five independent steps. [`container`] detects the file format and yields rows one at a time. [`columns`] maps the columns. [`builder`] converts rows to examples. [`render`] tokenises examples and computes their loss mask. [`report`] lists statistics and findings to review before a run.
-//! Nothing is dropped silently: unreadable lines are listed, truncated examples are counted.
+//! Datasets: reads examples for fine-tuning from common file formats. A file passes through five
+//! independent steps. [`container`] detects the file format and yields rows one at a time.
+//! [`columns`] maps the columns. [`builder`] converts rows to examples. [`render`] tokenises
+//! examples and computes their loss mask. [`report`] lists statistics and findings to review before
+//! a run. Nothing is dropped silently: unreadable lines are listed, truncated examples are counted.
 
 mod answer_spans;
 mod builder;
@@ -138,15 +140,18 @@ impl Dataset {
     /// Reads a file completely; it is not needed afterwards.
     ///
     /// # Errors
-    /// If it cannot be opened, is not a dataset, has no examples, lacks a requested column, or has an unreadable line and [`ReadOptions::skip_broken`] is off.
+    /// If it cannot be opened, is not a dataset, has no examples, lacks a requested column, or has
+    /// an unreadable line and [`ReadOptions::skip_broken`] is off.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, DatasetError> {
         Self::open_cancellable(path, options, &mut || true)
     }
 
-    /// As for [`Dataset::open`]. `should_continue` is called every megabyte or few hundred rows; returns `false` to cancel.
+    /// As for [`Dataset::open`]. `should_continue` is called every megabyte or few hundred rows;
+    /// returns `false` to cancel.
     ///
     /// # Errors
-    /// As for [`Dataset::open`]; [`DatasetProblem::Cancelled`] if `should_continue` returned `false`.
+    /// As for [`Dataset::open`]; [`DatasetProblem::Cancelled`] if `should_continue` returned
+    /// `false`.
     pub fn open_cancellable(
         path: impl AsRef<Path>,
         options: &ReadOptions,

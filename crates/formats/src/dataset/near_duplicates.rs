@@ -6,7 +6,8 @@ use crate::chat_template::Role;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 
-/// Jaccard similarity of shingles from which two examples are near-duplicates: in a hundred words, about four changed ones that are not adjacent.
+/// Jaccard similarity of shingles from which two examples are near-duplicates: in a hundred words,
+/// about four changed ones that are not adjacent.
 const MIN_SIMILARITY: f64 = 0.8;
 
 /// Words per shingle.
@@ -21,11 +22,13 @@ const RECENT: usize = 16;
 /// Maximum bytes of words hashed to compare candidates.
 const MAX_WORK: usize = 1 << 30;
 
-/// LSH bands, and rows per band. At a similarity of [`MIN_SIMILARITY`] the four rows of a band agree with a probability of 0.8^4 = 41 %, and at least one of sixteen bands with 99.98 %.
+/// LSH bands, and rows per band. At a similarity of [`MIN_SIMILARITY`] the four rows of a band
+/// agree with a probability of 0.8^4 = 41 %, and at least one of sixteen bands with 99.98 %.
 const BANDS: usize = 16;
 const ROWS: usize = 4;
 
-/// The sorted, unique shingle hashes of an example, and the bytes of the words hashed. Punctuation, case and system prompts, which many examples share, are ignored.
+/// The sorted, unique shingle hashes of an example, and the bytes of the words hashed. Punctuation,
+/// case and system prompts, which many examples share, are ignored.
 fn shingles(example: &Example) -> (Vec<u64>, usize) {
     let texts: Vec<&str> = match &example.content {
         Content::Text(text) => vec![text],
@@ -142,7 +145,8 @@ impl LshIndex {
         similarity
     }
 
-    /// Whether the work limit is reached: a long example is hashed again for each short one that matches a band of it.
+    /// Whether the work limit is reached: a long example is hashed again for each short one that
+    /// matches a band of it.
     pub fn is_work_exhausted(&self) -> bool {
         self.work_left.get() == 0
     }

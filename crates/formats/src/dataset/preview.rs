@@ -1,4 +1,5 @@
-//! Previews of examples as the model sees them: which tokens are trained on, added by the template, or truncated.
+//! Previews of examples as the model sees them: which tokens are trained on, added by the template,
+//! or truncated.
 
 use super::render::{RenderError, Rendered, turns};
 use super::{Content, Example};
@@ -10,7 +11,8 @@ use crate::tokenizer::Tokenizer;
 pub struct Preview {
     /// Line or row in the file, from 1.
     pub line: u32,
-    /// Its text, in pieces of consecutive tokens with the same flags. Truncated for a very long example.
+    /// Its text, in pieces of consecutive tokens with the same flags. Truncated for a very long
+    /// example.
     pub pieces: Vec<Piece>,
     /// Total number of tokens.
     pub tokens: u32,
@@ -34,7 +36,8 @@ pub struct Piece {
 /// Maximum number of tokens shown of an example.
 const SHOWN: usize = 4096;
 
-/// Previews of the first `count` examples that have tokens, at a sequence length of `sequence` tokens.
+/// Previews of the first `count` examples that have tokens, at a sequence length of `sequence`
+/// tokens.
 pub fn previews(
     examples: &[Example],
     rendered: &[Result<Rendered, RenderError>],
@@ -70,7 +73,8 @@ fn preview(
     };
     let mut pieces: Vec<Piece> = Vec::new();
     let mut texts: Vec<Vec<u8>> = Vec::new();
-    // The piece with an incomplete character: a character across tokens belongs to the piece where it starts.
+    // The piece with an incomplete character: a character across tokens belongs to the piece where
+    // it starts.
     let mut open = 0;
     for (at, &id) in ids.iter().enumerate() {
         let special = tokenizer.is_special(id);
@@ -126,7 +130,8 @@ fn missing_bytes(bytes: &[u8]) -> usize {
     length.saturating_sub(after + 1)
 }
 
-/// Marks the tokens that contain message text. `None` if the template changes the messages too much to tell.
+/// Marks the tokens that contain message text. `None` if the template changes the messages too much
+/// to tell.
 fn user_text_mask(
     messages: &[Message],
     ids: &[u32],
@@ -158,7 +163,8 @@ fn user_text_mask(
             other => written.extend(other.encode_utf8(&mut [0; 4]).bytes().map(|byte| (byte, inside))),
         }
     }
-    // The tokens have the same text, except for spaces added by SentencePiece, a leading BOS and a trailing EOS.
+    // The tokens have the same text, except for spaces added by SentencePiece, a leading BOS and a
+    // trailing EOS.
     let mut rest = written.as_slice();
     let mut mask = Vec::with_capacity(ids.len());
     for (at, &id) in ids.iter().enumerate() {

@@ -1,5 +1,10 @@
-//! Tokenises examples with the chat template and computes their loss mask.
-//! The loss covers only what the model generates: each assistant message with its end-of-turn token. Templates do not mark these, so they are located by rendering the conversation up to an answer with a generation prompt: what follows in the whole conversation is the answer. Some templates render earlier turns differently once a conversation continues (they drop thoughts, or move the system prompt), so every span is checked against the text of its answer, and excluded from the loss if it does not match.
+//! Tokenises examples with the chat template and computes their loss mask. The loss covers only
+//! what the model generates: each assistant message with its end-of-turn token. Templates do not
+//! mark these, so they are located by rendering the conversation up to an answer with a generation
+//! prompt: what follows in the whole conversation is the answer. Some templates render earlier
+//! turns differently once a conversation continues (they drop thoughts, or move the system prompt),
+//! so every span is checked against the text of its answer, and excluded from the loss if it does
+//! not match.
 
 use super::answer_spans::AnswerFinder;
 use super::{Content, Example, hash};
@@ -17,7 +22,8 @@ pub struct Rendered {
     pub line: u32,
     /// Token IDs.
     pub ids: Vec<u32>,
-    /// Loss mask: `true` for each token that is a prediction target. As long as `ids`; `false` for the first token.
+    /// Loss mask: `true` for each token that is a prediction target. As long as `ids`; `false` for
+    /// the first token.
     pub loss_mask: Vec<bool>,
     /// Whether it is plain text, which is split into several sequences if it is too long for one.
     pub is_document: bool,
@@ -56,11 +62,13 @@ const CANCEL_CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Maximum number of tokens of all examples, at five bytes each.
 const MAX_TOKENS: u64 = 256_000_000;
 
-/// Bytes of text from which an example is rendered only one at a time: rendering takes many times its size in memory.
+/// Bytes of text from which an example is rendered only one at a time: rendering takes many times
+/// its size in memory.
 const LARGE_EXAMPLE: usize = 1 << 20;
 
-/// Tokenises an example as in a chat: prompts and answers are turns of the chat template, or of the fallback template if the model has none.
-/// With `train_on_prompts` the loss covers all tokens, not only answers.
+/// Tokenises an example as in a chat: prompts and answers are turns of the chat template, or of the
+/// fallback template if the model has none. With `train_on_prompts` the loss covers all tokens, not
+/// only answers.
 ///
 /// # Errors
 /// If the template refuses the conversation, or no answer can be located in its rendering.
@@ -73,7 +81,8 @@ pub fn render(
     render_cancellable(example, tokenizer, template, train_on_prompts, &|_| true)
 }
 
-/// As [`render`]; `should_continue` receives the number of tokens so far and returns `false` to cancel.
+/// As [`render`]; `should_continue` receives the number of tokens so far and returns `false` to
+/// cancel.
 fn render_cancellable(
     example: &Example,
     tokenizer: &Tokenizer,
@@ -95,7 +104,8 @@ fn render_cancellable(
     Ok(rendered)
 }
 
-/// Tokenises all examples in order with `threads` threads. `should_continue` receives the completed share, several times a second; returns `false` to cancel, and the result is then `None`.
+/// Tokenises all examples in order with `threads` threads. `should_continue` receives the completed
+/// share, several times a second; returns `false` to cancel, and the result is then `None`.
 /// Examples beyond 256 million tokens are [`RenderError::TooMany`].
 pub fn render_all(
     examples: &[Example],
@@ -233,8 +243,10 @@ impl Rendered {
         }
     }
 
-    /// Splits into sequences of at most `sequence` tokens (at least two).
-    /// A conversation is truncated at its end, and dropped if no target token remains. A document becomes several sequences: each after the first starts with BOS, or with the preceding token if the model has no BOS, so that every token is a target exactly once.
+    /// Splits into sequences of at most `sequence` tokens (at least two). A conversation is
+    /// truncated at its end, and dropped if no target token remains. A document becomes several
+    /// sequences: each after the first starts with BOS, or with the preceding token if the model
+    /// has no BOS, so that every token is a target exactly once.
     pub fn chunks(mut self, sequence: u32) -> Vec<Self> {
         let sequence = sequence.max(2) as usize;
         if !self.is_document {

@@ -41,8 +41,9 @@ pub enum Severity {
 /// A finding in a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Machine-readable kind: `duplicates`, `near_duplicates`, `truncated`, `dropped`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`,
-    /// `refused`, `last_answer`, `unsure`, `limit`, `retrieve`.
+    /// Machine-readable kind: `duplicates`, `near_duplicates`, `truncated`, `dropped`,
+    /// `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `refused`, `last_answer`, `unsure`,
+    /// `limit`, `retrieve`.
     pub kind: &'static str,
     /// Severity.
     pub severity: Severity,
@@ -64,14 +65,16 @@ pub struct ReportOptions {
 /// Sequence lengths are multiples of this, so that tiled kernels have no remainder.
 const SEQUENCE_MULTIPLE: u32 = 32;
 
-/// Default sequence length for documents: enough context to learn from, small enough for the memory of a laptop.
+/// Default sequence length for documents: enough context to learn from, small enough for the memory
+/// of a laptop.
 const DOCUMENT_SEQUENCE: u32 = 512;
 
 /// Number of examples below which to warn, and below [`MODEST`] to give a note.
 const FEW: usize = 10;
 const MODEST: usize = 50;
 
-/// Maximum number of examples searched for near-duplicates; the bands of more take hundreds of megabytes.
+/// Maximum number of examples searched for near-duplicates; the bands of more take hundreds of
+/// megabytes.
 const MAX_COMPARED: usize = 200_000;
 
 /// Maximum number of lines listed by a finding.
@@ -91,7 +94,8 @@ impl Report {
         report.finish(dataset, &usable, options)
     }
 
-    /// As [`Report::new`]. `should_continue` is called for each example; returns `false` to cancel, and the result is then `None`.
+    /// As [`Report::new`]. `should_continue` is called for each example; returns `false` to cancel,
+    /// and the result is then `None`.
     pub fn new_cancellable(
         dataset: &Dataset,
         rendered: &[Result<Rendered, RenderError>],

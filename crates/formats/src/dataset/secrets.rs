@@ -49,7 +49,8 @@ pub(super) fn find(text: &str) -> Vec<&'static str> {
     found
 }
 
-/// Whether digits have a card issuer's prefix and a valid check digit (Luhn). <https://en.wikipedia.org/wiki/Luhn_algorithm>
+/// Whether digits have a card issuer's prefix and a valid check digit (Luhn).
+/// <https://en.wikipedia.org/wiki/Luhn_algorithm>
 fn is_card(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(10)).collect();
     let Some(issuer) = digits.get(..2).map(|two| two[0] * 10 + two[1]) else {

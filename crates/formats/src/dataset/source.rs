@@ -74,7 +74,8 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Counts a row, and calls the cancel callback every [`CANCEL_CHECK_ROWS`] rows: rows may be slow without many bytes.
+    /// Counts a row, and calls the cancel callback every [`CANCEL_CHECK_ROWS`] rows: rows may be
+    /// slow without many bytes.
     pub fn count_row(&self) -> Result<(), DatasetProblem> {
         let rows = self.rows_since_check.get() + 1;
         self.rows_since_check.set(rows);
@@ -252,7 +253,8 @@ impl RandomAccess {
         }
     }
 
-    /// Reads up to `most` bytes from offset `from`; fewer at the end of the file. Allocates no more than the file has.
+    /// Reads up to `most` bytes from offset `from`; fewer at the end of the file. Allocates no more
+    /// than the file has.
     ///
     /// # Errors
     /// If reading fails.

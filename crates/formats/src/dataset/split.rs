@@ -20,8 +20,11 @@ const MIN_EXAMPLES: usize = 5;
 /// Maximum number of validation examples: more add time to every evaluation but little precision.
 const MAX_VALIDATION: usize = 200;
 
-/// Splits off a share of the examples for validation, given their fingerprints ([`Example::fingerprint`] or [`Rendered::fingerprint`](super::Rendered::fingerprint)).
-/// Deterministic for the same examples, share and seed, independent of their order. Equal examples are on the same side. At least one example remains for training; at most two hundred are split off, and none from fewer than five.
+/// Splits off a share of the examples for validation, given their fingerprints
+/// ([`Example::fingerprint`] or [`Rendered::fingerprint`](super::Rendered::fingerprint)).
+/// Deterministic for the same examples, share and seed, independent of their order. Equal examples
+/// are on the same side. At least one example remains for training; at most two hundred are split
+/// off, and none from fewer than five.
 pub fn split(fingerprints: &[u64], share: f32, seed: u64) -> Split {
     let count = fingerprints.len();
     let target = (count as f64 * f64::from(share.clamp(0.0, 1.0))).round() as usize;
@@ -50,7 +53,8 @@ pub fn split(fingerprints: &[u64], share: f32, seed: u64) -> Split {
     Split { train, eval }
 }
 
-/// Finds validation examples that are near-duplicates of training examples, which make the validation loss look too good. `None` if there are none.
+/// Finds validation examples that are near-duplicates of training examples, which make the
+/// validation loss look too good. `None` if there are none.
 pub fn leaks(examples: &[Example], split: &Split) -> Option<Finding> {
     let mut lsh = LshIndex::default();
     let at = |&index: &usize| Some((index, examples.get(index)?));

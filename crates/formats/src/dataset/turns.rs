@@ -1,4 +1,5 @@
-//! Conversations in the OpenAI format (`{role, content}`) and the ShareGPT format (`{from, value}`).
+//! Conversations in the OpenAI format (`{role, content}`) and the ShareGPT format
+//! (`{from, value}`).
 
 use super::json_value::{self, Budget};
 use super::shortened;
@@ -12,7 +13,10 @@ pub(super) fn is_turn(has: impl Fn(&str) -> bool) -> bool {
 
 /// Whether a value is a conversation.
 pub(super) fn is_conversation(value: &Value) -> bool {
-    matches!(value, Value::Array(turns) if matches!(turns.first(), Some(Value::Object(turn)) if is_turn(|key| turn.contains_key(key))))
+    let Value::Array(turns) = value else {
+        return false;
+    };
+    matches!(turns.first(), Some(Value::Object(turn)) if is_turn(|key| turn.contains_key(key)))
 }
 
 /// Whether a conversation is in ShareGPT format.

@@ -20,7 +20,8 @@ pub trait TensorData: Deref<Target = GgufHeader> {
     fn read(&self, tensor: &TensorInfo, start: usize, len: usize) -> Result<Cow<'_, [u8]>, GgufProblem>;
 }
 
-/// The file of a model, or its files if it is split: the header in memory, data read on demand. Nothing is mapped, so a file truncated meanwhile causes an error instead of SIGBUS.
+/// The file of a model, or its files if it is split: the header in memory, data read on demand.
+/// Nothing is mapped, so a file truncated meanwhile causes an error instead of SIGBUS.
 #[derive(Debug)]
 pub struct GgufFile {
     header: GgufHeader,
@@ -28,7 +29,8 @@ pub struct GgufFile {
 }
 
 impl GgufFile {
-    /// Reads a model's header. For a split model `path` may be any part; the others are found by their names.
+    /// Reads a model's header. For a split model `path` may be any part; the others are found by
+    /// their names.
     ///
     /// # Errors
     /// If it is not a regular file, cannot be read, or has an invalid header.

@@ -15,7 +15,9 @@ pub(super) struct FileMap {
 impl FileMap {
     /// Maps a file.
     pub fn map(file: &File) -> std::io::Result<Self> {
-        // SAFETY: the map is read-only and private to this process. Truncating or rewriting the file while it is mapped cannot be prevented; as with every reader of mapped weights, it can crash the worker. The window maps no file, and headers are read without a map.
+        // SAFETY: the map is read-only and private to this process. Truncating or rewriting the
+        // file while it is mapped cannot be prevented; as with every reader of mapped weights, it
+        // can crash the worker. The window maps no file, and headers are read without a map.
         let bytes = unsafe { Mmap::map(file)? };
         Ok(Self {
             bytes,
@@ -38,11 +40,13 @@ impl FileMap {
         &self.bytes
     }
 
-    /// Releases the pages of a range; the next access reads them from the file again. No-op if not backed by a file.
+    /// Releases the pages of a range; the next access reads them from the file again. No-op if not
+    /// backed by a file.
     #[cfg(unix)]
     pub fn release(&self, start: usize, len: usize) {
         if self.file_backed && len > 0 {
-            // SAFETY: the pages are a read-only map of a file, so a later read sees the same bytes, read again.
+            // SAFETY: the pages are a read-only map of a file, so a later read sees the same bytes,
+            // read again.
             let advised = unsafe {
                 self.bytes
                     .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len)

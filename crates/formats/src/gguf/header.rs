@@ -61,10 +61,12 @@ impl TensorInfo {
 }
 
 impl GgufHeader {
-    /// Reads the header of a GGUF of `file_len` bytes. Memory is bounded and grows with the bytes that `file` yields.
+    /// Reads the header of a GGUF of `file_len` bytes. Memory is bounded and grows with the bytes
+    /// that `file` yields.
     ///
     /// # Errors
-    /// If reading fails, the header is invalid or exceeds a limit, or the file is a part of a split model.
+    /// If reading fails, the header is invalid or exceeds a limit, or the file is a part of a split
+    /// model.
     pub fn from_reader(file: impl Read, file_len: u64) -> Result<Self, GgufError> {
         let path = PathBuf::from("GGUF in memory");
         let assembled = parse::parse(file, file_len).and_then(|header| {
@@ -159,7 +161,8 @@ impl GgufHeader {
             .fold(0, u64::saturating_add)
     }
 
-    /// The common name of the quantisation: `Q4_K_M`. From `general.file_type`, or else the type with the most bytes.
+    /// The common name of the quantisation: `Q4_K_M`. From `general.file_type`, or else the type
+    /// with the most bytes.
     pub fn quantization(&self) -> String {
         let named = self
             .metadata
@@ -196,7 +199,8 @@ impl GgufHeader {
     }
 }
 
-/// Declares the getters of [`Metadata`] on [`GgufHeader`], with errors that name the file, and variants for required keys.
+/// Declares the getters of [`Metadata`] on [`GgufHeader`], with errors that name the file, and
+/// variants for required keys.
 macro_rules! getters {
     ($($get:ident, $required:ident -> $type:ty, $what:literal;)*) => {
         impl GgufHeader {

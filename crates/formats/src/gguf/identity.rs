@@ -5,15 +5,17 @@ use super::header::PartInfo;
 use sha2::{Digest, Sha256};
 use std::time::UNIX_EPOCH;
 
-/// Bytes at the start of a part that are hashed completely: metadata and tensor table, complete except for the largest vocabularies.
+/// Bytes at the start of a part that are hashed completely: metadata and tensor table, complete
+/// except for the largest vocabularies.
 const PREFIX_BYTES: usize = 1 << 20;
 
 /// Number and size of the samples of the rest of a part, evenly spaced.
 const SAMPLES: usize = 64;
 const SAMPLE_BYTES: usize = 4096;
 
-/// A digest of a file's length, modification time and samples of its bytes, as the key for caches derived from the file. Independent of its path and name.
-/// Not detected: a change only between the samples with the modification time restored.
+/// A digest of a file's length, modification time and samples of its bytes, as the key for caches
+/// derived from the file. Independent of its path and name. Not detected: a change only between the
+/// samples with the modification time restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity([u8; 32]);
 

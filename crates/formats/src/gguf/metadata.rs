@@ -170,7 +170,8 @@ impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Metadata {
     }
 }
 
-/// Converts an integer array to another width; `None` if a value does not fit, or the elements are not integers.
+/// Converts an integer array to another width; `None` if a value does not fit, or the elements are
+/// not integers.
 fn integers<T>(array: &Array) -> Option<Vec<T>>
 where
     T: TryFrom<u8>

@@ -1,5 +1,8 @@
 //! GGUF, the file format of local models: metadata, then a table of tensors, then their data.
-//! [`GgufFile`] reads the header, and tensor data on demand. [`Gguf`] also maps the file, so tensor data is used in place. Neither trusts a length in the file: the header is read sequentially, within limits, before anything is mapped. [`GgufWriter`] writes a file. Little-endian, versions 2 and 3.
+//! [`GgufFile`] reads the header, and tensor data on demand. [`Gguf`] also maps the file, so tensor
+//! data is used in place. Neither trusts a length in the file: the header is read sequentially,
+//! within limits, before anything is mapped. [`GgufWriter`] writes a file. Little-endian, versions
+//! 2 and 3.
 
 mod error;
 mod file;
@@ -31,7 +34,8 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::path::Path;
 
-/// The mapped and validated file of a model, or its files if it is split. Can be shared between threads.
+/// The mapped and validated file of a model, or its files if it is split. Can be shared between
+/// threads.
 #[derive(Debug)]
 pub struct Gguf {
     header: GgufHeader,
@@ -62,7 +66,8 @@ impl<'a> Tensor<'a> {
 }
 
 impl Gguf {
-    /// Reads a model's header and maps its files. For a split model `path` may be any part; the others are found by their names.
+    /// Reads a model's header and maps its files. For a split model `path` may be any part; the
+    /// others are found by their names.
     ///
     /// # Errors
     /// If the file cannot be read or mapped, or is invalid.
@@ -113,7 +118,9 @@ impl Gguf {
         Identity::of(&self.header.parts, &self.parts)
     }
 
-    /// Releases the mapped pages of a tensor after its bytes were copied elsewhere; the next access reads them from the file again. No-op for a file in memory, and on systems without such advice.
+    /// Releases the mapped pages of a tensor after its bytes were copied elsewhere; the next access
+    /// reads them from the file again. No-op for a file in memory, and on systems without such
+    /// advice.
     pub fn release(&self, tensor: &TensorInfo) {
         if let Some(part) = self.parts.get(tensor.part) {
             // The info may come from another file.

@@ -1,4 +1,5 @@
-//! Parses the header of one GGUF file: metadata and tensor table. Every field is validated before use.
+//! Parses the header of one GGUF file: metadata and tensor table. Every field is validated before
+//! use.
 
 use super::limits::{MAX_KEYS, MAX_NAME, MAX_TENSORS, MAX_TEXT};
 use super::reader::HeaderReader;
@@ -35,7 +36,8 @@ pub(super) struct TensorEntry {
     pub len: usize,
 }
 
-/// Parses the header of a file of `file_len` bytes, read from `file`. Memory grows with the bytes read, never with a length claimed by the file.
+/// Parses the header of a file of `file_len` bytes, read from `file`. Memory grows with the bytes
+/// read, never with a length claimed by the file.
 pub(super) fn parse(file: impl Read, file_len: u64) -> Result<Header, GgufProblem> {
     let mut at = HeaderReader::new(file, file_len);
     match at.array("its first four bytes") {

@@ -8,7 +8,8 @@ use std::io::{ErrorKind, Read};
 /// Buffer size in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// Reader of a header. Memory grows with the bytes read, never with a claimed length: a file may be sparse, and may be truncated while it is read.
+/// Reader of a header. Memory grows with the bytes read, never with a claimed length: a file may be
+/// sparse, and may be truncated while it is read.
 pub(super) struct HeaderReader<R> {
     file: R,
     /// Length of the file according to the file system.
@@ -38,7 +39,8 @@ impl<R: Read> HeaderReader<R> {
         self.position
     }
 
-    /// Refuses a count of items of at least `smallest` bytes if it exceeds the rest of the file, `most`, or the header limit.
+    /// Refuses a count of items of at least `smallest` bytes if it exceeds the rest of the file,
+    /// `most`, or the header limit.
     pub fn check_count(&self, count: u64, smallest: u64, most: u64, what: &str) -> Result<(), GgufProblem> {
         let truncated = || GgufProblem::Truncated {
             what: format!("{what} (it claims {count} of them)"),
@@ -125,7 +127,8 @@ impl<R: Read> HeaderReader<R> {
         let mut scalars = Vec::new();
         let mut left = count;
         while left > 0 {
-            // Elements completely in the buffer are converted together; one across its end is read alone.
+            // Elements completely in the buffer are converted together; one across its end is read
+            // alone.
             let whole = (self.filled - self.taken) / N;
             if whole == 0 {
                 scalars.push(self.scalar(what, convert)?);
@@ -148,7 +151,8 @@ impl<R: Read> HeaderReader<R> {
         self.scalar(what, u64::from_le_bytes)
     }
 
-    /// Reads a length-prefixed string of at most `longest` bytes; borrowed if it is completely in the buffer.
+    /// Reads a length-prefixed string of at most `longest` bytes; borrowed if it is completely in
+    /// the buffer.
     pub fn string(&mut self, longest: u64, what: &str) -> Result<Cow<'_, str>, GgufProblem> {
         let len = self.u64(what)?;
         if len > longest && self.position.checked_add(len).is_some_and(|end| end <= self.file_len) {

@@ -19,7 +19,8 @@ pub enum Value {
     Array(Array),
 }
 
-/// A metadata array: values of one type. Nested arrays are refused when a file is read; no known model uses them.
+/// A metadata array: values of one type. Nested arrays are refused when a file is read; no known
+/// model uses them.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // As above.
 pub enum Array {
@@ -37,7 +38,8 @@ pub enum Array {
     F64(Vec<f64>),
 }
 
-/// A list of strings in one allocation. A vocabulary has a hundred thousand of them and is read at every start.
+/// A list of strings in one allocation. A vocabulary has a hundred thousand of them and is read at
+/// every start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Strings {
     text: String,

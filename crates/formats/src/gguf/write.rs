@@ -1,4 +1,5 @@
-//! Writes GGUF files: the header first, then tensor by tensor, so that the model need not fit in memory.
+//! Writes GGUF files: the header first, then tensor by tensor, so that the model need not fit in
+//! memory.
 
 use super::limits::{MAX_HEADER, MAX_KEYS, MAX_NAME, MAX_TENSORS, MAX_TEXT};
 use super::parse::{MAGIC, MAX_DIMENSIONS, read_alignment};
@@ -18,7 +19,8 @@ pub struct TensorHeader {
     pub kind: TensorType,
 }
 
-/// Writer of one file: [`GgufWriter::begin`], [`GgufWriter::tensor`] for each tensor in table order, then [`GgufWriter::finish`].
+/// Writer of one file: [`GgufWriter::begin`], [`GgufWriter::tensor`] for each tensor in table
+/// order, then [`GgufWriter::finish`].
 #[derive(Debug)]
 pub struct GgufWriter<W: Write> {
     out: W,
@@ -31,7 +33,8 @@ impl<W: Write> GgufWriter<W> {
     /// Writes the header: metadata and tensor table.
     ///
     /// # Errors
-    /// If the header is invalid (a duplicate name, a row that is not a multiple of the block size) or exceeds a limit, or writing fails.
+    /// If the header is invalid (a duplicate name, a row that is not a multiple of the block size)
+    /// or exceeds a limit, or writing fails.
     pub fn begin(mut out: W, metadata: &Metadata, tensors: &[TensorHeader]) -> Result<Self, GgufError> {
         let alignment = read_alignment(metadata).map_err(fail)?;
         check_metadata(metadata).map_err(fail)?;
@@ -78,7 +81,8 @@ impl<W: Write> GgufWriter<W> {
     /// Writes the data of the next tensor of the table.
     ///
     /// # Errors
-    /// If all tensors of the table were written, the length of the data does not match, or writing fails.
+    /// If all tensors of the table were written, the length of the data does not match, or writing
+    /// fails.
     pub fn tensor(&mut self, data: &[u8]) -> Result<(), GgufError> {
         let Some((name, len)) = self.remaining.pop() else {
             return Err(fail(GgufProblem::tensor(

@@ -9,8 +9,8 @@ use crate::gguf::{Gguf, Strings};
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
 
-/// Maximum bytes of a word that are merged at once: merging takes about 40 times as much memory. Longer words, which do not occur
-/// in any language, are split.
+/// Maximum bytes of a word that are merged at once: merging takes about 40 times as much memory.
+/// Longer words, which do not occur in any language, are split.
 const MAX_WORD_BYTES: usize = 1 << 20;
 
 /// Words encoded between two calls of `progress`.
@@ -32,7 +32,8 @@ impl Bpe {
         let mut strings = ByteStrings::default();
         for (text, kind) in texts.iter().zip(types) {
             strings.push_with(|out| {
-                // Added tokens are plain text, and so are tokens with characters outside the byte-level alphabet.
+                // Added tokens are plain text, and so are tokens with characters outside the
+                // byte-level alphabet.
                 let is_plain = matches!(kind, TokenType::Control | TokenType::Unknown | TokenType::UserDefined);
                 if is_plain || !byte_level::decode(text, out) {
                     out.extend(text.as_bytes());
@@ -59,7 +60,8 @@ impl Bpe {
                 TokenType::Control | TokenType::Unknown => {}
             }
         }
-        // Merges may produce added tokens, but an ordinary token with the same bytes takes precedence.
+        // Merges may produce added tokens, but an ordinary token with the same bytes takes
+        // precedence.
         for id in added {
             tokens.insert(id, &vocabulary.bytes).ok();
         }
@@ -74,7 +76,8 @@ impl Bpe {
         })
     }
 
-    /// Appends the tokens of a text. `progress` receives the number of tokens so far and returns `false` to cancel, which breaks.
+    /// Appends the tokens of a text. `progress` receives the number of tokens so far and returns
+    /// `false` to cancel, which breaks.
     pub fn encode(
         &self,
         text: &str,
@@ -129,7 +132,8 @@ fn read_merges(list: &Strings, tokens: &Lookup, vocabulary: &Vocabulary) -> Resu
     let mut joined = Vec::new();
     for (rank, merge) in list.iter().enumerate() {
         let malformed = |why: &str| vocabulary.malformed(format!("merge {rank} ('{merge}') {why}"));
-        // The left side has at least one character, which may be a space if the alphabet is not byte-level.
+        // The left side has at least one character, which may be a space if the alphabet is not
+        // byte-level.
         let space = merge
             .bytes()
             .skip(1)

@@ -1,8 +1,10 @@
-//! GPT-2's byte-level alphabet: a printable character for each byte, so that every token is valid UTF-8.
+//! GPT-2's byte-level alphabet: a printable character for each byte, so that every token is valid
+//! UTF-8.
 
 /// The byte that a character encodes. `None` if it is not in the alphabet.
 ///
-/// Bytes that are printable in Latin-1 map to themselves, the others in ascending order to U+0100 and up.
+/// Bytes that are printable in Latin-1 map to themselves, the others in ascending order to U+0100
+/// and up.
 pub(super) fn byte_of(character: char) -> Option<u8> {
     match character as u32 {
         // The soft hyphen (U+00AD) is not printable.
@@ -14,7 +16,8 @@ pub(super) fn byte_of(character: char) -> Option<u8> {
     }
 }
 
-/// Appends the bytes that a text encodes. Returns `false` and leaves `out` unchanged if a character is not in the alphabet.
+/// Appends the bytes that a text encodes. Returns `false` and leaves `out` unchanged if a character
+/// is not in the alphabet.
 pub(super) fn decode(text: &str, out: &mut Vec<u8>) -> bool {
     let before = out.len();
     for character in text.chars() {

@@ -5,10 +5,12 @@ use super::vocabulary::{TokenType, Vocabulary};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use std::ops::RangeInclusive;
 
-/// Unicode's noncharacters U+FDD0 to U+FDEF. One that does not occur in a conversation is used as its marker.
+/// Unicode's noncharacters U+FDD0 to U+FDEF. One that does not occur in a conversation is used as
+/// its marker.
 pub(crate) const NONCHARACTERS: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 
-/// Maximum bytes of text of all tokens of a type. Models have about ten thousand; the automaton takes about 50 times as much memory.
+/// Maximum bytes of text of all tokens of a type. Models have about ten thousand; the automaton
+/// takes about 50 times as much memory.
 const MAX_BYTES: usize = 1 << 20;
 
 /// A fragment of a text: ordinary text or a special token.
@@ -29,7 +31,8 @@ pub(super) struct TokenMatcher {
 }
 
 impl TokenMatcher {
-    /// Builds the matcher for a token type. Control tokens of a single character are left out: a marker could not break them up.
+    /// Builds the matcher for a token type. Control tokens of a single character are left out: a
+    /// marker could not break them up.
     pub fn of(token_type: TokenType, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
         let min_chars = if token_type == TokenType::Control { 2 } else { 1 };
         let mut ids = Vec::new();
@@ -87,8 +90,8 @@ impl TokenMatcher {
         }
     }
 
-    /// Inserts `marker` after the first character of each such token in a text, and wherever one could form across the ends of the
-    /// text. Afterwards the text contains no such token.
+    /// Inserts `marker` after the first character of each such token in a text, and wherever one
+    /// could form across the ends of the text. Afterwards the text contains no such token.
     pub fn mark(&self, text: &str, marker: char) -> String {
         let Some(automaton) = &self.automaton else {
             return text.to_owned();
@@ -116,8 +119,8 @@ impl TokenMatcher {
         insert_markers(text, marks, marker)
     }
 
-    /// Inserts `marker` around every character that may occur in such a token. Afterwards no substring of the text can form a token,
-    /// alone or with adjacent text.
+    /// Inserts `marker` around every character that may occur in such a token. Afterwards no
+    /// substring of the text can form a token, alone or with adjacent text.
     pub fn mark_each(&self, text: &str, marker: char) -> String {
         let mut marked = String::with_capacity(text.len() * 2);
         let mut after_marker = false;
@@ -135,8 +138,9 @@ impl TokenMatcher {
         marked
     }
 
-    /// Replaces every character that may occur in such a token by a noncharacter other than `marker`. Preserves the number of
-    /// characters. Different texts nearly always stay different, which matters for keys.
+    /// Replaces every character that may occur in such a token by a noncharacter other than
+    /// `marker`. Preserves the number of characters. Different texts nearly always stay different,
+    /// which matters for keys.
     pub fn blank(&self, text: &str, marker: char) -> String {
         let blanks: Vec<char> = NONCHARACTERS.filter(|&blank| blank != marker).collect();
         let blank = |character: char| {
@@ -149,14 +153,15 @@ impl TokenMatcher {
         text.chars().map(blank).collect()
     }
 
-    /// Whether a character may occur in such a token after a template changed it. White space only if a token contains it, since
-    /// templates trim; any other character, since templates change the case and decode escapes.
+    /// Whether a character may occur in such a token after a template changed it. White space only
+    /// if a token contains it, since templates trim; any other character, since templates change
+    /// the case and decode escapes.
     fn may_occur_in_token(&self, character: char) -> bool {
         !character.is_whitespace() || self.spaces.contains(character)
     }
 
-    /// The tokens in a text, in order, each with the number of characters before it, and the total number of characters. Markers
-    /// are not counted.
+    /// The tokens in a text, in order, each with the number of characters before it, and the total
+    /// number of characters. Markers are not counted.
     pub fn positions(&self, text: &str, marker: char) -> (Vec<(usize, u32)>, usize) {
         let (mut done, mut before) = (0, 0);
         let mut count_to = |end: usize| {

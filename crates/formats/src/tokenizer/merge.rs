@@ -1,7 +1,8 @@
 //! The merge loop of BPE and SPM: merge the best pair of adjacent symbols until none can be merged.
 //!
-//! They differ in the rank of a pair: its index in the list of merges, or the score of the resulting token. A linked list of symbols
-//! and a heap of bigrams make the loop O(n log n), also for a long text without spaces.
+//! They differ in the rank of a pair: its index in the list of merges, or the score of the
+//! resulting token. A linked list of symbols and a heap of bigrams make the loop O(n log n), also
+//! for a long text without spaces.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,13 +26,15 @@ pub(super) struct Symbol {
 /// Link of the first and last symbol.
 const NO_SYMBOL: u32 = u32::MAX;
 
-/// A pair of adjacent symbols that may be merged. Ordered by rank, then from left to right; the smallest is merged first.
+/// A pair of adjacent symbols that may be merged. Ordered by rank, then from left to right; the
+/// smallest is merged first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Bigram {
     rank: u32,
     left: u32,
     right: u32,
-    /// Length of both when the bigram was pushed. A different length means that one of them has been merged since.
+    /// Length of both when the bigram was pushed. A different length means that one of them has
+    /// been merged since.
     len: u32,
     id: u32,
 }
@@ -69,7 +72,8 @@ impl Symbols {
         });
     }
 
-    /// Merges adjacent symbols while `rank_of(left, right)` returns a `(rank, id)`, the smallest rank first.
+    /// Merges adjacent symbols while `rank_of(left, right)` returns a `(rank, id)`, the smallest
+    /// rank first.
     pub fn merge(&mut self, mut rank_of: impl FnMut(Symbol, Symbol) -> Option<(u32, u32)>) {
         for left in 1..self.symbols.len() as u32 {
             self.push_bigram(left - 1, left, &mut rank_of);

@@ -1,7 +1,8 @@
 //! Tokenizers: encode text to tokens and decode tokens to text, with the vocabulary of a GGUF file.
 //!
-//! Two types cover nearly all models: byte-level BPE ([`bpe`]: Llama 3, Qwen, SmolLM) and SentencePiece ([`spm`]: Llama 2, Gemma).
-//! User text is never parsed for special tokens: see [`Special`].
+//! Two types cover nearly all models: byte-level BPE ([`bpe`]: Llama 3, Qwen, SmolLM) and
+//! SentencePiece ([`spm`]: Llama 2, Gemma). User text is never parsed for special tokens: see
+//! [`Special`].
 
 mod bpe;
 mod byte_level;
@@ -34,7 +35,8 @@ pub enum Special {
     Parse,
 }
 
-/// A model's tokenizer. It does not add BOS automatically: callers do if [`Tokenizer::add_bos`] returns `true`.
+/// A model's tokenizer. It does not add BOS automatically: callers do if [`Tokenizer::add_bos`]
+/// returns `true`.
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     model: Model,
@@ -101,7 +103,8 @@ impl Tokenizer {
         ids
     }
 
-    /// Encodes a text, parsing special tokens except those that `marker` breaks up. Markers are removed.
+    /// Encodes a text, parsing special tokens except those that `marker` breaks up. Markers are
+    /// removed.
     pub(crate) fn encode_marked(&self, text: &str, marker: char) -> Vec<u32> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
         self.encode_structure(
@@ -118,8 +121,8 @@ impl Tokenizer {
         ids
     }
 
-    /// Inserts `marker` into every control token in a text, and wherever one could form across its ends, so that the text contains
-    /// none.
+    /// Inserts `marker` into every control token in a text, and wherever one could form across its
+    /// ends, so that the text contains none.
     pub(crate) fn mark_controls(&self, text: &str, marker: char) -> String {
         self.controls.mark(text, marker)
     }
@@ -129,13 +132,14 @@ impl Tokenizer {
         self.controls.mark_each(text, marker)
     }
 
-    /// Replaces every character of a text that may occur in a control token. Preserves the number of characters.
+    /// Replaces every character of a text that may occur in a control token. Preserves the number
+    /// of characters.
     pub(crate) fn blank(&self, text: &str, marker: char) -> String {
         self.controls.blank(text, marker)
     }
 
-    /// Whether two texts have the same control tokens, and at the same positions if the texts have the same length. Markers are
-    /// ignored.
+    /// Whether two texts have the same control tokens, and at the same positions if the texts have
+    /// the same length. Markers are ignored.
     pub(crate) fn have_same_controls(&self, one: &str, other: &str, marker: char) -> bool {
         let (one, length) = self.controls.positions(one, marker);
         let (other, other_length) = self.controls.positions(other, marker);
@@ -156,15 +160,16 @@ impl Tokenizer {
         rest
     }
 
-    /// Encodes a text with [`Special::Text`]. `progress` receives the number of tokens so far, at intervals, and returns `false` to
-    /// cancel. `None` if cancelled.
+    /// Encodes a text with [`Special::Text`]. `progress` receives the number of tokens so far, at
+    /// intervals, and returns `false` to cancel. `None` if cancelled.
     pub(crate) fn encode_cancellable(&self, text: &str, progress: &dyn Fn(usize) -> bool) -> Option<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
         let done = self.encode_text_while(text, true, &mut ids, progress);
         done.is_continue().then_some(ids)
     }
 
-    /// As [`Tokenizer::encode_marked`]. Also returns the end of each control token, as an offset in bytes of the text and in tokens.
+    /// As [`Tokenizer::encode_marked`]. Also returns the end of each control token, as an offset in
+    /// bytes of the text and in tokens.
     pub(crate) fn encode_marked_with_boundaries(&self, text: &str, marker: char) -> (Vec<u32>, Vec<(usize, usize)>) {
         let ids = self.encode_marked(text, marker);
         let mut boundaries = Vec::new();
@@ -233,8 +238,8 @@ impl Tokenizer {
         flow
     }
 
-    /// The bytes that a token decodes to, which may be part of a character. For special tokens their text. `None` if the id is out
-    /// of range.
+    /// The bytes that a token decodes to, which may be part of a character. For special tokens
+    /// their text. `None` if the id is out of range.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.vocabulary.bytes.get(id)
     }
@@ -244,8 +249,8 @@ impl Tokenizer {
         self.vocabulary.text(id)
     }
 
-    /// Decodes tokens. Special tokens decode to their text, ids out of range to nothing, and invalid UTF-8 to U+FFFD. Removes the space
-    /// that encoding adds before a text.
+    /// Decodes tokens. Special tokens decode to their text, ids out of range to nothing, and
+    /// invalid UTF-8 to U+FFFD. Removes the space that encoding adds before a text.
     pub fn decode(&self, ids: &[u32]) -> String {
         let bytes: Vec<u8> = ids
             .iter()

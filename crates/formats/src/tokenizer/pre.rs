@@ -1,7 +1,9 @@
-//! Pre-tokenizers: split a text into words, inside which BPE merges. A file names its pre-tokenizer in `tokenizer.ggml.pre`.
+//! Pre-tokenizers: split a text into words, inside which BPE merges. A file names its pre-tokenizer
+//! in `tokenizer.ggml.pre`.
 //!
-//! The published patterns use a look-ahead, `\s+(?!\S)`, which matches white space except the last character before a word. The regex
-//! engine has no look-ahead, so the patterns here match all white space and [`Pattern::find`] drops the last character.
+//! The published patterns use a look-ahead, `\s+(?!\S)`, which matches white space except the last
+//! character before a word. The regex engine has no look-ahead, so the patterns here match all
+//! white space and [`Pattern::find`] drops the last character.
 
 use regex::Regex;
 use std::ops::{ControlFlow, Range};
@@ -10,7 +12,8 @@ use std::sync::LazyLock;
 /// A pre-tokenizer, with the related properties of its models.
 #[derive(Clone, Copy)]
 pub(super) struct PreTokenizer {
-    /// Patterns, each applied to the words of the previous one. Text between two matches is a word, too.
+    /// Patterns, each applied to the words of the previous one. Text between two matches is a word,
+    /// too.
     patterns: &'static [&'static Pattern],
     /// Encode a word that is a token as this token, without applying merges.
     pub ignore_merges: bool,
@@ -55,7 +58,8 @@ impl PreTokenizer {
         })
     }
 
-    /// Calls `word` with each word of a text, in order, until it breaks. The words concatenate to the text.
+    /// Calls `word` with each word of a text, in order, until it breaks. The words concatenate to
+    /// the text.
     pub fn split(&self, text: &str, word: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
         split_by(self.patterns, text, word)
     }
@@ -64,7 +68,8 @@ impl PreTokenizer {
 /// A pattern.
 struct Pattern {
     regex: LazyLock<Regex>,
-    /// Whether white space that ends with a line break is a separate alternative, without the look-ahead.
+    /// Whether white space that ends with a line break is a separate alternative, without the
+    /// look-ahead.
     newline_alternative: bool,
 }
 
@@ -84,7 +89,8 @@ macro_rules! patterns {
     };
 }
 
-/// A pattern in the style of cl100k: English contractions in either case, words and numbers, symbols, white space.
+/// A pattern in the style of cl100k: English contractions in either case, words and numbers,
+/// symbols, white space.
 macro_rules! cl100k_style {
     ($words_and_numbers:literal, $not_symbols:literal) => {
         concat!(

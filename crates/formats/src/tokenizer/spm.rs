@@ -1,8 +1,8 @@
-//! SentencePiece BPE, as in Llama 2 and Gemma: adjacent symbols are merged if the result is a token, highest score first. The rest is
-//! encoded with byte fallback.
+//! SentencePiece BPE, as in Llama 2 and Gemma: adjacent symbols are merged if the result is a
+//! token, highest score first. The rest is encoded with byte fallback.
 //!
-//! These models were trained with this greedy merging (SentencePiece's BPE), not with a unigram model, which searches for the most
-//! likely segmentation. docs/decisions compares them.
+//! These models were trained with this greedy merging (SentencePiece's BPE), not with a unigram
+//! model, which searches for the most likely segmentation. docs/decisions compares them.
 
 use super::TokenizerError;
 use super::lookup::{ByteStrings, Lookup};
@@ -102,8 +102,9 @@ impl Spm {
         })
     }
 
-    /// Appends the tokens of a text, in segments if it is long. `first`: it starts the input or follows a special token. `progress`
-    /// receives the number of tokens so far and returns `false` to cancel, which breaks.
+    /// Appends the tokens of a text, in segments if it is long. `first`: it starts the input or
+    /// follows a special token. `progress` receives the number of tokens so far and returns `false`
+    /// to cancel, which breaks.
     pub fn encode(
         &self,
         text: &str,
@@ -127,8 +128,9 @@ impl Spm {
         ControlFlow::Continue(())
     }
 
-    /// End of the first segment of a text longer than [`SEGMENT_BYTES`]. Splitting there does not change the tokens: no token contains
-    /// the two characters around it next to each other, so no merge spans it.
+    /// End of the first segment of a text longer than [`SEGMENT_BYTES`]. Splitting there does not
+    /// change the tokens: no token contains the two characters around it next to each other, so no
+    /// merge spans it.
     fn segment_end(&self, text: &str, vocabulary: &Vocabulary) -> usize {
         let adjacent_chars = self.adjacent_chars.get_or_init(|| {
             let tokens = vocabulary.texts.iter().zip(&vocabulary.types);
@@ -209,7 +211,8 @@ fn byte_token(text: &str) -> Option<u8> {
     }
 }
 
-/// Maps a score to a rank: smaller for a higher score. Total over all floats including NaN, so that a corrupt file cannot break the order.
+/// Maps a score to a rank: smaller for a higher score. Total over all floats including NaN, so that
+/// a corrupt file cannot break the order.
 fn rank(score: f32) -> u32 {
     // Maps -0 to +0.
     let bits = (score + 0.0).to_bits();

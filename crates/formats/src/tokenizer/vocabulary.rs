@@ -11,7 +11,8 @@ pub(super) enum TokenType {
     Normal,
     /// Replaces text that the vocabulary cannot encode.
     Unknown,
-    /// Control tokens, such as the beginning and end of turns and texts. Never produced from user text.
+    /// Control tokens, such as the beginning and end of turns and texts. Never produced from user
+    /// text.
     Control,
     /// Text that is always one token. Matched before pre-tokenization.
     UserDefined,
@@ -162,9 +163,11 @@ impl Vocabulary {
         }
     }
 
-    /// Collects the end-of-generation tokens, and marks them and BOS as control tokens so that user text cannot produce them.
+    /// Collects the end-of-generation tokens, and marks them and BOS as control tokens so that user
+    /// text cannot produce them.
     fn find_eog(&mut self, end_of_message: Option<u32>) {
-        // A single pass over the vocabulary. The check of the first character skips nearly all tokens.
+        // A single pass over the vocabulary. The check of the first character skips nearly all
+        // tokens.
         let mut turn: Option<(usize, u32)> = None;
         for (id, text) in self.texts.iter().enumerate() {
             if !text.starts_with(['<', '[', '_']) {
@@ -180,7 +183,8 @@ impl Vocabulary {
             }
         }
         self.eot = self.eot.or(turn.map(|(_, id)| id));
-        // In harmony's vocabularies an answer has several parts, and `<|end|>` only ends one of them.
+        // In harmony's vocabularies an answer has several parts, and `<|end|>` only ends one of
+        // them.
         let has = |eog_ids: &[u32], text: &str| eog_ids.iter().any(|&id| self.texts.get(id as usize) == Some(text));
         if has(&self.eog_ids, "<|call|>") && has(&self.eog_ids, "<|return|>") {
             self.eog_ids

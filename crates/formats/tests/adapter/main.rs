@@ -1,4 +1,5 @@
-//! Tests of adapters through the public API. Reference values of PEFT and transformers are stored beside the fixtures.
+//! Tests of adapters through the public API. Reference values of PEFT and transformers are stored
+//! beside the fixtures.
 
 mod fits;
 mod fixtures;

@@ -21,9 +21,9 @@ fn a_template_is_written_only_for_chat_ml() {
     );
     assert_eq!(
         text,
-        "FROM \"my model.gguf\"\nADAPTER adapter.gguf\nPARAMETER temperature 0.2\nPARAMETER stop \"<|im_end|>\"\nTEMPLATE \"\"\"\
-         {{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n\"\"\"\n\
-         SYSTEM \"You are kind.\"\n"
+        "FROM \"my model.gguf\"\nADAPTER adapter.gguf\nPARAMETER temperature 0.2\nPARAMETER \
+         stop \"<|im_end|>\"\nTEMPLATE \"\"\"{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content \
+         }}<|im_end|>\n{{ end }}<|im_start|>assistant\n\"\"\"\nSYSTEM \"You are kind.\"\n"
     );
     for other in [
         SMOLLM.replace("'<|im_end|>' + '\n'", "'<|im_end|>'"),

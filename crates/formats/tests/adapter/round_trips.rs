@@ -43,7 +43,8 @@ fn scales_match_peft() {
     }
 }
 
-/// The folder for exports: HEARTH_EXPORTS, if set, for check.py, which loads them in PEFT and llama.cpp.
+/// The folder for exports: HEARTH_EXPORTS, if set, for check.py, which loads them in PEFT and
+/// llama.cpp.
 fn exports(temporary: &TempDir) -> PathBuf {
     std::env::var_os("HEARTH_EXPORTS").map_or(temporary.path().to_owned(), PathBuf::from)
 }

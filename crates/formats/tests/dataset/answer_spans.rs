@@ -1,4 +1,5 @@
-//! Compares the answer spans of long conversations with one rendering per answer, for all templates of llama.cpp.
+//! Compares the answer spans of long conversations with one rendering per answer, for all templates
+//! of llama.cpp.
 
 use crate::fixtures::{open, templates, vocabulary};
 use crate::says;
@@ -83,7 +84,8 @@ impl Reference<'_> {
     }
 }
 
-/// The tokenizer of a fixture, with everything that looks like a control token in a template added as one.
+/// The tokenizer of a fixture, with everything that looks like a control token in a template added
+/// as one.
 fn tokenizer(source: &str) -> Tokenizer {
     let looks = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
     let looks = Regex::new(looks).unwrap();
@@ -101,7 +103,8 @@ fn tokenizer(source: &str) -> Tokenizer {
     Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
 }
 
-/// Conversations of many turns: plain, with thoughts, with a system prompt, with control tokens as text, with repeated turns.
+/// Conversations of many turns: plain, with thoughts, with a system prompt, with control tokens as
+/// text, with repeated turns.
 fn conversations() -> Vec<Vec<Message>> {
     let with = |system: bool, question: &dyn Fn(usize) -> String, answer: &dyn Fn(usize) -> String, turns: usize| {
         let mut messages: Vec<Message> = Vec::new();

@@ -1,4 +1,5 @@
-//! Tests of datasets through the public API: reading files, tokenising with a loss mask, and reports.
+//! Tests of datasets through the public API: reading files, tokenising with a loss mask, and
+//! reports.
 
 mod answer_spans;
 #[path = "../formats/fixtures.rs"]
@@ -14,7 +15,8 @@ mod wild;
 use hearth_formats::chat_template::{Message, Role};
 use hearth_formats::dataset::{Content, Dataset, Example, ReadOptions};
 
-/// The contents of a file in one line: file format, example format (`?` if unsure), and the examples with their lines. Or the error.
+/// The contents of a file in one line: file format, example format (`?` if unsure), and the
+/// examples with their lines. Or the error.
 fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> String {
     match Dataset::from_bytes(bytes.to_vec(), name, options) {
         Ok(dataset) => {

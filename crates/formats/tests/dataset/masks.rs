@@ -7,23 +7,23 @@ use hearth_formats::dataset::{Content, Example, Rendered, previews, render};
 use hearth_formats::tokenizer::Tokenizer;
 use std::sync::LazyLock;
 
-pub const CHAT_ML: &str = "{% for message in messages %}{% if loop.first and message.role != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n\
-    {% endif %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
-    {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+pub const CHAT_ML: &str = "{% for message in messages %}{% if loop.first and message.role != 'system' \
+    %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif %}<|im_start|>{{ message.role }}\n{{ message.content \
+    }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-pub const GEMMA: &str = "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}{{ raise_exception('no system') }}{%- endif -%}\
-    {%- for message in messages -%}{%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}\
-    {{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{%- endfor -%}\
-    {%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%}";
+pub const GEMMA: &str = "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}{{ raise_exception('no system') \
+    }}{%- endif -%}{%- for message in messages -%}{%- set role = 'model' if message['role'] == 'assistant' else \
+    message['role'] -%}{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{%- endfor \
+    -%}{%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%}";
 
-pub const LLAMA_2: &str = "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content.strip() + ' [/INST]' }}\
-    {% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
+pub const LLAMA_2: &str = "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + \
+    m.content.strip() + ' [/INST]' }}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
 
 /// Drops the thoughts of earlier answers and adds empty ones to the last, like Qwen3's.
 pub const THINKING: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}\
     {% set said = m.content.split('</think>')[-1].lstrip('\n') %}\
-    {% if loop.last %}{{ '<think>\n\n</think>\n\n' + said }}{% else %}{{ said }}{% endif %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n\
-    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    {% if loop.last %}{{ '<think>\n\n</think>\n\n' + said }}{% else %}{{ said }}{% endif %}{% else %}{{ m.content }}{% \
+    endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 /// Opens an answer with a thought tag that a closed one does not have.
 const OPENS_A_THOUGHT: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
@@ -31,11 +31,13 @@ const OPENS_A_THOUGHT: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n
 
 /// Puts the system prompt into the last user turn, like some of Mistral's.
 const SYSTEM_LAST: &str = "{% set users = messages | selectattr('role', 'equalto', 'user') | list %}\
-    {% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}<|im_start|>{% if m.content == users[-1].content %}S: {{ messages[0].content }} \
-    {% endif %}{{ m.content }}[/]{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
+    {% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}<|im_start|>{% if m.content == \
+    users[-1].content %}S: {{ messages[0].content }} {% endif %}{{ m.content }}[/]{% else %}{{ m.content \
+    }}<|im_end|>{% endif %}{% endfor %}";
 
 /// Numbers the turns from the end, so that every prefix changes.
-const BACKWARDS: &str = "{% for m in messages %}<|im_start|>{{ messages | length - loop.index0 }} {{ m.content | upper }}<|im_end|>{% endfor %}";
+const BACKWARDS: &str = "{% for m in messages %}<|im_start|>{{ messages | length - loop.index0 }} {{ m.content | upper \
+    }}<|im_end|>{% endfor %}";
 
 pub struct Model {
     pub tokenizer: Tokenizer,
@@ -277,7 +279,8 @@ fn conversations_are_truncated_at_their_end() {
     assert_eq!(whole.clone().chunks(9999), [whole]);
 }
 
-/// The text of each piece, marked with `+` if trained on, `#` if from the template, `x` if truncated.
+/// The text of each piece, marked with `+` if trained on, `#` if from the template, `x` if
+/// truncated.
 fn shown(model: &Model, content: Content, sequence: u32) -> Vec<String> {
     let example = example(content);
     let rendered = [render(&example, &model.tokenizer, &model.template, false)];

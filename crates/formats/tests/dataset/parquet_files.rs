@@ -73,7 +73,8 @@ fn conversations_are_lists_of_groups() {
 #[test]
 fn an_unsupported_codec_is_named() {
     let mut bytes = written(PAIRS, Compression::SNAPPY, &[(&["a"], &[], &[]), (&["b"], &[1], &[])]);
-    // In the footer a column's codec follows its schema path, as field 4 (`0x15`), zigzag-encoded: 1 is Snappy, 2 is gzip.
+    // In the footer a column's codec follows its schema path, as field 4 (`0x15`), zigzag-encoded:
+    // 1 is Snappy, 2 is gzip.
     let path = bytes
         .windows(8)
         .rposition(|window| window == b"\x18\x06prompt" || &window[2..] == b"prompt")

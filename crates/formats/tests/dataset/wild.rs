@@ -87,12 +87,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), name in prop::sample::select(&NAMES[..])) {
+    fn arbitrary_bytes_do_not_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        name in prop::sample::select(&NAMES[..]),
+    ) {
         through(&bytes, name);
     }
 
     #[test]
-    fn arbitrary_text_does_not_panic(text in "[\\[\\]{}\":,;\\\\a-c\n\t é]{0,60}", name in prop::sample::select(&NAMES[..])) {
+    fn arbitrary_text_does_not_panic(text in "[\\[\\]{}\":,;\\\\a-c\n\t \
+        é]{0,60}", name in prop::sample::select(&NAMES[..])) {
         through(text.as_bytes(), name);
     }
 
@@ -115,14 +119,18 @@ proptest! {
 
     /// For any conversation the target tokens are the answers, each with its end-of-turn token.
     #[test]
-    fn targets_are_exactly_the_answers(turns in prop::collection::vec("([a-c<|>\n .é👩]|<\\|im_end\\|>|</s>|\\[/INST\\]){0,12}", 2..7)) {
+    fn targets_are_exactly_the_answers(turns in prop::collection::vec("([a-c<|>\n \
+        .é👩]|<\\|im_end\\|>|</s>|\\[/INST\\]){0,12}", 2..7)) {
         let messages: Vec<_> = turns.iter().enumerate()
             .map(|(place, text)| says(if place % 2 == 0 { Role::User } else { Role::Assistant }, text)).collect();
         for (model, end) in MODELS.iter().zip(["<|im_end|>", "<end_of_turn>", "</s>", "<|im_end|>"]) {
-            let rendered = render(&example(Content::Chat(messages.clone())), &model.tokenizer, &model.template, false).unwrap();
+            let chat = example(Content::Chat(messages.clone()));
+            let rendered = render(&chat, &model.tokenizer, &model.template, false).unwrap();
             let plain = |text: &str| text.replace("<think>\n\n</think>", "").trim().to_owned();
-            let said: Vec<String> = targets(&rendered, &model.tokenizer).iter().map(|run| plain(run.strip_suffix(end).unwrap())).collect();
-            let answers: Vec<String> = messages.iter().filter(|m| m.role == Role::Assistant).map(|m| plain(&m.content)).collect();
+            let targets = targets(&rendered, &model.tokenizer);
+            let said: Vec<String> = targets.iter().map(|run| plain(run.strip_suffix(end).unwrap())).collect();
+            let answers = messages.iter().filter(|m| m.role == Role::Assistant);
+            let answers: Vec<String> = answers.map(|m| plain(&m.content)).collect();
             if rendered.last_answer_only {
                 prop_assert_eq!(&said[..], &answers[answers.len() - 1..]);
             } else {

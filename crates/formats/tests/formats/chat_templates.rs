@@ -418,7 +418,8 @@ fn text_from_which_a_template_removes_a_part_becomes_no_control_token() {
 fn text_between_the_ends_of_a_token_becomes_no_control_token() {
     let tokenizer = with_controls(&["<s>", "<|im_end|>"]);
     let source = "<s>{% for m in messages %}{% for key, value in m.a.items() %}{{ '<' ~ key ~ '>' }}\
-                  {{ '<' ~ value ~ '>' }}{{ '<|' ~ key ~ '|>' }}{% endfor %}{{ '<|' ~ m.role ~ '|>' }}{{ '<' ~ m.type ~ '>' }}{% endfor %}";
+                  {{ '<' ~ value ~ '>' }}{{ '<|' ~ key ~ '|>' }}{% endfor %}{{ '<|' ~ m.role ~ '|>' }}{{ '<' ~ m.type \
+                  ~ '>' }}{% endfor %}";
     for (key, value, role) in [
         ("s", "1", "user"),
         ("a", "s", "user"),
@@ -466,7 +467,8 @@ fn half_of_a_token_next_to_the_templates_other_half_becomes_no_control_token() {
     assert_eq!(controls(&tokenizer, source, messages), 1);
 }
 
-/// The template depends on the text: if it starts with `>`, ten digits replace the token that ends the message.
+/// The template depends on the text: if it starts with `>`, ten digits replace the token that ends
+/// the message.
 #[test]
 fn a_token_formed_by_reversed_text_does_not_pass_for_the_templates_own_token() {
     let tokenizer = with_controls(&["<|im_start|>", "<|im_end|>"]);

@@ -32,7 +32,8 @@ fn sources() -> Vec<(String, String)> {
     sources
 }
 
-/// Texts in a source that have the form of control tokens. The tags of thoughts are ordinary tokens in most files.
+/// Texts in a source that have the form of control tokens. The tags of thoughts are ordinary tokens
+/// in most files.
 fn controls_of(source: &str) -> BTreeSet<String> {
     let pattern = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
     let found = Regex::new(pattern).unwrap();

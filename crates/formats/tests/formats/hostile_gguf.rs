@@ -1,4 +1,5 @@
-//! Malformed files: each is refused with one message that names the location, without a panic or a large allocation.
+//! Malformed files: each is refused with one message that names the location, without a panic or a
+//! large allocation.
 
 use hearth_formats::chat_template::ChatTemplate;
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, TensorHeader, TensorType, Value};

@@ -1,4 +1,5 @@
-//! Compatibility with Jinja 2. Its output is in `tests/fixtures/templates`, with the scripts that produced it.
+//! Compatibility with Jinja 2. Its output is in `tests/fixtures/templates`, with the scripts that
+//! produced it.
 
 use crate::fixtures::templates;
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, TemplateError};
@@ -17,8 +18,8 @@ enum Expected {
     },
 }
 
-/// Cases in which Jinja 2 fails and Hearth does not: a template iterates over missing tools; it refuses a system prompt; it
-/// serialises a generator to JSON.
+/// Cases in which Jinja 2 fails and Hearth does not: a template iterates over missing tools; it
+/// refuses a system prompt; it serialises a generator to JSON.
 const MORE_LENIENT: [(&str, &[&str]); 5] = [
     (
         "CohereForAI-c4ai-command-r-plus-tool_use",

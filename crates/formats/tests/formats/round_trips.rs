@@ -10,7 +10,8 @@ use std::sync::LazyLock;
 static TOKENIZERS: LazyLock<Vec<(Gguf, Tokenizer)>> =
     LazyLock::new(|| VOCABULARIES.iter().map(|name| open(&vocabulary(name))).collect());
 
-/// Arbitrary texts with interspersed special tokens of the vocabularies. Without U+2581, which SPM cannot distinguish from a space.
+/// Arbitrary texts with interspersed special tokens of the vocabularies. Without U+2581, which SPM
+/// cannot distinguish from a space.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-zA-Z]{1,8}",

@@ -1,4 +1,5 @@
-//! In each type of vocabulary, every text of the fixtures gets the same ids as in llama.cpp, and round-trips.
+//! In each type of vocabulary, every text of the fixtures gets the same ids as in llama.cpp, and
+//! round-trips.
 
 use crate::fixtures::{default_model, folder, open, vocabulary};
 use hearth_formats::tokenizer::Special;

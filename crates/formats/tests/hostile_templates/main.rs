@@ -1,5 +1,6 @@
-//! Chat templates that try to exhaust memory, time or stack: each fails with an error message. Every row runs in a separate process,
-//! whose allocator refuses more than [`MAX_BYTES`], on a thread with a small stack.
+//! Chat templates that try to exhaust memory, time or stack: each fails with an error message.
+//! Every row runs in a separate process, whose allocator refuses more than [`MAX_BYTES`], on a
+//! thread with a small stack.
 
 mod rows;
 
@@ -24,7 +25,8 @@ struct LimitedAllocator;
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-// SAFETY: all memory comes from the system allocator. A refused allocation returns null, as the trait allows.
+// SAFETY: all memory comes from the system allocator. A refused allocation returns null, as the
+// trait allows.
 unsafe impl GlobalAlloc for LimitedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size() > LIMIT.load(Ordering::Relaxed) {

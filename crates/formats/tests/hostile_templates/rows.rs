@@ -15,7 +15,8 @@ enum Source {
     Growing(&'static str),
     /// This statement in a loop, which nests a value once more in each iteration.
     Nesting(&'static str),
-    /// This expression over values whose items are shared: traversing them takes far longer than building them.
+    /// This expression over values whose items are shared: traversing them takes far longer than
+    /// building them.
     Shared(&'static str),
     /// This expression in a loop, over large equal strings.
     Repeated(&'static str),

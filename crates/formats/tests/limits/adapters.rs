@@ -114,7 +114,8 @@ fn a_safetensors_header_beyond_its_limits_is_refused() {
     }
 }
 
-/// A GGUF adapter with a mismatched shape is refused by its tensor table, before its values are read.
+/// A GGUF adapter with a mismatched shape is refused by its tensor table, before its values are
+/// read.
 #[cfg(unix)]
 #[test]
 fn a_sparse_adapter_of_512_gib_is_refused_by_its_table() {

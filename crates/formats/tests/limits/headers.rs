@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 const GIB: u64 = 1 << 30;
 
-/// Memory allowed for any header: the limit of 128 MiB, doubled while a vector grows, and as much again for string offsets.
+/// Memory allowed for any header: the limit of 128 MiB, doubled while a vector grows, and as much
+/// again for string offsets.
 const ANY: usize = 600 << 20;
 
 /// Memory allowed for a header that is refused early.

@@ -1,5 +1,5 @@
-//! Files crafted to exhaust memory, time or the stack: each is read or refused with a sentence, within bounds.
-//! The memory of the whole process is counted, so the tests run one at a time.
+//! Files crafted to exhaust memory, time or the stack: each is read or refused with a sentence,
+//! within bounds. The memory of the whole process is counted, so the tests run one at a time.
 
 mod adapters;
 #[path = "../formats/fixtures.rs"]
@@ -28,7 +28,8 @@ fn read(bytes: Vec<u8>, name: &str) -> (Result<Dataset, String>, usize) {
     })
 }
 
-/// Asserts that a file is refused with a message containing `expected`, with less than `most` bytes of peak memory.
+/// Asserts that a file is refused with a message containing `expected`, with less than `most` bytes
+/// of peak memory.
 #[track_caller]
 fn refused(bytes: Vec<u8>, name: &str, expected: &str, most: usize) {
     let (read, took) = read(bytes, name);

@@ -37,7 +37,8 @@ fn a_schema_of_a_hundred_thousand_levels_is_refused() {
 
 /// Changes the uncompressed size in the header of the first page.
 fn with_page_size(bytes: &[u8], size: u32) -> Vec<u8> {
-    // The first page header follows the magic number: page type, then zigzag-encoded uncompressed size.
+    // The first page header follows the magic number: page type, then zigzag-encoded uncompressed
+    // size.
     assert_eq!((bytes[4], bytes[6]), (0x15, 0x15));
     let end = 7 + bytes[7..].iter().position(|&byte| byte < 0x80).unwrap() + 1;
     let new = varint(2 * u64::from(size));

@@ -17,8 +17,8 @@ fn text(content: String) -> Example {
     }
 }
 
-const CHAT_ML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
-                       {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+const CHAT_ML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content \
+    }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 fn chat_ml() -> ChatTemplate {
     ChatTemplate::parse(CHAT_ML, "", "").unwrap()

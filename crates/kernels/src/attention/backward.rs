@@ -1,8 +1,9 @@
 //! The gradient of attention over a batch.
 //!
-//! Probabilities are recomputed from the scores and the forward's log-sum-exp `L` (`lse`): `P = e^(S - L)`. With
-//! `dP = dO V^T` and `D = sum(dO * O)` (`delta`): `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Each group of keys
-//! owns its rows of `dK` and `dV` and a partial `dQ`; the partials are added in the order of the groups, so that no two threads add to
+//! Probabilities are recomputed from the scores and the forward's log-sum-exp `L` (`lse`):
+//! `P = e^(S - L)`. With `dP = dO V^T` and `D = sum(dO * O)` (`delta`): `dS = P (dP - D)`,
+//! `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Each group of keys owns its rows of `dK` and `dV` and
+//! a partial `dQ`; the partials are added in the order of the groups, so that no two threads add to
 //! the same element.
 
 use super::forward::{Block, Pass, check_lse, check_starts};
@@ -19,7 +20,8 @@ use crate::team;
 
 /// Deltas that a chunk of work computes.
 const DELTAS: usize = 256;
-/// Maximum groups of keys. The query gradient has a partial for each visible group: on average half of them in long sequences.
+/// Maximum groups of keys. The query gradient has a partial for each visible group: on average half
+/// of them in long sequences.
 const GROUPS: usize = 8;
 
 /// Inputs of both halves of the backward pass.
@@ -28,7 +30,8 @@ struct Backward<'a> {
     /// The pass's store with keys and values swapped.
     swapped: &'a KvStore<f32>,
     blocks: Vec<Block>,
-    /// For each block: its scaled queries, then its output gradient, both transposed; shared by all spans.
+    /// For each block: its scaled queries, then its output gradient, both transposed; shared by all
+    /// spans.
     rows: Scratch<f32>,
     /// Stride between the rows of two blocks.
     stride: usize,
@@ -39,7 +42,8 @@ struct Backward<'a> {
 }
 
 on_lanes! {
-    /// Replaces a row's scores by its probabilities, and the gradients of the probabilities by those of the scores.
+    /// Replaces a row's scores by its probabilities, and the gradients of the probabilities by
+    /// those of the scores.
     fn score_grads_of<L>(l; scores: &mut [f32], gradients: &mut [f32], lse: f32, delta: f32) {
         let (lse, delta) = (l.splat(lse), l.splat(delta));
         for (x, d) in scores.as_chunks_mut().0.iter_mut().zip(gradients.as_chunks_mut().0) {
@@ -66,7 +70,8 @@ impl Scratchpad {
 }
 
 impl Backward<'_> {
-    /// A block's scaled queries and its output gradient, transposed, `[head_dim, size]`, and `size`.
+    /// A block's scaled queries and its output gradient, transposed, `[head_dim, size]`, and
+    /// `size`.
     fn rows(&self, number: usize) -> (&[f32], &[f32], usize) {
         let size = block_rows(self.blocks[number].rows.len());
         let length = self.pass.heads.head_dim * size;
@@ -104,8 +109,8 @@ impl Backward<'_> {
         }
     }
 
-    /// Writes the key and value gradients of a group of spans, and the group's partial query gradients, unscaled: one per block that
-    /// sees any of the keys, block after block.
+    /// Writes the key and value gradients of a group of spans, and the group's partial query
+    /// gradients, unscaled: one per block that sees any of the keys, block after block.
     fn group(&self, isa: Isa, kv_head: usize, spans: &[Span], parts: &QueryGrads, out: &team::Scattered<f32>) {
         let (heads, dim, value_width) = (self.pass.heads, self.pass.heads.head_dim, self.swapped.value_width());
         let (tile, tiles) = (dim * WIDTH, spans.iter().map(Span::tiles).sum::<usize>());
@@ -121,7 +126,8 @@ impl Backward<'_> {
             let mut part = None;
             for span in spans.iter().filter_map(|span| self.pass.seen(block, span)) {
                 let part = part.get_or_insert_with(|| {
-                    // SAFETY: each group has its own partial for each block, and its heads have different blocks.
+                    // SAFETY: each group has its own partial for each block, and its heads have
+                    // different blocks.
                     let part = unsafe { parts.of(number) };
                     part.fill(0.0);
                     part
@@ -197,8 +203,9 @@ impl QueryGrads<'_> {
     }
 }
 
-/// The gradient of [`super::attend_batch`] at `qkv` (normalised and rotated), from the results of [`super::attend_batch_with_lse`], `out`
-/// and `lse`, and the output gradient `d_out [T, heads * head_dim]`. Writes every element of `d_qkv`.
+/// The gradient of [`super::attend_batch`] at `qkv` (normalised and rotated), from the results of
+/// [`super::attend_batch_with_lse`], `out` and `lse`, and the output gradient
+/// `d_out [T, heads * head_dim]`. Writes every element of `d_qkv`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

@@ -1,8 +1,9 @@
 //! Attention microkernels over tiles of int8 keys and values, in integer arithmetic.
 //!
-//! Bytes are widened to 16 bits, half the size of floats, and multiplied in pairs, twice as many at a time as floats. Queries and
-//! weights are therefore quantised to 16 bits too: to multiples of 1/32767 of their maximum, far finer than the stored values. Scales
-//! are applied to sums, not to the summands.
+//! Bytes are widened to 16 bits, half the size of floats, and multiplied in pairs, twice as many at
+//! a time as floats. Queries and weights are therefore quantised to 16 bits too: to multiples of
+//! 1/32767 of their maximum, far finer than the stored values. Scales are applied to sums, not to
+//! the summands.
 
 use super::kv::{BLOCK, I8_MAX, KvElement, KvStore};
 use super::spans::Span;
@@ -88,7 +89,8 @@ impl KvElement for i8 {
     }
 }
 
-/// The factor that quantises values of magnitude up to `most` to 16 bits, and the scale that dequantises them.
+/// The factor that quantises values of magnitude up to `most` to 16 bits, and the scale that
+/// dequantises them.
 fn i16_scale(most: f32) -> (f32, f32) {
     let factor = I16_MAX / most;
     // `most` is zero or nearly so.
@@ -129,7 +131,8 @@ on_lanes! {
     }
 }
 
-/// Scores of `T` tiles at once, so that a broadcast query pair is reused for several vectors of keys.
+/// Scores of `T` tiles at once, so that a broadcast query pair is reused for several vectors of
+/// keys.
 #[inline(always)]
 fn score_tiles<L: Lanes, const R: usize, const T: usize>(
     l: L,
@@ -215,7 +218,8 @@ on_lanes! {
     }
 }
 
-/// Multiplies each weight by the scale of its value, once for all elements of block `of`, and quantises it to 16 bits.
+/// Multiplies each weight by the scale of its value, once for all elements of block `of`, and
+/// quantises it to 16 bits.
 #[inline(always)]
 fn scale_weights<L: Lanes, const R: usize>(
     l: L,

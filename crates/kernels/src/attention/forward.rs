@@ -24,7 +24,8 @@ pub(super) struct Pass<'a, E> {
     pub sees: &'a (dyn Fn(usize) -> Range<usize> + Sync),
 }
 
-/// Rows of one KV head: row `r` is token `r / group` and query head `r % group` of those that share the KV head.
+/// Rows of one KV head: row `r` is token `r / group` and query head `r % group` of those that share
+/// the KV head.
 #[derive(Clone)]
 pub(super) struct Block {
     pub kv_head: usize,
@@ -67,7 +68,8 @@ impl<E> Pass<'_, E> {
         E::queries(isa, rows, self.heads.head_dim, size, self.heads.scale)
     }
 
-    /// The part of a span that any row of a block sees; `None` if none does. Keys masked for the whole block are skipped.
+    /// The part of a span that any row of a block sees; `None` if none does. Keys masked for the
+    /// whole block are skipped.
     pub fn seen(&self, block: &Block, span: &Span) -> Option<Span> {
         let token = |row| self.of_row(block.kv_head, row).0;
         let tokens = token(block.rows.start)..token(block.rows.end - 1) + 1;
@@ -114,8 +116,8 @@ impl Partial {
         self.values.fill(0.0);
     }
 
-    /// Adds the keys of the next split. Splits are merged in the order of their positions, so that a row's bits do not depend on the
-    /// assignment of splits to threads.
+    /// Adds the keys of the next split. Splits are merged in the order of their positions, so that
+    /// a row's bits do not depend on the assignment of splits to threads.
     fn merge(&mut self, next: &Partial, rows: usize, value_width: usize) {
         for r in 0..rows {
             // Compares equal to 0 only: NaN sums are merged.
@@ -133,7 +135,8 @@ impl Partial {
         }
     }
 
-    /// Divides by the sums and calls `write` with each row's output and log-sum-exp. A row that sees no key gives zeros.
+    /// Divides by the sums and calls `write` with each row's output and log-sum-exp. A row that
+    /// sees no key gives zeros.
     fn finish(mut self, rows: usize, value_width: usize, mut write: impl FnMut(usize, &[f32], f32)) {
         for (r, values) in self.values.chunks_exact_mut(value_width).enumerate().take(rows) {
             let sum = if self.sums[r] == 0.0 { 1.0 } else { self.sums[r] };
@@ -198,10 +201,11 @@ fn over_split<E: KvElement>(
     }
 }
 
-/// Computes all blocks: `out [T, heads * head_dim]` and, if requested, the log-sum-exp of each row, `[T, heads]`.
+/// Computes all blocks: `out [T, heads * head_dim]` and, if requested, the log-sum-exp of each row,
+/// `[T, heads]`.
 ///
-/// Keys are summed in splits of [`SPLIT`](super::spans::SPLIT) positions, which are merged in order: the bits of a row depend only
-/// on its position and its sequence.
+/// Keys are summed in splits of [`SPLIT`](super::spans::SPLIT) positions, which are merged in
+/// order: the bits of a row depend only on its position and its sequence.
 pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mut [f32]>) {
     let (isa, blocks, dim, value_width) = (
         Isa::best(),
@@ -266,9 +270,9 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
     }
 }
 
-/// Attention over the KV cache: `qkv`, normalised and rotated rows of a batch whose keys and values are already in the cache, to
-/// `out [T, heads * head_dim]`. `spans` are the cells of the whole sequence, the batch's at the end; token `t` of the batch is token
-/// `first + t` of the sequence.
+/// Attention over the KV cache: `qkv`, normalised and rotated rows of a batch whose keys and values
+/// are already in the cache, to `out [T, heads * head_dim]`. `spans` are the cells of the whole
+/// sequence, the batch's at the end; token `t` of the batch is token `first + t` of the sequence.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match or a cell does not exist.
@@ -327,8 +331,9 @@ pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeErr
     }
 }
 
-/// Attention of a batch over itself, in f32: `qkv` (normalised and rotated) to `out [T, heads * head_dim]`. The batch is a
-/// concatenation of sequences; `starts` has for each token the first token of its sequence. Causal within each sequence.
+/// Attention of a batch over itself, in f32: `qkv` (normalised and rotated) to
+/// `out [T, heads * head_dim]`. The batch is a concatenation of sequences; `starts` has for each
+/// token the first token of its sequence. Causal within each sequence.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -336,7 +341,8 @@ pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32])
     batch(qkv, heads, starts, out, None)
 }
 
-/// [`attend_batch`] that also returns the log-sum-exp of each row, `lse [T, heads]`: input of [`super::attend_batch_backward`].
+/// [`attend_batch`] that also returns the log-sum-exp of each row, `lse [T, heads]`: input of
+/// [`super::attend_batch_backward`].
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

@@ -44,7 +44,8 @@ impl Heads {
         (self.heads + self.kv_heads) * self.head_dim
     }
 
-    /// Causal and window mask: the keys that the token at `index` sees in a sequence that begins at `start`.
+    /// Causal and window mask: the keys that the token at `index` sees in a sequence that begins at
+    /// `start`.
     pub(super) fn sees(&self, start: usize, index: usize) -> Range<usize> {
         let first = self.window.map_or(0, |window| (index + 1).saturating_sub(window));
         start.max(first)..index + 1

@@ -11,16 +11,19 @@ use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use half::f16;
 use std::ops::Range;
 
-/// Elements of a head that share a scale, in formats with scales; the last block of a head may be shorter.
+/// Elements of a head that share a scale, in formats with scales; the last block of a head may be
+/// shorter.
 pub(crate) const BLOCK: usize = 32;
 /// Maximum stored multiple of a scale.
 pub(super) const I8_MAX: f32 = 127.0;
 
-/// Element of a stored key or value: the bits of an f16 or a multiple of a scale in the KV cache, f32 in training.
+/// Element of a stored key or value: the bits of an f16 or a multiple of a scale in the KV cache,
+/// f32 in training.
 pub(super) trait KvElement: Copy + Default + Send + Sync {
     /// Whether elements are multiples of a scale.
     const SCALED: bool = false;
-    /// Neighbours in a sum that are stored contiguously: elements of a key, and values of the same number of cells.
+    /// Neighbours in a sum that are stored contiguously: elements of a key, and values of the same
+    /// number of cells.
     const TOGETHER: usize = 1;
     /// Query rows in the form that scores need.
     type Queries: Sync;
@@ -35,7 +38,8 @@ pub(super) trait KvElement: Copy + Default + Send + Sync {
         block: usize,
         scale: f32,
     ) -> Self::Queries;
-    /// Computes `scores[r][lane]` for every lane of the span's tiles: a block of queries times the keys of a head.
+    /// Computes `scores[r][lane]` for every lane of the span's tiles: a block of queries times the
+    /// keys of a head.
     fn scores(
         isa: Isa,
         store: &KvStore<Self>,
@@ -45,8 +49,8 @@ pub(super) trait KvElement: Copy + Default + Send + Sync {
         block: usize,
         scores: &mut Scores,
     );
-    /// Adds the values of a head weighted by `weights[r]` to `sums[r]`, rows of [`KvStore::value_width`], over every lane of the span's
-    /// tiles. Weights must not be negative.
+    /// Adds the values of a head weighted by `weights[r]` to `sums[r]`, rows of
+    /// [`KvStore::value_width`], over every lane of the span's tiles. Weights must not be negative.
     fn accumulate_values(
         isa: Isa,
         store: &KvStore<Self>,
@@ -64,7 +68,8 @@ pub enum KvFormat {
     /// 16-bit floats.
     #[default]
     F16,
-    /// 8-bit multiples of an f16 scale that up to 32 neighbours of a head share: their maximum magnitude is 127 times the scale.
+    /// 8-bit multiples of an f16 scale that up to 32 neighbours of a head share: their maximum
+    /// magnitude is 127 times the scale.
     Q8_0,
 }
 
@@ -107,7 +112,8 @@ macro_rules! with_store {
 pub(super) use with_store;
 
 impl KvLayer {
-    /// Creates `cells` zeroed cells of `kv_heads` heads of width `head_dim`. The operating system commits the memory on first use.
+    /// Creates `cells` zeroed cells of `kv_heads` heads of width `head_dim`. The operating system
+    /// commits the memory on first use.
     pub fn new(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         Self(match format {
             KvFormat::F16 => Stored::F16(KvStore::new(cells, kv_heads, head_dim)),
@@ -130,11 +136,12 @@ impl KvLayer {
 
     /// Cells of a tile, the unit of [`KvLayer::tiles`].
     pub const TILE: usize = WIDTH;
-    /// Version of the memory layout; raised with each change, so that saved bytes of an older layout are not misread.
+    /// Version of the memory layout; raised with each change, so that saved bytes of an older
+    /// layout are not misread.
     pub const LAYOUT: u32 = 3;
 
-    /// The stored bytes of these tiles as contiguous slices: keys, values, key scales, value scales, each head by head. They contain no
-    /// other cell.
+    /// The stored bytes of these tiles as contiguous slices: keys, values, key scales, value
+    /// scales, each head by head. They contain no other cell.
     ///
     /// # Errors
     /// Returns an error if the tiles are out of range.
@@ -142,7 +149,8 @@ impl KvLayer {
         with_store!(&self.0, store => store.tiles(tiles))
     }
 
-    /// [`KvLayer::tiles`], mutable. Any bytes are valid elements; the caller ensures that they are the intended ones.
+    /// [`KvLayer::tiles`], mutable. Any bytes are valid elements; the caller ensures that they are
+    /// the intended ones.
     ///
     /// # Errors
     /// As [`KvLayer::tiles`].
@@ -197,11 +205,13 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 
 /// Keys and values of one layer, by cell.
 ///
-/// Sixteen cells form a tile. In a tile, the keys of a head are `[head_dim][16]`, so that a vector holds one element of sixteen keys,
-/// and its values are `[16][head_dim]`, with `head_dim` zero-padded to whole vectors. Bytes are stored in pairs, keys as
-/// `[head_dim / 2][16][2]` and values as `[8][head_dim][2]`: neighbours in a sum, multiplied and added by one instruction. All tiles
-/// of a head are contiguous, and so are the heads, so that attention reads long streams. Scales of keys and of values are f16,
-/// `[blocks][16]`: each vector has those of sixteen cells. Raise [`KvLayer::LAYOUT`] when any of this changes.
+/// Sixteen cells form a tile. In a tile, the keys of a head are `[head_dim][16]`, so that a vector
+/// holds one element of sixteen keys, and its values are `[16][head_dim]`, with `head_dim`
+/// zero-padded to whole vectors. Bytes are stored in pairs, keys as `[head_dim / 2][16][2]` and
+/// values as `[8][head_dim][2]`: neighbours in a sum, multiplied and added by one instruction. All
+/// tiles of a head are contiguous, and so are the heads, so that attention reads long streams.
+/// Scales of keys and of values are f16, `[blocks][16]`: each vector has those of sixteen cells.
+/// Raise [`KvLayer::LAYOUT`] when any of this changes.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
@@ -227,7 +237,8 @@ impl<E: KvElement> KvStore<E> {
         }
     }
 
-    /// Lengths of one head in the store, and of its tiles before the range's start and before its end.
+    /// Lengths of one head in the store, and of its tiles before the range's start and before its
+    /// end.
     fn lengths(&self, tiles: Range<usize>) -> Result<[Lengths; 3], ShapeError> {
         match self.tile_count() {
             count if tiles.start > tiles.end || tiles.end > count => Err(ShapeError::Index {
@@ -413,7 +424,8 @@ fn padded(x: &[f32]) -> [f32; WIDTH] {
 }
 
 on_lanes! {
-    /// Stores a block, zero-padded to whole vectors, and returns its scale, 0 in formats without scales.
+    /// Stores a block, zero-padded to whole vectors, and returns its scale, 0 in formats without
+    /// scales.
     fn store_block<L>[E: KvElement][E](l; x: &[f32], out: &mut [E]) -> u16 {
         let (mut factor, mut scale) = (1.0, f16::ZERO);
         if E::SCALED {

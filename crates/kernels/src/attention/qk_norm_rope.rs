@@ -17,7 +17,8 @@ fn check(heads: &Heads, qkv: &[f32], positions: &[u32], norms: [Option<Norm>; 2]
     Ok(())
 }
 
-/// Applies RMSNorm to each head of Q and of K if there is a norm, then RoPE at the token's position.
+/// Applies RMSNorm to each head of Q and of K if there is a norm, then RoPE at the token's
+/// position.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -47,7 +48,8 @@ pub fn qk_norm_rope_in_place(
     Ok(())
 }
 
-/// The gradient of [`qk_norm_rope_in_place`]: replaces the gradient of its output by that of its input, `qkv`.
+/// The gradient of [`qk_norm_rope_in_place`]: replaces the gradient of its output by that of its
+/// input, `qkv`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

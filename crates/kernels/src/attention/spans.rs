@@ -3,11 +3,13 @@
 use super::tiles::KEYS;
 use crate::lanes::WIDTH;
 
-/// Positions of a split: attention sums the keys of a split before merging it with the previous splits. Splits begin at multiples of
-/// it, so that the chunks in which a prompt was prefilled change no sum.
+/// Positions of a split: attention sums the keys of a split before merging it with the previous
+/// splits. Splits begin at multiples of it, so that the chunks in which a prompt was prefilled
+/// change no sum.
 pub(super) const SPLIT: usize = 2 * KEYS;
 
-/// Tokens `first..first + count` of a sequence, in lanes `skip..skip + count` of the tiles from `tile` on.
+/// Tokens `first..first + count` of a sequence, in lanes `skip..skip + count` of the tiles from
+/// `tile` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub tile: usize,
@@ -34,7 +36,8 @@ impl Span {
     }
 }
 
-/// The cells of a sequence's tokens as attention needs them. Built once per pass, used by every layer.
+/// The cells of a sequence's tokens as attention needs them. Built once per pass, used by every
+/// layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
     pub(super) spans: Vec<Span>,
@@ -122,7 +125,8 @@ mod tests {
                 .flat_map(|span| (0..span.count).map(|i| (span.tile * WIDTH + span.skip + i) as u32))
                 .collect();
             prop_assert_eq!(found, cells);
-            prop_assert!(spans.spans.iter().all(|span| span.count > 0 && span.skip < WIDTH && span.skip + span.count <= KEYS));
+            let fits = |span: &Span| span.count > 0 && span.skip < WIDTH && span.skip + span.count <= KEYS;
+            prop_assert!(spans.spans.iter().all(fits));
             let firsts = spans.spans.iter().scan(0, |next, span| Some(std::mem::replace(next, *next + span.count)));
             prop_assert!(firsts.eq(spans.spans.iter().map(|span| span.first)));
             prop_assert_eq!(spans.splits().concat(), spans.spans.clone());

@@ -1,12 +1,13 @@
-//! Attention microkernels over tiles of floats: scores, accumulation of values, and scatter into keys.
+//! Attention microkernels over tiles of floats: scores, accumulation of values, and scatter into
+//! keys.
 
 use super::kv::{KvElement, KvStore};
 use super::spans::Span;
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
 
-/// Keys processed at once: few enough for the scores of a block of rows to stay in L1, enough to amortise the cost of the running
-/// maximum.
+/// Keys processed at once: few enough for the scores of a block of rows to stay in L1, enough to
+/// amortise the cost of the running maximum.
 pub(super) const KEYS: usize = 128;
 /// Maximum query rows of a block.
 pub(super) const ROWS: usize = 12;
@@ -14,7 +15,8 @@ pub(super) const ROWS: usize = 12;
 /// Instantiates a body with the rows of a block as a constant, for each of the [`SIZES`].
 macro_rules! of_rows {
     ($($size:literal)*) => {
-        /// Instantiated row counts of a block: one token has as many rows as query heads share a KV head.
+        /// Instantiated row counts of a block: one token has as many rows as query heads share a KV
+        /// head.
         const SIZES: [usize; [$($size),*].len() + 1] = [$($size,)* ROWS];
 
         macro_rules! with_rows {
@@ -42,7 +44,8 @@ pub(super) const VALUE_VECTORS: usize = 4;
 /// Scores, or probabilities, of a block of rows.
 pub(super) type Scores = [[f32; KEYS]; ROWS];
 
-/// Rows of a block when `rows` are left: the smallest instantiated size that holds them all, at most [`ROWS`].
+/// Rows of a block when `rows` are left: the smallest instantiated size that holds them all, at
+/// most [`ROWS`].
 pub(super) fn block_rows(rows: usize) -> usize {
     SIZES.into_iter().find(|size| rows <= *size).unwrap_or(ROWS)
 }
@@ -61,7 +64,8 @@ pub(super) trait KvFloat: KvElement {
 /// The largest finite f16.
 const F16_MAX: f32 = 65_504.0;
 
-/// Clamps to the finite range of f16: an infinity would reach rows that do not see it (zero times infinity is NaN). NaN stays.
+/// Clamps to the finite range of f16: an infinity would reach rows that do not see it (zero times
+/// infinity is NaN). NaN stays.
 #[inline(always)]
 fn clamp_to_f16<L: Lanes>(l: L, x: L::Floats) -> L::Floats {
     l.max(l.splat(-F16_MAX), l.min(l.splat(F16_MAX), x))
@@ -72,7 +76,8 @@ fn unchanged<L: Lanes>(_: L, x: L::Floats) -> L::Floats {
     x
 }
 
-/// Implements float elements from the names of their load, their store, and the conversion before a store.
+/// Implements float elements from the names of their load, their store, and the conversion before a
+/// store.
 macro_rules! float_elements {
     ($($float:ty: $load:ident $store:ident $fit:ident,)*) => {$(
         impl KvFloat for $float {
@@ -144,7 +149,8 @@ pub(super) fn transpose<'a>(rows: impl Iterator<Item = &'a [f32]>, block: usize,
     }
 }
 
-/// Computes `scores[r][lane]` for every lane of the span's tiles: `block` transposed rows of `queries` times the keys of a head.
+/// Computes `scores[r][lane]` for every lane of the span's tiles: `block` transposed rows of
+/// `queries` times the keys of a head.
 pub(super) fn scores<E: KvFloat>(
     isa: Isa,
     store: &KvStore<E>,
@@ -180,7 +186,8 @@ on_lanes! {
     }
 }
 
-/// Scores of `T` tiles at once, so that a broadcast query element is reused for several vectors of keys.
+/// Scores of `T` tiles at once, so that a broadcast query element is reused for several vectors of
+/// keys.
 #[inline(always)]
 fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     l: L,
@@ -216,7 +223,8 @@ fn score_tiles<L: Lanes, E: KvFloat, const R: usize, const T: usize>(
     }
 }
 
-/// Adds the values of a head weighted by `weights[r]` to `sums[r]`, rows of `value_width`, over every lane of the span's tiles.
+/// Adds the values of a head weighted by `weights[r]` to `sums[r]`, rows of `value_width`, over
+/// every lane of the span's tiles.
 pub(super) fn accumulate_values<E: KvFloat>(
     isa: Isa,
     store: &KvStore<E>,
@@ -306,8 +314,8 @@ fn accumulate_values_of_part<L: Lanes, E: KvFloat, const R: usize, const C: usiz
     }
 }
 
-/// Adds `block` transposed `rows`, each times `weights[r][lane]`, to `sums`, contiguous tiles of `[head_dim][16]`: the gradient of a
-/// span's keys or values.
+/// Adds `block` transposed `rows`, each times `weights[r][lane]`, to `sums`, contiguous tiles of
+/// `[head_dim][16]`: the gradient of a span's keys or values.
 pub(super) fn scatter_keys(isa: Isa, weights: &Scores, rows: &[f32], block: usize, sums: &mut [f32]) {
     with_rows!(block, R => scatter_keys_of::<R>(isa, weights, rows, sums))
 }
@@ -331,7 +339,8 @@ on_lanes! {
     }
 }
 
-/// `T` tiles at once: their weights stay in registers, and each sum is loaded and stored once for all rows.
+/// `T` tiles at once: their weights stay in registers, and each sum is loaded and stored once for
+/// all rows.
 #[inline(always)]
 fn scatter_key_tiles<L: Lanes, const R: usize, const T: usize>(
     l: L,

@@ -77,10 +77,11 @@ impl Group {
     }
 }
 
-/// A quantised block in the file's layout. Blocks have alignment 1, so any bytes of the right length are blocks.
+/// A quantised block in the file's layout. Blocks have alignment 1, so any bytes of the right
+/// length are blocks.
 ///
-/// `group` is the specification of a format: dequantisation and the scalar dot product derive from it, and the SIMD variants are
-/// tested against them.
+/// `group` is the specification of a format: dequantisation and the scalar dot product derive from
+/// it, and the SIMD variants are tested against them.
 pub trait Block: Pod {
     /// Groups of 32 weights per block: 1, or 8 in the K formats.
     const GROUPS: usize;
@@ -105,7 +106,8 @@ pub trait Block: Pod {
     }
 }
 
-/// Unpacks codes of formats with elements 0 to 15 in the low nibbles of 16 bytes and 16 to 31 in the high ones.
+/// Unpacks codes of formats with elements 0 to 15 in the low nibbles of 16 bytes and 16 to 31 in
+/// the high ones.
 #[inline]
 pub(super) fn nibbles(bytes: &[u8; HALF_GROUP]) -> [u8; GROUP] {
     std::array::from_fn(|i| {
@@ -140,7 +142,8 @@ pub(super) fn first_four<B: Block>(block: &B) -> [u8; 4] {
     [bytes[0], bytes[1], bytes[2], bytes[3]]
 }
 
-/// Quantises 32 weights for the symmetric formats: the scale, and codes `0..=2 * limit - 1` with zero point `limit`.
+/// Quantises 32 weights for the symmetric formats: the scale, and codes `0..=2 * limit - 1` with
+/// zero point `limit`.
 ///
 /// The weight farthest from zero becomes code 0 exactly, so the scale has the opposite sign.
 pub(super) fn quantize_symmetric(x: &[f32], limit: u8) -> (f32, [u8; GROUP]) {

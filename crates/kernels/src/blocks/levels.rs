@@ -1,4 +1,5 @@
-//! Common parts of IQ4_NL and IQ4_XS: four-bit codes that index a non-linear codebook, denser near zero.
+//! Common parts of IQ4_NL and IQ4_XS: four-bit codes that index a non-linear codebook, denser near
+//! zero.
 
 use super::block::{GROUP, HALF_GROUP, nibbles, pack_nibbles};
 use super::search::{importance, inverse, scale};
@@ -43,8 +44,8 @@ fn nearest(x: f32) -> f32 {
 
 /// The scale, of either sign, that minimises the error of `scale * level`.
 pub(super) fn fit(x: &[f32; GROUP]) -> f32 {
-    // The ends differ, so the weight farthest from zero is tried at both: from beyond the end, where it is clipped in exchange for
-    // a finer scale, to well inside.
+    // The ends differ, so the weight farthest from zero is tried at both: from beyond the end,
+    // where it is clipped in exchange for a finer scale, to well inside.
     let ends = [LEVELS[0], LEVELS[15]].map(f32::from);
     let grids = ends
         .into_iter()

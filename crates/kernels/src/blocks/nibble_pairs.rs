@@ -1,4 +1,5 @@
-//! Common layout of Q4_K and Q5_K: the low four bits of each code, and the scales and minima of their groups.
+//! Common layout of Q4_K and Q5_K: the low four bits of each code, and the scales and minima of
+//! their groups.
 
 use super::block::{CHUNK, GROUP, Half};
 use super::search::{Steps, affine, affine_scales, code};
@@ -7,7 +8,8 @@ use crate::gemv::{Simd, negate};
 /// Maximum code of a group's scale or minimum: six bits.
 const TOP_SCALE: u8 = 63;
 
-/// Unpacks the low four bits of the codes of group `g`: 32 bytes hold an even group in low nibbles, the next in high ones.
+/// Unpacks the low four bits of the codes of group `g`: 32 bytes hold an even group in low nibbles,
+/// the next in high ones.
 pub(super) fn group(packed: &[u8; CHUNK / 2], g: usize) -> [u8; GROUP] {
     let bytes = &packed[GROUP * (g / 2)..][..GROUP];
     std::array::from_fn(|i| bytes[i] >> (4 * (g % 2)) & 0x0f)
@@ -23,9 +25,9 @@ pub(super) fn pack(codes: &[u8; CHUNK]) -> [u8; CHUNK / 2] {
 
 /// Six-bit scales and minima of eight groups in 12 bytes.
 ///
-/// Bytes 0 to 3 hold scales 0 to 3 and bytes 4 to 7 minima 0 to 3, in their low six bits. Scales 4 to 7 have their low
-/// four bits in the low nibbles of bytes 8 to 11 and their top two in the top of bytes 0 to 3; minima 4 to 7 in the
-/// high nibbles of bytes 8 to 11 and the top of bytes 4 to 7.
+/// Bytes 0 to 3 hold scales 0 to 3 and bytes 4 to 7 minima 0 to 3, in their low six bits. Scales 4
+/// to 7 have their low four bits in the low nibbles of bytes 8 to 11 and their top two in the top
+/// of bytes 0 to 3; minima 4 to 7 in the high nibbles of bytes 8 to 11 and the top of bytes 4 to 7.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct SixBits([u8; 12]);

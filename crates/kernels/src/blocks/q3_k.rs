@@ -7,7 +7,8 @@ use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * (s[i / 16] - 32) * (q[i] - 4)`.
 ///
-/// Two bits of a code are in `qs` as in Q2_K; the third, of weight `l` of group `g`, is bit `g` of `hmask[l]`.
+/// Two bits of a code are in `qs` as in Q2_K; the third, of weight `l` of group `g`, is bit `g` of
+/// `hmask[l]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q3K {
@@ -15,8 +16,8 @@ pub struct Q3K {
     pub hmask: [u8; GROUP],
     /// Low two bits of the codes.
     pub qs: [u8; CHUNK / 4],
-    /// Sixteen scales: low nibbles of 0 to 7, high nibbles of 8 to 15 in eight bytes, then the top two bits of scale
-    /// `j` in bits `2 (j / 4)` and up of byte `8 + j % 4`.
+    /// Sixteen scales: low nibbles of 0 to 7, high nibbles of 8 to 15 in eight bytes, then the top
+    /// two bits of scale `j` in bits `2 (j / 4)` and up of byte `8 + j % 4`.
     pub scales: [u8; 12],
     /// Scale of the scales.
     pub d: Half,
@@ -45,7 +46,8 @@ impl Q3K {
         let [a, b, c] = bytemuck::cast::<[u8; 12], [[u8; 4]; 3]>(self.scales).map(u32::from_le_bytes);
         let low = u64::from(a) | u64::from(b) << 32;
         let high = u64::from(c);
-        // Bytes 0 to 3 of each half take their top bits from one bit pair of the last four bytes, 4 to 7 from the next pair.
+        // Bytes 0 to 3 of each half take their top bits from one bit pair of the last four bytes, 4
+        // to 7 from the next pair.
         let first = (low & LOW) | (high << 4 | high << 34) & HIGH;
         let second = (low >> 4 & LOW) | (high | high << 30) & HIGH;
         bytemuck::cast([first.to_le_bytes(), second.to_le_bytes()])

@@ -3,7 +3,8 @@
 use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_fifth_bits, pack_nibbles, quantize_affine};
 use crate::gemv::{Simd, SimdBlock};
 
-/// Weight `i` is `d * q[i] + m`. Four bits of a code are stored as in Q4_1; the fifth is bit `i` of `qh`.
+/// Weight `i` is `d * q[i] + m`. Four bits of a code are stored as in Q4_1; the fifth is bit `i` of
+/// `qh`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q5_1 {

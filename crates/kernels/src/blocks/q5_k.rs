@@ -6,7 +6,8 @@ use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
-/// Four bits of a code are in `qs` as in Q4_K; the fifth, of weight `l` of group `g`, is bit `g` of `qh[l]`.
+/// Four bits of a code are in `qs` as in Q4_K; the fifth, of weight `l` of group `g`, is bit `g` of
+/// `qh[l]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q5K {

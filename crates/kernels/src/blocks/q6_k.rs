@@ -6,8 +6,9 @@ use crate::gemv::{Simd, SimdBlock};
 
 /// Weight `i` is `d * scales[i / 16] * (q[i] - 32)`.
 ///
-/// Each 128 weights take 64 bytes of `ql` and 32 of `qh`. Low nibbles of `ql` hold the low bits of groups 0 and 1, high
-/// nibbles of groups 2 and 3; bits `2 g` and `2 g + 1` of `qh` hold the top bits of group `g`.
+/// Each 128 weights take 64 bytes of `ql` and 32 of `qh`. Low nibbles of `ql` hold the low bits of
+/// groups 0 and 1, high nibbles of groups 2 and 3; bits `2 g` and `2 g + 1` of `qh` hold the top
+/// bits of group `g`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Q6K {

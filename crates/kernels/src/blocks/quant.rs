@@ -171,8 +171,8 @@ impl Quant {
     /// Quantises the weights `src` to `dst`, block by block, with the scales of least error.
     ///
     /// # Errors
-    /// If `dst` does not hold exactly `src.len()` weights; or, in a quantised format, if a weight is NaN, infinite or
-    /// too large for the scales: `dst` is then partly written.
+    /// If `dst` does not hold exactly `src.len()` weights; or, in a quantised format, if a weight
+    /// is NaN, infinite or too large for the scales: `dst` is then partly written.
     pub fn quantize_row(self, src: &[f32], dst: &mut [u8]) -> Result<(), BlockError> {
         self.check(dst, src.len())?;
         with_format!(self,
@@ -195,8 +195,8 @@ impl Quant {
         Ok(())
     }
 
-    /// Whether a scale (in an unquantised format: a weight) of the blocks in `bytes` is NaN or infinite. Bytes after the last whole
-    /// block are ignored.
+    /// Whether a scale (in an unquantised format: a weight) of the blocks in `bytes` is NaN or
+    /// infinite. Bytes after the last whole block are ignored.
     pub fn has_bad_scale(self, bytes: &[u8]) -> bool {
         let whole = &bytes[..bytes.len() - bytes.len() % self.block_bytes()];
         with_format!(self,
@@ -219,7 +219,8 @@ impl fmt::Display for Quant {
 mod tests {
     use super::Quant;
 
-    /// Code that iterates over all formats uses this list: a new format does not compile here until it has an index.
+    /// Code that iterates over all formats uses this list: a new format does not compile here until
+    /// it has an index.
     #[test]
     fn all_lists_every_format() {
         const COUNT: usize = 15;

@@ -1,17 +1,20 @@
-//! Search for the scales of least error in the K and IQ formats: least squares over a few candidate grids.
+//! Search for the scales of least error in the K and IQ formats: least squares over a few candidate
+//! grids.
 //!
 //! Everything operates on short arrays of f32, which compilers vectorise.
 
-/// 1.5 * 2^23: added and subtracted, it rounds values below 2^22 to integers, ties to even, because an f32 of this size has no
-/// fraction bits.
+/// 1.5 * 2^23: added and subtracted, it rounds values below 2^22 to integers, ties to even, because
+/// an f32 of this size has no fraction bits.
 const ROUNDS: f32 = 12_582_912.0;
 
-/// Weights that span less than this are treated as equal: no f16 scale could separate them, and inverses would overflow.
+/// Weights that span less than this are treated as equal: no f16 scale could separate them, and
+/// inverses would overflow.
 const SMALLEST: f32 = 1e-30;
 
 /// Candidate grids of [`affine`]: in candidate `i`, the weights span `top + first + i / 10` steps.
 pub(super) struct Steps {
-    /// Offset of the first candidate; negative, so that a few outliers may be clipped in exchange for finer steps.
+    /// Offset of the first candidate; negative, so that a few outliers may be clipped in exchange
+    /// for finer steps.
     pub first: f32,
     /// Number of candidates, a tenth of a step apart.
     pub count: u8,
@@ -70,7 +73,8 @@ pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
     x.map(|x| rms + x.abs())
 }
 
-/// Weighted squared error of `step * code - min`, with `fit` as `(step, min)` and codes `0..=top` rounded on `grid`.
+/// Weighted squared error of `step * code - min`, with `fit` as `(step, min)` and codes `0..=top`
+/// rounded on `grid`.
 #[inline(always)]
 fn affine_loss<const N: usize>(x: &[f32; N], weight: &[f32; N], fit: (f32, f32), grid: (f32, f32), top: f32) -> f32 {
     let scale = inverse(grid.0);
@@ -80,9 +84,11 @@ fn affine_loss<const N: usize>(x: &[f32; N], weight: &[f32; N], fit: (f32, f32),
     }))
 }
 
-/// `(scale, min)`, both non-negative, that minimise the error of `scale * code - min` with codes `0..=top`.
+/// `(scale, min)`, both non-negative, that minimise the error of `scale * code - min` with codes
+/// `0..=top`.
 ///
-/// For each candidate grid, fixes the codes and solves for scale and minimum; returns the best pair.
+/// For each candidate grid, fixes the codes and solves for scale and minimum; returns the best
+/// pair.
 pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f32, f32) {
     let low = x.iter().copied().fold(0.0, f32::min);
     let span = x.iter().copied().fold(0.0, f32::max) - low;
@@ -120,8 +126,8 @@ pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f
     (best.0 * span, best.1 * span)
 }
 
-/// Codes `0..=top_scale` of a scale and a minimum found by [`affine`], in units of `d` and `dmin`: of the nearest
-/// codes and their neighbours, the pair of least error.
+/// Codes `0..=top_scale` of a scale and a minimum found by [`affine`], in units of `d` and `dmin`:
+/// of the nearest codes and their neighbours, the pair of least error.
 pub(super) fn affine_scales<const N: usize>(
     x: &[f32; N],
     fit: (f32, f32),
@@ -150,7 +156,8 @@ fn neighbours(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
     code.saturating_sub(1)..=(code + 1).min(top)
 }
 
-/// The scale, of either sign, that minimises the error of `scale * code` with codes `-limit..limit`.
+/// The scale, of either sign, that minimises the error of `scale * code` with codes
+/// `-limit..limit`.
 pub(super) fn symmetric<const N: usize>(x: &[f32; N], limit: u8) -> f32 {
     let limit = f32::from(limit);
     // Negative, because the code range reaches farther below zero than above.
@@ -159,10 +166,12 @@ pub(super) fn symmetric<const N: usize>(x: &[f32; N], limit: u8) -> f32 {
     scale(x, |x| x.map(|x| x * x), grids, |x| round(x, -limit, limit - 1.0))
 }
 
-/// The scale, of either sign, that minimises the error, weighted by `weigh`, of scale times values rounded by `nearest`.
+/// The scale, of either sign, that minimises the error, weighted by `weigh`, of scale times values
+/// rounded by `nearest`.
 ///
-/// Each candidate of `grids` is the value that the element of `x` farthest from zero is scaled to before rounding. The rounded values
-/// are then fixed and the scale is solved for; returns the best.
+/// Each candidate of `grids` is the value that the element of `x` farthest from zero is scaled to
+/// before rounding. The rounded values are then fixed and the scale is solved for; returns the
+/// best.
 #[inline(always)]
 pub(super) fn scale<const N: usize>(
     x: &[f32; N],
@@ -191,7 +200,8 @@ pub(super) fn scale<const N: usize>(
     best * farthest
 }
 
-/// The scale of the scales for signed codes `-limit..limit`: the scale farthest from zero becomes `-limit`.
+/// The scale of the scales for signed codes `-limit..limit`: the scale farthest from zero becomes
+/// `-limit`.
 pub(super) fn symmetric_unit(scales: &[f32], limit: u8) -> f32 {
     farthest(scales) / -f32::from(limit)
 }

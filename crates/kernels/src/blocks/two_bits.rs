@@ -1,4 +1,5 @@
-//! Common layout of Q2_K and Q3_K: two bits of each code; 32 bytes hold four groups, one per pair of bits.
+//! Common layout of Q2_K and Q3_K: two bits of each code; 32 bytes hold four groups, one per pair
+//! of bits.
 
 use super::block::{CHUNK, GROUP};
 use crate::gemv::Simd;

@@ -17,7 +17,8 @@ fn differentiable(precision: MatmulPrecision) -> MatmulPrecision {
     }
 }
 
-/// The gradient of linears over one input: writes that of the input to `dx`, returns those of the adapters.
+/// The gradient of linears over one input: writes that of the input to `dx`, returns those of the
+/// adapters.
 pub(crate) fn linears_backward(
     linears: &[(&Linear, View)],
     x: &[f32],
@@ -32,7 +33,8 @@ pub(crate) fn linears_backward(
     }
 }
 
-/// The gradient of [`norm_linears`](super::norm_linears): writes that of `x` to `dx`, returns that of each linear's adapter.
+/// The gradient of [`norm_linears`](super::norm_linears): writes that of `x` to `dx`, returns that
+/// of each linear's adapter.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -62,8 +64,8 @@ pub fn norm_linears_backward(
     Ok(gradients)
 }
 
-/// The gradient of [`linear_add_in_place`](super::linear_add_in_place): writes that of `h` to `dh`, returns that of the
-/// adapter. The gradient of the residual is `dy`.
+/// The gradient of [`linear_add_in_place`](super::linear_add_in_place): writes that of `h` to `dh`,
+/// returns that of the adapter. The gradient of the residual is `dy`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -97,8 +99,9 @@ pub fn linear_add_backward(
     Ok(gradients.into_iter().next().flatten())
 }
 
-/// The gradient of [`gated`](super::gated) from gate and up saved by [`gated_with_saved`](super::gated_with_saved): writes that of `x` to
-/// `dx`, returns those of both adapters, the gate's first.
+/// The gradient of [`gated`](super::gated) from gate and up saved by
+/// [`gated_with_saved`](super::gated_with_saved): writes that of `x` to `dx`, returns those of both
+/// adapters, the gate's first.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

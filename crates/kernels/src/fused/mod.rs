@@ -1,7 +1,7 @@
 //! Fused operations of half a layer, to dispatch as little as possible.
 //!
-//! Decoding dispatches work to the thread team five times per layer: [`norm_linears`] for Q, K and V, attention,
-//! [`linear_add_in_place`], [`gated`], [`linear_add_in_place`] again.
+//! Decoding dispatches work to the thread team five times per layer: [`norm_linears`] for Q, K and
+//! V, attention, [`linear_add_in_place`], [`gated`], [`linear_add_in_place`] again.
 
 mod backward;
 mod gated;
@@ -112,8 +112,8 @@ fn in_strips(
     })
 }
 
-/// Several linears over one input `x [T, in]`, normalised first if there is a norm: `y [T, sum of out]`, the outputs of a row side by
-/// side.
+/// Several linears over one input `x [T, in]`, normalised first if there is a norm:
+/// `y [T, sum of out]`, the outputs of a row side by side.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

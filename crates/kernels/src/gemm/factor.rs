@@ -10,7 +10,8 @@ use bytemuck::{Pod, Zeroable};
 pub(crate) trait Factor: Pod + Send + Sync {
     /// Elements of the inner dimension in one factor.
     const DEPTH: usize;
-    /// Whether this is a pair of bf16, for which the CPU may have an instruction; see [`crate::bf16_is_fast`].
+    /// Whether this is a pair of bf16, for which the CPU may have an instruction; see
+    /// [`crate::bf16_is_fast`].
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     const IS_PAIR: bool;
     /// Sixteen factors, unpacked for [`Factor::mul_add`].
@@ -52,8 +53,8 @@ impl Factor for f32 {
     }
 }
 
-/// Two values rounded to bf16, the first in the low half. Multiplied here by widening to f32: the scalar specification of
-/// `vdpbf16ps`.
+/// Two values rounded to bf16, the first in the low half. Multiplied here by widening to f32: the
+/// scalar specification of `vdpbf16ps`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(transparent)]
 pub(crate) struct Bf16Pair(u32);

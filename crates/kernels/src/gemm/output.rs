@@ -33,7 +33,8 @@ impl Epilogue<'_> {
         }
     }
 
-    /// The epilogue of later rounds of a result whose first round used this one: adds, without the bias.
+    /// The epilogue of later rounds of a result whose first round used this one: adds, without the
+    /// bias.
     pub fn further(self) -> Self {
         Self {
             scale: self.scale,
@@ -53,7 +54,8 @@ pub struct ViewMut<'a> {
 }
 
 impl<'a> ViewMut<'a> {
-    /// A matrix `[rows, cols]` whose rows are `stride` apart, starting at element `offset` of `data`.
+    /// A matrix `[rows, cols]` whose rows are `stride` apart, starting at element `offset` of
+    /// `data`.
     ///
     /// # Errors
     /// If it exceeds `data`, or its rows overlap.
@@ -144,7 +146,8 @@ impl OutputTile<'_> {
         }
     }
 
-    /// Applies the epilogue to vector `c` of the tile's row `r` and writes the columns within the target.
+    /// Applies the epilogue to vector `c` of the tile's row `r` and writes the columns within the
+    /// target.
     ///
     /// # Safety
     /// See [`ViewMut::part`].

@@ -10,7 +10,8 @@ use crate::team;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Bytes of rhs panels that a chunk holds at once: they stay in the core's own cache during the loop over rows.
+/// Bytes of rhs panels that a chunk holds at once: they stay in the core's own cache during the
+/// loop over rows.
 const PANEL_BYTES: usize = 256 * 1024;
 /// A range of the inner dimension ends at a multiple of the largest quantisation block.
 const BLOCK: usize = 256;
@@ -19,8 +20,9 @@ const MIN_ROWS: usize = 16 * MR;
 /// Chunks per thread, so that all threads end together.
 const CHUNKS_PER_THREAD: usize = 6;
 
-/// Packs rhs columns starting at a given one, for a range of the inner dimension: as many panels `[steps][NR]` as the buffer holds.
-/// Columns past the last are left unchanged; the second half of a pair past the end is zero.
+/// Packs rhs columns starting at a given one, for a range of the inner dimension: as many panels
+/// `[steps][NR]` as the buffer holds. Columns past the last are left unchanged; the second half of
+/// a pair past the end is zero.
 pub(crate) type Fill<'a, E> = dyn Fn(Range<usize>, usize, &mut [E]) + Sync + 'a;
 
 /// The rhs of a product.
@@ -83,7 +85,8 @@ thread_local! {
     static BUFFER: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Writes, or adds, the sum of the segments' products to `target`, with an epilogue. A chunk holds `panels` rhs panels.
+/// Writes, or adds, the sum of the segments' products to `target`, with an epilogue. A chunk holds
+/// `panels` rhs panels.
 pub(crate) fn product<E: Factor>(segments: &[Segment<E>], panels: usize, epilogue: Epilogue, target: &mut ViewMut) {
     // Exclusive until the call returns; chunks share it and write disjoint parts.
     let target = &*target;

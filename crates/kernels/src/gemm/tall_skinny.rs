@@ -1,7 +1,7 @@
 //! Tall-skinny products, `left^T right` with few columns in `left`, without packing `right`.
 //!
-//! The gradients of adapters are of this kind: `rank` rows by the columns of the activations, summed over all tokens. Packing the
-//! activations would cost as much as the product.
+//! The gradients of adapters are of this kind: `rank` rows by the columns of the activations,
+//! summed over all tokens. Packing the activations would cost as much as the product.
 
 use super::View;
 use crate::isa::Isa;

@@ -20,7 +20,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A matrix `[rows, cols]` whose rows are `stride` apart, starting at element `offset` of `data`.
+    /// A matrix `[rows, cols]` whose rows are `stride` apart, starting at element `offset` of
+    /// `data`.
     ///
     /// # Errors
     /// If it exceeds `data`.
@@ -129,7 +130,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Packs columns from `first` on, of the rows in `depth`, as rhs panels `[steps][NR]`; columns past the end are left unchanged.
+    /// Packs columns from `first` on, of the rows in `depth`, as rhs panels `[steps][NR]`; columns
+    /// past the end are left unchanged.
     pub(crate) fn fill_rhs<E: Factor>(&self, depth: Range<usize>, first: usize, out: &mut [E]) {
         let steps = depth.len().div_ceil(E::DEPTH);
         for (panel, out) in out.chunks_exact_mut((steps * NR).max(1)).enumerate() {

@@ -4,9 +4,11 @@
 
 use crate::blocks::{BlockError, CHUNK, GROUP, HALF_GROUP};
 
-/// A group whose largest activation is below this is quantised to zeros: the inverse of its scale would overflow.
+/// A group whose largest activation is below this is quantised to zeros: the inverse of its scale
+/// would overflow.
 const SMALLEST: f32 = 1e-30;
-/// Maximum code. The minimum is its negative: -128 is never used, so that a product of two codes cannot overflow.
+/// Maximum code. The minimum is its negative: -128 is never used, so that a product of two codes
+/// cannot overflow.
 const TOP: f32 = 127.0;
 
 /// 256 quantised activations: activation `i` is approximately `scales[i / 32] * values[i]`.
@@ -21,7 +23,8 @@ pub struct ActivationChunk {
     pub sums: [f32; CHUNK / GROUP],
     /// Sum of each half group of 16, as quantised.
     pub half_sums: [f32; CHUNK / HALF_GROUP],
-    /// Negative sum of the codes of each group of 32. Times the zero point of the weights, it corrects their products.
+    /// Negative sum of the codes of each group of 32. Times the zero point of the weights, it
+    /// corrects their products.
     pub minus_sums: [i32; CHUNK / GROUP],
     /// The same for each half group of 16.
     pub minus_half_sums: [i32; CHUNK / HALF_GROUP],

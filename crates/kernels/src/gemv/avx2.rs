@@ -35,8 +35,8 @@ const BYTE_OF_BIT: [u8; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
 ];
 
-/// Evaluates an expression for both registers. Unlike a closure, a macro is always inlined; otherwise the instructions would not
-/// be enabled.
+/// Evaluates an expression for both registers. Unlike a closure, a macro is always inlined;
+/// otherwise the instructions would not be enabled.
 macro_rules! both {
     ($i:ident => $value:expr) => {{
         let first = {
@@ -169,8 +169,8 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn dot_signed(self, codes: [__m256i; 2], activations: &[i8; 64]) -> [__m256; 2] {
         let activations = self.bytes(bytemuck::cast_ref(activations));
-        // A code's sign moves to its activation. The magnitude of -128 is 128 as an unsigned byte, and sums of two
-        // products stay below 2 * 128 * 127, inside 16 bits.
+        // A code's sign moves to its activation. The magnitude of -128 is 128 as an unsigned byte,
+        // and sums of two products stay below 2 * 128 * 127, inside 16 bits.
         both!(i => unsafe {
             let signed = _mm256_sign_epi8(activations[i], codes[i]);
             widen(_mm256_maddubs_epi16(_mm256_abs_epi8(codes[i]), signed))

@@ -1,7 +1,8 @@
 //! [`Simd`] on AVX-512 with VNNI: a vector is one register.
 #![expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "one reason for all: `Avx512` exists only if the CPU has the instructions, and references are valid to read"
+    reason = "one reason for all: `Avx512` exists only if the CPU has the instructions, and references are valid to \
+        read"
 )]
 
 use std::arch::x86_64::*;

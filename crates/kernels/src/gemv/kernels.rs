@@ -44,10 +44,11 @@ impl Kernel for Gemv<'_> {
     }
 }
 
-/// Activations aligned to the blocks of a row: whole chunks, and the rest, aligned to the end of its chunk.
+/// Activations aligned to the blocks of a row: whole chunks, and the rest, aligned to the end of
+/// its chunk.
 ///
-/// The last blocks of a row are read as a whole chunk that ends with the row. It overlaps the chunk before; the overlap is
-/// multiplied with zeros.
+/// The last blocks of a row are read as a whole chunk that ends with the row. It overlaps the chunk
+/// before; the overlap is multiplied with zeros.
 struct Row<'a> {
     whole: &'a [ActivationChunk],
     rest: ActivationChunk,
@@ -104,7 +105,8 @@ fn dot_blocks<S: Simd, B: SimdBlock>(s: S, row: &[u8], x: &Row) -> f32 {
 
 /// Accumulators of a row; lanes are summed at the end.
 struct Sums<S: Simd> {
-    /// Codes times activations, of even and odd pairs of groups: two dependency chains hide the latency.
+    /// Codes times activations, of even and odd pairs of groups: two dependency chains hide the
+    /// latency.
     even: S::Floats,
     odd: S::Floats,
     /// Offsets and zero points, times the sums of activations.

@@ -1,7 +1,8 @@
 //! GEMV over stored rows: supports every format on every machine.
 //!
-//! The scalar form of each kernel is the specification. The SIMD form is written once, generic over [`simd::Simd`]; each instruction
-//! set implements it in a file of its own, and [`Isa`] selects one.
+//! The scalar form of each kernel is the specification. The SIMD form is written once, generic over
+//! [`simd::Simd`]; each instruction set implements it in a file of its own, and [`Isa`] selects
+//! one.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
@@ -25,7 +26,8 @@ use crate::blocks::{BlockError, Quant};
 use crate::isa::Isa;
 
 impl Quant {
-    /// Dot product of one stored row with activations: in f32 for unquantised formats, in int8 for others.
+    /// Dot product of one stored row with activations: in f32 for unquantised formats, in int8 for
+    /// others.
     ///
     /// # Errors
     /// If `row` does not hold as many weights as there are activations.
@@ -35,7 +37,8 @@ impl Quant {
         Ok(y[0])
     }
 
-    /// Matrix-vector product: sets each `y[r]` to the dot product of row `r` of `rows` with the activations.
+    /// Matrix-vector product: sets each `y[r]` to the dot product of row `r` of `rows` with the
+    /// activations.
     ///
     /// # Errors
     /// If `rows` are not `y.len()` rows of as many weights as there are activations.
@@ -106,8 +109,8 @@ impl Quant {
 }
 
 impl<'a> Activations<'a> {
-    /// Quantises `floats` to `chunks` and borrows both. If an activation is NaN or infinite, the scale of its group of 32 is
-    /// NaN, and so is every product with the group.
+    /// Quantises `floats` to `chunks` and borrows both. If an activation is NaN or infinite, the
+    /// scale of its group of 32 is NaN, and so is every product with the group.
     ///
     /// # Errors
     /// If `chunks` are not [`Activations::chunks_for`] `floats.len()`.

@@ -18,8 +18,8 @@ pub(super) fn dot(quant: Quant, row: &[u8], activations: &Activations) -> f32 {
     sum as f32
 }
 
-/// Contribution of group `g` of the row, which is in `block`: each half's sum of integer products times both scales, plus the
-/// weights' offset times the sum of the activations.
+/// Contribution of group `g` of the row, which is in `block`: each half's sum of integer products
+/// times both scales, plus the weights' offset times the sum of the activations.
 fn group<B: Block>(block: &B, g: usize, activations: &Activations) -> f64 {
     let weights = block.group(g % B::GROUPS);
     let (chunk, g) = (&activations.chunks()[g / 8], g % 8);

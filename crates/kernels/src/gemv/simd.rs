@@ -1,14 +1,17 @@
-//! Vector operations of the GEMV kernels. The SIMD variant of a format is written once, generic over [`Simd`].
+//! Vector operations of the GEMV kernels. The SIMD variant of a format is written once, generic
+//! over [`Simd`].
 //!
-//! A value that implements [`Simd`] proves that the CPU has the instructions: it is created only after detection, so its
-//! methods are safe to call. They must be inlined into a function that enables the instructions; see [`Isa::run`].
+//! A value that implements [`Simd`] proves that the CPU has the instructions: it is created only
+//! after detection, so its methods are safe to call. They must be inlined into a function that
+//! enables the instructions; see [`Isa::run`].
 
 use crate::isa::{Isa, Level};
 
 /// Vectors of 64 bytes and of 16 floats, for any register width.
 ///
-/// 64 bytes hold the codes of two groups. A quarter, 16 bytes, holds half a group, for which the finest formats have a scale. A
-/// product of codes with activations gives 16 sums of four; those of quarter `q` are lanes `4 q` to `4 q + 3`.
+/// 64 bytes hold the codes of two groups. A quarter, 16 bytes, holds half a group, for which the
+/// finest formats have a scale. A product of codes with activations gives 16 sums of four; those of
+/// quarter `q` are lanes `4 q` to `4 q + 3`.
 pub(crate) trait Simd: Copy {
     /// 64 bytes.
     type Bytes: Copy;
@@ -30,7 +33,8 @@ pub(crate) trait Simd: Copy {
     fn bits(self, bits: u64, value: u8) -> Self::Bytes;
     /// `value` in each byte that has the bit of its quarter, else zero.
     fn flags(self, bytes: Self::Bytes, bits: [u8; 4], value: u8) -> Self::Bytes;
-    /// Shifts each quarter right by less than 8. Bits of neighbouring bytes are shifted in: mask the result.
+    /// Shifts each quarter right by less than 8. Bits of neighbouring bytes are shifted in: mask
+    /// the result.
     fn shift_right(self, bytes: Self::Bytes, by: [u8; 4]) -> Self::Bytes;
     /// Shifts left by 4. Bits are shifted into the next byte: mask the input.
     fn shift_left_4(self, bytes: Self::Bytes) -> Self::Bytes;
@@ -68,11 +72,13 @@ pub(crate) trait Simd: Copy {
     fn widen_i8(self, bytes: [i8; 16]) -> Self::Floats;
     /// Eight unsigned bytes, lowest first, as floats, each twice.
     fn widen_u8_twice(self, bytes: u64) -> Self::Floats;
-    /// Eight pairs of f16 as floats: the first of each pair twice, and the second of each pair twice.
+    /// Eight pairs of f16 as floats: the first of each pair twice, and the second of each pair
+    /// twice.
     fn widen_f16_pairs_twice(self, pairs: [[u8; 4]; 8]) -> (Self::Floats, Self::Floats);
     /// Eight floats, each twice.
     fn floats_twice(self, floats: &[f32; 8]) -> Self::Floats;
-    /// Lanes `4 pair` to `4 pair + 3`, each four times: one for each lane of a quarter. `pair` is below 4.
+    /// Lanes `4 pair` to `4 pair + 3`, each four times: one for each lane of a quarter. `pair` is
+    /// below 4.
     fn spread(self, floats: Self::Floats, pair: usize) -> Self::Floats;
     /// `a + b`.
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
@@ -84,7 +90,8 @@ pub(crate) trait Simd: Copy {
     fn sum(self, floats: Self::Floats) -> f32;
     /// Maximum of all lanes' bits with the sign cleared: orders magnitudes, infinity and NaN last.
     fn magnitude(self, a: Self::Floats, b: Self::Floats) -> u32;
-    /// Rounds lanes between -127 and 127, ties to even, stores them, and returns their sum. NaN becomes zero.
+    /// Rounds lanes between -127 and 127, ties to even, stores them, and returns their sum. NaN
+    /// becomes zero.
     fn round(self, floats: Self::Floats, out: &mut [i8; 16]) -> i32;
 }
 

@@ -5,8 +5,8 @@ use bytemuck::Pod;
 use super::simd::Simd;
 use crate::blocks::{Bf16, Block, F32, Float, Fp16};
 
-/// SIMD variant of a format. Codes are unpacked as stored (or looked up in the codebook), without subtracting
-/// [`SimdBlock::ZERO_POINT`].
+/// SIMD variant of a format. Codes are unpacked as stored (or looked up in the codebook), without
+/// subtracting [`SimdBlock::ZERO_POINT`].
 ///
 /// All methods must be marked `#[inline(always)]`; see [`Simd`].
 pub(crate) trait SimdBlock: Block {

@@ -50,8 +50,8 @@ fn argmax_rows(x: &[f32], out: &mut [u32], cols: usize) {
     }
 }
 
-/// The column of the largest finite element of each row, the first of equal ones: a buffer of `rows` words. A row without finite
-/// elements gives `u32::MAX`.
+/// The column of the largest finite element of each row, the first of equal ones: a buffer of
+/// `rows` words. A row without finite elements gives `u32::MAX`.
 ///
 /// # Errors
 /// Returns an error if the buffer is shorter than its shape.
@@ -62,7 +62,8 @@ pub fn argmax(client: &Client, x: &Floats) -> Result<Handle, GpuError> {
         let result = super::launch::argument(&out, "output of argmax", x.rows)?;
         let count = cubes(client, x.rows)?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernel stays in the rows and columns of `x`, and `out` has a word for each row.
+        // SAFETY: the kernel stays in the rows and columns of `x`, and `out` has a word for each
+        // row.
         unsafe { argmax_rows::launch_unchecked(client, count, dim, input, result, x.cols) };
     }
     Ok(out)

@@ -1,9 +1,11 @@
 //! Attention of a batch over itself, or over the KV cache.
 //!
-//! A cube computes a block of query rows (tokens, and within a token the heads that share a KV head) over the keys that any of them
-//! sees, tile by tile: each unit scores one key against all rows, the online softmax continues from the previous tile, and each unit
-//! accumulates its elements of the values. Every key and value is read once for all rows. If there are too few cubes to fill a device,
-//! several split the keys, and their partial results are merged. <https://arxiv.org/abs/2205.14135>
+//! A cube computes a block of query rows (tokens, and within a token the heads that share a KV
+//! head) over the keys that any of them sees, tile by tile: each unit scores one key against all
+//! rows, the online softmax continues from the previous tile, and each unit accumulates its
+//! elements of the values. Every key and value is read once for all rows. If there are too few
+//! cubes to fill a device, several split the keys, and their partial results are merged.
+//! <https://arxiv.org/abs/2205.14135>
 
 use super::cache;
 use super::exp::bounded_exp;
@@ -388,9 +390,9 @@ fn merge_splits(sums: &[f32], parts: &[f32], out: &mut [f32], heads: usize, dim:
 
 /// Attention over the KV cache: `[T, heads * head_dim]`.
 ///
-/// `qkv` has the normalised and rotated rows of the batch, whose keys and values are already in their cells (see
-/// [`kv_write`](super::kv_write)); `cells` has the cell of each token of the sequence, `length` words, those of the batch last. An
-/// out-of-range cell is clamped to the last.
+/// `qkv` has the normalised and rotated rows of the batch, whose keys and values are already in
+/// their cells (see [`kv_write`](super::kv_write)); `cells` has the cell of each token of the
+/// sequence, `length` words, those of the batch last. An out-of-range cell is clamped to the last.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match or the width of a head is odd in f16.
@@ -424,8 +426,8 @@ pub fn attend_cells(
     run(client, qkv, heads, [keys, values, cells], source, length, n_cells)
 }
 
-/// Attention of a batch over itself: `[T, heads * head_dim]`. `starts` has the first key that each token sees, one word per token,
-/// clamped to the token.
+/// Attention of a batch over itself: `[T, heads * head_dim]`. `starts` has the first key that each
+/// token sees, one word per token, clamped to the token.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match.
@@ -494,8 +496,8 @@ fn run(
         matrix(&sums, "output of attention")?,
         matrix(&parts, "partial results of attention")?,
     );
-    // SAFETY: the kernel stays in the rows of `qkv`, in cells below `n_cells` and in a list as long as the keys, all of which were
-    // checked; the results were allocated for it.
+    // SAFETY: the kernel stays in the rows of `qkv`, in cells below `n_cells` and in a list as long
+    // as the keys, all of which were checked; the results were allocated for it.
     unsafe {
         attend::launch_unchecked(
             client, count, dim, input, keys, values, list, results.0, results.1, sizes, scale, config,

@@ -1,8 +1,10 @@
-//! Decodes one weight of a block, for every format: the counterpart of `Block::group`, on words instead of bytes.
+//! Decodes one weight of a block, for every format: the counterpart of `Block::group`, on words
+//! instead of bytes.
 //!
-//! A file's blocks are contiguous, and most have a size that is not a multiple of four (18, 22, 34, 110, 210 bytes), so a block may
-//! begin in the middle of a word. Everything is therefore addressed by its byte offset in the buffer. Every block has an even size and
-//! its f16 fields have even offsets, so none crosses a word boundary.
+//! A file's blocks are contiguous, and most have a size that is not a multiple of four (18, 22, 34,
+//! 110, 210 bytes), so a block may begin in the middle of a word. Everything is therefore addressed
+//! by its byte offset in the buffer. Every block has an even size and its f16 fields have even
+//! offsets, so none crosses a word boundary.
 
 use super::f16::from_bits;
 use crate::blocks::{LEVELS, Quant};
@@ -32,7 +34,8 @@ pub(super) fn half(words: &[u32], at: usize) -> f32 {
     from_bits(short(words, at))
 }
 
-/// Nibble `i` of 16 bytes at `at` with weights 0 to 15 in the low nibbles and 16 to 31 in the high ones.
+/// Nibble `i` of 16 bytes at `at` with weights 0 to 15 in the low nibbles and 16 to 31 in the high
+/// ones.
 #[cube]
 fn nibble(words: &[u32], at: usize, i: usize) -> u32 {
     (byte(words, at + i % 16) >> (4u32 * (i / 16) as u32)) & 15u32
@@ -44,20 +47,22 @@ fn bit(words: &[u32], at: usize, i: usize) -> u32 {
     (byte(words, at + i / 8) >> (i % 8) as u32) & 1u32
 }
 
-/// The low four bits of weight `i` of a K block: 32 bytes hold an even group in low nibbles, the next in high ones.
+/// The low four bits of weight `i` of a K block: 32 bytes hold an even group in low nibbles, the
+/// next in high ones.
 #[cube]
 fn paired_nibble(words: &[u32], at: usize, i: usize) -> u32 {
     (byte(words, at + 32 * (i / 64) + i % 32) >> (4u32 * ((i / 32) % 2) as u32)) & 15u32
 }
 
-/// The low two bits of weight `i` of a K block: 32 bytes hold four groups, a group to each pair of bits.
+/// The low two bits of weight `i` of a K block: 32 bytes hold four groups, a group to each pair of
+/// bits.
 #[cube]
 fn two_bits(words: &[u32], at: usize, i: usize) -> u32 {
     (byte(words, at + 32 * (i / 128) + i % 32) >> (2u32 * ((i / 32) % 4) as u32)) & 3u32
 }
 
-/// The six bits of group `g` in the four bytes at `at` (groups 0 to 3) or, for groups 4 to 7, in nibbles at `nibbles`, low or
-/// high by `shift`, below the top two bits of the byte at `at`.
+/// The six bits of group `g` in the four bytes at `at` (groups 0 to 3) or, for groups 4 to 7, in
+/// nibbles at `nibbles`, low or high by `shift`, below the top two bits of the byte at `at`.
 #[cube]
 pub(super) fn six_bits(words: &[u32], at: usize, nibbles: usize, g: usize, shift: u32) -> u32 {
     let first = byte(words, at + g % 4);
@@ -82,7 +87,8 @@ fn q3_scale(words: &[u32], at: usize, j: usize) -> i32 {
     (low | (high << 4u32)) as i32 - 32i32
 }
 
-/// Four entries of the codebook of IQ4_XS and IQ4_NL in a word, offset by 128 so that none is negative.
+/// Four entries of the codebook of IQ4_XS and IQ4_NL in a word, offset by 128 so that none is
+/// negative.
 const fn four_levels(first: usize) -> u32 {
     let mut bytes = [0; 4];
     let mut i = 0;
@@ -154,7 +160,8 @@ pub(super) fn weight(words: &[u32], at: usize, i: usize, #[comptime] quant: Quan
             with_six_bits(words, at, i, paired_nibble(words, at + 48, i) | (fifth << 4u32))
         }
         Quant::Q6_K => {
-            // 128 weights take 64 bytes of low bits and 32 of high bits; g is the group among their four.
+            // 128 weights take 64 bytes of low bits and 32 of high bits; g is the group among their
+            // four.
             let part = i / 128;
             let g = (i / 32) % 4;
             let l = i % 32;

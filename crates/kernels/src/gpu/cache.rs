@@ -1,4 +1,5 @@
-//! Writes keys and values to cells of the KV cache: in f16, two per word, or in 8 bits, four per word.
+//! Writes keys and values to cells of the KV cache: in f16, two per word, or in 8 bits, four per
+//! word.
 
 use super::f16::{from_bits, to_bits};
 use super::launch::{argument, cubes, matrix};
@@ -53,8 +54,8 @@ fn word_in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -
     for i in block * BLOCK..min((block + 1) * BLOCK, dim) {
         most = max(most, max(x[head + i], -x[head + i]));
     }
-    // Rounded to f16 although a whole word is available, so that the scale is the CPU's; values then differ only in ties, which round up
-    // here and to even there.
+    // Rounded to f16 although a whole word is available, so that the scale is the CPU's; values
+    // then differ only in ties, which round up here and to even there.
     let scale = from_bits(to_bits(most / 127.0f32));
     let mut result = u32::reinterpret(scale);
     if word < bytes {
@@ -113,12 +114,14 @@ pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<u
     Ok(words.min(usize::MAX / 4))
 }
 
-/// Writes the keys and values of normalised and rotated rows of Q, K and V to cells: `cells` has one word per token, and `keys` and
-/// `values` have [`KvFormat::gpu_words`]. A token whose cell is `n_cells` or more is skipped.
+/// Writes the keys and values of normalised and rotated rows of Q, K and V to cells: `cells` has
+/// one word per token, and `keys` and `values` have [`KvFormat::gpu_words`]. A token whose cell is
+/// `n_cells` or more is skipped.
 ///
-/// In f16 they are `[n_cells, kv_heads, head_dim / 2]` words of two elements each, the first in the low half. In 8 bits each head of
-/// a cell has words of four elements, the first in the low byte, zero-padded, then one f32 scale per 32 elements; an element is its
-/// byte minus 128, times the scale.
+/// In f16 they are `[n_cells, kv_heads, head_dim / 2]` words of two elements each, the first in the
+/// low half. In 8 bits each head of a cell has words of four elements, the first in the low byte,
+/// zero-padded, then one f32 scale per 32 elements; an element is its byte minus 128, times the
+/// scale.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match or the width of a head is odd in f16.
@@ -142,7 +145,8 @@ pub fn kv_write(
         let (query_width, kv_width) = (heads.out_width(), heads.kv_heads * heads.head_dim);
         let count = cubes(client, (qkv.rows * (words / n_cells)).div_ceil(UNITS))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernels read the tokens of `qkv` and write cells below `n_cells`, which the buffers were checked to hold.
+        // SAFETY: the kernels read the tokens of `qkv` and write cells below `n_cells`, which the
+        // buffers were checked to hold.
         unsafe {
             match format {
                 KvFormat::F16 => write_cells::launch_unchecked(

@@ -1,8 +1,10 @@
 //! Dequantisation to f32 on the device.
 //!
-//! Each unit writes one weight, so writes are coalesced; the scales of a block are read by each of its units and come from the cache.
-//! The grid is spread over three dimensions so that none exceeds the device's limit. The caller splits a weight into ranges of rows if
-//! the weight or its dequantised copy exceeds the limit of one binding (2 GiB with wgpu on Vulkan and DX12, less on some devices).
+//! Each unit writes one weight, so writes are coalesced; the scales of a block are read by each of
+//! its units and come from the cache. The grid is spread over three dimensions so that none exceeds
+//! the device's limit. The caller splits a weight into ranges of rows if the weight or its
+//! dequantised copy exceeds the limit of one binding (2 GiB with wgpu on Vulkan and DX12, less on
+//! some devices).
 
 use super::blocks::weight;
 use super::launch::measured;
@@ -12,7 +14,8 @@ use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
-/// Converts `bytes` to little-endian words, the last one zero-padded: the form in which kernels take a file's blocks.
+/// Converts `bytes` to little-endian words, the last one zero-padded: the form in which kernels
+/// take a file's blocks.
 pub fn words(bytes: &[u8]) -> Vec<u32> {
     bytes
         .chunks(4)
@@ -48,7 +51,8 @@ fn some_rows(words: &[u32], ids: &[u32], out: &mut [f32], cols: usize, scale: f3
     out[ABSOLUTE_POS] = scale * weight(words, at, column % elements, quant);
 }
 
-/// Dequantises a weight `[rows, cols]` in the file's block order to f32: returns a buffer of `rows * cols` elements.
+/// Dequantises a weight `[rows, cols]` in the file's block order to f32: returns a buffer of
+/// `rows * cols` elements.
 ///
 /// # Errors
 /// Returns an error if a row is not whole blocks or `words` is shorter than the weight.
@@ -58,7 +62,8 @@ pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, col
     let out = client.empty(weights * size_of::<f32>());
     if weights > 0 {
         let dim = CubeDim::new(client, weights);
-        // SAFETY: the lengths are those of the buffers: `words` was checked, `out` was allocated for this.
+        // SAFETY: the lengths are those of the buffers: `words` was checked, `out` was allocated
+        // for this.
         let (words, result) = unsafe {
             (
                 BufferArg::from_raw_parts(words, bytes.div_ceil(4)),
@@ -77,7 +82,8 @@ pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, col
     Ok(out)
 }
 
-/// Token embeddings `[count, cols]`: rows `ids` of a table, times `scale`. `ids` is a buffer of `count` words.
+/// Token embeddings `[count, cols]`: rows `ids` of a table, times `scale`. `ids` is a buffer of
+/// `count` words.
 ///
 /// An out-of-range id reads nothing outside the table; its row of the result is unspecified.
 ///
@@ -101,7 +107,8 @@ pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: 
     let out = client.empty(weights * size_of::<f32>());
     if weights > 0 {
         let dim = CubeDim::new(client, weights);
-        // SAFETY: the lengths are those of the buffers: `words` and `ids` were checked, `out` was allocated for this.
+        // SAFETY: the lengths are those of the buffers: `words` and `ids` were checked, `out` was
+        // allocated for this.
         let (words, ids, result) = unsafe {
             (
                 BufferArg::from_raw_parts(words, bytes.div_ceil(4)),

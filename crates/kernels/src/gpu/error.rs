@@ -7,7 +7,8 @@ use crate::blocks::Quant;
 pub enum GpuError {
     /// Rows are not whole blocks, or the size overflows.
     #[error(
-        "a weight of {rows} rows of {cols} cannot be {quant}: its rows are not whole blocks, or it is too large to address"
+        "a weight of {rows} rows of {cols} cannot be {quant}: its rows are not whole blocks, or it is too large to \
+         address"
     )]
     Shape {
         /// The block format.

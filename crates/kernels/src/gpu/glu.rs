@@ -55,7 +55,8 @@ pub fn glu(client: &Client, gate_up: &Floats, activation: Activation) -> Result<
     if out.rows * out.cols > 0 {
         let count = cubes(client, (out.rows * out.cols).div_ceil(UNITS))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: an element of `out` has its gate and its other factor in the same row of the input, which was checked.
+        // SAFETY: an element of `out` has its gate and its other factor in the same row of the
+        // input, which was checked.
         unsafe { gate::launch_unchecked(client, count, dim, input, result, out.cols, activation) };
     }
     Ok(out)

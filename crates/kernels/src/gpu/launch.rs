@@ -44,8 +44,8 @@ pub(super) fn same(what: &'static str, found: usize, expected: usize) -> Result<
     }
 }
 
-/// At least `count` cubes, spread over three dimensions so that none exceeds the device's limit. Kernels must terminate surplus cubes
-/// by checking `CUBE_POS`.
+/// At least `count` cubes, spread over three dimensions so that none exceeds the device's limit.
+/// Kernels must terminate surplus cubes by checking `CUBE_POS`.
 pub(super) fn cubes(client: &Client, count: usize) -> Result<CubeCount, GpuError> {
     match u32::try_from(count) {
         Ok(count) => Ok(CubeCountSelection::new(client, count).cube_count()),

@@ -1,8 +1,9 @@
 //! Linear layer over a quantised weight.
 //!
-//! With few tokens (GEMV) a cube computes a few rows of the weight, a line of units per pair of rows: every weight is decoded once in
-//! registers and used for all tokens. With more (GEMM), tiles of the weight are decoded to shared memory, in f32, or in f16 for matrix
-//! units if the precision allows rounding and the device has them.
+//! With few tokens (GEMV) a cube computes a few rows of the weight, a line of units per pair of
+//! rows: every weight is decoded once in registers and used for all tokens. With more (GEMM), tiles
+//! of the weight are decoded to shared memory, in f32, or in f16 for matrix units if the precision
+//! allows rounding and the device has them.
 
 use super::blocks::weight;
 use super::launch::{argument, cubes, matrix, same};
@@ -288,9 +289,9 @@ fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, width: usize, at: usiz
     }
 }
 
-/// Writes the output `[T, out]` of a linear over `x [T, in]` to the columns of `out [T, width]` from `at` on, or adds it to them. `out`
-/// must not be `x`. [`MatmulPrecision::F32`] computes in f32; the others round activations and weights to f16 if
-/// [`linear_uses_matrix_units`].
+/// Writes the output `[T, out]` of a linear over `x [T, in]` to the columns of `out [T, width]`
+/// from `at` on, or adds it to them. `out` must not be `x`. [`MatmulPrecision::F32`] computes in
+/// f32; the others round activations and weights to f16 if [`linear_uses_matrix_units`].
 ///
 /// # Errors
 /// Returns an error if the shapes do not match.
@@ -315,10 +316,12 @@ pub fn linear(
     )
 }
 
-/// [`linear`] on a device whose bindings hold at most `limit` bytes: processes a larger weight in ranges of its rows.
+/// [`linear`] on a device whose bindings hold at most `limit` bytes: processes a larger weight in
+/// ranges of its rows.
 ///
 /// # Errors
-/// Returns an error if the shapes do not match or the limit is too low for the smallest aligned range of rows.
+/// Returns an error if the shapes do not match or the limit is too low for the smallest aligned
+/// range of rows.
 pub fn linear_with_limit(
     client: &Client,
     x: &Floats,
@@ -396,7 +399,8 @@ pub(super) struct Range {
     pub rows: usize,
 }
 
-/// Splits a weight into ranges of rows of at most `limit` bytes; each begins at a multiple of [`ALIGNMENT`].
+/// Splits a weight into ranges of rows of at most `limit` bytes; each begins at a multiple of
+/// [`ALIGNMENT`].
 pub(super) fn ranges(weight: &Weight, limit: u64) -> Result<Vec<Range>, GpuError> {
     let Weight { quant, rows, cols, .. } = *weight;
     let row = quant.row_bytes(cols).ok_or(GpuError::Shape { quant, rows, cols })? as u64;
@@ -464,7 +468,8 @@ fn launch_range(
     }
     let words = words_of(weight, range)?;
     let (x, result) = (matrix(x, "input of a linear")?, matrix(out, "output of a linear")?);
-    // SAFETY: the kernels read rows of `x` and of the weight below the given counts, and write columns of `out` that were checked.
+    // SAFETY: the kernels read rows of `x` and of the weight below the given counts, and write
+    // columns of `out` that were checked.
     unsafe {
         if tokens <= GEMV_TOKENS {
             let batch = tokens.next_power_of_two();

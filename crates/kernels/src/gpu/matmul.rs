@@ -16,7 +16,8 @@ pub enum Transpose {
     B,
 }
 
-/// Rows and columns of the output tile of a cube: small, since one side of the output or the sum is an adapter's rank.
+/// Rows and columns of the output tile of a cube: small, since one side of the output or the sum is
+/// an adapter's rank.
 const SIDE: usize = 32;
 
 #[cube(launch_unchecked)]
@@ -71,8 +72,8 @@ fn tiled(
     store(&sums, out, top, left, m, n, width, at, scale, SIDE, add);
 }
 
-/// Writes `scale * a @ b`, `[m, n]`, to the columns of `out [m, width]` from `at` on, or adds it to them. `out` must be neither `a` nor
-/// `b`.
+/// Writes `scale * a @ b`, `[m, n]`, to the columns of `out [m, width]` from `at` on, or adds it to
+/// them. `out` must be neither `a` nor `b`.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match.
@@ -107,7 +108,8 @@ pub fn matmul(
     }
     let count = cubes(client, m.div_ceil(SIDE) * n.div_ceil(SIDE))?;
     let dim = CubeDim::new_1d(UNITS as u32);
-    // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were checked to hold.
+    // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were
+    // checked to hold.
     unsafe {
         tiled::launch_unchecked(
             client, count, dim, a, b, result, m, n, k, out.cols, at, scale, transpose, add,

@@ -1,7 +1,8 @@
 //! GPU kernels in CubeCL: one source for WGSL, SPIR-V, Metal and CUDA.
 //!
-//! Kernels use only what plain WGSL has: 32-bit words, integer shifts, f32. Nothing depends on the plane size, since software drivers
-//! have 4 or 8. The one exception is `matrix_units`, used only on devices that report matrix units.
+//! Kernels use only what plain WGSL has: 32-bit words, integer shifts, f32. Nothing depends on the
+//! plane size, since software drivers have 4 or 8. The one exception is `matrix_units`, used only
+//! on devices that report matrix units.
 
 mod argmax;
 mod attention;

@@ -58,7 +58,8 @@ fn launch(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -
     if x.rows > 0 && x.cols > 0 {
         let count = cubes(client, x.rows)?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernel stays in rows and columns below those of `x`, which all buffers were checked to hold.
+        // SAFETY: the kernel stays in rows and columns below those of `x`, which all buffers were
+        // checked to hold.
         unsafe {
             norm_rows::launch_unchecked(
                 client,

@@ -24,7 +24,8 @@ impl Floats {
         Self { handle, rows, cols }
     }
 
-    /// A view of `count` rows from `first`. Devices bind buffers only at multiples of 256 bytes, so `first` rows should take a multiple.
+    /// A view of `count` rows from `first`. Devices bind buffers only at multiples of 256 bytes, so
+    /// `first` rows should take a multiple.
     pub fn rows_from(&self, first: usize, count: usize) -> Self {
         let (first, count) = (first.min(self.rows), count.min(self.rows.saturating_sub(first)));
         let row = self.cols as u64 * 4;

@@ -167,10 +167,12 @@ impl RopeArgs {
     }
 }
 
-/// Applies RMSNorm to each head of Q and K if there is a norm, then RoPE at the token's position; copies V.
+/// Applies RMSNorm to each head of Q and K if there is a norm, then RoPE at the token's position;
+/// copies V.
 ///
-/// `table` is [`rope_table`] for `table_positions`, with `dims / 2` pairs; in heads narrower than `dims` only the pairs that exist are
-/// rotated. `positions` has one word per token, clamped to the table.
+/// `table` is [`rope_table`] for `table_positions`, with `dims / 2` pairs; in heads narrower than
+/// `dims` only the pairs that exist are rotated. `positions` has one word per token, clamped to the
+/// table.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match.
@@ -198,7 +200,8 @@ pub fn qk_norm_rope(
             pairing,
             norms: [q_norm.is_some(), k_norm.is_some()],
         };
-        // SAFETY: the kernel stays in the heads of `qkv`, in norms as wide as a head, and in the table's positions and pairs.
+        // SAFETY: the kernel stays in the heads of `qkv`, in norms as wide as a head, and in the
+        // table's positions and pairs.
         unsafe {
             normalise_and_rotate::launch_unchecked(
                 client,

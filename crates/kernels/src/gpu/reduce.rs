@@ -2,8 +2,8 @@
 
 use cubecl::prelude::*;
 
-/// Sums the values of all `units` units of a cube, a power of two; `shared` has one element per unit. All units of a cube must call it
-/// together, and each gets the sum.
+/// Sums the values of all `units` units of a cube, a power of two; `shared` has one element per
+/// unit. All units of a cube must call it together, and each gets the sum.
 #[cube]
 pub(super) fn sum(value: f32, shared: &mut [f32], #[comptime] units: usize) -> f32 {
     let unit = UNIT_POS as usize;

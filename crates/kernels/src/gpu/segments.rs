@@ -1,5 +1,6 @@
-//! Decoding of segments: eight weights of a block at a time, by whole words if the format's layout allows it, so that neighbouring
-//! units read neighbouring words and a scale is unpacked once for all its weights.
+//! Decoding of segments: eight weights of a block at a time, by whole words if the format's layout
+//! allows it, so that neighbouring units read neighbouring words and a scale is unpacked once for
+//! all its weights.
 //!
 //! The format decides which eight weights form a segment: see [`place`].
 

@@ -1,7 +1,9 @@
-//! Tiled matrix multiplication in shared memory: eight by eight units share an output tile with a side of 32 or 64.
+//! Tiled matrix multiplication in shared memory: eight by eight units share an output tile with a
+//! side of 32 or 64.
 //!
-//! An input tile is stored step by step along the summed dimension, `side` elements and one of padding each, to avoid bank conflicts
-//! between units that fill it along that dimension. The rows and columns of a unit have a stride of eight, so that accesses coalesce.
+//! An input tile is stored step by step along the summed dimension, `side` elements and one of
+//! padding each, to avoid bank conflicts between units that fill it along that dimension. The rows
+//! and columns of a unit have a stride of eight, so that accesses coalesce.
 
 use cubecl::prelude::*;
 
@@ -39,8 +41,8 @@ pub(super) fn zeros(#[comptime] side: usize) -> Array<f32> {
     sums
 }
 
-/// Fills a tile with the rows from `first` on (of `count`) at the steps from `from` on (of `depth`), zero-padded. `along` means that
-/// steps are contiguous in memory, not rows.
+/// Fills a tile with the rows from `first` on (of `count`) at the steps from `from` on (of
+/// `depth`), zero-padded. `along` means that steps are contiguous in memory, not rows.
 #[cube]
 pub(super) fn fill(
     tile: &mut [f32],
@@ -98,8 +100,8 @@ pub(super) fn multiply(left: &[f32], right: &[f32], sums: &mut Array<f32>, #[com
     }
 }
 
-/// Writes `scale` times a unit's accumulators to the tile at `top` and `left` of an output `[m, n]`, the columns from `at` on of rows
-/// of `width`, or adds them.
+/// Writes `scale` times a unit's accumulators to the tile at `top` and `left` of an output
+/// `[m, n]`, the columns from `at` on of rows of `width`, or adds them.
 #[cube]
 pub(super) fn store(
     sums: &Array<f32>,

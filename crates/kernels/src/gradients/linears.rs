@@ -79,7 +79,8 @@ pub(super) struct Found {
     pub adapters: Vec<Option<LoraGradient>>,
 }
 
-/// Compares the gradient of `x` and of each adapter with the central differences of `forward(x, linears)`.
+/// Compares the gradient of `x` and of each adapter with the central differences of
+/// `forward(x, linears)`.
 pub(super) fn compare(
     report: &mut Report,
     op: &'static str,

@@ -1,7 +1,8 @@
-//! Gradient checks: every gradient of a fine-tuning run against central differences of the f64 reference, in every arrangement of
-//! buffers that its signature allows.
+//! Gradient checks: every gradient of a fine-tuning run against central differences of the f64
+//! reference, in every arrangement of buffers that its signature allows.
 //!
-//! Results hold for the instruction set of the machine, so `hearth doctor --gradients` runs the checks on the user's machine.
+//! Results hold for the instruction set of the machine, so `hearth doctor --gradients` runs the
+//! checks on the user's machine.
 
 mod attention;
 mod elementwise;
@@ -14,8 +15,8 @@ use crate::team;
 
 /// Tolerance of a gradient in f32.
 const F32: f64 = 1e-4;
-/// Tolerance of a gradient with operands or saved activations in bf16: sums of a few dozen products of 8-bit mantissas, with much
-/// cancellation. Over many tokens the error is a tenth of that.
+/// Tolerance of a gradient with operands or saved activations in bf16: sums of a few dozen products
+/// of 8-bit mantissas, with much cancellation. Over many tokens the error is a tenth of that.
 const BF16: f64 = 5e-2;
 
 /// Result of checking one gradient in one arrangement.

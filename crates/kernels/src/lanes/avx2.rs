@@ -1,7 +1,8 @@
 //! [`Lanes`] on AVX2 with FMA: a vector is two registers.
 #![expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "one reason for all: `Avx2` exists only if the CPU has the instructions, and references are valid to read and write"
+    reason = "one reason for all: `Avx2` exists only if the CPU has the instructions, and references are valid to read \
+        and write"
 )]
 
 use super::{Lanes, WIDTH, sum_order};

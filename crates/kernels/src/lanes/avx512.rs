@@ -1,7 +1,8 @@
 //! [`Lanes`] on AVX-512 with VNNI: a vector is one register.
 #![expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "one reason for all: `Avx512` exists only if the CPU has the instructions, and references are valid to read and write"
+    reason = "one reason for all: `Avx512` exists only if the CPU has the instructions, and references are valid to \
+        read and write"
 )]
 
 use super::{Lanes, WIDTH, sum_order};
@@ -190,7 +191,8 @@ fn transpose_16(x: [__m512; WIDTH]) -> [__m512; WIDTH] {
             z[i + 2 * c + 1] = _mm512_shuffle_ps::<0xee>(y[i + c], y[i + c + 2]);
         }
     }
-    // Vector 4 i + c has column 4 j + c of rows 4 i to 4 i + 3 in quarter j: even quarters of two vectors, then odd ones, twice.
+    // Vector 4 i + c has column 4 j + c of rows 4 i to 4 i + 3 in quarter j: even quarters of two
+    // vectors, then odd ones, twice.
     for i in [0, 8] {
         for c in i..i + 4 {
             y[c] = _mm512_shuffle_f32x4::<0x88>(z[c], z[c + 4]);

@@ -1,8 +1,8 @@
 //! Vectors of sixteen floats.
 //!
-//! A kernel is written once, generic over [`Lanes`]; `on_lanes!` turns it into a function that dispatches on an
-//! [`Isa`](crate::Isa). A value that implements [`Lanes`] proves that the CPU has the instructions, so its methods are
-//! safe to call; [`Plain`] is the scalar specification.
+//! A kernel is written once, generic over [`Lanes`]; `on_lanes!` turns it into a function that
+//! dispatches on an [`Isa`](crate::Isa). A value that implements [`Lanes`] proves that the CPU has
+//! the instructions, so its methods are safe to call; [`Plain`] is the scalar specification.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -32,7 +32,8 @@ pub(crate) trait Lanes: Copy {
 
     /// Number of vectors that fit in registers.
     const REGISTERS: usize;
-    /// The order in which [`Lanes::sums`] adds lanes: each with its neighbour, each pair with its neighbour, and so on.
+    /// The order in which [`Lanes::sums`] adds lanes: each with its neighbour, each pair with its
+    /// neighbour, and so on.
     const SUM_ORDER: [usize; WIDTH];
 
     /// `x` in every lane.
@@ -107,7 +108,8 @@ pub(crate) trait Lanes: Copy {
     fn reduce_max(self, x: Self::Floats) -> f32;
 }
 
-/// An order of lanes in which the neighbours of pairs, of pairs of pairs, and so on, have these distances.
+/// An order of lanes in which the neighbours of pairs, of pairs of pairs, and so on, have these
+/// distances.
 const fn sum_order(distances: [usize; 4]) -> [usize; WIDTH] {
     let mut order = [0; WIDTH];
     let mut i = 0;
@@ -122,8 +124,9 @@ const fn sum_order(distances: [usize; 4]) -> [usize; WIDTH] {
     order
 }
 
-/// Prefetches the vector `elements` after this one into L2, on x86-64 only: with this much arithmetic between two reads, the
-/// hardware prefetcher does not run far enough ahead. L1 has fewer outstanding misses.
+/// Prefetches the vector `elements` after this one into L2, on x86-64 only: with this much
+/// arithmetic between two reads, the hardware prefetcher does not run far enough ahead. L1 has
+/// fewer outstanding misses.
 #[inline(always)]
 pub(crate) fn prefetch<E>(vector: &[E; WIDTH], elements: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -146,10 +149,12 @@ pub(crate) fn prefetch_l1<E>(address: *const E) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// Turns a function generic over its lanes into one that takes an [`Isa`](crate::Isa) as its first argument.
+/// Turns a function generic over its lanes into one that takes an [`Isa`](crate::Isa) as its first
+/// argument.
 ///
-/// `fn name<L>(lanes; arguments)`; further generics are given in brackets, once with bounds and once by name. The body is inlined
-/// into one function per level, in which the instructions are enabled.
+/// `fn name<L>(lanes; arguments)`; further generics are given in brackets, once with bounds and
+/// once by name. The body is inlined into one function per level, in which the instructions are
+/// enabled.
 macro_rules! on_lanes {
     ($(#[$meta:meta])* $vis:vis fn $name:ident<$L:ident> $([$($generics:tt)*][$($names:tt)*])?
      ($lanes:ident; $($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {

@@ -1,4 +1,5 @@
-//! [`Lanes`] in scalar code: the specification, and the fallback for targets without intrinsics here.
+//! [`Lanes`] in scalar code: the specification, and the fallback for targets without intrinsics
+//! here.
 
 use super::{Lanes, WIDTH, sum_order};
 use half::f16;

@@ -93,8 +93,9 @@ impl<'a, E: Factor> InputGradient<'a, '_, E> {
     }
 }
 
-/// Backward of linear layers over the same `x [T, in]`, given the gradient of each output, `[T, out]`. Writes, or adds, the gradient of
-/// the input to `dx [T, in]`. Returns the gradients of the adapters.
+/// Backward of linear layers over the same `x [T, in]`, given the gradient of each output,
+/// `[T, out]`. Writes, or adds, the gradient of the input to `dx [T, in]`. Returns the gradients of
+/// the adapters.
 pub(crate) fn backward<E: Factor>(
     linears: &[(&Linear, View)],
     x: &[f32],
@@ -179,7 +180,8 @@ pub(crate) fn backward<E: Factor>(
     Ok(gradients)
 }
 
-/// Queues the products of an output gradient with the weight. Returns the gradient of the adapter's intermediate, `[T, rank]`.
+/// Queues the products of an output gradient with the weight. Returns the gradient of the adapter's
+/// intermediate, `[T, rank]`.
 fn weight<'a, E: Factor>(
     linear: &Linear<'a>,
     dy: View,

@@ -1,7 +1,8 @@
 //! Dot products of 16-bit weights with activations in bf16, on CPUs with AVX512_BF16.
 //!
-//! Both factors are rows of bf16 pairs. The lanes of a vector are added at the end, in one order for any number of tokens. Nothing is
-//! transposed, which for a few tokens is most of the cost of packing a weight into panels.
+//! Both factors are rows of bf16 pairs. The lanes of a vector are added at the end, in one order
+//! for any number of tokens. Nothing is transposed, which for a few tokens is most of the cost of
+//! packing a weight into panels.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
@@ -33,7 +34,8 @@ pub(crate) struct Bf16Rows {
     pairs: Scratch<u32>,
     /// Pairs in a row.
     length: usize,
-    /// Row stride in pairs: one cache line more, because rows a power of two apart would evict each other from the cache.
+    /// Row stride in pairs: one cache line more, because rows a power of two apart would evict each
+    /// other from the cache.
     stride: usize,
 }
 
@@ -80,7 +82,8 @@ fn round(isa: Isa, x: &[f32], out: &mut [u16]) {
     rest.fill(0);
 }
 
-/// Products of unpacked rows of a 16-bit weight with tokens: `sink(token, row, up to sixteen results)`.
+/// Products of unpacked rows of a 16-bit weight with tokens:
+/// `sink(token, row, up to sixteen results)`.
 pub(super) fn product(
     isa: Isa,
     matrix: &Matrix,
@@ -100,7 +103,8 @@ pub(super) fn product(
             let count = ROWS.min(rows.end - first);
             let bytes = matrix.plain_rows(first..first + count);
             let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
-            // SAFETY: an `Isa` exists only for instructions detected on this machine; the matrix has the rows.
+            // SAFETY: an `Isa` exists only for instructions detected on this machine; the matrix
+            // has the rows.
             unsafe {
                 match matrix.quant() {
                     Quant::F16 => avx512_bf16::stored_strip::<true>(bytes, count, x, tokens.clone(), &mut sink),

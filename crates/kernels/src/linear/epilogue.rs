@@ -33,7 +33,8 @@ struct LowRank<'a> {
 }
 
 impl<'a> Epilogue<'a> {
-    /// Prepares linear layers over one input. Computes the first products of their adapters in one dispatch.
+    /// Prepares linear layers over one input. Computes the first products of their adapters in one
+    /// dispatch.
     ///
     /// # Errors
     /// If the sizes of a layer do not match.
@@ -59,7 +60,8 @@ impl<'a> Epilogue<'a> {
         Ok(linears.iter().map(epilogue).collect())
     }
 
-    /// The epilogue of a range of rows, which starts at a strip, for this many tokens. `None` means there is no epilogue.
+    /// The epilogue of a range of rows, which starts at a strip, for this many tokens. `None` means
+    /// there is no epilogue.
     pub fn of_rows(&self, rows: Range<usize>, tokens: usize) -> Option<RowsEpilogue<'_>> {
         if self.scale == 1.0 && self.adapter.is_none() && self.bias.is_none() {
             return None;
@@ -116,7 +118,8 @@ fn low_rank(adapters: &[&Lora], input: &Input) -> Vec<Vec<f32>> {
     lows
 }
 
-/// Transposes rows of an adapter's `b` in strips of sixteen, each `[rank][16]`; zeros past the last row.
+/// Transposes rows of an adapter's `b` in strips of sixteen, each `[rank][16]`; zeros past the last
+/// row.
 fn transposed(b: &[f32], rank: usize) -> Vec<[f32; ROWS]> {
     let strips = b.chunks(ROWS * rank.max(1));
     let mut out = vec![[0.0; ROWS]; strips.len() * rank];
@@ -138,8 +141,8 @@ pub(super) struct RowsEpilogue<'a> {
 }
 
 impl RowsEpilogue<'_> {
-    /// Applies the epilogue to the products of one token with a strip that starts at `row`. Results past the last row of the weight are
-    /// undefined.
+    /// Applies the epilogue to the products of one token with a strip that starts at `row`. Results
+    /// past the last row of the weight are undefined.
     pub fn finish(&self, isa: Isa, token: usize, row: usize, results: &mut [f32; ROWS]) {
         let mut added = [0.0; ROWS];
         if let Some(LowRank { low, b, rank }) = &self.epilogue.adapter {
@@ -174,7 +177,8 @@ fn prefetch_slice(elements: &[f32]) {
     }
 }
 
-/// Partial sums of an adapter's second product: sum `i` takes the elements of the rank that are `i` modulo four, in order.
+/// Partial sums of an adapter's second product: sum `i` takes the elements of the rank that are `i`
+/// modulo four, in order.
 const PARTS: usize = 4;
 
 on_lanes! {

@@ -1,14 +1,16 @@
 //! Dot products of rows of weights with rows of activations in f32, register-blocked over both.
 //!
-//! A dot product has sixteen partial sums: sum `i` takes the columns that are `i` modulo 16, in order; at the end they are added in a
-//! fixed order. Register blocking changes none of that, so results do not depend on the batch.
+//! A dot product has sixteen partial sums: sum `i` takes the columns that are `i` modulo 16, in
+//! order; at the end they are added in a fixed order. Register blocking changes none of that, so
+//! results do not depend on the batch.
 
 use crate::blocks::{Bf16, F32, Fp16};
 use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
 use crate::packed::ROWS;
 use bytemuck::Pod;
 
-/// Prefetch distance in bytes for rows streamed from memory: a page, so that the TLB miss is hidden too.
+/// Prefetch distance in bytes for rows streamed from memory: a page, so that the TLB miss is hidden
+/// too.
 const PREFETCH_BYTES: usize = 4096;
 
 /// A stored element that widens to f32.
@@ -45,7 +47,8 @@ impl Element for Bf16 {
     }
 }
 
-/// Little-endian words in native order. (`array::map` is not always inlined, and then lacks the vector instructions.)
+/// Little-endian words in native order. (`array::map` is not always inlined, and then lacks the
+/// vector instructions.)
 #[inline(always)]
 fn words(mut x: [u32; WIDTH]) -> [u32; WIDTH] {
     if cfg!(target_endian = "big") {
@@ -90,7 +93,8 @@ impl<'a, E> Rows<'a, E> {
 }
 
 on_lanes! {
-    /// Products of up to sixteen rows of a weight with tokens of the same length: `sink(token, one result per row)`.
+    /// Products of up to sixteen rows of a weight with tokens of the same length:
+    /// `sink(token, one result per row)`.
     pub(super) fn products<L>[E: Element][E](
         l; weights: Rows<E>, tokens: Rows<f32>, sink: &mut dyn FnMut(usize, &[f32])
     ) {
@@ -111,7 +115,8 @@ on_lanes! {
     }
 }
 
-/// Multiplies all rows of a weight with `T` tokens starting at `first`, `R` rows at a time. Returns `T`.
+/// Multiplies all rows of a weight with `T` tokens starting at `first`, `R` rows at a time. Returns
+/// `T`.
 #[inline(always)]
 fn rows_by_tokens<L: Lanes, E: Element, const R: usize, const T: usize>(
     l: L,

@@ -1,8 +1,9 @@
 //! GEMM of unquantised rows with many tokens, in f32, bit-identical to [`f32_dot`](super::f32_dot).
 //!
-//! A dot product sums the columns that are `i` modulo 16 in lane `i`, then adds the lanes pairwise in a tree. Here a lane is a row, so
-//! lanes are never added: sixteen sweeps over a tile take the columns of one lane each, ordered so that both sides of each
-//! sum of the tree are computed one after the other.
+//! A dot product sums the columns that are `i` modulo 16 in lane `i`, then adds the lanes pairwise
+//! in a tree. Here a lane is a row, so lanes are never added: sixteen sweeps over a tile take the
+//! columns of one lane each, ordered so that both sides of each sum of the tree are computed one
+//! after the other.
 
 use super::f32_dot::Element;
 use crate::gemm::{MR, NR, add_products};
@@ -22,7 +23,8 @@ type LhsStep = [f32; MR];
 type RhsStep = [f32; NR];
 type Tile = [RhsStep; MR];
 
-/// Lhs tiles of activations, `[tokens / MR][lane][step][MR]`; zeros after the last token and the last column.
+/// Lhs tiles of activations, `[tokens / MR][lane][step][MR]`; zeros after the last token and the
+/// last column.
 pub(super) struct Tokens {
     packed: Scratch<f32>,
     steps: usize,
@@ -78,8 +80,8 @@ fn load<L: Lanes, E: Element>(l: L, x: &[E]) -> L::Floats {
     }
 }
 
-/// Rhs panel of rows of a weight, `[lane][step][NR]`, padded by one step: lanes a power of two apart would evict each other from
-/// the cache.
+/// Rhs panel of rows of a weight, `[lane][step][NR]`, padded by one step: lanes a power of two
+/// apart would evict each other from the cache.
 pub(super) struct Panel {
     packed: Scratch<f32>,
     steps: usize,
@@ -151,7 +153,15 @@ pub(super) fn product(isa: Isa, tokens: &Tokens, tiles: Range<usize>, panel: &mu
 }
 
 on_lanes! {
-    fn sweeps<L>(l; lhs: &[&[LhsStep]], panel: &[RhsStep], steps: usize, both: bool, trees: &mut [Tree; TILES], out: &mut [Tile]) {
+    fn sweeps<L>(
+        l;
+        lhs: &[&[LhsStep]],
+        panel: &[RhsStep],
+        steps: usize,
+        both: bool,
+        trees: &mut [Tree; TILES],
+        out: &mut [Tile]
+    ) {
         for index in 0..WIDTH {
             let lane = L::SUM_ORDER[index];
             let panel = &panel[lane * (steps + 1)..][..steps];
@@ -174,7 +184,8 @@ on_lanes! {
     }
 }
 
-/// One of the sixteen sweeps over `R` rows by `C` vectors of a tile, starting at row `row` and column `col`.
+/// One of the sixteen sweeps over `R` rows by `C` vectors of a tile, starting at row `row` and
+/// column `col`.
 #[inline(always)]
 fn sweep<L: Lanes, const R: usize, const C: usize>(
     l: L,

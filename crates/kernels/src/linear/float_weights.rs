@@ -1,7 +1,7 @@
 //! Products of unquantised weights (F16, BF16, F32) with activations in f32.
 //!
-//! A few tokens use dot products with the rows as stored ([`super::f32_dot`]), more use a GEMM over packed panels
-//! ([`super::f32_gemm`]). Both give the same bits.
+//! A few tokens use dot products with the rows as stored ([`super::f32_dot`]), more use a GEMM over
+//! packed panels ([`super::f32_gemm`]). Both give the same bits.
 
 use super::FEW;
 use super::f32_dot::{Element, Rows, products};
@@ -22,7 +22,8 @@ pub(super) struct Input<'a> {
     pub tiles: Option<&'a Tokens>,
 }
 
-/// Products of rows of an unquantised weight with tokens: `sink(token, row, up to sixteen results)`.
+/// Products of rows of an unquantised weight with tokens:
+/// `sink(token, row, up to sixteen results)`.
 pub(super) fn product(
     isa: Isa,
     matrix: &Matrix,

@@ -29,7 +29,8 @@ impl Deref for Floats<'_> {
     }
 }
 
-/// Prepared input of linear layers: rows of activations, normalised if requested, quantised to int8 if the precision is.
+/// Prepared input of linear layers: rows of activations, normalised if requested, quantised to int8
+/// if the precision is.
 pub(crate) struct Input<'a> {
     pub floats: Floats<'a>,
     pub(super) chunks: Vec<ActivationChunk>,

@@ -1,7 +1,8 @@
 //! Linear layers over a frozen weight: product, then the weight's own scale, then LoRA, then bias.
 //!
-//! [`MatmulPrecision`] selects the product: `F32` dequantises the weight in tiles and sums in f32; `Bf16` does the same with both
-//! factors rounded to bf16; `Int8Activations` quantises the activations to int8. Gradients are those of `F32` or `Bf16`.
+//! [`MatmulPrecision`] selects the product: `F32` dequantises the weight in tiles and sums in f32;
+//! `Bf16` does the same with both factors rounded to bf16; `Int8Activations` quantises the
+//! activations to int8. Gradients are those of `F32` or `Bf16`.
 
 mod backward;
 mod bf16_dot;
@@ -23,28 +24,31 @@ use crate::isa::Isa;
 use crate::matrix::Matrix;
 use crate::shape::{self, ShapeError};
 
-/// Up to this many tokens are prepared without waking the team, which would take longer than the work.
+/// Up to this many tokens are prepared without waking the team, which would take longer than the
+/// work.
 const FEW: usize = 4;
 
 /// Arithmetic of a product with a frozen weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatmulPrecision {
-    /// Chat: activations quantised to int8 in groups of 32. For 16-bit weights, activations are bf16 if
-    /// [`bf16_is_fast`](crate::bf16_is_fast), else f32; for 32-bit weights, f32. On one machine, the bits of a token's results do not
-    /// depend on the number of tokens.
+    /// Chat: activations quantised to int8 in groups of 32. For 16-bit weights, activations are
+    /// bf16 if [`bf16_is_fast`](crate::bf16_is_fast), else f32; for 32-bit weights, f32. On one
+    /// machine, the bits of a token's results do not depend on the number of tokens.
     Int8Activations,
     /// The weight dequantised in tiles, everything in f32: training, references, gradients.
     F32,
-    /// The weight dequantised in tiles, both factors rounded to bf16 (nearest, ties to even), sums in f32: training if
-    /// [`bf16_is_fast`](crate::bf16_is_fast).
+    /// The weight dequantised in tiles, both factors rounded to bf16 (nearest, ties to even), sums
+    /// in f32: training if [`bf16_is_fast`](crate::bf16_is_fast).
     Bf16,
 }
 
-/// Increment when the bits of [`MatmulPrecision::Int8Activations`] or of attention change on the same machine.
+/// Increment when the bits of [`MatmulPrecision::Int8Activations`] or of attention change on the
+/// same machine.
 const ARITHMETIC_VERSION: u32 = 1;
 
-/// Identifier of the arithmetic that a model's outputs depend on: this machine's instruction set and the version of the kernels.
-/// Cached KV cells computed with a different value are not restored.
+/// Identifier of the arithmetic that a model's outputs depend on: this machine's instruction set
+/// and the version of the kernels. Cached KV cells computed with a different value are not
+/// restored.
 pub fn arithmetic_id() -> String {
     let isa = Isa::best();
     let bf16 = if isa.multiplies_bf16() { "-bf16" } else { "" };

@@ -14,7 +14,8 @@ use std::ops::Range;
 
 /// Minimum bytes of weights per chunk of work: about a microsecond of reading.
 const MIN_BYTES: usize = 12 * 1024;
-/// Maximum bytes of weights per chunk for many tokens, which reuse them: they stay in a core's own cache.
+/// Maximum bytes of weights per chunk for many tokens, which reuse them: they stay in a core's own
+/// cache.
 const MAX_BYTES: usize = 128 * 1024;
 /// Number of chunks for few tokens: enough for the threads to end together.
 const CHUNKS: usize = 48;
@@ -25,7 +26,8 @@ const TOKENS_IN_F32: usize = 22 * MR;
 /// Chunks of work per thread if tokens are split, too.
 const CHUNKS_PER_THREAD: usize = 16;
 
-/// Representation of the activations for a weight's format on this machine, the same for any number of tokens.
+/// Representation of the activations for a weight's format on this machine, the same for any number
+/// of tokens.
 enum Activation<'a> {
     /// Quantised to int8.
     Int8,
@@ -88,7 +90,8 @@ impl<'a> Strips<'a> {
         self.matrix.rows().div_ceil(ROWS)
     }
 
-    /// Outputs of strips for tokens, including scale, adapter and bias: `sink(token, row, up to sixteen results)`.
+    /// Outputs of strips for tokens, including scale, adapter and bias:
+    /// `sink(token, row, up to sixteen results)`.
     pub fn product(
         &self,
         strips: Range<usize>,

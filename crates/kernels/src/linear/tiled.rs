@@ -1,5 +1,5 @@
-//! Linear layers with the weight dequantised in tiles. The adapter's second product extends the GEMM's inner dimension; the bias
-//! is part of the epilogue.
+//! Linear layers with the weight dequantised in tiles. The adapter's second product extends the
+//! GEMM's inner dimension; the bias is part of the epilogue.
 
 use super::{Linear, Lora};
 use crate::expand::Expand;

@@ -159,7 +159,8 @@ fn multiply<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
     _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
 }
 
-/// Multiplies eight rows with `N` tokens starting at `first`; writes results to `out` from `8 half` on.
+/// Multiplies eight rows with `N` tokens starting at `first`; writes results to `out` from `8 half`
+/// on.
 ///
 /// # Safety
 /// `blocks` are whole packed blocks, and every token has `chunks` chunks that cover them.
@@ -181,7 +182,8 @@ unsafe fn tokens<B: Packable, const N: usize>(
         for at in 0..tiles {
             let group = index * tiles + at;
             let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
+            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the
+            // token's `chunks`.
             unsafe {
                 let chunk_of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
                 let codes_at = block.as_ptr().add(B::LAYOUT.tile_at(at));
@@ -266,7 +268,8 @@ unsafe fn all_tokens<B: Packable>(
 ) {
     let mut first = 0;
     while first < count {
-        // SAFETY: guaranteed by the caller; never more tokens than remain. Four at once fit sixteen registers.
+        // SAFETY: guaranteed by the caller; never more tokens than remain. Four at once fit sixteen
+        // registers.
         first += unsafe {
             match count - first {
                 4.. => both_halves::<B, 4>(blocks, activations, chunks, first, sink),
@@ -279,8 +282,8 @@ unsafe fn all_tokens<B: Packable>(
 /// Multiplies sixteen rows with every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The CPU has AVX2, FMA and F16C; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
-/// chunks that cover them.
+/// The CPU has AVX2, FMA and F16C; `blocks` are whole packed blocks of `quant`, which can be
+/// packed, and every token has `chunks` chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
     reason = "the macro drops the comment; guaranteed by the caller"

@@ -1,4 +1,5 @@
-//! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four broadcast activations.
+//! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four broadcast
+//! activations.
 
 use super::ROWS;
 use super::layout::{Packable, UNSIGNED_LEVELS, with_packable};
@@ -169,8 +170,9 @@ unsafe fn add_bits(at: *const u8, codes: &mut [__m512i; 8], value: i8) {
     }
 }
 
-/// Accumulates a tile's products with part `part` of the activations of `K` tokens. Tokens are interleaved to hide the latency of
-/// dependent additions: four at once, or two if each has two sums, as registers allow.
+/// Accumulates a tile's products with part `part` of the activations of `K` tokens. Tokens are
+/// interleaved to hide the latency of dependent additions: four at once, or two if each has two
+/// sums, as registers allow.
 ///
 /// # Safety
 /// `part` is below 8.
@@ -256,7 +258,8 @@ unsafe fn tokens<B: Packable, const N: usize>(
         for at in 0..tiles {
             let group = index * tiles + at;
             let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
+            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the
+            // token's `chunks`.
             unsafe {
                 let codes_at = block.as_ptr().add(B::LAYOUT.tile_at(at));
                 let tile = Tile {
@@ -264,12 +267,14 @@ unsafe fn tokens<B: Packable, const N: usize>(
                     scales: row_scales::<Sixteen, B>(block.as_ptr(), at, 0),
                 };
                 let of = |token: usize| activations.get_unchecked((first + token) * chunks + chunk);
-                // Unrolled by hand, so that the sums stay in registers: the compiler does not unroll a loop this long.
+                // Unrolled by hand, so that the sums stay in registers: the compiler does not
+                // unroll a loop this long.
                 macro_rules! each {
                     ($at_once:literal: $($turn:literal)*) => {{
                         let (turns, rest) = sums.as_chunks_mut::<$at_once>();
                         $(if let Some(sums) = turns.get_mut($turn) {
-                            add::<B, $at_once>(&tile, std::array::from_fn(|token| of($at_once * $turn + token)), part, sums);
+                            let chunks = std::array::from_fn(|token| of($at_once * $turn + token));
+                            add::<B, $at_once>(&tile, chunks, part, sums);
                         })*
                         if let [sum] = rest {
                             add::<B, 1>(&tile, [of(0)], part, std::array::from_mut(sum));
@@ -291,7 +296,8 @@ unsafe fn tokens<B: Packable, const N: usize>(
     }
 }
 
-/// Multiplies sixteen rows with every token, at most twelve at once: with the tile, their sums fit 32 registers.
+/// Multiplies sixteen rows with every token, at most twelve at once: with the tile, their sums fit
+/// 32 registers.
 ///
 /// # Safety
 /// See [`tokens`].
@@ -332,8 +338,8 @@ unsafe fn all_tokens<B: Packable>(
 /// Multiplies sixteen rows with every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The CPU has AVX-512 F, BW, DQ, VL and VNNI; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has
-/// `chunks` chunks that cover them.
+/// The CPU has AVX-512 F, BW, DQ, VL and VNNI; `blocks` are whole packed blocks of `quant`, which
+/// can be packed, and every token has `chunks` chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
     reason = "the macro drops the comment; guaranteed by the caller"

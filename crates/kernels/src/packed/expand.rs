@@ -1,4 +1,5 @@
-//! Dequantisation of whole tiles: a vector holds sixteen rows of a column, or half the columns of a row.
+//! Dequantisation of whole tiles: a vector holds sixteen rows of a column, or half the columns of a
+//! row.
 //!
 //! Rounds like [`super::scalar`]: after each operation, never fused.
 
@@ -74,7 +75,8 @@ const fn four(byte: u8) -> u32 {
     u32::from_ne_bytes([byte; 4])
 }
 
-/// Signed codes of a tile, in bytes: word `row` of vector `v` has columns `4 v..4 v + 4`, the first lowest.
+/// Signed codes of a tile, in bytes: word `row` of vector `v` has columns `4 v..4 v + 4`, the first
+/// lowest.
 #[inline(always)]
 fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
     let (single, rest) = tile.codes.split_at(tile.layout.bit_bytes());
@@ -92,7 +94,8 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
         if matches!(BITS, 3 | 5) {
             let bits = u64::from_le_bytes(std::array::from_fn(|i| single[8 * v + i]));
             for (row, code) in codes.iter_mut().enumerate() {
-                // Spreads four bits to the lowest bits of four bytes; the four copies do not overlap there.
+                // Spreads four bits to the lowest bits of four bytes; the four copies do not
+                // overlap there.
                 let bits = (bits >> (4 * row)) as u32 & 0x0f;
                 *code |= (bits.wrapping_mul(0x0020_4081) & four(1)) << (BITS - 1);
             }
@@ -106,7 +109,8 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
         for code in codes {
             *code = match tile.layout.levels {
                 true => u32::from_le_bytes(code.to_le_bytes().map(|code| LEVELS[usize::from(code & 0x0f)] as u8)),
-                // Moving the zero point to 128 overflows no byte; flipping the top bit then subtracts 128.
+                // Moving the zero point to 128 overflows no byte; flipping the top bit then
+                // subtracts 128.
                 false => code.wrapping_add(four(128 - tile.layout.zero_point)) ^ four(0x80),
             };
         }
@@ -142,7 +146,8 @@ on_lanes! {
         for (row, (codes, out)) in transposed.iter().zip(out).enumerate() {
             let codes: &[[i8; HALF_GROUP]; 2] = bytemuck::cast_ref(codes);
             for (half, (codes, out)) in codes.iter().zip(out.as_chunks_mut().0).enumerate() {
-                l.store(l.add(l.mul(l.splat(scales[half][row]), l.load_bytes(codes)), l.splat(offsets[half][row])), out);
+                let scaled = l.mul(l.splat(scales[half][row]), l.load_bytes(codes));
+                l.store(l.add(scaled, l.splat(offsets[half][row])), out);
             }
         }
     }

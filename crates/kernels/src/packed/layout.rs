@@ -5,7 +5,8 @@ use crate::blocks::{
     Block, GROUP, Group, Half, Iq4Nl, Iq4Xs, LEVELS, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant,
 };
 
-/// Runs a body with the block type of a format that can be packed, or another body for formats that cannot.
+/// Runs a body with the block type of a format that can be packed, or another body for formats that
+/// cannot.
 macro_rules! with_packable {
     ($quant:expr, $B:ident => $body:expr, else $other:expr) => {{
         use $crate::blocks as b;
@@ -34,26 +35,28 @@ macro_rules! with_packable {
 }
 pub(super) use with_packable;
 
-/// Layout of the header of sixteen blocks: their scales, interleaved so that a vector has the same element of all rows.
+/// Layout of the header of sixteen blocks: their scales, interleaved so that a vector has the same
+/// element of all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScaleLayout {
     /// Sixteen scales in f16.
     Scale,
     /// Sixteen scales and sixteen minima in f16.
     ScaleAndMinimum,
-    /// Sixteen scales of the scales and sixteen of the minima in f16; then the three words of each row's six-bit scales and minima (see
-    /// [`SixBits`](crate::blocks::SixBits)), first words first.
+    /// Sixteen scales of the scales and sixteen of the minima in f16; then the three words of each
+    /// row's six-bit scales and minima (see [`SixBits`](crate::blocks::SixBits)), first words
+    /// first.
     SixBits,
-    /// Sixteen scales of the scales in f16; then for each row a word of the scales' lower four bits, the first tile's lowest; then for
-    /// each row sixteen bits of their upper two.
+    /// Sixteen scales of the scales in f16; then for each row a word of the scales' lower four
+    /// bits, the first tile's lowest; then for each row sixteen bits of their upper two.
     Nibbles,
     /// Sixteen scales of the scales in f16; then, for each half tile, sixteen scales in eight bits.
     Halves,
-    /// Sixteen scales of the scales and sixteen of the minima in f16; then, for each half tile, sixteen bytes: a scale in the low nibble, a
-    /// minimum in the high one.
+    /// Sixteen scales of the scales and sixteen of the minima in f16; then, for each half tile,
+    /// sixteen bytes: a scale in the low nibble, a minimum in the high one.
     HalfNibblePairs,
-    /// Sixteen scales of the scales in f16; then twelve times sixteen bytes: of each row the twelve that hold a six-bit scale for each
-    /// half tile as Q3_K has them.
+    /// Sixteen scales of the scales in f16; then twelve times sixteen bytes: of each row the twelve
+    /// that hold a six-bit scale for each half tile as Q3_K has them.
     HalfSixBits,
 }
 
@@ -89,7 +92,8 @@ pub(super) struct PackedLayout {
     pub scales: ScaleLayout,
     /// Bits per code.
     pub bits: usize,
-    /// Added to a code, or to the codebook value that it selects, to make it unsigned: a power of two, or 0.
+    /// Added to a code, or to the codebook value that it selects, to make it unsigned: a power of
+    /// two, or 0.
     pub zero_point: u8,
     /// Whether codes are indices into the codebook [`LEVELS`].
     pub levels: bool,
@@ -139,7 +143,8 @@ impl PackedLayout {
         }
     }
 
-    /// Bytes of bit pairs, which come next: all of 2-bit codes, the lower bits of 3-bit codes, the upper ones of 6-bit codes.
+    /// Bytes of bit pairs, which come next: all of 2-bit codes, the lower bits of 3-bit codes, the
+    /// upper ones of 6-bit codes.
     pub const fn pair_bytes(self) -> usize {
         match self.bits {
             2 | 3 | 6 => ROWS * GROUP / 4,
@@ -248,7 +253,12 @@ of_32! {
 macro_rules! six_bits {
     ($($name:ident: $bits:literal;)*) => {$(
         impl Packable for $name {
-            const LAYOUT: PackedLayout = PackedLayout { scales: ScaleLayout::SixBits, bits: $bits, zero_point: 0, levels: false };
+            const LAYOUT: PackedLayout = PackedLayout {
+                scales: ScaleLayout::SixBits,
+                bits: $bits,
+                zero_point: 0,
+                levels: false,
+            };
 
             fn put_scales(&self, row: usize, header: &mut [u8]) {
                 put_half(self.d, 0, row, header);

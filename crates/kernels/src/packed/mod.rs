@@ -1,22 +1,26 @@
-//! Weights packed for the CPU: sixteen rows interleaved, so that one vector (two on AVX2, four on NEON) holds the same columns of
-//! all of them.
+//! Weights packed for the CPU: sixteen rows interleaved, so that one vector (two on AVX2, four on
+//! NEON) holds the same columns of all of them.
 //!
-//! Results then need no horizontal sum, and one layout serves a single token (decode, bound by memory) and many (prefill,
-//! bound by arithmetic). The packed size is exactly that of the file's blocks.
+//! Results then need no horizontal sum, and one layout serves a single token (decode, bound by
+//! memory) and many (prefill, bound by arithmetic). The packed size is exactly that of the file's
+//! blocks.
 //!
-//! Sixteen rows by 32 columns are a *tile*. One block of each of sixteen rows becomes a *header* with their scales (see
-//! [`layout::ScaleLayout`]), followed by their tiles: one, or eight in the K formats. A tile contains, in this order:
+//! Sixteen rows by 32 columns are a *tile*. One block of each of sixteen rows becomes a *header*
+//! with their scales (see [`layout::ScaleLayout`]), followed by their tiles: one, or eight in the K
+//! formats. A tile contains, in this order:
 //!
 //! * the top bit of 3-bit and 5-bit codes: a u64 per four columns, bit `4 row + column`;
-//! * two bits (all of 2-bit codes, the lower ones of 3-bit codes, the upper ones of 6-bit codes): two vectors of 64 bytes; byte
-//!   `4 row + i` of vector `h` has those of columns `16 h + i`, `+ 4`, `+ 8` and `+ 12`, lowest first;
-//! * the (remaining) four bits of 4-bit to 6-bit codes: four vectors; byte `4 row + i` of vector `v` has column `4 v + i` in its low
-//!   nibble and column `16 + 4 v + i` in its high one. 8-bit codes: eight vectors; byte `4 row + i` of vector `v` is column `4 v + i`.
+//! * two bits (all of 2-bit codes, the lower ones of 3-bit codes, the upper ones of 6-bit codes):
+//!   two vectors of 64 bytes; byte `4 row + i` of vector `h` has those of columns `16 h + i`,
+//!   `+ 4`, `+ 8` and `+ 12`, lowest first;
+//! * the (remaining) four bits of 4-bit to 6-bit codes: four vectors; byte `4 row + i` of vector
+//!   `v` has column `4 v + i` in its low nibble and column `16 + 4 v + i` in its high one. 8-bit
+//!   codes: eight vectors; byte `4 row + i` of vector `v` is column `4 v + i`.
 //!
 //! Packed codes are unsigned: signed codes have the zero point added.
 //!
-//! Within a group of sixteen rows, blocks are stored from left to right; groups are stored from top to bottom. Rows that do not
-//! fill a group are stored at the end, in the file's layout.
+//! Within a group of sixteen rows, blocks are stored from left to right; groups are stored from top
+//! to bottom. Rows that do not fill a group are stored at the end, in the file's layout.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -42,11 +46,12 @@ use std::ops::Range;
 /// Rows interleaved in a group.
 pub const ROWS: usize = 16;
 
-/// Tokens multiplied with all groups before the next tokens: their activations stay in L1, and the results of a token are
-/// written contiguously.
+/// Tokens multiplied with all groups before the next tokens: their activations stay in L1, and the
+/// results of a token are written contiguously.
 pub const TOKEN_TILE: usize = 12;
 
-/// Whether packing a matrix of this format is faster with this instruction set. If not, GEMV over the file's rows is used.
+/// Whether packing a matrix of this format is faster with this instruction set. If not, GEMV over
+/// the file's rows is used.
 pub fn is_faster(quant: Quant, isa: Isa) -> bool {
     PackedLayout::of(quant).is_some() && matches!(isa.level(), Level::Avx2 | Level::Avx512 | Level::NeonDot)
 }
@@ -133,7 +138,8 @@ impl<'a> Packed<'a> {
         Ok(())
     }
 
-    /// Dequantises tile `tile` of a group by columns, times `scale`. Panics if either is out of range.
+    /// Dequantises tile `tile` of a group by columns, times `scale`. Panics if either is out of
+    /// range.
     pub(crate) fn tile_columns(&self, isa: Isa, [group, tile]: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
         expand::columns(isa, self.tile(group, tile), scale, to);
     }
@@ -154,8 +160,8 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Multiplies the rows of `groups` with `tokens` rows of quantised activations: `sink(token, first row, sixteen results)`.
-    /// Rows are counted over all groups.
+    /// Multiplies the rows of `groups` with `tokens` rows of quantised activations:
+    /// `sink(token, first row, sixteen results)`. Rows are counted over all groups.
     ///
     /// # Errors
     /// If the activations have a different size, or a group is out of range.

@@ -1,4 +1,5 @@
-//! NEON with dot products: `sdot` multiplies four columns of four rows with four activations, one of the four words of a register.
+//! NEON with dot products: `sdot` multiplies four columns of four rows with four activations, one
+//! of the four words of a register.
 
 use super::ROWS;
 use super::layout::{Packable, with_packable};
@@ -84,7 +85,8 @@ impl RowLanes for Four {
     }
 }
 
-/// Codes of four columns of four rows: vector `v` of the tile at `at`, row quarter `rows`. Codes that use all eight bits are signed.
+/// Codes of four columns of four rows: vector `v` of the tile at `at`, row quarter `rows`. Codes
+/// that use all eight bits are signed.
 ///
 /// # Safety
 /// `at` points to a tile, `v` is below 8, and `rows` below 4.
@@ -157,7 +159,8 @@ fn spread(bits: uint8x16_t, value: u8) -> uint8x16_t {
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 fn multiply<const WORD: usize>(mut sums: int32x4_t, codes: int8x16_t, values: int8x16_t) -> int32x4_t {
-    // SAFETY: the instruction is enabled and touches only its operands. The intrinsic is not stable yet.
+    // SAFETY: the instruction is enabled and touches only its operands. The intrinsic is not stable
+    // yet.
     unsafe {
         asm!(
             "sdot {sums:v}.4s, {codes:v}.16b, {values:v}.4b[{word}]",
@@ -174,7 +177,8 @@ fn multiply<const WORD: usize>(mut sums: int32x4_t, codes: int8x16_t, values: in
 /// Accumulators of `4 V` rows and `N` tokens.
 type Sums<T, const N: usize, const V: usize> = [[T; V]; N];
 
-/// `dots` plus the products of half `HALF` of the tile at `at`, row vectors `first..first + V`, with the activations at `values`.
+/// `dots` plus the products of half `HALF` of the tile at `at`, row vectors `first..first + V`,
+/// with the activations at `values`.
 ///
 /// # Safety
 /// `at` points to a tile, each of `values` to its 32 activations, and `first + V` is at most four.
@@ -203,10 +207,12 @@ unsafe fn add_half<B: Packable, const HALF: usize, const N: usize, const V: usiz
     dots
 }
 
-/// Multiplies row vectors `first..first + V` with `N` tokens starting at `token`; writes results to these rows of `out`.
+/// Multiplies row vectors `first..first + V` with `N` tokens starting at `token`; writes results to
+/// these rows of `out`.
 ///
 /// # Safety
-/// `blocks` are whole packed blocks, every token has `chunks` chunks that cover them, and `first + V` is at most four.
+/// `blocks` are whole packed blocks, every token has `chunks` chunks that cover them, and
+/// `first + V` is at most four.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn rows<B: Packable, const N: usize, const V: usize>(
@@ -223,7 +229,8 @@ unsafe fn rows<B: Packable, const N: usize, const V: usize>(
         for at in 0..tiles {
             let group = index * tiles + at;
             let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the token's `chunks`.
+            // SAFETY: `at` counts the tiles of a whole block, and the chunk of a tile is one of the
+            // token's `chunks`.
             unsafe {
                 let chunk_of: [_; N] = from_fn(|n| activations.get_unchecked((token + n) * chunks + chunk));
                 let values = chunk_of.map(|chunk| chunk.values.as_ptr().add(GROUP * part));
@@ -263,7 +270,8 @@ unsafe fn rows<B: Packable, const N: usize, const V: usize>(
     }
 }
 
-/// `sums` plus the scaled products of a tile, or of half `HALF` if halves have scales, with part `part` of the activations.
+/// `sums` plus the scaled products of a tile, or of half `HALF` if halves have scales, with part
+/// `part` of the activations.
 ///
 /// # Safety
 /// `part` is below 8.
@@ -334,8 +342,8 @@ unsafe fn all_tokens<B: Packable>(
 ) {
     let mut first = 0;
     while first < count {
-        // SAFETY: guaranteed by the caller; never more tokens than remain. Eight rows against four tokens, or sixteen against one, fit 32
-        // registers.
+        // SAFETY: guaranteed by the caller; never more tokens than remain. Eight rows against four
+        // tokens, or sixteen against one, fit 32 registers.
         first += unsafe {
             match count - first {
                 4.. => tokens::<B, 4, 2>(blocks, activations, chunks, first, sink),
@@ -348,8 +356,8 @@ unsafe fn all_tokens<B: Packable>(
 /// Multiplies sixteen rows with every token: `sink(token, results)`.
 ///
 /// # Safety
-/// The CPU has NEON with dot products; `blocks` are whole packed blocks of `quant`, which can be packed, and every token has `chunks`
-/// chunks that cover them.
+/// The CPU has NEON with dot products; `blocks` are whole packed blocks of `quant`, which can be
+/// packed, and every token has `chunks` chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
     reason = "the macro drops the comment; guaranteed by the caller"

@@ -17,7 +17,8 @@ pub(super) trait RowLanes {
 
     /// Rows per vector.
     const COUNT: usize;
-    /// Whether codes that use all eight bits are made signed before multiplication, so that no zero point is subtracted afterwards.
+    /// Whether codes that use all eight bits are made signed before multiplication, so that no zero
+    /// point is subtracted afterwards.
     const SIGNS: bool;
 
     /// `x` in every lane.
@@ -47,7 +48,8 @@ pub(super) trait RowLanes {
 pub(super) struct RowScales<F> {
     /// Scale of each half of a tile. Formats without half scales set only the first.
     pub scale: [F; 2],
-    /// Added per activation, for each half of a tile, if [`PackedLayout::has_minimum`](super::layout::PackedLayout::has_minimum). Formats without
+    /// Added per activation, for each half of a tile, if
+    /// [`PackedLayout::has_minimum`](super::layout::PackedLayout::has_minimum). Formats without
     /// half scales set only the first.
     pub minimum: [F; 2],
 }
@@ -57,8 +59,8 @@ pub(super) const fn restores_sign<L: RowLanes, B: Packable>() -> bool {
     L::SIGNS && B::LAYOUT.fills_bytes()
 }
 
-/// Binary logarithm of the zero point of the codes; `None` means it is 0. Accumulators start with the zero point times the negative
-/// sum of the activations' codes, which subtracts it in integers.
+/// Binary logarithm of the zero point of the codes; `None` means it is 0. Accumulators start with
+/// the zero point times the negative sum of the activations' codes, which subtracts it in integers.
 pub(super) const fn zero_point_shift<L: RowLanes, B: Packable>() -> Option<u32> {
     match B::LAYOUT.zero_point == 0 || restores_sign::<L, B>() {
         true => None,
@@ -127,7 +129,8 @@ pub(super) unsafe fn row_scales<L: RowLanes, B: Packable>(
     }
 }
 
-/// The six-bit scales, or the minima if `which` is 1, of a vector of rows; see [`super::layout::six_bits`].
+/// The six-bit scales, or the minima if `which` is 1, of a vector of rows; see
+/// [`super::layout::six_bits`].
 ///
 /// # Safety
 /// See [`row_scales`]; the header has six-bit scales.

@@ -38,7 +38,11 @@ fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn packed_rows_dequantise_to_the_same_weights(seed in any::<u32>(), blocks in 1usize..20, quant in select(quants())) {
+    fn packed_rows_dequantise_to_the_same_weights(
+        seed in any::<u32>(),
+        blocks in 1usize..20,
+        quant in select(quants()),
+    ) {
         let cols = blocks * quant.block_elements();
         let plain = quantized(quant, cols, seed.into());
         let mut packed = vec![0; plain.len()];
@@ -80,7 +84,8 @@ proptest! {
         let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
         for isa in isas {
             for (expected, found) in expected.iter().zip(run(isa)) {
-                prop_assert!((expected - found).abs() <= TOLERANCE * largest * (cols / GROUP) as f32, "{isa:?} {quant:?}: {expected} {found}");
+                prop_assert!((expected - found).abs() <= TOLERANCE * largest * (cols / GROUP) as f32, "{isa:?} \
+                    {quant:?}: {expected} {found}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Reference implementation of every operation in f64, written as its formula.
 //!
-//! Nothing here is in place, threaded or vectorised. The lengths of slices are not checked: the callers are tests and
-//! [`gradients`](crate::gradients), which choose the sizes.
+//! Nothing here is in place, threaded or vectorised. The lengths of slices are not checked: the
+//! callers are tests and [`gradients`](crate::gradients), which choose the sizes.
 
 mod attention;
 mod elementwise;
@@ -46,8 +46,8 @@ pub fn central_differences(x: &[f64], weights: &[f64], f: impl Fn(&[f64]) -> Vec
         .collect()
 }
 
-/// The relative error of `found`: the norm of the difference divided by the norm of `expected`, the latter at least 0.001. Not finite
-/// if `found` is not, infinite if the lengths differ.
+/// The relative error of `found`: the norm of the difference divided by the norm of `expected`, the
+/// latter at least 0.001. Not finite if `found` is not, infinite if the lengths differ.
 pub fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
     if found.len() != expected.len() {
         return f64::INFINITY;

@@ -3,8 +3,8 @@
 
 pub use hearth_kernels::reference::*;
 
-/// Runs the other tests of the calling file again on each lower instruction set of the machine (a process chooses its instruction set
-/// once).
+/// Runs the other tests of the calling file again on each lower instruction set of the machine (a
+/// process chooses its instruction set once).
 #[track_caller]
 pub fn on_lower_levels() {
     const LIMIT: &str = "HEARTH_ISA";
@@ -23,7 +23,8 @@ pub fn on_lower_levels() {
     }
 }
 
-/// Whether the CPU is emulated, as set by `cargo xtask neon`: tests may take minutes instead of seconds, so they run fewer cases.
+/// Whether the CPU is emulated, as set by `cargo xtask neon`: tests may take minutes instead of
+/// seconds, so they run fewer cases.
 pub fn emulated() -> bool {
     std::env::var_os("HEARTH_EMULATED").is_some()
 }

@@ -1,5 +1,6 @@
-//! NVIDIA's library of math functions, `libdevice.10.bc`, with which CubeCL links kernels that take a sine or a power of e. It comes with CUDA's
-//! toolkit, not with the driver; a copy beside the executable does too.
+//! NVIDIA's library of math functions, `libdevice.10.bc`, with which CubeCL links kernels that take
+//! a sine or a power of e. It comes with CUDA's toolkit, not with the driver; a copy beside the
+//! executable does too.
 
 use std::env;
 use std::ffi::OsString;

@@ -33,14 +33,16 @@ pub struct Card {
 
 /// Every card; none where there is no driver, or it does not work.
 pub fn cards() -> Vec<Card> {
-    // SAFETY: the driver's library is loaded, and its functions are called as its documentation declares them.
+    // SAFETY: the driver's library is loaded, and its functions are called as its documentation
+    // declares them.
     unsafe { ask() }.unwrap_or_default()
 }
 
 /// Opens the card of this number in [`cards`].
 ///
 /// # Errors
-/// There is no such card; the text is a sentence without its full stop. Where the driver fails later, Burn panics.
+/// There is no such card; the text is a sentence without its full stop. Where the driver fails
+/// later, Burn panics.
 pub fn open(number: usize) -> Result<Device, String> {
     match number < cards().len() {
         true => Ok(Device::cuda(number)),
@@ -55,7 +57,8 @@ unsafe fn ask() -> Option<Vec<Card>> {
     type Ordinals = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
     // SAFETY: NVIDIA's library may be loaded by anybody.
     let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
-    // SAFETY: each function is declared as in `cuda.h`, and gets pointers to what outlives the call.
+    // SAFETY: each function is declared as in `cuda.h`, and gets pointers to what outlives the
+    // call.
     unsafe {
         let init: Symbol<unsafe extern "C" fn(u32) -> c_int> = library.get(b"cuInit").ok()?;
         let count_of: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> = library.get(b"cuDeviceGetCount").ok()?;

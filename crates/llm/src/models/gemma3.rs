@@ -1,5 +1,5 @@
-//! Gemma 3: norms before and after each half, head norms, GeGLU, scaled embeddings, and five layers with a sliding window to
-//! one that sees everything. <https://arxiv.org/abs/2503.19786>
+//! Gemma 3: norms before and after each half, head norms, GeGLU, scaled embeddings, and five layers
+//! with a sliding window to one with full attention. <https://arxiv.org/abs/2503.19786>
 //!
 //! The file's norm weights already hold the "1 +" of the paper's code.
 
@@ -17,11 +17,12 @@ use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::Pairing;
 use std::sync::Arc;
 
-/// Every sixth layer sees everything.
+/// Every sixth layer has full attention.
 const PATTERN: usize = 6;
 /// The rotation's base in the layers with a window.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
-/// The number of layers by which the 27B model is known; it alone scales scores by the width over the heads.
+/// The number of layers by which the 27B model is known; it alone scales scores by the width over
+/// the heads.
 const LAYERS_OF_27B: usize = 62;
 
 pub(super) fn embedding_scale(config: &Config) -> f32 {

@@ -16,7 +16,8 @@ use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::Pairing;
 use std::sync::Arc;
 
-/// One block, also Qwen's: these differ in the pairing, in biases (which a linear carries by itself) and in head norms.
+/// One block, also Qwen's: these differ in the pairing, in biases (which a linear carries by
+/// itself) and in head norms.
 #[derive(Clone)]
 pub(super) struct LlamaBlock {
     pub attention: Arc<AttentionSpec>,

@@ -22,13 +22,13 @@ use std::sync::Arc;
 /// One pass of some tokens through a model.
 #[derive(Debug, Clone)]
 pub struct Pass {
-    /// How products with weights are made.
+    /// Precision of products with weights.
     pub precision: MatmulPrecision,
-    /// What the tokens see.
+    /// Keys and values visible to the tokens.
     pub memory: Memory,
 }
 
-/// What the tokens of a pass see.
+/// Keys and values visible to the tokens of a pass.
 #[derive(Debug, Clone)]
 pub enum Memory {
     /// Each other, as far as they are of one segment.
@@ -38,7 +38,7 @@ pub enum Memory {
 }
 
 impl Pass {
-    /// What attention in this layer sees.
+    /// Keys and values of this layer's attention.
     pub fn key_values(&self, layer: usize) -> KeyValues {
         match &self.memory {
             Memory::Batch(segments) => KeyValues::Batch(segments.clone()),
@@ -58,7 +58,7 @@ pub trait Block: Send + Sync {
     /// Its linears under the names that the file gives them (`attn_q`, `ffn_down`), for adapters.
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)>;
 
-    /// Another one over the same weights, to hang other adapters on.
+    /// A copy that shares the weights and may have other adapters.
     fn share(&self) -> Box<dyn Block>;
 }
 
@@ -130,8 +130,9 @@ impl Decoder {
         norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), precision)
     }
 
-    /// `scale` times the sum of the losses of hidden states `[T, D]` against the tokens that are to follow, `[1]`. Logits never
-    /// exist but for a few rows at a time; a target of [`NOT_TRAINED`](crate::ops::NOT_TRAINED) costs nothing.
+    /// `scale` times the sum of the losses of hidden states `[T, D]` against the tokens that are to
+    /// follow, `[1]`. Logits never exist but for a few rows at a time; a target of
+    /// [`NOT_TRAINED`](crate::ops::NOT_TRAINED) costs nothing.
     pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, precision: MatmulPrecision) -> Tensor<1> {
         let hidden = on(hidden, self.output_device());
         cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, precision)
@@ -189,7 +190,8 @@ pub(crate) fn build(config: &Config, placement: &Placement, weights: &mut Weight
     }
     weights.go_to(&devices[config.n_layers]);
     let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
-    // Without an output layer of its own a model uses its embedding again: the same one, or on a GPU a copy.
+    // Without an output layer of its own a model uses its embedding again: the same one, or on a
+    // GPU a copy.
     let output = match weights.gguf().tensor("output.weight") {
         Some(_) => weights.linear("output", config.vocab, config.width)?,
         None if placement.output() == Place::Cpu => embedding.clone(),

@@ -1,4 +1,5 @@
-//! Qwen 3: Llama's block with halves paired in the rotation and each head of Q and K normalised. <https://arxiv.org/abs/2505.09388>
+//! Qwen 3: Llama's block with halves paired in the rotation and each head of Q and K normalised.
+//! <https://arxiv.org/abs/2505.09388>
 
 use super::{Block, head_norm, llama};
 use crate::config::Config;

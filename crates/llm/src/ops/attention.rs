@@ -1,4 +1,4 @@
-//! What attention is told: its shape, its rotation, and which keys and values a token sees.
+//! Inputs of attention: shape, RoPE, and the keys and values visible to each token.
 
 use crate::error::CacheError;
 use crate::kv::KvPool;
@@ -20,7 +20,7 @@ pub struct AttentionSpec {
     pub rope: SharedRope,
 }
 
-/// A rotation that layers share, with its table on each GPU that asked for one.
+/// RoPE shared by layers, with its table cached per GPU.
 #[derive(Debug, Clone)]
 pub struct SharedRope {
     rope: Rope,
@@ -46,7 +46,7 @@ impl std::ops::Deref for SharedRope {
     }
 }
 
-/// Which keys and values the tokens of a batch see.
+/// The keys and values visible to the tokens of a batch.
 #[derive(Debug, Clone)]
 pub enum KeyValues {
     /// Only those of the batch itself: training and references.
@@ -61,10 +61,11 @@ pub enum KeyValues {
 }
 
 impl KeyValues {
-    /// Sees that a batch of `tokens` tokens with these heads has its keys and values there.
+    /// Checks that these keys and values fit a batch of `tokens` tokens with these heads.
     ///
     /// # Errors
-    /// Another number of tokens has positions or cells, the pool has no such layer, or its cells are for other heads.
+    /// Another number of tokens has positions or cells, the pool has no such layer, or its cells
+    /// are for other heads.
     pub fn check(&self, tokens: usize, heads: &Heads) -> Result<(), CacheError> {
         let (expected, cells) = match self {
             Self::Batch(segments) => (segments.positions.len(), None),
@@ -91,8 +92,9 @@ impl KeyValues {
     }
 }
 
-/// A sequence in a pool, checked against it once for every device. A GPU would not complain: it drops writes beyond a buffer and clamps
-/// reads, and a position beyond the table of rotations is taken for the last.
+/// A sequence in a pool, checked against it once for every device. A GPU would not complain: it
+/// drops writes beyond a buffer and clamps reads, and a position beyond the table of rotations is
+/// taken for the last.
 #[derive(Debug, Clone)]
 pub struct CachedSequence {
     pool: Arc<KvPool>,
@@ -100,11 +102,11 @@ pub struct CachedSequence {
 }
 
 impl CachedSequence {
-    /// The sequence whose tokens lie in the cells of `view`.
+    /// The sequence whose tokens are stored in the cells of `view`.
     ///
     /// # Errors
-    /// There are more tokens than cells, so that positions run beyond what the pool was made for; or a token lies in a cell that the pool
-    /// lacks, or in that of another token.
+    /// There are more tokens than cells, so that positions run beyond what the pool was made for;
+    /// or a token lies in a cell that the pool lacks, or in that of another token.
     pub fn new(pool: Arc<KvPool>, view: Arc<SequenceView>) -> Result<Self, CacheError> {
         let (tokens, cells) = (view.spans.len(), pool.cells());
         if tokens > cells {
@@ -127,13 +129,13 @@ impl CachedSequence {
         &self.pool
     }
 
-    /// Where its tokens lie.
+    /// The cells of its tokens.
     pub fn view(&self) -> &Arc<SequenceView> {
         &self.view
     }
 }
 
-/// A batch made of sequences one behind the other; a token sees those before it in its own.
+/// A batch of concatenated sequences with a causal mask within each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segments {
     pub(super) positions: Vec<u32>,
@@ -165,7 +167,7 @@ impl Segments {
     }
 }
 
-/// Where a sequence's tokens lie in a pool, those of the batch at the end.
+/// The cells of a sequence's tokens in a pool, those of the batch last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceView {
     /// The cells of all tokens.
@@ -190,7 +192,8 @@ impl SequenceView {
         }
     }
 
-    /// A sequence of `length` tokens, each in the cell of its own number, the last `batch` of which are new.
+    /// A sequence of `length` tokens, each in the cell of its own number, the last `batch` of which
+    /// are new.
     pub fn in_order(length: usize, batch: usize) -> Self {
         Self {
             spans: Spans::in_order(length),

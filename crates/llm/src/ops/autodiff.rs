@@ -1,8 +1,8 @@
 //! The backward of every operation, registered with Burn's tape.
 //!
-//! A forward keeps its inputs, and of attention and of a feed-forward what is dear (see [`OpsBackward`]); the backward runs again what else
-//! it needs. Burn wants a fixed number of parents for a step, so a linear without an adapter gives two constants in the
-//! adapter's place.
+//! A forward saves its inputs, and the expensive intermediates of attention and feed-forward (see
+//! [`OpsBackward`]); the backward recomputes the rest. Burn requires a fixed number of
+//! parents for a step, so a linear without an adapter gives two constants in the adapter's place.
 
 use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
@@ -20,7 +20,7 @@ type Tracked<B, C> = FloatTensor<Autodiff<B, C>>;
 
 type Replayed<B, const N: usize> = dyn Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync;
 
-/// From the gradient of an output to those of its `N` parents; none where a parent is a constant's place.
+/// From the gradient of an output to those of its `N` parents; `None` for a constant.
 struct Rule<B: BurnBackend, const N: usize>(Arc<Replayed<B, N>>);
 
 impl<B: BurnBackend, const N: usize> Clone for Rule<B, N> {
@@ -53,7 +53,8 @@ impl<B: BurnBackend, const N: usize> Backward<B, N> for Replay {
     }
 }
 
-/// Runs an operation, and puts it on the tape if any parent is on it: `run` is told so, and gives the output and then also the rule.
+/// Runs an operation, and puts it on the tape if any parent is on it: `run` is told so, and gives
+/// the output and then also the rule.
 fn record<B: BurnBackend, C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
     run: impl FnOnce(bool) -> (FloatTensor<B>, Option<Rule<B, N>>),
@@ -191,7 +192,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, key_values), None);
             }
-            let (out, kept) = B::attend_keeping(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
+            let (out, kept) = B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, segments) = (spec.clone(), segments.clone());
@@ -257,7 +258,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::feed_forward(x, gated, down, after, precision), None);
             }
-            let (out, kept) = B::feed_forward_keeping(x, gated.clone(), down.clone(), after.clone(), precision);
+            let (out, kept) = B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), precision);
             let rule = rule(move |gradient| {
                 let (gated, down, after) = (gated.clone(), down.clone(), after.clone());
                 let (dx, adapters) = B::feed_forward_backward(gated, down, after, precision, &kept, gradient);
@@ -278,13 +279,15 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let (x, node) = x.into_parts();
         let norm = inner_norm(norm);
-        // The output layer is frozen: an adapter on it would get no gradient, and none is ever hung there.
+        // The output layer is frozen: an adapter on it would get no gradient, and none is ever
+        // attached there.
         let (output, _) = inner_linear(output, &x);
         record::<B, C, 1>([node], |tracked| {
             if !tracked {
                 return (B::cross_entropy(x, norm, output, targets, scale, precision), None);
             }
-            // The logits are the dearest of a step, so they are made once, for the loss and for its gradient.
+            // The logits are the most expensive part of a step: computed once for the loss and its
+            // gradient.
             let (loss, dx) = B::cross_entropy_with_gradient(x, norm, output, targets, scale, precision);
             let rule = rule(move |gradient| {
                 let gradient = B::float_reshape(gradient, Shape::from([1, 1]));

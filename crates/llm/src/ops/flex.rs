@@ -1,10 +1,11 @@
-//! The operations on the CPU: Burn's Flex tensors, handed as slices to the loops of `hearth-kernels`.
+//! The operations on the CPU: Burn's Flex tensors, handed as slices to the loops of
+//! `hearth-kernels`.
 //!
-//! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours: it ends the operation with a
-//! panic that the engine catches and reports.
+//! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours:
+//! it ends the operation with a panic that the engine catches and reports.
 
-use super::kept::{Kept, KeptAttention, KeptFeedForward};
 use super::room::tensor;
+use super::saved_activations::{Saved, SavedAttention, SavedFeedForward};
 use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
     MemoryUse, Norm, Ops, OpsBackward, OptionalNorm, Segments,
@@ -35,8 +36,8 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// The elements of a float tensor alone, in order, to be written over: those of a part of another tensor are copied out of it, since Flex hands
-/// out the whole of what they lie in.
+/// The elements of a float tensor alone, in order, to be written over: those of a part of another
+/// tensor are copied out of it, since Flex hands out the whole of what they lie in.
 fn in_storage_of_its_own(tensor: FlexTensor) -> FlexTensor {
     let tensor = contiguous(tensor);
     let elements: usize = tensor.shape().iter().product();
@@ -141,7 +142,7 @@ fn is_normed(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
         .any(|norm| matches!(norm, OptionalNorm::Norm(..)))
 }
 
-/// Q, K and V as attention reads them: heads normalised where the model does, and turned.
+/// Q, K and V as attention reads them: heads normalised if the model does so, and rotated.
 fn prepared(
     qkv: FlexTensor,
     spec: &AttentionSpec,
@@ -231,7 +232,7 @@ impl Ops for Flex {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (mut residual, h, linear) = (in_storage_of_its_own(residual), contiguous(h), settled(linear));
-        // In place where nobody else holds the residual; Flex copies it otherwise.
+        // In place if the residual is not shared; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);
         sound(fused::linear_add_in_place(
@@ -300,15 +301,15 @@ impl Ops for Flex {
 }
 
 impl OpsBackward for Flex {
-    type Kept = Kept;
-    type KeptAttention = KeptAttention;
-    type KeptFeedForward = KeptFeedForward;
+    type Saved = Saved;
+    type SavedAttention = SavedAttention;
+    type SavedFeedForward = SavedFeedForward;
 
-    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Kept {
-        Kept::new(x, precision)
+    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Saved {
+        Saved::new(x, precision)
     }
 
-    fn restore(kept: &Kept) -> FloatTensor<Self> {
+    fn restore(kept: &Saved) -> FloatTensor<Self> {
         kept.restore()
     }
 
@@ -339,13 +340,13 @@ impl OpsBackward for Flex {
         (tensor(dx, size(&x)), adapters.collect())
     }
 
-    fn attend_keeping(
+    fn attend_with_saved(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-    ) -> (FloatTensor<Self>, KeptAttention) {
+    ) -> (FloatTensor<Self>, SavedAttention) {
         let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
         let as_they_came = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
         let ready = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
@@ -362,7 +363,7 @@ impl OpsBackward for Flex {
             &mut logs,
         ));
         let out = tensor(out, [tokens, heads.out_width()]);
-        let kept = KeptAttention {
+        let kept = SavedAttention {
             qkv: as_they_came.unwrap_or(ready),
             out: out.clone(),
             logs: Arc::new(logs),
@@ -375,7 +376,7 @@ impl OpsBackward for Flex {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        kept: &KeptAttention,
+        kept: &SavedAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (contiguous(kept.qkv.clone()), contiguous(gradient));
@@ -427,27 +428,27 @@ impl OpsBackward for Flex {
         (tensor(dh, size(&h)), adapter_gradient(&linear, adapter))
     }
 
-    fn feed_forward_keeping(
+    fn feed_forward_with_saved(
         x: FloatTensor<Self>,
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-    ) -> (FloatTensor<Self>, KeptFeedForward) {
+    ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = contiguous(x);
         let mut h = Scratch::new(size(&x)[0] * gated.gate.spec.rows);
         let [gates, ups] = match precision {
             MatmulPrecision::Bf16 => gated_halves(&x, gated, precision, &mut h, |half, size| {
-                Kept::Half(Arc::new(half), size)
+                Saved::Half(Arc::new(half), size)
             }),
             MatmulPrecision::F32 | MatmulPrecision::Int8Activations => {
                 gated_halves(&x, gated, precision, &mut h, |whole, size| {
-                    Kept::Whole(tensor(whole, size))
+                    Saved::Whole(tensor(whole, size))
                 })
             }
         };
-        let kept = KeptFeedForward {
-            x: Kept::new(&x, precision),
+        let kept = SavedFeedForward {
+            x: Saved::new(&x, precision),
             gates,
             ups,
         };
@@ -460,7 +461,7 @@ impl OpsBackward for Flex {
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-        kept: &KeptFeedForward,
+        kept: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let gradient = contiguous(gradient);
@@ -473,7 +474,7 @@ impl OpsBackward for Flex {
         let (x_values, dh) = (floats(&x), floats(&dh));
         let activation = gated.activation;
         let gradients = match (&kept.gates, &kept.ups) {
-            (Kept::Half(gates, _), Kept::Half(ups, _)) => fused::gated_backward_from_saved(
+            (Saved::Half(gates, _), Saved::Half(ups, _)) => fused::gated_backward_from_saved(
                 x_values,
                 norm,
                 &kernel_gate,
@@ -485,7 +486,7 @@ impl OpsBackward for Flex {
                 &mut dx,
             ),
             (gates, ups) => {
-                let [gates, ups] = [gates, ups].map(Kept::restore);
+                let [gates, ups] = [gates, ups].map(Saved::restore);
                 fused::gated_backward_from_saved(
                     x_values,
                     norm,
@@ -521,14 +522,14 @@ impl OpsBackward for Flex {
     }
 }
 
-/// The first half of a feed-forward, written to `h`, and gate and up as they are kept.
+/// The first half of a feed-forward, written to `h`, and the saved gate and up.
 fn gated_halves<K: fused::SavedElement>(
     x: &FlexTensor,
     gated: Gated<Flex>,
     precision: MatmulPrecision,
     h: &mut [f32],
-    keep: fn(Scratch<K>, [usize; 2]) -> Kept,
-) -> [Kept; 2] {
+    keep: fn(Scratch<K>, [usize; 2]) -> Saved,
+) -> [Saved; 2] {
     let (gate, up) = (settled(gated.gate), settled(gated.up));
     let mut kept = [(); 2].map(|()| Scratch::new(h.len()));
     sound(fused::gated_with_saved(
@@ -544,7 +545,8 @@ fn gated_halves<K: fused::SavedElement>(
     kept.map(|kept| keep(kept, [size(x)[0], gate.spec.rows]))
 }
 
-/// `scale` times the sum of the losses, as `[1]`; their gradient, times `scale` too, where it is asked for.
+/// `scale` times the sum of the losses, as `[1]`; their gradient, times `scale` too, if
+/// requested.
 fn loss(
     x: &FlexTensor,
     norm: linear::Norm,

@@ -1,4 +1,4 @@
-//! What a linear is made of: a frozen weight, perhaps its scale, an adapter, a bias.
+//! Parts of a linear: a frozen weight and its optional scale, adapter and bias.
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType};
@@ -8,7 +8,7 @@ pub use hearth_kernels::Dropout;
 pub use hearth_kernels::MatmulPrecision;
 pub use hearth_kernels::glu::Activation;
 
-/// How the bytes of a weight `[rows, cols]` are to be read.
+/// Format of the bytes of a weight `[rows, cols]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MatrixSpec {
     /// The block format.
@@ -28,7 +28,7 @@ pub struct MatrixSpec {
 pub struct Norm<B: Backend> {
     /// `[D]`; frozen.
     pub weight: FloatTensor<B>,
-    /// Keeps the root away from zero.
+    /// Added under the root; avoids division by zero.
     pub eps: f32,
 }
 
@@ -46,7 +46,7 @@ pub enum OptionalNorm<B: Backend> {
 /// Several stacked adapters are one of the sum of their ranks, with their scales folded into `b`.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Adapter<B: Backend> {
-    /// The weight as it is.
+    /// No adapter.
     None,
     /// An adapter of some rank.
     Lora {
@@ -56,7 +56,7 @@ pub enum Adapter<B: Backend> {
         b: FloatTensor<B>,
         /// alpha / rank, or alpha / sqrt(rank) for rsLoRA.
         scale: f32,
-        /// Which of its inputs are left out; in training only.
+        /// Dropout of its input; training only.
         dropout: Option<Dropout>,
     },
 }
@@ -77,10 +77,10 @@ pub struct Linear<B: Backend> {
     pub weight: IntTensor<B>,
     /// How to read them.
     pub spec: MatrixSpec,
-    /// What is added by training.
+    /// LoRA adapter.
     #[extension_type]
     pub adapter: Adapter<B>,
-    /// What the file adds.
+    /// Bias from the file.
     #[extension_type]
     pub bias: Bias<B>,
 }
@@ -91,13 +91,13 @@ pub struct Gated<B: Backend> {
     /// Before both linears.
     #[extension_type]
     pub norm: Norm<B>,
-    /// What the activation is of.
+    /// Input of the activation.
     #[extension_type]
     pub gate: Linear<B>,
-    /// What it is multiplied with.
+    /// Multiplied with the activation.
     #[extension_type]
     pub up: Linear<B>,
-    /// What is done to the gate.
+    /// Activation of the gate.
     pub activation: Activation,
 }
 
@@ -117,7 +117,7 @@ pub enum Linears<B: Backend> {
 }
 
 impl<B: Backend> Linears<B> {
-    /// Them, in order.
+    /// The linears, in order.
     pub fn into_vec(self) -> Vec<Linear<B>> {
         match self {
             Self::One(a) => vec![a],

@@ -1,8 +1,9 @@
-//! The operations that are ours: fused half-layers, declared once, run on every device.
+//! Hearth's own operations: fused parts of a transformer layer, declared once, run on every device.
 //!
-//! A transformer block is four of them ([`attention in`](Ops::norm_linears), [`attention`](Ops::attend),
-//! [`projection out`](Ops::linear_add), [`feed-forward`](Ops::feed_forward)), so a decode step crosses from Burn into a kernel four times
-//! a layer and everything between stays fused.
+//! A transformer layer is four of them ([`attention in`](Ops::norm_linears),
+//! [`attention`](Ops::attend), [`projection out`](Ops::linear_add),
+//! [`feed-forward`](Ops::feed_forward)), so a decode step crosses from Burn into a kernel four
+//! times a layer and everything between stays fused.
 //!
 //! * [`flex`] runs them on the CPU with the loops of `hearth-kernels`;
 //! * [`cube`] runs them on a GPU with the kernels of `hearth-kernels::gpu`;
@@ -15,10 +16,10 @@ mod autodiff;
 #[cfg(feature = "gpu")]
 pub(crate) mod cube;
 mod flex;
-mod kept;
 mod linear;
 #[cfg(feature = "gpu")]
 mod per_device;
+mod saved_activations;
 #[cfg(feature = "gpu")]
 pub(crate) use per_device::PerDevice;
 mod room;
@@ -38,9 +39,9 @@ use std::sync::atomic::AtomicU64;
 /// The target of a row that is not trained.
 pub const NOT_TRAINED: u32 = hearth_kernels::softmax::IGNORE_INDEX;
 
-/// Bytes of logits that a GPU holds at once, about.
+/// Approximate bytes of logits in GPU memory at once.
 const LOGIT_BYTES: usize = 64 << 20;
-/// Buffers are cut at multiples of so many rows.
+/// Rows of logits are rounded down to a multiple of this.
 const LOGIT_ROWS: usize = 64;
 
 /// Rows of logits that [`Ops::cross_entropy`] has on a GPU at once, of a vocabulary of this size.
@@ -48,25 +49,27 @@ pub fn logit_rows(vocab: usize) -> usize {
     (LOGIT_BYTES / (size_of::<f32>() * vocab.max(1)) / LOGIT_ROWS).max(1) * LOGIT_ROWS
 }
 
-/// Bytes that this process holds on a device, as far as the device counts them.
+/// Device memory of this process in bytes, as reported by the device.
 #[derive(Debug, Default)]
 pub struct MemoryUse {
-    /// What is in use.
+    /// Bytes in use.
     pub used: AtomicU64,
-    /// What was taken for that, and for what comes.
+    /// Bytes reserved by the allocator, including those in use.
     pub reserved: AtomicU64,
 }
 
-/// Half-layers over quantised weights.
+/// Fused operations over quantised weights.
 ///
-/// Float tensors are f32. A frozen weight is an integer tensor of the file's bytes (see [`MatrixSpec`]); it takes no part in
-/// differentiation. Every linear keeps one order: product, then the weight's own scale, then adapter, then bias.
+/// Float tensors are f32. A frozen weight is an integer tensor of the file's bytes (see
+/// [`MatrixSpec`]); it takes no part in differentiation. Every linear keeps one order: product,
+/// then the weight's own scale, then adapter, then bias.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "gpu"))]
 pub trait Ops: burn::backend::Backend {
     /// Rows `ids` of a table `[vocab, D]`, times `scale`: `[T, D]`.
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self>;
 
-    /// Several linears over one normalised input: `x [T, D]` to `[T, sum of out]`, the outputs of a row side by side.
+    /// Several linears over one normalised input: `x [T, D]` to `[T, sum of out]`, the outputs of a
+    /// row side by side.
     fn norm_linears(
         x: FloatTensor<Self>,
         #[extension_type] norm: Norm<Self>,
@@ -76,8 +79,8 @@ pub trait Ops: burn::backend::Backend {
 
     /// Attention: `qkv [T, (heads + 2 kv_heads) * head_dim]` to `[T, heads * head_dim]`.
     ///
-    /// Normalises each head of Q and K where the model does, rotates them, writes K and V to the cache if there is one, and
-    /// attends causally.
+    /// Normalises each head of Q and K where the model does, rotates them, writes K and V to the
+    /// cache if there is one, and attends causally.
     fn attend(
         qkv: FloatTensor<Self>,
         #[extension_type] q_norm: OptionalNorm<Self>,
@@ -86,7 +89,8 @@ pub trait Ops: burn::backend::Backend {
         key_values: KeyValues,
     ) -> FloatTensor<Self>;
 
-    /// `residual + norm(linear(h))`: `residual [T, D]`, `h [T, in]`; written over `residual` where nothing else holds it.
+    /// `residual + norm(linear(h))`: `residual [T, D]`, `h [T, in]`; in place if `residual` is not
+    /// shared.
     fn linear_add(
         residual: FloatTensor<Self>,
         h: FloatTensor<Self>,
@@ -95,7 +99,8 @@ pub trait Ops: burn::backend::Backend {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
-    /// `x + norm(down(activation(gate(norm(x))) * up(norm(x))))`: `x [T, D]`; written over `x` where nothing else holds it.
+    /// `x + norm(down(activation(gate(norm(x))) * up(norm(x))))`: `x [T, D]`; in place if `x` is
+    /// not shared.
     fn feed_forward(
         x: FloatTensor<Self>,
         #[extension_type] gated: Gated<Self>,
@@ -105,7 +110,8 @@ pub trait Ops: burn::backend::Backend {
     ) -> FloatTensor<Self>;
 
     /// Cross-entropy through the output layer: `scale` times the sum over the rows of `x [T, D]` of
-    /// `-log softmax(output(norm(x)))[target]`, as `[1]`. A row whose target is [`NOT_TRAINED`] costs and counts nothing.
+    /// `-log softmax(output(norm(x)))[target]`, as `[1]`. Rows with the target [`NOT_TRAINED`] are
+    /// ignored.
     fn cross_entropy(
         x: FloatTensor<Self>,
         #[extension_type] norm: Norm<Self>,
@@ -115,11 +121,12 @@ pub trait Ops: burn::backend::Backend {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
-    /// The column of the greatest finite element of each row, the first of equals: `x [rows, out]` to `[rows]`. `u32::MAX` for a row
-    /// that has none.
+    /// The column of the greatest finite element of each row, the first of equals: `x [rows, out]`
+    /// to `[rows]`. `u32::MAX` for a row that has none.
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self>;
 
-    /// Notes in `found` what this process holds on the device of `like`, which comes back as it is.
+    /// Stores the memory use of this process on the device of `like` in `found`; returns `like`
+    /// unchanged.
     fn memory(like: FloatTensor<Self>, found: Arc<MemoryUse>) -> FloatTensor<Self>;
 
     /// A weight in f32, `[out, in]`: for tests.
@@ -129,23 +136,24 @@ pub trait Ops: burn::backend::Backend {
 /// Gradient of an adapter: of `a [rank, in]` and `b [out, rank]`.
 pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
 
-/// The backward of [`Ops`], derived by hand: of the product that the forward was made with, never of [`MatmulPrecision::Int8Activations`], in whose
-/// place stands [`MatmulPrecision::F32`].
+/// The backward of [`Ops`], derived by hand: of the product that the forward was made with, never
+/// of [`MatmulPrecision::Int8Activations`], in whose place stands [`MatmulPrecision::F32`].
 ///
-/// Each takes the inputs of its forward and the gradient of its output, and runs again what it needs of the forward.
+/// Each takes the inputs of its forward and the gradient of its output, and runs again what it
+/// needs of the forward.
 pub trait OpsBackward: Ops {
-    /// What is kept of a forward: a matrix, perhaps in half the memory.
-    type Kept: Clone + Send + Sync + 'static;
-    /// What is kept of attention: its input, and what its backward would have to make again.
-    type KeptAttention: Clone + Send + Sync + 'static;
-    /// What is kept of a feed-forward: `x`, `gate(norm(x))` and `up(norm(x))`.
-    type KeptFeedForward: Clone + Send + Sync + 'static;
+    /// A saved activation: a matrix, in f32 or bf16.
+    type Saved: Clone + Send + Sync + 'static;
+    /// Saved activations of attention.
+    type SavedAttention: Clone + Send + Sync + 'static;
+    /// Saved activations of a feed-forward: `x`, `gate(norm(x))` and `up(norm(x))`.
+    type SavedFeedForward: Clone + Send + Sync + 'static;
 
-    /// Keeps `x [rows, cols]` for the backward of this product.
-    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Self::Kept;
+    /// Saves `x [rows, cols]` for the backward of this product.
+    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Self::Saved;
 
-    /// What was kept, as it is used.
-    fn restore(kept: &Self::Kept) -> FloatTensor<Self>;
+    /// The saved matrix in f32.
+    fn restore(kept: &Self::Saved) -> FloatTensor<Self>;
 
     /// Backward of [`Ops::norm_linears`]: the gradient of `x`, and of each linear's adapter.
     fn norm_linears_backward(
@@ -156,26 +164,28 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>);
 
-    /// [`Ops::attend`] over [`KeyValues::Batch`], and what its backward needs.
-    fn attend_keeping(
+    /// [`Ops::attend`] over [`KeyValues::Batch`], and its saved activations.
+    fn attend_with_saved(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-    ) -> (FloatTensor<Self>, Self::KeptAttention);
+    ) -> (FloatTensor<Self>, Self::SavedAttention);
 
-    /// Backward of [`Ops::attend`] from what [`OpsBackward::attend_keeping`] kept: the gradient of `qkv`.
+    /// Backward of [`Ops::attend`] from the activations saved by
+    /// [`OpsBackward::attend_with_saved`]: the gradient of `qkv`.
     fn attend_backward(
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        kept: &Self::KeptAttention,
+        kept: &Self::SavedAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 
-    /// Backward of [`Ops::linear_add`]: the gradients of `h` and of the adapter (that of `residual` is `gradient` itself).
+    /// Backward of [`Ops::linear_add`]: the gradients of `h` and of the adapter (that of `residual`
+    /// is `gradient` itself).
     fn linear_add_backward(
         h: FloatTensor<Self>,
         linear: Linear<Self>,
@@ -184,23 +194,24 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>);
 
-    /// [`Ops::feed_forward`], and what its backward would have to make again.
-    fn feed_forward_keeping(
+    /// [`Ops::feed_forward`], and its saved activations.
+    fn feed_forward_with_saved(
         x: FloatTensor<Self>,
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-    ) -> (FloatTensor<Self>, Self::KeptFeedForward);
+    ) -> (FloatTensor<Self>, Self::SavedFeedForward);
 
-    /// Backward of [`Ops::feed_forward`] from what [`OpsBackward::feed_forward_keeping`] kept: the gradients of `x`, all of it, and of the
+    /// Backward of [`Ops::feed_forward`] from the activations saved by
+    /// [`OpsBackward::feed_forward_with_saved`]: the gradients of `x`, all of it, and of the
     /// adapters of gate, up and down.
     fn feed_forward_backward(
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-        kept: &Self::KeptFeedForward,
+        kept: &Self::SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]);
 

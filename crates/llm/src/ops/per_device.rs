@@ -1,14 +1,15 @@
-//! What is made once on each GPU that asks for it: lists and tables that all layers share.
+//! Per-GPU cache of lists and tables shared by all layers.
 
 use burn::backend::Cube;
 use burn::backend::tensor::Device;
 use std::sync::Mutex;
 
-/// Copies of something, one a GPU. They belong to what they are copies of and say nothing more: a clone has none yet, and all are equal.
+/// Copies of something, one a GPU. They belong to what they are copies of and say nothing more: a
+/// clone has none yet, and all are equal.
 pub(crate) struct PerDevice<T>(Mutex<Vec<(Device<Cube>, T)>>);
 
 impl<T: Clone> PerDevice<T> {
-    /// The copy on a device; made now where there is none that will do.
+    /// The copy on a device; made now if there is no suitable one.
     pub fn get(&self, device: &Device<Cube>, will_do: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> T {
         let mut copies = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some((_, copy)) = copies.iter().find(|(on, copy)| on == device && will_do(copy)) {

@@ -1,4 +1,5 @@
-//! Outputs in memory that is used again: a step makes the same tensors as the one before it, and fresh memory is dear.
+//! Outputs in pooled memory: every step allocates the same tensors, and fresh memory is
+//! expensive.
 
 use burn::backend::{AllocationProperty, Bytes};
 use burn::tensor::{DType, TensorData};
@@ -7,7 +8,7 @@ use burn_std::{AccessError, AccessPolicy, AllocationController};
 use hearth_kernels::scratch::Scratch;
 use std::mem::MaybeUninit;
 
-/// The memory of a tensor, given back when the tensor is dropped.
+/// The scratch buffer of a tensor, returned to the pool on drop.
 struct Room(Scratch<f32>);
 
 impl AllocationController for Room {
@@ -32,10 +33,10 @@ impl AllocationController for Room {
     }
 }
 
-/// A tensor of numbers that lie in scratch.
+/// A tensor backed by scratch.
 pub(super) fn tensor<const D: usize>(values: Scratch<f32>, shape: [usize; D]) -> FlexTensor {
     let length = size_of_val(&values[..]);
-    // SAFETY: all bytes of scratch are initialised, and there are so many.
+    // SAFETY: all `length` bytes of scratch are initialised.
     let bytes = unsafe { Bytes::from_controller(Box::new(Room(values)), length) };
     FlexTensor::from_data(TensorData::from_bytes(bytes, shape, DType::F32))
 }

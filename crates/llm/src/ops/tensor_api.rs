@@ -31,8 +31,8 @@ pub fn norm_linears(
 /// See [`Ops::attend`].
 ///
 /// # Panics
-/// On any device where the keys and values are those of another batch (see [`KeyValues::check`]), as all operations do where shapes
-/// do not fit.
+/// On any device where the keys and values are those of another batch (see [`KeyValues::check`]),
+/// as all operations do where shapes do not fit.
 pub fn attend(
     qkv: Tensor<2>,
     q_norm: &OptionalNorm<Dispatch>,

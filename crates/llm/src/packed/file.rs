@@ -1,7 +1,8 @@
 //! A file of packed weights, mapped.
 //!
-//! It begins with a [`Head`]; then come the matrices, each at a multiple of [`ALIGN`] bytes, and last the table, which is text: the key,
-//! then a line for each matrix with its place, its length, the sums of its chunks, and its name.
+//! It begins with a [`Head`]; then come the matrices, each at a multiple of [`ALIGN`] bytes, and
+//! last the table, which is text: the key, then a line for each matrix with its place, its length,
+//! the sums of its chunks, and its name.
 
 use bytes::Bytes;
 use hearth_kernels::team;
@@ -101,8 +102,9 @@ impl PackedFile {
         // What may be written to may be marked as used, for those who look for what is not.
         let writable = File::options().read(true).append(true).open(path);
         let file = writable.or_else(|_| File::open(path)).ok()?;
-        // SAFETY: the map is read-only and private to us. Hearth never writes to such a file once it has its name; what somebody else
-        // does to it cannot be prevented, as with the model's own file.
+        // SAFETY: the map is read-only and private to us. Hearth never writes to such a file once
+        // it has its name; what somebody else does to it cannot be prevented, as with the model's
+        // own file.
         let map = unsafe { Mmap::map(&file) }.ok()?;
         let bytes = Bytes::from_owner(map);
         let head = Head::read(&bytes)?;

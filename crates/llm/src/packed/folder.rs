@@ -12,7 +12,8 @@ use std::time::SystemTime;
 const WHOLE: &str = "packed";
 const PART: &str = "part";
 
-/// The folder holds no more files than these, and no more bytes; nor more than a third of what the disk has for them.
+/// The folder holds no more files than these, and no more bytes; nor more than a third of what the
+/// disk has for them.
 const MOST_FILES: usize = 8;
 const MOST_BYTES: u64 = 20 << 30;
 /// What is left free on the disk at least.
@@ -25,8 +26,8 @@ pub fn file_of(folder: &Path, key: &str) -> PathBuf {
     folder.join(name).with_extension(WHOLE)
 }
 
-/// Makes room for a file of `size` bytes, and gives the name it should have while it is written. What was used longest ago goes first; what writers
-/// have left that are gone goes always.
+/// Makes room for a file of `size` bytes, and gives the name it should have while it is written.
+/// What was used longest ago goes first; what writers have left that are gone goes always.
 ///
 /// # Errors
 /// The folder cannot be made or read, or there is no room.

@@ -1,9 +1,11 @@
 //! Weights packed for this machine, kept from one load to the next.
 //!
-//! Packing a model, or copying what keeps its order, costs as much as everything else at a load together. So it goes to a file, one a
-//! model and kind of packing, which the next load maps: its tensors then lie in the system's cache of that file, read-only, shared by all
-//! processes that run the model, and the system may take the pages back without writing them anywhere. The first load maps what it
-//! writes, too. Whatever goes wrong with such a file costs time and nothing else: what it cannot give is packed in memory.
+//! Packing a model, or copying what keeps its order, costs as much as everything else at a load
+//! together. So it goes to a file, one a model and kind of packing, which the next load maps: its
+//! tensors then lie in the system's cache of that file, read-only, shared by all processes that run
+//! the model, and the system may take the pages back without writing them anywhere. The first load
+//! maps what it writes, too. Whatever goes wrong with such a file costs time and nothing else: what
+//! it cannot give is packed in memory.
 
 mod file;
 mod folder;
@@ -44,7 +46,8 @@ pub(crate) enum PackedWeights {
 }
 
 impl PackedWeights {
-    /// Those of this model, kept in `folder`; without one, and for a model that is no file, nothing is kept.
+    /// Those of this model, kept in `folder`; without one, and for a model that is no file, nothing
+    /// is kept.
     pub fn of(gguf: &Gguf, folder: Option<&Path>) -> Self {
         let matrices = gguf.tensors().filter(|tensor| tensor.shape.len() == 2);
         let size = matrices.map(|tensor| tensor.byte_len as u64).sum();
@@ -97,8 +100,8 @@ impl PackedWeights {
         in_memory(matrix)
     }
 
-    /// After the last matrix: what was written is there for the next load, and a file that was damaged, or made when fewer layers lay with
-    /// the processor, makes room for another.
+    /// After the last matrix: what was written is there for the next load, and a file that was
+    /// damaged, or made when fewer layers lay with the processor, makes room for another.
     pub fn finish(self) {
         match self {
             Self::Kept { path, sound: false, .. } => {
@@ -116,7 +119,8 @@ impl PackedWeights {
     }
 }
 
-/// Packs into memory that begins with a page, as that of a file does, since kernels are quicker where tiles begin with a cache line.
+/// Packs into memory that begins with a page, as that of a file does, since kernels are quicker
+/// where tiles begin with a cache line.
 fn in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
     let Unpacked {
         quant,

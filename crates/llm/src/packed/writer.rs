@@ -12,7 +12,8 @@ use std::path::PathBuf;
 /// Bytes that are packed before they are written.
 const PIECE: usize = 4 << 20;
 
-/// A file that is being written. It gets its name when it is whole; what is dropped before is removed.
+/// A file that is being written. It gets its name when it is whole; what is dropped before is
+/// removed.
 pub struct Writer {
     file: File,
     part: PathBuf,
@@ -23,14 +24,16 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a file for this key, of about `size` bytes, that shall be called `path`; older ones may have to go for it.
+    /// Begins a file for this key, of about `size` bytes, that shall be called `path`; older ones
+    /// may have to go for it.
     ///
     /// # Errors
     /// The folder cannot be written to, or there is not enough room.
     pub fn new(path: PathBuf, key: String, size: u64) -> io::Result<Self> {
         let part = folder::make_room(&path, size)?;
         let mut file = File::options().read(true).write(true).create_new(true).open(&part)?;
-        // Tells others that somebody is at it. Where files cannot be locked, a part that was left stays.
+        // Tells others that somebody is at it. Where files cannot be locked, a part that was left
+        // stays.
         let _ = file.try_lock();
         let begun = file.write_all(&[0; Head::BYTES]);
         let writer = Self {
@@ -57,7 +60,8 @@ impl Writer {
             bytes,
         } = *unpacked;
         let start = self.end.next_multiple_of(ALIGN);
-        // By writing, and not through a map: a full disk is then an error, and not the end of the process.
+        // By writing, and not through a map: a full disk is then an error, and not the end of the
+        // process.
         self.file.seek(SeekFrom::Start(start))?;
         let row = quant
             .row_bytes(cols)
@@ -75,7 +79,8 @@ impl Writer {
             self.file.write_all(&self.piece)?;
         }
         self.end = start + bytes.len() as u64;
-        // SAFETY: the map is read-only and private to us, and nothing is written to these bytes again.
+        // SAFETY: the map is read-only and private to us, and nothing is written to these bytes
+        // again.
         let map = unsafe { MmapOptions::new().offset(start).len(bytes.len()).map(&self.file)? };
         let entry = Entry {
             start,
@@ -109,7 +114,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // It is not there any more once it has its name. Windows keeps what is mapped; then the next writer clears it away.
+        // It is not there any more once it has its name. Windows keeps what is mapped; then the
+        // next writer clears it away.
         let _ = fs::remove_file(&self.part);
     }
 }

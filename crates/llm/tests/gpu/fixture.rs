@@ -96,7 +96,8 @@ const LINEARS: [&str; 7] = [
 ];
 
 impl Layer {
-    /// The fixture's layer with its weights in this format, its input and adapters ready to get gradients if the device keeps any.
+    /// The fixture's layer with its weights in this format, its input and adapters ready to get
+    /// gradients if the device keeps any.
     pub fn new(fixture: &Fixture, quant: Quant, device: &Device) -> Self {
         let trained = |name: &str| {
             let tensor = fixture.tensor::<2>(name, device);

@@ -1,5 +1,5 @@
-//! Operations, and one whole layer, on a GPU, forwards and backwards, against the CPU and PyTorch; every block format; and whole models
-//! with some of their layers there.
+//! Operations, and one whole layer, on a GPU, forwards and backwards, against the CPU and PyTorch;
+//! every block format; and whole models with some of their layers there.
 //!
 //! On Linux the driver is one in software, unless the environment names another.
 
@@ -42,8 +42,8 @@ fn gpu() -> Option<Device> {
         driver::select();
         hearth_llm::device::open(Place::Gpu(0)).unwrap_or_else(|error| {
             panic!(
-                "no GPU driver answers: {error}. Install one that is software (Debian: apt install chromium libvulkan1) or set \
-                 HEARTH_NO_GPU_TESTS=1 to leave these tests out."
+                "no GPU driver answers: {error}. Install one that is software (Debian: apt install chromium \
+                 libvulkan1) or set HEARTH_NO_GPU_TESTS=1 to leave these tests out."
             )
         })
     });
@@ -65,7 +65,8 @@ const RUNTIME: &str = if cfg!(feature = "vulkan") {
     "cuda"
 };
 
-/// A driver without what SPIR-V wants is handed WGSL, silently: then these tests say nothing about the build that they are for.
+/// A driver without what SPIR-V wants is handed WGSL, silently: then these tests say nothing about
+/// the build that they are for.
 #[test]
 fn kernels_run_in_the_language_that_the_build_is_for() {
     let Some(device) = gpu() else { return };
@@ -73,7 +74,8 @@ fn kernels_run_in_the_language_that_the_build_is_for() {
     let found = client.name();
     assert!(
         found.starts_with(RUNTIME),
-        "kernels run in {found}, and these tests are built for {RUNTIME}: choose another driver, or build them without the feature"
+        "kernels run in {found}, and these tests are built for {RUNTIME}: choose another driver, or build them without \
+         the feature"
     );
 }
 
@@ -104,8 +106,9 @@ fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
     }
 }
 
-/// Blocks of any bits, an odd number of rows: what the two make of them differs by a rounding of the block's greatest at most
-/// (a GPU may fuse a product with a sum), and not at all where they are infinite or no number.
+/// Blocks of any bits, an odd number of rows: what the two make of them differs by a rounding of
+/// the block's greatest at most (a GPU may fuse a product with a sum), and not at all where they
+/// are infinite or no number.
 #[test]
 fn every_format_expands_as_on_the_cpu() {
     let Some(device) = gpu() else { return };
@@ -135,7 +138,8 @@ fn every_format_expands_as_on_the_cpu() {
     }
 }
 
-/// A weight with gaps is refused, for a copy would cost more than its product; as a defect of ours, which the engine reports.
+/// A weight with gaps is refused, for a copy would cost more than its product; as a defect of ours,
+/// which the engine reports.
 #[test]
 fn a_weight_whose_words_lie_apart_is_refused() {
     let Some(device) = gpu() else { return };
@@ -158,7 +162,8 @@ fn cached_batch() -> KeyValues {
     KeyValues::Pool { sequence, layer: 0 }
 }
 
-/// A GPU would take the batch's numbers for others, and say nothing. (No view that leaves its pool comes this far: see `CachedSequence`.)
+/// A GPU would take the batch's numbers for others, and say nothing. (No view that leaves its pool
+/// comes this far: see `CachedSequence`.)
 #[test]
 fn a_batch_that_is_not_the_caches_is_refused_on_every_device() {
     let Some(gpu) = gpu() else { return };

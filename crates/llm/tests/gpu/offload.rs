@@ -1,4 +1,5 @@
-//! Tiny models with some of their layers on GPUs: placed as planned, and with the processor's logits.
+//! Tiny models with some of their layers on GPUs: placed as planned, and with the processor's
+//! logits.
 
 use crate::fixture::relative_error;
 use crate::gpu;
@@ -78,7 +79,8 @@ fn any_number_of_layers_gives_the_same_logits() {
     }
 }
 
-/// A GPU hands over the likeliest token alone: the one that its logits would give, from wherever the output layer lies.
+/// A GPU hands over the likeliest token alone: the one that its logits would give, from wherever
+/// the output layer lies.
 #[test]
 fn the_likeliest_token_is_chosen_where_the_output_layer_lies() {
     if gpu().is_none() {

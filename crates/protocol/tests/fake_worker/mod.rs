@@ -1,7 +1,8 @@
 //! A worker without a model: a real process that speaks the protocol and acts on the last message.
 //!
-//! The environment variable [`START`] controls its start, the model's file name a load, the first word of the last message a
-//! generation, and the dataset a run. Used by the tests of `protocol` and `app`, whose executables are also this worker: see [`run`].
+//! The environment variable [`START`] controls its start, the model's file name a load, the first
+//! word of the last message a generation, and the dataset a run. Used by the tests of `protocol`
+//! and `app`, whose executables are also this worker: see [`run`].
 
 mod training;
 
@@ -32,7 +33,8 @@ pub fn command(start: &str) -> WorkerCommand {
     command
 }
 
-/// The main function of a test whose executable is also a worker: it runs the worker if [`START`] is set.
+/// The main function of a test whose executable is also a worker: it runs the worker if [`START`]
+/// is set.
 pub fn run(trials: impl FnOnce() -> Vec<Trial>) -> ! {
     if std::env::var_os(START).is_some() {
         main();

@@ -1,7 +1,8 @@
 //! A run without a model, controlled by the first words of the dataset.
 //!
-//! `learn 5` plans and runs five steps; a following `die 3`, `fail 3` or `wait 3` takes effect after the third step. A checkpoint is
-//! written after every second step and after the step in which the run is suspended.
+//! `learn 5` plans and runs five steps; a following `die 3`, `fail 3` or `wait 3` takes effect
+//! after the third step. A checkpoint is written after every second step and after the step in
+//! which the run is suspended.
 
 use super::{PAUSE, SWITCHED, build_switched, say, switch_build};
 use hearth_protocol::{

@@ -1,4 +1,5 @@
-// Announces to screen readers that an answer starts and, once complete, its text; never token by token.
+// Announces to screen readers that an answer starts and, once complete, its text; never token by
+// token.
 
 import { isActive, type Message } from "../host";
 import type { App } from "../stores/app.svelte";

@@ -1,4 +1,5 @@
-// Estimated height of a message before it is rendered, close enough that the scroll bar does not jump.
+// Estimated height of a message before it is rendered, close enough that the scroll bar does not
+// jump.
 
 import type { Message } from "../host";
 

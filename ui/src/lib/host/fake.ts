@@ -1,5 +1,6 @@
 // The fake host: runs the whole UI in a browser, with conversations in memory and scripted answers.
-// `?scene=` picks its initial state (see fake/scenes.ts); tests control it through `window.fakeHost`.
+// `?scene=` picks its initial state (see fake/scenes.ts); tests control it through
+// `window.fakeHost`.
 
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
 import { pause } from "./fake/base";

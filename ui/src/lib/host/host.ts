@@ -1,4 +1,5 @@
-// The interface between UI and app: all commands and events. Nothing outside `host/` depends on the desktop.
+// The interface between UI and app: all commands and events. Nothing outside `host/` depends on the
+// desktop.
 
 import type {
   Adapter,

@@ -1,5 +1,6 @@
-// Owns the load settings on trial (their differences from the saved settings) and the resulting memory plan. One plan is
-// requested at a time; of the requests made meanwhile, only the newest is planned.
+// Owns the load settings on trial (their differences from the saved settings) and the resulting
+// memory plan. One plan is requested at a time; of the requests made meanwhile, only the newest is
+// planned.
 
 import { asProblem, type Host, type Plan, type Problem, type Settings, type LoadSettings } from "../host";
 import type { Models } from "./models.svelte";

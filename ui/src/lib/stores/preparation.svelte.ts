@@ -1,4 +1,5 @@
-// Owns a new run before it starts: model, dataset, column mapping, inspection and training settings.
+// Owns a new run before it starts: model, dataset, column mapping, inspection and training
+// settings.
 
 import { asProblem, type ColumnMapping, type Dataset, type Host, type Inspection, type NewRun, type Problem, type TrainSettings } from "../host";
 

@@ -1,4 +1,5 @@
-// Labels of the backends of a device, and the build that is chosen automatically, as the engine does it.
+// Labels of the backends of a device, and the build that is chosen automatically, as the engine
+// does it.
 
 import type { BackendOption, Device, DeviceCheck } from "../host";
 import { scaled } from "./format";

@@ -9,12 +9,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Local System and the administrators, who have access to a profile, too; by identifier, since names depend on the language.
+/// Local System and the administrators, who have access to a profile, too; by identifier, since
+/// names depend on the language.
 const SYSTEM: &str = "*S-1-5-18:(OI)(CI)F";
 const ADMINISTRATORS: &str = "*S-1-5-32-544:(OI)(CI)F";
 
-/// Sets an inheritable access control list for the user, the system and administrators on a folder outside the user's profile.
-/// A folder within the profile inherits such a list already.
+/// Sets an inheritable access control list for the user, the system and administrators on a folder
+/// outside the user's profile. A folder within the profile inherits such a list already.
 ///
 /// # Errors
 /// The user's name is unknown, or `icacls` fails.

@@ -83,7 +83,8 @@ impl Arguments {
         &self.positional
     }
 
-    /// Returns an error if there are more than `max` positional arguments, or unused keyword arguments.
+    /// Returns an error if there are more than `max` positional arguments, or unused keyword
+    /// arguments.
     pub fn done(&self, max: usize) -> Result<(), Error> {
         if self.positional.len() > max {
             return Err(Error::from(ErrorKind::TooManyArguments));

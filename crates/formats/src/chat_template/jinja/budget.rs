@@ -1,11 +1,13 @@
 //! The resource limits of a template: bytes allocated, units of work, and nesting depth of values.
 //!
-//! minijinja's fuel counts instructions, but a single instruction can take unbounded time and memory. `source` therefore rewrites
-//! every operator and literal into a filter of Hearth's; filters, methods, tests and functions charge the budget of the rendering
-//! thread. An exceeded budget stays exceeded: infallible code stops producing text, and the next fallible call returns the error.
+//! minijinja's fuel counts instructions, but a single instruction can take unbounded time and
+//! memory. `source` therefore rewrites every operator and literal into a filter of Hearth's;
+//! filters, methods, tests and functions charge the budget of the rendering thread. An exceeded
+//! budget stays exceeded: infallible code stops producing text, and the next fallible call returns
+//! the error.
 //!
-//! Bytes are not refunded, except those of large concatenated strings: real templates append the whole conversation to one
-//! string, message by message.
+//! Bytes are not refunded, except those of large concatenated strings: real templates append the
+//! whole conversation to one string, message by message.
 
 use super::list::{Cycler, List};
 use super::text;
@@ -109,7 +111,8 @@ pub(crate) fn charge_work(units: u64) -> bool {
     is_within()
 }
 
-/// Charges allocated bytes and the work of writing them. Returns whether the budget is still within its limits.
+/// Charges allocated bytes and the work of writing them. Returns whether the budget is still within
+/// its limits.
 pub(crate) fn charge_bytes(bytes: u64) -> bool {
     if bytes > BYTES_LEFT.get() {
         refund();
@@ -156,7 +159,8 @@ pub(crate) fn charge(bytes: u64) -> Result<(), Error> {
     check()
 }
 
-/// Returns an error if allocating `bytes` would exceed the budget. Charges nothing: the caller charges the actual bytes afterwards.
+/// Returns an error if allocating `bytes` would exceed the budget. Charges nothing: the caller
+/// charges the actual bytes afterwards.
 pub(crate) fn check_bytes(bytes: u64) -> Result<(), Error> {
     if bytes > BYTES_LEFT.get() {
         refund();
@@ -167,7 +171,8 @@ pub(crate) fn check_bytes(bytes: u64) -> Result<(), Error> {
     check()
 }
 
-/// Charges one iteration of a loop or one call of a macro, whose body prints `bytes` of literal text.
+/// Charges one iteration of a loop or one call of a macro, whose body prints `bytes` of literal
+/// text.
 pub(crate) fn charge_step(bytes: u64) -> Result<(), Error> {
     charge_bytes(bytes);
     charge_work(64);
@@ -267,8 +272,8 @@ pub(crate) fn charge_deep(value: &Value) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// Charges the work of iterating over a value's characters or items, but not over values nested in these. Returns the number of
-/// bytes or items.
+/// Charges the work of iterating over a value's characters or items, but not over values nested in
+/// these. Returns the number of bytes or items.
 pub(crate) fn charge_scan(value: &Value) -> Result<u64, Error> {
     let (length, each) = match (value.as_str(), value.as_object()) {
         (Some(text), _) => (length(text), 2),
@@ -280,7 +285,8 @@ pub(crate) fn charge_scan(value: &Value) -> Result<u64, Error> {
     Ok(length)
 }
 
-/// Returns an error if a value must not be nested in another. Namespaces and loops must not: they could form a cycle.
+/// Returns an error if a value must not be nested in another. Namespaces and loops must not: they
+/// could form a cycle.
 pub(crate) fn check_nestable(value: &Value) -> Result<(), Error> {
     let name = value.as_object().map_or("", |object| object.type_name());
     if name.ends_with("::Namespace") || name.ends_with("::Loop") {

@@ -96,7 +96,8 @@ fn internal_name(name: &str) -> String {
     format!("{name}!")
 }
 
-/// Adds minijinja's filters that sort values or build lists of lists, and charges for them in advance.
+/// Adds minijinja's filters that sort values or build lists of lists, and charges for them in
+/// advance.
 fn add_charged(environment: &mut Environment<'_>) {
     environment.add_filter(internal_name("sort"), filters::sort);
     environment.add_filter(internal_name("min"), filters::min);
@@ -192,8 +193,8 @@ fn rest(values: Vec<Value>) -> Rest<ValueOrKwargs> {
     Rest(values.into_iter().map(ValueOrKwargs::from).collect())
 }
 
-/// The name in the first argument, if any, and the other arguments. Values of other types are refused: converting them to a string
-/// could take unbounded time.
+/// The name in the first argument, if any, and the other arguments. Values of other types are
+/// refused: converting them to a string could take unbounded time.
 fn leading_name(mut arguments: Vec<Value>) -> Result<(Name, Rest<ValueOrKwargs>), Error> {
     if arguments.first().is_none_or(Value::is_kwargs) {
         return Ok((None, rest(arguments)));

@@ -88,7 +88,8 @@ pub(super) fn charge_items(items: &[Value]) -> Result<Size, Error> {
     Ok(size)
 }
 
-/// Converts a result of one of minijinja's filters, whose lists may refer to other values lazily, into a value of Hearth's.
+/// Converts a result of one of minijinja's filters, whose lists may refer to other values lazily,
+/// into a value of Hearth's.
 pub(super) fn into_owned(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => {

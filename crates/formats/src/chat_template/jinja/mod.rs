@@ -1,9 +1,10 @@
-//! Jinja 2 for chat templates: minijinja with the extensions of Hugging Face's transformers, adapted to the Python library
-//! wherever a template could observe a difference.
+//! Jinja 2 for chat templates: minijinja with the extensions of Hugging Face's transformers,
+//! adapted to the Python library wherever a template could observe a difference.
 //!
-//! transformers renders in an `ImmutableSandboxedEnvironment` with `trim_blocks`, `lstrip_blocks`, `loopcontrols`, the tag
-//! `generation`, `tojson` without HTML escapes, `raise_exception` and `strftime_now`. `tests/fixtures/templates` holds its output for
-//! several thousand expressions and for real templates, and the few remaining differences.
+//! transformers renders in an `ImmutableSandboxedEnvironment` with `trim_blocks`, `lstrip_blocks`,
+//! `loopcontrols`, the tag `generation`, `tojson` without HTML escapes, `raise_exception` and
+//! `strftime_now`. `tests/fixtures/templates` holds its output for several thousand expressions and
+//! for real templates, and the few remaining differences.
 
 mod arguments;
 pub(super) mod budget;

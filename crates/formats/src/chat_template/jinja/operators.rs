@@ -1,4 +1,5 @@
-//! Filters that replace operators and literals in a rewritten source. Each charges for the values that it creates and traverses.
+//! Filters that replace operators and literals in a rewritten source. Each charges for the values
+//! that it creates and traverses.
 
 use super::arguments::{Arguments, fail};
 use super::budget;
@@ -292,7 +293,8 @@ fn contains(container: &Value, value: &Value) -> Result<bool, Error> {
     }
 }
 
-/// The function `dict`: builds a dictionary from dictionaries, lists of pairs and keyword arguments.
+/// The function `dict`: builds a dictionary from dictionaries, lists of pairs and keyword
+/// arguments.
 pub(super) fn dict(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let mut pairs: Vec<(Value, Value)> = Vec::new();
     for given in arguments.into_values() {

@@ -21,8 +21,9 @@ pub(super) fn striptags(text: &str) -> String {
     text
 }
 
-/// Removes every range from an `open` to the next `close`, repeatedly: removing one may join the text around it into a new `open`,
-/// and the two may share bytes, as in `<!-->`. Linear: a single scan, which matches `open` against the end of the output.
+/// Removes every range from an `open` to the next `close`, repeatedly: removing one may join the
+/// text around it into a new `open`, and the two may share bytes, as in `<!-->`. Linear: a single
+/// scan, which matches `open` against the end of the output.
 fn without(text: &str, open: &str, close: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -36,7 +36,8 @@ fn is_iterable(value: &Value) -> bool {
     }
 }
 
-/// Whether a value has a length and can be indexed. True for strings and dictionaries, false for views and generators.
+/// Whether a value has a length and can be indexed. True for strings and dictionaries, false for
+/// views and generators.
 fn is_sequence(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Undefined | ValueKind::String | ValueKind::Seq => true,

@@ -108,7 +108,8 @@ fn items(out: &mut String, value: &Value, depth: usize) -> usize {
     length
 }
 
-/// `repr` of a number: the shortest digits of a float, with an exponent below 1e-4 and from 1e16 on.
+/// `repr` of a number: the shortest digits of a float, with an exponent below 1e-4 and from 1e16
+/// on.
 pub(crate) fn number(value: &Value) -> String {
     match f64::try_from(value.clone()) {
         Ok(float) if !value.is_integer() => self::float(float),
@@ -120,7 +121,8 @@ fn float(float: f64) -> String {
     if float.is_nan() {
         return "nan".to_owned();
     }
-    // Rust switches to an exponent at the same magnitudes, but writes it without a plus sign and unpadded.
+    // Rust switches to an exponent at the same magnitudes, but writes it without a plus sign and
+    // unpadded.
     let text = format!("{float:?}");
     match text.split_once('e') {
         Some((digits, exponent)) => {
@@ -131,7 +133,8 @@ fn float(float: f64) -> String {
     }
 }
 
-/// Characters that Python's `repr` escapes: all except letters, marks, numbers, punctuation, symbols and the plain space.
+/// Characters that Python's `repr` escapes: all except letters, marks, numbers, punctuation,
+/// symbols and the plain space.
 static UNPRINTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{C}\p{Z}]$").ok());
 
 pub(super) fn is_printable(character: char) -> bool {
@@ -221,7 +224,8 @@ pub(super) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// Tests whether a character is one of `characters`. Uses a set, since both this and the searched string may be long.
+/// Tests whether a character is one of `characters`. Uses a set, since both this and the searched
+/// string may be long.
 pub(super) fn one_of(characters: &str) -> impl Fn(char) -> bool + use<> {
     let characters: HashSet<char> = characters.chars().collect();
     move |character| characters.contains(&character)

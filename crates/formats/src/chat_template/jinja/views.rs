@@ -71,7 +71,8 @@ impl Object for View {
     }
 }
 
-/// The result of `map`, `select` and similar filters: values that can be iterated once. Always true, even if empty.
+/// The result of `map`, `select` and similar filters: values that can be iterated once. Always
+/// true, even if empty.
 #[derive(Debug)]
 pub(super) struct Generator {
     name: &'static str,

@@ -33,7 +33,8 @@ pub(super) trait Column {
     /// Skips the rest of the current row.
     fn leave_row(&mut self);
 
-    /// Definition and repetition level at the current position; `None` at the end of the decoded rows.
+    /// Definition and repetition level at the current position; `None` at the end of the decoded
+    /// rows.
     fn levels(&self) -> Option<(i16, i16)>;
 
     /// Advances to the next level.
@@ -121,7 +122,8 @@ impl<T: DataType<T: Cell> + 'static> Typed<T> {
         let rows = if self.common.column.max_rep_level() > 0 {
             ROWS_OF_LISTS
         } else {
-            // Never cross a page boundary, so that few pages are in memory: one row loads the next page, then the rest of it.
+            // Never cross a page boundary, so that few pages are in memory: one row loads the next
+            // page, then the rest of it.
             filled.take(ROWS).max(1)
         };
         let (_, _, levels) = self.reader.read_records(
@@ -197,7 +199,8 @@ impl<T: DataType<T: Cell> + 'static> Column for Typed<T> {
     }
 }
 
-/// Converts a Parquet value to JSON. Dates and raw bytes become null, as they are not text to train on.
+/// Converts a Parquet value to JSON. Dates and raw bytes become null, as they are not text to train
+/// on.
 trait Cell {
     fn value(&self, kind: ConvertedType, budget: &Budget) -> Result<Option<Value>>;
 }

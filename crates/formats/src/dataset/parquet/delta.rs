@@ -1,9 +1,11 @@
-//! Decoded size of delta-encoded strings. The parquet crate allocates by the lengths in such a page, and each string can repeat the whole previous one.
+//! Decoded size of delta-encoded strings. The parquet crate allocates by the lengths in such a
+//! page, and each string can repeat the whole previous one.
 //! <https://github.com/apache/parquet-format/blob/master/Encodings.md#delta-encoding-delta_binary_packed--5>
 
 use parquet::basic::Encoding;
 
-/// Validates the values of a page and returns their decoded size in bytes; `None` if there are more than `most` values, or the encoding is malformed.
+/// Validates the values of a page and returns their decoded size in bytes; `None` if there are more
+/// than `most` values, or the encoding is malformed.
 pub(super) fn size(encoding: Encoding, values: &[u8], most: u64) -> Option<u64> {
     match encoding {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => lengths(values, most).map(|(_, sum)| sum),

@@ -1,4 +1,5 @@
-//! The footer of a Parquet file. The parquet crate allocates by its counts and recurses into its schema, so the footer is validated first.
+//! The footer of a Parquet file. The parquet crate allocates by its counts and recurses into its
+//! schema, so the footer is validated first.
 
 use super::super::source::RandomAccess;
 use super::super::{DatasetProblem, builder};
@@ -125,7 +126,8 @@ fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), FooterError> {
     Ok(())
 }
 
-/// Reads a node of the schema (`SchemaElement`): the length of its name, and its number of children.
+/// Reads a node of the schema (`SchemaElement`): the length of its name, and its number of
+/// children.
 fn node(thrift: &mut Thrift) -> Result<(usize, i64), FooterError> {
     let (mut name, mut children) = (0, 0);
     let mut fields = Fields::default();

@@ -12,7 +12,8 @@ const MAX_VALUE_MEMORY: usize = 384 << 20;
 /// Maximum uncompressed bytes of a file. Limits time; the limit on text in memory is far lower.
 const MAX_UNPACKED: u64 = 16 << 30;
 
-/// The counters. Atomic because the parquet crate requires `Send` page readers; only one thread uses them.
+/// The counters. Atomic because the parquet crate requires `Send` page readers; only one thread
+/// uses them.
 pub(super) struct Limits {
     pages: AtomicUsize,
     values: AtomicUsize,

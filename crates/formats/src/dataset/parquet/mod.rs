@@ -1,5 +1,6 @@
-//! Parquet: columnar tables, the format of most datasets on the Hugging Face hub.
-//! The parquet crate decodes values. Everything that makes it allocate or recurse is validated here first: the footer, the pages, their uncompressed sizes, and the assembly of rows.
+//! Parquet: columnar tables, the format of most datasets on the Hugging Face hub. The parquet crate
+//! decodes values. Everything that makes it allocate or recurse is validated here first: the
+//! footer, the pages, their uncompressed sizes, and the assembly of rows.
 
 mod column;
 mod delta;

@@ -1,4 +1,5 @@
-//! Reads and decompresses the pages of a column within limits. The parquet crate's own reader allocates whatever a page header claims.
+//! Reads and decompresses the pages of a column within limits. The parquet crate's own reader
+//! allocates whatever a page header claims.
 
 use super::super::source::RandomAccess;
 use super::delta;
@@ -319,7 +320,8 @@ impl Pages {
             (self.column.max_def_level(), header.definition),
         ] {
             if most > 0 {
-                // Other level encodings are deprecated; no writer combines them with delta encodings.
+                // Other level encodings are deprecated; no writer combines them with delta
+                // encodings.
                 if encoding != Encoding::RLE as i64 {
                     return None;
                 }

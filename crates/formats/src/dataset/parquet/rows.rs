@@ -24,7 +24,8 @@ enum Node {
     /// Present if the definition level is greater.
     Optional(i16, Box<Node>),
     Group(Vec<(String, Node)>),
-    /// Present if the definition level is greater; another entry follows if the repetition level is greater.
+    /// Present if the definition level is greater; another entry follows if the repetition level is
+    /// greater.
     List(i16, i16, Box<Node>),
     /// As a list, of keys and values.
     Map(i16, i16, Box<[Node; 2]>),

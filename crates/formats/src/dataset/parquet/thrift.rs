@@ -1,4 +1,6 @@
-//! Reader of the subset of Thrift's compact protocol that Parquet uses. Allocates nothing and limits nesting. <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
+//! Reader of the subset of Thrift's compact protocol that Parquet uses. Allocates nothing and
+//! limits nesting.
+//! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
 /// Maximum nesting depth of values.
 const MAX_DEPTH: usize = 32;

@@ -1,9 +1,10 @@
 //! The gradient of attention over a batch.
 //!
-//! With `P = e^(S - L)`, `L` the log-sum-exp of a row (lse), `dP = dO V^T` and `D = sum(P dP)` (delta): `dS = P (dP - D)`,
-//! `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Scores are recomputed in tiles of 32 by 32, so that no matrix of tokens by tokens
-//! exists: first for `L` and `D` of each row, then by one cube per block of queries and one per block of keys, each writing only its
-//! own gradients.
+//! With `P = e^(S - L)`, `L` the log-sum-exp of a row (lse), `dP = dO V^T` and `D = sum(P dP)`
+//! (delta): `dS = P (dP - D)`, `dQ = dS K`, `dK = dS^T Q`, `dV = P^T dO`. Scores are recomputed in
+//! tiles of 32 by 32, so that no matrix of tokens by tokens exists: first for `L` and `D` of each
+//! row, then by one cube per block of queries and one per block of keys, each writing only its own
+//! gradients.
 
 use crate::attention::Heads;
 use crate::gpu::exp::bounded_exp;
@@ -22,7 +23,8 @@ const DEPTH: usize = 16;
 /// Row strides, with one element of padding against bank conflicts.
 const DEPTH_STRIDE: usize = DEPTH + 1;
 const TILE_STRIDE: usize = TILE + 1;
-/// Elements of the scratch buffer: rows of two operands while scores are computed, then a tile of one.
+/// Elements of the scratch buffer: rows of two operands while scores are computed, then a tile of
+/// one.
 const SCRATCH: usize = 2 * TILE * DEPTH_STRIDE;
 
 /// Maximum head dimension: each unit holds its part of a head in registers.
@@ -39,8 +41,8 @@ struct Shape {
     scale: f32,
 }
 
-/// Computes a unit's two by two dot products of the rows of two matrices: `TILE` rows each, of which `a_rows` and `b_rows` exist, of
-/// `dim` elements, from offset `a_at` and `b_at` on.
+/// Computes a unit's two by two dot products of the rows of two matrices: `TILE` rows each, of
+/// which `a_rows` and `b_rows` exist, of `dim` elements, from offset `a_at` and `b_at` on.
 #[cube]
 fn products(
     a: &[f32],
@@ -92,8 +94,8 @@ fn products(
     }
 }
 
-/// Adds to a unit's sums, two by two for each 32 elements of a head, the product of a tile of weights and `TILE` rows of a matrix.
-/// `transposed`: the tile of weights is transposed.
+/// Adds to a unit's sums, two by two for each 32 elements of a head, the product of a tile of
+/// weights and `TILE` rows of a matrix. `transposed`: the tile of weights is transposed.
 #[cube]
 fn accumulate(
     weights: &[f32],
@@ -193,8 +195,8 @@ fn sees(starts: &[u32], shape: &Shape, query: usize, key: usize) -> bool {
     seen
 }
 
-/// The first key that a query, and therefore any later query, may see: a uniform load, so that the driver knows that control flow is
-/// uniform.
+/// The first key that a query, and therefore any later query, may see: a uniform load, so that the
+/// driver knows that control flow is uniform.
 #[cube]
 fn first_seen(starts: &[u32], shape: &Shape, query: usize, scratch: &mut [u32]) -> usize {
     // Other units may still be reading the previous value.
@@ -321,8 +323,8 @@ fn row_statistics(qkv: &[f32], d_out: &[f32], starts: &[u32], rows: &mut [f32], 
     let mut scratch = Shared::<[f32]>::new_slice(SCRATCH);
     let mut score = Array::<f32>::new(4usize);
     let mut d_probability = Array::<f32>::new(4usize);
-    // For a unit's two rows, over the keys of its columns: the maximum score, the sum of exponentials relative to it, and the sum of
-    // exponentials times the probability gradients.
+    // For a unit's two rows, over the keys of its columns: the maximum score, the sum of
+    // exponentials relative to it, and the sum of exponentials times the probability gradients.
     let mut maximum = Array::<f32>::new(2usize);
     let mut total = zeros(2usize);
     let mut delta = zeros(2usize);
@@ -503,7 +505,8 @@ fn key_value_gradients(
     let mut bound = Shared::<[u32]>::new_slice(1usize);
     for tile in key / TILE..shape.tokens.div_ceil(TILE) {
         let query = tile * TILE;
-        // `starts` never falls: if the first query of a block sees none of these keys, the block sees none.
+        // `starts` never falls: if the first query of a block sees none of these keys, the block
+        // sees none.
         if first_seen(starts, shape, query, &mut bound) < key + TILE {
             for i in 0..group {
                 let head = kv_head * group + i;
@@ -555,11 +558,11 @@ fn key_value_gradients(
     write(&d_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
 }
 
-/// The gradient of attention over a batch at `qkv [T, (heads + 2 kv_heads) * head_dim]` (normalised and rotated), from the output
-/// gradient `d_out [T, heads * head_dim]`.
+/// The gradient of attention over a batch at `qkv [T, (heads + 2 kv_heads) * head_dim]` (normalised
+/// and rotated), from the output gradient `d_out [T, heads * head_dim]`.
 ///
-/// `starts` has the first key that each token sees, one word per token, clamped to the token. The batch is a concatenation of
-/// sequences, so `starts` never falls.
+/// `starts` has the first key that each token sees, one word per token, clamped to the token. The
+/// batch is a concatenation of sequences, so `starts` never falls.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -619,7 +622,8 @@ pub fn attend_batch_backward(
         cubes(client, blocks * heads.kv_heads)?,
     );
     let units = CubeDim::new_1d(UNITS);
-    // SAFETY: the kernels access tokens, heads and elements below the shapes, which the buffers were checked to hold.
+    // SAFETY: the kernels access tokens, heads and elements below the shapes, which the buffers
+    // were checked to hold.
     unsafe {
         let (x, d, starts, rows) = input()?;
         row_statistics::launch_unchecked(client, per_head.clone(), units, x, d, starts, rows, shape(), dim);

@@ -70,11 +70,12 @@ fn cross_entropy_rows(
     }
 }
 
-/// `-ln p(target)` of each row of `logits [T, V]` for `targets`, a buffer of T words: returns a buffer of T floats. If `gradient` is
-/// set, replaces the logits by the gradient of the sum of the losses times `scale`: `scale * (p - onehot)`.
+/// `-ln p(target)` of each row of `logits [T, V]` for `targets`, a buffer of T words: returns a
+/// buffer of T floats. If `gradient` is set, replaces the logits by the gradient of the sum of the
+/// losses times `scale`: `scale * (p - onehot)`.
 ///
-/// A row whose target is not a column, such as [`IGNORE_INDEX`](crate::softmax::IGNORE_INDEX), has loss 0 and zero gradient; the
-/// caller checks that other targets are in range.
+/// A row whose target is not a column, such as [`IGNORE_INDEX`](crate::softmax::IGNORE_INDEX), has
+/// loss 0 and zero gradient; the caller checks that other targets are in range.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -91,7 +92,8 @@ pub fn cross_entropy_in_place(
     if rows > 0 {
         let (count, dim) = (cubes(client, rows)?, CubeDim::new_1d(UNITS as u32));
         let result = argument(&losses, "losses", rows)?;
-        // SAFETY: the kernel accesses rows and columns below the shapes, which the buffers were checked to hold.
+        // SAFETY: the kernel accesses rows and columns below the shapes, which the buffers were
+        // checked to hold.
         unsafe {
             cross_entropy_rows::launch_unchecked(
                 client, count, dim, logits, targets, result, rows, cols, scale, gradient,

@@ -1,6 +1,8 @@
-//! Dropout of exactly the elements that the CPU drops, since a run may start on one and resume on the other.
+//! Dropout of exactly the elements that the CPU drops, since a run may start on one and resume on
+//! the other.
 //!
-//! A row's keys are 64-bit hashes of its index; plain WGSL lacks 64-bit integers, so they are pairs of words here. One cube per row.
+//! A row's keys are 64-bit hashes of its index; plain WGSL lacks 64-bit integers, so they are pairs
+//! of words here. One cube per row.
 
 use crate::dropout::Dropout;
 use crate::gpu::launch::{argument, cubes, matrix};
@@ -117,7 +119,8 @@ pub(super) fn dropout_into(
     let (high, low) = ((dropout.seed >> 32) as u32, dropout.seed as u32);
     if rows * cols > 0 {
         let (count, dim) = (cubes(client, rows)?, CubeDim::new_1d(UNITS as u32));
-        // SAFETY: the kernel accesses rows and columns below the shape, which the buffers were checked to hold.
+        // SAFETY: the kernel accesses rows and columns below the shape, which the buffers were
+        // checked to hold.
         unsafe {
             dropout_kernel::launch_unchecked(client, count, dim, x, result, rows, cols, high, low, least, scale, add);
         }

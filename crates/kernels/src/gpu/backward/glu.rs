@@ -42,8 +42,8 @@ fn glu_gradients(
     out[up_at] = d * value;
 }
 
-/// The gradient of `activation(gate) * up` at `gate_up [T, 2 F]`, from the gradient `dh [T, F]` of its output: gate and up side by
-/// side, `[T, 2 F]`.
+/// The gradient of `activation(gate) * up` at `gate_up [T, 2 F]`, from the gradient `dh [T, F]` of
+/// its output: gate and up side by side, `[T, 2 F]`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -66,7 +66,8 @@ pub fn glu_backward(
     if elements > 0 {
         let (count, dim) = (cubes(client, elements.div_ceil(UNITS))?, CubeDim::new_1d(UNITS as u32));
         let result = matrix(&out, "gradient of a gate and up")?;
-        // SAFETY: the kernel reads and writes elements below the shapes, which the buffers were checked to hold.
+        // SAFETY: the kernel reads and writes elements below the shapes, which the buffers were
+        // checked to hold.
         unsafe { glu_gradients::launch_unchecked(client, count, dim, x, dh, result, elements, cols, activation) };
     }
     Ok(out)

@@ -1,5 +1,6 @@
-//! The gradients of a linear: of its input, through the frozen weight and the adapter, and of the adapter. All intermediate matrices
-//! have the rank as one dimension, so they are small whatever the size of the weight.
+//! The gradients of a linear: of its input, through the frozen weight and the adapter, and of the
+//! adapter. All intermediate matrices have the rank as one dimension, so they are small whatever
+//! the size of the weight.
 
 use super::dropout::{dropout_into, dropout_rows};
 use super::tokens::matmul_over_tokens;
@@ -21,10 +22,11 @@ fn as_weight(x: &Floats) -> Weight {
     }
 }
 
-/// Writes the gradient of a linear's input to `dx [T, in]`, or adds it, from the gradient of its output, the columns of
-/// `dy [T, width]` from `at` on. Returns the gradients of the adapter's `a [rank, in]` and `b [out, rank]`, `None` without an adapter.
-/// `x [T, in]` is the linear's input. `dx` must be neither `x` nor `dy`. `precision` is as in [`weight_backward`]; adapters compute in
-/// f32.
+/// Writes the gradient of a linear's input to `dx [T, in]`, or adds it, from the gradient of its
+/// output, the columns of `dy [T, width]` from `at` on. Returns the gradients of the adapter's
+/// `a [rank, in]` and `b [out, rank]`, `None` without an adapter. `x [T, in]` is the linear's
+/// input. `dx` must be neither `x` nor `dy`. `precision` is as in [`weight_backward`]; adapters
+/// compute in f32.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

@@ -1,4 +1,5 @@
-//! Gradients on a GPU. One unit computes each element of a result, without atomics, so that results are reproducible.
+//! Gradients on a GPU. One unit computes each element of a result, without atomics, so that results
+//! are reproducible.
 
 mod attention;
 mod cross_entropy;

@@ -54,7 +54,8 @@ pub fn rms_norm_backward(client: &Client, x: &Floats, norm: &Norm, dz: &Floats) 
     if rows * cols > 0 {
         let (count, dim) = (cubes(client, rows)?, CubeDim::new_1d(UNITS as u32));
         let result = matrix(&dx, "gradient of a norm's input")?;
-        // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers were checked to hold.
+        // SAFETY: the kernel reads and writes rows and columns below the shapes, which the buffers
+        // were checked to hold.
         unsafe { norm_gradients::launch_unchecked(client, count, dim, x, weight, dz, result, rows, cols, norm.eps) };
     }
     Ok(dx)

@@ -168,8 +168,9 @@ fn head_gradients(
     }
 }
 
-/// The gradient of [`qk_norm_rope`](crate::gpu::qk_norm_rope()) at its input `qkv`, from the gradient `d_ready` of its output, both
-/// `[T, (heads + 2 kv_heads) * head_dim]`. V's gradient is copied.
+/// The gradient of [`qk_norm_rope`](crate::gpu::qk_norm_rope()) at its input `qkv`, from the
+/// gradient `d_ready` of its output, both `[T, (heads + 2 kv_heads) * head_dim]`. V's gradient is
+/// copied.
 ///
 /// `table`, `dims` and `positions` are those of the forward.
 ///
@@ -207,7 +208,8 @@ pub fn qk_norm_rope_backward(
         let cube_dim = CubeDim::new_1d(UNITS as u32);
         let result = matrix(&out, "gradient of Q, K and V")?;
         let eps = |norm: Option<&Norm>| norm.map_or(0.0, |norm| norm.eps);
-        // SAFETY: the kernel accesses tokens, heads, pairs and positions below the shapes, which the buffers were checked to hold.
+        // SAFETY: the kernel accesses tokens, heads, pairs and positions below the shapes, which
+        // the buffers were checked to hold.
         unsafe {
             head_gradients::launch_unchecked(
                 client,

@@ -1,7 +1,8 @@
 //! Matrix multiplication that sums over tokens (split-K): the gradients of adapters.
 //!
-//! Outputs are small and sums long, so if there are too few cubes to fill a device, several split the tokens, and their partial results
-//! are added. The number of splits depends only on the shapes.
+//! Outputs are small and sums long, so if there are too few cubes to fill a device, several split
+//! the tokens, and their partial results are added. The number of splits depends only on the
+//! shapes.
 
 use crate::gpu::launch::{argument, cubes, matrix, same};
 use crate::gpu::matmul::check_columns;
@@ -18,8 +19,8 @@ const MIN_TOKENS_PER_CUBE: usize = 8 * DEPTH;
 /// Units of a cube that adds partial results.
 const SUM_UNITS: usize = 256;
 
-/// Fills a tile with columns from `first` on (of the `count` that begin at column `at` of rows of `width`), at `DEPTH` tokens from
-/// `from` on, zero-padded; tokens from `until` on are zeros.
+/// Fills a tile with columns from `first` on (of the `count` that begin at column `at` of rows of
+/// `width`), at `DEPTH` tokens from `from` on, zero-padded; tokens from `until` on are zeros.
 #[cube]
 fn fill(
     tile: &mut [f32],
@@ -131,7 +132,8 @@ pub(super) fn matmul_over_tokens(
     };
     let result = matrix(&all, "parts of a gradient")?;
     let (count, dim) = (cubes(client, tiles * parts)?, CubeDim::new_1d(UNITS as u32));
-    // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the buffers were checked to hold.
+    // SAFETY: the kernel reads and writes tokens, rows and columns below the shapes, which the
+    // buffers were checked to hold.
     unsafe {
         tiled::launch_unchecked(
             client, count, dim, first, second, result, tokens, a.cols, at, m, n, each, parts, scale,

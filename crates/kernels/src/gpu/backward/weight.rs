@@ -1,5 +1,5 @@
-//! The gradient of a linear's input through its frozen weight, which is decoded in tiles: 16 outputs of 64 inputs at a time, for 64
-//! tokens.
+//! The gradient of a linear's input through its frozen weight, which is decoded in tiles: 16
+//! outputs of 64 inputs at a time, for 64 tokens.
 
 use crate::blocks::Quant;
 use crate::gpu::blocks::weight as weight_of_block;
@@ -84,7 +84,8 @@ fn tiled(
         terminate!();
     }
     let unit = UNIT_POS as usize;
-    // Cubes that share inputs are consecutive, so that their part of the weight is still in a cache.
+    // Cubes that share inputs are consecutive, so that their part of the weight is still in a
+    // cache.
     let top = CUBE_POS % row_blocks * TILE;
     let left = CUBE_POS / row_blocks * TILE;
     let mut d_tile = tile(TILE);
@@ -111,9 +112,9 @@ fn tiled(
     store(&sums, dx, top, left, tokens, cols, cols, 0usize, scale, TILE, add);
 }
 
-/// Writes `scale * dy @ weight` to `dx [T, in]`, or adds it, with a weight `[out, in]` and the `out` columns of `dy [T, width]` from
-/// `at` on. `dx` must not be `dy`. [`MatmulPrecision::Bf16`] rounds `dy` and the weight to f16 if [`backward_uses_matrix_units`]; the
-/// others compute in f32.
+/// Writes `scale * dy @ weight` to `dx [T, in]`, or adds it, with a weight `[out, in]` and the
+/// `out` columns of `dy [T, width]` from `at` on. `dx` must not be `dy`. [`MatmulPrecision::Bf16`]
+/// rounds `dy` and the weight to f16 if [`backward_uses_matrix_units`]; the others compute in f32.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -140,10 +141,12 @@ pub fn weight_backward(
     )
 }
 
-/// [`weight_backward`] on a device whose bindings hold at most `limit` bytes: processes a larger weight in ranges of its rows.
+/// [`weight_backward`] on a device whose bindings hold at most `limit` bytes: processes a larger
+/// weight in ranges of its rows.
 ///
 /// # Errors
-/// Returns an error if the sizes do not match or the limit is too low for the smallest aligned range of rows.
+/// Returns an error if the sizes do not match or the limit is too low for the smallest aligned
+/// range of rows.
 pub fn weight_backward_with_limit(
     client: &Client,
     dy: &Floats,
@@ -180,7 +183,8 @@ pub fn weight_backward_with_limit(
         );
         let count = cubes(client, tokens.div_ceil(TILE) * cols.div_ceil(TILE))?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernel accesses tokens, rows and columns below the shapes, which the buffers were checked to hold.
+        // SAFETY: the kernel accesses tokens, rows and columns below the shapes, which the buffers
+        // were checked to hold.
         unsafe {
             tiled::launch_unchecked(
                 client, count, dim, d, words, result, tokens, dy.cols, at, range.rows, cols, scale, quant, add,

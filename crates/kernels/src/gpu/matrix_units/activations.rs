@@ -12,16 +12,18 @@ const UNITS: usize = 128;
 /// Elements that a unit processes at a time.
 pub(super) const FOUR: usize = 4;
 
-/// The power of two that scales `maximum` to between 2^14 and 2^15, which leaves one bit of headroom in f16; clamped so that
-/// [`inverse`] can undo it.
+/// The power of two that scales `maximum` to between 2^14 and 2^15, which leaves one bit of
+/// headroom in f16; clamped so that [`inverse`] can undo it.
 #[cube]
 pub(super) fn f16_scale(maximum: f32) -> f32 {
     let exponent = (u32::reinterpret(maximum) >> 23u32) & 0xffu32;
-    // With the biases, 14 - (exponent - 127) + 127. The smallest exponents mean zero or nearly zero.
+    // With the biases, 14 - (exponent - 127) + 127. The smallest exponents mean zero or nearly
+    // zero.
     f32::reinterpret((268u32 - max(exponent, 15u32)) << 23u32)
 }
 
-/// The inverse of a power of two from [`f16_scale`], from its bits, since division need not be exact.
+/// The inverse of a power of two from [`f16_scale`], from its bits, since division need not be
+/// exact.
 #[cube]
 pub(super) fn inverse(scale: f32) -> f32 {
     f32::reinterpret((254u32 << 23u32) - u32::reinterpret(scale))
@@ -88,7 +90,8 @@ pub(super) struct F16Activations {
 }
 
 impl F16Activations {
-    /// Converts `cols` columns of `x [T, width]` from `at` on, which must exist, zero-padded to whole tiles of `tokens` and `depth`.
+    /// Converts `cols` columns of `x [T, width]` from `at` on, which must exist, zero-padded to
+    /// whole tiles of `tokens` and `depth`.
     ///
     /// # Errors
     /// Returns an error if `x` is too large for a kernel to address.
@@ -117,7 +120,8 @@ impl F16Activations {
             padded_tokens,
             depth,
         };
-        // SAFETY: the kernel reads existing columns of `x`, and writes `padded_tokens` rows of `depth` and `padded_tokens` scales.
+        // SAFETY: the kernel reads existing columns of `x`, and writes `padded_tokens` rows of
+        // `depth` and `padded_tokens` scales.
         unsafe {
             scale_to_f16::launch_unchecked(
                 client,

@@ -9,8 +9,9 @@ use crate::gpu::segments::{SEGMENT, place, weights};
 use cubecl::prelude::*;
 use half::f16;
 
-/// Fills a tile with a weight times `weight_scale`: rows from `first` on, columns from `left` on, zero-padded. Returns the larger of
-/// `maximum` and the largest unscaled magnitude that the unit has decoded.
+/// Fills a tile with a weight times `weight_scale`: rows from `first` on, columns from `left` on,
+/// zero-padded. Returns the larger of `maximum` and the largest unscaled magnitude that the unit
+/// has decoded.
 #[cube]
 pub(super) fn decode(
     tile: &mut [Vector<f16, Const<4>>],

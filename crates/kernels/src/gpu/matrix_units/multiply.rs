@@ -12,10 +12,11 @@ use cubecl::cmma;
 use cubecl::prelude::*;
 use half::f16;
 
-/// Initial scale of weights: fits all but unusual ones, so that their maximum need not be known in advance.
+/// Initial scale of weights: fits all but unusual ones, so that their maximum need not be known in
+/// advance.
 const DEFAULT_SCALE: f32 = 1024.0;
-/// Range of a cube's maximum weight, once scaled: below the f16 maximum, and far enough above the f16 minimum that smaller weights keep
-/// their precision.
+/// Range of a cube's maximum weight, once scaled: below the f16 maximum, and far enough above the
+/// f16 minimum that smaller weights keep their precision.
 const MIN_SCALED: f32 = 1.0;
 const MAX_SCALED: f32 = 32768.0;
 /// Alignment of tiles in bytes, required by CUDA's matrix units.
@@ -200,7 +201,8 @@ fn tiled(
                 let token = top + row + comptime!(i * m) + place / n;
                 let column = left + column + comptime!(j * n) + place % n;
                 if token < tokens && column < count {
-                    // In this order no intermediate result overflows or underflows unless the final one does.
+                    // In this order no intermediate result overflows or underflows unless the final
+                    // one does.
                     let value = scale * (fragments[start + place] * inverse_scale * inverses[token]);
                     let place = token * width + at + column;
                     if comptime!(add) {
@@ -214,11 +216,13 @@ fn tiled(
     }
 }
 
-/// Writes `scale` times the product of the columns of `x [T, width]` from `from` on and a range of a weight's rows, summed over the
-/// dimension `over`, to the columns of `out` from `at` on, or adds it. The caller has checked all ranges.
+/// Writes `scale` times the product of the columns of `x [T, width]` from `from` on and a range of
+/// a weight's rows, summed over the dimension `over`, to the columns of `out` from `at` on, or adds
+/// it. The caller has checked all ranges.
 ///
 /// # Errors
-/// Returns an error if a buffer is too large for a kernel to address or the device has no suitable matrix units.
+/// Returns an error if a buffer is too large for a kernel to address or the device has no suitable
+/// matrix units.
 pub(in crate::gpu) fn multiply(
     client: &Client,
     x: &Floats,
@@ -242,8 +246,9 @@ pub(in crate::gpu) fn multiply(
     let result = matrix(out, "output of a linear")?;
     let cubes = cubes(client, count.div_ceil(tiles.across) * tokens.div_ceil(tiles.tokens))?;
     let dim = CubeDim::new_2d(tiles.plane as u32, tiles.planes() as u32);
-    // SAFETY: the kernel reads whole tiles of the activations, which are padded to tiles, and rows and columns inside the weight, and
-    // writes rows and columns of `out` that the caller has checked.
+    // SAFETY: the kernel reads whole tiles of the activations, which are padded to tiles, and rows
+    // and columns inside the weight, and writes rows and columns of `out` that the caller has
+    // checked.
     unsafe {
         tiled::launch_unchecked(
             client,

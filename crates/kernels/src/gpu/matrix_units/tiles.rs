@@ -7,8 +7,8 @@ use cubecl::prelude::Client;
 
 /// Rows and columns of the output that a plane accumulates.
 pub(super) const PLANE_TILE: usize = 32;
-/// Padding of a tile's rows in f16 elements: 16 bytes, so that every row is aligned for loads by matrix units and rows that are loaded
-/// together are in different banks.
+/// Padding of a tile's rows in f16 elements: 16 bytes, so that every row is aligned for loads by
+/// matrix units and rows that are loaded together are in different banks.
 const PADDING: usize = 8;
 /// Rows of a cube's output tile, best first: more rows reuse a decoded weight for more tokens.
 const TOKENS: [usize; 3] = [128, 64, PLANE_TILE];
@@ -95,7 +95,8 @@ impl Tiles {
     }
 }
 
-/// Columns that whole segments of a format span (see [`place`](crate::gpu::segments::place)); a tile's columns must be a multiple.
+/// Columns that whole segments of a format span (see [`place`](crate::gpu::segments::place)); a
+/// tile's columns must be a multiple.
 const fn segment_span(quant: Quant) -> usize {
     match quant {
         Quant::Q6_K => 128,
@@ -104,8 +105,8 @@ const fn segment_span(quant: Quant) -> usize {
     }
 }
 
-/// The device's matrix unit, `[m, n, k]`, and its plane size. `None` unless it multiplies f16 and accumulates in f32, supports f16 in
-/// buffers, and has planes of one size.
+/// The device's matrix unit, `[m, n, k]`, and its plane size. `None` unless it multiplies f16 and
+/// accumulates in f32, supports f16 in buffers, and has planes of one size.
 fn unit(client: &Client) -> Option<([usize; 3], usize)> {
     let properties = client.properties();
     let (half, single) = (ElemType::Float(FloatKind::F16), ElemType::Float(FloatKind::F32));
@@ -140,8 +141,8 @@ fn unit(client: &Client) -> Option<([usize; 3], usize)> {
     listed.min_by_key(rank).map(|shape| (shape, plane))
 }
 
-/// The tile sizes for `tokens` and a weight of this format. `None` means that the device has no suitable matrix unit or too little
-/// shared memory.
+/// The tile sizes for `tokens` and a weight of this format. `None` means that the device has no
+/// suitable matrix unit or too little shared memory.
 pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, over: Over) -> Option<Tiles> {
     let ([m, n, k], plane) = unit(client)?;
     let hardware = &client.properties().hardware;

@@ -6,7 +6,8 @@ use crate::packed::ROWS;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Rows multiplied at once: 4 * 6 accumulators, a token's vector and the rows' vectors fit 32 registers.
+/// Rows multiplied at once: 4 * 6 accumulators, a token's vector and the rows' vectors fit 32
+/// registers.
 const AT_ONCE: usize = 4;
 /// Prefetch distance in bytes for stored weights: a page, so that the TLB miss is hidden too.
 const PREFETCH_BYTES: usize = 4096;
@@ -124,7 +125,8 @@ unsafe fn round(low: __m256i, high: __m256i) -> __m512bh {
 /// [`super::strip`] on AVX512_BF16.
 ///
 /// # Safety
-/// The CPU has AVX-512 F, BW, DQ, VL and BF16; `count` is at most sixteen, rows and tokens are there, and both have one length.
+/// The CPU has AVX-512 F, BW, DQ, VL and BF16; `count` is at most sixteen, rows and tokens are
+/// there, and both have one length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 pub(super) unsafe fn strip(
     weights: &Bf16Rows,
@@ -149,7 +151,8 @@ pub(super) unsafe fn strip(
 /// [`strip`] of rows as stored, for few tokens: nothing is converted in advance.
 ///
 /// # Safety
-/// See [`strip`]; `bytes` are `count` rows of 16-bit weights, as long as a token: f16 if `F16`, else bf16.
+/// See [`strip`]; `bytes` are `count` rows of 16-bit weights, as long as a token: f16 if `F16`,
+/// else bf16.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 pub(super) unsafe fn stored_strip<const F16: bool>(
     bytes: &[u8],
@@ -269,7 +272,8 @@ pub(super) unsafe fn round_halves(bytes: &[u8], out: &mut [u16]) {
     let mut last = [0; 4 * WIDTH];
     last[..rest.len()].copy_from_slice(rest);
     for (vector, out) in vectors.iter().chain([&last]).zip(out) {
-        // SAFETY: one vector of 32 is read, and one is written. Masking instead of copying the last ones makes stores many times slower.
+        // SAFETY: one vector of 32 is read, and one is written. Masking instead of copying the last
+        // ones makes stores many times slower.
         unsafe {
             let half = |half: usize| _mm256_loadu_si256(vector.as_ptr().cast::<__m256i>().add(half));
             let rounded: __m512i = std::mem::transmute(round(half(0), half(1)));

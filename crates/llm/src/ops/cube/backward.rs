@@ -20,7 +20,8 @@ fn adapter(like: &Tensor, gradient: Option<(Floats, Floats)>) -> AdapterGradient
     gradient.map(|(a, b)| (tensor(like, a), tensor(like, b)))
 }
 
-/// The gradients of the input that linears share, and of their adapters, from that of their outputs side by side.
+/// The gradients of the input that linears share, and of their adapters, from that of their outputs
+/// side by side.
 fn linears_backward(
     like: &Tensor,
     x: &Floats,
@@ -50,7 +51,7 @@ fn linears_backward(
 
 /// The input of a feed-forward, and gate and up side by side.
 #[derive(Clone)]
-pub struct KeptFeedForward {
+pub struct SavedFeedForward {
     x: Tensor,
     both: Tensor,
 }
@@ -65,9 +66,9 @@ pub(super) fn gated_with_saved(x: &Tensor, gated: Gated<Cube>, precision: Matmul
 }
 
 impl OpsBackward for Cube {
-    type Kept = Tensor;
-    type KeptAttention = Tensor;
-    type KeptFeedForward = KeptFeedForward;
+    type Saved = Tensor;
+    type SavedAttention = Tensor;
+    type SavedFeedForward = SavedFeedForward;
 
     fn keep(x: &FloatTensor<Self>, _: MatmulPrecision) -> Tensor {
         x.clone()
@@ -92,7 +93,7 @@ impl OpsBackward for Cube {
         (tensor(&x, dx), adapters)
     }
 
-    fn attend_keeping(
+    fn attend_with_saved(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
@@ -159,16 +160,16 @@ impl OpsBackward for Cube {
         (tensor(&h, dh), adapters.pop().flatten())
     }
 
-    fn feed_forward_keeping(
+    fn feed_forward_with_saved(
         x: FloatTensor<Self>,
         gated: Gated<Self>,
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-    ) -> (FloatTensor<Self>, KeptFeedForward) {
+    ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = into_contiguous(x);
         let (h, both) = gated_with_saved(&x, gated, precision);
-        let kept = KeptFeedForward { x: x.clone(), both };
+        let kept = SavedFeedForward { x: x.clone(), both };
         (Self::linear_add(x, h, down, after, precision), kept)
     }
 
@@ -177,10 +178,10 @@ impl OpsBackward for Cube {
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-        kept: &KeptFeedForward,
+        kept: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
-        let KeptFeedForward { x, both } = kept;
+        let SavedFeedForward { x, both } = kept;
         let h = sound(gpu::glu(&x.client, &floats(both), gated.activation));
         let (dh, of_down) = Self::linear_add_backward(tensor(x, h), down, after, precision, gradient.clone());
         let norm = kernel_norm(gated.norm);

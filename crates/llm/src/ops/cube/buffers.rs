@@ -1,8 +1,9 @@
 //! Burn's tensors as the buffers that kernels read.
 //!
-//! Kernels are told shapes, not strides, so every tensor on its way to one goes through here. Burn's own operations (`copy`, `add`, `cat`,
-//! `from_data`, …) allocate in CubeCL's `Optimized` layout, in which CUDA and ROCm pad the rows of a matrix to a power of two of bytes: rows
-//! of 576 floats lie 640 apart. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
+//! Kernels take shapes, not strides, so every tensor for one passes through here.
+//! Burn's own operations (`copy`, `add`, `cat`, `from_data`, …) allocate in CubeCL's `Optimized`
+//! layout, in which CUDA and ROCm pad the rows of a matrix to a power of two of bytes: rows of 576
+//! floats lie 640 apart. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
 
 use super::Tensor;
 use crate::ops::flex::sound;
@@ -62,12 +63,13 @@ pub(super) fn vector(tensor: Tensor) -> Handle {
     sound(buffer(&into_contiguous(tensor), DType::F32, 1))
 }
 
-/// The buffer of a weight's words. A copy of a weight would cost more than its product, so none is made.
+/// The buffer of a weight's words. A copy of a weight would cost more than its product, so none is
+/// made.
 pub(super) fn words(tensor: &IntTensor<Cube>) -> Handle {
     sound(buffer(tensor, DType::U32, 1))
 }
 
-/// A new tensor of a kernel's result, on the device of `like`.
+/// A kernel's result as a tensor on the device of `like`.
 pub(super) fn tensor(like: &Tensor, floats: Floats) -> Tensor {
     let shape = Shape::from([floats.rows, floats.cols]);
     Tensor::new_contiguous(
@@ -79,7 +81,8 @@ pub(super) fn tensor(like: &Tensor, floats: Floats) -> Tensor {
     )
 }
 
-/// A contiguous copy of a matrix in f32, in memory that nothing else holds. Burn's `copy` may pad its rows.
+/// A contiguous copy of a matrix in f32, in a buffer that is not shared. Burn's `copy` may pad
+/// its rows.
 pub(super) fn copied(matrix: &Tensor) -> Tensor {
     let kind = ElemType::Float(FloatKind::F32);
     let copy = cubecl::std::tensor::into_contiguous(&matrix.client, matrix.clone().binding(), kind);
@@ -96,8 +99,8 @@ mod tests {
     use hearth_tests::driver;
     use std::sync::OnceLock;
 
-    /// A matrix of counting numbers, its rows `pitch` apart with NaN between them, as CUDA's allocator lays them out; none where tests that
-    /// need a GPU are left out.
+    /// A matrix of counting numbers, its rows `pitch` apart with NaN between them, as CUDA's
+    /// allocator lays them out; none where tests that need a GPU are left out.
     fn pitched(rows: usize, cols: usize, pitch: usize) -> Option<CubeTensor> {
         if driver::is_disabled() {
             return None;

@@ -9,12 +9,12 @@ use hearth_kernels::gpu;
 /// Positions that a table of angles grows by.
 const PAGE: usize = 256;
 
-/// Whole numbers on the device of `like`.
+/// A buffer of integers on the device of `like`.
 pub(super) fn list(like: &Tensor, numbers: &[u32]) -> Handle {
     like.client.create_from_slice(bytemuck::cast_slice(numbers))
 }
 
-/// A buffer that is kept as long as its model, which takes no more memory than it says.
+/// A persistent buffer of exactly this size, for the lifetime of the model.
 pub(crate) fn lasting(like: &Tensor, bytes: &[u8]) -> Handle {
     let client = &like.client;
     client.memory_persistent_allocation(bytes, |bytes| client.create_from_slice(bytes))
@@ -28,7 +28,7 @@ pub(crate) struct RopeTable {
 }
 
 impl SharedRope {
-    /// The table of at least so many positions, on the device of `like`.
+    /// The table of at least `positions` positions on the device of `like`.
     pub(super) fn table(&self, like: &Tensor, positions: usize) -> RopeTable {
         let enough = |table: &RopeTable| table.positions >= positions;
         self.tables.get(&like.device, enough, || {
@@ -42,7 +42,7 @@ impl SharedRope {
     }
 }
 
-/// The numbers of a batch, one a token.
+/// Positions and sequence starts of a batch, one element per token.
 #[derive(Clone)]
 pub(crate) struct BatchLists {
     /// The position of each token in its sequence.
@@ -52,7 +52,7 @@ pub(crate) struct BatchLists {
 }
 
 impl Segments {
-    /// More than the greatest position.
+    /// The greatest position plus 1; 0 if empty.
     pub(super) fn longest(&self) -> usize {
         self.positions.iter().max().map_or(0, |last| *last as usize + 1)
     }
@@ -66,7 +66,7 @@ impl Segments {
     }
 }
 
-/// Where a sequence's tokens lie.
+/// The cells of a sequence's tokens.
 #[derive(Clone)]
 pub(crate) struct SequenceLists {
     /// The position of each token of the batch.

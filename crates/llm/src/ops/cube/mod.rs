@@ -1,8 +1,10 @@
-//! The operations on a GPU: Burn's tensors, handed as buffers to the kernels of `hearth-kernels::gpu`.
+//! The operations on a GPU: Burn's tensors, handed as buffers to the kernels of
+//! `hearth-kernels::gpu`.
 //!
-//! Products of many tokens may round their factors to f16 where less than exact ones are asked for and the device has matrix units; all
-//! others are exact, for a GPU gains nothing from activations in 8 bits that its memory would not gain first.
-//! What is made once for all layers of a pass (lists of cells, tables of angles) is kept beside what it is made from.
+//! Products of many tokens may round their factors to f16 where less than exact ones are asked for
+//! and the device has matrix units; all others are exact, for a GPU gains nothing from activations
+//! in 8 bits that its memory would not gain first. What is made once for all layers of a pass
+//! (lists of cells, tables of angles) is cached beside its source.
 
 mod backward;
 mod buffers;
@@ -89,7 +91,8 @@ fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: M
     out
 }
 
-/// Q, K and V as attention reads them, in a buffer of their own: heads normalised where the model does, and turned.
+/// Q, K and V as attention reads them, in a buffer of their own: heads normalised if the model
+/// does so, and rotated (RoPE).
 fn prepared(
     qkv: &Tensor,
     spec: &AttentionSpec,
@@ -111,8 +114,8 @@ fn prepared(
     ))
 }
 
-/// Losses of rows of hidden states that are normalised already, a few rows of logits at a time: `[rows]`; and the gradient of their sum
-/// for `x`, times `scale`, where it is asked for.
+/// Losses of rows of hidden states that are normalised already, a few rows of logits at a time:
+/// `[rows]`; and the gradient of their sum for `x`, times `scale`, if requested.
 fn losses(
     like: &Tensor,
     x: &Floats,
@@ -125,7 +128,7 @@ fn losses(
     let (client, vocab) = (&like.client, output.weight.rows);
     let rows = logit_rows(vocab);
     let dx = gradient.then(|| Floats::empty(client, x.rows, x.cols));
-    // A gradient is never that of the fast product.
+    // Gradients never use int8 activations.
     let precision = match precision {
         MatmulPrecision::Int8Activations if gradient => MatmulPrecision::F32,
         precision => precision,
@@ -162,7 +165,7 @@ fn losses(
     (f64::from(scale) * sum.sum::<f64>(), dx)
 }
 
-/// One number on the device of `like`.
+/// A scalar `[1]` on the device of `like`.
 fn number(like: &Tensor, value: f64) -> Tensor {
     let handle = like.client.create_from_slice(&(value as f32).to_le_bytes());
     Tensor::new_contiguous(

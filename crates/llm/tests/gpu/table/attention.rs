@@ -59,7 +59,8 @@ pub fn over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outpu
     let spec = spec_of(case.window);
     let all = case.cached + case.tokens;
     let scattered = case.coin(4);
-    // The pool's last cell is always taken; in a scattered sequence neighbours lie seven cells apart.
+    // The pool's last cell is always taken; in a scattered sequence neighbours lie seven cells
+    // apart.
     let cells = if scattered && all.is_multiple_of(7) {
         all + 1
     } else {

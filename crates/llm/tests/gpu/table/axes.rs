@@ -79,8 +79,8 @@ impl fmt::Display for Case {
         } = self;
         write!(
             f,
-            "{quant} {precision:?} {layout:?} tokens={tokens} columns={columns} vocabulary={vocabulary} cached={cached} \
-             window={window:?} group={group} head_dim={head_dim} cache={format:?} seed={seed}"
+            "{quant} {precision:?} {layout:?} tokens={tokens} columns={columns} vocabulary={vocabulary} \
+             cached={cached} window={window:?} group={group} head_dim={head_dim} cache={format:?} seed={seed}"
         )
     }
 }
@@ -149,8 +149,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Number `at` of a row of shuffles of `0..count`: every `count` of them hold each value once, and what one axis takes says nothing about
-/// the others.
+/// Number `at` of a row of shuffles of `0..count`: every `count` of them hold each value once, and
+/// what one axis takes says nothing about the others.
 fn drawn(axis: u64, at: usize, count: usize) -> usize {
     let mut values: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
@@ -160,7 +160,8 @@ fn drawn(axis: u64, at: usize, count: usize) -> usize {
     values[at % count]
 }
 
-/// Cases in which every value of every axis comes up, in pairs that a seed draws: the same on every machine.
+/// Cases in which every value of every axis comes up, in pairs that a seed draws: the same on every
+/// machine.
 pub fn sample(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
     let axes = || crossed.iter().chain(cycled);
     let count = axes().map(|axis| axis.count).max().unwrap_or(1);

@@ -27,7 +27,8 @@ pub struct Input<const D: usize> {
 }
 
 impl<const D: usize> Input<D> {
-    /// The input where something else is to hold it, none where the operation may be the only one that does.
+    /// The input where something else is to hold it, none where the operation may be the only one
+    /// that does.
     pub fn kept(self) -> Option<Self> {
         self.holder.is_some().then_some(self)
     }

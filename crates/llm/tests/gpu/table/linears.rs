@@ -13,10 +13,12 @@ use hearth_llm::ops::{
     cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears,
 };
 
-/// Rows of a weight before they repeat: a prime, so that no row stands for one that a tile's side is apart.
+/// Rows of a weight before they repeat: a prime, so that no row stands for one that a tile's side
+/// is apart.
 const PERIOD: usize = 61;
 
-/// One run of an operation on a device: its inputs, what they are drawn from, and what gets gradients.
+/// One run of an operation on a device: its inputs, what they are drawn from, and what gets
+/// gradients.
 pub struct Run<'a> {
     pub case: &'a Case,
     pub device: &'a Device,
@@ -92,7 +94,8 @@ impl<'a> Run<'a> {
 
     fn frozen(&mut self, rows: usize, cols: usize) -> Linear<Dispatch> {
         let quant = self.case.quant;
-        // Shorter than the activations, so that sums stay near 1 and a softmax of them has more than one token.
+        // Shorter than the activations, so that sums stay near 1 and a softmax of them has more
+        // than one token.
         let size = (cols as f32).sqrt().recip();
         let few: Vec<f32> = self.noise(rows.min(PERIOD) * cols).iter().map(|x| x * size).collect();
         let few = quantised(quant, &few);
@@ -112,7 +115,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A linear with an adapter and a bias, if the case has them; always with an adapter where gradients are asked for.
+    /// A linear with an adapter and a bias, if the case has them; always with an adapter where
+    /// gradients are asked for.
     fn linear(&mut self, names: [&'static str; 2], rows: usize, cols: usize) -> Linear<Dispatch> {
         let mut linear = self.frozen(rows, cols);
         if self.case.coin(2) || self.direction == Direction::Gradients {

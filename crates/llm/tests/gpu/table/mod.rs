@@ -1,8 +1,9 @@
-//! Every operation on the GPU against the CPU's exact one: by format, product, layout of the inputs, tokens, columns and whatever else a
-//! kernel is compiled for or counts by.
+//! Every operation on the GPU against the CPU's exact one: by format, product, layout of the
+//! inputs, tokens, columns and whatever else a kernel is compiled for or counts by.
 //!
-//! A new operation is a row of [`ROWS`]. A run takes a sample of the cases, the same on every machine; `HEARTH_GPU_TABLE=complete` takes
-//! every combination of a row's crossed axes, which `cargo xtask gpu` does on a real GPU.
+//! A new operation is a row of [`ROWS`]. A run takes a sample of the cases, the same on every
+//! machine; `HEARTH_GPU_TABLE=complete` takes every combination of a row's crossed axes, which
+//! `cargo xtask gpu` does on a real GPU.
 
 mod attention;
 mod axes;
@@ -45,8 +46,9 @@ impl Output {
         Self { name, values, width }
     }
 
-    /// The greatest difference of an element, as a share of the greatest element of its row. A row below a hundredth of the greatest counts as
-    /// that: where an activation's slope crosses zero, a gradient's row is a difference of numbers that are nearly the same.
+    /// The greatest difference of an element, as a share of the greatest element of its row. A row
+    /// below a hundredth of the greatest counts as that: where an activation's slope crosses zero,
+    /// a gradient's row is a difference of numbers that are nearly the same.
     fn off(&self, expected: &Self) -> f32 {
         if (self.values.len(), self.width) != (expected.values.len(), expected.width) {
             return f32::INFINITY;
@@ -147,7 +149,8 @@ const ROWS: &[Row] = &[
         &[PRODUCT, COLUMNS, LAYOUT],
     ),
     Row {
-        // A sum over the vocabulary, in f32, of one term near 1 and 32,000 that are as many times smaller.
+        // A sum over the vocabulary, in f32, of one term near 1 and 32,000 that are as many times
+        // smaller.
         exact: 1e-3,
         ..row(
             "cross_entropy",
@@ -211,7 +214,8 @@ const fn row(
 /// What an element may be off by where the factors of products are rounded to f16.
 const ROUNDED: f32 = 2e-2;
 
-/// Elements of a product that a sampled case has at most: drivers in software take seconds for more.
+/// Elements of a product that a sampled case has at most: drivers in software take seconds for
+/// more.
 const SAMPLED_PRODUCTS: usize = 1 << 29;
 /// The same of a case for matrix units, which such drivers play far more slowly.
 const MATRIX_UNIT_PRODUCTS: usize = 1 << 24;
@@ -327,7 +331,8 @@ fn every_operation_is_the_cpus_in_every_layout() {
     assert!(count >= ROWS.len(), "{count} cases");
 }
 
-/// Small enough for a driver in software, which plays matrix units slowly; without any there is nothing to multiply.
+/// Small enough for a driver in software, which plays matrix units slowly; without any there is
+/// nothing to multiply.
 #[test]
 fn matrix_units_multiply_as_the_cpu_in_every_layout() {
     let Some(device) = gpu() else { return };

@@ -73,9 +73,9 @@ function inspection(change: Partial<Inspection>): Inspection {
   };
 }
 
-const truncated: Finding = { kind: "truncated", severity: "warning", message: "9 examples are longer than 512 tokens and lose their end. Set a longer sequence under Advanced, or shorten them.", lines: [118, 131, 140, 203, 226, 240, 301, 355, 398] };
-const duplicates: Finding = { kind: "near_duplicates", severity: "note", message: "14 examples say nearly the same as another. Leave them out if they are there by accident: they count double.", lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377] };
-const secrets: Finding = { kind: "secrets", severity: "warning", message: "2 examples hold what looks like a password or a key. A model may say it aloud to anyone: take it out before you train.", lines: [41, 260] };
+const truncated: Finding = { kind: "truncated", severity: "warning", message: "9 examples are longer than 512 tokens and truncated. A longer sequence length keeps more of them but takes more memory.", lines: [118, 131, 140, 203, 226, 240, 301, 355, 398] };
+const duplicates: Finding = { kind: "near_duplicates", severity: "note", message: "14 examples are nearly the same as an earlier one. Many near-duplicates make a model repeat itself.", lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377] };
+const secrets: Finding = { kind: "secrets", severity: "warning", message: "2 examples hold what looks like a password or a key. A model can reveal its training data to anyone who uses it: remove it from the file.", lines: [41, 260] };
 const leaks: Finding = { kind: "leaks", severity: "warning", message: "6 of 200 validation examples are near-duplicates of training examples, so the validation loss will look too good.", lines: [17, 52, 90, 144, 301, 377] };
 
 const brokenLines: BrokenLine[] = [
@@ -128,7 +128,7 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       truncated: 9,
       previews: replies,
       findings: [
-        ...(skipBroken ? [] : [{ kind: "broken", severity: "error" as const, message: "24 lines cannot be read. Mend them, or leave them out below.", lines: [7, 31, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56] }]),
+        ...(skipBroken ? [] : [{ kind: "broken", severity: "error" as const, message: "24 lines cannot be read. Fix them, or skip them below.", lines: [7, 31, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56] }]),
         secrets,
         leaks,
         truncated,

@@ -326,8 +326,8 @@ export class FakeTuning extends FakeBase {
       this.adapterList = [runAdapter(adapter, run), ...this.adapterList];
       void this.emitAdapters();
     }
-    if (state.type === "finished") this.emit({ type: "runEnded", run: id, message: `“${run.name}” has learnt all it will.` });
-    else if (state.type !== "stopped") this.emit({ type: "runEnded", run: id, message: `“${run.name}” could not go on.` });
+    if (state.type === "finished") this.emit({ type: "runEnded", run: id, message: `“${run.name}” finished training.` });
+    else if (state.type !== "stopped") this.emit({ type: "runEnded", run: id, message: `“${run.name}” failed.` });
   }
 
   private run(id: number): Run {

@@ -1,4 +1,5 @@
-//! `str.format` and the `%` of strings. minijinja formats numbers; this module adds the parts specific to Python.
+//! `str.format` and the `%` of strings. minijinja formats numbers; this module adds the parts
+//! specific to Python.
 
 use super::super::arguments::{Arguments, fail};
 use super::super::{budget, text};

@@ -1,4 +1,5 @@
-//! Methods of Python's strings, lists and dictionaries, without those that mutate: Jinja's sandbox forbids them.
+//! Methods of Python's strings, lists and dictionaries, without those that mutate: Jinja's sandbox
+//! forbids them.
 
 mod format;
 mod string;

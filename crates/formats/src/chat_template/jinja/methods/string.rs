@@ -411,7 +411,8 @@ fn partition(text: &str, arguments: &Arguments, from_right: bool) -> Result<Valu
     list::tuple(parts.map(substring).to_vec())
 }
 
-/// The slice of a string given by the second and third argument, and the number of characters before it.
+/// The slice of a string given by the second and third argument, and the number of characters
+/// before it.
 fn bounded_slice(value: &Value, arguments: &Arguments) -> Result<(String, usize), Error> {
     let (start, stop) = (arguments.integer(1, "start")?, arguments.integer(2, "end")?);
     arguments.done(3)?;

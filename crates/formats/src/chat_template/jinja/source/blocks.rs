@@ -1,4 +1,5 @@
-//! Block tags of a template: checks `break` and `continue`, and determines the bytes charged for each body.
+//! Block tags of a template: checks `break` and `continue`, and determines the bytes charged for
+//! each body.
 
 use super::lex::{Token, TokenKind};
 use super::names::STEP;
@@ -10,7 +11,8 @@ const MAX_BRANCHES: usize = 200;
 /// Maximum bytes of a body that are charged with its parent.
 const SMALL_BODY: usize = 128;
 
-/// Bytes charged for defining a macro in a loop or in another macro: minijinja frees it only when the rendering ends.
+/// Bytes charged for defining a macro in a loop or in another macro: minijinja frees it only when
+/// the rendering ends.
 const MACRO_BYTES: usize = 1024;
 
 /// A body, or a branch of an `if`.
@@ -51,7 +53,8 @@ impl Blocks {
     /// Processes a block tag that ends at offset `end` of the output.
     ///
     /// # Errors
-    /// If `break` or `continue` leaves a loop from inside another block, or an `if` has too many branches.
+    /// If `break` or `continue` leaves a loop from inside another block, or an `if` has too many
+    /// branches.
     pub fn visit_tag(&mut self, text: &str, tokens: &[Token], close: &str, end: usize) -> Result<(), &'static str> {
         let Some(first) = tokens.first() else { return Ok(()) };
         match first.text(text) {
@@ -104,8 +107,8 @@ impl Blocks {
         });
     }
 
-    /// Inserts a step at the start of each charged body. The step ends with the same delimiter as the tag before it, which
-    /// preserves white space.
+    /// Inserts a step at the start of each charged body. The step ends with the same delimiter as
+    /// the tag before it, which preserves white space.
     pub fn with_steps(mut self, out: &str) -> String {
         let mut steps = BTreeMap::new();
         while let Some(body) = self.bodies.pop() {
@@ -127,7 +130,8 @@ impl Blocks {
     }
 }
 
-/// Whether a `set` is an assignment rather than a block. The filters of a block may have keyword arguments, with an equals sign.
+/// Whether a `set` is an assignment rather than a block. The filters of a block may have keyword
+/// arguments, with an equals sign.
 fn assigns(text: &str, tokens: &[Token]) -> bool {
     let mut depth = 0_usize;
     for token in tokens {

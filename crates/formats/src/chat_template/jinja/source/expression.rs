@@ -1,7 +1,9 @@
-//! Rewrites expressions so that everything that can take unbounded memory or time is a filter or a method of Hearth's.
+//! Rewrites expressions so that everything that can take unbounded memory or time is a filter or a
+//! method of Hearth's.
 //!
-//! The result contains no `~`, `+`, `*`, comparisons, `in` or slices, and no lists, tuples and dictionaries that are not constant.
-//! Operator precedence is minijinja's, which agrees with Jinja 2 where it matters.
+//! The result contains no `~`, `+`, `*`, comparisons, `in` or slices, and no lists, tuples and
+//! dictionaries that are not constant. Operator precedence is minijinja's, which agrees with Jinja
+//! 2 where it matters.
 
 use super::lex::{Token, TokenKind, string};
 use super::names;
@@ -491,8 +493,8 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Attributes, subscripts and calls of a value. If it is `loop`, a call traverses its argument, and `changed` compares its
-    /// arguments: both are charged.
+    /// Attributes, subscripts and calls of a value. If it is `loop`, a call traverses its argument,
+    /// and `changed` compares its arguments: both are charged.
     fn with_postfixes(&mut self, mut expr: Expr, is_loop: bool) -> Result<Expr> {
         let mut changed = is_loop;
         loop {

@@ -1,7 +1,7 @@
 //! Lexer for tags, and decoding of string literals as in Python.
 
-/// Maximum bracket depth and tokens of a tag: the code here and in minijinja recurses over them. The largest tag of the real
-/// templates in the tests has 1,266 tokens.
+/// Maximum bracket depth and tokens of a tag: the code here and in minijinja recurses over them.
+/// The largest tag of the real templates in the tests has 1,266 tokens.
 const MAX_DEPTH: usize = 100;
 const MAX_TOKENS: usize = 4_000;
 
@@ -29,8 +29,8 @@ impl Token {
     }
 }
 
-/// Splits a tag into tokens, up to its delimiter `end`. Returns them with the offset of the delimiter, or `None` if the tag or a
-/// string is not terminated.
+/// Splits a tag into tokens, up to its delimiter `end`. Returns them with the offset of the
+/// delimiter, or `None` if the tag or a string is not terminated.
 ///
 /// # Errors
 /// If the tag exceeds [`MAX_TOKENS`] or [`MAX_DEPTH`].
@@ -125,7 +125,8 @@ fn end_of_number(bytes: &[u8], start: usize) -> usize {
     at
 }
 
-/// Decodes a literal's escapes as Python does, which leaves unknown ones unchanged, and returns it as a literal.
+/// Decodes a literal's escapes as Python does, which leaves unknown ones unchanged, and returns it
+/// as a literal.
 pub(super) fn string(literal: &str) -> String {
     let quote = literal.chars().next().unwrap_or('"');
     let inside = &literal[1..literal.len() - 1];

@@ -1,10 +1,11 @@
-//! Rewrites a template's source where minijinja parses it differently from Jinja 2, or would let a template take unbounded time or
-//! memory.
+//! Rewrites a template's source where minijinja parses it differently from Jinja 2, or would let a
+//! template take unbounded time or memory.
 //!
-//! Tags are tokenised and rewritten; everything else is copied. `{% generation %}` becomes a scope, strings with escapes are decoded
-//! as in Python, and operators and literals become filters and methods of Hearth's ([`expression`]). Each body of a loop or a macro
-//! starts with a call of [`names::STEP`], which charges for the body's literal text. Line numbers are preserved, except for strings
-//! that continue after a backslash.
+//! Tags are tokenised and rewritten; everything else is copied. `{% generation %}` becomes a scope,
+//! strings with escapes are decoded as in Python, and operators and literals become filters and
+//! methods of Hearth's ([`expression`]). Each body of a loop or a macro starts with a call of
+//! [`names::STEP`], which charges for the body's literal text. Line numbers are preserved, except
+//! for strings that continue after a backslash.
 
 mod blocks;
 mod expression;
@@ -18,7 +19,8 @@ use lex::{Token, lex};
 /// Maximum size of a template. The largest of the real templates in the tests has 17 KB.
 const MAX_SOURCE_BYTES: usize = 1 << 20;
 
-/// Maximum `set` tags that assign to a namespace: minijinja lists all its names to test whether there are any.
+/// Maximum `set` tags that assign to a namespace: minijinja lists all its names to test whether
+/// there are any.
 const MAX_NAMESPACE_SETS: usize = 256;
 
 /// A rewritten source.
@@ -33,8 +35,8 @@ pub(crate) struct Rewritten {
 /// Rewrites a source for minijinja.
 ///
 /// # Errors
-/// If `break` or `continue` leaves a loop from inside another block, which makes minijinja panic, or if the template, a tag or its
-/// nesting is too large.
+/// If `break` or `continue` leaves a loop from inside another block, which makes minijinja panic,
+/// or if the template, a tag or its nesting is too large.
 pub(crate) fn rewrite(source: &str) -> Result<Rewritten, &'static str> {
     if source.len() > MAX_SOURCE_BYTES {
         return Err("a template of more than 1 MiB");

@@ -1,11 +1,12 @@
-//! Names of the filters, methods and functions that replace operators and literals in a rewritten source. Templates must not use
-//! them.
+//! Names of the filters, methods and functions that replace operators and literals in a rewritten
+//! source. Templates must not use them.
 
 /// Python's slices, as a method.
 pub(in super::super) const SLICE: &str = "__slice__";
 /// A subscript, as a method.
 pub(in super::super) const ITEM: &str = "__item__";
-/// `+`, `~`, `*` and the `%` of strings, as filters. A chain of the same operator becomes one filter with all operands.
+/// `+`, `~`, `*` and the `%` of strings, as filters. A chain of the same operator becomes one
+/// filter with all operands.
 pub(in super::super) const ADD: &str = "__add__";
 pub(in super::super) const CONCATENATE: &str = "__concatenate__";
 pub(in super::super) const MULTIPLY: &str = "__mul__";

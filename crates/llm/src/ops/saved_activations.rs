@@ -1,4 +1,4 @@
-//! What an operation on the CPU keeps of its forward for its backward.
+//! Saved activations of the CPU operations.
 
 use super::flex::{floats, sound};
 use super::room::tensor;
@@ -9,19 +9,20 @@ use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{bf16, bf16s, glu};
 use std::sync::Arc;
 
-/// A matrix kept for the backward: as it is, or in bf16 where products round it to that anyway.
+/// A saved matrix: in f32, or in bf16 if products round it to bf16 anyway.
 #[derive(Clone)]
-pub enum Kept {
+pub enum Saved {
     /// In f32.
     Whole(FlexTensor),
     /// In half the memory, with its rows and columns.
     Half(Arc<Scratch<bf16>>, [usize; 2]),
 }
 
-/// What is kept of attention.
+/// Saved activations of attention.
 #[derive(Clone)]
-pub struct KeptAttention {
-    /// Q, K and V as they came where heads are normalised, else as they were made ready, which can be undone.
+pub struct SavedAttention {
+    /// Q, K and V as they came where heads are normalised, else as they were made ready, which can
+    /// be undone.
     pub(super) qkv: FlexTensor,
     /// The output.
     pub(super) out: FlexTensor,
@@ -29,24 +30,24 @@ pub struct KeptAttention {
     pub(super) logs: Arc<Vec<f32>>,
 }
 
-/// What is kept of a feed-forward.
+/// Saved activations of a feed-forward.
 #[derive(Clone)]
-pub struct KeptFeedForward {
-    pub(super) x: Kept,
+pub struct SavedFeedForward {
+    pub(super) x: Saved,
     /// `gate(norm(x))` and `up(norm(x))`.
-    pub(super) gates: Kept,
-    pub(super) ups: Kept,
+    pub(super) gates: Saved,
+    pub(super) ups: Saved,
 }
 
-impl KeptFeedForward {
-    /// What came of gate and up: made again, for that costs less than the memory it would lie in.
+impl SavedFeedForward {
+    /// `activation(gate) * up`, recomputed: cheaper than the memory to save it.
     pub(super) fn h(&self, activation: Activation) -> FlexTensor {
         let size = self.gates.size();
         let mut h = Scratch::new(size[0] * size[1]);
         sound(match (&self.gates, &self.ups) {
-            (Kept::Half(gates, _), Kept::Half(ups, _)) => glu::glu_from_saved(activation, [gates, ups], &mut h),
+            (Saved::Half(gates, _), Saved::Half(ups, _)) => glu::glu_from_saved(activation, [gates, ups], &mut h),
             (gates, ups) => {
-                let [gates, ups] = [gates, ups].map(Kept::restore);
+                let [gates, ups] = [gates, ups].map(Saved::restore);
                 glu::glu_from_saved(activation, [floats(&gates), floats(&ups)], &mut h)
             }
         });
@@ -54,7 +55,7 @@ impl KeptFeedForward {
     }
 }
 
-impl Kept {
+impl Saved {
     /// Rows and columns.
     pub(super) fn size(&self) -> [usize; 2] {
         match self {

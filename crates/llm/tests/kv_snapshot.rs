@@ -2,13 +2,13 @@
 
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
-use hearth_llm::{LoadOptions, Model, Saved, SavedError, SavedKey, Session};
+use hearth_llm::{LoadOptions, Model, SavedCells, Session, SnapshotError, SnapshotKey};
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-const KEY: SavedKey = [7; 32];
+const KEY: SnapshotKey = [7; 32];
 /// Bytes before the first segment.
 const HEAD: usize = 64;
 
@@ -34,11 +34,12 @@ fn ids(count: u32, same: u32, kind: u32) -> Vec<u32> {
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
-    saved: Saved,
+    saved: SavedCells,
 }
 
 impl Kept {
-    /// Makes the session read what is new in `ids`, and saves that behind what is still right; how many bytes it took.
+    /// Makes the session read what is new in `ids`, and saves that behind what is still right; how
+    /// many bytes it took.
     fn keep(&mut self, session: &mut Session, ids: &[u32]) -> usize {
         let go = &mut |_: usize, _: usize| ControlFlow::Continue(());
         session.prefill(ids, go).expect("it runs");
@@ -57,7 +58,8 @@ impl Kept {
     }
 }
 
-/// How many tokens a session gets out of bytes whose head is right. They are never others than `right` begins with.
+/// How many tokens a session gets out of bytes whose head is right. They are never others than
+/// `right` begins with.
 fn restored(session: &mut Session, bytes: &[u8], right: &[u32]) -> usize {
     let saved = session
         .restore(&KEY, &mut &*bytes, usize::MAX)
@@ -132,7 +134,7 @@ fn only_what_is_new_is_written_and_what_changed_is_written_again() {
     let mut empty = session(&model, 64, KvFormat::F16);
     empty.extend(&new[1..40]).expect("it runs");
     let unlike = empty.save(&KEY, &mut kept.saved, &mut Vec::new());
-    assert!(matches!(unlike, Err(SavedError::Other)));
+    assert!(matches!(unlike, Err(SnapshotError::Other)));
     kept.saved.cut(empty.savable());
     assert_eq!((kept.saved.tokens(), kept.saved.bytes()), (&[][..], 0));
 }
@@ -154,7 +156,8 @@ fn a_segment_counts_only_behind_those_it_was_written_behind() {
 
     let mut second = session(&model, 128, KvFormat::F16);
     let mut right = new[..64].to_vec();
-    // What lay behind the old end turns up behind the new one; the second is written twice, or never was.
+    // What lay behind the old end turns up behind the new one; the second is written twice, or
+    // never was.
     right.extend(&old[64..]);
     assert_eq!(restored(&mut second, &[&now.bytes, segment(2)].concat(), &right), 64);
     assert_eq!(
@@ -189,7 +192,7 @@ fn what_is_cut_or_damaged_is_good_up_to_there() {
         if at < HEAD {
             assert!(other.restore(&KEY, &mut &bytes[..at], 64).is_err(), "cut at {at}");
             let refused = other.restore(&KEY, &mut &*damaged, 64);
-            assert!(matches!(refused, Err(SavedError::Other)), "another bit at {at}");
+            assert!(matches!(refused, Err(SnapshotError::Other)), "another bit at {at}");
             continue;
         }
         let good = good(at);
@@ -199,7 +202,8 @@ fn what_is_cut_or_damaged_is_good_up_to_there() {
             .saved(&KEY, &mut Cursor::new(&bytes[..at]))
             .expect("its head is right");
         assert_eq!(found.tokens(), &ids[..good], "cut at {at}");
-        // As a disk that was full leaves it, or one whose power went before these bytes were written.
+        // As a disk that was full leaves it, or one whose power went before these bytes were
+        // written.
         let mut empty = bytes.clone();
         empty[at..].fill(0);
         assert_eq!(restored(&mut other, &empty, &ids), good, "nothing from {at}");
@@ -214,9 +218,9 @@ fn where_writing_ends_early_the_whole_segments_are_known() {
     kept.keep(&mut first, &ids);
     let mut other = session(&model, 400, KvFormat::F16);
     for at in (0..kept.bytes.len()).step_by(97) {
-        let (mut room, mut saved) = (vec![0; at], Saved::default());
+        let (mut room, mut saved) = (vec![0; at], SavedCells::default());
         let full = first.save(&KEY, &mut saved, &mut &mut room[..]);
-        assert!(matches!(full, Err(SavedError::Io(_))), "{at}");
+        assert!(matches!(full, Err(SnapshotError::Io(_))), "{at}");
         room.truncate(saved.bytes() as usize);
         if !room.is_empty() {
             assert_eq!(restored(&mut other, &room, &ids), saved.tokens().len());
@@ -234,10 +238,10 @@ fn what_is_of_another_is_refused() {
     let mut kept = Kept::default();
     kept.keep(&mut first, &ids(37, 37, 0));
     let bytes = &*kept.bytes;
-    let refused = |session: &mut Session, key: &SavedKey| {
+    let refused = |session: &mut Session, key: &SnapshotKey| {
         let found = session.saved(key, &mut Cursor::new(bytes));
         let other = session.restore(key, &mut &*bytes, 64);
-        matches!(found, Err(SavedError::Other)) && matches!(other, Err(SavedError::Other))
+        matches!(found, Err(SnapshotError::Other)) && matches!(other, Err(SnapshotError::Other))
     };
     assert!(refused(&mut first, &[8; 32]) && first.tokens().len() == 37);
     assert!(refused(&mut session(&model, 64, KvFormat::F16), &KEY));

@@ -1,9 +1,11 @@
-//! A session's state as bytes, from which a session of another process goes on as this one would have.
+//! A session's state as bytes, from which a session of another process goes on as this one would
+//! have.
 //!
-//! A head that says what the cells belong to, then segments of up to [`SEGMENT`] tokens: how many, the tokens, their cells layer by layer,
-//! and a checksum of everything so far, of this segment and of all before it. So more can be appended at any time, and what ends somewhere or is
-//! damaged somewhere is good up to there: a segment only counts behind the very ones it was written behind. All in the machine's
-//! own order of bytes: what a machine saves is for itself.
+//! A head that says what the cells belong to, then segments of up to [`SEGMENT`] tokens: how many,
+//! the tokens, their cells layer by layer, and a checksum of everything so far, of this segment and
+//! of all before it. So more can be appended at any time, and what ends somewhere or is damaged
+//! somewhere is good up to there: a segment only counts behind the very ones it was written behind.
+//! All in the machine's own order of bytes: what a machine saves is for itself.
 
 use crate::session::Session;
 use hearth_kernels::attention::{KvFormat, KvLayer};
@@ -11,23 +13,26 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
 /// Names the model, with its adapters, that made the cells: any hash of what goes into them.
-pub type SavedKey = [u8; 32];
+pub type SnapshotKey = [u8; 32];
 
 /// How the bytes begin.
 const MAGIC: [u8; 8] = *b"HearthKV";
 /// Goes up when the bytes change their form; [`KvLayer::LAYOUT`] is that of the cells.
 const VERSION: u32 = 2;
 
-/// Tokens of a segment at most. Where a conversation is edited, up to so many are written again that were as they should be.
+/// Tokens of a segment at most. Where a conversation is edited, up to so many are written again
+/// that were as they should be.
 const SEGMENT: usize = 16 * KvLayer::TILE;
 
-/// A session's state was not saved or restored. A person need not hear of it: the text is there, and can be read again.
+/// A session's state was not saved or restored. A person need not hear of it: the text is there,
+/// and can be read again.
 #[derive(Debug, thiserror::Error)]
-pub enum SavedError {
+pub enum SnapshotError {
     /// The bytes cannot be read or written, or end early.
     #[error("its bytes cannot be read or written ({0})")]
     Io(#[from] io::Error),
-    /// The cells are another model's, in another format, or of another version of Hearth; or they are other tokens'.
+    /// The cells are another model's, in another format, or of another version of Hearth; or they
+    /// are other tokens'.
     #[error("it was saved with another model, another kind of cache or another version of Hearth")]
     Other,
     /// Layers lie on a GPU, whose cells are not saved.
@@ -35,9 +40,10 @@ pub enum SavedError {
     OnGpu,
 }
 
-/// What there is of a session in bytes that were saved: the tokens, segment by segment. The default is of bytes that hold nothing yet.
+/// What there is of a session in bytes that were saved: the tokens, segment by segment. The default
+/// is of bytes that hold nothing yet.
 #[derive(Debug, Default)]
-pub struct Saved {
+pub struct SavedCells {
     tokens: Vec<u32>,
     segments: Vec<Segment>,
 }
@@ -50,7 +56,7 @@ struct Segment {
     sum: u32,
 }
 
-impl Saved {
+impl SavedCells {
     /// The tokens.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
@@ -80,13 +86,14 @@ impl Saved {
 }
 
 impl Session {
-    /// The tokens that [`Session::save`] would save: as many as fill whole tiles of cells, all but the last few.
+    /// The tokens that [`Session::save`] would save: as many as fill whole tiles of cells, all but
+    /// the last few.
     pub fn savable(&self) -> &[u32] {
         &self.tokens[..self.tokens.len() / KvLayer::TILE * KvLayer::TILE]
     }
 
     /// Bytes that [`Session::save`] would write behind what is `saved`.
-    pub fn bytes_to_save(&self, saved: &Saved) -> u64 {
+    pub fn bytes_to_save(&self, saved: &SavedCells) -> u64 {
         let head = if saved.segments.is_empty() { HEAD } else { 0 };
         let rest = self.savable().get(saved.tokens.len()..).unwrap_or_default();
         head as u64
@@ -96,16 +103,18 @@ impl Session {
                 .sum::<u64>()
     }
 
-    /// Writes the state in pieces of up to a megabyte, without what is `saved` already, behind which `to` has to stand: at
-    /// [`Saved::bytes`]. `saved` grows with each segment that is whole, and says where bytes of use end should `to` fail. `key` names
-    /// the model with its adapters.
+    /// Writes the state in pieces of up to a megabyte, without what is `saved` already, behind
+    /// which `to` has to stand: at [`SavedCells::bytes`]. `saved` grows with each segment that is
+    /// whole, and says where bytes of use end should `to` fail. `key` names the model with its
+    /// adapters.
     ///
     /// # Errors
-    /// What is saved is not what this session begins with, layers are on a GPU, or `to` refuses a piece.
-    pub fn save(&self, key: &SavedKey, saved: &mut Saved, to: &mut impl Write) -> Result<(), SavedError> {
+    /// What is saved is not what this session begins with, layers are on a GPU, or `to` refuses a
+    /// piece.
+    pub fn save(&self, key: &SnapshotKey, saved: &mut SavedCells, to: &mut impl Write) -> Result<(), SnapshotError> {
         self.on_cpu()?;
         let rest = self.savable().strip_prefix(saved.tokens());
-        let rest = rest.ok_or(SavedError::Other)?;
+        let rest = rest.ok_or(SnapshotError::Other)?;
         if saved.segments.is_empty() {
             to.write_all(&self.head(key))?;
         }
@@ -126,13 +135,14 @@ impl Session {
         Ok(())
     }
 
-    /// What [`Session::restore`] would find if nothing is damaged, as far as the context reaches. Reads little, and trusts it.
+    /// What [`Session::restore`] would find if nothing is damaged, as far as the context reaches.
+    /// Reads little, and trusts it.
     ///
     /// # Errors
     /// What was saved is another model's or of another form, or cannot be read.
-    pub fn saved(&self, key: &SavedKey, from: &mut (impl Read + Seek)) -> Result<Saved, SavedError> {
+    pub fn saved(&self, key: &SnapshotKey, from: &mut (impl Read + Seek)) -> Result<SavedCells, SnapshotError> {
         self.check_head(key, from)?;
-        let mut saved = Saved::default();
+        let mut saved = SavedCells::default();
         while let Some(ids) = self.next_ids(&saved, from) {
             let segment = self.segment_bytes(ids.len());
             let end = saved.bytes().max(HEAD as u64) + segment;
@@ -143,17 +153,23 @@ impl Session {
         Ok(saved)
     }
 
-    /// Becomes what [`Session::save`] saved, without logits: the segments that hold the first `wanted` tokens, up to the first that is not
-    /// whole, is damaged or does not fit the context. Gives what was restored.
+    /// Becomes what [`Session::save`] saved, without logits: the segments that hold the first
+    /// `wanted` tokens, up to the first that is not whole, is damaged or does not fit the context.
+    /// Gives what was restored.
     ///
     /// # Errors
     /// As [`Session::saved`], or layers are on a GPU; the session is as it was then.
-    pub fn restore(&mut self, key: &SavedKey, from: &mut impl Read, wanted: usize) -> Result<Saved, SavedError> {
+    pub fn restore(
+        &mut self,
+        key: &SnapshotKey,
+        from: &mut impl Read,
+        wanted: usize,
+    ) -> Result<SavedCells, SnapshotError> {
         self.on_cpu()?;
         self.check_head(key, from)?;
         self.tokens.clear();
         self.logits.clear();
-        let mut saved = Saved::default();
+        let mut saved = SavedCells::default();
         while saved.tokens.len() < wanted {
             let mut from = self.summed(key, &saved, &mut *from);
             let Some(ids) = self.next_ids(&saved, &mut from) else {
@@ -173,7 +189,7 @@ impl Session {
     }
 
     /// The tokens that the next segment begins with; none where that cannot be one.
-    fn next_ids(&self, saved: &Saved, from: &mut impl Read) -> Option<Vec<u32>> {
+    fn next_ids(&self, saved: &SavedCells, from: &mut impl Read) -> Option<Vec<u32>> {
         let count = u32::from_ne_bytes(read(from).ok()?) as usize;
         if count == 0 || count > SEGMENT || !count.is_multiple_of(KvLayer::TILE) {
             return None;
@@ -185,7 +201,7 @@ impl Session {
     }
 
     /// Fills cells of all layers.
-    fn read_cells(&mut self, tiles: Range<usize>, from: &mut impl Read) -> Result<(), SavedError> {
+    fn read_cells(&mut self, tiles: Range<usize>, from: &mut impl Read) -> Result<(), SnapshotError> {
         for layer in 0..self.model.config().n_layers {
             let mut layer = self.pool.layer(layer);
             for part in layer.tiles_mut(tiles.clone()).map_err(refused)? {
@@ -202,22 +218,22 @@ impl Session {
         (size_of::<u32>() * (1 + tokens) + config.n_layers * layer + SUM) as u64
     }
 
-    fn on_cpu(&self) -> Result<(), SavedError> {
+    fn on_cpu(&self) -> Result<(), SnapshotError> {
         match self.model.placement().gpu_layers() {
             0 => Ok(()),
-            _ => Err(SavedError::OnGpu),
+            _ => Err(SnapshotError::OnGpu),
         }
     }
 
-    fn check_head(&self, key: &SavedKey, from: &mut impl Read) -> Result<(), SavedError> {
+    fn check_head(&self, key: &SnapshotKey, from: &mut impl Read) -> Result<(), SnapshotError> {
         match read(from)? == self.head(key) {
             true => Ok(()),
-            false => Err(SavedError::Other),
+            false => Err(SnapshotError::Other),
         }
     }
 
     /// All that has to be the same where a state is restored.
-    fn head(&self, key: &SavedKey) -> [u8; HEAD] {
+    fn head(&self, key: &SnapshotKey) -> [u8; HEAD] {
         let config = self.model.config();
         let format = match self.cache_format() {
             KvFormat::F16 => 0,
@@ -232,7 +248,7 @@ impl Session {
     }
 
     /// What goes through it is summed up behind what is saved.
-    fn summed<T>(&self, key: &SavedKey, saved: &Saved, inner: T) -> Summed<T> {
+    fn summed<T>(&self, key: &SnapshotKey, saved: &SavedCells, inner: T) -> Summed<T> {
         let before = match saved.segments.last() {
             Some(last) => last.sum,
             None => crc32fast::hash(&self.head(key)),
@@ -243,12 +259,12 @@ impl Session {
 }
 
 /// Bytes of [`Session::head`].
-const HEAD: usize = size_of_val(&MAGIC) + size_of::<SavedKey>() + 6 * size_of::<u32>();
+const HEAD: usize = size_of_val(&MAGIC) + size_of::<SnapshotKey>() + 6 * size_of::<u32>();
 /// Bytes of a checksum.
 const SUM: usize = size_of::<u32>();
 
 /// Where the cells of the tokens behind those that are saved lie.
-fn tiles(saved: &Saved, ids: &[u32]) -> Range<usize> {
+fn tiles(saved: &SavedCells, ids: &[u32]) -> Range<usize> {
     let first = saved.tokens.len() / KvLayer::TILE;
     first..first + ids.len() / KvLayer::TILE
 }
@@ -260,8 +276,8 @@ fn read<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
 }
 
 /// Tokens were checked against the cells there are.
-fn refused(error: hearth_kernels::ShapeError) -> SavedError {
-    SavedError::Io(io::Error::other(error))
+fn refused(error: hearth_kernels::ShapeError) -> SnapshotError {
+    SnapshotError::Io(io::Error::other(error))
 }
 
 /// Sums up what goes through it.
