@@ -306,9 +306,12 @@ fn a_run_of_a_newer_hearth_is_refused_without_changes() {
     let mut new = old.clone();
     new[at + version.len() - 2] = b'2';
     fs::write(&path, &new).expect("it is written");
-    stopped.is_refused("model.gguf", &["version 2", "go on with the Hearth that wrote it"]);
+    stopped.is_refused(
+        "model.gguf",
+        &["version 2", "resume it with the version of Hearth that wrote it"],
+    );
     fs::write(&path, &old[..old.len() - 7]).expect("it is written");
-    stopped.is_refused("model.gguf", &["damaged"]);
+    stopped.is_refused("model.gguf", &["corrupt"]);
     fs::write(&path, &old).expect("it is written");
     assert_eq!(stopped.run("model.gguf", true, None).expect("it goes on").len(), 2);
 }

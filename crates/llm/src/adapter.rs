@@ -1,16 +1,16 @@
-//! Adapters hung on a model: another model over the same weights.
+//! Attaching adapters: a model over the same weights with LoRA adapters.
 
 use crate::model::Model;
 use crate::ops::Adapter;
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_formats::adapter::{AdapterFile, LoraTensors, TargetName};
 
-/// One linear's part of an adapter: adds `scale * (x a^T) b^T` to its output.
+/// An adapter of one linear: adds `scale * (x a^T) b^T` to its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraPart {
     /// The block.
     pub layer: usize,
-    /// The linear as the file names it: `attn_q`, `ffn_down`.
+    /// The linear's GGUF name: `attn_q`, `ffn_down`.
     pub linear: String,
     /// Rows of `a`.
     pub rank: usize,
@@ -18,12 +18,12 @@ pub struct LoraPart {
     pub a: Vec<f32>,
     /// `[out, rank]`.
     pub b: Vec<f32>,
-    /// What it counts for: alpha / rank, times what a person chose.
+    /// alpha / rank, times the scale that the user chose.
     pub scale: f32,
 }
 
 impl LoraPart {
-    /// The parts of an adapter's file, counted `scale` times as it was trained.
+    /// The linears of an adapter file, with its trained scale times `scale`.
     pub fn of(adapter: &AdapterFile, scale: f32) -> Vec<Self> {
         let part = |(target, lora): (&TargetName, &LoraTensors)| Self {
             layer: target.layer,
@@ -50,7 +50,7 @@ pub enum AdapterError {
         /// The linear.
         linear: String,
     },
-    /// The linear has other sizes.
+    /// The linear has another shape.
     #[error(
         "The adapter's part for '{linear}' in layer {layer} does not fit a weight of {outputs} by {inputs}. It belongs \
          to another model."
@@ -68,11 +68,11 @@ pub enum AdapterError {
 }
 
 impl Model {
-    /// The model with adapters on its linears, in place of those it has. Several parts for one
-    /// linear add up. The weights are shared, not copied.
+    /// The model with these adapters instead of its current ones. Several adapters of one linear
+    /// are summed. The weights are shared, not copied.
     ///
     /// # Errors
-    /// A part names a linear that is not there, or has not its sizes.
+    /// If an adapter is for a linear that does not exist or has another shape.
     pub fn adapted(&self, parts: &[LoraPart]) -> Result<Self, AdapterError> {
         let mut decoder = self.decoder().clone();
         for (layer, block) in decoder.blocks_mut().iter_mut().enumerate() {
@@ -121,7 +121,7 @@ impl Model {
     }
 }
 
-/// Several adapters as one of the sum of their ranks, with their scales folded into `b`.
+/// Stacks several adapters into one of the sum of their ranks, with their scales folded into `b`.
 fn stack(parts: &[&LoraPart], outputs: usize, inputs: usize, device: &Device) -> Adapter<burn::backend::Dispatch> {
     let rank = parts.iter().map(|part| part.rank).sum();
     let a = parts.iter().flat_map(|part| part.a.iter().copied()).collect();

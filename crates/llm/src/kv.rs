@@ -1,9 +1,8 @@
 //! The KV cache: a pool of cells, written by index.
 //!
-//! A cell holds the key and the value of one token in one layer, in f16 or in q8_0. Which cells
-//! belong to which sequence, and in what order, is the sequence's own business; an operation gets
-//! the pool as a handle and the cells as a list. A layer's cells are made where the layer first
-//! asks for them: with the processor or on a GPU.
+//! A cell holds the key and the value of one token in one layer, in f16 or in q8_0. The sequence
+//! knows its cells and their order; an op receives the pool as a handle and the cells as a list. A
+//! layer's cells are allocated on the device that first uses them.
 
 #[cfg(feature = "gpu")]
 use burn::backend::{Cube, tensor::FloatTensor};
@@ -20,7 +19,7 @@ pub struct KvPool {
     cells: usize,
     kv_heads: usize,
     head_dim: usize,
-    /// The numbers of all cells, on the GPUs.
+    /// The indices of all cells, per GPU.
     #[cfg(feature = "gpu")]
     in_order: crate::ops::PerDevice<Handle>,
 }
@@ -42,7 +41,7 @@ pub(crate) struct GpuCells {
 }
 
 impl KvPool {
-    /// Room for `cells` cells of `layers` layers of `kv_heads` heads of width `head_dim`.
+    /// A pool of `cells` cells for `layers` layers of `kv_heads` heads of width `head_dim`.
     pub fn new(format: KvFormat, layers: usize, cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         Self {
             layers: (0..layers).map(|_| Cells::default()).collect(),
@@ -55,46 +54,45 @@ impl KvPool {
         }
     }
 
-    /// How many tokens it holds.
+    /// The number of cells per layer.
     pub fn cells(&self) -> usize {
         self.cells
     }
 
-    /// How many layers it has cells for.
+    /// The number of layers.
     pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// Key heads of a cell, and their width.
+    /// KV heads of a cell, and their width.
     pub fn shape(&self) -> [usize; 2] {
         [self.kv_heads, self.head_dim]
     }
 
-    /// How its numbers are kept.
+    /// The format of keys and values.
     pub fn format(&self) -> KvFormat {
         self.format
     }
 
-    /// Bytes that a layer's cells take with the processor. The system gives them as cells are first
-    /// used.
+    /// Bytes of a layer's cells on the CPU. The system commits them on first use.
     pub fn bytes_a_layer(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
         KvLayer::bytes_for(format, cells, kv_heads, head_dim)
     }
 
-    /// Bytes that a layer's cells take on a GPU.
+    /// Bytes of a layer's cells on a GPU.
     pub fn bytes_a_gpu_layer(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
         2 * format.gpu_words(cells, kv_heads, head_dim) * size_of::<u32>()
     }
 
-    /// Bytes of the cells that were made.
+    /// Bytes of the allocated cells.
     pub fn bytes(&self) -> usize {
         self.layers.iter().map(|layer| layer.bytes(self)).sum()
     }
 
     pub(crate) fn layer(&self, layer: usize) -> MutexGuard<'_, KvLayer> {
         let make = || Mutex::new(KvLayer::new(self.format, self.cells, self.kv_heads, self.head_dim));
-        // A panic in the middle of a write leaves a cell half written, never the pool unusable: the
-        // sequence is dropped with its session.
+        // A panic during a write leaves a cell partly written but the pool usable: the sequence is
+        // dropped with its session.
         let cells = self.layers[layer].cpu.get_or_init(make);
         cells.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -111,7 +109,7 @@ impl KvPool {
         })
     }
 
-    /// The numbers of all cells, on the GPU of `like`.
+    /// The indices of all cells, on the GPU of `like`.
     #[cfg(feature = "gpu")]
     pub(crate) fn in_order(&self, like: &FloatTensor<Cube>) -> Handle {
         let make = || {

@@ -1,54 +1,51 @@
-//! A session's state as bytes, from which a session of another process goes on as this one would
-//! have.
+//! KV snapshots: a session's tokens and cells as bytes, from which another process continues
+//! identically.
 //!
-//! A head that says what the cells belong to, then segments of up to [`SEGMENT`] tokens: how many,
-//! the tokens, their cells layer by layer, and a checksum of everything so far, of this segment and
-//! of all before it. So more can be appended at any time, and what ends somewhere or is damaged
-//! somewhere is good up to there: a segment only counts behind the very ones it was written behind.
-//! All in the machine's own order of bytes: what a machine saves is for itself.
+//! A header that identifies the model, then segments of up to [`SEGMENT`] tokens: their number, the
+//! tokens, their cells layer by layer, and a checksum of this segment and all before it. So
+//! segments can be appended, and a truncated or corrupt file is valid up to that point: a segment
+//! counts only behind the segments it was written behind. All values are in native byte order: a
+//! snapshot is for the machine that saved it.
 
 use crate::session::Session;
 use hearth_kernels::attention::{KvFormat, KvLayer};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
-/// Names the model, with its adapters, that made the cells: any hash of what goes into them.
+/// Identifies the model and its adapters: a hash of everything that determines the cells.
 pub type SnapshotKey = [u8; 32];
 
-/// How the bytes begin.
+/// Magic bytes.
 const MAGIC: [u8; 8] = *b"HearthKV";
-/// Goes up when the bytes change their form; [`KvLayer::LAYOUT`] is that of the cells.
+/// The format version; [`KvLayer::LAYOUT`] is that of the cells.
 const VERSION: u32 = 2;
 
-/// Tokens of a segment at most. Where a conversation is edited, up to so many are written again
-/// that were as they should be.
+/// Maximum tokens of a segment. After an edit, up to this many unchanged tokens are written again.
 const SEGMENT: usize = 16 * KvLayer::TILE;
 
-/// A session's state was not saved or restored. A person need not hear of it: the text is there,
-/// and can be read again.
+/// A session's state was not saved or restored. The user need not be told: the text remains, and
+/// prefill recomputes the cells.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The bytes cannot be read or written, or end early.
+    /// The bytes cannot be read or written, or are truncated.
     #[error("its bytes cannot be read or written ({0})")]
     Io(#[from] io::Error),
-    /// The cells are another model's, in another format, or of another version of Hearth; or they
-    /// are other tokens'.
+    /// The snapshot is of another model, format, version of Hearth, or other tokens.
     #[error("it was saved with another model, another kind of cache or another version of Hearth")]
     Other,
-    /// Layers lie on a GPU, whose cells are not saved.
+    /// Layers are on a GPU, whose cells are not saved.
     #[error("the model is not all with the processor")]
     OnGpu,
 }
 
-/// What there is of a session in bytes that were saved: the tokens, segment by segment. The default
-/// is of bytes that hold nothing yet.
+/// The saved tokens of a session, segment by segment. The default is empty.
 #[derive(Debug, Default)]
 pub struct SavedCells {
     tokens: Vec<u32>,
     segments: Vec<Segment>,
 }
 
-/// Where a segment ends: after so many tokens and bytes of all, which have this checksum.
+/// The end of a segment: total tokens, total bytes, and their checksum.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     tokens: usize,
@@ -62,12 +59,12 @@ impl SavedCells {
         &self.tokens
     }
 
-    /// How many bytes they take, from the beginning; what follows is of no use.
+    /// The bytes they take, from the beginning; the rest is unused.
     pub fn bytes(&self) -> u64 {
         self.segments.last().map_or(0, |last| last.bytes)
     }
 
-    /// Adds a segment that was read or written behind the others.
+    /// Appends a segment that was read or written.
     fn add(&mut self, ids: &[u32], bytes: u64, sum: u32) {
         self.tokens.extend_from_slice(ids);
         self.segments.push(Segment {
@@ -77,7 +74,7 @@ impl SavedCells {
         });
     }
 
-    /// Leaves the segments that `tokens` begin with.
+    /// Truncates to the segments that are a prefix of `tokens`.
     pub fn cut(&mut self, tokens: &[u32]) {
         let same = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         self.segments.retain(|segment| segment.tokens <= same);
@@ -86,13 +83,12 @@ impl SavedCells {
 }
 
 impl Session {
-    /// The tokens that [`Session::save`] would save: as many as fill whole tiles of cells, all but
-    /// the last few.
+    /// The tokens that [`Session::save`] would save: whole tiles of cells, without the last few.
     pub fn savable(&self) -> &[u32] {
         &self.tokens[..self.tokens.len() / KvLayer::TILE * KvLayer::TILE]
     }
 
-    /// Bytes that [`Session::save`] would write behind what is `saved`.
+    /// Bytes that [`Session::save`] would append to `saved`.
     pub fn bytes_to_save(&self, saved: &SavedCells) -> u64 {
         let head = if saved.segments.is_empty() { HEAD } else { 0 };
         let rest = self.savable().get(saved.tokens.len()..).unwrap_or_default();
@@ -103,14 +99,12 @@ impl Session {
                 .sum::<u64>()
     }
 
-    /// Writes the state in pieces of up to a megabyte, without what is `saved` already, behind
-    /// which `to` has to stand: at [`SavedCells::bytes`]. `saved` grows with each segment that is
-    /// whole, and says where bytes of use end should `to` fail. `key` names the model with its
-    /// adapters.
+    /// Appends the state after `saved` in writes of up to a megabyte; `to` must be positioned at
+    /// [`SavedCells::bytes`]. `saved` grows with each complete segment, so it marks the end of
+    /// valid bytes if `to` fails. `key` identifies the model and its adapters.
     ///
     /// # Errors
-    /// What is saved is not what this session begins with, layers are on a GPU, or `to` refuses a
-    /// piece.
+    /// If `saved` is not a prefix of this session, layers are on a GPU, or `to` fails.
     pub fn save(&self, key: &SnapshotKey, saved: &mut SavedCells, to: &mut impl Write) -> Result<(), SnapshotError> {
         self.on_cpu()?;
         let rest = self.savable().strip_prefix(saved.tokens());
@@ -135,11 +129,11 @@ impl Session {
         Ok(())
     }
 
-    /// What [`Session::restore`] would find if nothing is damaged, as far as the context reaches.
-    /// Reads little, and trusts it.
+    /// The tokens that [`Session::restore`] would find if nothing is corrupt, up to the context
+    /// length. Reads little and checks no sums.
     ///
     /// # Errors
-    /// What was saved is another model's or of another form, or cannot be read.
+    /// If the snapshot is of another model or format, or cannot be read.
     pub fn saved(&self, key: &SnapshotKey, from: &mut (impl Read + Seek)) -> Result<SavedCells, SnapshotError> {
         self.check_head(key, from)?;
         let mut saved = SavedCells::default();
@@ -153,12 +147,11 @@ impl Session {
         Ok(saved)
     }
 
-    /// Becomes what [`Session::save`] saved, without logits: the segments that hold the first
-    /// `wanted` tokens, up to the first that is not whole, is damaged or does not fit the context.
-    /// Gives what was restored.
+    /// Restores a snapshot, without logits: the segments of the first `wanted` tokens, up to the
+    /// first that is truncated, corrupt or beyond the context. Returns the restored tokens.
     ///
     /// # Errors
-    /// As [`Session::saved`], or layers are on a GPU; the session is as it was then.
+    /// As [`Session::saved`], or if layers are on a GPU; the session is then unchanged.
     pub fn restore(
         &mut self,
         key: &SnapshotKey,
@@ -188,7 +181,7 @@ impl Session {
         Ok(saved)
     }
 
-    /// The tokens that the next segment begins with; none where that cannot be one.
+    /// The tokens of the next segment, or `None` if it is invalid.
     fn next_ids(&self, saved: &SavedCells, from: &mut impl Read) -> Option<Vec<u32>> {
         let count = u32::from_ne_bytes(read(from).ok()?) as usize;
         if count == 0 || count > SEGMENT || !count.is_multiple_of(KvLayer::TILE) {
@@ -232,7 +225,7 @@ impl Session {
         }
     }
 
-    /// All that has to be the same where a state is restored.
+    /// The header: everything that must match for a restore.
     fn head(&self, key: &SnapshotKey) -> [u8; HEAD] {
         let config = self.model.config();
         let format = match self.cache_format() {
@@ -247,7 +240,7 @@ impl Session {
         head
     }
 
-    /// What goes through it is summed up behind what is saved.
+    /// A checksumming reader or writer that continues from `saved`.
     fn summed<T>(&self, key: &SnapshotKey, saved: &SavedCells, inner: T) -> Summed<T> {
         let before = match saved.segments.last() {
             Some(last) => last.sum,
@@ -263,7 +256,7 @@ const HEAD: usize = size_of_val(&MAGIC) + size_of::<SnapshotKey>() + 6 * size_of
 /// Bytes of a checksum.
 const SUM: usize = size_of::<u32>();
 
-/// Where the cells of the tokens behind those that are saved lie.
+/// The tiles of the tokens after the saved ones.
 fn tiles(saved: &SavedCells, ids: &[u32]) -> Range<usize> {
     let first = saved.tokens.len() / KvLayer::TILE;
     first..first + ids.len() / KvLayer::TILE
@@ -275,12 +268,12 @@ fn read<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Tokens were checked against the cells there are.
+/// The tokens were checked against the available cells.
 fn refused(error: hearth_kernels::ShapeError) -> SnapshotError {
     SnapshotError::Io(io::Error::other(error))
 }
 
-/// Sums up what goes through it.
+/// A reader or writer with a running checksum.
 struct Summed<T> {
     inner: T,
     sum: crc32fast::Hasher,

@@ -1,7 +1,7 @@
-//! Models on Burn: operations, layers, the KV pool, sampling; one file an architecture.
+//! Models on Burn: operations, layers, the KV pool, the sampler; one file per architecture.
 //!
 //! A [`Model`] is loaded from a GGUF file; a [`Session`] is one sequence of tokens in it. The same
-//! model, through the same operations, answers a chat and is differentiated for training.
+//! model and operations serve inference and training.
 
 mod adapter;
 mod config;

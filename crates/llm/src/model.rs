@@ -1,4 +1,4 @@
-//! A model ready to run: its weights on a device, and what its file says about it.
+//! A loaded model: its weights on their devices, and its configuration.
 
 use crate::config::Config;
 use crate::error::LoadError;
@@ -11,17 +11,16 @@ use hearth_formats::gguf::Gguf;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// How a model is to be loaded.
+/// Options for loading a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Where its layers are to lie; none: with the processor.
+    /// The placement of its layers; `None`: all on the CPU.
     pub placement: Option<Placement>,
-    /// The folder in which weights that were packed for this machine are kept for the next load;
-    /// none: they are packed each time.
+    /// The cache folder of packed weights; `None`: weights are packed at each load.
     pub packed_in: Option<PathBuf>,
 }
 
-/// A model ready to run.
+/// A loaded model.
 pub struct Model {
     config: Config,
     placement: Placement,
@@ -29,12 +28,11 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads the weights of `gguf`. `progress` gets the share done, from 0 to 1, and what is being
-    /// done; when it breaks, loading ends.
+    /// Loads the weights of `gguf`. `progress` receives the fraction done, from 0 to 1, and the
+    /// current activity; it breaks to cancel.
     ///
     /// # Errors
-    /// The file is damaged or of a kind that is not known, the device cannot be used, or `progress`
-    /// broke.
+    /// If the file is corrupt or unsupported, the device cannot be used, or `progress` cancelled.
     pub fn load(
         gguf: &Gguf,
         options: &LoadOptions,
@@ -61,7 +59,7 @@ impl Model {
         })
     }
 
-    /// The same model with another network.
+    /// The same model with another decoder.
     pub(crate) fn with_decoder(&self, decoder: Decoder) -> Self {
         Self {
             config: self.config.clone(),
@@ -75,17 +73,17 @@ impl Model {
         &self.config
     }
 
-    /// Where its layers lie.
+    /// The placement of its layers.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// The network.
+    /// The decoder.
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
     }
 
-    /// The network, for adapters.
+    /// The decoder, for adapters.
     pub fn decoder_mut(&mut self) -> &mut Decoder {
         &mut self.decoder
     }

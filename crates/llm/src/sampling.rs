@@ -1,38 +1,38 @@
-//! Choosing the next token from the model's logits.
+//! The sampler: chooses the next token from the logits.
 //!
 //! The order is llama.cpp's: penalties, top-k, top-p, min-p, temperature, then a draw. Top-p and
-//! min-p look at the probabilities before the temperature flattens them, so raising the temperature
-//! never lets in a token that they had refused.
+//! min-p use the probabilities before the temperature, so a higher temperature never admits a token
+//! that they removed.
 
 use std::collections::{HashMap, VecDeque};
 use thiserror::Error;
 
-/// How the next token is chosen.
+/// Sampling parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingParams {
-    /// Divides the logits before the draw; 0 takes the likeliest token always (greedy).
+    /// Temperature: divides the logits before the draw; 0 is greedy.
     pub temperature: f32,
-    /// Keep the k likeliest; 0 keeps all.
+    /// Top-k: keeps the k most likely tokens; 0 disables it.
     pub top_k: usize,
-    /// Keep the likeliest whose probabilities reach p together; 1 keeps all.
+    /// Top-p (nucleus): keeps the most likely tokens whose probabilities sum to p; 1 disables it.
     pub top_p: f32,
-    /// Drop what is less likely than this share of the likeliest; 0 drops nothing.
+    /// Min-p: removes tokens less likely than this fraction of the most likely; 0 disables it.
     pub min_p: f32,
-    /// Divides the positive logits of tokens seen lately, and multiplies the negative ones; 1
-    /// changes nothing.
+    /// Repetition penalty: divides the positive logits of recent tokens, and multiplies the
+    /// negative ones; 1 disables it.
     pub repetition_penalty: f32,
-    /// Taken from a token's logit for every time it was seen lately; 0 changes nothing.
+    /// Frequency penalty: subtracted from a logit for each recent occurrence; 0 disables it.
     pub frequency_penalty: f32,
-    /// Taken once from the logit of a token that was seen lately; 0 changes nothing.
+    /// Presence penalty: subtracted once from the logit of a recent token; 0 disables it.
     pub presence_penalty: f32,
-    /// How many tokens back "lately" reaches.
+    /// The number of recent tokens that penalties apply to.
     pub repeat_last_n: usize,
-    /// The same seed draws the same numbers on every machine.
+    /// The seed; the same seed gives the same draws on every machine.
     pub seed: u64,
 }
 
 impl SamplingParams {
-    /// The likeliest token always, whatever came before.
+    /// Greedy sampling without penalties.
     pub fn greedy() -> Self {
         Self {
             temperature: 0.0,
@@ -47,8 +47,7 @@ impl SamplingParams {
         }
     }
 
-    /// Whether it takes the likeliest token always, so that nothing but that need be known of the
-    /// logits.
+    /// Returns whether sampling is greedy without penalties, so that the argmax suffices.
     pub fn is_greedy(&self) -> bool {
         self.temperature == 0.0 && !self.penalises()
     }
@@ -59,32 +58,32 @@ impl SamplingParams {
     }
 }
 
-/// Why no token was chosen.
+/// A sampling error.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SamplingError {
-    /// A setting outside its range.
-    #[error("{name} is {value}, but has to be {range}")]
+    /// A parameter outside its range.
+    #[error("{name} is {value}, but must be {range}")]
     Setting {
-        /// The setting's name.
+        /// The parameter's name.
         name: &'static str,
-        /// What it was set to.
+        /// Its value.
         value: f32,
-        /// What it may be.
+        /// Its valid range.
         range: &'static str,
     },
-    /// Not one logit is a finite number, so that the weights must be damaged.
+    /// No logit is finite: the weights must be corrupt.
     #[error("the model's logits are not numbers; its file is probably damaged, download it again")]
     NoScores,
 }
 
-/// Chooses tokens, one after the other.
+/// A sampler with its random state and recent tokens.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     sampling: SamplingParams,
     draws: Draws,
     recent: VecDeque<u32>,
     counts: HashMap<u32, u32>,
-    /// The logits with penalties; a copy only where there are any.
+    /// The logits with penalties; a copy only if there are any.
     penalised: Vec<f32>,
     candidates: Vec<Candidate>,
 }
@@ -96,7 +95,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// The likelier first, and of equals the lower id. Only finite logits become candidates.
+    /// Orders by descending logit, then ascending id. Only finite logits become candidates.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         other
             .logit
@@ -107,10 +106,10 @@ impl Candidate {
 }
 
 impl Sampler {
-    /// A sampler that has seen nothing yet.
+    /// A new sampler.
     ///
     /// # Errors
-    /// [`SamplingError::Setting`] for a number outside its range.
+    /// [`SamplingError::Setting`] if a parameter is outside its range.
     pub fn new(sampling: SamplingParams) -> Result<Self, SamplingError> {
         let checks: [(&'static str, f32, bool, &'static str); 6] = [
             (
@@ -155,7 +154,7 @@ impl Sampler {
         })
     }
 
-    /// Tells the penalties of a token, of the prompt or of the answer.
+    /// Records a token of the prompt or the answer for the penalties.
     pub fn accept(&mut self, token: u32) {
         if !self.sampling.penalises() {
             return;
@@ -173,11 +172,11 @@ impl Sampler {
         *self.counts.entry(token).or_default() += 1;
     }
 
-    /// The next token, given a logit for each one of the vocabulary. Scores that are not finite are
-    /// never chosen.
+    /// Samples the next token from one logit per token of the vocabulary. Tokens without a finite
+    /// logit are never chosen.
     ///
     /// # Errors
-    /// [`SamplingError::NoScores`] when none is finite.
+    /// [`SamplingError::NoScores`] if none is finite.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SamplingError> {
         let mut penalised = std::mem::take(&mut self.penalised);
         let logits = if self.counts.is_empty() {
@@ -244,15 +243,15 @@ impl Sampler {
                 return Some(candidate.id);
             }
         }
-        // Rounding alone can bring a draw past the last one.
+        // Rounding can move a draw past the last candidate.
         self.candidates.last().map(|c| c.id)
     }
 }
 
-/// How many logits are compared in one go; wide enough for the widest vectors there are.
+/// Logits compared per iteration: the widest vectors' width.
 const LANES: usize = 16;
 
-/// The id of the highest finite logit, the lowest such id where several share it.
+/// The argmax over finite logits; the lowest id of equals.
 pub fn greedy(logits: &[f32]) -> Option<u32> {
     let finite = |logit: f32| if logit.is_finite() { logit } else { f32::NEG_INFINITY };
     let mut peaks = [f32::NEG_INFINITY; LANES];
@@ -276,8 +275,8 @@ pub fn greedy(logits: &[f32]) -> Option<u32> {
 
 /// The k highest finite logits into `best`, in order.
 ///
-/// One pass: whatever does not exceed the k-th best so far is passed over a vector at a time, and
-/// so few remain that sorting them costs nothing.
+/// One pass: logits that do not exceed the k-th best so far are skipped a vector at a time, so few
+/// remain to be sorted.
 fn likeliest(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
     let room = k.saturating_mul(2).max(256);
     best.clear();
@@ -305,15 +304,14 @@ fn likeliest(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
     best.truncate(k);
 }
 
-/// Keeps the likeliest candidates whose probabilities reach p together, at least one, and leaves
-/// them in order.
+/// Keeps the most likely candidates whose probabilities sum to p, at least one, in order.
 fn keep_top_p(candidates: &mut Vec<Candidate>, p: f32) {
     let Some(peak) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
         return;
     };
     let weight = |c: &Candidate| f64::from(c.logit - peak).exp();
     let enough = candidates.iter().map(weight).sum::<f64>() * f64::from(p);
-    // Few are needed as a rule: sort a growing beginning rather than the whole vocabulary.
+    // Usually few are needed: sorts a growing prefix instead of the whole vocabulary.
     let mut sorted = 64;
     loop {
         if sorted < candidates.len() {
@@ -334,8 +332,8 @@ fn keep_top_p(candidates: &mut Vec<Candidate>, p: f32) {
     }
 }
 
-/// Numbers in 0..1 from a seed: SplitMix64 (Steele, Lea and Flood, 2014), a few integer operations
-/// whose result no platform or library version changes.
+/// Random numbers in 0..1: SplitMix64 (Steele, Lea and Flood, 2014), which gives the same result on
+/// every platform.
 #[derive(Debug, Clone)]
 struct Draws {
     state: u64,
@@ -352,7 +350,7 @@ impl Draws {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        // As many bits as an f64 holds exactly.
+        // The 53 bits that an f64 holds exactly.
         (mixed >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
@@ -371,7 +369,7 @@ mod tests {
         Sampler::new(sampling).unwrap()
     }
 
-    /// Every id that a thousand draws give.
+    /// The ids that a thousand draws give.
     fn drawn(sampler: &mut Sampler, logits: &[f32]) -> Vec<u32> {
         let mut ids: Vec<u32> = (0..1000).map(|_| sampler.sample(logits).unwrap()).collect();
         ids.sort_unstable();
@@ -395,9 +393,9 @@ mod tests {
         check(|s| s.top_p = 0.75, &[1, 2, 3]);
         check(|s| s.top_p = 0.0, &[1]);
         check(|s| s.min_p = 0.6, &[1, 3]);
-        // The temperature comes last: it flattens what is left, and lets nothing in again.
+        // Temperature is applied last and readmits no token.
         check(|s| (s.min_p, s.temperature) = (0.6, 10.0), &[1, 3]);
-        // Top-p counts among what top-k has left, where 0.4 of 0.7 is not yet 0.6.
+        // Top-p applies to the candidates left by top-k, of which 0.4 of 0.7 is below 0.6.
         check(|s| (s.top_k, s.top_p) = (2, 0.6), &[1, 3]);
         check(|s| (s.top_k, s.top_p) = (2, 0.5), &[1]);
     }
@@ -428,7 +426,7 @@ mod tests {
         assert!((4_800..5_200).contains(&ones), "{ones}");
     }
 
-    /// The generator's published first outputs, so that a seed keeps its meaning.
+    /// The generator's published first outputs, so that a seed always gives the same draws.
     #[test]
     fn a_seed_means_the_same_for_ever() {
         let mut draws = Draws::new(1_234_567);
@@ -459,7 +457,7 @@ mod tests {
         }
     }
 
-    /// Scores with many ties and the odd one that is not a number.
+    /// Logits with many ties and some NaN.
     fn logits() -> impl Strategy<Value = Vec<f32>> {
         let logit = prop_oneof![
             8 => (-20_i32..20).prop_map(|s| s as f32 / 2.0),

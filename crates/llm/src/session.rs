@@ -1,5 +1,4 @@
-//! One conversation's state in a model: its tokens, where they lie in the cache, and the logits
-//! after the last.
+//! One sequence of tokens in a model: its tokens, their KV cells, and the logits after the last.
 
 use crate::error::SessionError;
 use crate::kv::KvPool;
@@ -15,23 +14,23 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The tokens of the first chunk of a prompt, while nobody knows how long they take.
+/// Tokens of a prompt's first chunk, before its speed is known.
 const FIRST_CHUNK: usize = 128;
-/// The fewest: below, a chunk's overhead shows.
+/// The smallest chunk: below, its overhead is measurable.
 const SMALLEST_CHUNK: usize = 16;
-/// Between two moments at which a prompt can be cancelled should lie no more than this.
+/// Target time between two cancellation checks of a prefill.
 const STEP_TIME: Duration = Duration::from_millis(60);
-/// The largest context, in tokens, that can be set aside.
+/// The largest context, in tokens, that can be allocated.
 const LARGEST_CONTEXT: usize = 1 << 24;
 
-/// What [`Session::prefill`] did.
+/// Result of [`Session::prefill`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefilled {
-    /// Tokens that were in the cache already.
+    /// Tokens reused from the KV cache.
     pub cached: usize,
-    /// Tokens that went through the model.
+    /// Tokens processed by the model.
     pub evaluated: usize,
-    /// Whether the end was reached; if not, there are no logits.
+    /// Whether the end was reached; if cancelled, there are no logits.
     pub completed: bool,
 }
 
@@ -46,19 +45,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// The most tokens of a prompt that go through the model at once: beyond, the products gain no
-    /// more.
+    /// The largest chunk of a prompt: larger ones do not speed up the GEMMs.
     pub const LARGEST_CHUNK: usize = 512;
 
-    /// An empty sequence with room for `context` tokens, kept in f16.
+    /// An empty sequence with a KV cache of `context` tokens in f16.
     ///
     /// # Errors
-    /// The context is zero or beyond all reason, or a GPU failed.
+    /// If the context is zero or too large, or a GPU failed.
     pub fn new(model: Arc<Model>, context: usize) -> Result<Self, SessionError> {
         Self::with_cache(model, context, KvFormat::F16)
     }
 
-    /// An empty sequence with room for `context` tokens, whose cache is kept like this.
+    /// An empty sequence with a KV cache of `context` tokens in this format.
     ///
     /// # Errors
     /// As [`Session::new`].
@@ -86,11 +84,10 @@ impl Session {
         Ok(session)
     }
 
-    /// Lets GPUs set the cache aside and translate their kernels now, and not while somebody waits
-    /// for an answer.
+    /// Warms GPUs up: allocates the KV cache and compiles the kernels before the first request.
     fn warm_up(&mut self) -> Result<(), SessionError> {
         if self.model.placement().gpu_layers() > 0 {
-            // One token, a few, and more than a few: each goes through kernels of its own.
+            // One token, a few, and many: each uses kernels of its own.
             for tokens in [1, 2, 16] {
                 let ids = vec![0; tokens.min(self.context())];
                 let _ = self.run(&ids, true, &mut going_on)?;
@@ -101,8 +98,7 @@ impl Session {
         Ok(())
     }
 
-    /// The same with products of the given kind; [`Session::new`] takes
-    /// [`MatmulPrecision::Int8Activations`].
+    /// Sets the precision of matmuls; [`Session::new`] uses [`MatmulPrecision::Int8Activations`].
     #[must_use]
     pub fn with_precision(mut self, precision: MatmulPrecision) -> Self {
         self.precision = precision;
@@ -114,17 +110,17 @@ impl Session {
         &self.model
     }
 
-    /// Tokens that there is room for.
+    /// The context length, in tokens.
     pub fn context(&self) -> usize {
         self.pool.cells()
     }
 
-    /// How the cache is kept.
+    /// The format of the KV cache.
     pub fn cache_format(&self) -> KvFormat {
         self.pool.format()
     }
 
-    /// Bytes of the cache.
+    /// Bytes of the KV cache.
     pub fn cache_bytes(&self) -> usize {
         self.pool.bytes()
     }
@@ -139,13 +135,13 @@ impl Session {
         &self.logits
     }
 
-    /// Makes the sequence equal to `ids`, going through the model only with what differs from what
-    /// is in the cache, and at least the last token. `on_progress` gets the tokens done, those of a
-    /// chunk layer by layer, and their number; when it breaks, the rest is not read.
+    /// Makes the sequence equal to `ids`: reuses the common prefix in the KV cache and processes
+    /// the rest, at least the last token. `on_progress` receives the tokens done (within a chunk,
+    /// layer by layer) and the total; it breaks to cancel.
     ///
     /// # Errors
-    /// No tokens, more than the context holds, or one that the vocabulary lacks: the sequence is as
-    /// it was then. Or a GPU failed: it has the tokens that were read before.
+    /// If there are no tokens, more than the context, or one that is not in the vocabulary: the
+    /// sequence is then unchanged. If a GPU failed: it has the tokens processed before.
     pub fn prefill(
         &mut self,
         ids: &[u32],
@@ -185,15 +181,15 @@ impl Session {
     /// Adds one token; [`Session::logits`] are then those of the token after it.
     ///
     /// # Errors
-    /// The context is full, or the vocabulary has no such token.
+    /// If the context is full, or the token is not in the vocabulary.
     pub fn push(&mut self, token: u32) -> Result<(), SessionError> {
         self.check(&[token], self.tokens.len() + 1)?;
         self.run(&[token], true, &mut going_on).map(drop)
     }
 
-    /// Adds one token and gives the likeliest after it, which is chosen where the output layer
-    /// lies: a GPU then hands one number over, and there are no [`Session::logits`]. None where no
-    /// score is a number.
+    /// Adds one token and returns the argmax of the next logits, computed on the output layer's
+    /// device: a GPU copies one number to the host, and there are no [`Session::logits`]. `None` if
+    /// no logit is finite.
     ///
     /// # Errors
     /// As [`Session::push`].
@@ -208,13 +204,13 @@ impl Session {
         let logits = self.model.decoder().logits(hidden, self.precision);
         let chosen = argmax(logits).try_into_data().map_err(failed);
         let chosen = chosen.and_then(|data| data.try_into_vec::<u32>().map_err(failed));
-        // Where a GPU failed, nobody knows what it wrote.
+        // After a GPU failure the contents of the KV cache are unknown.
         let chosen = chosen.inspect_err(|_| self.tokens.truncate(self.tokens.len() - 1))?;
         Ok(chosen.first().copied().filter(|id| *id != u32::MAX))
     }
 
-    /// The natural logarithms of the probabilities of `ids[from..]`, each given all before it, from
-    /// an empty cache. `from` is at least 1.
+    /// Log probabilities of `ids[from..]`, each given all tokens before it, from an empty cache.
+    /// `from` is at least 1.
     ///
     /// # Errors
     /// As [`Session::prefill`].
@@ -229,8 +225,7 @@ impl Session {
         for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
             let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
             let hidden = self.hidden(chunk)?;
-            // The logits at a position are those of the token after it; the last token of all
-            // predicts nothing that is scored.
+            // The logits at a position predict the next token; the last token's are not scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
             if first < end {
@@ -269,8 +264,8 @@ impl Session {
         }
     }
 
-    /// Tokens through the blocks and into the cache; the last one's logits too if wanted. Where
-    /// `on_layer` breaks, which is asked before each block, it is as if nothing had been.
+    /// Processes tokens and writes their KV cells; computes the last one's logits if requested. If
+    /// `on_layer`, which is called before each layer, breaks, the sequence is unchanged.
     fn run(
         &mut self,
         ids: &[u32],
@@ -288,19 +283,18 @@ impl Session {
             let last = hidden.slice_dim(0, ids.len() - 1..ids.len());
             self.to_logits(last).map(|logits| self.logits = logits)
         } else {
-            // A GPU works behind our back: without waiting, no chunk would take any time, and none
-            // could be cancelled.
+            // A GPU runs asynchronously: without a wait, chunks would seem instant and could not be
+            // cancelled.
             hidden.device().sync().map_err(failed)
         };
-        // Where a GPU failed, nobody knows what it wrote.
+        // After a GPU failure the contents of the KV cache are unknown.
         ran.map(ControlFlow::Continue).inspect_err(|_| {
             self.tokens.truncate(before);
             self.logits.clear();
         })
     }
 
-    /// Takes tokens up that continue the sequence, and gives the pass that they go through the
-    /// model in; none where they do not fit.
+    /// Appends tokens to the sequence and returns their pass, or `None` if they do not fit.
     fn take_up(&mut self, ids: &[u32]) -> Result<Pass, SessionError> {
         // One sequence owns its pool, so the cell of a position is the position.
         let view = SequenceView::in_order(self.tokens.len() + ids.len(), ids.len());
@@ -319,8 +313,8 @@ impl Session {
         Ok(self.model.decoder().hidden(ids.into(), &pass))
     }
 
-    /// A GPU makes a few rows of logits at a time: those of a large vocabulary may be more than a
-    /// kernel sees of a buffer.
+    /// A GPU computes a few rows of logits at a time: those of a large vocabulary may exceed a
+    /// buffer binding.
     fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {
         let _awake = team::enter();
         let (rows, vocab) = (hidden.dims()[0], self.model.config().vocab);
@@ -345,8 +339,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Steers the size of a chunk so that a step of it takes about [`STEP_TIME`]: a layer, or where
-    /// a GPU works behind our back the whole.
+    /// Adapts the chunk size so that a step takes about [`STEP_TIME`]: a layer, or on an
+    /// asynchronous GPU the whole chunk.
     fn choose_chunk(&mut self, tokens: usize, took: Duration) {
         if tokens < self.chunk {
             return;
@@ -364,7 +358,7 @@ impl Session {
     }
 }
 
-/// Nobody cancels.
+/// A callback that never cancels.
 fn going_on(_layer: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -373,7 +367,7 @@ fn failed(error: impl std::fmt::Debug) -> SessionError {
     SessionError::Device(format!("{error:?}"))
 }
 
-/// The natural logarithm of the softmax of `logits` at `token`.
+/// Log softmax of `logits` at `token`.
 fn log_probability(logits: &[f32], token: u32) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();

@@ -4,23 +4,23 @@ use crate::parameters::{Parameters, tensor as tensor_of, values};
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::{adamw, team};
 
-/// How much of the running means of gradients and of their squares is carried from step to step.
+/// Decay rates of the first and second moments.
 const BETAS: [f64; 2] = [0.9, 0.999];
-/// Keeps the quotient finite.
+/// Added to the denominator for numerical stability.
 const EPSILON: f64 = 1e-8;
 
-/// Both running means of one tensor.
+/// First and second moments of one tensor.
 #[derive(Debug, Clone)]
 pub(crate) struct Means {
     pub first: Tensor<2>,
     pub second: Tensor<2>,
 }
 
-/// The optimiser's memory: for each adapter the means of `a` and of `b`.
+/// The optimiser's state: for each adapter the moments of `a` and of `b`.
 #[derive(Debug, Clone)]
 pub(crate) struct AdamW {
     pub means: Vec<[Means; 2]>,
-    /// Steps made.
+    /// Steps taken.
     pub steps: usize,
 }
 
@@ -40,7 +40,7 @@ impl AdamW {
         }
     }
 
-    /// One step along gradients that are multiplied with `factor` first.
+    /// One step with the gradients times `factor`.
     pub fn step(
         &mut self,
         parameters: &mut Parameters,
@@ -75,8 +75,8 @@ impl AdamW {
     }
 }
 
-/// The numbers of a tensor in main memory, its means and its gradient, taken out of it as long as a
-/// step lasts.
+/// A tensor's values, moments and gradient in host memory, taken out of the tensor for the duration
+/// of a step.
 struct OnCpu<'a> {
     tensors: [&'a mut Tensor<2>; 3],
     numbers: [Vec<f32>; 3],
@@ -88,7 +88,7 @@ impl<'a> OnCpu<'a> {
     fn taken(weight: &'a mut Tensor<2>, means: &'a mut Means, gradient: Tensor<2>, nothing: &Tensor<2>) -> Self {
         let shape = gradient.dims();
         let mut tensors = [weight, &mut means.first, &mut means.second];
-        // What nobody else holds is moved, not copied.
+        // A tensor with a single owner is moved, not copied.
         let numbers = |tensor: Tensor<2>| tensor.into_data().try_into_vec().unwrap_or_default();
         Self {
             numbers: tensors
@@ -103,7 +103,7 @@ impl<'a> OnCpu<'a> {
     fn step(&mut self, step: adamw::Step) {
         let [weight, first, second] = &mut self.numbers;
         let done = adamw::step(step, &self.gradient, [first, second], weight);
-        // All four were made of one shape.
+        // All four have the same shape.
         debug_assert_eq!(done, Ok(()));
     }
 
@@ -114,7 +114,7 @@ impl<'a> OnCpu<'a> {
     }
 }
 
-/// The norm of all gradients together.
+/// The L2 norm over all gradients.
 pub(crate) fn norm(gradients: &[[Tensor<2>; 2]]) -> f64 {
     let gradients: Vec<&Tensor<2>> = gradients.iter().flatten().collect();
     let mut sums = vec![0.0; gradients.len()];
@@ -123,7 +123,7 @@ pub(crate) fn norm(gradients: &[[Tensor<2>; 2]]) -> f64 {
             sum[0] = f64::from(adamw::sum_of_squares(&values(gradients[at])));
         }
     });
-    // What lies on a GPU is summed there, so that it is asked once and not for every tensor.
+    // GPU gradients are summed on the GPU, so that there is one read-back and not one per tensor.
     let mut on_gpus = Vec::<Tensor<1>>::new();
     for gradient in gradients {
         let device = gradient.device();

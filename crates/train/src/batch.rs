@@ -1,24 +1,24 @@
-//! From examples to what goes through the model together: one behind the other, without padding.
+//! Batches: examples concatenated without padding.
 
 use hearth_llm::ops::{NOT_TRAINED, Segments};
 use std::sync::Arc;
 
-/// One example: its tokens, and which of them the model is to learn to say.
+/// One example: its tokens and its loss mask.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Example {
     /// The tokens.
     pub ids: Vec<u32>,
-    /// Whether each is learnt. The first never can be: nothing comes before it.
+    /// The loss mask. The first token is never trained on, since nothing predicts it.
     pub trained: Vec<bool>,
 }
 
 impl Example {
-    /// The tokens that are learnt.
+    /// The number of trained tokens.
     pub fn trained_tokens(&self) -> usize {
         self.trained.iter().skip(1).filter(|trained| **trained).count()
     }
 
-    /// Cut to `length` tokens; whether anything was cut.
+    /// Truncates to `length` tokens; returns whether anything was truncated.
     pub fn truncate(&mut self, length: usize) -> bool {
         let longer = self.ids.len() > length;
         self.ids.truncate(length);
@@ -27,23 +27,23 @@ impl Example {
     }
 }
 
-/// Some examples as one pass: a token sees only those before it in its own example.
+/// Examples as one pass: a token attends only to earlier tokens of its own example.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// All tokens but each example's last, which predicts nothing.
+    /// Input tokens: all but each example's last, which predicts nothing.
     pub ids: Arc<[u32]>,
-    /// The token that follows each, or [`NOT_TRAINED`].
+    /// The target of each input token, or [`NOT_TRAINED`].
     pub targets: Arc<[u32]>,
-    /// Where each example begins.
+    /// The start of each example.
     pub segments: Arc<Segments>,
-    /// Tokens that are learnt.
+    /// Trained tokens.
     pub trained: usize,
-    /// Tokens of the examples, their last ones included.
+    /// Tokens of the examples, including their last.
     pub tokens: usize,
 }
 
 impl Batch {
-    /// These examples together.
+    /// The batch of these examples.
     pub fn of<'a>(examples: impl IntoIterator<Item = &'a Example>) -> Self {
         let (mut ids, mut targets, mut lengths, mut tokens) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for example in examples {
@@ -63,7 +63,7 @@ impl Batch {
         }
     }
 
-    /// Batches of at most `tokens` tokens (and of at least one example), in order: for measuring.
+    /// Batches of at most `tokens` tokens (and at least one example), in order, for evaluation.
     pub fn of_tokens(examples: &[Example], tokens: usize) -> Vec<Self> {
         let (mut batches, mut first, mut held) = (Vec::new(), 0, 0);
         for (at, example) in examples.iter().enumerate() {

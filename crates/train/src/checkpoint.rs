@@ -1,5 +1,5 @@
-//! A run's state on the disk: one file, replaced as a whole, from which the run goes on as if it
-//! had never stopped.
+//! Checkpoints: a run's state in one file, replaced atomically, from which the run resumes to the
+//! same bits as an uninterrupted run.
 
 use crate::adamw::{AdamW, Means};
 use crate::error::TrainError;
@@ -15,40 +15,40 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The file's name in a run's folder.
+/// The file name in a run's folder.
 const NAME: &str = "checkpoint.safetensors";
-/// The key of what is not numbers.
+/// The metadata key of everything but tensors.
 const STATE: &str = "hearth.run";
-/// Goes up when the file changes its form.
+/// The format version.
 const VERSION: u32 = 1;
 
-/// Where a run is, apart from weights.
+/// A run's progress, without weights.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
-    /// The loss of each step made.
+    /// The loss of each step taken.
     pub losses: Vec<f64>,
-    /// Held-out losses, by the steps that were made before.
+    /// Validation losses, by the number of steps taken before.
     pub evaluations: Vec<(usize, f64)>,
-    /// Tokens that went through the model in the steps.
+    /// Tokens processed in the steps.
     pub tokens: u64,
-    /// Seconds that the steps took.
+    /// Seconds spent in the steps.
     pub seconds: f64,
 }
 
 impl Progress {
-    /// The best evaluation since the first step. One that came to no number is never it.
+    /// The best evaluation since the first step; never NaN or infinite.
     pub fn best(&self) -> Option<(usize, f64)> {
         let since = self.evaluations.iter().filter(|(step, _)| *step > 0);
         let numbers = since.filter(|(_, loss)| loss.is_finite());
         numbers.copied().min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Whether a new evaluation is better than all since the first step.
+    /// Returns whether a new evaluation is better than all since the first step.
     pub fn is_better(&self, loss: f64) -> bool {
         loss.is_finite() && self.best().is_none_or(|(_, best)| loss < best)
     }
 
-    /// Evaluations after the best.
+    /// The number of evaluations after the best.
     pub fn since_best(&self) -> usize {
         let best = self.best().map_or(0, |(step, _)| step);
         self.evaluations.iter().filter(|(step, _)| *step > best).count()
@@ -65,7 +65,7 @@ struct State {
     seconds: f64,
 }
 
-/// What every version of the file has.
+/// The fields that every version of the file has.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
@@ -76,7 +76,7 @@ pub fn latest(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(NAME)).filter(|path| path.is_file())
 }
 
-/// Writes the checkpoint of `folder` anew. The one before stays until this one is whole.
+/// Writes the checkpoint of `folder`. The previous one is replaced only when this one is complete.
 pub(crate) fn save(
     folder: &Path,
     settings: &Settings,
@@ -106,7 +106,7 @@ pub(crate) fn save(
                 add(format!("{}.{side}.second", pair.name()), &means.second);
             }
         }
-        // As numbers, for a text might round them.
+        // As a tensor, since text might round them.
         let mut numbers = |name: &str, values: Vec<f64>| {
             let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             arrays.push((name.to_owned(), Dtype::F64, vec![values.len()], bytes));
@@ -134,7 +134,7 @@ pub(crate) fn save(
     })
 }
 
-/// Puts a checkpoint's state in place of a new run's.
+/// Replaces a new run's state with a checkpoint's.
 pub(crate) fn restore(
     path: &Path,
     settings: &Settings,
@@ -147,18 +147,18 @@ pub(crate) fn restore(
         why,
     };
     let bytes = fs::read(path).map_err(|error| bad(error.to_string()))?;
-    let damaged = |error: &dyn std::fmt::Display| bad(format!("it is damaged ({error})"));
+    let damaged = |error: &dyn std::fmt::Display| bad(format!("it is corrupt ({error})"));
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(&error))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(&error))?;
     let state = header.metadata().as_ref().and_then(|about| about.get(STATE));
     let state = state.ok_or_else(|| bad("it is not of Hearth".to_owned()))?;
-    // Asked first: what else a newer version has may not be readable.
+    // Checked first: the rest of a newer version may not be readable.
     let version = serde_json::from_str(state).map(|Version { version }| version);
     match version.map_err(|error| damaged(&error))? {
         VERSION => {}
         version => {
             let why = format!(
-                "it has version {version}, and this Hearth reads {VERSION}; go on with the Hearth that wrote it"
+                "it has version {version}, and this Hearth reads {VERSION}; resume it with the version of Hearth that wrote it"
             );
             return Err(bad(why));
         }
@@ -168,7 +168,7 @@ pub(crate) fn restore(
         return Err(bad("the run had other settings".to_owned()));
     }
     if state.data != data {
-        return Err(bad("the run learnt from other data".to_owned()));
+        return Err(bad("the run was trained on other data".to_owned()));
     }
     let array = |name: &str, dtype: Dtype, length: Option<usize>| {
         let view = file.tensor(name).map_err(|error| damaged(&error))?;
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_evaluation_that_is_no_number_is_never_the_best() {
-        // 0 / 0 is a NaN with a sign on x86, which sorts before every number.
+        // 0 / 0 is a negative NaN on x86, which sorts before every number.
         let nan = |sign: f64| f64::NAN.copysign(sign);
         let mut progress = Progress::default();
         progress

@@ -1,26 +1,26 @@
-//! What can go wrong in a run, as sentences for a person.
+//! Errors of a run, as sentences for a person.
 
 use hearth_llm::AdapterError;
 use std::io;
 use std::path::PathBuf;
 
-/// A run could not be made, or could not go on.
+/// A run could not be created or could not continue.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// A setting that cannot be used.
-    #[error("{what} is {found}; it has to be {needed}.")]
+    /// An invalid setting.
+    #[error("{what} is {found}, but must be {needed}.")]
     Setting {
         /// Which.
         what: &'static str,
         /// Its value.
         found: f64,
-        /// What it has to be.
+        /// The valid values.
         needed: &'static str,
     },
-    /// There is nothing to learn.
-    #[error("There is no example with anything to learn in it. Check that the answers are not empty, or not cut off.")]
+    /// No example has a trained token.
+    #[error("No example has a token to train on. Check that the answers are not empty, and not truncated.")]
     NothingToLearn,
-    /// A token that the vocabulary does not have.
+    /// A token id that is not in the vocabulary.
     #[error("An example has the token {id}, and the model's vocabulary has {vocab}.")]
     NoSuchToken {
         /// The id.
@@ -28,49 +28,51 @@ pub enum TrainError {
         /// Tokens of the vocabulary.
         vocab: usize,
     },
-    /// No layer has such a linear.
-    #[error("There is no linear '{0}'. Choose among q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj.")]
+    /// No layer has a linear of that name.
+    #[error(
+        "There is no module '{0}'. The target modules are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj."
+    )]
     UnknownTarget(String),
     /// Nothing would be trained.
-    #[error("None of the chosen linears is in this model, so nothing would be trained.")]
+    #[error("None of the target modules is in this model, so nothing would be trained.")]
     NoTarget,
     /// A rank larger than a weight.
     #[error("The rank {rank} is larger than the weight '{linear}' allows, which is {most}. Choose a smaller rank.")]
     Rank {
-        /// As it was asked for.
+        /// The requested rank.
         rank: usize,
         /// The linear.
         linear: String,
-        /// Its shorter side.
+        /// The weight's shorter side.
         most: usize,
     },
-    /// An adapter that a run cannot begin with.
-    #[error("The run cannot begin with that adapter: {0}. Choose the settings that it was made with, or begin anew.")]
+    /// An initial adapter that does not fit the settings.
+    #[error(
+        "The run cannot start from that adapter: {0}. Choose the settings that it was trained with, or start without it."
+    )]
     WrongStart(String),
     /// An adapter does not fit the model.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
-    /// The loss or the gradient is no number, or the loss grew far beyond where it was.
+    /// The loss or the gradient became NaN or infinite, or the loss exploded.
     #[error(
-        "{what} became {value} in step {step}, so the run was stopped. What was learnt before is kept. Try a lower \
+        "{what} became {value} in step {step}, so the run was stopped. The best adapter so far is saved. Try a lower \
          learning rate."
     )]
     Diverged {
-        /// What it was, as a sentence begins.
+        /// The quantity that diverged, as the beginning of a sentence.
         what: &'static str,
-        /// In which step.
+        /// The step.
         step: usize,
-        /// What it became, in words where it is no number.
+        /// Its value, in words if it is NaN or infinite.
         value: String,
     },
-    /// What it reported could not be kept.
-    #[error(
-        "The run has ended at once, since what it had learnt could not be kept. Resume it from its last checkpoint."
-    )]
+    /// A report could not be saved by its receiver.
+    #[error("The run was stopped because its progress could not be saved. Resume it from its last checkpoint.")]
     Aborted,
     /// A checkpoint could not be written.
-    #[error("The checkpoint could not be written to {}: {source}. What was saved before is still there; make room, and \
-        resume.", path.display())]
+    #[error("The checkpoint could not be written to {}: {source}. The previous checkpoint is unchanged; free some space, \
+        then resume.", path.display())]
     Write {
         /// Where.
         path: PathBuf,
@@ -78,7 +80,7 @@ pub enum TrainError {
         source: io::Error,
     },
     /// A checkpoint cannot be read.
-    #[error("The checkpoint {} cannot be used: {why}. Nothing was changed. Put the right one there, or begin a new run \
+    #[error("The checkpoint {} cannot be used: {why}. Nothing was changed. Put the right one there, or start a new run \
         in another folder.", path.display())]
     Checkpoint {
         /// Where.
@@ -89,7 +91,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// That `what` became this.
+    /// The error for `what` with this value.
     pub(crate) fn diverged(what: &'static str, step: usize, value: f64) -> Self {
         let value = match value {
             value if value.is_nan() => "NaN, which is no number,".to_owned(),

@@ -1,10 +1,9 @@
-//! The loss of a batch, and its gradient, in the memory that there is.
+//! The loss and gradient of a batch, with gradient checkpointing.
 //!
-//! The layers are cut into groups. All groups but the last run forwards without a tape, and their
-//! inputs are kept; the last one runs on a tape, through the loss, and backwards. Then each group
-//! before it runs again, on a tape of its own, against the gradient of its output. With one group
-//! this is an ordinary tape; with as many as there are layers it holds one layer's operations at a
-//! time.
+//! The layers are split into groups. All groups but the last run forward without a tape, and their
+//! inputs are saved; the last one runs on a tape, through the loss, and backward. Then each earlier
+//! group is recomputed on a tape of its own, with the gradient of its output. With one group this
+//! is an ordinary tape; with one group per layer the tape holds one layer's operations at a time.
 //! <https://arxiv.org/abs/1604.06174>
 
 use crate::batch::Batch;
@@ -14,12 +13,12 @@ use hearth_kernels::team;
 use hearth_llm::models::{Decoder, Memory, Pass};
 use hearth_llm::ops::MatmulPrecision;
 
-/// How a gradient is made.
+/// Options of a gradient computation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GradientOptions {
     pub precision: MatmulPrecision,
     pub layers_on_tape: usize,
-    /// The losses' sum is multiplied with this.
+    /// Multiplies the sum of the losses.
     pub scale: f32,
     pub drop: Option<DropoutPass>,
 }
@@ -56,7 +55,7 @@ pub(crate) fn of_batch(
     let (mut loss, mut of_output) = (0.0, None);
     for (at, group) in groups.iter().enumerate().rev() {
         let Some(input) = inputs.pop() else { break };
-        // Nothing wants the gradient of the embedding.
+        // The embedding is frozen and needs no gradient.
         let input = match at {
             0 => input.autodiff(),
             _ => input.autodiff().require_grad(),
@@ -68,7 +67,7 @@ pub(crate) fn of_batch(
                 loss = f64::from(value.clone().into_scalar::<f32>());
                 value
             }
-            // The sum of products with the gradient of the output has that as its own gradient.
+            // The inner product with the output's gradient has that as its gradient.
             Some(gradient) => (output * Tensor::from_inner(gradient)).sum(),
         };
         let mut found = value.backward();
@@ -90,7 +89,7 @@ pub(crate) fn of_batch(
     )
 }
 
-/// The sum of a batch's losses, forwards only.
+/// The sum of a batch's losses, forward only.
 pub fn loss(decoder: &Decoder, batch: &Batch, precision: MatmulPrecision) -> f64 {
     let _awake = team::enter();
     let hidden = decoder.hidden(batch.ids.clone(), &pass(batch, precision));
@@ -108,7 +107,7 @@ fn pass(batch: &Batch, precision: MatmulPrecision) -> Pass {
     }
 }
 
-/// Layers in groups of `size`; what is left over is the first group.
+/// Layers in groups of `size`; the remainder is the first group.
 fn groups(layers: usize, size: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let size = size.clamp(1, layers.max(1));
     let first = layers % size;

@@ -1,8 +1,8 @@
-//! Fine-tuning: adapters learn from examples, on the very file that answers.
+//! Fine-tuning: trains LoRA adapters on the quantised model that also answers.
 //!
-//! A [`Run`] owns the adapters ([`Parameters`]), their optimiser and its place in the data;
-//! everything else it is told. It knows nothing of datasets' formats, of processes or of windows:
-//! examples come as tokens, and what happens is told to a callback.
+//! A [`Run`] owns the adapters ([`Parameters`]), their optimiser and its position in the data;
+//! everything else is passed in. It knows no dataset formats, processes or windows: examples are
+//! tokens, and progress is reported to a callback.
 
 mod adamw;
 mod batch;

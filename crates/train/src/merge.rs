@@ -1,5 +1,4 @@
-//! Merging: a model and its adapter become one GGUF, which anything that reads GGUFs can use
-//! without knowing of adapters.
+//! Merging a model and an adapter into one GGUF, which any GGUF reader can use.
 
 use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, LoraTensors, TargetName};
 use hearth_formats::durable;
@@ -16,61 +15,61 @@ use std::sync::Mutex;
 /// The types of a merged file's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuantRecipe {
-    /// Each weight keeps the type it has.
+    /// Each weight has the type of the base model's.
     Same,
-    /// All matrices have this type. In types of less than 8 bits the output layer, which is worth
-    /// more, has Q6_K.
+    /// All matrices have this type. For types of less than 8 bits the output layer, which is more
+    /// sensitive, has Q6_K.
     All(Quant),
     /// As [`QuantRecipe::All`], but the half of the values and of the down projections that matter
     /// most have Q6_K, too: Q4_K_M of Q4_K.
     Medium(Quant),
 }
 
-/// A merged file could not be made.
+/// A merged file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// The adapter does not belong to the model, or the file cannot be written.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
-    /// The model's file is at fault.
+    /// The model's file is invalid.
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// A weight is of a type that cannot be computed with yet.
+    /// A weight has an unsupported type.
     #[error(
         "The tensor '{tensor}' is of the type {kind}, which Hearth cannot convert yet. Merge into a file of another \
          quantisation of this model."
     )]
     Type {
-        /// Which tensor.
+        /// The tensor.
         tensor: String,
         /// Its type's name.
         kind: &'static str,
     },
-    /// A weight that is multiplied by nothing sensible.
-    #[error("The tensor '{tensor}' is damaged: {why}. Get the model again.")]
+    /// A weight with an invalid scale.
+    #[error("The tensor '{tensor}' is corrupt: {why}. Download the model again.")]
     Damaged {
-        /// Which tensor.
+        /// The tensor.
         tensor: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A sum that the chosen type cannot hold.
+    /// A merged weight that the chosen type cannot represent.
     #[error("The tensor '{tensor}' cannot be stored as {kind}: {why}. Choose another type, such as BF16.")]
     NotStorable {
-        /// Which tensor.
+        /// The tensor.
         tensor: String,
-        /// The type chosen for it.
+        /// The type requested for it.
         kind: Quant,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// Progress said to stop.
+    /// The progress callback cancelled.
     #[error("Merging was cancelled. Nothing was written.")]
     Cancelled,
 }
 
 impl QuantRecipe {
-    /// The mix that people call by this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as
+    /// The recipe of this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as
     /// `Q8_0`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_uppercase().as_str() {
@@ -80,7 +79,7 @@ impl QuantRecipe {
         }
     }
 
-    /// The number by which `general.file_type` names it.
+    /// The value of `general.file_type`.
     fn file_type(self) -> Option<u32> {
         Some(match self {
             Self::Same => return None,
@@ -122,14 +121,13 @@ impl QuantRecipe {
         };
         let more = !quant.is_float() && quant != Quant::Q8_0 && tensor.name == output
             || medium && TargetName::from_weight(&tensor.name).is_some_and(|target| matters(target, layers));
-        let wanted = if more { Quant::Q6_K } else { quant };
-        type_of(fallback(wanted, tensor.row_len()))
+        let requested = if more { Quant::Q6_K } else { quant };
+        type_of(fallback(requested, tensor.row_len()))
     }
 }
 
-/// Whether a weight is one of those that a medium mix spends more bits on: as llama.cpp does, the
-/// values and down projections of the first and last eighth of the layers and of every third
-/// between.
+/// Returns whether a medium (`_M`) recipe spends more bits on a weight: as in llama.cpp, the value
+/// and down projections of the first and last eighth of the layers and of every third between.
 fn matters(target: TargetName, layers: usize) -> bool {
     let (layer, eighth) = (target.layer, layers / 8);
     matches!(target.linear, LinearName::AttnV | LinearName::FfnDown)
@@ -163,14 +161,14 @@ fn type_of(quant: Quant) -> TensorType {
 }
 
 /// Writes `base` with `adapter` added to its weights to `path`, tensor by tensor, so that no model
-/// need be in memory. All metadata stay, but for what names the file: `title`, the name of what was
-/// taught, joins the base's.
+/// is held in memory. The metadata are copied, except the names: `title`, the adapter's name, is
+/// appended to the base's.
 ///
-/// `progress` is told the part that is done, from 0 to 1.
+/// `progress` receives the fraction done, from 0 to 1, and returns whether to continue.
 ///
 /// # Errors
-/// Where the adapter does not belong to the model, a weight cannot be converted, the file cannot be
-/// written or `progress` says to stop; then what was at `path` before is unchanged.
+/// If the adapter is for another model, a weight cannot be converted, the file cannot be written or
+/// `progress` cancels; an existing file at `path` is then unchanged.
 pub fn merge(
     base: &Gguf,
     adapter: &AdapterFile,
@@ -224,7 +222,7 @@ pub fn merge(
     })
 }
 
-/// What ends the writing: the disk, or anything else.
+/// The reason that writing ended: an I/O error or another error.
 enum Failed {
     Disk(io::Error),
     Merge(MergeError),
@@ -242,11 +240,11 @@ impl<E: Into<MergeError>> From<E> for Failed {
     }
 }
 
-/// The base's, under a name that says what was done.
+/// The base's metadata, with a name that says that it was merged.
 fn metadata(base: &Gguf, mix: QuantRecipe, title: &str) -> Result<Metadata, GgufError> {
-    // What was in parts becomes one file.
-    let kept = base.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
-    let mut metadata: Metadata = kept.map(|(key, value)| (key, value.clone())).collect();
+    // A split model becomes one file.
+    let entries = base.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
+    let mut metadata: Metadata = entries.map(|(key, value)| (key, value.clone())).collect();
     let base_name = base.str("general.name")?;
     if let Some(name) = base_name {
         metadata.insert("general.base_model.count", 1u32);
@@ -261,24 +259,24 @@ fn metadata(base: &Gguf, mix: QuantRecipe, title: &str) -> Result<Metadata, Gguf
     Ok(metadata)
 }
 
-/// What is added to a weight.
+/// The LoRA update of a weight.
 #[derive(Clone, Copy)]
 struct Delta<'a> {
     lora: &'a LoraTensors,
-    /// What `B A` is multiplied by.
+    /// Factor of `B A`.
     factor: f32,
 }
 
 impl<'a> Delta<'a> {
-    /// What an adapter adds to a tensor, if anything.
+    /// The adapter's update of a tensor, or `None`.
     fn of(base: &Gguf, adapter: &'a AdapterFile, tensor: &str) -> Result<Option<Self>, MergeError> {
         let target = TargetName::from_weight(tensor);
         let Some((target, lora)) = target.and_then(|target| Some((target, adapter.tensors.get(&target)?))) else {
             return Ok(None);
         };
         let mut factor = adapter.scale(target).unwrap_or_default();
-        // A linear multiplies its product by the weight's own scale and adds the adapter's after,
-        // unscaled. What is added to the weight will be multiplied, so it is divided before.
+        // A linear adds the LoRA product after the weight's own scale, unscaled. An update of the
+        // weight is multiplied by that scale, so it is divided by it here.
         if let Some(own) = base.tensor(&format!("{target}.scale")) {
             let mut scale = [0.0];
             let read = quant_of(own.info.kind).map(|quant| quant.dequantize_row(own.bytes(), &mut scale));
@@ -310,10 +308,10 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// Bytes of output that one thread makes at a time.
+/// Bytes of output per work item of a thread.
 const BYTES_A_CHUNK: usize = 64 * 1024;
 
-/// A matrix in another type, with something added or not; row by row in f32.
+/// A matrix converted to another type, with an optional LoRA update, row by row in f32.
 fn convert(tensor: Tensor, kind: TensorType, delta: Option<Delta>) -> Result<Vec<u8>, MergeError> {
     let info = tensor.info;
     let known = |kind: TensorType| {
@@ -328,7 +326,7 @@ fn convert(tensor: Tensor, kind: TensorType, delta: Option<Delta>) -> Result<Vec
         kind: to,
         why: error.to_string(),
     };
-    // What is mapped has such sizes.
+    // The mapped tensor has been checked to have these sizes.
     let (cols, rows) = (info.row_len() as usize, info.rows() as usize);
     let partial = |quant| fail(BlockError::PartialBlock { quant, weights: cols });
     let from_row = from.row_bytes(cols).ok_or_else(|| partial(from))?;
@@ -357,8 +355,8 @@ fn convert(tensor: Tensor, kind: TensorType, delta: Option<Delta>) -> Result<Vec
                     to.quantize_row(&weights, out)
                 })
                 .and_then(|()| match to.has_bad_scale(out) {
-                    // Formats with scales have looked themselves; a plain one makes an infinity of
-                    // what is too large.
+                    // Formats with scales check this themselves; a plain one turns values out of
+                    // range into infinities.
                     true => Err(BlockError::NotStorable { quant: to, at: 0 }),
                     false => Ok(()),
                 });

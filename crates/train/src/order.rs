@@ -1,12 +1,11 @@
-//! What is drawn in a run: numbers that depend on the seed and on what they are for, never on what
-//! was drawn before.
+//! Random numbers of a run, which depend on the seed and their purpose, never on earlier draws.
 
 /// A stream of random numbers. <https://prng.di.unimi.it/splitmix64.c>
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream for one purpose, named by numbers.
+    /// The stream for one purpose, identified by numbers.
     pub fn new(seed: u64, purpose: &[u64]) -> Self {
         let mut random = Self(seed);
         for part in purpose {
@@ -22,7 +21,7 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// From -1 to 1.
+    /// A value from -1 to 1.
     pub fn signed(&mut self) -> f32 {
         const STEPS: f32 = (1u32 << 24) as f32;
         (self.next() >> 40) as f32 / STEPS * 2.0 - 1.0
@@ -34,7 +33,7 @@ impl Random {
     }
 }
 
-/// What streams are for; each number once.
+/// Purposes of streams; each number is used once.
 pub(crate) const ORDER: u64 = 1;
 pub(crate) const WEIGHTS: u64 = 2;
 pub(crate) const DROPOUT: u64 = 3;

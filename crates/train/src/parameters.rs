@@ -1,4 +1,4 @@
-//! What is trained: an adapter on each chosen linear.
+//! The trainable parameters: an adapter on each target module.
 
 use crate::error::TrainError;
 use crate::order::{DROPOUT, Random, WEIGHTS};
@@ -26,7 +26,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// A name for it, for files.
+    /// Its name in files.
     pub fn name(&self) -> String {
         format!("blk.{}.{}", self.layer, self.linear)
     }
@@ -39,18 +39,18 @@ pub struct Parameters {
     pub(crate) scale: f32,
 }
 
-/// What is left out in one pass.
+/// The dropout of one pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DropoutPass {
     pub rate: f32,
     pub seed: u64,
-    /// Of all passes of a run.
+    /// The number of the pass in its run.
     pub pass: u64,
 }
 
 impl Parameters {
-    /// New adapters of this rank, which change nothing yet: `a` is drawn evenly from -1/sqrt(in) to
-    /// 1/sqrt(in), as PEFT does, and `b` is 0.
+    /// New adapters of this rank, with no effect yet: `a` is uniform in -1/sqrt(in) to 1/sqrt(in),
+    /// as in PEFT, and `b` is 0.
     ///
     /// # Errors
     /// A target that no layer has, or a rank larger than a weight's sides.
@@ -94,7 +94,7 @@ impl Parameters {
         }
     }
 
-    /// Goes on from an adapter: its values in place of those drawn.
+    /// Starts from an adapter: replaces the initial values with its values.
     ///
     /// # Errors
     /// It has other linears, or another rank or scale.
@@ -131,19 +131,19 @@ impl Parameters {
         Ok(())
     }
 
-    /// How many numbers are trained.
+    /// The number of trainable parameters.
     pub fn count(&self) -> u64 {
         let of = |tensor: &Tensor<2>| tensor.dims().iter().product::<usize>() as u64;
         self.pairs.iter().map(|pair| of(&pair.a) + of(&pair.b)).sum()
     }
 
-    /// Whether all of them are numbers, and none is infinite.
+    /// Returns whether all values are finite.
     pub(crate) fn are_finite(&self) -> bool {
         let finite = |tensor: &Tensor<2>| values(tensor).iter().all(|value| value.is_finite());
         self.pairs.iter().all(|pair| finite(&pair.a) && finite(&pair.b))
     }
 
-    /// Them as they are now, for an answer or a file.
+    /// The current adapters, for inference or a file.
     pub fn parts(&self) -> Vec<LoraPart> {
         let part = |pair: &Pair| LoraPart {
             layer: pair.layer,
@@ -156,13 +156,13 @@ impl Parameters {
         self.pairs.iter().map(part).collect()
     }
 
-    /// The decoder with them on its linears, as they are.
+    /// The decoder with the adapters attached, untracked.
     pub(crate) fn attach(&self, decoder: &Decoder, drop: Option<DropoutPass>) -> Decoder {
         let pairs = self.pairs.iter().map(|pair| [pair.a.clone(), pair.b.clone()]);
         self.attach_tensors(decoder, pairs, drop)
     }
 
-    /// The decoder with them on its linears as leaves of a tape, and the leaves, in order.
+    /// The decoder with the adapters attached as leaves of a tape, and the leaves, in order.
     pub(crate) fn attach_tracked(
         &self,
         decoder: &Decoder,

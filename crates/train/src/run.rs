@@ -14,38 +14,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tokens that held-out examples go through the model together with.
+/// Tokens per batch of an evaluation.
 const TOKENS_AN_EVALUATION: usize = 2048;
-/// A loss this many times its best, both smoothed, and [`EXPLODED_BY`] more, will not come back by
-/// itself.
+/// The run has diverged if the smoothed loss is this many times its minimum and [`EXPLODED_BY`]
+/// above it.
 const EXPLODED: f64 = 2.0;
 const EXPLODED_BY: f64 = 1.0;
-/// What a new loss counts for in the smoothed one.
+/// The weight of a new loss in the moving average.
 const SMOOTHING: f64 = 0.1;
 
-/// What happens in a run.
+/// An event of a run.
 #[derive(Debug)]
 pub enum Report<'a> {
-    /// A batch of a step went forwards and backwards, or one of an evaluation forwards: a moment to
-    /// wait in, if need be.
+    /// A batch of a step went forward and backward, or one of an evaluation forward. The callback
+    /// may block to pause the run.
     Batch,
-    /// A step was made.
+    /// A step was taken.
     Step(Step),
-    /// The held-out examples were measured after this many steps.
+    /// The validation examples were evaluated.
     Evaluated {
-        /// Steps made.
+        /// Steps taken.
         step: usize,
-        /// Mean loss a learnt token; NaN or infinite where it came to no number.
+        /// Mean loss per trained token; may be NaN or infinite.
         loss: f64,
-        /// Whether it is the best since the first step, which what is no number never is.
+        /// Whether it is the best since the first step; never if NaN or infinite.
         best: bool,
     },
-    /// These adapters are the best so far, or the latest where nothing is held out or no evaluation
-    /// came to a number: now is the time to keep them.
+    /// These adapters are the best so far, or the latest if there is no validation split or no
+    /// evaluation was finite: the receiver should save them.
     Improved(&'a Parameters),
-    /// A checkpoint is on the disk.
+    /// A checkpoint was written.
     Checkpointed {
-        /// Steps made.
+        /// Steps taken.
         step: usize,
     },
 }
@@ -53,89 +53,89 @@ pub enum Report<'a> {
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Its number, from 1.
+    /// The number of the step, from 1.
     pub step: usize,
-    /// Steps at most.
+    /// The maximum number of steps.
     pub steps: usize,
-    /// Times through the data so far.
+    /// Epochs so far.
     pub epoch: f64,
-    /// Mean loss a learnt token.
+    /// Mean loss per trained token.
     pub loss: f64,
     /// The learning rate.
     pub learning_rate: f64,
-    /// Norm of the gradient before it was scaled down.
+    /// Norm of the gradient before clipping.
     pub gradient_norm: f64,
     /// Tokens of its examples.
     pub tokens: usize,
-    /// Seconds it took.
+    /// Its duration in seconds.
     pub seconds: f64,
 }
 
-/// What the run is to do after a report; of several, the greatest.
+/// The caller's decision after a report; of several, the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Control {
     /// Go on.
     Continue,
-    /// Make a checkpoint, measure what was reached, and end.
+    /// Write a checkpoint, evaluate, and end.
     Stop,
-    /// Make a checkpoint after the step and end; an evaluation is given up, and made when the run
-    /// is resumed.
+    /// Write a checkpoint after the step and end; a pending evaluation is skipped and made on
+    /// resume.
     Suspend,
-    /// End at once, without a checkpoint: what was reported could not be kept, so the run has to go
-    /// on from before it.
+    /// End at once, without a checkpoint: the report could not be saved, so the run has to resume
+    /// from before it.
     Abort,
 }
 
-/// Reports something; what the run is to do now.
+/// Reports an event; returns the decision.
 fn tell(report: &mut dyn FnMut(Report) -> Control, what: Report) -> Result<Control, TrainError> {
     match report(what) {
         Control::Abort => Err(TrainError::Aborted),
-        wanted => Ok(wanted),
+        control => Ok(control),
     }
 }
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
-    /// All steps were made.
+    /// All steps were taken.
     Completed,
-    /// The held-out loss did not improve any more.
+    /// The validation loss stopped improving.
     EarlyStop,
-    /// It was told to.
+    /// It was stopped by the caller.
     Stopped,
-    /// It was told to, and is to be resumed: what it reached was not measured.
+    /// It was suspended by the caller, without a final evaluation.
     Suspended,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
     /// Why.
     pub reason: EndReason,
     /// The loss of each step.
     pub losses: Vec<f64>,
-    /// Held-out loss before the first step, where it is a number.
+    /// Validation loss before the first step, if finite.
     pub eval_before: Option<f64>,
-    /// Held-out loss of the adapters that were last [`Report::Improved`], where it is a number.
+    /// Validation loss of the adapters last [`Report::Improved`], if finite.
     pub eval: Option<f64>,
-    /// Steps after which those were.
+    /// The number of steps before that evaluation.
     pub best_step: usize,
-    /// Tokens that went through the model in the steps.
+    /// Tokens processed in the steps.
     pub tokens: u64,
-    /// Seconds that the steps took.
+    /// Seconds spent in the steps.
     pub seconds: f64,
 }
 
-/// Why a run ends from which something is wanted; none where it goes on.
-fn reason(wanted: Control) -> Option<EndReason> {
-    match wanted {
+/// The reason to end for a decision; `None` to continue.
+fn reason(control: Control) -> Option<EndReason> {
+    match control {
         Control::Continue => None,
         Control::Stop => Some(EndReason::Stopped),
         Control::Suspend | Control::Abort => Some(EndReason::Suspended),
     }
 }
 
-/// Adapters that learn.
+/// A fine-tuning run.
 pub struct Run {
     model: Arc<Model>,
     settings: Settings,
@@ -148,11 +148,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that has not begun. Examples with nothing to learn are left out. Checkpoints go to
-    /// `folder`, if there is one.
+    /// A new run. Examples without trained tokens are dropped. Checkpoints are written to `folder`,
+    /// if given.
     ///
     /// # Errors
-    /// Settings that make no sense or do not fit the model, or nothing to learn.
+    /// If the settings are invalid or do not fit the model, or no example has a trained token.
     pub fn new(
         model: Arc<Model>,
         settings: Settings,
@@ -186,18 +186,18 @@ impl Run {
         })
     }
 
-    /// Begins with an adapter instead of a new one.
+    /// Starts from an existing adapter.
     ///
     /// # Errors
-    /// It has other linears, or another rank or scale.
+    /// If its target modules, rank or scale differ.
     pub fn start_from(&mut self, parts: &[LoraPart]) -> Result<(), TrainError> {
         self.parameters.start_from(parts)
     }
 
-    /// Goes on from a checkpoint of the same settings and the same data.
+    /// Resumes from a checkpoint of the same settings and data.
     ///
     /// # Errors
-    /// It cannot be read, or was of another run.
+    /// If it cannot be read or belongs to another run.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<(), TrainError> {
         let data = self.fingerprint();
         let (parameters, optimizer) = (&mut self.parameters, &mut self.optimizer);
@@ -210,18 +210,18 @@ impl Run {
         &self.parameters
     }
 
-    /// Steps at most.
+    /// The maximum number of steps.
     pub fn steps(&self) -> usize {
         self.settings.steps(self.examples.len())
     }
 
-    /// Steps made, and held-out losses measured.
+    /// Steps taken and validation losses.
     pub fn history(&self) -> (&[f64], &[(usize, f64)]) {
         (&self.progress.losses, &self.progress.evaluations)
     }
 
-    /// Makes the gradient of one batch of the longest examples and throws it away: what a batch
-    /// takes, in seconds. The memory that the process takes meanwhile is what the run will take.
+    /// Dry run: computes and discards the gradient of one batch of the longest examples. Returns
+    /// its duration in seconds. The peak memory meanwhile is that of the run.
     pub fn dry_run(&self) -> f64 {
         let mut longest: Vec<&Example> = self.examples.iter().collect();
         longest.sort_by_key(|example| std::cmp::Reverse(example.ids.len()));
@@ -231,10 +231,10 @@ impl Run {
         began.elapsed().as_secs_f64()
     }
 
-    /// Makes all steps, or those that are left.
+    /// Takes all remaining steps.
     ///
     /// # Errors
-    /// The loss diverged, or a checkpoint could not be written.
+    /// If the loss diverged, or a checkpoint could not be written.
     pub fn run(&mut self, report: &mut dyn FnMut(Report) -> Control) -> Result<End, TrainError> {
         let steps = self.steps();
         let mut watch = DivergenceMonitor::default();
@@ -242,13 +242,13 @@ impl Run {
             watch.has_exploded(*loss);
         }
         if self.progress.evaluations.is_empty() && self.progress.losses.is_empty() {
-            let (loss, mut wanted) = self.evaluate(report)?;
+            let (loss, mut control) = self.evaluate(report)?;
             if let Some(loss) = loss {
                 self.progress.evaluations.push((0, loss));
                 let best = false;
-                wanted = wanted.max(tell(report, Report::Evaluated { step: 0, loss, best })?);
+                control = control.max(tell(report, Report::Evaluated { step: 0, loss, best })?);
             }
-            if let Some(reason) = reason(wanted) {
+            if let Some(reason) = reason(control) {
                 return Ok(self.end(reason, None));
             }
         }
@@ -258,19 +258,19 @@ impl Run {
             return Ok(end);
         }
         while self.progress.losses.len() < steps {
-            let (step, mut wanted) = self.step(steps, report)?;
-            wanted = wanted.max(tell(report, Report::Step(step))?);
+            let (step, mut control) = self.step(steps, report)?;
+            control = control.max(tell(report, Report::Step(step))?);
             if watch.has_exploded(step.loss) {
                 return Err(TrainError::diverged("The loss", step.step, step.loss));
             }
-            if let Some(end) = self.after_step(wanted, report)? {
+            if let Some(end) = self.after_step(control, report)? {
                 return Ok(end);
             }
         }
         Ok(self.end(EndReason::Completed, None))
     }
 
-    /// Whether the held-out examples are to be measured after the last step that was made.
+    /// Returns whether an evaluation is due after the last step.
     fn owes_evaluation(&self) -> bool {
         let (step, steps) = (self.progress.losses.len(), self.steps());
         let due = step > 0 && (step == steps || step % self.settings.eval_every == 0);
@@ -278,17 +278,16 @@ impl Run {
         due && !measured && !self.held_out.is_empty()
     }
 
-    /// What follows a step: an evaluation and a checkpoint where they are due, and the end if it is
-    /// wanted.
+    /// After a step: evaluation and checkpoint if due, and the end if requested.
     fn after_step(
         &mut self,
-        mut wanted: Control,
+        mut control: Control,
         report: &mut dyn FnMut(Report) -> Control,
     ) -> Result<Option<End>, TrainError> {
         let (step, steps) = (self.progress.losses.len(), self.steps());
         let last = step == steps;
-        if wanted < Control::Suspend && self.owes_evaluation() {
-            wanted = wanted.max(self.evaluated(step, report)?);
+        if control < Control::Suspend && self.owes_evaluation() {
+            control = control.max(self.evaluated(step, report)?);
         }
         let patience = self.settings.patience;
         if !last && patience > 0 && self.progress.since_best() >= patience {
@@ -296,28 +295,28 @@ impl Run {
             return Ok(Some(self.end(EndReason::EarlyStop, None)));
         }
         let is_due = step % self.settings.checkpoint_every == 0;
-        if last || wanted > Control::Continue || is_due {
+        if last || control > Control::Continue || is_due {
             self.check_adapters(step)?;
             if self.held_out.is_empty() {
-                wanted = wanted.max(tell(report, Report::Improved(&self.parameters))?);
+                control = control.max(tell(report, Report::Improved(&self.parameters))?);
             }
-            wanted = wanted.max(self.checkpoint(report)?);
+            control = control.max(self.checkpoint(report)?);
         }
         let done = last && !self.owes_evaluation();
-        if wanted == Control::Continue || done {
+        if control == Control::Continue || done {
             return Ok(None);
         }
         let mut now = None;
-        if wanted == Control::Stop {
+        if control == Control::Stop {
             let measured = self.measure_at_stop(step, report)?;
             now = measured.0;
-            wanted = wanted.max(measured.1);
+            control = control.max(measured.1);
         }
-        Ok(reason(wanted).map(|reason| self.end(reason, now)))
+        Ok(reason(control).map(|reason| self.end(reason, now)))
     }
 
-    /// One step: gradients of its batches, clipped, and the optimiser; and what was wanted
-    /// meanwhile.
+    /// One step: accumulated, clipped gradients and the optimiser. Returns also the strongest
+    /// decision meanwhile.
     fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, Control), TrainError> {
         let number = self.progress.losses.len();
         let settings = &self.settings;
@@ -332,7 +331,7 @@ impl Run {
             .collect();
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
         let (mut loss, mut sum) = (0.0, None::<Vec<[Tensor<2>; 2]>>);
-        let (mut seconds, mut wanted) = (0.0, Control::Continue);
+        let (mut seconds, mut control) = (0.0, Control::Continue);
         for (at, batch) in batches.iter().enumerate() {
             let began = Instant::now();
             let pass = (number * settings.accumulation + at) as u64;
@@ -346,9 +345,9 @@ impl Run {
                     .map(|([a, b], [da, db])| [a + da, b + db])
                     .collect(),
             });
-            // Whoever listens may take their time.
+            // The callback may block.
             seconds += began.elapsed().as_secs_f64();
-            wanted = wanted.max(tell(report, Report::Batch)?);
+            control = control.max(tell(report, Report::Batch)?);
         }
         let began = Instant::now();
         let gradients = sum.unwrap_or_default();
@@ -383,7 +382,7 @@ impl Run {
             tokens,
             seconds,
         };
-        Ok((step, wanted))
+        Ok((step, control))
     }
 
     fn gradient(&self, batch: &Batch, scale: f32, pass: u64) -> (f64, Vec<[Tensor<2>; 2]>) {
@@ -402,21 +401,21 @@ impl Run {
         gradient::of_batch(self.model.decoder(), &self.parameters, batch, &how)
     }
 
-    /// Mean loss a learnt token of the held-out examples, if there are any and all of them were
-    /// measured; and what was wanted meanwhile.
+    /// Mean loss per trained token of the validation examples, or `None` if there are none or the
+    /// evaluation was interrupted; and the strongest decision meanwhile.
     fn evaluate(&self, report: &mut dyn FnMut(Report) -> Control) -> Result<(Option<f64>, Control), TrainError> {
         let batches = Batch::of_tokens(&self.held_out, TOKENS_AN_EVALUATION);
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
         let decoder = self.parameters.attach(self.model.decoder(), None);
-        let (mut loss, mut wanted) = (0.0, Control::Continue);
+        let (mut loss, mut control) = (0.0, Control::Continue);
         for batch in &batches {
             loss += gradient::loss(&decoder, batch, self.settings.precision());
-            wanted = wanted.max(tell(report, Report::Batch)?);
-            if wanted == Control::Suspend {
-                return Ok((None, wanted));
+            control = control.max(tell(report, Report::Batch)?);
+            if control == Control::Suspend {
+                return Ok((None, control));
             }
         }
-        Ok(((trained > 0).then(|| loss / trained as f64), wanted))
+        Ok(((trained > 0).then(|| loss / trained as f64), control))
     }
 
     fn evaluated(&mut self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
@@ -424,14 +423,14 @@ impl Run {
         let Some(loss) = loss else {
             return Ok(meanwhile);
         };
-        let (_, wanted) = self.tell_evaluation(step, loss, report)?;
+        let (_, control) = self.tell_evaluation(step, loss, report)?;
         self.progress.evaluations.push((step, loss));
-        Ok(meanwhile.max(wanted))
+        Ok(meanwhile.max(control))
     }
 
-    /// What a run that is stopped between evaluations has reached: kept if it is the best, but no
-    /// part of its history, so that it goes on as if it had not been stopped. And what was wanted
-    /// meanwhile.
+    /// The evaluation of a run that is stopped between evaluations: its adapters are saved if best,
+    /// but it is not recorded in the history, so that a resumed run equals an uninterrupted one.
+    /// Returns the strongest decision meanwhile.
     fn measure_at_stop(
         &self,
         step: usize,
@@ -445,16 +444,16 @@ impl Run {
         let Some(loss) = loss else {
             return Ok((None, meanwhile));
         };
-        let (best, wanted) = self.tell_evaluation(step, loss, report)?;
-        Ok((best.then_some((step, loss)), meanwhile.max(wanted)))
+        let (best, control) = self.tell_evaluation(step, loss, report)?;
+        Ok((best.then_some((step, loss)), meanwhile.max(control)))
     }
 
-    /// Tells an evaluation, and that the adapters are to be kept if it is the best: as it is also
-    /// where no evaluation so far came to a number, since then the latest adapters are the best
-    /// that are known. Whether it is the best, and what is wanted now.
+    /// Reports an evaluation, and [`Report::Improved`] if it is the best. While no evaluation was
+    /// finite, the latest adapters count as the best. Returns whether it is the best, and the
+    /// decision.
     ///
     /// # Errors
-    /// The adapters themselves hold what is no number.
+    /// If an adapter has a value that is NaN or infinite.
     fn tell_evaluation(
         &self,
         step: usize,
@@ -466,14 +465,15 @@ impl Run {
         if keep {
             self.check_adapters(step)?;
         }
-        let mut wanted = tell(report, Report::Evaluated { step, loss, best })?;
+        let mut control = tell(report, Report::Evaluated { step, loss, best })?;
         if keep {
-            wanted = wanted.max(tell(report, Report::Improved(&self.parameters))?);
+            control = control.max(tell(report, Report::Improved(&self.parameters))?);
         }
-        Ok((best, wanted))
+        Ok((best, control))
     }
 
-    /// That what was learnt is numbers: what is none is neither kept nor gone on from.
+    /// Checks that all adapter values are finite, so that neither an adapter nor a checkpoint is
+    /// saved with NaN.
     fn check_adapters(&self, step: usize) -> Result<(), TrainError> {
         match self.parameters.are_finite() {
             true => Ok(()),
@@ -513,7 +513,7 @@ impl Run {
         }
     }
 
-    /// Tells other data from these: FNV-1a over all tokens.
+    /// Fingerprint of the data: FNV-1a over all tokens.
     /// <http://www.isthe.com/chongo/tech/comp/fnv/>
     fn fingerprint(&self) -> u64 {
         let examples = self.examples.iter().chain(&self.held_out);
@@ -528,7 +528,7 @@ impl Run {
     }
 }
 
-/// Sees a loss that will not come back.
+/// Detects a diverged loss.
 #[derive(Debug, Default)]
 struct DivergenceMonitor {
     smoothed: Option<f64>,
@@ -595,8 +595,8 @@ mod tests {
     fn an_evaluation_that_is_no_number_is_told_and_never_counts_as_the_best() {
         let mut run = run();
         let nan = f64::NAN;
-        // What it comes to, whether that is the best, and whether the adapters are kept: while
-        // nothing was a number they are.
+        // Loss, whether it is the best, and whether the adapters are saved: they are while no loss
+        // was finite.
         for (step, (loss, expected)) in [
             (nan, (false, true)),
             (-nan, (false, true)),

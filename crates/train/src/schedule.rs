@@ -2,32 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the learning rate falls after its rise.
+/// Decay of the learning rate after warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// Along half a cosine, to nothing. <https://arxiv.org/abs/1608.03983>
+    /// Half a cosine, to 0. <https://arxiv.org/abs/1608.03983>
     Cosine,
-    /// Along a line, to nothing.
+    /// Linear, to 0.
     Linear,
-    /// Not at all.
+    /// None.
     Constant,
 }
 
-/// How the learning rate rises over the first steps.
+/// Warm-up of the learning rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WarmUp {
-    /// As Hugging Face's `Trainer`: from 0 in the first step, over the share of the steps rounded
-    /// up.
+    /// As in Hugging Face's `Trainer`: from 0 in the first step, over the ratio of the steps
+    /// rounded up.
     FromZero,
-    /// As Hearth did at first: from 1/w over w steps, so that the first step already learns, over
-    /// the share rounded down.
+    /// As in early versions of Hearth: from 1/w over w steps, over the ratio of the steps rounded
+    /// down.
     FromFirst,
 }
 
 impl Schedule {
-    /// What the learning rate of step `step` (from 0) of `steps` is multiplied with, where the
-    /// first `warmup` share of them rises.
+    /// The factor of the learning rate in step `step` (from 0) of `steps`, with warm-up over the
+    /// ratio `warmup`.
     ///
     /// With [`WarmUp::FromZero`] this is `get_cosine_schedule_with_warmup`,
     /// `get_linear_schedule_with_warmup` or `get_constant_schedule_with_warmup` of transformers,
@@ -60,8 +60,8 @@ mod tests {
         assert!((found - expected).abs() < 1e-12, "{what}: {found}, not {expected}");
     }
 
-    /// Factors of transformers' own functions, by `tests/fixtures/training/schedule.py`: steps, the
-    /// share that rises, a step, and what each of the three gives there.
+    /// Factors of transformers' own functions, by `tests/fixtures/training/schedule.py`: steps,
+    /// warm-up ratio, a step, and the factor of each of the three.
     const TRANSFORMERS: &[(usize, f64, usize, [f64; 3])] = &[
         (110, 0.09, 0, [0.0, 0.0, 0.0]),
         (110, 0.09, 1, [0.1, 0.1, 0.1]),

@@ -1,82 +1,81 @@
-//! How a run learns.
+//! Settings of a run.
 
 use crate::error::TrainError;
 use crate::schedule::{Schedule, WarmUp};
 use hearth_llm::ops::MatmulPrecision;
 use serde::{Deserialize, Serialize};
 
-/// How a run learns: everything is chosen.
+/// The settings of a run, all resolved.
 ///
-/// Runs that were begun are gone on with for ever, so a new field has a `#[serde(default)]` that
-/// means what runs did before it.
+/// Old runs stay resumable, so a new field has a `#[serde(default)]` with the behaviour before it
+/// existed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// By which rules the other numbers are read: [`Settings::VERSION`] for a new run. A run goes
-    /// on by those that it began with; one from before there was this number has 1.
+    /// The version of the settings' semantics: [`Settings::VERSION`] for a new run. A resumed run
+    /// keeps its version; runs older than this field have 1.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Rank of the adapters.
     pub rank: usize,
-    /// An adapter counts for alpha / rank, or alpha / sqrt(rank) with [`Settings::rslora`].
+    /// The scale of an adapter is alpha / rank, or alpha / sqrt(rank) with [`Settings::rslora`].
     pub alpha: f32,
-    /// Share of an adapter's inputs that is dropped.
+    /// Dropout of an adapter's inputs, from 0 to 1.
     pub dropout: f32,
     /// Rank-stabilised scaling. <https://arxiv.org/abs/2312.03732>
     pub rslora: bool,
-    /// Linears with an adapter, as a GGUF names them.
+    /// Target modules, by their GGUF names.
     pub targets: Vec<String>,
     /// The highest learning rate.
     pub learning_rate: f64,
-    /// How the learning rate falls.
+    /// Decay of the learning rate.
     pub schedule: Schedule,
-    /// Share of the steps in which it rises.
+    /// Warm-up ratio.
     pub warmup: f64,
-    /// AdamW's decoupled decay.
+    /// Weight decay of AdamW.
     pub weight_decay: f64,
-    /// The gradient is scaled down to this norm; 0: never.
+    /// Maximum gradient norm; 0 disables clipping.
     pub max_gradient_norm: f64,
-    /// Times through the data.
+    /// Maximum epochs.
     pub epochs: f64,
-    /// Steps, at most.
+    /// Maximum steps.
     pub max_steps: Option<usize>,
-    /// Examples that go through the model together.
+    /// Batch size, in examples.
     pub batch: usize,
-    /// Batches a step.
+    /// Gradient accumulation: batches per step.
     pub accumulation: usize,
-    /// Where all that is drawn comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Whether the order of the examples is drawn anew each epoch.
+    /// Whether the examples are shuffled each epoch.
     pub shuffle: bool,
-    /// Steps from one evaluation to the next.
+    /// Steps between evaluations.
     pub eval_every: usize,
-    /// Evaluations without a better loss after which the run ends; 0: never.
+    /// Early stopping: evaluations without improvement; 0 disables it.
     pub patience: usize,
-    /// Steps from one checkpoint to the next.
+    /// Steps between checkpoints.
     pub checkpoint_every: usize,
-    /// Whether products are made in bf16 ([`MatmulPrecision::Bf16`]) rather than f32
+    /// Whether matmuls use bf16 ([`MatmulPrecision::Bf16`]) rather than f32
     /// ([`MatmulPrecision::F32`]).
     pub bf16: bool,
-    /// Layers whose operations are on the tape at once. The inputs of each such group are kept, and
-    /// all groups but the last run forwards twice; with as many as the model has, nothing runs
-    /// twice.
+    /// Layers per gradient-checkpointing group. The inputs of each group are saved, and all groups
+    /// but the last run forward twice; with all layers in one group nothing is recomputed.
     pub layers_on_tape: usize,
 }
 
-/// The version of settings that do not name theirs.
+/// The version of settings without one.
 fn first_version() -> u32 {
     1
 }
 
-/// The rules of one version.
+/// The semantics of one version.
 struct Rules {
     warm_up: WarmUp,
-    /// Added to a norm before the greatest allowed one is divided by it.
+    /// Added to the norm in gradient clipping, before the division.
     beside_norm: f64,
 }
 
 impl Settings {
-    /// The newest rules: since 2 the learning rate rises, and gradients are clipped, as in Hugging
-    /// Face's `Trainer`.
+    /// The current version: since 2, warm-up and gradient clipping are as in Hugging Face's
+    /// `Trainer`.
     pub const VERSION: u32 = 2;
 
     fn rules(&self) -> Rules {
@@ -87,7 +86,7 @@ impl Settings {
             },
             _ => Rules {
                 warm_up: WarmUp::FromZero,
-                // That of `torch.nn.utils.clip_grad_norm_`.
+                // The epsilon of `torch.nn.utils.clip_grad_norm_`.
                 beside_norm: 1e-6,
             },
         }
@@ -99,7 +98,7 @@ impl Settings {
         self.learning_rate * self.schedule.factor(step, steps, self.warmup, rise)
     }
 
-    /// What a gradient of this norm is multiplied with.
+    /// The clipping factor of a gradient with this norm.
     pub fn clip_factor(&self, norm: f64) -> f64 {
         match self.max_gradient_norm {
             0.0 => 1.0,
@@ -107,7 +106,7 @@ impl Settings {
         }
     }
 
-    /// What an adapter counts for.
+    /// The scale of an adapter.
     pub fn scale(&self) -> f32 {
         match self.rslora {
             true => self.alpha / (self.rank as f32).sqrt(),
@@ -115,7 +114,7 @@ impl Settings {
         }
     }
 
-    /// The product that weights take part in.
+    /// The precision of matmuls with weights.
     pub fn precision(&self) -> MatmulPrecision {
         match self.bf16 {
             true => MatmulPrecision::Bf16,
@@ -123,25 +122,25 @@ impl Settings {
         }
     }
 
-    /// Examples a step.
+    /// Examples per step.
     pub fn examples_a_step(&self) -> usize {
         self.batch * self.accumulation
     }
 
-    /// Steps of one time through `examples` examples.
+    /// Steps per epoch of `examples` examples.
     pub fn steps_an_epoch(&self, examples: usize) -> usize {
         examples.div_ceil(self.examples_a_step().max(1)).max(1)
     }
 
-    /// Steps in all, over `examples` examples.
+    /// Total steps over `examples` examples.
     pub fn steps(&self, examples: usize) -> usize {
         let steps = (self.epochs * self.steps_an_epoch(examples) as f64).ceil();
-        // A float beyond the greatest integer becomes that: then the steps asked for decide.
+        // A float out of range saturates: then the maximum of steps decides.
         (steps as usize).min(self.max_steps.unwrap_or(usize::MAX)).max(1)
     }
 
     /// # Errors
-    /// A number makes no sense.
+    /// If a value is invalid.
     pub fn check(&self) -> Result<(), TrainError> {
         let bad = |what: &'static str, found: f64, needed: &'static str| TrainError::Setting { what, found, needed };
         let at_least_one = |what, n: usize| match n {
@@ -149,7 +148,7 @@ impl Settings {
             _ => Ok(()),
         };
         if !(1..=Self::VERSION).contains(&self.version) {
-            let needed = "one that this Hearth knows: the run was begun by a newer one, which has to go on with it";
+            let needed = "a version that this Hearth knows: resume the run with the newer Hearth that started it";
             return Err(bad("The version of the settings", f64::from(self.version), needed));
         }
         at_least_one("The rank", self.rank)?;
@@ -189,7 +188,7 @@ impl Settings {
 mod tests {
     use super::*;
 
-    /// As Hearth wrote settings before they had a version.
+    /// Settings as written before they had a version.
     const BEFORE: &str = r#"{
         "rank": 16, "alpha": 32.0, "dropout": 0.0, "rslora": false, "targets": [], "learning_rate": 0.0002,
         "schedule": "cosine", "warmup": 0.03, "weight_decay": 0.0, "max_gradient_norm": 1.0, "epochs": 3.0,
@@ -206,7 +205,7 @@ mod tests {
         let rates = [0, 2, 3].map(|step| before.learning_rate_of(step, 100) / before.learning_rate);
         assert_eq!(rates, [1.0 / 3.0, 1.0, 1.0]);
         assert_eq!([0.5, 1.0, 4.0].map(|norm| before.clip_factor(norm)), [1.0, 1.0, 0.25]);
-        // What is written says so, that it stays so.
+        // The serialised settings keep the version.
         let again: Settings =
             serde_json::from_str(&serde_json::to_string(&before).expect("JSON")).expect("they are read");
         assert_eq!(again, before);

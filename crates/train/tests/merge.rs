@@ -166,7 +166,7 @@ fn a_weight_with_a_scale_gets_the_delta_over_it() {
     let error = merged(&sketch(1, &tensors, number(0.0)), &even(3.0), QuantRecipe::Same)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("'blk.0.attn_v.scale' is damaged"), "{error}");
+    assert!(error.contains("'blk.0.attn_v.scale' is corrupt"), "{error}");
 }
 
 #[test]

@@ -304,7 +304,7 @@ fn a_run_that_is_stopped_keeps_the_best_and_goes_on_as_if_it_had_not_been() {
 }
 
 #[test]
-fn a_checkpoint_of_another_run_or_a_damaged_one_is_refused() {
+fn a_checkpoint_of_another_run_or_a_corrupt_one_is_refused() {
     let fixture = Fixture::read("llama");
     let folder = tempfile::tempdir().expect("a folder");
     let settings = Settings {
@@ -349,14 +349,14 @@ fn what_cannot_be_trained_is_said() {
     check(
         with(|s| s.targets = vec!["lm_head".to_owned()]),
         examples,
-        "no linear 'lm_head'",
+        "no module 'lm_head'",
     );
-    check(fixture.settings(), Vec::new(), "anything to learn");
+    check(fixture.settings(), Vec::new(), "a token to train on");
     let untrained = Example {
         ids: vec![1, 2, 3],
         trained: vec![false; 3],
     };
-    check(fixture.settings(), vec![untrained], "anything to learn");
+    check(fixture.settings(), vec![untrained], "a token to train on");
     let unknown = Example {
         ids: vec![1, 1_000_000],
         trained: vec![true; 2],

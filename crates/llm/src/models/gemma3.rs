@@ -1,7 +1,8 @@
-//! Gemma 3: norms before and after each half, head norms, GeGLU, scaled embeddings, and five layers
-//! with a sliding window to one with full attention. <https://arxiv.org/abs/2503.19786>
+//! Gemma 3: norms before and after attention and feed-forward, head norms, GeGLU, scaled
+//! embeddings, and five sliding-window layers per full-attention layer.
+//! <https://arxiv.org/abs/2503.19786>
 //!
-//! The file's norm weights already hold the "1 +" of the paper's code.
+//! The norm weights in the file already include the "1 +" of the reference code.
 
 use super::{Block, Pass, head_norm};
 use crate::config::Config;
@@ -19,10 +20,9 @@ use std::sync::Arc;
 
 /// Every sixth layer has full attention.
 const PATTERN: usize = 6;
-/// The rotation's base in the layers with a window.
+/// RoPE base of sliding-window layers.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
-/// The number of layers by which the 27B model is known; it alone scales scores by the width over
-/// the heads.
+/// The number of layers that identifies the 27B model; it alone scales scores by width / heads.
 const LAYERS_OF_27B: usize = 62;
 
 pub(super) fn embedding_scale(config: &Config) -> f32 {

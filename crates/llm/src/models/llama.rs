@@ -1,6 +1,6 @@
-//! Llama: pre-norm blocks of rotary attention and SwiGLU. <https://arxiv.org/abs/2302.13971>
+//! Llama: pre-norm layers of rotary attention and SwiGLU. <https://arxiv.org/abs/2302.13971>
 //!
-//! The file has the rows of Q and K reordered so that the rotation pairs neighbours.
+//! In the file the rows of Q and K are permuted so that RoPE pairs neighbours.
 
 use super::{Block, Pass};
 use crate::config::Config;
@@ -16,8 +16,8 @@ use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::Pairing;
 use std::sync::Arc;
 
-/// One block, also Qwen's: these differ in the pairing, in biases (which a linear carries by
-/// itself) and in head norms.
+/// One transformer layer, also Qwen's: these differ in RoPE's pairing, in biases (part of a linear)
+/// and in head norms.
 #[derive(Clone)]
 pub(super) struct LlamaBlock {
     pub attention: Arc<AttentionSpec>,
@@ -58,7 +58,7 @@ pub(super) fn block(config: &Config, weights: &mut Weights, layer: usize) -> Res
     Ok(Box::new(load(config, weights, layer, Pairing::Interleaved)?))
 }
 
-/// Loads a block without head norms.
+/// Loads a layer without head norms.
 pub(super) fn load(
     config: &Config,
     weights: &mut Weights,

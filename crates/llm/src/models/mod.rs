@@ -1,4 +1,4 @@
-//! The architectures: one file each, which reads like its paper.
+//! The architectures, one file each.
 
 mod gemma3;
 mod llama;
@@ -19,7 +19,7 @@ use burn::tensor::{Device, Tensor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// One pass of some tokens through a model.
+/// A forward pass of some tokens.
 #[derive(Debug, Clone)]
 pub struct Pass {
     /// Precision of products with weights.
@@ -31,9 +31,9 @@ pub struct Pass {
 /// Keys and values visible to the tokens of a pass.
 #[derive(Debug, Clone)]
 pub enum Memory {
-    /// Each other, as far as they are of one segment.
+    /// The other tokens of the batch, within each segment.
     Batch(Arc<Segments>),
-    /// A sequence in a pool, which they continue.
+    /// A sequence in a KV pool, which the tokens continue.
     Pool(CachedSequence),
 }
 
@@ -50,30 +50,30 @@ impl Pass {
     }
 }
 
-/// A block: from the residual stream `[T, D]` to the residual stream.
+/// A transformer layer: residual stream `[T, D]` to residual stream.
 pub trait Block: Send + Sync {
-    /// Runs it.
+    /// Runs the layer.
     fn forward(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2>;
 
-    /// Its linears under the names that the file gives them (`attn_q`, `ffn_down`), for adapters.
+    /// Its linears by their GGUF names (`attn_q`, `ffn_down`), for adapters.
     fn linears_mut(&mut self) -> Vec<(&'static str, &mut Linear<Dispatch>)>;
 
     /// A copy that shares the weights and may have other adapters.
     fn share(&self) -> Box<dyn Block>;
 }
 
-/// A decoder: token embedding, blocks, output norm and output layer.
+/// A decoder: token embedding, layers, output norm and output layer.
 pub struct Decoder {
     embedding: Linear<Dispatch>,
     embedding_scale: f32,
     blocks: Vec<Box<dyn Block>>,
     output_norm: Norm<Dispatch>,
     output: Linear<Dispatch>,
-    /// The device of each block, and last that of the output layer.
+    /// The device of each layer, and last that of the output layer.
     devices: Arc<[Device]>,
 }
 
-/// The tensor on a device, as far as it is not there; on its tape, if it is on one.
+/// Moves the tensor to a device if needed; it stays on its autodiff tape.
 fn on(x: Tensor<2>, device: &Device) -> Tensor<2> {
     let from = x.device();
     if from.clone().without_autodiff() == *device {
@@ -86,7 +86,7 @@ fn on(x: Tensor<2>, device: &Device) -> Tensor<2> {
 }
 
 impl Decoder {
-    /// The residual stream `[T, D]` before the first block.
+    /// The residual stream `[T, D]` before the first layer.
     pub fn embed(&self, ids: Arc<[u32]>) -> Tensor<2> {
         embed(&self.embedding, ids, self.embedding_scale)
     }
@@ -96,7 +96,7 @@ impl Decoder {
         (0..self.blocks.len()).fold(self.embed(ids), |x, layer| self.block(x, layer, pass))
     }
 
-    /// [`Decoder::hidden`], which ends where `on_layer` breaks; it is asked before each block.
+    /// [`Decoder::hidden`], cancelled if `on_layer`, which is called before each layer, breaks.
     pub fn hidden_while<B>(
         &self,
         ids: Arc<[u32]>,
@@ -109,12 +109,12 @@ impl Decoder {
         })
     }
 
-    /// The residual stream `[T, D]` after one block, from that before it.
+    /// Runs one layer on the residual stream `[T, D]`.
     pub fn block(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
         self.blocks[layer].forward(on(x, &self.devices[layer]), layer, pass)
     }
 
-    /// The device of a block.
+    /// The device of a layer.
     pub fn device(&self, layer: usize) -> &Device {
         &self.devices[layer]
     }
@@ -130,26 +130,26 @@ impl Decoder {
         norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), precision)
     }
 
-    /// `scale` times the sum of the losses of hidden states `[T, D]` against the tokens that are to
-    /// follow, `[1]`. Logits never exist but for a few rows at a time; a target of
-    /// [`NOT_TRAINED`](crate::ops::NOT_TRAINED) costs nothing.
+    /// `scale` times the summed cross-entropy of hidden states `[T, D]` against their target
+    /// tokens, `[1]`. Logits are computed a few rows at a time; rows with the target
+    /// [`NOT_TRAINED`](crate::ops::NOT_TRAINED) are skipped.
     pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, precision: MatmulPrecision) -> Tensor<1> {
         let hidden = on(hidden, self.output_device());
         cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, precision)
     }
 
-    /// The blocks.
+    /// The layers.
     pub fn blocks(&self) -> &[Box<dyn Block>] {
         &self.blocks
     }
 
-    /// The blocks, for adapters and for tests of one layer.
+    /// The layers, mutable, for adapters and tests.
     pub fn blocks_mut(&mut self) -> &mut [Box<dyn Block>] {
         &mut self.blocks
     }
 }
 
-/// Another decoder over the same weights.
+/// A decoder over the same weights.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
         Self {
@@ -163,10 +163,10 @@ impl Clone for Decoder {
     }
 }
 
-/// Builds the model that the file describes, its layers where `placement` says.
+/// Builds the model that the file describes, with its layers on the devices of `placement`.
 ///
 /// # Errors
-/// An architecture that is not known, weights that do not fit it, or a device that cannot be used.
+/// If the architecture is unknown, weights do not fit it, or a device cannot be used.
 pub(crate) fn build(config: &Config, placement: &Placement, weights: &mut Weights) -> Result<Decoder, LoadError> {
     type Build = fn(&Config, &mut Weights, usize) -> Result<Box<dyn Block>, LoadError>;
     let (block, embedding_scale): (Build, f32) = match config.architecture.as_str() {
@@ -190,8 +190,8 @@ pub(crate) fn build(config: &Config, placement: &Placement, weights: &mut Weight
     }
     weights.go_to(&devices[config.n_layers]);
     let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
-    // Without an output layer of its own a model uses its embedding again: the same one, or on a
-    // GPU a copy.
+    // A model without an output layer ties it to the embedding: the same tensor, or on a GPU a
+    // copy.
     let output = match weights.gguf().tensor("output.weight") {
         Some(_) => weights.linear("output", config.vocab, config.width)?,
         None if placement.output() == Place::Cpu => embedding.clone(),
@@ -207,7 +207,7 @@ pub(crate) fn build(config: &Config, placement: &Placement, weights: &mut Weight
     })
 }
 
-/// Q, K and V of a block.
+/// Q, K and V of a layer.
 fn qkv(config: &Config, weights: &mut Weights, layer: usize) -> Result<Linears<Dispatch>, LoadError> {
     let mut linear = |part: &str, heads: usize| {
         weights.linear(&format!("blk.{layer}.{part}"), heads * config.head_dim, config.width)
@@ -226,7 +226,7 @@ fn qkv_mut(linears: &mut Linears<Dispatch>) -> Vec<(&'static str, &mut Linear<Di
     }
 }
 
-/// The norm that each head of Q or K goes through.
+/// The norm of each head of Q or K.
 fn head_norm(
     config: &Config,
     weights: &mut Weights,

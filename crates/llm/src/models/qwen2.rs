@@ -1,4 +1,4 @@
-//! Qwen 2 and 2.5: Llama's block with halves paired in the rotation and a bias on Q, K and V.
+//! Qwen 2 and 2.5: Llama's layer with RoPE over halves and a bias on Q, K and V.
 //! <https://arxiv.org/abs/2407.10671>
 
 use super::{Block, llama};

@@ -1,4 +1,4 @@
-//! Qwen 3: Llama's block with halves paired in the rotation and each head of Q and K normalised.
+//! Qwen 3: Llama's layer with RoPE over halves and head norms on Q and K.
 //! <https://arxiv.org/abs/2505.09388>
 
 use super::{Block, head_norm, llama};

@@ -11,12 +11,12 @@ use hearth_kernels::attention::{Heads, Spans};
 use hearth_kernels::rope::Rope;
 use std::sync::Arc;
 
-/// The shape of one attention layer, and its rotation.
+/// The shape of one attention layer, and its RoPE.
 #[derive(Debug, Clone)]
 pub struct AttentionSpec {
     /// Heads, their width, the scale of scores and the window.
     pub heads: Heads,
-    /// The rotation of Q and K.
+    /// RoPE of Q and K.
     pub rope: SharedRope,
 }
 
@@ -51,7 +51,7 @@ impl std::ops::Deref for SharedRope {
 pub enum KeyValues {
     /// Only those of the batch itself: training and references.
     Batch(Arc<Segments>),
-    /// Those of a sequence in a pool, which the batch is written to.
+    /// Those of a sequence in a KV pool, to which the batch is appended.
     Pool {
         /// The sequence.
         sequence: CachedSequence,
@@ -64,8 +64,8 @@ impl KeyValues {
     /// Checks that these keys and values fit a batch of `tokens` tokens with these heads.
     ///
     /// # Errors
-    /// Another number of tokens has positions or cells, the pool has no such layer, or its cells
-    /// are for other heads.
+    /// If the number of positions or cells differs, the pool has no such layer, or its cells have
+    /// other heads.
     pub fn check(&self, tokens: usize, heads: &Heads) -> Result<(), CacheError> {
         let (expected, cells) = match self {
             Self::Batch(segments) => (segments.positions.len(), None),
@@ -92,9 +92,9 @@ impl KeyValues {
     }
 }
 
-/// A sequence in a pool, checked against it once for every device. A GPU would not complain: it
-/// drops writes beyond a buffer and clamps reads, and a position beyond the table of rotations is
-/// taken for the last.
+/// A sequence in a KV pool, with bounds checked on the host for every device. A GPU reports
+/// nothing: it drops out-of-bounds writes, clamps reads, and takes a position beyond the RoPE table
+/// for the last.
 #[derive(Debug, Clone)]
 pub struct CachedSequence {
     pool: Arc<KvPool>,
@@ -105,14 +105,14 @@ impl CachedSequence {
     /// The sequence whose tokens are stored in the cells of `view`.
     ///
     /// # Errors
-    /// There are more tokens than cells, so that positions run beyond what the pool was made for;
-    /// or a token lies in a cell that the pool lacks, or in that of another token.
+    /// If there are more tokens than cells, or a cell does not exist in the pool or is that of
+    /// another token.
     pub fn new(pool: Arc<KvPool>, view: Arc<SequenceView>) -> Result<Self, CacheError> {
         let (tokens, cells) = (view.spans.len(), pool.cells());
         if tokens > cells {
             return Err(CacheError::Full { tokens, cells });
         }
-        // Of a view in order, the cells are as many as the tokens.
+        // In a contiguous view there are as many cells as tokens.
         let mut taken = vec![false; if view.scattered.is_some() { cells } else { 0 }];
         for &cell in view.scattered.iter().flatten() {
             match taken.get_mut(cell as usize) {
@@ -174,14 +174,14 @@ pub struct SequenceView {
     pub(super) spans: Spans,
     /// Those of the batch.
     pub(super) cells: Vec<u32>,
-    /// Those of all tokens one by one; none where each lies in the cell of its own number.
+    /// The cell of each token; `None` if cell = position for all.
     pub(super) scattered: Option<Vec<u32>>,
     #[cfg(feature = "gpu")]
     pub(super) lists: PerDevice<SequenceLists>,
 }
 
 impl SequenceView {
-    /// A sequence whose tokens lie in these cells, the last `batch` of which are new.
+    /// A sequence whose tokens are stored in these cells; the last `batch` are new.
     pub fn new(cells: &[u32], batch: usize) -> Self {
         Self {
             spans: Spans::of(cells),
@@ -192,8 +192,7 @@ impl SequenceView {
         }
     }
 
-    /// A sequence of `length` tokens, each in the cell of its own number, the last `batch` of which
-    /// are new.
+    /// A sequence of `length` tokens with cell = position; the last `batch` are new.
     pub fn in_order(length: usize, batch: usize) -> Self {
         Self {
             spans: Spans::in_order(length),
@@ -204,12 +203,12 @@ impl SequenceView {
         }
     }
 
-    /// The number in the sequence of the batch's first token.
+    /// The position of the batch's first token.
     pub fn first(&self) -> usize {
         self.spans.len() - self.cells.len()
     }
 
-    /// Positions of the batch's tokens, which are their numbers in the sequence.
+    /// Positions of the batch's tokens in the sequence.
     pub fn positions(&self) -> Vec<u32> {
         (self.first() as u32..self.spans.len() as u32).collect()
     }
@@ -250,7 +249,7 @@ mod tests {
         assert_eq!(refused(SequenceView::in_order(8, 1)), None);
         let expected = Some(CacheError::Full { tokens: 9, cells: 8 });
         assert_eq!(refused(SequenceView::in_order(9, 1)), expected);
-        // In cells that are there, but for more positions than there are cells.
+        // In existing cells, but with more positions than cells.
         assert_eq!(refused(SequenceView::new(&[0; 9], 1)), expected);
     }
 

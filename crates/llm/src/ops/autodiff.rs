@@ -2,7 +2,7 @@
 //!
 //! A forward saves its inputs, and the expensive intermediates of attention and feed-forward (see
 //! [`OpsBackward`]); the backward recomputes the rest. Burn requires a fixed number of
-//! parents for a step, so a linear without an adapter gives two constants in the adapter's place.
+//! parents for a step, so a linear without an adapter passes two constants instead.
 
 use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
@@ -35,7 +35,7 @@ impl<B: BurnBackend, const N: usize> std::fmt::Debug for Rule<B, N> {
     }
 }
 
-/// The step on the tape: runs the rule and hands each parent its gradient.
+/// The step on the tape: runs the rule and passes each parent its gradient.
 #[derive(Debug)]
 struct Replay;
 
@@ -53,8 +53,8 @@ impl<B: BurnBackend, const N: usize> Backward<B, N> for Replay {
     }
 }
 
-/// Runs an operation, and puts it on the tape if any parent is on it: `run` is told so, and gives
-/// the output and then also the rule.
+/// Runs an operation, and records it on the tape if a parent is tracked: `run` receives this flag
+/// and returns the output and, if set, the rule.
 fn record<B: BurnBackend, C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
     run: impl FnOnce(bool) -> (FloatTensor<B>, Option<Rule<B, N>>),
@@ -62,7 +62,7 @@ fn record<B: BurnBackend, C: CheckpointStrategy, const N: usize>(
     match Replay.prepare::<C>(parents).compute_bound().stateful() {
         OpsKind::Tracked(step) => match run(true) {
             (output, Some(rule)) => step.finish(rule, output),
-            // No operation does this: what has parents on the tape has a rule.
+            // Unreachable: an operation with tracked parents returns a rule.
             (output, None) => <Autodiff<B, C> as AutodiffBackend>::from_inner(output),
         },
         OpsKind::UnTracked(step) => step.finish(run(false).0),
@@ -185,7 +185,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         let (q_norm, k_norm) = (inner_optional_norm(q_norm), inner_optional_norm(k_norm));
         let segments = match &key_values {
             KeyValues::Batch(segments) => segments.clone(),
-            // A cache holds keys and values without their tape: what comes from one is a constant.
+            // Keys and values in a cache are untracked: the output is a constant.
             KeyValues::Pool { .. } => return Self::from_inner(B::attend(qkv, q_norm, k_norm, spec, key_values)),
         };
         record::<B, C, 1>([node], |tracked| {
@@ -279,8 +279,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let (x, node) = x.into_parts();
         let norm = inner_norm(norm);
-        // The output layer is frozen: an adapter on it would get no gradient, and none is ever
-        // attached there.
+        // The output layer is frozen: it never has an adapter.
         let (output, _) = inner_linear(output, &x);
         record::<B, C, 1>([node], |tracked| {
             if !tracked {

@@ -1,8 +1,8 @@
 //! The operations on the CPU: Burn's Flex tensors, handed as slices to the loops of
 //! `hearth-kernels`.
 //!
-//! Shapes are checked when a model is loaded, so a size that does not fit here is a defect of ours:
-//! it ends the operation with a panic that the engine catches and reports.
+//! Shapes are checked when a model is loaded, so a mismatch here is a bug: the op panics, and the
+//! engine catches and reports it.
 
 use super::room::tensor;
 use super::saved_activations::{Saved, SavedAttention, SavedFeedForward};
@@ -27,7 +27,7 @@ pub(super) fn floats(tensor: &FlexTensor) -> &[f32] {
     sound(tensor.as_slice().ok_or("a tensor that is not contiguous f32"))
 }
 
-/// The tensor itself where its elements lie in order, else a copy in which they do.
+/// The tensor itself if contiguous, else a contiguous copy.
 fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.is_contiguous() {
         tensor
@@ -36,8 +36,8 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// The elements of a float tensor alone, in order, to be written over: those of a part of another
-/// tensor are copied out of it, since Flex hands out the whole of what they lie in.
+/// The elements of a float tensor, to be written over: a slice of another tensor is copied first,
+/// since Flex hands out the whole storage.
 fn in_storage_of_its_own(tensor: FlexTensor) -> FlexTensor {
     let tensor = contiguous(tensor);
     let elements: usize = tensor.shape().iter().product();
@@ -51,7 +51,7 @@ fn in_storage_of_its_own(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// What is small, and lives long.
+/// A small, long-lived tensor.
 fn small<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
@@ -113,7 +113,7 @@ fn kernel_optional_norm(norm: &OptionalNorm<Flex>) -> Option<linear::Norm<'_>> {
     }
 }
 
-/// Adapters as they came, with their elements in order.
+/// Adapters with contiguous elements.
 fn settled(mut linear: Linear<Flex>) -> Linear<Flex> {
     if let Adapter::Lora { a, b, .. } = &mut linear.adapter {
         *a = contiguous(a.clone());
@@ -135,14 +135,14 @@ fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> Ad
     gradient.map(|gradient| (small(gradient.a, [rank, cols]), small(gradient.b, [rows, rank])))
 }
 
-/// Whether the way back needs heads as they came: a rotation alone can be undone without them.
+/// Returns whether backward needs the raw Q, K and V: without head norms RoPE can be inverted.
 fn is_normed(q_norm: &OptionalNorm<Flex>, k_norm: &OptionalNorm<Flex>) -> bool {
     [q_norm, k_norm]
         .into_iter()
         .any(|norm| matches!(norm, OptionalNorm::Norm(..)))
 }
 
-/// Q, K and V as attention reads them: heads normalised if the model does so, and rotated.
+/// Q, K and V after head norms (if any) and RoPE.
 fn prepared(
     qkv: FlexTensor,
     spec: &AttentionSpec,
@@ -350,7 +350,7 @@ impl OpsBackward for Flex {
         let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
         let as_they_came = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
         let ready = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
-        let (mut out, mut logs) = (
+        let (mut out, mut lse) = (
             Scratch::new(tokens * heads.out_width()),
             vec![0.0; tokens * heads.heads],
         );
@@ -360,13 +360,13 @@ impl OpsBackward for Flex {
             heads,
             starts,
             &mut out,
-            &mut logs,
+            &mut lse,
         ));
         let out = tensor(out, [tokens, heads.out_width()]);
         let kept = SavedAttention {
             qkv: as_they_came.unwrap_or(ready),
             out: out.clone(),
-            logs: Arc::new(logs),
+            lse: Arc::new(lse),
         };
         (out, kept)
     }
@@ -391,7 +391,7 @@ impl OpsBackward for Flex {
             floats(&ready),
             heads,
             starts,
-            [floats(&kept.out), &kept.logs],
+            [floats(&kept.out), &kept.lse],
             floats(&gradient),
             &mut d_qkv,
         ));

@@ -11,15 +11,15 @@ pub use hearth_kernels::glu::Activation;
 /// Format of the bytes of a weight `[rows, cols]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MatrixSpec {
-    /// The block format.
+    /// The quantisation format.
     pub quant: Quant,
-    /// The order of the blocks: the file's, or one packed for this machine.
+    /// The layout of the blocks: plain, or packed for this CPU.
     pub layout: Layout,
     /// Outputs.
     pub rows: usize,
     /// Inputs.
     pub cols: usize,
-    /// The weight's own scale, applied after the product; 1 where it has none.
+    /// The weight's own scale, applied after the product; 1 if it has none.
     pub scale: f32,
 }
 
@@ -32,18 +32,18 @@ pub struct Norm<B: Backend> {
     pub eps: f32,
 }
 
-/// A norm, where the architecture has one.
+/// An optional norm.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum OptionalNorm<B: Backend> {
     /// None here.
     None,
-    /// One, of this weight and epsilon.
+    /// A norm with this weight and epsilon.
     Norm(FloatTensor<B>, f32),
 }
 
 /// LoRA: adds `scale * (x a^T) b^T`. <https://arxiv.org/abs/2106.09685>
 ///
-/// Several stacked adapters are one of the sum of their ranks, with their scales folded into `b`.
+/// Stacked adapters are one adapter of the sum of their ranks, with their scales folded into `b`.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Adapter<B: Backend> {
     /// No adapter.
@@ -61,7 +61,7 @@ pub enum Adapter<B: Backend> {
     },
 }
 
-/// A bias, where the architecture has one.
+/// An optional bias.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Bias<B: Backend> {
     /// None here.
@@ -75,7 +75,7 @@ pub enum Bias<B: Backend> {
 pub struct Linear<B: Backend> {
     /// The bytes of the blocks (u8 on a CPU, u32 words on a GPU).
     pub weight: IntTensor<B>,
-    /// How to read them.
+    /// Their format and shape.
     pub spec: MatrixSpec,
     /// LoRA adapter.
     #[extension_type]
@@ -88,7 +88,7 @@ pub struct Linear<B: Backend> {
 /// The first half of a feed-forward: `activation(gate(norm(x))) * up(norm(x))`.
 #[derive(Debug, Clone, ExtensionType)]
 pub struct Gated<B: Backend> {
-    /// Before both linears.
+    /// The norm before both linears.
     #[extension_type]
     pub norm: Norm<B>,
     /// Input of the activation.
@@ -104,7 +104,7 @@ pub struct Gated<B: Backend> {
 /// One to three linears over the same input.
 #[derive(Debug, Clone, ExtensionType)]
 pub enum Linears<B: Backend> {
-    /// The output layer, say.
+    /// One, such as the output layer.
     One(#[extension_type] Linear<B>),
     /// Two of them.
     Two(#[extension_type] Linear<B>, #[extension_type] Linear<B>),
@@ -126,7 +126,7 @@ impl<B: Backend> Linears<B> {
         }
     }
 
-    /// The width of their outputs side by side.
+    /// The width of their concatenated outputs.
     pub fn out_features(&self) -> usize {
         match self {
             Self::One(a) => a.spec.rows,

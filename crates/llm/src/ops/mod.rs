@@ -61,15 +61,15 @@ pub struct MemoryUse {
 /// Fused operations over quantised weights.
 ///
 /// Float tensors are f32. A frozen weight is an integer tensor of the file's bytes (see
-/// [`MatrixSpec`]); it takes no part in differentiation. Every linear keeps one order: product,
-/// then the weight's own scale, then adapter, then bias.
+/// [`MatrixSpec`]); it is not differentiated. The order of every linear is product, the weight's
+/// own scale, LoRA, bias.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "gpu"))]
 pub trait Ops: burn::backend::Backend {
     /// Rows `ids` of a table `[vocab, D]`, times `scale`: `[T, D]`.
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self>;
 
-    /// Several linears over one normalised input: `x [T, D]` to `[T, sum of out]`, the outputs of a
-    /// row side by side.
+    /// Several linears over one normalised input: `x [T, D]` to `[T, sum of out]`, the outputs
+    /// concatenated per row.
     fn norm_linears(
         x: FloatTensor<Self>,
         #[extension_type] norm: Norm<Self>,
@@ -79,8 +79,8 @@ pub trait Ops: burn::backend::Backend {
 
     /// Attention: `qkv [T, (heads + 2 kv_heads) * head_dim]` to `[T, heads * head_dim]`.
     ///
-    /// Normalises each head of Q and K where the model does, rotates them, writes K and V to the
-    /// cache if there is one, and attends causally.
+    /// Applies head norms (if any) and RoPE to Q and K, writes K and V to the cache if there is
+    /// one, and attends causally.
     fn attend(
         qkv: FloatTensor<Self>,
         #[extension_type] q_norm: OptionalNorm<Self>,
@@ -121,8 +121,8 @@ pub trait Ops: burn::backend::Backend {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self>;
 
-    /// The column of the greatest finite element of each row, the first of equals: `x [rows, out]`
-    /// to `[rows]`. `u32::MAX` for a row that has none.
+    /// Argmax over the finite elements of each row, the first of equals: `x [rows, out]` to
+    /// `[rows]`. `u32::MAX` for a row without finite elements.
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self>;
 
     /// Stores the memory use of this process on the device of `like` in `found`; returns `like`
@@ -136,10 +136,10 @@ pub trait Ops: burn::backend::Backend {
 /// Gradient of an adapter: of `a [rank, in]` and `b [out, rank]`.
 pub type AdapterGradient<B> = Option<(FloatTensor<B>, FloatTensor<B>)>;
 
-/// The backward of [`Ops`], derived by hand: of the product that the forward was made with, never
-/// of [`MatmulPrecision::Int8Activations`], in whose place stands [`MatmulPrecision::F32`].
+/// The hand-derived backward of [`Ops`]: of the product that the forward took, with
+/// [`MatmulPrecision::F32`] in place of [`MatmulPrecision::Int8Activations`].
 ///
-/// Each takes the inputs of its forward and the gradient of its output, and runs again what it
+/// Each takes the inputs of its forward and the gradient of its output, and recomputes what it
 /// needs of the forward.
 pub trait OpsBackward: Ops {
     /// A saved activation: a matrix, in f32 or bf16.

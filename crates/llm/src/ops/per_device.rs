@@ -4,8 +4,8 @@ use burn::backend::Cube;
 use burn::backend::tensor::Device;
 use std::sync::Mutex;
 
-/// Copies of something, one a GPU. They belong to what they are copies of and say nothing more: a
-/// clone has none yet, and all are equal.
+/// Copies of a value, one per GPU. They are a cache of the value: a clone has none, and all compare
+/// equal.
 pub(crate) struct PerDevice<T>(Mutex<Vec<(Device<Cube>, T)>>);
 
 impl<T: Clone> PerDevice<T> {

@@ -14,20 +14,19 @@ use std::sync::Arc;
 pub enum Saved {
     /// In f32.
     Whole(FlexTensor),
-    /// In half the memory, with its rows and columns.
+    /// In bf16, with its rows and columns.
     Half(Arc<Scratch<bf16>>, [usize; 2]),
 }
 
 /// Saved activations of attention.
 #[derive(Clone)]
 pub struct SavedAttention {
-    /// Q, K and V as they came where heads are normalised, else as they were made ready, which can
-    /// be undone.
+    /// Raw Q, K and V if the model has head norms, else after RoPE, which can be inverted.
     pub(super) qkv: FlexTensor,
     /// The output.
     pub(super) out: FlexTensor,
-    /// The logarithm of each row's sum of exponentials, `[T, heads]`.
-    pub(super) logs: Arc<Vec<f32>>,
+    /// Log-sum-exp of each row, `[T, heads]`.
+    pub(super) lse: Arc<Vec<f32>>,
 }
 
 /// Saved activations of a feed-forward.

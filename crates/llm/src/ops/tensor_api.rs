@@ -31,8 +31,7 @@ pub fn norm_linears(
 /// See [`Ops::attend`].
 ///
 /// # Panics
-/// On any device where the keys and values are those of another batch (see [`KeyValues::check`]),
-/// as all operations do where shapes do not fit.
+/// If the keys and values do not fit the batch (see [`KeyValues::check`]) or shapes do not match.
 pub fn attend(
     qkv: Tensor<2>,
     q_norm: &OptionalNorm<Dispatch>,

@@ -78,7 +78,8 @@ temperature: number,
  */
 topK: number,
 /**
- * Sample from the most likely tokens with a cumulative probability of p; 1 disables the filter.
+ * Sample from the most likely tokens with a cumulative probability of p; 1 disables the
+ * filter.
  */
 topP: number,
 /**
@@ -216,7 +217,8 @@ notices: Array<string>,
  */
 gpuLayers: number,
 /**
- * Total layers: transformer layers, those for multi-token prediction included, and the output layer.
+ * Total layers: transformer layers, those for multi-token prediction included, and the output
+ * layer.
  */
 layersTotal: number,
 /**
@@ -502,7 +504,8 @@ kind: string,
  */
 name: string,
 /**
- * Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means none.
+ * Backend that a model would use: `cpu`, `vulkan`, `metal`, `dx12` and so on. Empty means
+ * none.
  */
 backend: string,
 /**
@@ -566,7 +569,8 @@ check: DeviceCheck | null, };
 
 export type DeviceCheck = {
 /**
- * The first mismatch with the CPU's results, in one sentence. `None` means that all results match.
+ * The first mismatch with the CPU's results, in one sentence. `None` means that all results
+ * match.
  */
 mismatch: string | null,
 /**
@@ -636,7 +640,8 @@ contextFits: number,
  */
 gpuLayers: number,
 /**
- * Total layers: transformer layers, those for multi-token prediction included, and the output layer.
+ * Total layers: transformer layers, those for multi-token prediction included, and the output
+ * layer.
  */
 layersTotal: number,
 /**
@@ -970,7 +975,8 @@ export type Severity = "note" | "warning" | "error";
 
 export type Finding = {
 /**
- * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `retrieve`.
+ * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
+ * `few`, `broken`, `retrieve`.
  */
 kind: string,
 /**
@@ -1474,7 +1480,8 @@ correction: string | null, };
 
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
- * Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each base weight.
+ * Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each
+ * base weight.
  */
 kind: string | null, };
 
@@ -1524,7 +1531,8 @@ prompts: number,
  */
 divergence: number,
 /**
- * Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per token.
+ * Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per
+ * token.
  */
 taught: number,
 /**

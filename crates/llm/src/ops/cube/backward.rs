@@ -20,8 +20,8 @@ fn adapter(like: &Tensor, gradient: Option<(Floats, Floats)>) -> AdapterGradient
     gradient.map(|(a, b)| (tensor(like, a), tensor(like, b)))
 }
 
-/// The gradients of the input that linears share, and of their adapters, from that of their outputs
-/// side by side.
+/// Gradients of the input that linears share, and of their adapters, from that of their
+/// concatenated outputs.
 fn linears_backward(
     like: &Tensor,
     x: &Floats,
@@ -49,14 +49,14 @@ fn linears_backward(
     (dx, adapters)
 }
 
-/// The input of a feed-forward, and gate and up side by side.
+/// The input of a feed-forward, and gate and up concatenated.
 #[derive(Clone)]
 pub struct SavedFeedForward {
     x: Tensor,
     both: Tensor,
 }
 
-/// The first half of a feed-forward, and gate and up side by side.
+/// The first half of a feed-forward, and gate and up concatenated.
 pub(super) fn gated_with_saved(x: &Tensor, gated: Gated<Cube>, precision: MatmulPrecision) -> (Tensor, Tensor) {
     let normed = sound(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
     let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];

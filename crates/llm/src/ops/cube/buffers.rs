@@ -1,9 +1,9 @@
 //! Burn's tensors as the buffers that kernels read.
 //!
-//! Kernels take shapes, not strides, so every tensor for one passes through here.
-//! Burn's own operations (`copy`, `add`, `cat`, `from_data`, …) allocate in CubeCL's `Optimized`
-//! layout, in which CUDA and ROCm pad the rows of a matrix to a power of two of bytes: rows of 576
-//! floats lie 640 apart. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
+//! Kernels take shapes, not strides, so every tensor for one passes through here. Burn's own
+//! operations (`copy`, `add`, `cat`, `from_data`, …) allocate in CubeCL's `Optimized` layout, in
+//! which CUDA and ROCm pad the rows of a matrix to a power of two of bytes: rows of 576 floats have
+//! a stride of 640. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
 
 use super::Tensor;
 use crate::ops::flex::sound;
@@ -58,13 +58,12 @@ pub(super) fn floats(tensor: &Tensor) -> Floats {
     sound(try_floats(tensor))
 }
 
-/// The buffer of a vector, of a contiguous copy where it has gaps.
+/// The buffer of a vector, of a contiguous copy if it is strided.
 pub(super) fn vector(tensor: Tensor) -> Handle {
     sound(buffer(&into_contiguous(tensor), DType::F32, 1))
 }
 
-/// The buffer of a weight's words. A copy of a weight would cost more than its product, so none is
-/// made.
+/// The buffer of a weight's words. It is never copied: that would cost more than the product.
 pub(super) fn words(tensor: &IntTensor<Cube>) -> Handle {
     sound(buffer(tensor, DType::U32, 1))
 }
@@ -99,13 +98,13 @@ mod tests {
     use hearth_tests::driver;
     use std::sync::OnceLock;
 
-    /// A matrix of counting numbers, its rows `pitch` apart with NaN between them, as CUDA's
-    /// allocator lays them out; none where tests that need a GPU are left out.
+    /// A matrix of ascending integers with row stride `pitch` and NaN padding, as CUDA's allocator
+    /// lays it out; `None` if GPU tests are disabled.
     fn pitched(rows: usize, cols: usize, pitch: usize) -> Option<CubeTensor> {
         if driver::is_disabled() {
             return None;
         }
-        // Once: the choice of a driver is made before any is loaded, by one thread.
+        // Once: one thread selects the driver before any is loaded.
         static GPU: OnceLock<Device> = OnceLock::new();
         let device = GPU.get_or_init(|| {
             driver::select();
@@ -139,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Of one row nothing lies between rows.
+    /// A single row has no padding.
     #[test]
     fn a_row_alone_is_contiguous_wherever_the_next_would_lie() {
         let Some(tensor) = pitched(1, 576, 640) else { return };

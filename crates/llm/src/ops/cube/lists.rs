@@ -6,7 +6,7 @@ use crate::ops::{Segments, SequenceView, SharedRope};
 use cubecl::server::Handle;
 use hearth_kernels::gpu;
 
-/// Positions that a table of angles grows by.
+/// Positions that the RoPE table grows by.
 const PAGE: usize = 256;
 
 /// A buffer of integers on the device of `like`.
@@ -20,7 +20,7 @@ pub(crate) fn lasting(like: &Tensor, bytes: &[u8]) -> Handle {
     client.memory_persistent_allocation(bytes, |bytes| client.create_from_slice(bytes))
 }
 
-/// Cosines and sines of a rotation, `[positions, dims / 2, 2]`.
+/// RoPE table: cosines and sines, `[positions, dims / 2, 2]`.
 #[derive(Clone)]
 pub(crate) struct RopeTable {
     pub angles: Handle,
@@ -52,7 +52,7 @@ pub(crate) struct BatchLists {
 }
 
 impl Segments {
-    /// The greatest position plus 1; 0 if empty.
+    /// The maximum position plus 1; 0 if empty.
     pub(super) fn longest(&self) -> usize {
         self.positions.iter().max().map_or(0, |last| *last as usize + 1)
     }

@@ -1,10 +1,10 @@
 //! The operations on a GPU: Burn's tensors, handed as buffers to the kernels of
 //! `hearth-kernels::gpu`.
 //!
-//! Products of many tokens may round their factors to f16 where less than exact ones are asked for
-//! and the device has matrix units; all others are exact, for a GPU gains nothing from activations
-//! in 8 bits that its memory would not gain first. What is made once for all layers of a pass
-//! (lists of cells, tables of angles) is cached beside its source.
+//! GEMMs may round their factors to f16 if less than f32 is requested and the device has matrix
+//! units; all other products are in f32: a GPU is limited by memory before int8 activations would
+//! help. Values shared by all layers of a pass (lists of cells, RoPE tables) are cached beside
+//! their source.
 
 mod backward;
 mod buffers;
@@ -79,7 +79,7 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
     }
 }
 
-/// The outputs of linears side by side, of an input that is normalised already.
+/// Concatenated outputs of linears over a normalised input.
 fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
     let out = Floats::empty(&like.client, x.rows, width);
@@ -91,8 +91,7 @@ fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: M
     out
 }
 
-/// Q, K and V as attention reads them, in a buffer of their own: heads normalised if the model
-/// does so, and rotated (RoPE).
+/// Q, K and V after head norms (if any) and RoPE, in a new buffer.
 fn prepared(
     qkv: &Tensor,
     spec: &AttentionSpec,
@@ -114,8 +113,8 @@ fn prepared(
     ))
 }
 
-/// Losses of rows of hidden states that are normalised already, a few rows of logits at a time:
-/// `[rows]`; and the gradient of their sum for `x`, times `scale`, if requested.
+/// Losses of normalised hidden states, a few rows of logits at a time: `[rows]`; and the gradient
+/// of their sum for `x`, times `scale`, if requested.
 fn losses(
     like: &Tensor,
     x: &Floats,
@@ -260,7 +259,7 @@ impl Ops for Cube {
         let (residual, h, linear) = (into_contiguous(residual), into_contiguous(h), kernel_linear(linear));
         match kernel_optional_norm(norm) {
             None => {
-                // In place if nothing else holds the residual.
+                // In place if the residual is not shared.
                 let stream = if residual.can_mut() {
                     residual
                 } else {
