@@ -91,7 +91,7 @@ def training_text(results: Results) -> str:
     steps = next((runs[0]["steps"] for runs in results.train.values()), 0)
     rounds = plural(len(next(iter(results.train.values()), [])), "round")
     return (
-        f"LoRA of rank {train.RANK} on the seven linear layers of each layer of SmolLM2-135M, {train.BATCH} times {train.SEQ} tokens per step, {rounds} "
+        f"LoRA of rank {train.RANK} on the seven linears of each layer of SmolLM2-135M, {train.BATCH} times {train.SEQ} tokens per step, {rounds} "
         f"of {steps} steps. See [bench/README.md](../bench/README.md) for the settings."
     )
 

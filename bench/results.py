@@ -25,6 +25,11 @@ class Results:
         self.seconds = 0.0
         if path.is_file():
             vars(self).update(json.loads(path.read_text()))
+        # Earlier versions named the tests `read N` and `write ...`.
+        for sample in self.samples:
+            words = sample["test"].split(" ", 1)
+            words[0] = {"read": "prefill", "write": "decode"}.get(words[0], words[0])
+            sample["test"] = " ".join(words)
 
     def save(self) -> None:
         saved = {key: value for key, value in vars(self).items() if key != "path"}

@@ -3,7 +3,11 @@
 
 use crate::{caches, shared::Shared, store::conversation, tune::remove_path, wire::Problem};
 use hearth_protocol::PromptCacheFolder;
-use std::{collections::HashSet, fs, path::PathBuf};
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// The prompt cache's folder and limit, for a load request.
 pub(crate) fn for_worker(shared: &Shared) -> PromptCacheFolder {
@@ -59,7 +63,39 @@ pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Removes the folder of early versions, whose files are no longer read.
+/// Removes the prompt cache of early versions, whose files are no longer read. A data folder may
+/// hold other files: only `CONVERSATION/*.kv` and `*.part` are deleted, and folders once empty.
 pub(crate) fn remove_old_folder(shared: &Shared) {
-    remove_path(&shared.data.join(OLD_FOLDER));
+    let old = shared.data.join(OLD_FOLDER);
+    let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    let entries = |path: &Path| {
+        fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+    };
+    if !is_folder(&old) {
+        return;
+    }
+    for conversation in entries(&old).filter(|path| is_folder(path)) {
+        let name = conversation
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        for file in entries(&conversation) {
+            if file
+                .extension()
+                .is_some_and(|extension| extension == "kv" || extension == "part")
+            {
+                remove_path(&file);
+            }
+        }
+        // Fails, and is meant to, if another file remains.
+        let _ = fs::remove_dir(&conversation);
+    }
+    let _ = fs::remove_dir(&old);
 }

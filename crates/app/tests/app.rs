@@ -565,8 +565,16 @@ async fn the_prompt_cache_of_early_versions_is_removed() {
     let old = bench.folder.path().join("data/kept");
     fs::create_dir_all(old.join("1")).unwrap();
     fs::write(old.join("1/model.kv"), "cells").unwrap();
-    let _bench = bench.again().await;
+    let bench = bench.again().await;
     assert!(!old.exists());
+    // Files of the user stay.
+    fs::create_dir_all(old.join("2")).unwrap();
+    for name in ["2/model.kv", "2/letter.txt", "photo.jpg"] {
+        fs::write(old.join(name), "mine").unwrap();
+    }
+    let _bench = bench.again().await;
+    assert!(!old.join("2/model.kv").exists());
+    assert!(old.join("2/letter.txt").exists() && old.join("photo.jpg").exists());
 }
 
 async fn rename_and_search() {

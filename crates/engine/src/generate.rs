@@ -105,8 +105,8 @@ impl Engine {
                 break FinishReason::ContextFull;
             }
             if is_greedy {
-                let next = self.session.push_for_likeliest(token).map_err(from_session)?;
-                chosen = Some(next.ok_or(SamplingError::NoScores).map_err(from_sampling)?);
+                let next = self.session.push_greedy(token).map_err(from_session)?;
+                chosen = Some(next.ok_or(SamplingError::NoLogits).map_err(from_sampling)?);
             } else {
                 self.session.push(token).map_err(from_session)?;
             }

@@ -62,10 +62,7 @@ impl Engine {
             if progress(0.5 + 0.5 * step as f32 / answer as f32).is_break() {
                 return Err(stopped());
             }
-            next = session
-                .push_for_likeliest(next)
-                .map_err(from_session)?
-                .unwrap_or_default();
+            next = session.push_greedy(next).map_err(from_session)?.unwrap_or_default();
         }
         let answering = began.elapsed().as_secs_f64();
         Ok(Measured {

@@ -86,7 +86,7 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
 pub(crate) fn from_sampling(error: SamplingError) -> Problem {
     match error {
         SamplingError::Setting { .. } => problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}.")),
-        SamplingError::NoScores => {
+        SamplingError::NoLogits => {
             let message = "The model's logits are NaN, so its file is probably corrupt. Download it again.";
             problem(ProblemCode::FileInvalid, message)
         }
@@ -113,8 +113,8 @@ pub(crate) fn from_train(error: TrainError) -> Problem {
         TrainError::Setting { .. } | TrainError::UnknownTarget(_) | TrainError::NoTarget | TrainError::Rank { .. } => {
             ProblemCode::BadRequest
         }
-        TrainError::NothingToLearn | TrainError::NoSuchToken { .. } => ProblemCode::DataInvalid,
-        TrainError::WrongStart(_) | TrainError::Adapter(_) => ProblemCode::AdapterInvalid,
+        TrainError::NothingToTrain | TrainError::NoSuchToken { .. } => ProblemCode::DataInvalid,
+        TrainError::InitialAdapter(_) | TrainError::Adapter(_) => ProblemCode::AdapterInvalid,
         TrainError::Diverged { .. } => ProblemCode::Diverged,
         TrainError::Aborted => ProblemCode::Internal,
         TrainError::Write { source, .. } => of_disk(source),
@@ -128,7 +128,7 @@ pub(crate) fn from_merge(error: MergeError) -> Problem {
         MergeError::Adapter(error) => from_adapter(error),
         MergeError::Gguf(error) => from_gguf(error),
         MergeError::Cancelled => interrupted(),
-        error @ MergeError::Damaged { .. } => problem(ProblemCode::FileInvalid, error.to_string()),
+        error @ MergeError::Corrupt { .. } => problem(ProblemCode::FileInvalid, error.to_string()),
         error @ (MergeError::Type { .. } | MergeError::NotStorable { .. }) => {
             problem(ProblemCode::Unsupported, error.to_string())
         }

@@ -430,7 +430,7 @@ impl EngineThread<'_> {
             .and_then(|problem| gpu_problem(self.engine.as_ref(), problem));
         if let Some(problem) = gpu_failure {
             if let Some(engine) = self.engine.take() {
-                engine.model().placement().gpus().for_each(hearth_llm::device::forget);
+                engine.model().placement().gpus().for_each(hearth_llm::device::close);
             }
             shared.state().loaded.clear();
             shared.state().live.remove(&id);

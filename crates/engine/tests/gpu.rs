@@ -173,14 +173,14 @@ fn logits_of_many_tokens_are_computed_in_row_groups() {
         engine.session_mut().score(&ids, 1).expect("it runs")
     };
     let expected = scores("cpu", 0);
-    device::forget(0);
+    device::close(0);
     // SAFETY: the tests of this program run one after the other, and read the environment through
     // the standard library.
     unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", (64 << 20).to_string()) };
     let found = scores("gpu0", 1);
     // SAFETY: as above.
     unsafe { std::env::remove_var("HEARTH_LARGEST_BUFFER") };
-    device::forget(0);
+    device::close(0);
     let off = expected.iter().zip(&found).map(|(a, b)| (a - b).abs());
     let mean = off.sum::<f64>() / expected.len() as f64;
     assert!(
@@ -198,7 +198,7 @@ fn a_gpu_holds_what_was_planned() {
         (16_384, 4, KvType::F16),
         (16_384, 4, KvType::Q8_0),
     ] {
-        device::forget(0);
+        device::close(0);
         let request = LoadRequest {
             path: hearth_tests::paths::model(),
             kv,
@@ -208,7 +208,7 @@ fn a_gpu_holds_what_was_planned() {
         // A chunk of the maximum size; a slow GPU would get smaller ones.
         let ids: Vec<u32> = (0..512).collect();
         engine.session_mut().score(&ids, ids.len() - 1).expect("it runs");
-        let (used, reserved) = device::held(0).expect("it is open");
+        let (used, reserved) = device::memory_use(0).expect("it is open");
         let planned = &engine.info().placement[1];
         let sum = planned.weights + planned.kv + planned.compute;
         assert!(used <= reserved);
@@ -225,7 +225,7 @@ fn a_gpu_holds_what_was_planned() {
 fn refused_memory_costs_layers_and_not_the_model() {
     let mut seen = Vec::new();
     for limit in [64_u64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 64 << 20] {
-        device::forget(0);
+        device::close(0);
         // SAFETY: the tests of this program run one after the other, and read the environment
         // through the standard library.
         unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", limit.to_string()) };
@@ -242,7 +242,7 @@ fn refused_memory_costs_layers_and_not_the_model() {
     }
     // SAFETY: as above.
     unsafe { std::env::remove_var("HEARTH_LARGEST_BUFFER") };
-    device::forget(0);
+    device::close(0);
     assert!(
         seen.is_sorted() && seen.first() == Some(&0) && seen.last() > Some(&0),
         "{seen:?}"
@@ -250,7 +250,7 @@ fn refused_memory_costs_layers_and_not_the_model() {
 }
 
 fn a_gpu_lost_during_an_answer_is_replaced_by_the_cpu() {
-    device::forget(0);
+    device::close(0);
     let mut worker = Worker::start();
     worker.ask(&Request::Load(on_gpu(256, GpuLayers::All)));
     assert!(matches!(worker.last_of_load(), Event::Loaded(info) if info.gpu_layers > 0));
@@ -295,7 +295,7 @@ fn a_gpu_lost_during_an_answer_is_replaced_by_the_cpu() {
         "{measured:?}"
     );
     worker.close();
-    device::forget(0);
+    device::close(0);
 }
 
 fn a_run_on_the_gpu_matches_one_on_the_cpu() {

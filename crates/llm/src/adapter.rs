@@ -8,7 +8,7 @@ use hearth_formats::adapter::{AdapterFile, LoraTensors, TargetName};
 /// An adapter of one linear: adds `scale * (x a^T) b^T` to its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraPart {
-    /// The block.
+    /// Index of the layer.
     pub layer: usize,
     /// The linear's GGUF name: `attn_q`, `ffn_down`.
     pub linear: String,
@@ -45,7 +45,7 @@ pub enum AdapterError {
         "The adapter changes '{linear}' in layer {layer}, which this model does not have. It belongs to another model."
     )]
     NoSuchLinear {
-        /// The block.
+        /// Index of the layer.
         layer: usize,
         /// The linear.
         linear: String,
@@ -56,7 +56,7 @@ pub enum AdapterError {
          to another model."
     )]
     Shape {
-        /// The block.
+        /// Index of the layer.
         layer: usize,
         /// The linear.
         linear: String,

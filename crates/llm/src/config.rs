@@ -3,72 +3,74 @@
 use crate::error::LoadError;
 use hearth_formats::gguf::Gguf;
 
-/// What every architecture has. What only one has is read by its own file under `models/`.
+/// Hyperparameters common to all architectures. Each architecture's own are read by its file in
+/// `models/`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `general.architecture`: `llama`, `qwen2` and so on.
     pub architecture: String,
-    /// `general.name`, or the file's.
+    /// `general.name`, or the file name without extension.
     pub name: String,
-    /// Blocks that a token goes through.
+    /// Transformer layers.
     pub n_layers: usize,
-    /// Blocks behind them that predict further tokens. They are counted as layers and not loaded.
-    pub prediction_blocks: usize,
-    /// Width of the residual stream.
+    /// Layers after them for multi-token prediction: counted as layers, but not loaded.
+    pub prediction_layers: usize,
+    /// Width of the residual stream (hidden size).
     pub width: usize,
-    /// Width inside the feed-forward layer.
+    /// Hidden width of the feed-forward.
     pub ffn_width: usize,
     /// Query heads.
     pub heads: usize,
-    /// Key and value heads.
+    /// KV heads.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
     /// RMSNorm's epsilon.
     pub norm_eps: f32,
-    /// The base of the rotation's frequencies.
+    /// RoPE base frequency (theta).
     pub rope_base: f32,
-    /// Positions are divided by this (linear scaling); 1 means as they are.
+    /// Linear RoPE scaling: positions are divided by this; 1 means no scaling.
     pub rope_scale: f32,
-    /// How many numbers of a head are rotated.
+    /// Elements of a head that RoPE rotates.
     pub rope_dims: usize,
-    /// Tokens the model was trained for.
+    /// Context length in training, in tokens.
     pub context_trained: usize,
-    /// Tokens of the vocabulary.
+    /// Vocabulary size.
     pub vocab: usize,
 }
 
 impl Config {
-    /// Layers as `--gpu-layers` counts them: every block, and the output layer.
+    /// Layers as `--gpu-layers` counts them: transformer layers, those for multi-token prediction
+    /// included, and the output layer.
     pub fn layers(&self) -> usize {
-        self.n_layers + self.prediction_blocks + 1
+        self.n_layers + self.prediction_layers + 1
     }
 }
 
-/// Sizes beyond these are no model but a damaged file.
-const MOST_LAYERS: u32 = 4096;
-const WIDEST: u32 = 1 << 20;
+/// Larger sizes mean a corrupt file.
+const MAX_LAYERS: u32 = 4096;
+const MAX_WIDTH: u32 = 1 << 20;
 
 impl Config {
-    /// Reads the keys that llama.cpp's format documents
+    /// Reads the keys documented by ggml
     /// (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
     ///
     /// # Errors
-    /// A key is missing, of another type, or makes no sense.
+    /// If a key is missing, has another type or is out of range.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, LoadError> {
         let architecture = gguf.architecture()?.to_owned();
         let key = |suffix: &str| format!("{architecture}.{suffix}");
-        let required = |suffix: &str, most: u32| -> Result<usize, LoadError> {
+        let required = |suffix: &str, max: u32| -> Result<usize, LoadError> {
             let value = gguf.required_u32(&key(suffix))?;
-            if value == 0 || value > most {
+            if value == 0 || value > max {
                 return Err(LoadError::bad_value(gguf, &key(suffix), value));
             }
             Ok(value as usize)
         };
-        let optional = |suffix: &str, default: usize, most: u32| -> Result<usize, LoadError> {
+        let optional = |suffix: &str, default: usize, max: u32| -> Result<usize, LoadError> {
             match gguf.u32(&key(suffix))? {
                 None => Ok(default),
-                Some(value) if value == 0 || value > most => Err(LoadError::bad_value(gguf, &key(suffix), value)),
+                Some(value) if value == 0 || value > max => Err(LoadError::bad_value(gguf, &key(suffix), value)),
                 Some(value) => Ok(value as usize),
             }
         };
@@ -80,27 +82,24 @@ impl Config {
             Ok(value)
         };
 
-        let width = required("embedding_length", WIDEST)?;
-        let heads = required("attention.head_count", WIDEST)?;
-        let kv_heads = optional("attention.head_count_kv", heads, WIDEST)?;
-        let head_dim = optional("attention.key_length", width / heads, WIDEST)?;
-        if optional("attention.value_length", head_dim, WIDEST)? != head_dim {
-            return Err(LoadError::unsupported(
-                gguf,
-                "its keys and values have different widths",
-            ));
+        let width = required("embedding_length", MAX_WIDTH)?;
+        let heads = required("attention.head_count", MAX_WIDTH)?;
+        let kv_heads = optional("attention.head_count_kv", heads, MAX_WIDTH)?;
+        let head_dim = optional("attention.key_length", width / heads, MAX_WIDTH)?;
+        if optional("attention.value_length", head_dim, MAX_WIDTH)? != head_dim {
+            return Err(LoadError::unsupported(gguf, "keys and values have different widths"));
         }
         if head_dim == 0 || head_dim % 2 != 0 || heads % kv_heads != 0 {
             return Err(LoadError::bad_value(gguf, &key("attention.head_count"), heads));
         }
-        let rope_dims = optional("rope.dimension_count", head_dim, WIDEST)?;
+        let rope_dims = optional("rope.dimension_count", head_dim, MAX_WIDTH)?;
         if rope_dims > head_dim || rope_dims % 2 != 0 {
             return Err(LoadError::bad_value(gguf, &key("rope.dimension_count"), rope_dims));
         }
         let rope_scale = match gguf.str(&key("rope.scaling.type"))? {
             Some("none") => 1.0,
-            // As llama.cpp reads it: a factor without a type is a linear one, 0 stands for none,
-            // and files from before there were types have another key.
+            // As in llama.cpp: a factor without a type is linear, 0 means none, and files older
+            // than the types have another key.
             None | Some("linear") => {
                 let factor = match gguf.f32(&key("rope.scaling.factor"))? {
                     Some(_) => "rope.scaling.factor",
@@ -114,7 +113,7 @@ impl Config {
             Some(other) => {
                 return Err(LoadError::unsupported(
                     gguf,
-                    &format!("its rotation is scaled by the method '{other}'"),
+                    &format!("Hearth does not support its RoPE scaling method '{other}' yet"),
                 ));
             }
         };
@@ -131,20 +130,20 @@ impl Config {
                 .file_stem()
                 .map_or_else(|| architecture.clone(), |stem| stem.to_string_lossy().into_owned()),
         };
-        let blocks = required("block_count", MOST_LAYERS)?;
-        let prediction_blocks = gguf.u32(&key("nextn_predict_layers"))?.unwrap_or(0) as usize;
-        if prediction_blocks >= blocks {
+        let layers = required("block_count", MAX_LAYERS)?;
+        let prediction_layers = gguf.u32(&key("nextn_predict_layers"))?.unwrap_or(0) as usize;
+        if prediction_layers >= layers {
             return Err(LoadError::bad_value(
                 gguf,
                 &key("nextn_predict_layers"),
-                prediction_blocks,
+                prediction_layers,
             ));
         }
         Ok(Self {
-            n_layers: blocks - prediction_blocks,
-            prediction_blocks,
+            n_layers: layers - prediction_layers,
+            prediction_layers,
             width,
-            ffn_width: required("feed_forward_length", WIDEST)?,
+            ffn_width: required("feed_forward_length", MAX_WIDTH)?,
             heads,
             kv_heads,
             head_dim,
@@ -165,8 +164,7 @@ mod tests {
     use super::*;
     use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
 
-    /// The rotation's scale of a model whose file has these keys besides the ones that it must
-    /// have.
+    /// The RoPE scale of a model file with these keys besides the required ones.
     fn rope_scale(kind: Option<&str>, factors: &[(&str, f32)]) -> Result<f32, LoadError> {
         let mut metadata = Metadata::new();
         metadata.insert("general.architecture", "llama");
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn rotations_are_scaled_as_llama_cpp_scales_them() {
+    fn rope_scaling_is_that_of_llama_cpp() {
         const FACTOR: &str = "scaling.factor";
         const OLD: &str = "scale_linear";
         for (kind, factors, expected) in [
@@ -212,7 +210,7 @@ mod tests {
             (None, &[(OLD, 2.0)], 2.0),
             (Some("linear"), &[(OLD, 2.0)], 2.0),
             (None, &[(OLD, 0.0)], 1.0),
-            // The old key counts only without the new one, even where that says nothing.
+            // The old key is ignored if the new one is present, even if that is 0.
             (None, &[(FACTOR, 4.0), (OLD, 2.0)], 4.0),
             (None, &[(FACTOR, 0.0), (OLD, 2.0)], 1.0),
         ] {
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_that_make_no_sense_are_refused_by_name() {
+    fn invalid_rope_factors_are_refused_by_name() {
         for (kind, factors, says) in [
             (None, ("scaling.factor", -1.0), "rope.scaling.factor"),
             (None, ("scaling.factor", f32::NAN), "rope.scaling.factor"),

@@ -1,25 +1,25 @@
-//! From tokens' bytes to text, never half a character at a time.
+//! Detokenising: token bytes to text, in whole characters.
 
-/// Collects the bytes of tokens and lets whole characters go.
+/// Buffers the bytes of tokens and emits whole characters.
 ///
-/// A token may end in the middle of a character, as emoji and rare scripts do. Its bytes wait here
-/// for the rest. Bytes that can no longer become a character turn into U+FFFD.
+/// A token may end in the middle of a character, as in emoji and rare scripts; its bytes are
+/// buffered until the rest arrives. Invalid UTF-8 becomes U+FFFD.
 #[derive(Debug, Default, Clone)]
 pub struct Detokenizer {
-    waiting: Vec<u8>,
+    pending: Vec<u8>,
 }
 
 impl Detokenizer {
-    /// With nothing waiting.
+    /// An empty detokeniser.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a token's bytes, and gives the characters that are whole by now.
+    /// Appends a token's bytes; returns the characters that are now complete.
     pub fn push(&mut self, bytes: &[u8]) -> String {
-        self.waiting.extend_from_slice(bytes);
+        self.pending.extend_from_slice(bytes);
         let mut text = String::new();
-        let mut rest = self.waiting.as_slice();
+        let mut rest = self.pending.as_slice();
         loop {
             match std::str::from_utf8(rest) {
                 Ok(valid) => {
@@ -31,21 +31,21 @@ impl Detokenizer {
                     let (valid, after) = rest.split_at(error.valid_up_to());
                     text.push_str(&String::from_utf8_lossy(valid));
                     rest = after;
-                    // No length: what is there is a character's beginning.
+                    // No error length: the rest is an incomplete character.
                     let Some(invalid) = error.error_len() else { break };
                     text.push(char::REPLACEMENT_CHARACTER);
                     rest = &rest[invalid..];
                 }
             }
         }
-        let done = self.waiting.len() - rest.len();
-        self.waiting.drain(..done);
+        let done = self.pending.len() - rest.len();
+        self.pending.drain(..done);
         text
     }
 
-    /// No more tokens come: a character that was begun will not be completed, and becomes U+FFFD.
+    /// Ends the text; an incomplete character becomes U+FFFD.
     pub fn finish(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.waiting)).into_owned()
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn half_a_character_waits_and_a_broken_one_does_not() {
+    fn an_incomplete_character_is_buffered_and_an_invalid_one_is_not() {
         let check = |tokens: &[&[u8]], texts: &[&str], last: &str| {
             let mut detokenizer = Detokenizer::new();
             let got: Vec<String> = tokens.iter().map(|token| detokenizer.push(token)).collect();
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_bytes_are_cut_the_text_is_the_same(tokens in prop::collection::vec(any::<Vec<u8>>(), 0..12)) {
+        fn the_text_does_not_depend_on_how_bytes_are_split(tokens in prop::collection::vec(any::<Vec<u8>>(), 0..12)) {
             let mut detokenizer = Detokenizer::new();
             let mut text: String = tokens.iter().map(|token| detokenizer.push(token)).collect();
             text += &detokenizer.finish();
@@ -79,7 +79,7 @@ mod tests {
         }
 
         #[test]
-        fn real_text_comes_through_byte_by_byte(text: String) {
+        fn text_survives_byte_by_byte(text: String) {
             let mut detokenizer = Detokenizer::new();
             let got: String = text.bytes().map(|byte| detokenizer.push(&[byte])).collect();
             prop_assert_eq!(got, text);

@@ -1,4 +1,4 @@
-//! The devices that a model's layers can lie on.
+//! The devices that a model's layers can be on.
 
 use crate::error::LoadError;
 use crate::ops::{MemoryUse, memory};
@@ -9,10 +9,10 @@ use burn::tensor::{Device, Tensor};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The device of a place; a GPU is opened when it is first asked for.
+/// The device of a place; a GPU is opened on first use.
 ///
 /// # Errors
-/// There is no such GPU, or it cannot be opened.
+/// If there is no such GPU, or it cannot be opened.
 pub fn open(place: Place) -> Result<Device, LoadError> {
     match place {
         Place::Cpu => Ok(Device::flex()),
@@ -20,7 +20,7 @@ pub fn open(place: Place) -> Result<Device, LoadError> {
     }
 }
 
-/// Opens the GPU of this number in the list of this build.
+/// Opens the GPU of this number in this build's list.
 fn open_by_number(number: usize) -> Result<Device, String> {
     #[cfg(feature = "wgpu")]
     return crate::gpus::open(number);
@@ -28,28 +28,28 @@ fn open_by_number(number: usize) -> Result<Device, String> {
     return crate::cuda::open(number);
     #[cfg(not(any(feature = "wgpu", feature = "cuda")))]
     Err(format!(
-        "this build of Hearth has no support for GPUs, so none of number {number}"
+        "this build of Hearth does not support GPUs, so there is no GPU {number}"
     ))
 }
 
-/// The GPUs that are open, by number.
+/// The open GPUs, by number.
 static OPEN: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
 
 fn opened() -> MutexGuard<'static, Vec<(usize, Device)>> {
     OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Gives a device the number of a GPU: one that a program has opened by itself, or a second one on
-/// the same card.
+/// Registers a device under a GPU number: one that the caller opened, or a second one on the same
+/// card.
 pub fn register(number: usize, device: Device) {
     let mut opened = opened();
     opened.retain(|(other, _)| *other != number);
     opened.push((number, device));
 }
 
-/// Bytes that this process holds on a GPU: in use, and taken for that and for what comes. None
-/// where it is not open.
-pub fn held(number: usize) -> Option<(u64, u64)> {
+/// Bytes of this process on a GPU: in use, and reserved by the allocator, including those in use.
+/// `None` if it is not open.
+pub fn memory_use(number: usize) -> Option<(u64, u64)> {
     let device = opened().iter().find(|(other, _)| *other == number)?.1.clone();
     let found = Arc::<MemoryUse>::default();
     memory(Tensor::zeros([1], &device), found.clone());
@@ -59,7 +59,7 @@ pub fn held(number: usize) -> Option<(u64, u64)> {
     ))
 }
 
-/// Whether products of many tokens that may round their factors are made there on matrix units.
+/// Returns whether GEMMs in bf16 precision run on matrix units on this device.
 ///
 /// # Errors
 /// As [`open`].
@@ -80,8 +80,8 @@ pub fn has_matrix_units(place: Place) -> Result<bool, LoadError> {
     Ok(false)
 }
 
-/// Lets a GPU go that has failed: the next time it is asked for it is opened anew.
-pub fn forget(number: usize) {
+/// Drops a GPU that has failed; it is opened again on next use.
+pub fn close(number: usize) {
     opened().retain(|(other, _)| *other != number);
     #[cfg(feature = "wgpu")]
     crate::gpus::close(number);

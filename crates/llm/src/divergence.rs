@@ -1,22 +1,22 @@
-//! How far two models' expectations of the next token are apart.
+//! Kullback-Leibler divergence of two models' distributions of the next token.
 
-/// The Kullback-Leibler divergence of the tokens that `found` expects from those that `wanted`
-/// does, both rows of logits, in nats. Infinite where either holds what is no number.
-pub fn divergence(wanted: &[f32], found: &[f32]) -> f64 {
-    let (norm, other) = (log_sum_exp(wanted), log_sum_exp(found));
-    let terms = wanted.iter().zip(found).map(|(wanted, found)| {
-        let (p, q) = (f64::from(*wanted) - norm, f64::from(*found) - other);
+/// Kullback-Leibler divergence KL(expected || found) of two rows of logits, in nats. Infinite if a
+/// row has a value that is not finite.
+pub fn divergence(expected: &[f32], found: &[f32]) -> f64 {
+    let (norm, other) = (log_sum_exp(expected), log_sum_exp(found));
+    let terms = expected.iter().zip(found).map(|(expected, found)| {
+        let (p, q) = (f64::from(*expected) - norm, f64::from(*found) - other);
         p.exp() * (p - q)
     });
     let sum: f64 = terms.sum();
-    // What is no number is as far off as can be.
+    // NaN counts as infinitely far.
     if sum.is_finite() { sum.max(0.0) } else { f64::INFINITY }
 }
 
 fn log_sum_exp(logits: &[f32]) -> f64 {
-    let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
-    largest + sum.ln()
+    let max = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - max).exp()).sum();
+    max + sum.ln()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can go wrong while a model is loaded or asked, as sentences for a person.
+//! Errors of loading and running a model, as sentences for a person.
 
 use hearth_formats::gguf::{Gguf, GgufError};
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 /// A model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file cannot be read or is damaged.
+    /// The file cannot be read or is corrupt.
     #[error(transparent)]
     Gguf(#[from] GgufError),
     /// The file lacks a tensor.
@@ -19,19 +19,19 @@ pub enum LoadError {
         /// The tensor's name.
         tensor: String,
     },
-    /// A number in the metadata makes no sense.
-    #[error("{file} says '{key}' is {value}, which cannot be. The file is damaged: download it again.")]
+    /// A metadata value is out of range.
+    #[error("{file}: the value of '{key}' is {value}, which is invalid. The file is corrupt: download it again.")]
     BadValue {
         /// The file.
         file: String,
         /// The metadata key.
         key: String,
-        /// What it says.
+        /// Its value.
         value: String,
     },
-    /// A tensor has another shape than its architecture needs.
+    /// A tensor's shape does not match the architecture.
     #[error(
-        "{file}: the tensor '{tensor}' has the shape {found:?}, and {needed:?} is needed. The file is damaged: \
+        "{file}: the tensor '{tensor}' has the shape {found:?}, but must have {needed:?}. The file is corrupt: \
          download it again."
     )]
     Shape {
@@ -39,36 +39,36 @@ pub enum LoadError {
         file: String,
         /// The tensor's name.
         tensor: String,
-        /// As the file has it, row length first.
+        /// Its shape in the file, row length first.
         found: Vec<u64>,
-        /// As the architecture needs it, row length first.
+        /// The shape that the architecture requires, row length first.
         needed: Vec<u64>,
     },
-    /// A tensor holds numbers that are not finite.
-    #[error("{file}: the tensor '{tensor}' holds numbers that are not finite. The file is damaged: download it again.")]
+    /// A tensor has NaN or infinite values.
+    #[error("{file}: the tensor '{tensor}' has values that are not finite. The file is corrupt: download it again.")]
     NotFinite {
         /// The file.
         file: String,
         /// The tensor's name.
         tensor: String,
     },
-    /// Hearth cannot run this kind of model.
+    /// Hearth does not support this model.
     #[error("{file} cannot be run: {what}. Choose another file of this model, or another model.")]
     Unsupported {
         /// The file.
         file: String,
-        /// What is not supported.
+        /// The unsupported property.
         what: String,
     },
     /// There is no such device, or models cannot run on it.
     #[error("The model cannot be loaded on '{device}': {why}")]
     Device {
-        /// As it was asked for.
+        /// The device as requested.
         device: String,
-        /// A sentence.
+        /// The reason, as a sentence.
         why: String,
     },
-    /// The loader was told to stop.
+    /// The progress callback cancelled.
     #[error("Loading was cancelled.")]
     Cancelled,
 }
@@ -101,48 +101,48 @@ impl LoadError {
     }
 }
 
-/// A session could not go on.
+/// A session error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// More tokens than the context holds.
     #[error(
-        "The context holds {context} tokens, and {needed} are needed. Shorten the text or load the model with a larger \
+        "The context is {context} tokens, but {needed} are needed. Shorten the text or load the model with a larger \
          context."
     )]
     ContextFull {
-        /// Tokens it holds.
+        /// The context length, in tokens.
         context: usize,
-        /// Tokens that were to lie in it.
+        /// Tokens needed.
         needed: usize,
     },
-    /// A token id that the vocabulary does not have.
-    #[error("The token {id} is not in the model's vocabulary of {vocab}.")]
+    /// A token id that is not in the vocabulary.
+    #[error("The token {id} is not in the model's vocabulary of {vocab} tokens.")]
     NoSuchToken {
         /// The id.
         id: u32,
-        /// Tokens of the vocabulary.
+        /// Vocabulary size.
         vocab: usize,
     },
-    /// Nothing was given.
+    /// An empty prompt.
     #[error("There is no text to answer.")]
     Empty,
-    /// A GPU failed: it ran out of memory, its driver crashed, or it was taken away.
+    /// A GPU failed: it ran out of memory, its driver crashed, or it was lost.
     #[error("The GPU that runs the model failed ({0}).")]
     Device(String),
     /// The tokens do not fit the cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The context asked for is unusable.
-    #[error("A context of {0} tokens cannot be set aside. Choose one between 1 and 16,777,216.")]
+    /// The requested context length is out of range.
+    #[error("A context of {0} tokens is not possible. Choose a length from 1 to 16,777,216.")]
     BadContext(usize),
 }
 
-/// A sequence, or a batch of its tokens, that does not fit the KV cache it is said to lie in.
+/// A sequence, or a batch of its tokens, that does not fit its KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
     /// More tokens than cells.
     #[error(
-        "A sequence of {tokens} tokens does not fit a cache of {cells}. Shorten the text or load the model with a \
+        "A sequence of {tokens} tokens does not fit a KV cache of {cells}. Shorten the text or load the model with a \
          larger context."
     )]
     Full {
@@ -151,8 +151,8 @@ pub enum CacheError {
         /// Cells of the pool.
         cells: usize,
     },
-    /// A cell that the pool does not have.
-    #[error("A token was to lie in cell {cell} of a cache of {cells}. Load the model again.")]
+    /// A cell that is not in the pool.
+    #[error("Cell {cell} does not exist in a KV cache of {cells}. Load the model again.")]
     NoSuchCell {
         /// Its number.
         cell: u32,
@@ -160,21 +160,21 @@ pub enum CacheError {
         cells: usize,
     },
     /// Two tokens of a sequence in one cell.
-    #[error("Two tokens of a sequence were to lie in cell {cell} of the cache. Load the model again.")]
+    #[error("Two tokens of a sequence have the same cell {cell} of the KV cache. Load the model again.")]
     CellTwice {
         /// Its number.
         cell: u32,
     },
-    /// A batch of another length.
-    #[error("A batch has {found} tokens, and there are positions for {expected}")]
+    /// A batch of another length than its positions.
+    #[error("A batch has {found} tokens, but positions for {expected}")]
     Tokens {
         /// Its tokens.
         found: usize,
-        /// Those that have a position.
+        /// Positions.
         expected: usize,
     },
-    /// A layer that the pool does not have.
-    #[error("Layer {layer} has no cells in a cache of {layers} layers")]
+    /// A layer that is not in the pool.
+    #[error("Layer {layer} does not exist in a KV cache of {layers} layers")]
     NoSuchLayer {
         /// Its number.
         layer: usize,
@@ -182,9 +182,9 @@ pub enum CacheError {
         layers: usize,
     },
     /// Other heads than those of the pool's cells.
-    #[error("A cell of the cache has {expected:?} key heads and elements of each, and attention has {found:?}")]
+    #[error("The KV cache has {expected:?} KV heads and head elements, but attention has {found:?}")]
     Heads {
-        /// Key heads and their width, of attention.
+        /// KV heads and their width, of attention.
         found: [usize; 2],
         /// Those of the pool.
         expected: [usize; 2],

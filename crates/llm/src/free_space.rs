@@ -1,17 +1,16 @@
-//! How much room a disk has.
+//! Free disk space.
 
 use std::path::Path;
 
-/// Bytes that this user may still write to the disk of a folder; none where the system does not
-/// tell.
+/// Free bytes for this user on the disk of a folder; `None` if the system does not report them.
 #[cfg(unix)]
-#[allow(clippy::unnecessary_cast)] // How wide the numbers are depends on the system.
+#[allow(clippy::unnecessary_cast)] // The integer widths depend on the system.
 pub fn free_space(folder: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let folder = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
     let mut about = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the path ends with a zero; statvfs writes one value where it is told to, and zeroes
-    // are a valid one should it fail.
+    // SAFETY: the path is NUL-terminated; statvfs writes one value through the pointer, and zeroes
+    // are a valid value if it fails.
     let about = unsafe {
         if libc::statvfs(folder.as_ptr(), about.as_mut_ptr()) != 0 {
             return None;
@@ -21,21 +20,19 @@ pub fn free_space(folder: &Path) -> Option<u64> {
     (about.f_bavail as u64).checked_mul(about.f_frsize as u64)
 }
 
-/// Bytes that this user may still write to the disk of a folder; none where the system does not
-/// tell.
+/// Free bytes for this user on the disk of a folder; `None` if the system does not report them.
 #[cfg(windows)]
 pub fn free_space(folder: &Path) -> Option<u64> {
     use std::os::windows::ffi::OsStrExt;
     use windows_sys::Win32::Storage::FileSystem::GetDiskFreeSpaceExW;
     let folder: Vec<u16> = folder.as_os_str().encode_wide().chain([0]).collect();
     let mut free = 0;
-    // SAFETY: the path ends with a zero, and the one number that is asked for has a place.
-    let told = unsafe { GetDiskFreeSpaceExW(folder.as_ptr(), &mut free, std::ptr::null_mut(), std::ptr::null_mut()) };
-    (told != 0).then_some(free)
+    // SAFETY: the path is NUL-terminated, and the one non-null output pointer is valid.
+    let ok = unsafe { GetDiskFreeSpaceExW(folder.as_ptr(), &mut free, std::ptr::null_mut(), std::ptr::null_mut()) };
+    (ok != 0).then_some(free)
 }
 
-/// Bytes that this user may still write to the disk of a folder; none where the system does not
-/// tell.
+/// Free bytes for this user on the disk of a folder; `None` if the system does not report them.
 #[cfg(not(any(unix, windows)))]
 pub fn free_space(_folder: &Path) -> Option<u64> {
     None

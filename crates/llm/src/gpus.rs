@@ -1,4 +1,4 @@
-//! The GPUs that wgpu can open: each once, in the same order in every process.
+//! The GPUs that wgpu can open, each listed once, in the same order in every process.
 
 use burn::tensor::Device;
 use burn::tensor::wgpu::{WgpuSetup, wgpu};
@@ -8,14 +8,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use wgpu::{Adapter, AdapterInfo, Backend, Backends, DeviceType, Instance, InstanceDescriptor};
 
-/// What kind of GPU an adapter is, best first.
+/// The kind of a GPU, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdapterKind {
-    /// A card with memory of its own, or a share of one.
+    /// A discrete or virtual GPU, with its own memory.
     Discrete,
-    /// Part of the processor, with its memory.
+    /// Integrated in the CPU, sharing its memory.
     Integrated,
-    /// The processor itself, behind a driver that does in software what a GPU would.
+    /// A software driver, on the CPU.
     Software,
 }
 
@@ -25,7 +25,7 @@ impl AdapterKind {
         const RENDERERS: [&str; 3] = ["llvmpipe", "SwiftShader", "Microsoft Basic Render"];
         match info.device_type {
             DeviceType::Cpu => Self::Software,
-            // One that runs behind a virtual machine's driver calls itself something else.
+            // Behind a virtual machine's driver a software renderer reports another type.
             _ if RENDERERS.iter().any(|name| info.name.contains(name)) => Self::Software,
             DeviceType::DiscreteGpu | DeviceType::VirtualGpu => Self::Discrete,
             DeviceType::IntegratedGpu | DeviceType::Other => Self::Integrated,
@@ -33,8 +33,8 @@ impl AdapterKind {
     }
 }
 
-/// Every GPU once, through the best backend that sees it: discrete ones first, then integrated
-/// ones, then software; by PCI address within that. Asks the graphics drivers, which may crash.
+/// Every GPU once, through the best backend that lists it: discrete, then integrated, then
+/// software, each by PCI address. Calls graphics drivers, which may crash.
 pub fn adapters() -> Vec<(Adapter, AdapterInfo)> {
     let mut found: Vec<Option<_>> = enumerate().into_iter().map(Some).collect();
     let infos: Vec<_> = found.iter().flatten().map(Adapter::get_info).collect();
@@ -44,39 +44,38 @@ pub fn adapters() -> Vec<(Adapter, AdapterInfo)> {
         .collect()
 }
 
-/// A GPU that is not opened yet.
+/// A GPU that is not opened.
 #[derive(Debug, Clone)]
-pub struct View {
-    /// What each backend says of it, the best first.
+pub struct Gpu {
+    /// The adapter info of each backend, the best backend first.
     pub infos: Vec<AdapterInfo>,
-    /// Bytes of a buffer that a kernel sees at most.
+    /// Largest buffer binding, in bytes.
     pub largest_buffer: u64,
 }
 
-/// What all backends say of the GPUs of [`adapters`], in its order.
-pub fn views() -> Vec<View> {
+/// The GPUs of [`adapters`] with the info of all backends, in the same order.
+pub fn list() -> Vec<Gpu> {
     let adapters = enumerate();
     let infos: Vec<_> = adapters.iter().map(Adapter::get_info).collect();
-    let view = |group: Vec<usize>| {
+    let gpu = |group: Vec<usize>| {
         let limits = adapters[group[0]].limits();
-        View {
+        Gpu {
             infos: group.into_iter().map(|at| infos[at].clone()).collect(),
             largest_buffer: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
         }
     };
-    groups(&infos).into_iter().map(view).collect()
+    groups(&infos).into_iter().map(gpu).collect()
 }
 
-/// Opens the GPU of this number in [`adapters`]. Where the environment variable
-/// `HEARTH_LARGEST_BUFFER` gives a number of bytes, larger buffers are refused, as if memory had
-/// run out.
+/// Opens the GPU of this number in [`adapters`]. The environment variable `HEARTH_LARGEST_BUFFER`
+/// limits the size of a buffer, in bytes: larger ones fail as if memory had run out.
 ///
 /// # Errors
-/// There is no such GPU, or its driver does not open it; the text is a sentence without its full
+/// If there is no such GPU, or its driver cannot open it; the text is a sentence without its full
 /// stop.
 pub fn open(number: usize) -> Result<Device, String> {
     let adapter = adapters().into_iter().nth(number).map(|(adapter, _)| adapter);
-    let adapter = adapter.ok_or("this machine has no such GPU, or its driver does not answer")?;
+    let adapter = adapter.ok_or("this machine has no such GPU, or its driver does not respond")?;
     let mut limits = adapter.limits();
     let largest = std::env::var("HEARTH_LARGEST_BUFFER")
         .ok()
@@ -100,29 +99,28 @@ pub fn open(number: usize) -> Result<Device, String> {
     options.init().map_err(|error| error.to_string())
 }
 
-/// Opens an adapter for kernels in SPIR-V, which want features of the driver that wgpu does not
-/// know; CubeCL asks for them.
+/// Opens an adapter for SPIR-V kernels, which need Vulkan features that wgpu does not expose;
+/// CubeCL requests them.
 #[cfg(feature = "vulkan")]
 fn request(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
     if adapter.get_info().backend == Backend::Vulkan {
-        let asked = ready(cubecl::wgpu::vulkan::try_request_vulkan_device(adapter));
-        if let Poll::Ready(Ok(Some(opened))) = asked {
+        let requested = ready(cubecl::wgpu::vulkan::try_request_vulkan_device(adapter));
+        if let Poll::Ready(Ok(Some(opened))) = requested {
             return Ok(opened);
         }
     }
-    // It has not got them, so that kernels come in WGSL.
+    // Without these features kernels are compiled to WGSL.
     request_portable(adapter, limits)
 }
 
 #[cfg(not(feature = "vulkan"))]
 use request_portable as request;
 
-/// Opens an adapter with everything that it has.
+/// Opens an adapter with all its features.
 fn request_portable(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::Device, wgpu::Queue), String> {
-    let wanted = wgpu::DeviceDescriptor {
+    let descriptor = wgpu::DeviceDescriptor {
         label: None,
-        // A driver that has experimental ones is not opened with them unless they are asked for by
-        // name; nothing here needs one.
+        // wgpu refuses experimental features unless each is enabled explicitly; none is needed.
         required_features: adapter.features()
             - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
             - wgpu::Features::all_experimental_mask(),
@@ -131,17 +129,16 @@ fn request_portable(adapter: &Adapter, limits: wgpu::Limits) -> Result<(wgpu::De
         trace: wgpu::Trace::Off,
         experimental_features: wgpu::ExperimentalFeatures::disabled(),
     };
-    match ready(adapter.request_device(&wanted)) {
+    match ready(adapter.request_device(&descriptor)) {
         Poll::Ready(opened) => opened.map_err(|error| error.to_string()),
-        Poll::Pending => Err("its driver does not answer".to_owned()),
+        Poll::Pending => Err("its driver does not respond".to_owned()),
     }
 }
 
-/// What was opened, for [`lose`].
+/// The opened GPUs, for [`lose`].
 static OPENED: Mutex<Vec<(usize, wgpu::Device)>> = Mutex::new(Vec::new());
 
-/// Takes a GPU away from everybody in this process who has it, as a driver does that crashes: for
-/// tests of what happens then.
+/// Destroys all devices of a GPU in this process, like a driver crash: for tests of device loss.
 pub fn lose(number: usize) {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, device) in opened.extract_if(.., |(other, _)| *other == number) {
@@ -149,18 +146,18 @@ pub fn lose(number: usize) {
     }
 }
 
-/// Lets go of what was opened by this number.
+/// Drops the devices opened under this number.
 pub(crate) fn close(number: usize) {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     opened.retain(|(other, _)| *other != number);
 }
 
-/// What a future of wgpu gives: outside a browser it is ready at once.
+/// Polls a future of wgpu once: outside a browser it is ready immediately.
 fn ready<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The backends that a model can run on, the best first.
+/// Rank of a backend, 0 is best.
 fn preference(backend: Backend) -> usize {
     match backend {
         Backend::Vulkan | Backend::Metal => 0,
@@ -168,15 +165,15 @@ fn preference(backend: Backend) -> usize {
     }
 }
 
-/// The backends that are asked.
+/// The backends that are enumerated.
 const BACKENDS: Backends = if cfg!(target_vendor = "apple") {
     Backends::METAL
 } else {
     Backends::VULKAN.union(Backends::DX12)
 };
 
-/// One for the life of the process: a Vulkan loader crashes where instances come and go on several
-/// threads.
+/// One instance for the lifetime of the process: a Vulkan loader crashes if instances are created
+/// and destroyed on several threads.
 fn instance() -> &'static Instance {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
@@ -187,7 +184,7 @@ fn instance() -> &'static Instance {
     })
 }
 
-/// What wgpu lists, in its order.
+/// The adapters in wgpu's order.
 fn enumerate() -> Vec<Adapter> {
     match ready(instance().enumerate_adapters(BACKENDS)) {
         Poll::Ready(adapters) => adapters,
@@ -195,7 +192,7 @@ fn enumerate() -> Vec<Adapter> {
     }
 }
 
-/// The indices of what is one GPU, best backend first, in the order of [`adapters`].
+/// Groups of indices that are the same GPU, best backend first, in the order of [`adapters`].
 fn groups(infos: &[AdapterInfo]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..infos.len()).collect();
     order.sort_by_key(|&at| preference(infos[at].backend));
@@ -203,9 +200,9 @@ fn groups(infos: &[AdapterInfo]) -> Vec<Vec<usize>> {
     for at in order {
         let known = groups
             .iter_mut()
-            .map(|group| (likeness(infos, group, at), group))
-            .filter(|(likeness, _)| *likeness > 0)
-            .min_by_key(|(likeness, _)| Reverse(*likeness));
+            .map(|group| (match_score(infos, group, at), group))
+            .filter(|(score, _)| *score > 0)
+            .min_by_key(|(score, _)| Reverse(*score));
         match known {
             Some((_, group)) => group.push(at),
             None => groups.push(vec![at]),
@@ -218,8 +215,8 @@ fn groups(infos: &[AdapterInfo]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// How sure it is that an adapter is the GPU of this group; 0 where it is not.
-fn likeness(infos: &[AdapterInfo], group: &[usize], at: usize) -> u8 {
+/// The confidence that an adapter is the GPU of this group; 0 if it is not.
+fn match_score(infos: &[AdapterInfo], group: &[usize], at: usize) -> u8 {
     let (head, info) = (&infos[group[0]], &infos[at]);
     if (head.vendor, head.device) != (info.vendor, info.device) {
         return 0;
@@ -227,11 +224,10 @@ fn likeness(infos: &[AdapterInfo], group: &[usize], at: usize) -> u8 {
     let same_slot = !info.device_pci_bus_id.is_empty() && info.device_pci_bus_id == head.device_pci_bus_id;
     let seen = group.iter().any(|&other| infos[other].backend == info.backend);
     match info.backend {
-        // Two drivers may serve one card.
+        // Two drivers may support one card.
         Backend::Vulkan => u8::from(same_slot),
         _ if seen => 0,
-        // DX12's addresses are looked up by the model of the card: of two equal cards, both get
-        // one's.
+        // DX12's addresses are looked up by model: two equal cards both get the address of one.
         _ => 1 + u8::from(same_slot),
     }
 }

@@ -114,7 +114,7 @@ impl KvPool {
     pub(crate) fn in_order(&self, like: &FloatTensor<Cube>) -> Handle {
         let make = || {
             let numbers: Vec<u32> = (0..self.cells as u32).collect();
-            crate::ops::cube::lasting(like, bytemuck::cast_slice(&numbers))
+            crate::ops::cube::persistent(like, bytemuck::cast_slice(&numbers))
         };
         self.in_order.get(&like.device, |_| true, make)
     }

@@ -28,13 +28,13 @@ const SEGMENT: usize = 16 * KvLayer::TILE;
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The bytes cannot be read or written, or are truncated.
-    #[error("its bytes cannot be read or written ({0})")]
+    #[error("it cannot be read or written ({0})")]
     Io(#[from] io::Error),
     /// The snapshot is of another model, format, version of Hearth, or other tokens.
-    #[error("it was saved with another model, another kind of cache or another version of Hearth")]
+    #[error("it was saved with another model, another KV cache format or another version of Hearth")]
     Other,
     /// Layers are on a GPU, whose cells are not saved.
-    #[error("the model is not all with the processor")]
+    #[error("some of the model's layers are on a GPU")]
     OnGpu,
 }
 
@@ -147,7 +147,7 @@ impl Session {
         Ok(saved)
     }
 
-    /// Restores a snapshot, without logits: the segments of the first `wanted` tokens, up to the
+    /// Restores a snapshot, without logits: the segments of the first `limit` tokens, up to the
     /// first that is truncated, corrupt or beyond the context. Returns the restored tokens.
     ///
     /// # Errors
@@ -156,14 +156,14 @@ impl Session {
         &mut self,
         key: &SnapshotKey,
         from: &mut impl Read,
-        wanted: usize,
+        limit: usize,
     ) -> Result<SavedCells, SnapshotError> {
         self.on_cpu()?;
         self.check_head(key, from)?;
         self.tokens.clear();
         self.logits.clear();
         let mut saved = SavedCells::default();
-        while saved.tokens.len() < wanted {
+        while saved.tokens.len() < limit {
             let mut from = self.summed(key, &saved, &mut *from);
             let Some(ids) = self.next_ids(&saved, &mut from) else {
                 break;

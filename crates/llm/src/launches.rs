@@ -1,4 +1,4 @@
-//! How many kernels this process starts on its GPUs.
+//! Counting kernel launches on GPUs.
 
 #[cfg(feature = "gpu")]
 use cubecl::launched::LaunchedKernels;
@@ -10,7 +10,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Counts kernels from [`Count::begin`] to [`Count::end`], those of every thread. One count at a
+/// Counts kernel launches of all threads from [`Count::begin`] to [`Count::end`]. One count at a
 /// time.
 pub struct Count {
     #[cfg(feature = "gpu")]
@@ -33,7 +33,7 @@ impl LaunchObserver for Launched {
 }
 
 impl Count {
-    /// Begins at zero.
+    /// Starts counting from 0.
     pub fn begin() -> Self {
         #[cfg(feature = "gpu")]
         {
@@ -48,8 +48,7 @@ impl Count {
         Self {}
     }
 
-    /// Kernels that were started, and how many of them were not the same kernel again: each of
-    /// those is compiled once.
+    /// The number of launches, and of distinct kernels, each of which is compiled once.
     pub fn end(self) -> (u64, u64) {
         #[cfg(feature = "gpu")]
         return (

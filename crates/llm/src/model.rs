@@ -44,7 +44,7 @@ impl Model {
             Some(placement) if placement.layers() == config.layers() => placement.clone(),
             Some(placement) => {
                 let (planned, layers) = (placement.layers(), config.layers());
-                let what = format!("it has {layers} layers, and places were chosen for {planned}");
+                let what = format!("it has {layers} layers, but the placement has {planned}");
                 return Err(LoadError::unsupported(gguf, &what));
             }
         };

@@ -1,29 +1,29 @@
-//! Which layers lie on which device.
+//! The assignment of layers to devices.
 //!
-//! Layers are counted as llama.cpp does: every block, those that predict further tokens included,
-//! then the output layer. The last ones go to GPUs first; the token embedding stays with the
-//! processor. One value says what is planned, what is placed and what is told.
+//! Layers are counted as in llama.cpp: transformer layers, those for multi-token prediction
+//! included, then the output layer. The last ones go to GPUs first; the token embedding stays on
+//! the CPU. The plan, the loader and reports to the user share one value.
 
-/// Where something lies.
+/// The device of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Place {
-    /// With the processor.
+    /// The CPU.
     #[default]
     Cpu,
-    /// On the GPU of this number.
+    /// The GPU of this number.
     Gpu(usize),
 }
 
-/// How many layers a GPU has.
+/// A GPU's number of layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// The number of the GPU.
     pub gpu: usize,
-    /// Layers.
+    /// The number of layers.
     pub layers: usize,
 }
 
-/// Which layers lie on GPUs, of a model of so many.
+/// The layers of a model that are on GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
     layers: usize,
@@ -32,7 +32,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Everything with the processor.
+    /// All layers on the CPU.
     pub fn cpu(layers: usize) -> Self {
         Self {
             layers,
@@ -40,16 +40,16 @@ impl Placement {
         }
     }
 
-    /// The last `wanted` of `layers` layers on these GPUs, in their order, to each according to its
-    /// weight (its free memory, say). More than there are means all.
-    pub fn offload(layers: usize, wanted: usize, gpus: &[(usize, u64)]) -> Self {
-        let wanted = wanted.min(layers);
+    /// The last `offloaded` of `layers` layers on these GPUs, in their order, in proportion to the
+    /// GPUs' weights (such as their free memory). More than `layers` means all.
+    pub fn offload(layers: usize, offloaded: usize, gpus: &[(usize, u64)]) -> Self {
+        let offloaded = offloaded.min(layers);
         let total: u128 = gpus.iter().map(|(_, weight)| u128::from(*weight).max(1)).sum();
         let (mut before, mut given) = (0, 0);
         let shares = gpus.iter().map(|(gpu, weight)| {
             before += u128::from(*weight).max(1);
-            // What the GPUs up to this one have together, so that rounding loses no layer.
-            let until = (wanted as u128 * before / total.max(1)) as usize;
+            // Cumulative, so that rounding loses no layer.
+            let until = (offloaded as u128 * before / total.max(1)) as usize;
             let share = Share {
                 gpu: *gpu,
                 layers: until - given,
@@ -61,12 +61,12 @@ impl Placement {
         Self { layers, shares }
     }
 
-    /// Layers in all: the blocks and the output layer.
+    /// Total layers: transformer layers and the output layer.
     pub fn layers(&self) -> usize {
         self.layers
     }
 
-    /// Layers on GPUs.
+    /// The number of layers on GPUs.
     pub fn gpu_layers(&self) -> usize {
         self.shares.iter().map(|share| share.layers).sum()
     }
@@ -76,7 +76,7 @@ impl Placement {
         self.shares.iter().map(|share| share.gpu)
     }
 
-    /// Where a layer lies: a block by its number, the output layer as the one after the last block.
+    /// The device of a layer; the output layer has the index after the last transformer layer.
     pub fn of(&self, layer: usize) -> Place {
         let mut first = self.layers - self.gpu_layers();
         for share in &self.shares {
@@ -88,7 +88,7 @@ impl Placement {
         Place::Cpu
     }
 
-    /// Where the output layer lies.
+    /// The device of the output layer.
     pub fn output(&self) -> Place {
         self.of(self.layers.saturating_sub(1))
     }
@@ -102,26 +102,26 @@ mod tests {
         (0..placement.layers()).map(|layer| placement.of(layer)).collect()
     }
 
-    /// <https://github.com/ggml-org/llama.cpp/pull/24208>: with `n` layers the first one on the GPU is
-    /// `max(n + 1 - wanted, 0)`.
+    /// <https://github.com/ggml-org/llama.cpp/pull/24208>: with `n` layers the first on the GPU is
+    /// `max(n + 1 - offloaded, 0)`.
     #[test]
     fn the_last_layers_go_first() {
-        for blocks in 1..6 {
-            for wanted in 0..blocks + 4 {
-                let placement = Placement::offload(blocks + 1, wanted, &[(3, 10)]);
-                let first = (blocks + 1).saturating_sub(wanted);
-                let expected: Vec<_> = (0..=blocks)
+        for layers in 1..6 {
+            for offloaded in 0..layers + 4 {
+                let placement = Placement::offload(layers + 1, offloaded, &[(3, 10)]);
+                let first = (layers + 1).saturating_sub(offloaded);
+                let expected: Vec<_> = (0..=layers)
                     .map(|layer| if layer < first { Place::Cpu } else { Place::Gpu(3) })
                     .collect();
-                assert_eq!(places(&placement), expected, "{wanted} of {blocks} blocks");
-                assert_eq!(placement.gpu_layers(), wanted.min(blocks + 1));
+                assert_eq!(places(&placement), expected, "{offloaded} of {layers} layers");
+                assert_eq!(placement.gpu_layers(), offloaded.min(layers + 1));
             }
         }
     }
 
     #[test]
     fn several_gpus_share_by_weight() {
-        let of = |wanted, gpus: &[(usize, u64)]| places(&Placement::offload(5, wanted, gpus));
+        let of = |offloaded, gpus: &[(usize, u64)]| places(&Placement::offload(5, offloaded, gpus));
         let [cpu, zero, one] = [Place::Cpu, Place::Gpu(0), Place::Gpu(1)];
         assert_eq!(of(5, &[(0, 40), (1, 10)]), [zero, zero, zero, zero, one]);
         assert_eq!(of(3, &[(1, 1), (0, 1)]), [cpu, cpu, one, zero, zero]);

@@ -72,8 +72,8 @@ pub enum SamplingError {
         range: &'static str,
     },
     /// No logit is finite: the weights must be corrupt.
-    #[error("the model's logits are not numbers; its file is probably damaged, download it again")]
-    NoScores,
+    #[error("the model's logits are not finite; its file is probably corrupt, download it again")]
+    NoLogits,
 }
 
 /// A sampler with its random state and recent tokens.
@@ -176,7 +176,7 @@ impl Sampler {
     /// logit are never chosen.
     ///
     /// # Errors
-    /// [`SamplingError::NoScores`] if none is finite.
+    /// [`SamplingError::NoLogits`] if none is finite.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SamplingError> {
         let mut penalised = std::mem::take(&mut self.penalised);
         let logits = if self.counts.is_empty() {
@@ -190,7 +190,7 @@ impl Sampler {
             self.draw(logits)
         };
         self.penalised = penalised;
-        token.ok_or(SamplingError::NoScores)
+        token.ok_or(SamplingError::NoLogits)
     }
 
     fn penalise<'a>(&self, logits: &[f32], out: &'a mut Vec<f32>) -> &'a [f32] {
@@ -219,7 +219,7 @@ impl Sampler {
             ..
         } = self.sampling;
         if top_k > 0 && top_k < logits.len() {
-            likeliest(logits, top_k, &mut self.candidates);
+            select_top_k(logits, top_k, &mut self.candidates);
         } else {
             self.candidates.clear();
             let all = logits.iter().enumerate().filter(|(_, logit)| logit.is_finite());
@@ -277,8 +277,8 @@ pub fn greedy(logits: &[f32]) -> Option<u32> {
 ///
 /// One pass: logits that do not exceed the k-th best so far are skipped a vector at a time, so few
 /// remain to be sorted.
-fn likeliest(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
-    let room = k.saturating_mul(2).max(256);
+fn select_top_k(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
+    let capacity = k.saturating_mul(2).max(256);
     best.clear();
     let mut least = f32::NEG_INFINITY;
     for (index, chunk) in logits.chunks(LANES).enumerate() {
@@ -293,7 +293,7 @@ fn likeliest(logits: &[f32], k: usize, best: &mut Vec<Candidate>) {
                 });
             }
         }
-        if best.len() >= room {
+        if best.len() >= capacity {
             // Ids come in ascending order, so a later equal of the k-th best could only lose to it.
             let (_, kth, _) = best.select_nth_unstable_by(k - 1, Candidate::order);
             least = kth.logit;
@@ -377,14 +377,14 @@ mod tests {
         ids
     }
 
-    fn logs(probabilities: &[f32]) -> Vec<f32> {
+    fn logits_of(probabilities: &[f32]) -> Vec<f32> {
         probabilities.iter().map(|p| p.ln()).collect()
     }
 
     #[test]
-    fn filters_keep_what_they_say() {
+    fn each_filter_keeps_its_tokens() {
         let check = |change: fn(&mut SamplingParams), expected: &[u32]| {
-            assert_eq!(drawn(&mut sampler(change), &logs(&[0.1, 0.4, 0.2, 0.3])), expected);
+            assert_eq!(drawn(&mut sampler(change), &logits_of(&[0.1, 0.4, 0.2, 0.3])), expected);
         };
         check(|_| (), &[0, 1, 2, 3]);
         check(|s| s.top_k = 2, &[1, 3]);
@@ -419,9 +419,9 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_as_frequent_as_they_are_likely() {
+    fn draws_follow_the_probabilities() {
         let mut sampler = sampler(|s| s.seed = 7);
-        let logits = logs(&[0.5, 0.25, 0.25]);
+        let logits = logits_of(&[0.5, 0.25, 0.25]);
         let ones = (0..10_000).filter(|_| sampler.sample(&logits) == Ok(0)).count();
         assert!((4_800..5_200).contains(&ones), "{ones}");
     }
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_outside_their_range_are_refused() {
+    fn parameters_outside_their_range_are_refused() {
         let bad: [fn(&mut SamplingParams); 6] = [
             |s| s.temperature = -1.0,
             |s| s.temperature = f32::NAN,
@@ -477,21 +477,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn greedy_is_the_first_of_the_highest(logits in logits()) {
+        fn greedy_is_the_first_of_the_largest_logits(logits in logits()) {
             prop_assert_eq!(greedy(&logits), ranked(&logits).first().map(|c| c.id));
         }
 
         #[test]
-        fn top_k_is_the_beginning_of_the_sorted_scores(logits in logits(), k in 1_usize..300) {
+        fn top_k_is_the_prefix_of_the_sorted_logits(logits in logits(), k in 1_usize..300) {
             let mut best = Vec::new();
-            likeliest(&logits, k, &mut best);
+            select_top_k(&logits, k, &mut best);
             let mut expected = ranked(&logits);
             expected.truncate(k);
             prop_assert_eq!(best, expected);
         }
 
         #[test]
-        fn top_p_is_the_shortest_beginning_that_reaches_it(logits in logits(), p in 0.0_f32..1.0) {
+        fn top_p_is_the_shortest_prefix_that_reaches_it(logits in logits(), p in 0.0_f32..1.0) {
             let mut kept = ranked(&logits);
             let all = kept.clone();
             kept.reverse();
@@ -505,7 +505,7 @@ mod tests {
         }
 
         #[test]
-        fn only_finite_scores_are_chosen_and_a_seed_repeats(
+        fn only_finite_logits_are_sampled_and_a_seed_is_reproducible(
             logits in logits(), seed: u64, top_k in 0_usize..60, top_p in 0.0_f32..=1.0, min_p in 0.0_f32..=1.0,
         ) {
             let build = || sampler(|s| (s.seed, s.top_k, s.top_p, s.min_p) = (seed, top_k, top_p, min_p));

@@ -90,7 +90,7 @@ impl Session {
             // One token, a few, and many: each uses kernels of its own.
             for tokens in [1, 2, 16] {
                 let ids = vec![0; tokens.min(self.context())];
-                let _ = self.run(&ids, true, &mut going_on)?;
+                let _ = self.run(&ids, true, &mut never_cancel)?;
                 self.tokens.clear();
             }
             self.logits.clear();
@@ -184,7 +184,7 @@ impl Session {
     /// If the context is full, or the token is not in the vocabulary.
     pub fn push(&mut self, token: u32) -> Result<(), SessionError> {
         self.check(&[token], self.tokens.len() + 1)?;
-        self.run(&[token], true, &mut going_on).map(drop)
+        self.run(&[token], true, &mut never_cancel).map(drop)
     }
 
     /// Adds one token and returns the argmax of the next logits, computed on the output layer's
@@ -193,7 +193,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::push`].
-    pub fn push_for_likeliest(&mut self, token: u32) -> Result<Option<u32>, SessionError> {
+    pub fn push_greedy(&mut self, token: u32) -> Result<Option<u32>, SessionError> {
         if self.model.placement().output() == Place::Cpu {
             self.push(token)?;
             return Ok(greedy(&self.logits));
@@ -274,7 +274,7 @@ impl Session {
     ) -> Result<ControlFlow<()>, SessionError> {
         let _awake = team::enter();
         let before = self.tokens.len();
-        let pass = self.take_up(ids)?;
+        let pass = self.append(ids)?;
         let ControlFlow::Continue(hidden) = self.model.decoder().hidden_while(ids.into(), &pass, on_layer) else {
             self.tokens.truncate(before);
             return Ok(ControlFlow::Break(()));
@@ -294,8 +294,8 @@ impl Session {
         })
     }
 
-    /// Appends tokens to the sequence and returns their pass, or `None` if they do not fit.
-    fn take_up(&mut self, ids: &[u32]) -> Result<Pass, SessionError> {
+    /// Appends tokens to the sequence and returns their pass.
+    fn append(&mut self, ids: &[u32]) -> Result<Pass, SessionError> {
         // One sequence owns its pool, so the cell of a position is the position.
         let view = SequenceView::in_order(self.tokens.len() + ids.len(), ids.len());
         let sequence = CachedSequence::new(self.pool.clone(), Arc::new(view))?;
@@ -309,7 +309,7 @@ impl Session {
     /// Hidden states of tokens that continue the sequence.
     fn hidden(&mut self, ids: &[u32]) -> Result<Tensor<2>, SessionError> {
         let _awake = team::enter();
-        let pass = self.take_up(ids)?;
+        let pass = self.append(ids)?;
         Ok(self.model.decoder().hidden(ids.into(), &pass))
     }
 
@@ -359,7 +359,7 @@ impl Session {
 }
 
 /// A callback that never cancels.
-fn going_on(_layer: usize) -> ControlFlow<()> {
+fn never_cancel(_layer: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

@@ -1,9 +1,10 @@
-//! Texts that end an answer, found even where they lie across tokens.
+//! Stop texts, found even across tokens.
 
-/// Watches an answer for the texts that end it.
+/// Searches a streamed answer for stop texts.
 ///
-/// What may still become a stop text is held back, so that nothing of one is ever shown. The stop
-/// text that is complete first ends the answer, however the answer was cut into pieces.
+/// A possible beginning of a stop text is held back, so that no part of one is ever shown. The
+/// first complete stop text ends the answer; the result does not depend on how the answer is split
+/// into pieces.
 #[derive(Debug, Default, Clone)]
 pub struct StopTexts {
     texts: Vec<String>,
@@ -11,17 +12,17 @@ pub struct StopTexts {
     stopped: bool,
 }
 
-/// What may be shown after a piece has come.
+/// The text to show after a piece.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Passed {
     /// The text before any stop text.
     pub text: String,
-    /// Whether a stop text has come; the answer ends before it.
+    /// Whether a stop text was found; the answer ends before it.
     pub stopped: bool,
 }
 
 impl StopTexts {
-    /// Watches for these; empty ones are passed over.
+    /// Searches for these; empty ones are ignored.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let texts = texts.into_iter().filter(|text| !text.is_empty()).collect();
         Self {
@@ -31,7 +32,7 @@ impl StopTexts {
         }
     }
 
-    /// Takes the next piece of the answer. After a stop text, nothing passes any more.
+    /// Appends the next piece of the answer. After a stop text, the text is always empty.
     pub fn push(&mut self, piece: &str) -> Passed {
         if self.stopped {
             return Passed {
@@ -55,24 +56,24 @@ impl StopTexts {
         let keep = self
             .texts
             .iter()
-            .map(|stop| beginning_at_end(&self.held, stop))
+            .map(|stop| partial_match(&self.held, stop))
             .max()
             .unwrap_or(0);
-        let kept = self.held.split_off(self.held.len() - keep);
+        let held = self.held.split_off(self.held.len() - keep);
         Passed {
-            text: std::mem::replace(&mut self.held, kept),
+            text: std::mem::replace(&mut self.held, held),
             stopped: false,
         }
     }
 
-    /// The answer has ended otherwise: what was held back is text after all.
+    /// Ends the answer; returns the text that was held back.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 }
 
-/// How many bytes at the end of `text` are a beginning of `stop`.
-fn beginning_at_end(text: &str, stop: &str) -> usize {
+/// The length in bytes of the longest suffix of `text` that is a proper prefix of `stop`.
+fn partial_match(text: &str, stop: &str) -> usize {
     let longest = text.len().min(stop.len() - 1);
     let bytes = text.as_bytes();
     (1..=longest)
@@ -87,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn holds_back_only_what_may_become_a_stop_text() {
+    fn only_a_possible_beginning_of_a_stop_text_is_held_back() {
         let check = |stops: &[&str], pieces: &[&str], texts: &[&str], rest: Option<&str>| {
             let mut watch = StopTexts::new(stops.iter().map(|stop| stop.to_string()));
             let passed: Vec<Passed> = pieces.iter().map(|piece| watch.push(piece)).collect();
@@ -105,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn how_the_answer_is_cut_changes_nothing(
+        fn the_result_does_not_depend_on_how_the_answer_is_split(
             pieces in prop::collection::vec("[abé]{0,4}", 0..12),
             stops in prop::collection::vec("[abé]{0,4}", 0..4),
         ) {

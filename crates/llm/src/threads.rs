@@ -1,13 +1,13 @@
-//! How many threads the kernels' team has.
+//! The number of threads of the kernels' team.
 
 use hearth_kernels::team;
 
-/// Gives the team `threads` threads, at least one; it is for the whole process.
+/// Sets the number of threads of the process's team, at least 1.
 pub fn set(threads: usize) {
     team::set_threads(threads.max(1));
 }
 
-/// How many threads the team has.
+/// The number of threads of the team.
 pub fn count() -> usize {
     team::threads()
 }

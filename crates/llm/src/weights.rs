@@ -1,4 +1,4 @@
-//! From the tensors of a file to what the operations take: checked, packed for the machine, on
+//! Loading the tensors of a file as inputs of the operations: checked, packed for the CPU, on
 //! their device.
 
 use crate::error::LoadError;
@@ -11,16 +11,16 @@ use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use std::ops::ControlFlow;
 
-/// Reads weights one after the other, and says how far it is.
+/// Reads weights one after the other, and reports progress.
 pub(crate) struct Weights<'a> {
     gguf: &'a Gguf,
     packed: PackedWeights,
-    /// Where what is read next goes.
+    /// The device of the next weights.
     device: Device,
     progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
     bytes_done: u64,
     bytes_total: u64,
-    /// Rotations by pairing, base and scale: layers share the angles.
+    /// RoPE by pairing, base and scale, shared by layers.
     ropes: Vec<((Pairing, f32, f32), SharedRope)>,
 }
 
@@ -47,18 +47,18 @@ impl<'a> Weights<'a> {
         self.gguf
     }
 
-    /// After the last weight.
+    /// Ends loading, after the last weight.
     pub fn finish(self) {
         self.packed.finish();
     }
 
-    /// Puts what is read from now on on this device.
-    pub fn go_to(&mut self, device: &Device) {
+    /// Sets the device of the next weights.
+    pub fn set_device(&mut self, device: &Device) {
         self.device = device.clone();
     }
 
-    /// A frozen weight `[rows, cols]`, with the processor packed for this machine, on a GPU as the
-    /// file has it; with the bias `NAME.bias` where the file has one.
+    /// A frozen weight `[rows, cols]`, on the CPU packed, on a GPU in the file's layout; with the
+    /// bias `NAME.bias` if the file has one.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
         let tensor_name = format!("{name}.weight");
         let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
@@ -74,7 +74,7 @@ impl<'a> Weights<'a> {
                 let bytes = Bytes::from_shared(self.packed(&matrix)?, AllocationProperty::File);
                 (matrix::layout(quant, rows, cols), bytes, DType::U8)
             }
-            // A GPU reads words.
+            // GPU kernels read 32-bit words.
             false => {
                 self.check(&matrix)?;
                 let mut words = bytes.to_vec();
@@ -109,26 +109,25 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// A matrix packed for this machine, now or by an earlier load. Never the model's own file, not
-    /// even where the order is its own: whoever writes over that does not change, or end, what
-    /// answers.
+    /// A matrix packed for the CPU, now or by an earlier load. Never a map of the model's file, not
+    /// even in the plain layout: overwriting the file must not affect a loaded model.
     fn packed(&mut self, matrix: &Unpacked) -> Result<bytes::Bytes, LoadError> {
-        // That one has checked it.
-        if let Some(kept) = self.packed.kept(matrix.name, matrix.bytes.len()) {
-            return Ok(kept);
+        // The load that packed it has checked it.
+        if let Some(cached) = self.packed.cached(matrix.name, matrix.bytes.len()) {
+            return Ok(cached);
         }
         self.check(matrix)?;
         let packed = self.packed.pack(matrix);
-        let packed = packed.map_err(|error| self.unfit(matrix, &error))?;
+        let packed = packed.map_err(|error| self.unsupported(matrix, &error))?;
         self.release(matrix.name);
         Ok(packed)
     }
 
-    fn unfit(&self, matrix: &Unpacked, error: &ShapeError) -> LoadError {
+    fn unsupported(&self, matrix: &Unpacked, error: &ShapeError) -> LoadError {
         LoadError::unsupported(self.gguf, &format!("the tensor '{}': {error}", matrix.name))
     }
 
-    /// Refuses a matrix with numbers that are not finite.
+    /// Refuses a matrix with values that are not finite.
     fn check(&self, matrix: &Unpacked) -> Result<(), LoadError> {
         match matrix::is_finite(matrix.quant, matrix.cols, matrix.bytes) {
             true => Ok(()),
@@ -136,7 +135,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Lets the pages of a tensor go that was copied.
+    /// Releases the mapped pages of a tensor that was copied.
     fn release(&self, name: &str) {
         if let Some(tensor) = self.gguf.tensor(name) {
             self.gguf.release(tensor.info);
@@ -151,7 +150,7 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// Numbers that the model keeps as floats, `[length]`.
+    /// The values of a vector in f32, `[length]`.
     pub fn float_vec(&mut self, name: &str, length: usize) -> Result<Vec<f32>, LoadError> {
         let (quant, bytes) = self.tensor(name, &[length])?;
         let mut values = vec![0.0; length];
@@ -164,7 +163,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// A rotation, with the frequency factors of Llama 3.1 and later where the file has them.
+    /// RoPE, with the frequency factors of Llama 3.1 and later if the file has them.
     pub fn rope(&mut self, dims: usize, pairing: Pairing, base: f32, scale: f32) -> Result<SharedRope, LoadError> {
         let key = (pairing, base, scale);
         if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == key) {
@@ -184,7 +183,7 @@ impl<'a> Weights<'a> {
         Ok(Tensor::from_data(TensorData::new(values, [length]), &self.device))
     }
 
-    /// `NAME.scale`: one number, applied after the product.
+    /// `NAME.scale`: a scalar, applied after the product; 1 if the file has none.
     fn scale(&mut self, name: &str) -> Result<f32, LoadError> {
         let name = format!("{name}.scale");
         match self.gguf.tensor(&name) {
@@ -193,7 +192,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// A tensor of exactly this shape (row length first), as blocks that the kernels know.
+    /// A tensor of exactly this shape (row length first), as blocks of a supported format.
     fn tensor(&mut self, name: &str, needed: &[usize]) -> Result<(Quant, &'a [u8]), LoadError> {
         let tensor = self
             .gguf
@@ -216,7 +215,7 @@ impl<'a> Weights<'a> {
             let kind = tensor.info.kind.name();
             LoadError::unsupported(
                 self.gguf,
-                &format!("its weights are of the type {kind}, which Hearth does not read yet"),
+                &format!("its weights have the type {kind}, which Hearth does not support yet"),
             )
         })?;
         self.bytes_done += tensor.info.byte_len as u64;
@@ -235,7 +234,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The block format of a tensor type, where there are kernels for it.
+/// The block format of a tensor type; `None` if the kernels do not support it.
 pub(crate) fn quant_of(kind: TensorType) -> Option<Quant> {
     Some(match kind {
         TensorType::F32 => Quant::F32,

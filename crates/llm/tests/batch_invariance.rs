@@ -1,6 +1,6 @@
-//! A whole model gives a token the same bits however its prompt is cut, on any number of threads.
+//! A model's logits are bit-identical for any split of the prompt and any number of threads.
 //!
-//! `crates/kernels/tests/batch_invariance.rs` holds the same of every kernel.
+//! `crates/kernels/tests/batch_invariance.rs` tests the same of every kernel.
 
 #[allow(dead_code, reason = "this test draws no tokens from it")]
 #[path = "../../engine/src/check/sample.rs"]
@@ -27,14 +27,14 @@ const CUTS: [(&[usize], usize); 8] = [
     (&[1, 300, 5, 17, 4, 64, 2, 129], 3),
 ];
 
-/// The team for one test at a time, with as many threads as it asks for.
+/// Exclusive use of the thread team, with as many threads as requested.
 fn team_alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     team::oversubscribe(8);
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A model of one format, with as many query heads to a key head.
+/// A model of one format, with `group` query heads per KV head.
 fn model(format: Quant, group: usize) -> Arc<Model> {
     // The widths of both are multiples of the largest block.
     let (width, heads) = if group == 3 { (768, 12) } else { (256, 4) };
@@ -90,7 +90,7 @@ fn ids() -> Vec<u32> {
     (0..TOKENS as u32).map(|i| i * i % 331).collect()
 }
 
-/// The bits of every token's logits, read in batches of these sizes.
+/// The bits of every token's logits, computed in batches of these sizes.
 fn logits(model: &Arc<Model>, cache: KvFormat, sizes: &[usize]) -> Vec<u32> {
     let ids = ids();
     let mut session = Session::with_cache(model.clone(), TOKENS, cache).expect("a session");
@@ -120,15 +120,15 @@ fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
         assert_eq!(team::threads(), threads);
         assert!(
             logits(&model, cache, sizes) == expected,
-            "{format}, {group} query heads to a key head, {cache:?}, adapters: {adapters}: batches of {sizes:?} on \
+            "{format}, {group} query heads per KV head, {cache:?}, adapters: {adapters}: batches of {sizes:?} on \
              {threads} threads"
         );
     }
 }
 
-/// The way that a chat takes: the sizes of batches follow the time that they take.
+/// As in a chat: chunk sizes adapt to measured time.
 #[test]
-fn a_prompt_that_is_read_in_batches_of_any_time_gives_the_same_bits() {
+fn a_prefilled_prompt_gives_the_same_bits() {
     let _alone = team_alone();
     for format in [Quant::Q4_K, Quant::F16] {
         let model = model(format, 1);
@@ -141,10 +141,10 @@ fn a_prompt_that_is_read_in_batches_of_any_time_gives_the_same_bits() {
     }
 }
 
-/// Every format, each with either group, cache, and with and without adapters. Where vectors are
-/// lacking, fewer formats: there this takes minutes.
+/// Every format, each with both group sizes and cache formats, with and without adapters. On the
+/// scalar ISA only every seventh format: there this takes minutes.
 #[test]
-fn a_prompt_gives_the_same_bits_however_it_is_cut() {
+fn any_split_of_a_prompt_gives_the_same_bits() {
     let _alone = team_alone();
     let step = if Isa::best() == Isa::available()[0] { 7 } else { 1 };
     for (i, format) in Quant::ALL.into_iter().enumerate().step_by(step) {
@@ -158,7 +158,7 @@ fn a_prompt_gives_the_same_bits_however_it_is_cut() {
 }
 
 #[test]
-fn caches_groups_and_adapters_change_nothing_about_that() {
+fn caches_groups_and_adapters_keep_batch_invariance() {
     let _alone = team_alone();
     for cache in [KvFormat::F16, KvFormat::Q8_0] {
         for (group, adapters) in [(1, false), (1, true), (3, false), (3, true)] {
@@ -168,7 +168,7 @@ fn caches_groups_and_adapters_change_nothing_about_that() {
 }
 
 #[test]
-fn lower_levels_pass_too() {
+fn lower_isa_levels_pass_too() {
     const LIMIT: &str = "HEARTH_ISA";
     if std::env::var_os(LIMIT).is_some() {
         return;
@@ -178,11 +178,11 @@ fn lower_levels_pass_too() {
         let program = std::env::current_exe().expect("this test");
         let mut run = std::process::Command::new(program);
         let run = run
-            .args(["--exact", "a_prompt_gives_the_same_bits_however_it_is_cut"])
+            .args(["--exact", "any_split_of_a_prompt_gives_the_same_bits"])
             .env(LIMIT, level)
             .output()
             .expect("it starts");
-        let said = String::from_utf8_lossy(&run.stdout);
-        assert!(run.status.success() && said.contains("1 passed"), "on {level}:\n{said}");
+        let text = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success() && text.contains("1 passed"), "on {level}:\n{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! One layer, forwards and backwards, from a model file through the same operations as a chat,
-//! against PyTorch and against finite differences. LoRA is on all seven linears.
+//! One layer, forward and backward, from a model file through the operations that inference uses,
+//! against PyTorch and finite differences. LoRA is on all seven linears.
 //!
 //! The fixtures, and the script that makes them, are in `tests/fixtures/layer`.
 
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The greatest difference from PyTorch in f64, over the greatest value.
+/// Tolerance against PyTorch in f64: maximum difference over maximum value.
 const TOLERANCE: f64 = 1e-4;
 
 struct Array {
@@ -40,7 +40,7 @@ impl Fixture {
             .join(name);
         let text = std::fs::read_to_string(base.with_extension("json")).expect("the index is there");
         let json: serde_json::Value = serde_json::from_str(&text).expect("the index is JSON");
-        let bytes = std::fs::read(base.with_extension("bin")).expect("the numbers are there");
+        let bytes = std::fs::read(base.with_extension("bin")).expect("the values are there");
         let numbers: Vec<f32> = bytes
             .chunks_exact(4)
             .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
@@ -127,7 +127,7 @@ impl Fixture {
     }
 }
 
-/// The value of `key`, wherever in the index it stands.
+/// The value of `key` at any depth of the index.
 fn find<'a>(json: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
     let object = json.as_object()?;
     object.get(key).or_else(|| {
@@ -138,14 +138,14 @@ fn find<'a>(json: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Va
     })
 }
 
-/// rank 4, alpha 8, as the script has it.
+/// alpha / rank = 8 / 4, as in the script.
 const ADAPTER_SCALE: f32 = 2.0;
 
 fn segments() -> Arc<Segments> {
     Arc::new(Segments::of_lengths(&[10, 14]))
 }
 
-/// Hangs the fixture's adapters on the block and returns them by name.
+/// Attaches the fixture's adapters to the block; returns them by name.
 fn adapt(block: &mut dyn Block, fixture: &Fixture, device: &Device) -> BTreeMap<String, Tensor<2>> {
     let mut adapters = BTreeMap::new();
     for (name, linear) in block.linears_mut() {
@@ -223,9 +223,9 @@ fn a_gemma_layer_has_the_gradients_of_pytorch() {
     against_pytorch("gemma", "gemma3");
 }
 
-/// The slope of the loss along a direction, by central differences and by the gradient. A step in
-/// f32 through a whole layer leaves about three digits.
-fn slope(name: &str, architecture: &str) {
+/// The directional derivative of the loss, by central differences and by the gradient. In f32
+/// through a whole layer about three digits remain.
+fn check_directional_derivative(name: &str, architecture: &str) {
     const STEP: f32 = 1e-2;
     const SLOPE_TOLERANCE: f64 = 5e-3;
     let fixture = Fixture::read(name);
@@ -234,7 +234,8 @@ fn slope(name: &str, architecture: &str) {
         let mut model = load(&fixture, architecture);
         let block = &mut *model.decoder_mut().blocks_mut()[0];
         for (name, linear) in block.linears_mut() {
-            // Every adapter moves along its own gradient's sign, so that no slope cancels another.
+            // Every adapter moves along its own gradient's sign, so that no derivative cancels
+            // another.
             let part = |part: &str| {
                 let sign = fixture.arrays[&format!("grad.{name}.{part}")].tensor(&device).sign();
                 (fixture.arrays[&format!("{name}.{part}")].tensor(&device) + sign * (step / 10.0)).into_dispatch()
@@ -270,11 +271,11 @@ fn slope(name: &str, architecture: &str) {
 }
 
 #[test]
-fn a_llama_layer_has_the_slope_of_its_gradients() {
-    slope("llama", "llama");
+fn llama_gradients_match_finite_differences() {
+    check_directional_derivative("llama", "llama");
 }
 
 #[test]
-fn a_gemma_layer_has_the_slope_of_its_gradients() {
-    slope("gemma", "gemma3");
+fn gemma_gradients_match_finite_differences() {
+    check_directional_derivative("gemma", "gemma3");
 }

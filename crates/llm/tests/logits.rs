@@ -1,5 +1,5 @@
-//! Logits of tiny random models against `transformers`, at every position, however the tokens are
-//! handed over.
+//! Logits of tiny random models against `transformers`, at every position, for any split of
+//! the tokens.
 //!
 //! The fixtures, and the script that makes them, are in `tests/fixtures/models`.
 
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The cosine between our logits and the reference's at one position, at least.
+/// Minimum cosine similarity with the reference's logits at one position.
 const COSINE: f64 = 0.9999;
 
 struct Fixture {
@@ -92,7 +92,7 @@ macro_rules! logits {
 logits!(llama, llama3, qwen2, qwen3, gemma3);
 
 #[test]
-fn a_prompt_that_shares_its_beginning_is_read_from_the_cache() {
+fn a_shared_prefix_is_reused_from_the_kv_cache() {
     let fixture = fixture("llama");
     let mut fresh = Session::new(fixture.model.clone(), 64).expect("a session");
     let mut reused = Session::new(fixture.model.clone(), 64).expect("a session");
@@ -106,7 +106,7 @@ fn a_prompt_that_shares_its_beginning_is_read_from_the_cache() {
 }
 
 #[test]
-fn a_prompt_can_be_given_up_and_taken_up_again() {
+fn a_cancelled_prefill_can_be_resumed() {
     let fixture = fixture("qwen2");
     let mut session = Session::new(fixture.model.clone(), 64).expect("a session");
     let broken = session
@@ -122,7 +122,7 @@ fn a_prompt_can_be_given_up_and_taken_up_again() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn tokens_that_do_not_fit_are_refused_and_change_nothing() {
     let fixture = fixture("llama");
     let mut session = Session::new(fixture.model.clone(), 8).expect("a session");
     session
@@ -143,7 +143,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn scores_are_the_logarithms_of_probabilities() {
+fn scores_are_log_probabilities() {
     let fixture = fixture("qwen3");
     let mut session = Session::new(fixture.model.clone(), 64)
         .expect("a session")

@@ -1,5 +1,4 @@
-//! Packed weights that were kept from an earlier load: the same answers, and whatever happens to
-//! their file costs time alone.
+//! Packed weights cached by an earlier load: same logits, and a bad cache file costs only time.
 
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
 use hearth_kernels::Quant;
@@ -10,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A model in Q4_0 with its embedding in F32, which keeps its order, and a folder for what is made
-/// of it.
-struct Kept {
+/// A model in Q4_0, with its embedding in F32, which is not repacked, and a folder for its packed
+/// weights.
+struct PackedModel {
     folder: tempfile::TempDir,
 }
 
-impl Kept {
+impl PackedModel {
     fn new() -> Self {
-        let kept = Self {
+        let packed_model = Self {
             folder: tempfile::tempdir().expect("a folder"),
         };
-        quantize(&kept.model());
-        kept
+        quantize(&packed_model.model());
+        packed_model
     }
 
     fn model(&self) -> PathBuf {
@@ -33,7 +32,7 @@ impl Kept {
         self.folder.path().join("cache/packed")
     }
 
-    /// The logits after some tokens, of a model that was loaded just now.
+    /// The logits after some tokens, of a freshly loaded model.
     fn logits(&self, packed_in: Option<PathBuf>) -> Vec<f32> {
         let gguf = Gguf::open(self.model()).expect("it opens");
         let options = LoadOptions {
@@ -46,12 +45,12 @@ impl Kept {
         session.extend(&[1, 2, 3, 5, 8]).expect("it runs")
     }
 
-    /// Loads with the folder, and proves that the logits are those of a load without one.
+    /// Checks that loads with and without the folder give the same logits.
     fn check(&self) {
         assert!(self.logits(Some(self.packed_in())) == self.logits(None));
     }
 
-    /// What the folder holds, by name.
+    /// The files in the folder, sorted.
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.packed_in()).expect("the folder was made");
         let mut files: Vec<_> = entries.map(|entry| entry.expect("a file").path()).collect();
@@ -109,10 +108,10 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_second_load_takes_what_the_first_packed() {
-    let kept = Kept::new();
-    kept.check();
-    let file = kept.file();
+fn a_second_load_uses_the_packed_weights() {
+    let packed_model = PackedModel::new();
+    packed_model.check();
+    let file = packed_model.file();
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
     let before = fs::read(&file).expect("the file");
     File::options()
@@ -121,80 +120,83 @@ fn a_second_load_takes_what_the_first_packed() {
         .expect("the file")
         .set_modified(long_ago)
         .expect("a time");
-    kept.check();
-    assert!(fs::read(kept.file()).expect("the file") == before);
+    packed_model.check();
+    assert!(fs::read(packed_model.file()).expect("the file") == before);
     let used = fs::metadata(&file).and_then(|about| about.modified()).expect("a time");
     assert!(used > long_ago, "it was not marked as used");
 }
 
 #[test]
-fn a_damaged_file_is_made_again() {
-    let kept = Kept::new();
-    kept.check();
-    let (file, whole) = (kept.file(), fs::read(kept.file()).expect("the file"));
+fn a_corrupt_file_is_rewritten() {
+    let packed_model = PackedModel::new();
+    packed_model.check();
+    let (file, whole) = (packed_model.file(), fs::read(packed_model.file()).expect("the file"));
     let table = whole.len() - 10;
     for at in [0, 9, 17, table] {
         flip(&file, at);
-        kept.check();
-        assert!(fs::read(kept.file()).expect("the file") == whole, "{at}");
+        packed_model.check();
+        assert!(fs::read(packed_model.file()).expect("the file") == whole, "{at}");
     }
     for length in [0, 10, whole.len() / 2, whole.len() - 1] {
-        fs::write(&file, &whole[..length]).expect("it is cut");
-        kept.check();
-        assert!(fs::read(kept.file()).expect("the file") == whole, "{length}");
+        fs::write(&file, &whole[..length]).expect("it is truncated");
+        packed_model.check();
+        assert!(fs::read(packed_model.file()).expect("the file") == whole, "{length}");
     }
-    // Among the weights, in the embedding and in what is packed: what is sound is taken, the rest
-    // packed, and the next load makes it anew.
+    // In the embedding and in the packed weights: valid weights are used, the others are packed
+    // again, and the next load rewrites the file.
     let table_at = u64::from_le_bytes(whole.as_chunks().0[1]) as usize;
     for at in [1000, table_at - 100] {
         flip(&file, at);
-        kept.check();
-        assert!(kept.files().is_empty(), "{at}");
-        kept.check();
-        assert!(fs::read(kept.file()).expect("the file") == whole, "{at}");
+        packed_model.check();
+        assert!(packed_model.files().is_empty(), "{at}");
+        packed_model.check();
+        assert!(fs::read(packed_model.file()).expect("the file") == whole, "{at}");
     }
 }
 
 #[test]
-fn another_model_at_the_same_place_is_packed_anew() {
-    let kept = Kept::new();
-    kept.check();
-    let file = kept.file();
-    let about = fs::metadata(kept.model()).expect("the model");
-    // In the last matrix' last scale, with the times as they were.
+fn another_model_at_the_same_path_is_packed_again() {
+    let packed_model = PackedModel::new();
+    packed_model.check();
+    let file = packed_model.file();
+    let about = fs::metadata(packed_model.model()).expect("the model");
+    // In the last scale of the last matrix, with unchanged file times.
     let length = about.len() as usize;
-    flip(&kept.model(), length - 400);
-    let model = File::options().append(true).open(kept.model()).expect("the model");
+    flip(&packed_model.model(), length - 400);
+    let model = File::options()
+        .append(true)
+        .open(packed_model.model())
+        .expect("the model");
     model.set_modified(about.modified().expect("a time")).expect("a time");
-    kept.check();
-    assert_eq!(kept.files().len(), 2);
-    // The same bytes, written anew.
+    packed_model.check();
+    assert_eq!(packed_model.files().len(), 2);
+    // The same bytes, written again.
     fs::remove_file(&file).expect("it goes");
     model
         .set_modified(SystemTime::now() + Duration::from_secs(5))
         .expect("a time");
-    kept.check();
-    assert_eq!(kept.files().len(), 2);
+    packed_model.check();
+    assert_eq!(packed_model.files().len(), 2);
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_costs_time_alone() {
-    let kept = Kept::new();
+fn an_unwritable_folder_costs_only_time() {
+    let packed_model = PackedModel::new();
     // Not even root can make a folder in a file.
-    let packed_in = kept.model().join("packed");
-    assert!(kept.logits(Some(packed_in)) == kept.logits(None));
+    let packed_in = packed_model.model().join("packed");
+    assert!(packed_model.logits(Some(packed_in)) == packed_model.logits(None));
 }
 
 #[test]
-fn a_load_that_is_given_up_leaves_nothing() {
-    let kept = Kept::new();
-    let gguf = Gguf::open(kept.model()).expect("it opens");
+fn a_cancelled_load_leaves_no_file() {
+    let packed_model = PackedModel::new();
+    let gguf = Gguf::open(packed_model.model()).expect("it opens");
     let options = LoadOptions {
-        packed_in: Some(kept.packed_in()),
+        packed_in: Some(packed_model.packed_in()),
         ..LoadOptions::default()
     };
     let mut left = 6;
-    let given_up = Model::load(&gguf, &options, &mut |_, _| {
+    let cancelled = Model::load(&gguf, &options, &mut |_, _| {
         left -= 1;
         if left == 0 {
             ControlFlow::Break(())
@@ -202,6 +204,6 @@ fn a_load_that_is_given_up_leaves_nothing() {
             ControlFlow::Continue(())
         }
     });
-    assert!(given_up.is_err());
-    assert!(kept.files().is_empty());
+    assert!(cancelled.is_err());
+    assert!(packed_model.files().is_empty());
 }

@@ -11,7 +11,7 @@ const EPSILON: f64 = 1e-8;
 
 /// First and second moments of one tensor.
 #[derive(Debug, Clone)]
-pub(crate) struct Means {
+pub(crate) struct Moments {
     pub first: Tensor<2>,
     pub second: Tensor<2>,
 }
@@ -19,14 +19,14 @@ pub(crate) struct Means {
 /// The optimiser's state: for each adapter the moments of `a` and of `b`.
 #[derive(Debug, Clone)]
 pub(crate) struct AdamW {
-    pub means: Vec<[Means; 2]>,
+    pub means: Vec<[Moments; 2]>,
     /// Steps taken.
     pub steps: usize,
 }
 
 impl AdamW {
     pub fn new(parameters: &Parameters) -> Self {
-        let zeros = |tensor: &Tensor<2>| Means {
+        let zeros = |tensor: &Tensor<2>| Moments {
             first: tensor.zeros_like(),
             second: tensor.zeros_like(),
         };
@@ -59,7 +59,7 @@ impl AdamW {
         let (mut in_memory, nothing) = (Vec::new(), tensor_of(Vec::new(), [0, 0], &Device::flex()));
         for ((weight, means), gradient) in all {
             if weight.device() == Device::flex() {
-                in_memory.push(OnCpu::taken(weight, means, gradient, &nothing));
+                in_memory.push(OnCpu::take(weight, means, gradient, &nothing));
                 continue;
             }
             let gradient = gradient * step.factor;
@@ -68,10 +68,10 @@ impl AdamW {
             let second = means.second.clone() + (square - means.second.clone()) * step.share_2;
             let quotient = first.clone() / (second.clone().sqrt() / step.root + step.epsilon);
             *weight = weight.clone() - (weight.clone() * step.decay + quotient * step.rate);
-            *means = Means { first, second };
+            *means = Moments { first, second };
         }
         team::run_over(&mut in_memory, 1, &|_, tensor| tensor[0].step(step));
-        in_memory.into_iter().for_each(OnCpu::put_back);
+        in_memory.into_iter().for_each(OnCpu::write_back);
     }
 }
 
@@ -85,7 +85,7 @@ struct OnCpu<'a> {
 }
 
 impl<'a> OnCpu<'a> {
-    fn taken(weight: &'a mut Tensor<2>, means: &'a mut Means, gradient: Tensor<2>, nothing: &Tensor<2>) -> Self {
+    fn take(weight: &'a mut Tensor<2>, means: &'a mut Moments, gradient: Tensor<2>, nothing: &Tensor<2>) -> Self {
         let shape = gradient.dims();
         let mut tensors = [weight, &mut means.first, &mut means.second];
         // A tensor with a single owner is moved, not copied.
@@ -107,7 +107,7 @@ impl<'a> OnCpu<'a> {
         debug_assert_eq!(done, Ok(()));
     }
 
-    fn put_back(self) {
+    fn write_back(self) {
         for (tensor, numbers) in self.tensors.into_iter().zip(self.numbers) {
             *tensor = tensor_of(numbers, self.shape, &Device::flex());
         }

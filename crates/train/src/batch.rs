@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_hold_as_many_tokens_as_asked() {
+    fn batches_hold_at_most_the_requested_tokens() {
         let examples = [3, 3, 3, 9, 1].map(|length| example(&vec![1; length], 1));
         let sizes: Vec<usize> = Batch::of_tokens(&examples, 6)
             .iter()

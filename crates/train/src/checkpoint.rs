@@ -1,7 +1,7 @@
 //! Checkpoints: a run's state in one file, replaced atomically, from which the run resumes to the
 //! same bits as an uninterrupted run.
 
-use crate::adamw::{AdamW, Means};
+use crate::adamw::{AdamW, Moments};
 use crate::error::TrainError;
 use crate::parameters::{Parameters, tensor, values};
 use crate::settings::Settings;
@@ -59,7 +59,7 @@ impl Progress {
 struct State {
     version: u32,
     settings: Settings,
-    /// Of the examples.
+    /// Fingerprint of the examples.
     data: u64,
     tokens: u64,
     seconds: f64,
@@ -151,14 +151,15 @@ pub(crate) fn restore(
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(&error))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(&error))?;
     let state = header.metadata().as_ref().and_then(|about| about.get(STATE));
-    let state = state.ok_or_else(|| bad("it is not of Hearth".to_owned()))?;
+    let state = state.ok_or_else(|| bad("it was not written by Hearth".to_owned()))?;
     // Checked first: the rest of a newer version may not be readable.
     let version = serde_json::from_str(state).map(|Version { version }| version);
     match version.map_err(|error| damaged(&error))? {
         VERSION => {}
         version => {
             let why = format!(
-                "it has version {version}, and this Hearth reads {VERSION}; resume it with the version of Hearth that wrote it"
+                "it has version {version}, and this Hearth reads {VERSION}; resume it with the version of Hearth \
+                 that wrote it"
             );
             return Err(bad(why));
         }
@@ -188,7 +189,7 @@ pub(crate) fn restore(
         let name = pair.name();
         for ((side, weight), means) in [("a", &mut pair.a), ("b", &mut pair.b)].into_iter().zip(means) {
             let name = format!("{name}.{side}");
-            *means = Means {
+            *means = Moments {
                 first: matrix(&format!("{name}.first"), weight)?,
                 second: matrix(&format!("{name}.second"), weight)?,
             };
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_evaluation_that_is_no_number_is_never_the_best() {
+    fn a_non_finite_evaluation_is_never_the_best() {
         // 0 / 0 is a negative NaN on x86, which sorts before every number.
         let nan = |sign: f64| f64::NAN.copysign(sign);
         let mut progress = Progress::default();

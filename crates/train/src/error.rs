@@ -19,7 +19,7 @@ pub enum TrainError {
     },
     /// No example has a trained token.
     #[error("No example has a token to train on. Check that the answers are not empty, and not truncated.")]
-    NothingToLearn,
+    NothingToTrain,
     /// A token id that is not in the vocabulary.
     #[error("An example has the token {id}, and the model's vocabulary has {vocab}.")]
     NoSuchToken {
@@ -30,7 +30,8 @@ pub enum TrainError {
     },
     /// No layer has a linear of that name.
     #[error(
-        "There is no module '{0}'. The target modules are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj."
+        "There is no module '{0}'. The target modules are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and \
+         down_proj."
     )]
     UnknownTarget(String),
     /// Nothing would be trained.
@@ -48,9 +49,10 @@ pub enum TrainError {
     },
     /// An initial adapter that does not fit the settings.
     #[error(
-        "The run cannot start from that adapter: {0}. Choose the settings that it was trained with, or start without it."
+        "The run cannot start from that adapter: {0}. Choose the settings that it was trained with, or start without \
+         it."
     )]
-    WrongStart(String),
+    InitialAdapter(String),
     /// An adapter does not fit the model.
     #[error(transparent)]
     Adapter(#[from] AdapterError),
@@ -71,8 +73,8 @@ pub enum TrainError {
     #[error("The run was stopped because its progress could not be saved. Resume it from its last checkpoint.")]
     Aborted,
     /// A checkpoint could not be written.
-    #[error("The checkpoint could not be written to {}: {source}. The previous checkpoint is unchanged; free some space, \
-        then resume.", path.display())]
+    #[error("The checkpoint could not be written to {}: {source}. The previous checkpoint is unchanged; free some \
+        space, then resume.", path.display())]
     Write {
         /// Where.
         path: PathBuf,
@@ -94,7 +96,7 @@ impl TrainError {
     /// The error for `what` with this value.
     pub(crate) fn diverged(what: &'static str, step: usize, value: f64) -> Self {
         let value = match value {
-            value if value.is_nan() => "NaN, which is no number,".to_owned(),
+            value if value.is_nan() => "NaN".to_owned(),
             value if value.is_infinite() => "infinite".to_owned(),
             value => format!("{value:.3}"),
         };

@@ -29,18 +29,18 @@ pub(crate) fn of_batch(
     decoder: &Decoder,
     parameters: &Parameters,
     batch: &Batch,
-    how: &GradientOptions,
+    options: &GradientOptions,
 ) -> (f64, Vec<[Tensor<2>; 2]>) {
     let _awake = team::enter();
-    let pass = pass(batch, how.precision);
-    let plain = parameters.attach(decoder, how.drop);
-    let (tracked, leaves) = parameters.attach_tracked(decoder, how.drop);
+    let pass = pass(batch, options.precision);
+    let plain = parameters.attach(decoder, options.drop);
+    let (tracked, leaves) = parameters.attach_tracked(decoder, options.drop);
     let layers = decoder.blocks().len();
     let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
         group.clone().fold(x, |x, layer| decoder.block(x, layer, &pass))
     };
 
-    let groups: Vec<_> = groups(layers, how.layers_on_tape).collect();
+    let groups: Vec<_> = groups(layers, options.layers_on_tape).collect();
     let mut inputs = Vec::with_capacity(groups.len());
     let mut x = plain.embed(batch.ids.clone());
     for (at, group) in groups.iter().enumerate() {
@@ -63,7 +63,7 @@ pub(crate) fn of_batch(
         let output = run(&tracked, input.clone(), group);
         let value = match of_output.take() {
             None => {
-                let value = tracked.loss(output, batch.targets.clone(), how.scale, how.precision);
+                let value = tracked.loss(output, batch.targets.clone(), options.scale, options.precision);
                 loss = f64::from(value.clone().into_scalar::<f32>());
                 value
             }

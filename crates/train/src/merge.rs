@@ -47,7 +47,7 @@ pub enum MergeError {
     },
     /// A weight with an invalid scale.
     #[error("The tensor '{tensor}' is corrupt: {why}. Download the model again.")]
-    Damaged {
+    Corrupt {
         /// The tensor.
         tensor: String,
         /// The reason.
@@ -282,7 +282,7 @@ impl<'a> Delta<'a> {
             let read = quant_of(own.info.kind).map(|quant| quant.dequantize_row(own.bytes(), &mut scale));
             let [scale] = scale;
             if !matches!(read, Some(Ok(()))) || scale == 0.0 || !scale.is_finite() {
-                return Err(MergeError::Damaged {
+                return Err(MergeError::Corrupt {
                     tensor: own.info.name.clone(),
                     why: "nothing can be merged into a weight with such a scale".to_owned(),
                 });

@@ -99,11 +99,11 @@ impl Parameters {
     /// # Errors
     /// It has other linears, or another rank or scale.
     pub fn start_from(&mut self, parts: &[LoraPart]) -> Result<(), TrainError> {
-        let wrong = |why: String| TrainError::WrongStart(why);
+        let mismatch = |why: String| TrainError::InitialAdapter(why);
         if parts.len() != self.pairs.len() {
             let (found, needed) = (parts.len(), self.pairs.len());
-            return Err(wrong(format!(
-                "it changes {found} linears, and {needed} are to be trained"
+            return Err(mismatch(format!(
+                "it has {found} target modules, and the run has {needed}"
             )));
         }
         for pair in &mut self.pairs {
@@ -111,17 +111,17 @@ impl Parameters {
             let part = parts
                 .iter()
                 .find(|part| part.layer == pair.layer && part.linear == pair.linear);
-            let part = part.ok_or_else(|| wrong(format!("it has no part for {name}")))?;
+            let part = part.ok_or_else(|| mismatch(format!("it has no weights for {name}")))?;
             let ([rank, inputs], [outputs, _]) = (pair.a.dims(), pair.b.dims());
             if part.rank != rank || part.a.len() != rank * inputs || part.b.len() != outputs * rank {
-                return Err(wrong(format!(
-                    "its part for {name} has the rank {}, and {rank} is asked for",
+                return Err(mismatch(format!(
+                    "its rank for {name} is {}, and the run's is {rank}",
                     part.rank
                 )));
             }
             if (part.scale - self.scale).abs() > 1e-6 * self.scale.abs() {
-                return Err(wrong(format!(
-                    "it counts for {} (alpha / rank), and {} is asked for",
+                return Err(mismatch(format!(
+                    "its scale (alpha / rank) is {}, and the run's is {}",
                     part.scale, self.scale
                 )));
             }

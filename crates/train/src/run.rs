@@ -74,7 +74,7 @@ pub struct Step {
 /// The caller's decision after a report; of several, the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Control {
-    /// Go on.
+    /// Continue.
     Continue,
     /// Write a checkpoint, evaluate, and end.
     Stop,
@@ -87,7 +87,7 @@ pub enum Control {
 }
 
 /// Reports an event; returns the decision.
-fn tell(report: &mut dyn FnMut(Report) -> Control, what: Report) -> Result<Control, TrainError> {
+fn send(report: &mut dyn FnMut(Report) -> Control, what: Report) -> Result<Control, TrainError> {
     match report(what) {
         Control::Abort => Err(TrainError::Aborted),
         control => Ok(control),
@@ -165,7 +165,7 @@ impl Run {
             examples.retain(|example| example.trained_tokens() > 0);
         }
         if examples.is_empty() {
-            return Err(TrainError::NothingToLearn);
+            return Err(TrainError::NothingToTrain);
         }
         let vocab = model.config().vocab;
         let ids = examples.iter().chain(&held_out).flat_map(|example| &example.ids);
@@ -205,7 +205,7 @@ impl Run {
         Ok(())
     }
 
-    /// What is trained.
+    /// The trained adapters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -237,30 +237,30 @@ impl Run {
     /// If the loss diverged, or a checkpoint could not be written.
     pub fn run(&mut self, report: &mut dyn FnMut(Report) -> Control) -> Result<End, TrainError> {
         let steps = self.steps();
-        let mut watch = DivergenceMonitor::default();
+        let mut monitor = DivergenceMonitor::default();
         for loss in &self.progress.losses {
-            watch.has_exploded(*loss);
+            monitor.has_exploded(*loss);
         }
         if self.progress.evaluations.is_empty() && self.progress.losses.is_empty() {
             let (loss, mut control) = self.evaluate(report)?;
             if let Some(loss) = loss {
                 self.progress.evaluations.push((0, loss));
                 let best = false;
-                control = control.max(tell(report, Report::Evaluated { step: 0, loss, best })?);
+                control = control.max(send(report, Report::Evaluated { step: 0, loss, best })?);
             }
             if let Some(reason) = reason(control) {
                 return Ok(self.end(reason, None));
             }
         }
-        if self.owes_evaluation()
+        if self.evaluation_is_due()
             && let Some(end) = self.after_step(Control::Continue, report)?
         {
             return Ok(end);
         }
         while self.progress.losses.len() < steps {
             let (step, mut control) = self.step(steps, report)?;
-            control = control.max(tell(report, Report::Step(step))?);
-            if watch.has_exploded(step.loss) {
+            control = control.max(send(report, Report::Step(step))?);
+            if monitor.has_exploded(step.loss) {
                 return Err(TrainError::diverged("The loss", step.step, step.loss));
             }
             if let Some(end) = self.after_step(control, report)? {
@@ -271,7 +271,7 @@ impl Run {
     }
 
     /// Returns whether an evaluation is due after the last step.
-    fn owes_evaluation(&self) -> bool {
+    fn evaluation_is_due(&self) -> bool {
         let (step, steps) = (self.progress.losses.len(), self.steps());
         let due = step > 0 && (step == steps || step % self.settings.eval_every == 0);
         let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
@@ -286,7 +286,7 @@ impl Run {
     ) -> Result<Option<End>, TrainError> {
         let (step, steps) = (self.progress.losses.len(), self.steps());
         let last = step == steps;
-        if control < Control::Suspend && self.owes_evaluation() {
+        if control < Control::Suspend && self.evaluation_is_due() {
             control = control.max(self.evaluated(step, report)?);
         }
         let patience = self.settings.patience;
@@ -298,11 +298,11 @@ impl Run {
         if last || control > Control::Continue || is_due {
             self.check_adapters(step)?;
             if self.held_out.is_empty() {
-                control = control.max(tell(report, Report::Improved(&self.parameters))?);
+                control = control.max(send(report, Report::Improved(&self.parameters))?);
             }
             control = control.max(self.checkpoint(report)?);
         }
-        let done = last && !self.owes_evaluation();
+        let done = last && !self.evaluation_is_due();
         if control == Control::Continue || done {
             return Ok(None);
         }
@@ -347,7 +347,7 @@ impl Run {
             });
             // The callback may block.
             seconds += began.elapsed().as_secs_f64();
-            control = control.max(tell(report, Report::Batch)?);
+            control = control.max(send(report, Report::Batch)?);
         }
         let began = Instant::now();
         let gradients = sum.unwrap_or_default();
@@ -392,13 +392,13 @@ impl Run {
             seed: settings.seed,
             pass,
         };
-        let how = GradientOptions {
+        let options = GradientOptions {
             precision: settings.precision(),
             layers_on_tape: settings.layers_on_tape,
             scale,
             drop: Some(drop).filter(|drop| drop.rate > 0.0),
         };
-        gradient::of_batch(self.model.decoder(), &self.parameters, batch, &how)
+        gradient::of_batch(self.model.decoder(), &self.parameters, batch, &options)
     }
 
     /// Mean loss per trained token of the validation examples, or `None` if there are none or the
@@ -410,7 +410,7 @@ impl Run {
         let (mut loss, mut control) = (0.0, Control::Continue);
         for batch in &batches {
             loss += gradient::loss(&decoder, batch, self.settings.precision());
-            control = control.max(tell(report, Report::Batch)?);
+            control = control.max(send(report, Report::Batch)?);
             if control == Control::Suspend {
                 return Ok((None, control));
             }
@@ -423,7 +423,7 @@ impl Run {
         let Some(loss) = loss else {
             return Ok(meanwhile);
         };
-        let (_, control) = self.tell_evaluation(step, loss, report)?;
+        let (_, control) = self.report_evaluation(step, loss, report)?;
         self.progress.evaluations.push((step, loss));
         Ok(meanwhile.max(control))
     }
@@ -444,7 +444,7 @@ impl Run {
         let Some(loss) = loss else {
             return Ok((None, meanwhile));
         };
-        let (best, control) = self.tell_evaluation(step, loss, report)?;
+        let (best, control) = self.report_evaluation(step, loss, report)?;
         Ok((best.then_some((step, loss)), meanwhile.max(control)))
     }
 
@@ -454,20 +454,20 @@ impl Run {
     ///
     /// # Errors
     /// If an adapter has a value that is NaN or infinite.
-    fn tell_evaluation(
+    fn report_evaluation(
         &self,
         step: usize,
         loss: f64,
         report: &mut dyn FnMut(Report) -> Control,
     ) -> Result<(bool, Control), TrainError> {
         let best = self.progress.is_better(loss);
-        let keep = best || self.progress.best().is_none();
-        if keep {
+        let saves = best || self.progress.best().is_none();
+        if saves {
             self.check_adapters(step)?;
         }
-        let mut control = tell(report, Report::Evaluated { step, loss, best })?;
-        if keep {
-            control = control.max(tell(report, Report::Improved(&self.parameters))?);
+        let mut control = send(report, Report::Evaluated { step, loss, best })?;
+        if saves {
+            control = control.max(send(report, Report::Improved(&self.parameters))?);
         }
         Ok((best, control))
     }
@@ -495,7 +495,7 @@ impl Run {
             &self.progress,
         )?;
         let step = self.progress.losses.len();
-        tell(report, Report::Checkpointed { step })
+        send(report, Report::Checkpointed { step })
     }
 
     fn end(&self, reason: EndReason, at_stop: Option<(usize, f64)>) -> End {
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_that_is_no_number_is_told_and_never_counts_as_the_best() {
+    fn a_non_finite_evaluation_is_reported_and_never_the_best() {
         let mut run = run();
         let nan = f64::NAN;
         // Loss, whether it is the best, and whether the adapters are saved: they are while no loss
@@ -610,18 +610,18 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let (mut told, mut kept) = (None, false);
-            let result = run.tell_evaluation(step + 1, loss, &mut |report| {
+            let (mut reported, mut improved) = (None, false);
+            let result = run.report_evaluation(step + 1, loss, &mut |report| {
                 match report {
-                    Report::Evaluated { best, .. } => told = Some(best),
-                    Report::Improved(_) => kept = true,
+                    Report::Evaluated { best, .. } => reported = Some(best),
+                    Report::Improved(_) => improved = true,
                     _ => {}
                 }
                 Control::Continue
             });
-            let (best, _) = result.expect("the adapters are numbers");
+            let (best, _) = result.expect("the adapters are finite");
             assert_eq!(
-                (told, (best, kept)),
+                (reported, (best, improved)),
                 (Some(expected.0), expected),
                 "{loss} after step {}",
                 step + 1
@@ -635,19 +635,19 @@ mod tests {
     }
 
     #[test]
-    fn adapters_that_are_no_numbers_end_the_run_and_are_not_kept() {
+    fn non_finite_adapters_end_the_run_and_are_not_saved() {
         let mut run = run();
         let b = &mut run.parameters.pairs[0].b;
         *b = b.clone() + f32::NAN;
-        let error = run.tell_evaluation(3, f64::NAN, &mut |report| panic!("{report:?}"));
+        let error = run.report_evaluation(3, f64::NAN, &mut |report| panic!("{report:?}"));
         let error = error.expect_err("it diverged").to_string();
-        assert!(error.contains("no number") && error.contains("step 3"), "{error}");
+        assert!(error.contains("NaN") && error.contains("step 3"), "{error}");
     }
 
     #[test]
-    fn a_loss_that_explodes_is_seen_and_one_that_wavers_is_not() {
-        let mut watch = DivergenceMonitor::default();
-        assert!((0..200).all(|step| !watch.has_exploded(2.0 + f64::from(step % 7) * 0.5)));
-        assert!((0..200).any(|_| watch.has_exploded(9.0)));
+    fn an_exploding_loss_is_detected_and_a_noisy_one_is_not() {
+        let mut monitor = DivergenceMonitor::default();
+        assert!((0..200).all(|step| !monitor.has_exploded(2.0 + f64::from(step % 7) * 0.5)));
+        assert!((0..200).any(|_| monitor.has_exploded(9.0)));
     }
 }

@@ -167,19 +167,19 @@ impl Settings {
         positive("alpha", f64::from(self.alpha))?;
         positive("The learning rate", self.learning_rate)?;
         positive("The number of epochs", self.epochs)?;
-        let share = |what, x: f64| match (0.0..1.0).contains(&x) {
+        let fraction = |what, x: f64| match (0.0..1.0).contains(&x) {
             true => Ok(()),
             false => Err(bad(what, x, "at least 0 and below 1")),
         };
-        share("The dropout", f64::from(self.dropout))?;
-        share("The weight decay", self.weight_decay)?;
+        fraction("The dropout", f64::from(self.dropout))?;
+        fraction("The weight decay", self.weight_decay)?;
         match (0.0..=1.0).contains(&self.warmup) {
             true => {}
-            false => return Err(bad("The warm-up", self.warmup, "a share from 0 to 1")),
+            false => return Err(bad("The warm-up", self.warmup, "a ratio from 0 to 1")),
         }
         match self.max_gradient_norm.is_finite() && self.max_gradient_norm >= 0.0 {
             true => Ok(()),
-            false => Err(bad("The greatest gradient norm", self.max_gradient_norm, "0 or more")),
+            false => Err(bad("The maximum gradient norm", self.max_gradient_norm, "0 or more")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Merged files hold what the base and its adapter say together.
+//! Merged files equal the base plus its adapter.
 
 use hearth_formats::adapter::{AdapterFile, BaseShape, LinearName, LoraTensors, TargetName};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType, Value};
@@ -23,7 +23,7 @@ fn adapter(name: &str) -> AdapterFile {
     AdapterFile::open(&fixture(&format!("adapters/{name}")), &base).unwrap()
 }
 
-/// Merges into a temporary file, opens it and forgets the file.
+/// Merges into a temporary file, opens it and deletes the file.
 fn merged(base: &Gguf, adapter: &AdapterFile, mix: QuantRecipe) -> Result<Gguf, MergeError> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("merged.gguf");
@@ -40,7 +40,7 @@ fn floats(gguf: &Gguf, name: &str) -> Vec<f32> {
     values
 }
 
-/// Metadata, then tensors: name, row length, rows and their numbers by place.
+/// Metadata, then tensors: name, row length, rows, and the value at each index.
 fn written(metadata: &Metadata, tensors: &[(String, u64, u64)], number: impl Fn(&str, usize) -> f32) -> Gguf {
     let table: Vec<_> = tensors
         .iter()
@@ -60,7 +60,7 @@ fn written(metadata: &Metadata, tensors: &[(String, u64, u64)], number: impl Fn(
     Gguf::from_bytes(writer.finish().unwrap()).unwrap()
 }
 
-/// A llama of so many layers of which only some weights are there, 256 wide.
+/// A llama of `layers` layers with only some of its weights, 256 wide.
 fn sketch(layers: u32, tensors: &[(String, u64, u64)], number: impl Fn(&str, usize) -> f32) -> Gguf {
     let mut metadata: Metadata = [("general.architecture", "llama"), ("general.name", "sketch")]
         .into_iter()
@@ -81,7 +81,7 @@ const V0: TargetName = TargetName {
     linear: LinearName::AttnV,
 };
 
-/// An adapter of rank 1 that adds `delta` to every weight of the first layer's values.
+/// An adapter of rank 1 that adds `delta` to every weight of the first layer's value projection.
 fn even(delta: f32) -> AdapterFile {
     let lora = LoraTensors {
         a: vec![0.5; 256],
@@ -101,10 +101,10 @@ fn even(delta: f32) -> AdapterFile {
     }
 }
 
-/// With HEARTH_EXPORTS=FOLDER the files go there for tests/fixtures/adapters/check.py, which asks
-/// transformers for their logits.
+/// With HEARTH_EXPORTS=FOLDER the files go there for tests/fixtures/adapters/check.py, which
+/// compares their logits with transformers'.
 #[test]
-fn what_is_added_is_the_scaled_product_and_all_else_stays() {
+fn merging_adds_the_scaled_lora_product_and_changes_nothing_else() {
     for name in ["llama", "qwen2"] {
         let (base, adapter) = (model(name), adapter(name));
         let merged = merged(&base, &adapter, QuantRecipe::Same).unwrap();
@@ -155,7 +155,7 @@ fn what_is_added_is_the_scaled_product_and_all_else_stays() {
 /// The weight's own scale multiplies the product alone, so after merging `scale * weight` must have
 /// grown by just the delta.
 #[test]
-fn a_weight_with_a_scale_gets_the_delta_over_it() {
+fn the_delta_is_divided_by_the_weights_scale() {
     let tensors = [(V0.weight(), 256, 256), (format!("{V0}.scale"), 1, 1)];
     let number = |scale: f32| move |name: &str, _: usize| if name.ends_with("scale") { scale } else { 1.0 };
     let merged_weight = floats(
@@ -170,7 +170,7 @@ fn a_weight_with_a_scale_gets_the_delta_over_it() {
 }
 
 #[test]
-fn types_are_those_of_the_mix_and_fall_back_where_rows_are_short() {
+fn types_follow_the_recipe_and_fall_back_for_short_rows() {
     let of_layers = |linear: &'static str, cols, rows| {
         (0..8).map(move |layer| (format!("blk.{layer}.{linear}.weight"), cols, rows))
     };
@@ -246,7 +246,7 @@ fn types_are_those_of_the_mix_and_fall_back_where_rows_are_short() {
         (q4.quantization().as_str(), q4.u32("general.file_type").unwrap()),
         ("Q4_K_M", Some(15))
     );
-    // Numbers come through: steps of 1 from -3 to 3, a quarter higher, in 6 bits.
+    // Values survive: steps of 1 from -3 to 3, a quarter higher, in 6 bits.
     let (weights, near) = (floats(&q4, &V0.weight()), 6.0 / 63.0);
     assert!(
         weights
@@ -258,13 +258,13 @@ fn types_are_those_of_the_mix_and_fall_back_where_rows_are_short() {
 }
 
 #[test]
-fn what_cannot_be_merged_leaves_what_was_there() {
+fn a_failed_merge_leaves_the_existing_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("merged.gguf");
     fs::write(&file, "before").unwrap();
     let (base, mut steps) = (model("llama"), 0);
-    let said = |base: &Gguf, adapter: &AdapterFile, mix, mut go_on: Box<dyn FnMut(f32) -> ControlFlow<()>>| {
-        let error = merge(base, adapter, mix, "taught", &file, &mut *go_on)
+    let error_of = |base: &Gguf, adapter: &AdapterFile, mix, mut progress: Box<dyn FnMut(f32) -> ControlFlow<()>>| {
+        let error = merge(base, adapter, mix, "taught", &file, &mut *progress)
             .unwrap_err()
             .to_string();
         assert_eq!(fs::read_to_string(&file).unwrap(), "before");
@@ -279,14 +279,14 @@ fn what_cannot_be_merged_leaves_what_was_there() {
             ControlFlow::Continue(())
         }
     });
-    assert!(said(&base, &adapter("llama"), QuantRecipe::Same, stop).contains("cancelled"));
+    assert!(error_of(&base, &adapter("llama"), QuantRecipe::Same, stop).contains("cancelled"));
     let on = || Box::new(|_| ControlFlow::Continue(()));
-    assert!(said(&base, &adapter("qwen2"), QuantRecipe::Same, on()).contains("architecture 'qwen2'"));
+    assert!(error_of(&base, &adapter("qwen2"), QuantRecipe::Same, on()).contains("architecture 'qwen2'"));
 
     let v = [(V0.weight(), 256, 256)];
     let large = sketch(1, &v, |_, _| 1e5);
     assert!(
-        said(&large, &even(1.0), QuantRecipe::All(Quant::F16), on())
+        error_of(&large, &even(1.0), QuantRecipe::All(Quant::F16), on())
             .contains("'blk.0.attn_v.weight' cannot be stored as F16")
     );
     let kinds = [TensorHeader {
@@ -298,7 +298,7 @@ fn what_cannot_be_merged_leaves_what_was_there() {
     writer.tensor(&[0; 256 * 110]).unwrap();
     let codebook = Gguf::from_bytes(writer.finish().unwrap()).unwrap();
     assert!(
-        said(&codebook, &even(1.0), QuantRecipe::Same, on())
+        error_of(&codebook, &even(1.0), QuantRecipe::Same, on())
             .contains("of the type IQ3_S, which Hearth cannot convert yet")
     );
 }

@@ -13,9 +13,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A loss's distance from PyTorch's, as a share of it. The issue of rounding alone leaves 3e-7.
+/// Tolerance of a loss relative to PyTorch's. Rounding alone gives 3e-7.
 const LOSS: f64 = 1e-4;
-/// One minus the least cosine of a matrix with PyTorch's after the last step.
+/// Tolerance of a matrix after the last step: 1 - its cosine similarity with PyTorch's.
 const COSINE: f64 = 1e-5;
 
 fn fixtures() -> PathBuf {
@@ -59,7 +59,7 @@ impl Fixture {
             .collect()
     }
 
-    /// As the fixture's script trained.
+    /// The settings of the fixture's script.
     fn settings(&self) -> Settings {
         let number = |key: &str| self.json["settings"][key].as_f64().unwrap_or_else(|| panic!("{key}"));
         let steps = self.json["steps"].as_array().expect("a list").len();
@@ -108,7 +108,7 @@ impl Fixture {
     }
 }
 
-fn go_on(run: &mut Run) -> End {
+fn run_to_end(run: &mut Run) -> End {
     run.run(&mut |_| Control::Continue).expect("it runs")
 }
 
@@ -120,12 +120,13 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
 
 /// Trains as the fixture did, with these settings changed, and compares losses, gradient norms and
 /// the adapter.
-fn follows(name: &'static str, loss: f64, cosine: f64, change: impl Fn(&mut Settings)) {
+fn check_against_pytorch(name: &'static str, loss: f64, cosine: f64, change: impl Fn(&mut Settings)) {
     let fixture = Fixture::read(name);
     let mut settings = fixture.settings();
     change(&mut settings);
     let mut run = fixture.run(settings, None);
-    run.start_from(&fixture.adapter("start")).expect("it begins there");
+    run.start_from(&fixture.adapter("start"))
+        .expect("it starts from the adapter");
     let mut steps = Vec::new();
     run.run(&mut |report| {
         if let Report::Step(step) = report {
@@ -163,28 +164,28 @@ fn follows(name: &'static str, loss: f64, cosine: f64, change: impl Fn(&mut Sett
 
 #[test]
 fn a_llama_follows_pytorch_and_peft() {
-    follows("llama", LOSS, COSINE, |_| {});
+    check_against_pytorch("llama", LOSS, COSINE, |_| {});
 }
 
 #[test]
 fn a_gemma_follows_pytorch_and_peft() {
-    follows("gemma3", LOSS, COSINE, |_| {});
+    check_against_pytorch("gemma3", LOSS, COSINE, |_| {});
 }
 
 #[test]
-fn a_tape_of_one_layer_at_a_time_gives_the_same() {
-    follows("llama", LOSS, COSINE, |settings| settings.layers_on_tape = 1);
+fn gradient_checkpointing_of_every_layer_gives_the_same() {
+    check_against_pytorch("llama", LOSS, COSINE, |settings| settings.layers_on_tape = 1);
 }
 
 #[test]
 fn bf16_follows_to_its_precision() {
-    // The issue's own limits: 1 % of the loss, a cosine of 0.999.
-    follows("llama", 1e-2, 1e-3, |settings| settings.bf16 = true);
+    // Limits: 1 % of the loss, a cosine of 0.999.
+    check_against_pytorch("llama", 1e-2, 1e-3, |settings| settings.bf16 = true);
 }
 
-/// Everything a run ends with, to the bit.
-fn ending(run: &mut Run) -> (Vec<u64>, Vec<LoraPart>, Option<u64>) {
-    let end = go_on(run);
+/// The result of a run, bit for bit: losses, adapters and best validation loss.
+fn result_of(run: &mut Run) -> (Vec<u64>, Vec<LoraPart>, Option<u64>) {
+    let end = run_to_end(run);
     let bits = end.losses.iter().map(|loss| loss.to_bits()).collect();
     (bits, run.parameters().parts(), end.eval.map(f64::to_bits))
 }
@@ -199,12 +200,12 @@ fn drawn(fixture: &Fixture) -> Settings {
 }
 
 #[test]
-fn one_seed_gives_one_run_on_any_number_of_threads() {
+fn a_run_is_reproducible_on_any_number_of_threads() {
     let fixture = Fixture::read("llama");
     let before = threads::count();
     let on = |n: usize| {
         threads::set(n);
-        ending(&mut fixture.run(drawn(&fixture), None))
+        result_of(&mut fixture.run(drawn(&fixture), None))
     };
     let (one, three) = (on(1), on(3));
     threads::set(before);
@@ -213,15 +214,15 @@ fn one_seed_gives_one_run_on_any_number_of_threads() {
         seed: 2,
         ..drawn(&fixture)
     };
-    assert!(one != ending(&mut fixture.run(other, None)));
+    assert!(one != result_of(&mut fixture.run(other, None)));
 }
 
 #[test]
-fn a_run_that_was_cut_off_ends_as_if_it_had_not_been() {
+fn an_interrupted_run_resumes_to_the_same_bits() {
     let fixture = Fixture::read("llama");
     let folder = tempfile::tempdir().expect("a folder");
-    let whole = ending(&mut fixture.run(drawn(&fixture), None));
-    // Cut off in the middle of step 8, the last checkpoint being of step 6.
+    let whole = result_of(&mut fixture.run(drawn(&fixture), None));
+    // Interrupted in the middle of step 8; the last checkpoint is of step 6.
     let mut steps = 0;
     let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         fixture.run(drawn(&fixture), Some(folder.path())).run(&mut |report| {
@@ -234,15 +235,15 @@ fn a_run_that_was_cut_off_ends_as_if_it_had_not_been() {
     let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
     again
         .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
-        .expect("it goes on");
+        .expect("it resumes");
     assert_eq!(again.history().0.len(), 6);
-    assert!(ending(&mut again) == whole);
+    assert!(result_of(&mut again) == whole);
 }
 
 #[test]
-fn a_run_that_is_suspended_at_any_moment_goes_on_as_if_it_had_not_been() {
+fn a_run_suspended_at_any_report_resumes_to_the_same_bits() {
     let fixture = Fixture::read("llama");
-    let whole = ending(&mut fixture.run(drawn(&fixture), None));
+    let whole = result_of(&mut fixture.run(drawn(&fixture), None));
     let (mut moment, mut suspended) = (0, 0);
     loop {
         let folder = tempfile::tempdir().expect("a folder");
@@ -258,32 +259,32 @@ fn a_run_that_is_suspended_at_any_moment_goes_on_as_if_it_had_not_been() {
             Control::Suspend
         });
         let end = end.expect("it ends");
-        assert!(steps_after <= 1, "only the step under way is made");
-        assert_eq!(evaluated_after, 0, "nothing more is measured");
+        assert!(steps_after <= 1, "only the current step is finished");
+        assert_eq!(evaluated_after, 0, "no evaluation is made");
         if reports <= moment {
-            assert!(suspended > 20, "every moment was tried");
+            assert!(suspended > 20, "every report was tried");
             return;
         }
-        // After its last report of a step a run is done, whatever is wanted.
+        // After the report of its last step the run is complete, even if suspension is requested.
         suspended += usize::from(end.reason == EndReason::Suspended);
         let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
         match latest_checkpoint(folder.path()) {
             Some(checkpoint) => {
-                again.resume(&checkpoint).expect("it goes on");
-                assert_eq!(again.history().0.len(), end.losses.len(), "from the very step");
+                again.resume(&checkpoint).expect("it resumes");
+                assert_eq!(again.history().0.len(), end.losses.len(), "it resumes from that step");
             }
             None => assert!(end.losses.is_empty()),
         }
-        assert!(ending(&mut again) == whole, "suspended at report {moment}");
+        assert!(result_of(&mut again) == whole, "suspended at report {moment}");
         moment += 1;
     }
 }
 
 #[test]
-fn a_run_that_is_stopped_keeps_the_best_and_goes_on_as_if_it_had_not_been() {
+fn a_stopped_run_saves_the_best_and_resumes_to_the_same_bits() {
     let fixture = Fixture::read("llama");
     let folder = tempfile::tempdir().expect("a folder");
-    let whole = ending(&mut fixture.run(drawn(&fixture), None));
+    let whole = result_of(&mut fixture.run(drawn(&fixture), None));
     let mut improved = 0;
     let mut run = fixture.run(drawn(&fixture), Some(folder.path()));
     let end = run.run(&mut |report| {
@@ -299,8 +300,8 @@ fn a_run_that_is_stopped_keeps_the_best_and_goes_on_as_if_it_had_not_been() {
     let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
     again
         .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
-        .expect("it goes on");
-    assert!(ending(&mut again) == whole);
+        .expect("it resumes");
+    assert!(result_of(&mut again) == whole);
 }
 
 #[test]
@@ -311,7 +312,7 @@ fn a_checkpoint_of_another_run_or_a_corrupt_one_is_refused() {
         max_steps: Some(1),
         ..drawn(&fixture)
     };
-    go_on(&mut fixture.run(settings.clone(), Some(folder.path())));
+    run_to_end(&mut fixture.run(settings.clone(), Some(folder.path())));
     let path = latest_checkpoint(folder.path()).expect("a checkpoint");
     let refused = |settings: Settings| {
         let error = fixture.run(settings, None).resume(&path).expect_err("it is refused");
@@ -330,7 +331,7 @@ fn a_checkpoint_of_another_run_or_a_corrupt_one_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_trained_is_said() {
+fn untrainable_input_is_refused() {
     let fixture = Fixture::read("llama");
     let check = |settings: Settings, examples: Vec<Example>, says: &str| {
         let run = Run::new(fixture.model.clone(), settings, examples, Vec::new(), None);
@@ -365,7 +366,7 @@ fn what_cannot_be_trained_is_said() {
 }
 
 #[test]
-fn an_adapter_that_is_no_numbers_is_not_kept() {
+fn a_non_finite_adapter_is_not_saved() {
     let fixture = Fixture::read("llama");
     let settings = Settings {
         learning_rate: 1e38,
@@ -388,22 +389,22 @@ fn an_adapter_that_is_no_numbers_is_not_kept() {
     parts
         .iter_mut()
         .for_each(|part| part.b.iter_mut().for_each(|value| *value *= 1e3));
-    run.start_from(&parts).expect("it begins there");
-    let mut kept = 0;
+    run.start_from(&parts).expect("it starts from the adapter");
+    let mut saved = 0;
     let error = run.run(&mut |report| {
-        kept += usize::from(matches!(report, Report::Improved(_)));
+        saved += usize::from(matches!(report, Report::Improved(_)));
         Control::Continue
     });
     let error = error.expect_err("it diverges");
     assert!(
-        matches!(error, TrainError::Diverged { .. }) && error.to_string().contains("no number"),
+        matches!(error, TrainError::Diverged { .. }) && error.to_string().contains("NaN"),
         "{error}"
     );
-    assert!(kept == 0 && latest_checkpoint(folder.path()).is_none());
+    assert!(saved == 0 && latest_checkpoint(folder.path()).is_none());
 }
 
 #[test]
-fn a_loss_that_explodes_ends_the_run() {
+fn an_exploding_loss_ends_the_run() {
     let fixture = Fixture::read("llama");
     let settings = Settings {
         learning_rate: 1e30,

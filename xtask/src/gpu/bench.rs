@@ -230,8 +230,8 @@ fn table(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-fn ratio(hearth_bench: Option<f64>, llama_cpp: Option<f64>) -> String {
-    match (hearth_bench, llama_cpp) {
+fn ratio(hearth: Option<f64>, llama_cpp: Option<f64>) -> String {
+    match (hearth, llama_cpp) {
         (Some(hearth), Some(llama_cpp)) if llama_cpp > 0.0 => format!("{:.2}", hearth / llama_cpp),
         _ => "n/a".to_owned(),
     }

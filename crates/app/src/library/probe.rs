@@ -264,7 +264,7 @@ impl Process {
         }
         let mut child = process.spawn().map_err(|error| {
             format!(
-                "it was not read because {} could not be started ({error}). Install Hearth again, or build the whole \
+                "it was not read because {} could not be started ({error}). Reinstall Hearth, or build the whole \
                  workspace.",
                 command.program.display()
             )

@@ -138,10 +138,10 @@ fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
     };
     let products = weights * prompt as f64 / seconds.max(1e-9);
 
-    session.push_for_likeliest(ids[0])?;
+    session.push_greedy(ids[0])?;
     let (began, mut steps) = (Instant::now(), 0);
     while steps < MAX_PROMPT - 1 && (steps < 4 || began.elapsed() < MEASURE_TIME) {
-        session.push_for_likeliest(ids[steps])?;
+        session.push_greedy(ids[steps])?;
         steps += 1;
     }
     let bytes = weights * Quant::Q4_0.block_bytes() as f64 / Quant::Q4_0.block_elements() as f64;

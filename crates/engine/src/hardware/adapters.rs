@@ -6,7 +6,7 @@ use hearth_llm::gpus::{self, AdapterKind};
 
 /// All GPUs of wgpu, in the order of `hearth_llm::gpus::adapters`.
 pub fn seen() -> Vec<Seen> {
-    let views = gpus::views();
+    let views = gpus::list();
     let slots: Vec<Option<Pci>> = views
         .iter()
         .map(|view| view.infos[0].device_pci_bus_id.parse().ok())

@@ -9,7 +9,7 @@ use hearth_llm::cuda;
 /// All GPUs of CUDA, in the order of `hearth_llm::cuda`.
 pub fn seen() -> Vec<Seen> {
     let cards = cuda::cards().into_iter().enumerate();
-    let complete = cuda::libdevice::is_there();
+    let complete = cuda::libdevice::is_available();
     let seen = cards.map(|(adapter, card)| Seen {
         name: card.name,
         kind: Kind::Discrete,

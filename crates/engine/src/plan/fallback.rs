@@ -32,7 +32,7 @@ pub fn load_with_fallback<T>(
             Err(problem) => problem,
         };
         // The failed GPU is reopened.
-        next.placement.gpus().for_each(device::forget);
+        next.placement.gpus().for_each(device::close);
         note(&next, records::Store::note_refused);
         let fewer = if layers == first { layers * 3 / 4 } else { 0 };
         tracing::warn!("{layers} layers on the GPU failed: {problem}");

@@ -4,8 +4,8 @@ use crate::gguf::{GgufError, GgufProblem, TensorData, TensorInfo, Value};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Two hashes of a model, in hexadecimal. They cover what affects a layer's output, not file names,
-/// titles or chat templates.
+/// Two hashes of a model, in hexadecimal. They differ for models that compute differently, as far
+/// as samples of each tensor show; file names, titles and chat templates do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// Hash of what all quantisations of a model share: the architecture, tensor names and shapes,

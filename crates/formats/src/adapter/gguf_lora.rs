@@ -93,7 +93,7 @@ impl AdapterFile {
     }
 }
 
-/// ReadMode times `factor`, little-endian.
+/// The values times `factor`, as little-endian bytes.
 fn bytes(values: &[f32], factor: f32) -> Vec<u8> {
     values.iter().flat_map(|value| (value * factor).to_le_bytes()).collect()
 }

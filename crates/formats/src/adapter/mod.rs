@@ -52,7 +52,7 @@ pub struct LoraTensors {
     pub a: Vec<f32>,
     /// B: `[outputs, rank]`, row-major; rows in GGUF order.
     pub b: Vec<f32>,
-    /// ReadMode between the two.
+    /// Rank: the inner dimension of A and B.
     pub rank: usize,
     /// Input features of the linear.
     pub inputs: usize,

@@ -109,7 +109,7 @@ fn too_long(line: usize) -> DatasetProblem {
     ))
 }
 
-/// Checks the encoding and reports its line, which serde_json does not.
+/// Checks the encoding and reports the line; serde_json only says that the bytes are invalid.
 fn check_utf8(source: &Source) -> Result<(), DatasetProblem> {
     let mut reader = source.text()?;
     let (mut line, mut carried) = (1u32, Vec::new());

@@ -30,7 +30,7 @@ pub(super) struct Queries {
 
 impl KvElement for i8 {
     const SCALED: bool = true;
-    const TOGETHER: usize = 2;
+    const INTERLEAVE: usize = 2;
     type Queries = Queries;
 
     #[inline(always)]

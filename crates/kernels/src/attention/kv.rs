@@ -24,7 +24,7 @@ pub(super) trait KvElement: Copy + Default + Send + Sync {
     const SCALED: bool = false;
     /// Neighbours in a sum that are stored contiguously: elements of a key, and values of the same
     /// number of cells.
-    const TOGETHER: usize = 1;
+    const INTERLEAVE: usize = 1;
     /// Query rows in the form that scores need.
     type Queries: Sync;
 
@@ -190,9 +190,9 @@ impl Lengths {
     }
 }
 
-/// Width of a key, zero-padded to a multiple of [`KvElement::TOGETHER`].
+/// Width of a key, zero-padded to a multiple of [`KvElement::INTERLEAVE`].
 fn key_width<E: KvElement>(head_dim: usize) -> usize {
-    head_dim.next_multiple_of(E::TOGETHER)
+    head_dim.next_multiple_of(E::INTERLEAVE)
 }
 
 /// Scale blocks of a head; 0 in formats without scales.
@@ -366,21 +366,21 @@ impl<E: KvElement> KvStore<E> {
             for (block, (keys, columns)) in keys.chunks(BLOCK).zip(column.chunks_mut(BLOCK * WIDTH)).enumerate() {
                 let mut stored = [E::default(); BLOCK];
                 let scale = store_block::<E>(isa, keys, &mut stored);
-                let groups = columns.chunks_exact_mut(E::TOGETHER * WIDTH);
-                for (elements, group) in stored.chunks_exact(E::TOGETHER).zip(groups) {
-                    group[lane * E::TOGETHER..][..E::TOGETHER].copy_from_slice(elements);
+                let groups = columns.chunks_exact_mut(E::INTERLEAVE * WIDTH);
+                for (elements, group) in stored.chunks_exact(E::INTERLEAVE).zip(groups) {
+                    group[lane * E::INTERLEAVE..][..E::INTERLEAVE].copy_from_slice(elements);
                 }
                 if E::SCALED {
                     self.key_scales[scale_at(block)] = scale;
                 }
             }
-            let rows = &mut self.values[(head * WIDTH + lane / E::TOGETHER * E::TOGETHER) * value_width..];
-            let rows = &mut rows[..E::TOGETHER * value_width];
-            let parts = rows.chunks_mut(E::TOGETHER * BLOCK);
+            let rows = &mut self.values[(head * WIDTH + lane / E::INTERLEAVE * E::INTERLEAVE) * value_width..];
+            let rows = &mut rows[..E::INTERLEAVE * value_width];
+            let parts = rows.chunks_mut(E::INTERLEAVE * BLOCK);
             for (block, (values, rows)) in values.chunks(BLOCK).zip(parts).enumerate() {
                 let mut stored = [E::default(); BLOCK];
                 let scale = store_block::<E>(isa, values, &mut stored);
-                let row = rows.iter_mut().skip(lane % E::TOGETHER).step_by(E::TOGETHER);
+                let row = rows.iter_mut().skip(lane % E::INTERLEAVE).step_by(E::INTERLEAVE);
                 row.zip(stored).for_each(|(to, element)| *to = element);
                 if E::SCALED {
                     self.value_scales[scale_at(block)] = scale;

@@ -42,7 +42,7 @@ fn nearest(x: f32) -> f32 {
     level
 }
 
-/// The scale, of either sign, that minimises the error of `scale * level`.
+/// The scale, of either sign, with the smallest error of `scale * level` among candidates.
 pub(super) fn fit(x: &[f32; GROUP]) -> f32 {
     // The ends differ, so the weight farthest from zero is tried at both: from beyond the end,
     // where it is clipped in exchange for a finer scale, to well inside.

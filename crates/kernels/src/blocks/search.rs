@@ -84,8 +84,8 @@ fn affine_loss<const N: usize>(x: &[f32; N], weight: &[f32; N], fit: (f32, f32),
     }))
 }
 
-/// `(scale, min)`, both non-negative, that minimise the error of `scale * code - min` with codes
-/// `0..=top`.
+/// `(scale, min)`, both non-negative, with the smallest error, of a few candidate grids, of
+/// `scale * code - min` with codes `0..=top`.
 ///
 /// For each candidate grid, fixes the codes and solves for scale and minimum; returns the best
 /// pair.
@@ -156,8 +156,8 @@ fn neighbours(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
     code.saturating_sub(1)..=(code + 1).min(top)
 }
 
-/// The scale, of either sign, that minimises the error of `scale * code` with codes
-/// `-limit..limit`.
+/// The scale, of either sign, with the smallest error, of a few candidates, of `scale * code` with
+/// codes `-limit..limit`.
 pub(super) fn symmetric<const N: usize>(x: &[f32; N], limit: u8) -> f32 {
     let limit = f32::from(limit);
     // Negative, because the code range reaches farther below zero than above.
@@ -166,8 +166,8 @@ pub(super) fn symmetric<const N: usize>(x: &[f32; N], limit: u8) -> f32 {
     scale(x, |x| x.map(|x| x * x), grids, |x| round(x, -limit, limit - 1.0))
 }
 
-/// The scale, of either sign, that minimises the error, weighted by `weigh`, of scale times values
-/// rounded by `nearest`.
+/// The scale, of either sign, with the smallest error, weighted by `weigh`, of a few candidates, of
+/// scale times values rounded by `nearest`.
 ///
 /// Each candidate of `grids` is the value that the element of `x` farthest from zero is scaled to
 /// before rounding. The rounded values are then fixed and the scale is solved for; returns the

@@ -24,7 +24,7 @@ use crate::team;
 /// # Errors
 /// Returns an error if the lengths differ.
 pub fn add_in_place(x: &mut [f32], y: &[f32]) -> Result<(), ShapeError> {
-    shape::length("the summand", y.len(), Some(x.len()))?;
+    shape::length("the addend", y.len(), Some(x.len()))?;
     linear::add(x, y);
     Ok(())
 }

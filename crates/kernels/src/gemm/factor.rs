@@ -101,7 +101,7 @@ impl Factor for Bf16Pair {
 pub(crate) fn interleave<E: Factor, const N: usize>(isa: Isa, rows: &[[f32; N]], column: usize, out: &mut [E]) {
     #[cfg(target_arch = "x86_64")]
     if E::IS_PAIR && isa.multiplies_bf16() {
-        // SAFETY: an `Isa` exists only for instructions detected on this machine.
+        // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected.
         return unsafe { super::avx512_bf16::interleave(rows, column, bytemuck::cast_slice_mut(out)) };
     }
     interleave_on_any(isa, rows, column, out);

@@ -159,7 +159,7 @@ fn transpose<E: Factor>(rows: &[&[f32]; MR], out: &mut [E]) {
     let isa = Isa::best();
     #[cfg(target_arch = "x86_64")]
     if E::IS_PAIR && isa.multiplies_bf16() {
-        // SAFETY: an `Isa` exists only for instructions detected on this machine.
+        // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected.
         return unsafe { super::avx512_bf16::transpose(rows, bytemuck::cast_slice_mut(out)) };
     }
     transpose_on_any(isa, rows, out);

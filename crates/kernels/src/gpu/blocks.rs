@@ -16,7 +16,7 @@ fn byte(words: &[u32], at: usize) -> u32 {
     (words[at / 4] >> (8u32 * (at % 4) as u32)) & 0xffu32
 }
 
-/// The byte at `at` as a signed integer.
+/// The byte at `at` as an i8 (two's complement).
 #[cube]
 pub(super) fn signed(words: &[u32], at: usize) -> i32 {
     (byte(words, at) ^ 0x80u32) as i32 - 128i32

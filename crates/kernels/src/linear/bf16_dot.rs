@@ -103,8 +103,8 @@ pub(super) fn product(
             let count = ROWS.min(rows.end - first);
             let bytes = matrix.plain_rows(first..first + count);
             let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
-            // SAFETY: an `Isa` exists only for instructions detected on this machine; the matrix
-            // has the rows.
+            // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected; the matrix has
+            // the rows.
             unsafe {
                 match matrix.quant() {
                     Quant::F16 => avx512_bf16::stored_strip::<true>(bytes, count, x, tokens.clone(), &mut sink),
@@ -125,7 +125,7 @@ pub(super) fn product(
         let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
         #[cfg(target_arch = "x86_64")]
         if isa.multiplies_bf16() {
-            // SAFETY: an `Isa` exists only for instructions detected on this machine.
+            // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected.
             unsafe { avx512_bf16::strip(&weights, count, x, tokens.clone(), &mut sink) };
             continue;
         }

@@ -19,7 +19,7 @@ impl RowLanes for Eight {
     type Words = __m256i;
 
     const COUNT: usize = 8;
-    /// The sum of two products of unsigned bytes could overflow 16 bits.
+    /// The sum of two products of a full unsigned byte with a signed one could overflow 16 bits.
     const SIGNS: bool = true;
 
     #[inline(always)]

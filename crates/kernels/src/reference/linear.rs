@@ -28,9 +28,10 @@ pub struct Lora {
     pub a: Vec<f64>,
     /// `[out, rank]`.
     pub b: Vec<f64>,
-    /// alpha / rank.
+    /// Scale of the adapter's output.
     pub scale: f64,
-    /// Dropout mask of its input `[T, in]`: 0 or the scale.
+    /// Factor of each element of its input `[T, in]`: 0 if dropped, else `1 / (1 - rate)`; `None`
+    /// means no dropout.
     pub mask: Option<Vec<f64>>,
 }
 

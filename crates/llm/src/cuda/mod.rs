@@ -1,4 +1,4 @@
-//! The GPUs that CUDA can open, asked of NVIDIA's driver itself: a machine without one is no error.
+//! The GPUs that CUDA can open, listed by NVIDIA's driver. A missing driver is not an error.
 //!
 //! <https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html>
 
@@ -8,14 +8,14 @@ use burn::tensor::Device;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, c_char, c_int};
 
-/// The driver's library, by the names under which systems have it.
+/// File names of the driver's library.
 const LIBRARIES: &[&str] = if cfg!(windows) {
     &["nvcuda.dll"]
 } else {
     &["libcuda.so.1", "libcuda.so"]
 };
 
-/// `CU_DEVICE_ATTRIBUTE_…` of where a card sits.
+/// `CU_DEVICE_ATTRIBUTE_…` of a card's PCI address.
 const PCI_BUS: c_int = 33;
 const PCI_DEVICE: c_int = 34;
 const PCI_DOMAIN: c_int = 50;
@@ -23,42 +23,41 @@ const PCI_DOMAIN: c_int = 50;
 /// One card, in CUDA's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
-    /// The maker's name for it.
+    /// The product name.
     pub name: String,
-    /// Domain, bus and device of its slot; none where the driver does not tell.
+    /// PCI domain, bus and device; `None` if the driver does not report them.
     pub slot: Option<[u32; 3]>,
-    /// Bytes of its memory.
+    /// Total memory in bytes; `None` if the driver does not report it.
     pub memory: Option<u64>,
 }
 
-/// Every card; none where there is no driver, or it does not work.
+/// All cards; empty if there is no working driver.
 pub fn cards() -> Vec<Card> {
     // SAFETY: the driver's library is loaded, and its functions are called as its documentation
     // declares them.
-    unsafe { ask() }.unwrap_or_default()
+    unsafe { query() }.unwrap_or_default()
 }
 
 /// Opens the card of this number in [`cards`].
 ///
 /// # Errors
-/// There is no such card; the text is a sentence without its full stop. Where the driver fails
+/// If there is no such card; the text is a sentence without its full stop. If the driver fails
 /// later, Burn panics.
 pub fn open(number: usize) -> Result<Device, String> {
     match number < cards().len() {
         true => Ok(Device::cuda(number)),
-        false => Err("CUDA knows no such GPU on this machine, or its driver does not answer".to_owned()),
+        false => Err("CUDA finds no such GPU on this machine, or its driver does not respond".to_owned()),
     }
 }
 
 /// # Safety
 ///
-/// A library of one of the names is NVIDIA's.
-unsafe fn ask() -> Option<Vec<Card>> {
+/// A library found under one of the names must be NVIDIA's.
+unsafe fn query() -> Option<Vec<Card>> {
     type Ordinals = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-    // SAFETY: NVIDIA's library may be loaded by anybody.
+    // SAFETY: NVIDIA's library can be loaded without preconditions.
     let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
-    // SAFETY: each function is declared as in `cuda.h`, and gets pointers to what outlives the
-    // call.
+    // SAFETY: each function is declared as in `cuda.h`, and its pointers outlive the call.
     unsafe {
         let init: Symbol<unsafe extern "C" fn(u32) -> c_int> = library.get(b"cuInit").ok()?;
         let count_of: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> = library.get(b"cuDeviceGetCount").ok()?;
@@ -78,7 +77,7 @@ unsafe fn ask() -> Option<Vec<Card>> {
         for ordinal in 0..count {
             let mut card = 0;
             if get(&mut card, ordinal) != 0 {
-                // A number stands for a place in the list, so a hole ends it.
+                // A card's number is its index in this list, so the list ends at the first gap.
                 break;
             }
             let mut name = [0 as c_char; 256];
@@ -100,7 +99,7 @@ unsafe fn ask() -> Option<Vec<Card>> {
                 memory: (memory_of(&mut memory, card) == 0).then_some(memory as u64),
             });
         }
-        // The driver stays: Burn loads it again, and does not like it to go.
+        // Never unloaded: Burn loads the driver again, and unloading it in between breaks that.
         std::mem::forget(library);
         Some(cards)
     }

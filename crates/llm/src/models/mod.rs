@@ -175,7 +175,7 @@ pub(crate) fn build(config: &Config, placement: &Placement, weights: &mut Weight
         "qwen3" => (qwen3::block, 1.0),
         "gemma3" => (gemma3::block, gemma3::embedding_scale(config)),
         other => {
-            let what = format!("Hearth does not know the architecture '{other}' yet");
+            let what = format!("Hearth does not support the architecture '{other}' yet");
             return Err(LoadError::unsupported(weights.gguf(), &what));
         }
     };
@@ -185,10 +185,10 @@ pub(crate) fn build(config: &Config, placement: &Placement, weights: &mut Weight
     let devices = of_blocks.chain(output_device).collect::<Result<Arc<[Device]>, _>>()?;
     let mut blocks = Vec::with_capacity(config.n_layers);
     for layer in 0..config.n_layers {
-        weights.go_to(&devices[layer]);
+        weights.set_device(&devices[layer]);
         blocks.push(block(config, weights, layer)?);
     }
-    weights.go_to(&devices[config.n_layers]);
+    weights.set_device(&devices[config.n_layers]);
     let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
     // A model without an output layer ties it to the embedding: the same tensor, or on a GPU a
     // copy.

@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_cell_beyond_the_pool_is_refused() {
-        for (cell, wrong) in [(7, false), (8, true), (u32::MAX, true)] {
-            let expected = wrong.then_some(CacheError::NoSuchCell { cell, cells: 8 });
+        for (cell, invalid) in [(7, false), (8, true), (u32::MAX, true)] {
+            let expected = invalid.then_some(CacheError::NoSuchCell { cell, cells: 8 });
             // The cell of the batch, and one that is only read.
             assert_eq!(refused(SequenceView::new(&[0, cell], 1)), expected);
             assert_eq!(refused(SequenceView::new(&[cell, 0], 1)), expected);

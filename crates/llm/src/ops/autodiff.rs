@@ -160,11 +160,11 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::norm_linears(x, norm, linears, precision), None);
             }
-            let kept = B::keep(&x, precision);
+            let saved = B::save(&x, precision);
             let out = B::norm_linears(x, norm.clone(), linears.clone(), precision);
             let rule = rule(move |gradient| {
                 let (dx, adapters) =
-                    B::norm_linears_backward(B::restore(&kept), norm.clone(), linears.clone(), precision, gradient);
+                    B::norm_linears_backward(B::restore(&saved), norm.clone(), linears.clone(), precision, gradient);
                 let mut adapters = adapters.into_iter().map(split::<B>);
                 let mut next = || adapters.next().unwrap_or([None, None]);
                 let ([a0, b0], [a1, b1], [a2, b2]) = (next(), next(), next());
@@ -192,12 +192,13 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, key_values), None);
             }
-            let (out, kept) = B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
+            let (out, saved) =
+                B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
                 let (spec, segments) = (spec.clone(), segments.clone());
                 [Some(B::attend_backward(
-                    q_norm, k_norm, spec, segments, &kept, gradient,
+                    q_norm, k_norm, spec, segments, &saved, gradient,
                 ))]
             });
             (out, rule)
@@ -218,11 +219,11 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::linear_add(residual, h, linear, norm, precision), None);
             }
-            let kept = B::keep(&h, precision);
+            let saved = B::save(&h, precision);
             let out = B::linear_add(residual, h, linear.clone(), norm.clone(), precision);
             let rule = rule(move |gradient: FloatTensor<B>| {
                 let (dh, adapter) = B::linear_add_backward(
-                    B::restore(&kept),
+                    B::restore(&saved),
                     linear.clone(),
                     norm.clone(),
                     precision,
@@ -258,10 +259,10 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::feed_forward(x, gated, down, after, precision), None);
             }
-            let (out, kept) = B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), precision);
+            let (out, saved) = B::feed_forward_with_saved(x, gated.clone(), down.clone(), after.clone(), precision);
             let rule = rule(move |gradient| {
                 let (gated, down, after) = (gated.clone(), down.clone(), after.clone());
-                let (dx, adapters) = B::feed_forward_backward(gated, down, after, precision, &kept, gradient);
+                let (dx, adapters) = B::feed_forward_backward(gated, down, after, precision, &saved, gradient);
                 let [[gate_a, gate_b], [up_a, up_b], [down_a, down_b]] = adapters.map(split::<B>);
                 [Some(dx), gate_a, gate_b, up_a, up_b, down_a, down_b]
             });

@@ -4,7 +4,7 @@
 //! Shapes are checked when a model is loaded, so a mismatch here is a bug: the op panics, and the
 //! engine catches and reports it.
 
-use super::room::tensor;
+use super::pooled::tensor;
 use super::saved_activations::{Saved, SavedAttention, SavedFeedForward};
 use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
@@ -36,9 +36,9 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// The elements of a float tensor, to be written over: a slice of another tensor is copied first,
-/// since Flex hands out the whole storage.
-fn in_storage_of_its_own(tensor: FlexTensor) -> FlexTensor {
+/// The tensor with storage of its own, for writing in place: a slice of another tensor is copied,
+/// since Flex returns the whole storage.
+fn unshared(tensor: FlexTensor) -> FlexTensor {
     let tensor = contiguous(tensor);
     let elements: usize = tensor.shape().iter().product();
     match tensor.bytes().len() == elements * size_of::<f32>() {
@@ -65,7 +65,7 @@ fn size(tensor: &FlexTensor) -> [usize; 2] {
 pub(super) fn sound<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     match result {
         Ok(value) => value,
-        Err(error) => panic!("an operation was given what its model cannot hold: {error}"),
+        Err(error) => panic!("an operation received invalid inputs: {error}"),
     }
 }
 
@@ -113,8 +113,8 @@ fn kernel_optional_norm(norm: &OptionalNorm<Flex>) -> Option<linear::Norm<'_>> {
     }
 }
 
-/// Adapters with contiguous elements.
-fn settled(mut linear: Linear<Flex>) -> Linear<Flex> {
+/// The linear with a contiguous adapter.
+fn contiguous_linear(mut linear: Linear<Flex>) -> Linear<Flex> {
     if let Adapter::Lora { a, b, .. } = &mut linear.adapter {
         *a = contiguous(a.clone());
         *b = contiguous(b.clone());
@@ -122,8 +122,8 @@ fn settled(mut linear: Linear<Flex>) -> Linear<Flex> {
     linear
 }
 
-fn settled_all(linears: Linears<Flex>) -> Vec<Linear<Flex>> {
-    linears.into_vec().into_iter().map(settled).collect()
+fn contiguous_linears(linears: Linears<Flex>) -> Vec<Linear<Flex>> {
+    linears.into_vec().into_iter().map(contiguous_linear).collect()
 }
 
 fn adapter_gradient(linear: &Linear<Flex>, gradient: Option<LoraGradient>) -> AdapterGradient<Flex> {
@@ -150,7 +150,7 @@ fn prepared(
     q_norm: &OptionalNorm<Flex>,
     k_norm: &OptionalNorm<Flex>,
 ) -> FlexTensor {
-    let mut qkv = in_storage_of_its_own(qkv);
+    let mut qkv = unshared(qkv);
     let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
     let rows = qkv.storage_mut::<f32>();
     sound(attention::qk_norm_rope_in_place(
@@ -178,7 +178,7 @@ impl Ops for Flex {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let (x, width) = (contiguous(x), linears.out_features());
-        let linears = settled_all(linears);
+        let linears = contiguous_linears(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut out = Scratch::new(size(&x)[0] * width);
         sound(fused::norm_linears(
@@ -231,7 +231,7 @@ impl Ops for Flex {
         norm: OptionalNorm<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
-        let (mut residual, h, linear) = (in_storage_of_its_own(residual), contiguous(h), settled(linear));
+        let (mut residual, h, linear) = (unshared(residual), contiguous(h), contiguous_linear(linear));
         // In place if the residual is not shared; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);
@@ -252,7 +252,11 @@ impl Ops for Flex {
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
-        let (x, gate, up) = (contiguous(x), settled(gated.gate), settled(gated.up));
+        let (x, gate, up) = (
+            contiguous(x),
+            contiguous_linear(gated.gate),
+            contiguous_linear(gated.up),
+        );
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
         let mut h = Scratch::new(tokens * width);
         sound(fused::gated(
@@ -280,7 +284,6 @@ impl Ops for Flex {
         loss(&x, norm, &output, &targets, scale, precision, None)
     }
 
-    /// Main memory is the system's to count.
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
         let x = contiguous(x);
         let [rows, cols] = size(&x);
@@ -289,6 +292,7 @@ impl Ops for Flex {
         FlexTensor::from_data(TensorData::new(found, [rows]))
     }
 
+    /// Host memory is not counted.
     fn memory(like: FloatTensor<Self>, _: Arc<MemoryUse>) -> FloatTensor<Self> {
         like
     }
@@ -305,12 +309,12 @@ impl OpsBackward for Flex {
     type SavedAttention = SavedAttention;
     type SavedFeedForward = SavedFeedForward;
 
-    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Saved {
+    fn save(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Saved {
         Saved::new(x, precision)
     }
 
-    fn restore(kept: &Saved) -> FloatTensor<Self> {
-        kept.restore()
+    fn restore(saved: &Saved) -> FloatTensor<Self> {
+        saved.restore()
     }
 
     fn norm_linears_backward(
@@ -321,7 +325,7 @@ impl OpsBackward for Flex {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
         let (x, gradient) = (contiguous(x), contiguous(gradient));
-        let linears = settled_all(linears);
+        let linears = contiguous_linears(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut dx = Scratch::new(floats(&x).len());
         let norm = Some(kernel_norm(&norm));
@@ -348,7 +352,7 @@ impl OpsBackward for Flex {
         segments: Arc<Segments>,
     ) -> (FloatTensor<Self>, SavedAttention) {
         let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
-        let as_they_came = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
+        let raw = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
         let ready = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
         let (mut out, mut lse) = (
             Scratch::new(tokens * heads.out_width()),
@@ -363,12 +367,12 @@ impl OpsBackward for Flex {
             &mut lse,
         ));
         let out = tensor(out, [tokens, heads.out_width()]);
-        let kept = SavedAttention {
-            qkv: as_they_came.unwrap_or(ready),
+        let saved = SavedAttention {
+            qkv: raw.unwrap_or(ready),
             out: out.clone(),
             lse: Arc::new(lse),
         };
-        (out, kept)
+        (out, saved)
     }
 
     fn attend_backward(
@@ -376,10 +380,10 @@ impl OpsBackward for Flex {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        kept: &SavedAttention,
+        saved: &SavedAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let (qkv, gradient) = (contiguous(kept.qkv.clone()), contiguous(gradient));
+        let (qkv, gradient) = (contiguous(saved.qkv.clone()), contiguous(gradient));
         let positions = &segments.positions;
         let ready = match is_normed(&q_norm, &k_norm) {
             true => prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm),
@@ -391,7 +395,7 @@ impl OpsBackward for Flex {
             floats(&ready),
             heads,
             starts,
-            [floats(&kept.out), &kept.lse],
+            [floats(&saved.out), &saved.lse],
             floats(&gradient),
             &mut d_qkv,
         ));
@@ -415,7 +419,7 @@ impl OpsBackward for Flex {
         precision: MatmulPrecision,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
-        let (h, linear, gradient) = (contiguous(h), settled(linear), contiguous(gradient));
+        let (h, linear, gradient) = (contiguous(h), contiguous_linear(linear), contiguous(gradient));
         let mut dh = Scratch::new(floats(&h).len());
         let adapter = sound(fused::linear_add_backward(
             floats(&h),
@@ -447,13 +451,13 @@ impl OpsBackward for Flex {
                 })
             }
         };
-        let kept = SavedFeedForward {
+        let saved = SavedFeedForward {
             x: Saved::new(&x, precision),
             gates,
             ups,
         };
-        let h = tensor(h, kept.gates.size());
-        (Self::linear_add(x, h, down, after, precision), kept)
+        let h = tensor(h, saved.gates.size());
+        (Self::linear_add(x, h, down, after, precision), saved)
     }
 
     fn feed_forward_backward(
@@ -461,19 +465,23 @@ impl OpsBackward for Flex {
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-        kept: &SavedFeedForward,
+        saved: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let gradient = contiguous(gradient);
         let (dh, of_down) =
-            Self::linear_add_backward(kept.h(gated.activation), down, after, precision, gradient.clone());
-        let (x, gate, up) = (kept.x.restore(), settled(gated.gate), settled(gated.up));
+            Self::linear_add_backward(saved.h(gated.activation), down, after, precision, gradient.clone());
+        let (x, gate, up) = (
+            saved.x.restore(),
+            contiguous_linear(gated.gate),
+            contiguous_linear(gated.up),
+        );
         let mut dx = Scratch::new(floats(&x).len());
         let norm = Some(kernel_norm(&gated.norm));
         let [kernel_gate, kernel_up] = [kernel_linear(&gate), kernel_linear(&up)];
         let (x_values, dh) = (floats(&x), floats(&dh));
         let activation = gated.activation;
-        let gradients = match (&kept.gates, &kept.ups) {
+        let gradients = match (&saved.gates, &saved.ups) {
             (Saved::Half(gates, _), Saved::Half(ups, _)) => fused::gated_backward_from_saved(
                 x_values,
                 norm,
@@ -528,10 +536,10 @@ fn gated_halves<K: fused::SavedElement>(
     gated: Gated<Flex>,
     precision: MatmulPrecision,
     h: &mut [f32],
-    keep: fn(Scratch<K>, [usize; 2]) -> Saved,
+    save: fn(Scratch<K>, [usize; 2]) -> Saved,
 ) -> [Saved; 2] {
-    let (gate, up) = (settled(gated.gate), settled(gated.up));
-    let mut kept = [(); 2].map(|()| Scratch::new(h.len()));
+    let (gate, up) = (contiguous_linear(gated.gate), contiguous_linear(gated.up));
+    let mut saved = [(); 2].map(|()| Scratch::new(h.len()));
     sound(fused::gated_with_saved(
         floats(x),
         Some(kernel_norm(&gated.norm)),
@@ -539,10 +547,10 @@ fn gated_halves<K: fused::SavedElement>(
         &kernel_linear(&up),
         gated.activation,
         precision,
-        kept.each_mut().map(|kept| &mut kept[..]),
+        saved.each_mut().map(|saved| &mut saved[..]),
         h,
     ));
-    kept.map(|kept| keep(kept, [size(x)[0], gate.spec.rows]))
+    saved.map(|saved| save(saved, [size(x)[0], gate.spec.rows]))
 }
 
 /// `scale` times the sum of the losses, as `[1]`; their gradient, times `scale` too, if

@@ -22,7 +22,7 @@ mod per_device;
 mod saved_activations;
 #[cfg(feature = "gpu")]
 pub(crate) use per_device::PerDevice;
-mod room;
+mod pooled;
 mod tensor_api;
 
 pub use attention::{AttentionSpec, CachedSequence, KeyValues, Segments, SequenceView, SharedRope};
@@ -150,10 +150,10 @@ pub trait OpsBackward: Ops {
     type SavedFeedForward: Clone + Send + Sync + 'static;
 
     /// Saves `x [rows, cols]` for the backward of this product.
-    fn keep(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Self::Saved;
+    fn save(x: &FloatTensor<Self>, precision: MatmulPrecision) -> Self::Saved;
 
     /// The saved matrix in f32.
-    fn restore(kept: &Self::Saved) -> FloatTensor<Self>;
+    fn restore(saved: &Self::Saved) -> FloatTensor<Self>;
 
     /// Backward of [`Ops::norm_linears`]: the gradient of `x`, and of each linear's adapter.
     fn norm_linears_backward(
@@ -180,7 +180,7 @@ pub trait OpsBackward: Ops {
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
-        kept: &Self::SavedAttention,
+        saved: &Self::SavedAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 
@@ -211,7 +211,7 @@ pub trait OpsBackward: Ops {
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-        kept: &Self::SavedFeedForward,
+        saved: &Self::SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]);
 

@@ -10,9 +10,9 @@ pub(crate) struct PerDevice<T>(Mutex<Vec<(Device<Cube>, T)>>);
 
 impl<T: Clone> PerDevice<T> {
     /// The copy on a device; made now if there is no suitable one.
-    pub fn get(&self, device: &Device<Cube>, will_do: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> T {
+    pub fn get(&self, device: &Device<Cube>, is_usable: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> T {
         let mut copies = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some((_, copy)) = copies.iter().find(|(on, copy)| on == device && will_do(copy)) {
+        if let Some((_, copy)) = copies.iter().find(|(on, copy)| on == device && is_usable(copy)) {
             return copy.clone();
         }
         copies.retain(|(on, _)| on != device);

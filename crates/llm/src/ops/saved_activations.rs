@@ -1,7 +1,7 @@
 //! Saved activations of the CPU operations.
 
 use super::flex::{floats, sound};
-use super::room::tensor;
+use super::pooled::tensor;
 use super::{Activation, MatmulPrecision};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;

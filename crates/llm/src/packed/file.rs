@@ -1,8 +1,8 @@
-//! A file of packed weights, mapped.
+//! A mapped file of packed weights.
 //!
-//! It begins with a [`Head`]; then come the matrices, each at a multiple of [`ALIGN`] bytes, and
-//! last the table, which is text: the key, then a line for each matrix with its place, its length,
-//! the sums of its chunks, and its name.
+//! A [`Header`], then the matrices, each at a multiple of [`ALIGN`] bytes, then the table as text:
+//! the key, then one line per matrix with its offset, length, the checksums of its ranges, and its
+//! name.
 
 use bytes::Bytes;
 use hearth_kernels::team;
@@ -14,26 +14,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// Where matrices begin: with a cache line, and so with a vector.
+/// Alignment of matrices: a cache line, which is also enough for vectors.
 pub const ALIGN: u64 = 64;
 
-/// Bytes that have a sum of their own.
-const CHUNK: usize = 1 << 20;
+/// Bytes per checksum.
+const SUMMED: usize = 1 << 20;
 
-/// What the file begins with. The last sign goes up with every change of what follows.
+/// Magic bytes; the last is the format version.
 const MAGIC: &[u8; 8] = b"hearth:3";
 
-/// What lies where; little-endian.
+/// The header, little-endian.
 #[derive(Clone, Copy)]
-pub struct Head {
-    /// Where the table begins; it goes to the end of the file.
+pub struct Header {
+    /// Offset of the table, which extends to the end of the file.
     pub table_at: u64,
-    /// The sum of its bytes.
+    /// Checksum of the table.
     pub table_sum: u32,
 }
 
-impl Head {
-    /// Bytes that it takes.
+impl Header {
+    /// Size of the header.
     pub const BYTES: usize = ALIGN as usize;
 
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -55,7 +55,7 @@ impl Head {
     }
 }
 
-/// Where a matrix lies, and what tells that it is as it was written.
+/// The byte range of a matrix, and its checksums.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
     pub start: u64,
@@ -64,10 +64,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Adds its line to a table.
+    /// Appends its line to a table.
     pub fn write(&self, name: &str, table: &mut String) {
         let sums: Vec<String> = self.sums.iter().map(|sum| format!("{sum:x}")).collect();
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(table, "{} {} {} {name}", self.start, self.length, sums.join(","));
     }
 
@@ -81,35 +81,36 @@ impl Entry {
     }
 }
 
-/// The sums of a matrix, made by all threads.
+/// The checksums of a matrix, computed by all threads.
 pub fn sums(bytes: &[u8]) -> Vec<u32> {
-    let mut sums = vec![0; bytes.len().div_ceil(CHUNK)];
-    team::run_over(&mut sums, 1, &|chunk, out| {
-        out[0] = crc32fast::hash(&bytes[chunk * CHUNK..][..CHUNK.min(bytes.len() - chunk * CHUNK)]);
+    let mut sums = vec![0; bytes.len().div_ceil(SUMMED)];
+    team::run_over(&mut sums, 1, &|range, out| {
+        let at = range * SUMMED;
+        out[0] = crc32fast::hash(&bytes[at..bytes.len().min(at + SUMMED)]);
     });
     sums
 }
 
-/// A file of packed weights, mapped, whose table was checked.
+/// A mapped file of packed weights with a valid table.
 pub struct PackedFile {
     bytes: Bytes,
     entries: HashMap<String, Entry>,
 }
 
 impl PackedFile {
-    /// Maps it; none where it is not there, not whole, or not of this key.
+    /// Maps the file; `None` if it does not exist, is truncated, or has another key.
     pub fn open(path: &Path, key: &str) -> Option<Self> {
-        // What may be written to may be marked as used, for those who look for what is not.
+        // Opened for writing if possible, so that its modification time can mark it as used.
         let writable = File::options().read(true).append(true).open(path);
         let file = writable.or_else(|_| File::open(path)).ok()?;
-        // SAFETY: the map is read-only and private to us. Hearth never writes to such a file once
-        // it has its name; what somebody else does to it cannot be prevented, as with the model's
-        // own file.
+        // SAFETY: the map is read-only and private to this process. Hearth never writes to such a
+        // file once it has its final name; writes by other programs cannot be prevented, as with
+        // the model's own file.
         let map = unsafe { Mmap::map(&file) }.ok()?;
         let bytes = Bytes::from_owner(map);
-        let head = Head::read(&bytes)?;
-        let table = bytes.get(usize::try_from(head.table_at).ok()?..)?;
-        if crc32fast::hash(table) != head.table_sum {
+        let header = Header::read(&bytes)?;
+        let table = bytes.get(usize::try_from(header.table_at).ok()?..)?;
+        if crc32fast::hash(table) != header.table_sum {
             return None;
         }
         let mut lines = std::str::from_utf8(table).ok()?.lines();
@@ -119,29 +120,29 @@ impl PackedFile {
         let entries = lines.map(Entry::read).collect::<Option<HashMap<_, _>>>()?;
         let fits = |entry: &Entry| {
             let end = entry.start.checked_add(entry.length);
-            let chunks = usize::try_from(entry.length).map(|length| length.div_ceil(CHUNK));
-            end.is_some_and(|end| end <= head.table_at) && chunks == Ok(entry.sums.len())
+            let ranges = usize::try_from(entry.length).map(|length| length.div_ceil(SUMMED));
+            end.is_some_and(|end| end <= header.table_at) && ranges == Ok(entry.sums.len())
         };
         if !entries.values().all(fits) {
             return None;
         }
-        // Where that cannot be, the file only seems older than it is.
+        // If this fails, the file only seems older than it is.
         let _ = file.set_modified(SystemTime::now());
         Some(Self { bytes, entries })
     }
 
-    /// A matrix of so many bytes; none where it is not there, or not as it was written.
+    /// A matrix of `length` bytes; `None` if it is missing or corrupt.
     pub fn get(&self, name: &str, length: usize) -> Option<Bytes> {
         let entry = self.entries.get(name).filter(|entry| entry.length == length as u64)?;
         let start = entry.start as usize;
         let bytes = self.bytes.slice(start..start + length);
-        let sound = AtomicBool::new(true);
-        team::run(entry.sums.len(), &|chunk| {
-            let at = chunk * CHUNK;
-            if crc32fast::hash(&bytes[at..length.min(at + CHUNK)]) != entry.sums[chunk] {
-                sound.store(false, Ordering::Relaxed);
+        let valid = AtomicBool::new(true);
+        team::run(entry.sums.len(), &|range| {
+            let at = range * SUMMED;
+            if crc32fast::hash(&bytes[at..length.min(at + SUMMED)]) != entry.sums[range] {
+                valid.store(false, Ordering::Relaxed);
             }
         });
-        sound.into_inner().then_some(bytes)
+        valid.into_inner().then_some(bytes)
     }
 }

@@ -1,11 +1,10 @@
-//! Weights packed for this machine, kept from one load to the next.
+//! Packed weights: matrices repacked for this CPU, cached on disk between loads.
 //!
-//! Packing a model, or copying what keeps its order, costs as much as everything else at a load
-//! together. So it goes to a file, one a model and kind of packing, which the next load maps: its
-//! tensors then lie in the system's cache of that file, read-only, shared by all processes that run
-//! the model, and the system may take the pages back without writing them anywhere. The first load
-//! maps what it writes, too. Whatever goes wrong with such a file costs time and nothing else: what
-//! it cannot give is packed in memory.
+//! Packing (or copying, in the plain layout) takes as long as the rest of a load. So the result is
+//! written to a file, one per model and packed layout, which later loads map: the tensors are in
+//! the page cache, read-only, shared by all processes that run the model, and the system can drop
+//! the pages without writing them back. The first load maps the file that it writes. A failure
+//! costs only time: matrices that the file does not provide are packed in memory.
 
 mod file;
 mod folder;
@@ -20,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use writer::Writer;
 
-/// A matrix as a model's file has it.
+/// A matrix of the model file.
 #[derive(Clone, Copy)]
 pub(crate) struct Unpacked<'a> {
     pub name: &'a str,
@@ -30,24 +29,24 @@ pub(crate) struct Unpacked<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The packed weights of one model, from wherever they are had most quickly.
+/// The source of a model's packed weights.
 pub(crate) enum PackedWeights {
-    /// From an earlier load's file.
-    Kept {
+    /// The file of an earlier load.
+    Cached {
         file: PackedFile,
         path: PathBuf,
-        /// Whether it had all that was asked of it, as it was written.
-        sound: bool,
+        /// Whether all matrices requested so far were present and valid.
+        valid: bool,
     },
-    /// Packed into a file, for the next load.
+    /// Packed into a new file, for later loads.
     Written(Writer),
     /// Packed in memory.
     InMemory,
 }
 
 impl PackedWeights {
-    /// Those of this model, kept in `folder`; without one, and for a model that is no file, nothing
-    /// is kept.
+    /// The packed weights of this model, cached in `folder`; not cached without a folder, or if the
+    /// model is not a file.
     pub fn of(gguf: &Gguf, folder: Option<&Path>) -> Self {
         let matrices = gguf.tensors().filter(|tensor| tensor.shape.len() == 2);
         let size = matrices.map(|tensor| tensor.byte_len as u64).sum();
@@ -57,71 +56,71 @@ impl PackedWeights {
         let key = format!("{} {}", identity.hex(), matrix::layout_id());
         let path = folder::file_of(folder, &key);
         match PackedFile::open(&path, &key) {
-            Some(file) => Self::Kept {
+            Some(file) => Self::Cached {
                 file,
                 path,
-                sound: true,
+                valid: true,
             },
             None => match Writer::new(path, key, size) {
                 Ok(writer) => Self::Written(writer),
                 Err(error) => {
-                    tracing::info!("packed weights cannot be kept in {}: {error}", folder.display());
+                    tracing::info!("packed weights cannot be cached in {}: {error}", folder.display());
                     Self::InMemory
                 }
             },
         }
     }
 
-    /// A matrix that an earlier load has packed and found to be sound.
-    pub fn kept(&mut self, name: &str, length: usize) -> Option<Bytes> {
-        let Self::Kept { file, sound, .. } = self else {
+    /// A valid matrix of an earlier load's file, or `None`.
+    pub fn cached(&mut self, name: &str, length: usize) -> Option<Bytes> {
+        let Self::Cached { file, valid, .. } = self else {
             return None;
         };
         let found = file.get(name, length);
-        *sound &= found.is_some();
+        *valid &= found.is_some();
         found
     }
 
-    /// Packs a matrix, and keeps it if that can be.
+    /// Packs a matrix, into the new file if possible.
     ///
     /// # Errors
-    /// Its bytes are not such a matrix.
+    /// If the number of bytes does not match its shape.
     pub fn pack(&mut self, matrix: &Unpacked) -> Result<Bytes, ShapeError> {
         if let Self::Written(writer) = self {
             match writer.put(matrix) {
                 Ok(packed) => return Ok(packed),
                 Err(error) => {
-                    tracing::info!("packed weights are not kept: {error}");
-                    // What was written is mapped already, and stays so.
+                    tracing::info!("packed weights are not cached: {error}");
+                    // Matrices written so far are mapped already, and stay valid.
                     *self = Self::InMemory;
                 }
             }
         }
-        in_memory(matrix)
+        pack_in_memory(matrix)
     }
 
-    /// After the last matrix: what was written is there for the next load, and a file that was
-    /// damaged, or made when fewer layers lay with the processor, makes room for another.
+    /// Ends loading, after the last matrix: completes a new file, and deletes an invalid one, which
+    /// is corrupt or was written with fewer layers on the CPU.
     pub fn finish(self) {
         match self {
-            Self::Kept { path, sound: false, .. } => {
-                tracing::info!("{} is not whole and will be made again", path.display());
-                // Where it cannot be removed, its pieces that are sound still help.
+            Self::Cached { path, valid: false, .. } => {
+                tracing::info!("{} is incomplete; the next load writes it again", path.display());
+                // If it cannot be deleted, its valid matrices are still used.
                 let _ = fs::remove_file(path);
             }
             Self::Written(writer) => {
                 if let Err(error) = writer.finish() {
-                    tracing::info!("packed weights are not kept: {error}");
+                    tracing::info!("packed weights are not cached: {error}");
                 }
             }
-            Self::Kept { .. } | Self::InMemory => {}
+            Self::Cached { .. } | Self::InMemory => {}
         }
     }
 }
 
-/// Packs into memory that begins with a page, as that of a file does, since kernels are quicker
-/// where tiles begin with a cache line.
-fn in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
+/// Packs into page-aligned memory, like that of a mapped file: kernels are faster if tiles are
+/// aligned to cache lines.
+fn pack_in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
     let Unpacked {
         quant,
         rows,
@@ -130,7 +129,7 @@ fn in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
         ..
     } = *matrix;
     if let Ok(mut map) = MmapMut::map_anon(bytes.len().max(1)) {
-        // Advice that is not taken costs some speed, nothing else.
+        // If the advice is not taken, this costs only some speed.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         matrix::pack_into(quant, rows, cols, bytes, &mut map[..bytes.len()])?;

@@ -1,4 +1,4 @@
-//! A layer as `tests/fixtures/layer/make.py` describes it, on any device.
+//! The layer of `tests/fixtures/layer/make.py`, on any device.
 
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What went into PyTorch's layer, and what came out.
+/// Inputs and outputs of PyTorch's layer.
 pub struct Fixture {
     name: String,
     about: Value,
@@ -33,7 +33,7 @@ impl Fixture {
         }
     }
 
-    /// Fails where `found` is further from the tensor `name` than `error` times its greatest value.
+    /// Panics if `found` differs from the tensor `name` by more than `error` times its maximum.
     pub fn check<const D: usize>(&self, name: &str, found: Tensor<D>, error: f32) {
         let found = found.into_data().try_to_vec::<f32>().expect("floats");
         let off = relative_error(&found, self.values(name));
@@ -96,8 +96,8 @@ const LINEARS: [&str; 7] = [
 ];
 
 impl Layer {
-    /// The fixture's layer with its weights in this format, its input and adapters ready to get
-    /// gradients if the device keeps any.
+    /// The fixture's layer with its weights in this format, its input and adapters requiring
+    /// gradients on an autodiff device.
     pub fn new(fixture: &Fixture, quant: Quant, device: &Device) -> Self {
         let trained = |name: &str| {
             let tensor = fixture.tensor::<2>(name, device);
@@ -203,12 +203,12 @@ impl Layer {
         feed_forward(x, &gated, &self.linear("ffn_down"), &self.post_norms[1], precision)
     }
 
-    /// What the fixture's gradients are of.
+    /// The loss of the fixture's gradients.
     pub fn loss(&self, precision: MatmulPrecision) -> Tensor<1> {
         (self.forward(precision) * self.probe.clone()).sum()
     }
 
-    /// What gets gradients, by name.
+    /// The tensors with gradients, by name.
     pub fn trained(&self) -> Vec<(String, Tensor<2>)> {
         let x = ("x".to_owned(), self.fixture_x.clone());
         std::iter::once(x).chain(self.adapters.iter().cloned()).collect()
@@ -238,14 +238,14 @@ impl Layer {
     }
 }
 
-/// Numbers in blocks.
+/// Quantised values.
 pub fn quantised(quant: Quant, values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; quant.row_bytes(values.len()).expect("whole blocks")];
     quant.quantize_row(values, &mut bytes).expect("whole blocks");
     bytes
 }
 
-/// Blocks as the device wants them: bytes on the CPU, words on a GPU.
+/// Blocks in the device's form: bytes on the CPU, words on a GPU.
 pub fn blocks(bytes: &[u8], device: &Device) -> Tensor<1, Int> {
     use burn::tensor::DType;
     if device.clone().without_autodiff() != Device::flex() {
@@ -256,17 +256,17 @@ pub fn blocks(bytes: &[u8], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(bytes.to_vec(), [bytes.len()]), (device, DType::U8))
 }
 
-/// The greatest difference over the greatest value of `expected`.
+/// The maximum difference over the maximum absolute value of `expected`.
 pub fn relative_error(found: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(found.len(), expected.len());
     let differences = found
         .iter()
         .zip(expected)
         .map(|(a, b)| if a.is_nan() { f32::INFINITY } else { (a - b).abs() });
-    differences.fold(0.0, f32::max) / greatest(expected)
+    differences.fold(0.0, f32::max) / max_abs(expected)
 }
 
-/// The greatest value, whatever its sign.
-fn greatest(values: &[f32]) -> f32 {
+/// The maximum absolute value.
+fn max_abs(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |most, value| most.max(value.abs()))
 }

@@ -1,5 +1,5 @@
-//! Operations, and one whole layer, on a GPU, forwards and backwards, against the CPU and PyTorch;
-//! every block format; and whole models with some of their layers there.
+//! Operations and one layer on a GPU, forward and backward, against the CPU and PyTorch; every
+//! block format; and models with some of their layers on the GPU.
 //!
 //! On Linux the driver is one in software, unless the environment names another.
 
@@ -27,10 +27,10 @@ use std::sync::{Arc, OnceLock};
 
 const LAYERS: [&str; 2] = ["llama", "gemma"];
 
-/// What the CPU's and the GPU's f32 may be apart after a layer, as a share of the greatest value.
+/// Tolerance between CPU and GPU after a layer in f32, relative to the maximum value.
 const ERROR: f32 = 1e-4;
 
-/// The GPU that all tests here share; none where `HEARTH_NO_GPU_TESTS` is 1.
+/// The GPU shared by all tests here; `None` if `HEARTH_NO_GPU_TESTS` is 1.
 ///
 /// A test without a GPU fails, so that a machine which has lost its driver is noticed.
 fn gpu() -> Option<Device> {
@@ -56,7 +56,7 @@ fn client(device: &Device) -> cubecl::prelude::Client {
     tensor.expect("a tensor on a GPU").client
 }
 
-/// How CubeCL calls what this build of the tests is for.
+/// CubeCL's name of the runtime that this build tests.
 const RUNTIME: &str = if cfg!(feature = "vulkan") {
     "wgpu<spirv>"
 } else if cfg!(feature = "wgpu") {
@@ -65,10 +65,10 @@ const RUNTIME: &str = if cfg!(feature = "vulkan") {
     "cuda"
 };
 
-/// A driver without what SPIR-V wants is handed WGSL, silently: then these tests say nothing about
-/// the build that they are for.
+/// CubeCL silently falls back to WGSL on a driver without the features that SPIR-V needs; these
+/// tests would then not test their build.
 #[test]
-fn kernels_run_in_the_language_that_the_build_is_for() {
+fn kernels_run_on_the_runtime_of_the_build() {
     let Some(device) = gpu() else { return };
     let client = client(&device);
     let found = client.name();
@@ -83,7 +83,7 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec().expect("floats")
 }
 
-/// Bytes that look like nothing, the same on every machine.
+/// Pseudo-random bytes, the same on every machine.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -106,11 +106,10 @@ fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
     }
 }
 
-/// Blocks of any bits, an odd number of rows: what the two make of them differs by a rounding of
-/// the block's greatest at most (a GPU may fuse a product with a sum), and not at all where they
-/// are infinite or no number.
+/// Random blocks, an odd number of rows: values differ by at most one rounding of the block's
+/// maximum (a GPU may fuse multiply and add), and both are non-finite at the same places.
 #[test]
-fn every_format_expands_as_on_the_cpu() {
+fn every_format_dequantises_as_on_the_cpu() {
     let Some(device) = gpu() else { return };
     let (rows, cols) = (7, 768);
     for quant in Quant::ALL {
@@ -138,10 +137,10 @@ fn every_format_expands_as_on_the_cpu() {
     }
 }
 
-/// A weight with gaps is refused, for a copy would cost more than its product; as a defect of ours,
-/// which the engine reports.
+/// A strided weight is refused, since a copy would cost more than its matmul: a panic, which the
+/// engine reports as a bug.
 #[test]
-fn a_weight_whose_words_lie_apart_is_refused() {
+fn a_strided_weight_is_refused() {
     let Some(device) = gpu() else { return };
     let words = blocks(&noise(2 * 64 * 4, 3), &device);
     let mut apart = words.clone().try_into_primitive::<Cube>().expect("a tensor on a GPU");
@@ -162,10 +161,10 @@ fn cached_batch() -> KeyValues {
     KeyValues::Pool { sequence, layer: 0 }
 }
 
-/// A GPU would take the batch's numbers for others, and say nothing. (No view that leaves its pool
-/// comes this far: see `CachedSequence`.)
+/// A GPU would silently read other values. (No view out of its pool's range
+/// gets this far: see `CachedSequence`.)
 #[test]
-fn a_batch_that_is_not_the_caches_is_refused_on_every_device() {
+fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
     let Some(gpu) = gpu() else { return };
     let spec = Arc::new(AttentionSpec {
         heads: Heads {
@@ -193,7 +192,7 @@ fn a_batch_that_is_not_the_caches_is_refused_on_every_device() {
 }
 
 #[test]
-fn rows_of_a_table_are_those_of_the_whole() {
+fn embedding_rows_equal_the_dequantised_table() {
     let Some(device) = gpu() else { return };
     let (rows, cols) = (11, 512);
     let values: Vec<f32> = noise(rows * cols, 1)
@@ -223,7 +222,7 @@ fn rows_of_a_table_are_those_of_the_whole() {
 }
 
 #[test]
-fn a_layer_is_the_cpus() {
+fn a_layer_matches_the_cpu() {
     let Some(device) = gpu() else { return };
     for name in LAYERS {
         let fixture = Fixture::read(name);
@@ -244,7 +243,7 @@ fn a_layer_is_the_cpus() {
 }
 
 #[test]
-fn a_layers_gradients_are_pytorchs() {
+fn a_layers_gradients_match_pytorch() {
     let Some(device) = gpu() else { return };
     for name in LAYERS {
         let fixture = Fixture::read(name);

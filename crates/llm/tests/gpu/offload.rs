@@ -1,5 +1,4 @@
-//! Tiny models with some of their layers on GPUs: placed as planned, and with the processor's
-//! logits.
+//! Tiny models with some of their layers on GPUs: placed as planned, with the CPU's logits.
 
 use crate::fixture::relative_error;
 use crate::gpu;
@@ -12,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a cache in f16 may turn a last bit of f32 into, as a share of the greatest logit.
+/// Tolerance relative to the maximum logit: an f16 cache amplifies a last bit of f32.
 const ERROR: f32 = 2e-3;
 
 const MODELS: [&str; 5] = ["llama", "llama3", "qwen2", "qwen3", "gemma3"];
@@ -43,7 +42,7 @@ fn logits(model: &Arc<Model>) -> Vec<f32> {
         .collect()
 }
 
-/// Fails where a placement's logits are not the processor's, or its layers lie elsewhere.
+/// Panics if a placement's logits differ from the CPU's, or its layers are on another device.
 fn check(name: &str, gguf: &Gguf, placement: &Placement, expected: &[f32]) {
     let model = load(gguf, Some(placement.clone()));
     for layer in 0..model.config().n_layers {
@@ -62,9 +61,9 @@ fn check(name: &str, gguf: &Gguf, placement: &Placement, expected: &[f32]) {
 fn check_all(name: &str, gguf: &Gguf) {
     let layers = Config::from_gguf(gguf).expect("a model").layers();
     let expected = logits(&load(gguf, None));
-    for wanted in 0..=layers + 1 {
-        let placement = Placement::offload(layers, wanted, &[(0, 1)]);
-        assert_eq!(placement.gpu_layers(), wanted.min(layers));
+    for requested in 0..=layers + 1 {
+        let placement = Placement::offload(layers, requested, &[(0, 1)]);
+        assert_eq!(placement.gpu_layers(), requested.min(layers));
         check(name, gguf, &placement, &expected);
     }
 }
@@ -79,10 +78,9 @@ fn any_number_of_layers_gives_the_same_logits() {
     }
 }
 
-/// A GPU hands over the likeliest token alone: the one that its logits would give, from wherever
-/// the output layer lies.
+/// The argmax computed on the output layer's device equals the argmax of its logits.
 #[test]
-fn the_likeliest_token_is_chosen_where_the_output_layer_lies() {
+fn argmax_runs_on_the_output_layers_device() {
     if gpu().is_none() {
         return;
     }
@@ -94,7 +92,7 @@ fn the_likeliest_token_is_chosen_where_the_output_layer_lies() {
         let (mut choosing, mut telling) = (session(), session());
         let mut token = 1;
         for _ in 0..8 {
-            let chosen = choosing.push_for_likeliest(token).expect("it runs");
+            let chosen = choosing.push_greedy(token).expect("it runs");
             telling.push(token).expect("it runs");
             assert_eq!(chosen, greedy(telling.logits()), "{on_gpu} layers");
             token = chosen.expect("a token");
@@ -103,16 +101,16 @@ fn the_likeliest_token_is_chosen_where_the_output_layer_lies() {
     }
 }
 
-/// The case that tells: the block that predicts further tokens is counted, and never run.
+/// The multi-token prediction layer is counted and never run.
 #[test]
-fn a_prediction_block_is_counted_as_a_layer() {
+fn a_prediction_layer_is_counted() {
     if gpu().is_none() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("predicting.gguf");
     let llama = Gguf::open(path("llama")).expect("the fixture opens");
-    with_a_prediction_block(&llama, &file);
+    with_a_prediction_layer(&llama, &file);
     let gguf = Gguf::open(&file).expect("the copy opens");
     let (before, config) = (
         Config::from_gguf(&llama).expect("a model"),
@@ -133,7 +131,7 @@ fn several_gpus_share_the_layers() {
     if gpu().is_none() {
         return;
     }
-    // A second device on the same card, or on the same driver where that is software.
+    // A second device on the same card, or on the same driver if that is a software one.
     hearth_llm::device::register(1, gpus::open(0).expect("the GPU opens again"));
     for name in ["qwen3", "gemma3"] {
         let gguf = Gguf::open(path(name)).expect("the fixture opens");
@@ -141,19 +139,19 @@ fn several_gpus_share_the_layers() {
             Config::from_gguf(&gguf).expect("a model").layers(),
             logits(&load(&gguf, None)),
         );
-        for wanted in [2, layers] {
+        for requested in [2, layers] {
             check(
                 name,
                 &gguf,
-                &Placement::offload(layers, wanted, &[(0, 1), (1, 1)]),
+                &Placement::offload(layers, requested, &[(0, 1), (1, 1)]),
                 &expected,
             );
         }
     }
 }
 
-/// A copy of a model whose last block predicts further tokens.
-fn with_a_prediction_block(gguf: &Gguf, to: &Path) {
+/// A copy of a model whose last layer is a multi-token prediction layer.
+fn with_a_prediction_layer(gguf: &Gguf, to: &Path) {
     let mut metadata: Metadata = gguf.metadata().clone();
     metadata.insert("llama.nextn_predict_layers".to_owned(), Value::U32(1));
     let tensors: Vec<_> = gguf.tensors().collect();

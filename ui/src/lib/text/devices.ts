@@ -86,7 +86,7 @@ export function verdictLabel(plan: Plan): VerdictLabel {
     case "fitsWithLessContext":
       return { tone: "warn", text: `Fits with a context length of ${count(plan.verdict.context)}` };
     case "slow":
-      return { tone: "warn", text: "May be slow" };
+      return { tone: "warn", text: "Fits, but may be slow" };
     case "wontFit":
       return { tone: "bad", text: "Won't fit" };
   }

@@ -7,7 +7,7 @@ import { verdict, type Tone } from "./verdict";
 export const pausedText: Record<PauseReason, string> = {
   person: "Paused.",
   chat: "Paused while chat is answering. Resumes automatically.",
-  battery: "Paused on battery. Resumes automatically when the machine is plugged in.",
+  battery: "Paused because the battery is low. Resumes automatically when the machine is plugged in.",
 };
 
 function step(run: Run): string {

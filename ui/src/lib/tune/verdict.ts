@@ -98,7 +98,7 @@ function memory(lost: Forgetting, { generalBefore, generalAfter }: Scores): stri
     case "unknown":
       return "Forgetting was not measured.";
     case "nothing":
-      return "The perplexity of a general text did not rise: no sign of forgetting.";
+      return "The perplexity of a general text stayed about the same: no sign of forgetting.";
     case "little":
       return `The perplexity of a general text rose by ${worse} %: hardly any forgetting.`;
     case "some":

@@ -172,7 +172,8 @@ fn head_gradients(
 /// gradient `d_ready` of its output, both `[T, (heads + 2 kv_heads) * head_dim]`. V's gradient is
 /// copied.
 ///
-/// `table`, `dims` and `positions` are those of the forward.
+/// `table`, `dims` and `positions` are those of the forward; positions are clamped to the table as
+/// there.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

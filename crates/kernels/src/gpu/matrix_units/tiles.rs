@@ -169,7 +169,7 @@ pub(super) fn choose(client: &Client, quant: Quant, tokens: usize, over: Over) -
             && plane <= hardware.max_cube_dim.0 as usize
             && tiles.planes() <= hardware.max_cube_dim.1 as usize
     };
-    // No tile of more than twice the rows that the tokens need, except the smallest.
+    // Only tiles with fewer than twice as many rows as there are tokens; the smallest always.
     let useful = TOKENS
         .into_iter()
         .filter(|side| *side < 2 * tokens || *side == PLANE_TILE);

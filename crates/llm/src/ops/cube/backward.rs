@@ -1,7 +1,7 @@
 //! The backward of the operations on a GPU.
 
 use super::{
-    floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, number, prepared, side_by_side, sound, tensor,
+    concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, prepared, scalar, sound, tensor,
 };
 use crate::ops::{
     AdapterGradient, AttentionSpec, Gated, KeyValues, Linear, Linears, MatmulPrecision, Norm, Ops, OpsBackward,
@@ -60,7 +60,7 @@ pub struct SavedFeedForward {
 pub(super) fn gated_with_saved(x: &Tensor, gated: Gated<Cube>, precision: MatmulPrecision) -> (Tensor, Tensor) {
     let normed = sound(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
     let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
-    let both = side_by_side(x, &normed, &linears, precision);
+    let both = concat_linears(x, &normed, &linears, precision);
     let h = sound(gpu::glu(&x.client, &both, gated.activation));
     (tensor(x, h), tensor(x, both))
 }
@@ -70,12 +70,12 @@ impl OpsBackward for Cube {
     type SavedAttention = Tensor;
     type SavedFeedForward = SavedFeedForward;
 
-    fn keep(x: &FloatTensor<Self>, _: MatmulPrecision) -> Tensor {
+    fn save(x: &FloatTensor<Self>, _: MatmulPrecision) -> Tensor {
         x.clone()
     }
 
-    fn restore(kept: &Tensor) -> FloatTensor<Self> {
-        kept.clone()
+    fn restore(saved: &Tensor) -> FloatTensor<Self> {
+        saved.clone()
     }
 
     fn norm_linears_backward(
@@ -100,10 +100,10 @@ impl OpsBackward for Cube {
         spec: Arc<AttentionSpec>,
         segments: Arc<Segments>,
     ) -> (FloatTensor<Self>, Tensor) {
-        let kept = qkv.clone();
+        let saved = qkv.clone();
         (
             Self::attend(qkv, q_norm, k_norm, spec, KeyValues::Batch(segments)),
-            kept,
+            saved,
         )
     }
 
@@ -153,7 +153,7 @@ impl OpsBackward for Cube {
         let (h, linear) = (into_contiguous(h), kernel_linear(linear));
         let mut dy = floats(&into_contiguous(gradient));
         if let Some(norm) = kernel_optional_norm(norm) {
-            let y = side_by_side(&h, &floats(&h), std::slice::from_ref(&linear), precision);
+            let y = concat_linears(&h, &floats(&h), std::slice::from_ref(&linear), precision);
             dy = sound(gpu::rms_norm_backward(&h.client, &y, &norm, &dy));
         }
         let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], precision, &dy);
@@ -169,8 +169,8 @@ impl OpsBackward for Cube {
     ) -> (FloatTensor<Self>, SavedFeedForward) {
         let x = into_contiguous(x);
         let (h, both) = gated_with_saved(&x, gated, precision);
-        let kept = SavedFeedForward { x: x.clone(), both };
-        (Self::linear_add(x, h, down, after, precision), kept)
+        let saved = SavedFeedForward { x: x.clone(), both };
+        (Self::linear_add(x, h, down, after, precision), saved)
     }
 
     fn feed_forward_backward(
@@ -178,10 +178,10 @@ impl OpsBackward for Cube {
         down: Linear<Self>,
         after: OptionalNorm<Self>,
         precision: MatmulPrecision,
-        kept: &SavedFeedForward,
+        saved: &SavedFeedForward,
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
-        let SavedFeedForward { x, both } = kept;
+        let SavedFeedForward { x, both } = saved;
         let h = sound(gpu::glu(&x.client, &floats(both), gated.activation));
         let (dh, of_down) = Self::linear_add_backward(tensor(x, h), down, after, precision, gradient.clone());
         let norm = kernel_norm(gated.norm);
@@ -211,8 +211,8 @@ impl OpsBackward for Cube {
         let (x, norm) = (into_contiguous(x), kernel_norm(norm));
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
         let (loss, dz) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, true);
-        let dz = sound(dz.ok_or("a gradient that was not made"));
+        let dz = sound(dz.ok_or("no gradient was computed"));
         let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
-        (number(&x, loss), tensor(&x, dx))
+        (scalar(&x, loss), tensor(&x, dx))
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn list(like: &Tensor, numbers: &[u32]) -> Handle {
 }
 
 /// A persistent buffer of exactly this size, for the lifetime of the model.
-pub(crate) fn lasting(like: &Tensor, bytes: &[u8]) -> Handle {
+pub(crate) fn persistent(like: &Tensor, bytes: &[u8]) -> Handle {
     let client = &like.client;
     client.memory_persistent_allocation(bytes, |bytes| client.create_from_slice(bytes))
 }
@@ -35,7 +35,7 @@ impl SharedRope {
             let positions = positions.next_multiple_of(PAGE);
             let angles = gpu::rope_table(self, positions);
             RopeTable {
-                angles: lasting(like, bytemuck::cast_slice(&angles)),
+                angles: persistent(like, bytemuck::cast_slice(&angles)),
                 positions,
             }
         })

@@ -12,7 +12,7 @@ mod lists;
 
 use buffers::{copied, floats, tensor, vector, words};
 use lists::list;
-pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, lasting};
+pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, persistent};
 
 use super::flex::sound;
 use super::{
@@ -80,7 +80,7 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
 }
 
 /// Concatenated outputs of linears over a normalised input.
-fn side_by_side(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
+fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
     let out = Floats::empty(&like.client, x.rows, width);
     let mut at = 0;
@@ -165,7 +165,7 @@ fn losses(
 }
 
 /// A scalar `[1]` on the device of `like`.
-fn number(like: &Tensor, value: f64) -> Tensor {
+fn scalar(like: &Tensor, value: f64) -> Tensor {
     let handle = like.client.create_from_slice(&(value as f32).to_le_bytes());
     Tensor::new_contiguous(
         like.client.clone(),
@@ -197,7 +197,7 @@ impl Ops for Cube {
         let x = into_contiguous(x);
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
-        tensor(&x, side_by_side(&x, &normed, &linears, precision))
+        tensor(&x, concat_linears(&x, &normed, &linears, precision))
     }
 
     fn attend(
@@ -270,7 +270,7 @@ impl Ops for Cube {
                 stream
             }
             Some(norm) => {
-                let y = side_by_side(&h, &floats(&h), &[linear], precision);
+                let y = concat_linears(&h, &floats(&h), &[linear], precision);
                 let sum = sound(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
                 tensor(&h, sum)
             }
@@ -300,7 +300,7 @@ impl Ops for Cube {
         let x = into_contiguous(x);
         let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let (loss, _) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, false);
-        number(&x, loss)
+        scalar(&x, loss)
     }
 
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {

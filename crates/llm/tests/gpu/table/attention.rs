@@ -1,4 +1,4 @@
-//! Attention of a batch over itself, and over a cache.
+//! Attention within a batch, and over a KV cache.
 
 use super::axes::Case;
 use super::linears::Run;
@@ -12,7 +12,7 @@ use hearth_llm::ops::{AttentionSpec, CachedSequence, KeyValues, OptionalNorm, Se
 use std::sync::Arc;
 
 fn heads(case: &Case, window: Option<usize>) -> Heads {
-    // One key head where many queries share it, two elsewhere.
+    // One KV head for large groups, two otherwise.
     let kv_heads = if case.group > 3 { 1 } else { 2 };
     Heads {
         heads: kv_heads * case.group,
@@ -37,8 +37,8 @@ fn spec(case: &Case, window: Option<usize>) -> Arc<AttentionSpec> {
 }
 
 fn norms(run: &mut Run) -> [OptionalNorm<Dispatch>; 2] {
-    let (case, wanted) = (run.case, run.case.coin(3));
-    [(); 2].map(|()| run.optional_norm(case.head_dim, wanted))
+    let (case, enabled) = (run.case, run.case.coin(3));
+    [(); 2].map(|()| run.optional_norm(case.head_dim, enabled))
 }
 
 pub fn over_the_batch(case: &Case, device: &Device, direction: Direction) -> Outputs {
@@ -59,7 +59,7 @@ pub fn over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outpu
     let spec = spec_of(case.window);
     let all = case.cached + case.tokens;
     let scattered = case.coin(4);
-    // The pool's last cell is always taken; in a scattered sequence neighbours lie seven cells
+    // The pool's last cell is always taken; in a scattered sequence neighbours are seven cells
     // apart.
     let cells = if scattered && all.is_multiple_of(7) {
         all + 1
@@ -85,7 +85,7 @@ pub fn over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outpu
     };
     let [q_norm, k_norm] = norms(&mut run);
     let before = run.input("before", case.cached, spec.heads.qkv_width());
-    // What comes of these is not looked at: they see themselves alone, which is quick.
+    // This output is unused; a window of 1 makes it fast.
     let alone = spec_of(Some(1));
     drop(attend(
         before,

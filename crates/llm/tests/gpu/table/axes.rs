@@ -1,4 +1,4 @@
-//! The axes of the table: what a case is made of, and how cases are drawn.
+//! The axes of the table, and the sampling of cases.
 
 use super::layout::Layout;
 use hearth_kernels::Quant;
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Case {
     pub quant: Quant,
     pub precision: MatmulPrecision,
-    /// How the float inputs lie in memory, the residual first of all.
+    /// Memory layout of the float inputs, above all of the residual.
     pub layout: Layout,
     pub tokens: usize,
     pub columns: usize,
@@ -19,11 +19,11 @@ pub struct Case {
     /// Tokens in the cache before the batch.
     pub cached: usize,
     pub window: Option<usize>,
-    /// Query heads that share a key head.
+    /// Query heads per KV head.
     pub group: usize,
     pub head_dim: usize,
     pub format: KvFormat,
-    /// Draws the rest: whether there is a bias, a norm, an adapter, a scale.
+    /// Seeds the rest: bias, norm, adapter and scale.
     pub seed: u64,
 }
 
@@ -45,17 +45,17 @@ impl Case {
         }
     }
 
-    /// One of two, the same for this case each time it is asked.
+    /// A pseudo-random bool, fixed for this case and number.
     pub fn coin(&self, number: u64) -> bool {
         mixed(self.seed.wrapping_mul(31).wrapping_add(number)) & 1 == 1
     }
 
-    /// The rank of its adapters: within a tile, what people use, and beyond a tile of 32.
+    /// The rank of its adapters: within a tile, a usual one, and beyond a tile of 32.
     pub fn rank(&self) -> usize {
         [5, 16, 37][mixed(self.seed) as usize % 3]
     }
 
-    /// The columns, as many more as whole blocks of the format take.
+    /// The columns, rounded up to whole blocks of the format.
     pub fn whole_columns(&self) -> usize {
         self.columns.next_multiple_of(self.quant.block_elements())
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// Values that an axis takes.
+/// An axis and its values.
 pub struct Axis {
     count: usize,
     set: fn(&mut Case, usize),
@@ -138,7 +138,7 @@ axis!(FORMAT, format, KvFormat, [KvFormat::F16, KvFormat::Q8_0]);
 // Draws all that has no axis of its own.
 axis!(SEED, seed, u64, [1, 2, 3, 4]);
 
-/// Bits that look like nothing, from any number.
+/// A hash of a number.
 fn mixed(number: u64) -> u64 {
     // SplitMix64. <https://prng.di.unimi.it/splitmix64.c>
     let mut z = number
@@ -149,8 +149,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Number `at` of a row of shuffles of `0..count`: every `count` of them hold each value once, and
-/// what one axis takes says nothing about the others.
+/// Element `at` of a sequence of shuffles of `0..count`: each run of `count` holds each value once,
+/// independently of other axes.
 fn drawn(axis: u64, at: usize, count: usize) -> usize {
     let mut values: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
@@ -160,8 +160,7 @@ fn drawn(axis: u64, at: usize, count: usize) -> usize {
     values[at % count]
 }
 
-/// Cases in which every value of every axis comes up, in pairs that a seed draws: the same on every
-/// machine.
+/// Cases that cover every value of every axis, in seeded combinations: the same on every machine.
 pub fn sample(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
     let axes = || crossed.iter().chain(cycled);
     let count = axes().map(|axis| axis.count).max().unwrap_or(1);
@@ -175,7 +174,7 @@ pub fn sample(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
     (0..count).map(case).collect()
 }
 
-/// Every combination of the crossed axes; the others take their values in turn.
+/// Every combination of the crossed axes; the others cycle through their values.
 pub fn complete(seed: u64, crossed: &[Axis], cycled: &[Axis]) -> Vec<Case> {
     let count = crossed.iter().map(|axis| axis.count).product();
     let case = |at: usize| {

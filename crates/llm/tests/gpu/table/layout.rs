@@ -1,51 +1,48 @@
-//! Inputs in memory as an operation may find them.
+//! Memory layouts of inputs.
 
 use burn::backend::Cube;
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_std::{Metadata, strides};
 
-/// How an input lies in memory.
+/// The memory layout of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// In memory of its own, which the operation may write over.
+    /// The only owner of its buffer, which the operation may overwrite.
     Sole,
-    /// In memory that something else reads afterwards.
+    /// A shared buffer that is read afterwards.
     Held,
     /// In the middle of a larger buffer.
     Sliced,
-    /// With a gap behind each row, as CUDA's and ROCm's allocators leave one; the gaps hold NaN.
+    /// Padded rows, as CUDA's and ROCm's allocators make them; the padding is NaN.
     Pitched,
 }
 
 /// Rows before a slice: buffers are cut at multiples of 256 bytes.
 const BEFORE: usize = 64;
 
-/// An input, and what else holds it.
+/// An input, and its second owner, if any.
 pub struct Input<const D: usize> {
     pub tensor: Tensor<D>,
     holder: Option<(Tensor<D>, Vec<f32>)>,
 }
 
 impl<const D: usize> Input<D> {
-    /// The input where something else is to hold it, none where the operation may be the only one
-    /// that does.
-    pub fn kept(self) -> Option<Self> {
+    /// The input if it has a second owner, otherwise `None`, so that the operation is the only
+    /// owner.
+    pub fn if_shared(self) -> Option<Self> {
         self.holder.is_some().then_some(self)
     }
 
-    /// Fails where an operation has written over what something else holds.
-    pub fn check_holder(&self) {
+    /// Panics if an operation overwrote a shared input.
+    pub fn check_unchanged(&self) {
         if let Some((tensor, values)) = &self.holder {
             let found = tensor.clone().into_data().try_into_vec::<f32>().expect("floats");
-            assert!(
-                found == *values,
-                "an operation wrote over an input that something else holds"
-            );
+            assert!(found == *values, "an operation overwrote a shared input");
         }
     }
 }
 
-/// A tensor with a gap behind each row (or, of a vector, behind each element), which holds NaN.
+/// A tensor with NaN padding after each row (each element of a vector).
 fn pitched<const D: usize>(values: &[f32], shape: [usize; D], device: &Device) -> Tensor<D> {
     let (rows, cols) = rows_of(shape);
     let pitch = (cols + 1).next_multiple_of(if D == 1 { 2 } else { 64 });
@@ -66,7 +63,7 @@ fn pitched<const D: usize>(values: &[f32], shape: [usize; D], device: &Device) -
     Tensor::from_primitive::<Cube>(tensor)
 }
 
-/// A vector's elements lie like rows of one column.
+/// Rows and columns; a vector's elements are rows of one column.
 fn rows_of<const D: usize>(shape: [usize; D]) -> (usize, usize) {
     (shape[0], if D == 1 { 1 } else { shape[1] })
 }
@@ -89,7 +86,7 @@ impl Layout {
         }
     }
 
-    /// The same, with what holds it where something does.
+    /// The same with its second owner, if the layout has one.
     pub fn input<const D: usize>(self, values: &[f32], shape: [usize; D], device: &Device) -> Input<D> {
         let tensor = self.tensor(values, shape, device);
         let holder = (self == Self::Held).then(|| (tensor.clone(), values.to_vec()));

@@ -13,12 +13,10 @@ use hearth_llm::ops::{
     cross_entropy, dequantize, embed, feed_forward, linear_add, norm_linears,
 };
 
-/// Rows of a weight before they repeat: a prime, so that no row stands for one that a tile's side
-/// is apart.
+/// Period of a weight's rows: a prime, so that rows one tile apart differ.
 const PERIOD: usize = 61;
 
-/// One run of an operation on a device: its inputs, what they are drawn from, and what gets
-/// gradients.
+/// One run of an operation on a device: its inputs, their seed, and the tensors with gradients.
 pub struct Run<'a> {
     pub case: &'a Case,
     pub device: &'a Device,
@@ -45,7 +43,7 @@ impl<'a> Run<'a> {
         noise(self.seed, count)
     }
 
-    /// An input in the layout of the case, which gets a gradient where gradients are asked for.
+    /// An input in the layout of the case, which gets a gradient in [`Direction::Gradients`].
     pub fn input(&mut self, name: &'static str, rows: usize, cols: usize) -> Tensor<2> {
         let values = self.noise(rows * cols);
         self.input_of(name, &values, [rows, cols])
@@ -61,8 +59,8 @@ impl<'a> Run<'a> {
                 tensor
             }
         };
-        // Only what is to be held lives on beside the operation.
-        if let Some(input) = input.kept() {
+        // Only shared inputs outlive the operation.
+        if let Some(input) = input.if_shared() {
             self.inputs.push(input);
         }
         tensor
@@ -85,8 +83,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn optional_norm(&mut self, width: usize, wanted: bool) -> OptionalNorm<Dispatch> {
-        match wanted {
+    pub fn optional_norm(&mut self, width: usize, enabled: bool) -> OptionalNorm<Dispatch> {
+        match enabled {
             true => OptionalNorm::Norm(self.norm(width).weight, 1e-5),
             false => OptionalNorm::None,
         }
@@ -115,8 +113,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A linear with an adapter and a bias, if the case has them; always with an adapter where
-    /// gradients are asked for.
+    /// A linear with an adapter and a bias, if the case has them; always with an adapter
+    /// in [`Direction::Gradients`].
     fn linear(&mut self, names: [&'static str; 2], rows: usize, cols: usize) -> Linear<Dispatch> {
         let mut linear = self.frozen(rows, cols);
         if self.case.coin(2) || self.direction == Direction::Gradients {
@@ -138,7 +136,7 @@ impl<'a> Run<'a> {
         linear
     }
 
-    /// What is compared: the output, or the gradients of its product with a probe.
+    /// The compared outputs: the output, or the gradients of its product with a probe.
     pub fn outputs(mut self, out: Tensor<2>) -> Outputs {
         let outputs = match self.direction {
             Direction::Forward => vec![Output::of("out", out)],
@@ -154,7 +152,7 @@ impl<'a> Run<'a> {
                 self.trained.iter().map(gradient).collect()
             }
         };
-        self.inputs.iter().for_each(Input::check_holder);
+        self.inputs.iter().for_each(Input::check_unchanged);
         outputs
     }
 }
@@ -178,7 +176,7 @@ pub fn projected(case: &Case, device: &Device, direction: Direction) -> Outputs 
     let (mut run, width) = (Run::new(case, device, direction), case.whole_columns());
     let x = run.input("x", case.tokens, width);
     let norm = run.norm(width);
-    // Of as many rows as fit no tile.
+    // Row counts that are no multiple of a tile.
     let linears = Linears::Three(
         run.linear(["q.a", "q.b"], 70, width),
         run.linear(["k.a", "k.b"], 33, width),

@@ -1,5 +1,5 @@
-//! Every operation on the GPU against the CPU's exact one: by format, product, layout of the
-//! inputs, tokens, columns and whatever else a kernel is compiled for or counts by.
+//! Every operation on the GPU against the CPU in f32: by format, matmul precision, layout of the
+//! inputs, tokens, columns and every other parameter that kernels depend on.
 //!
 //! A new operation is a row of [`ROWS`]. A run takes a sample of the cases, the same on every
 //! machine; `HEARTH_GPU_TABLE=complete` takes every combination of a row's crossed axes, which
@@ -21,7 +21,7 @@ use hearth_kernels::gpu::{backward_uses_matrix_units, linear_uses_matrix_units};
 use hearth_llm::ops::MatmulPrecision;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What is compared.
+/// The compared outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The output.
@@ -30,7 +30,7 @@ pub enum Direction {
     Gradients,
 }
 
-/// Something that an operation gives: rows of `width` numbers.
+/// An output of an operation: rows of `width` values.
 pub struct Output {
     name: &'static str,
     values: Vec<f32>,
@@ -46,9 +46,9 @@ impl Output {
         Self { name, values, width }
     }
 
-    /// The greatest difference of an element, as a share of the greatest element of its row. A row
-    /// below a hundredth of the greatest counts as that: where an activation's slope crosses zero,
-    /// a gradient's row is a difference of numbers that are nearly the same.
+    /// The maximum error relative to the maximum of its row. Row maxima are clamped to 1/100 of the
+    /// overall maximum: near a zero of an activation's derivative, a gradient's row is a difference
+    /// of nearly equal values.
     fn off(&self, expected: &Self) -> f32 {
         if (self.values.len(), self.width) != (expected.values.len(), expected.width) {
             return f32::INFINITY;
@@ -58,7 +58,7 @@ impl Output {
         let rows = self.values.chunks(self.width).zip(expected.values.chunks(self.width));
         let of_row = |(found, expected): (&[f32], &[f32])| {
             let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
-            // What is no number is far from all.
+            // NaN counts as infinite error.
             let most = differences.fold(0.0_f32, |most, x| if x <= most { most } else { x });
             let share = most / greatest(expected).max(floor);
             if share.is_nan() { f32::INFINITY } else { share }
@@ -72,11 +72,11 @@ struct Row {
     name: &'static str,
     direction: Direction,
     run: fn(&Case, &Device, Direction) -> Outputs,
-    /// Axes whose combinations a complete table holds.
+    /// Axes whose combinations the complete table covers.
     crossed: &'static [Axis],
-    /// Axes whose values come in turn.
+    /// Axes whose values are cycled through.
     cycled: &'static [Axis],
-    /// What an element may be off by where nothing is rounded but sums.
+    /// Tolerance if only sums are rounded.
     exact: f32,
 }
 
@@ -149,8 +149,8 @@ const ROWS: &[Row] = &[
         &[PRODUCT, COLUMNS, LAYOUT],
     ),
     Row {
-        // A sum over the vocabulary, in f32, of one term near 1 and 32,000 that are as many times
-        // smaller.
+        // A sum over the vocabulary, in f32, of one term near 1 and 32,000 terms near
+        // 1 / 32,000.
         exact: 1e-3,
         ..row(
             "cross_entropy",
@@ -161,7 +161,7 @@ const ROWS: &[Row] = &[
         )
     },
     row(
-        "greatest",
+        "argmax",
         Forward,
         linears::likeliest,
         &[TOKENS, VOCABULARY, LAYOUT],
@@ -182,7 +182,7 @@ const ROWS: &[Row] = &[
         &[LAYOUT],
     ),
     Row {
-        // A last bit of f32 may make another number in f16, or in 8 bits.
+        // A last bit of f32 may round to another value in f16 or 8 bits.
         exact: 2e-2,
         ..row(
             "attend, cache",
@@ -211,29 +211,28 @@ const fn row(
     }
 }
 
-/// What an element may be off by where the factors of products are rounded to f16.
+/// Tolerance if the factors of products are rounded to f16.
 const ROUNDED: f32 = 2e-2;
 
-/// Elements of a product that a sampled case has at most: drivers in software take seconds for
-/// more.
+/// Maximum MACs of a sampled case: software drivers take seconds for more.
 const SAMPLED_PRODUCTS: usize = 1 << 29;
-/// The same of a case for matrix units, which such drivers play far more slowly.
+/// The same for matrix units, which such drivers emulate far more slowly.
 const MATRIX_UNIT_PRODUCTS: usize = 1 << 24;
-/// The fewest tokens that matrix units are asked for.
+/// Minimum tokens for matrix units.
 const FEWEST_FOR_MATRIX_UNITS: usize = 9;
 const VOCABULARY_FOR_MATRIX_UNITS: usize = 331;
 
-/// Which cases of the table are run.
+/// The cases of the table to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Sample,
     Complete,
-    /// Of the sample what matrix units multiply, with fewer tokens and a small vocabulary.
+    /// Sampled cases that use matrix units, with fewer tokens and a small vocabulary.
     MatrixUnits,
 }
 
 impl Extent {
-    fn asked() -> Self {
+    fn from_env() -> Self {
         match std::env::var("HEARTH_GPU_TABLE").as_deref() {
             Ok("complete") => Self::Complete,
             _ => Self::Sample,
@@ -264,7 +263,7 @@ impl Row {
         cases
     }
 
-    /// How far an element of a case is off on the GPU at most, or what is wrong with it.
+    /// The maximum error of a case on the GPU, or the problem as a sentence.
     fn off(&self, case: &Case, device: &Device) -> Result<f32, String> {
         let exact = Case {
             precision: MatmulPrecision::F32,
@@ -294,7 +293,7 @@ impl Row {
             })
     }
 
-    /// Whether the device rounds factors of this case's products.
+    /// Returns whether the device rounds the factors of this case's products.
     fn rounds(&self, case: &Case, device: &Device) -> bool {
         let client = client(device);
         let forward = linear_uses_matrix_units(&client, case.quant, case.tokens, case.precision);
@@ -303,7 +302,7 @@ impl Row {
     }
 }
 
-/// CUDA and ROCm pad rows of these widths. On the tape a residual is always held.
+/// CUDA and ROCm pad rows of these widths. With autodiff a residual is always shared.
 #[test]
 fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
     let Some(device) = gpu() else { return };
@@ -325,14 +324,14 @@ fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
 }
 
 #[test]
-fn every_operation_is_the_cpus_in_every_layout() {
+fn every_operation_matches_the_cpu_in_every_layout() {
     let Some(device) = gpu() else { return };
-    let count = run(Extent::asked(), &device);
+    let count = run(Extent::from_env(), &device);
     assert!(count >= ROWS.len(), "{count} cases");
 }
 
-/// Small enough for a driver in software, which plays matrix units slowly; without any there is
-/// nothing to multiply.
+/// Small enough for a software driver, which emulates matrix units slowly; empty without matrix
+/// units.
 #[test]
 fn matrix_units_multiply_as_the_cpu_in_every_layout() {
     let Some(device) = gpu() else { return };
@@ -341,10 +340,10 @@ fn matrix_units_multiply_as_the_cpu_in_every_layout() {
     assert!(count > 0 || !demanded, "this driver has no matrix units");
 }
 
-/// Runs the table, and fails where a case is wrong. Returns the number of cases.
+/// Runs the table; panics if a case fails. Returns the number of cases.
 #[track_caller]
 fn run(extent: Extent, device: &Device) -> usize {
-    let (mut count, mut wrong) = (0, Vec::new());
+    let (mut count, mut failures) = (0, Vec::new());
     for (number, row) in ROWS.iter().enumerate() {
         let begin = std::time::Instant::now();
         let cases = row.cases(number as u64, extent, device);
@@ -352,7 +351,7 @@ fn run(extent: Extent, device: &Device) -> usize {
         for case in &cases {
             match row.off(case, device) {
                 Ok(off) => most = most.max(off),
-                Err(problem) => wrong.push(format!("{}, {:?}, {case}: {problem}", row.name, row.direction)),
+                Err(problem) => failures.push(format!("{}, {:?}, {case}: {problem}", row.name, row.direction)),
             }
         }
         count += cases.len();
@@ -365,10 +364,10 @@ fn run(extent: Extent, device: &Device) -> usize {
         );
     }
     assert!(
-        wrong.is_empty(),
-        "{} of {count} cases are wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
+        failures.is_empty(),
+        "{} of {count} cases failed:\n{}",
+        failures.len(),
+        failures.join("\n")
     );
     count
 }

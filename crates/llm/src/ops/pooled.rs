@@ -9,9 +9,9 @@ use hearth_kernels::scratch::Scratch;
 use std::mem::MaybeUninit;
 
 /// The scratch buffer of a tensor, returned to the pool on drop.
-struct Room(Scratch<f32>);
+struct PooledBuffer(Scratch<f32>);
 
-impl AllocationController for Room {
+impl AllocationController for PooledBuffer {
     fn alloc_align(&self) -> usize {
         align_of::<f32>()
     }
@@ -37,6 +37,6 @@ impl AllocationController for Room {
 pub(super) fn tensor<const D: usize>(values: Scratch<f32>, shape: [usize; D]) -> FlexTensor {
     let length = size_of_val(&values[..]);
     // SAFETY: all `length` bytes of scratch are initialised.
-    let bytes = unsafe { Bytes::from_controller(Box::new(Room(values)), length) };
+    let bytes = unsafe { Bytes::from_controller(Box::new(PooledBuffer(values)), length) };
     FlexTensor::from_data(TensorData::from_bytes(bytes, shape, DType::F32))
 }
