@@ -22,7 +22,7 @@ const BYTES_A_CHUNK: usize = 64 * 1024;
 
 /// Version of the packed layout. Increment when the output of [`pack`] changes, so that cached
 /// packed weights are not reused.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// Identifier of the packed layout: this machine's instruction set and [`LAYOUT_VERSION`].
 pub fn layout_id() -> String {

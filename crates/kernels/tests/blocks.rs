@@ -40,7 +40,7 @@ fn formats_without_a_search_quantise_to_the_reference_bytes() {
 
 /// Error of llama.cpp's reference quantisers (ggml 0.25.3) on `input.f32`: RMS of the error
 /// relative to the RMS of the weights.
-const LOSS: [(Quant, f64); 12] = [
+const LOSS: [(Quant, f64); 14] = [
     (Quant::Q4_0, 0.117137),
     (Quant::Q4_1, 0.089463),
     (Quant::Q5_0, 0.061831),
@@ -53,6 +53,8 @@ const LOSS: [(Quant, f64); 12] = [
     (Quant::Q6_K, 0.023080),
     (Quant::IQ4_XS, 0.100454),
     (Quant::IQ4_NL, 0.098560),
+    (Quant::MXFP4, 0.128795),
+    (Quant::NVFP4, 0.091955),
 ];
 
 #[test]
@@ -72,6 +74,23 @@ fn stored_and_read(quant: Quant, weights: &[f32]) -> Vec<f32> {
     let mut read = vec![0.0; weights.len()];
     quant.dequantize_row(&bytes, &mut read).unwrap();
     read
+}
+
+#[test]
+fn every_fp4_scale_has_ggmls_value() {
+    // The first codes are one step, then zeros.
+    for (quant, at) in [(Quant::MXFP4, 1), (Quant::NVFP4, 4)] {
+        let expected = read_floats(&format!("tests/fixtures/blocks/{quant}.scales"));
+        for (bits, expected) in (0..=u8::MAX).zip(expected) {
+            let mut block = vec![0; quant.block_bytes()];
+            (block[0], block[at]) = (bits, 1);
+            for isa in Isa::available() {
+                let mut weights = vec![0.0; quant.block_elements()];
+                quant.dequantize_row_on(isa, &block, &mut weights).unwrap();
+                assert_eq!(weights[0], expected, "{quant}: {bits:#04x} on {isa:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -108,7 +127,9 @@ fn bad_scales_are_found() {
 #[test]
 fn weights_out_of_a_formats_range_are_errors() {
     for quant in Quant::ALL.into_iter().filter(|quant| !quant.is_float()) {
-        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
+        // An E8M0 scale has the range of f32.
+        let too_large = if quant == Quant::MXFP4 { f32::INFINITY } else { 1e30 };
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, too_large] {
             let mut weights = vec![1e-3; 512];
             weights[300] = bad;
             let error = quant
@@ -161,9 +182,10 @@ proptest! {
         if let Some((at, weight)) = wild {
             weights[at] = weight;
         }
-        // Scales are f16, which ends at 65504; no format multiplies them with less than 1.
-        let small = weights.iter().all(|weight| weight.abs() < 60_000.0);
         for quant in Quant::ALL {
+            // Most scales are f16, which ends at 65504; no format multiplies them with less than 1.
+            let limit = if quant == Quant::NVFP4 { 6.0 * 448.0 } else { 60_000.0 };
+            let small = weights.iter().all(|weight| weight.abs() <= limit);
             let mut bytes = vec![0; quant.row_bytes(weights.len()).unwrap()];
             let stored = quant.quantize_row(&weights, &mut bytes);
             prop_assert!(stored.is_ok() || !small, "{}: {:?}", quant, stored);

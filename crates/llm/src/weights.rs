@@ -236,22 +236,5 @@ impl<'a> Weights<'a> {
 
 /// The block format of a tensor type; `None` if the kernels do not support it.
 pub(crate) fn quant_of(kind: TensorType) -> Option<Quant> {
-    Some(match kind {
-        TensorType::F32 => Quant::F32,
-        TensorType::F16 => Quant::F16,
-        TensorType::BF16 => Quant::BF16,
-        TensorType::Q4_0 => Quant::Q4_0,
-        TensorType::Q4_1 => Quant::Q4_1,
-        TensorType::Q5_0 => Quant::Q5_0,
-        TensorType::Q5_1 => Quant::Q5_1,
-        TensorType::Q8_0 => Quant::Q8_0,
-        TensorType::Q2_K => Quant::Q2_K,
-        TensorType::Q3_K => Quant::Q3_K,
-        TensorType::Q4_K => Quant::Q4_K,
-        TensorType::Q5_K => Quant::Q5_K,
-        TensorType::Q6_K => Quant::Q6_K,
-        TensorType::IQ4_XS => Quant::IQ4_XS,
-        TensorType::IQ4_NL => Quant::IQ4_NL,
-        _ => return None,
-    })
+    Quant::from_gguf_id(kind.id())
 }

@@ -69,40 +69,32 @@ pub enum MergeError {
 }
 
 impl QuantRecipe {
+    /// The recipes with several types: name, type of most weights, file type.
+    const MEDIUM: [(&str, Quant, u32); 2] = [("Q4_K_M", Quant::Q4_K, 15), ("Q5_K_M", Quant::Q5_K, 17)];
+
     /// The recipe of this name, in any case: `Q4_K_M`, `Q5_K_M`, or a type such as
     /// `Q8_0`.
     pub fn from_name(name: &str) -> Option<Self> {
-        match name.to_ascii_uppercase().as_str() {
-            "Q4_K_M" => Some(Self::Medium(Quant::Q4_K)),
-            "Q5_K_M" => Some(Self::Medium(Quant::Q5_K)),
-            name => Quant::from_name(name).map(Self::All),
+        let medium = Self::MEDIUM.iter().find(|medium| medium.0.eq_ignore_ascii_case(name));
+        match medium {
+            Some((_, quant, _)) => Some(Self::Medium(*quant)),
+            None => Quant::from_name(name).map(Self::All),
         }
+    }
+
+    /// The names that [`QuantRecipe::from_name`] knows.
+    pub fn names() -> Vec<&'static str> {
+        let types = Quant::ALL.iter().map(|quant| quant.name());
+        types.chain(Self::MEDIUM.map(|medium| medium.0)).collect()
     }
 
     /// The value of `general.file_type`.
     fn file_type(self) -> Option<u32> {
-        Some(match self {
-            Self::Same => return None,
-            Self::Medium(Quant::Q5_K) => 17,
-            Self::Medium(_) => 15,
-            Self::All(quant) => match quant {
-                Quant::F32 => 0,
-                Quant::F16 => 1,
-                Quant::Q4_0 => 2,
-                Quant::Q4_1 => 3,
-                Quant::Q8_0 => 7,
-                Quant::Q5_0 => 8,
-                Quant::Q5_1 => 9,
-                Quant::Q2_K => 10,
-                Quant::Q3_K => 11,
-                Quant::Q4_K => 14,
-                Quant::Q5_K => 16,
-                Quant::Q6_K => 18,
-                Quant::IQ4_NL => 25,
-                Quant::IQ4_XS => 30,
-                Quant::BF16 => 32,
-            },
-        })
+        match self {
+            Self::Same => None,
+            Self::Medium(of) => Self::MEDIUM.iter().find(|medium| medium.1 == of).map(|medium| medium.2),
+            Self::All(quant) => Some(quant.file_type()),
+        }
     }
 
     /// The type of a tensor in the merged file.
@@ -122,7 +114,7 @@ impl QuantRecipe {
         let more = !quant.is_float() && quant != Quant::Q8_0 && tensor.name == output
             || medium && TargetName::from_weight(&tensor.name).is_some_and(|target| matters(target, layers));
         let requested = if more { Quant::Q6_K } else { quant };
-        type_of(fallback(requested, tensor.row_len()))
+        type_of(requested.for_rows_of(tensor.row_len()))
     }
 }
 
@@ -134,30 +126,14 @@ fn matters(target: TargetName, layers: usize) -> bool {
         && (layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2)
 }
 
-/// The type nearest to `quant` whose blocks fill rows of this length.
-fn fallback(quant: Quant, row_len: u64) -> Quant {
-    let fits = |quant: Quant| row_len.is_multiple_of(quant.block_elements() as u64);
-    let smaller = match quant {
-        Quant::Q2_K | Quant::Q3_K => Quant::Q4_0,
-        Quant::Q4_K => Quant::Q5_0,
-        Quant::Q5_K => Quant::Q5_1,
-        Quant::Q6_K => Quant::Q8_0,
-        Quant::IQ4_XS => Quant::IQ4_NL,
-        other => other,
-    };
-    let nearest = [quant, smaller].into_iter().find(|&quant| fits(quant));
-    nearest.unwrap_or(Quant::F16)
-}
-
-/// The same type by its other name.
+/// The format of a tensor type, if the kernels support it.
 fn quant_of(kind: TensorType) -> Option<Quant> {
-    Quant::from_name(kind.name())
+    Quant::from_gguf_id(kind.id())
 }
 
-/// The same type by its other name; every quantisation that kernels know is one of GGUF.
+/// The tensor type of a format; GGUF has all.
 fn type_of(quant: Quant) -> TensorType {
-    let named = TensorType::ALL.iter().find(|kind| kind.name() == quant.name());
-    *named.unwrap_or(&TensorType::F32)
+    TensorType::from_id(quant.gguf_id()).unwrap_or(TensorType::F32)
 }
 
 /// Writes `base` with `adapter` added to its weights to `path`, tensor by tensor, so that no model

@@ -62,7 +62,7 @@ impl Sample {
         let mut tensors = vec![
             RandomTensor::matrix("token_embd", width, self.vocab, Quant::F16),
             RandomTensor::norm("output_norm", width),
-            RandomTensor::matrix("output", width, self.vocab, storable(self.formats[0], width)),
+            RandomTensor::matrix("output", width, self.vocab, self.formats[0].for_rows_of(width as u64)),
         ];
         let mut formats = self.formats.iter().copied().cycle();
         for block in 0..self.blocks {
@@ -76,7 +76,7 @@ impl Sample {
                 ("ffn_up", width, self.ffn_width),
                 ("ffn_down", self.ffn_width, width),
             ] {
-                let format = storable(formats.next().unwrap_or(Quant::F32), cols);
+                let format = formats.next().unwrap_or(Quant::F32).for_rows_of(cols as u64);
                 tensors.push(RandomTensor::matrix(&name(part), cols, rows, format));
             }
             for (part, len) in [
@@ -92,17 +92,6 @@ impl Sample {
             }
         }
         tensors
-    }
-}
-
-/// The format, or its fallback in real files if rows are not whole blocks.
-fn storable(quant: Quant, cols: usize) -> Quant {
-    match quant {
-        _ if cols.is_multiple_of(quant.block_elements()) => quant,
-        Quant::Q4_K => Quant::Q5_0,
-        Quant::Q5_K => Quant::Q5_1,
-        Quant::Q6_K => Quant::Q8_0,
-        _ => Quant::IQ4_NL,
     }
 }
 

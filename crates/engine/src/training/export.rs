@@ -138,9 +138,8 @@ fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), 
 fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
     let Some(name) = kind else { return Ok(QuantRecipe::Same) };
     QuantRecipe::from_name(name).ok_or_else(|| {
-        let message = format!(
-            "Unknown quantisation '{name}'. Choose one such as F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS or Q4_0."
-        );
+        let known = QuantRecipe::names().join(", ");
+        let message = format!("Unknown quantisation '{name}'. Choose one of {known}.");
         problem(ProblemCode::BadRequest, message)
     })
 }

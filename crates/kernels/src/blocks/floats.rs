@@ -72,3 +72,54 @@ impl Float for Bf16 {
         Self(bf16::from_f32(value).to_bits().to_le_bytes())
     }
 }
+
+/// Decodes F32 on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod single {
+    pub(crate) mod gpu {
+        use crate::gpu::bytes::SEGMENT;
+        use crate::gpu::decode::segment_by_weight;
+        use cubecl::prelude::*;
+
+        segment_by_weight!();
+
+        #[cube]
+        pub(crate) fn weight(words: &[u32], at: usize, _i: usize) -> f32 {
+            f32::reinterpret(words[at / 4])
+        }
+    }
+}
+
+/// Decodes F16 on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod half_float {
+    pub(crate) mod gpu {
+        use crate::gpu::bytes::{SEGMENT, half};
+        use crate::gpu::decode::segment_by_weight;
+        use cubecl::prelude::*;
+
+        segment_by_weight!();
+
+        #[cube]
+        pub(crate) fn weight(words: &[u32], at: usize, _i: usize) -> f32 {
+            half(words, at)
+        }
+    }
+}
+
+/// Decodes BF16 on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod bfloat {
+    pub(crate) mod gpu {
+        use crate::gpu::bytes::{SEGMENT, short};
+        use crate::gpu::decode::segment_by_weight;
+        use cubecl::prelude::*;
+
+        segment_by_weight!();
+
+        #[cube]
+        pub(crate) fn weight(words: &[u32], at: usize, _i: usize) -> f32 {
+            f32::reinterpret(short(words, at) << 16u32)
+        }
+    }
+}

@@ -1,10 +1,11 @@
 //! IQ4_NL: 4-bit codes into a non-linear codebook, and a scale.
 
 use super::block::{Block, GROUP, Group, Half, first_four};
-use super::levels;
+use super::{codebook, iq4};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
-/// Weight `i` is `d * level[q[i]]`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
+/// Weight `i` is `d * value[q[i]]`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Iq4Nl {
@@ -20,15 +21,15 @@ impl Block for Iq4Nl {
     const GROUPS: usize = 1;
 
     fn group(&self, _: usize) -> Group {
-        Group::symmetric(self.d.to_f32(), levels::group(&self.qs))
+        Group::symmetric(self.d.to_f32(), codebook::group(&iq4::VALUES, &self.qs))
     }
 
     fn quantize(x: &[f32]) -> Self {
         let x = &x.as_chunks().0[0];
-        let d = Half::from_f32(levels::fit(x));
+        let d = Half::from_f32(iq4::fit(x));
         Self {
             d,
-            qs: levels::pack(x, d.to_f32()),
+            qs: iq4::pack(x, d.to_f32()),
         }
     }
 
@@ -51,6 +52,44 @@ impl SimdBlock for Iq4Nl {
 
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
-        levels::codes(s, &chunk[2 * pair].qs, &chunk[2 * pair + 1].qs)
+        codebook::codes(s, &iq4::VALUES, &chunk[2 * pair].qs, &chunk[2 * pair + 1].qs)
+    }
+}
+
+impl Packable for Iq4Nl {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout::of_block(Unit::F16(0), Minimum::None),
+        bits: 4,
+        zero_point: 128,
+        codebook: Some(&iq4::VALUES),
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::iq4;
+    use crate::gpu::bytes::{SEGMENT, codebook_words, half, look_up, nibble, word};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 16;
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        half(words, at) * look_up(nibble(words, at + 2, i), comptime!(codebook_words(&iq4::VALUES)))
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let codes = word(words, at + 2 + 4 * segment);
+        let scale = half(words, at);
+        #[unroll]
+        for i in 0..SEGMENT {
+            let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
+            out[i] = scale * look_up((codes >> shift) & 15u32, comptime!(codebook_words(&iq4::VALUES)));
+        }
+        out
     }
 }

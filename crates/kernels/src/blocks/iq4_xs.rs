@@ -2,11 +2,12 @@
 //! the scales per 256.
 
 use super::block::{Block, CHUNK, GROUP, Group, Half};
-use super::levels;
 use super::search::{signed_code, symmetric_unit};
+use super::{codebook, iq4};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, PartCode, Parts, ScaleLayout, Unit, bits_by_part};
 
-/// Weight `i` is `d * (s[i / 32] - 32) * level[q[i]]`.
+/// Weight `i` is `d * (s[i / 32] - 32) * value[q[i]]`.
 ///
 /// Each 16 bytes of `qs` hold a group of 32 weights, the first 16 in the low nibbles.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -57,15 +58,15 @@ impl Block for Iq4Xs {
 
     fn group(&self, g: usize) -> Group {
         let scale = f32::from(self.scale(g) as i8 - ZERO_SCALE as i8);
-        Group::symmetric(self.d.to_f32() * scale, levels::group(&self.qs[g]))
+        Group::symmetric(self.d.to_f32() * scale, codebook::group(&iq4::VALUES, &self.qs[g]))
     }
 
     fn quantize(x: &[f32]) -> Self {
         let parts: [&[f32; GROUP]; 8] = std::array::from_fn(|g| &x.as_chunks().0[g]);
-        let fits = parts.map(levels::fit);
+        let fits = parts.map(iq4::fit);
         let d = Half::from_f32(symmetric_unit(&fits, ZERO_SCALE));
         let scales = fits.map(|fit| signed_code(fit, d.to_f32(), ZERO_SCALE));
-        let qs = std::array::from_fn(|g| levels::pack(parts[g], d.to_f32() * f32::from(scales[g])));
+        let qs = std::array::from_fn(|g| iq4::pack(parts[g], d.to_f32() * f32::from(scales[g])));
         let scales = scales.map(|s| (s + ZERO_SCALE as i8) as u8);
         let high = (0..8).fold(0, |bits, g| bits | u16::from(scales[g] >> 4) << (2 * g));
         Self {
@@ -95,6 +96,69 @@ impl SimdBlock for Iq4Xs {
 
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
-        levels::codes(s, &chunk.qs[2 * pair], &chunk.qs[2 * pair + 1])
+        codebook::codes(s, &iq4::VALUES, &chunk.qs[2 * pair], &chunk.qs[2 * pair + 1])
+    }
+}
+
+impl Packable for Iq4Xs {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout {
+            unit: Unit::F16(0),
+            minimum: Minimum::None,
+            parts: Some(Parts {
+                halves: false,
+                at: 2,
+                bytes: 6,
+                code: PartCode::Minus32,
+                scale: bits_by_part!(g => Bits::of(2 + g % 8 / 2, 4 * (g % 2), 15).and_top(g % 8 / 4, 2 * (g % 4))),
+                minimum: Parts::NO_MINIMA,
+            }),
+            tiles: 8,
+        },
+        bits: 4,
+        zero_point: 128,
+        codebook: Some(&iq4::VALUES),
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::iq4;
+    use crate::gpu::bytes::{SEGMENT, byte, codebook_words, half, look_up, nibble, short, word};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 16;
+
+    /// The scale of group `g` of the block at `at`.
+    #[cube]
+    fn scale(words: &[u32], at: usize, g: usize) -> f32 {
+        let low = (byte(words, at + 4 + g / 2) >> (4u32 * (g % 2) as u32)) & 15u32;
+        let high = (short(words, at + 2) >> (2u32 * g as u32)) & 3u32;
+        half(words, at) * f32::cast_from((low | (high << 4u32)) as i32 - 32i32)
+    }
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        let g = i / 32;
+        scale(words, at, g)
+            * look_up(
+                nibble(words, at + 8 + 16 * g, i % 32),
+                comptime!(codebook_words(&iq4::VALUES)),
+            )
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let codes = word(words, at + 8 + 4 * segment);
+        let scale = scale(words, at, segment / 4);
+        #[unroll]
+        for i in 0..SEGMENT {
+            let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
+            out[i] = scale * look_up((codes >> shift) & 15u32, comptime!(codebook_words(&iq4::VALUES)));
+        }
+        out
     }
 }

@@ -4,6 +4,7 @@
 use super::block::{CHUNK, GROUP, Half};
 use super::search::{Steps, affine, affine_scales, code};
 use crate::gemv::{Simd, negate};
+use crate::packed::layout::{Minimum, PartCode, Parts, ScaleLayout, Unit, bits_by_part};
 
 /// Maximum code of a group's scale or minimum: six bits.
 const TOP_SCALE: u8 = 63;
@@ -105,4 +106,65 @@ pub(super) fn scales<S: Simd>(s: S, d: Half, dmin: Half, scales: &SixBits) -> (S
         scale,
         Some(negate(s, s.mul(s.splat_f16(dmin.bits()), s.widen_u8_twice(minima)))),
     )
+}
+
+/// Scales of packed blocks; see [`SixBits`].
+pub(super) const SCALES: ScaleLayout = ScaleLayout {
+    unit: Unit::F16(0),
+    minimum: Minimum::Subtracted(2),
+    parts: Some(Parts {
+        halves: false,
+        at: 4,
+        bytes: 12,
+        code: PartCode::Unsigned,
+        scale: bits_by_part!(g => match g {
+            0..4 => Bits::of(g, 0, 63),
+            _ => Bits::of(8 + g % 4, 0, 15).and_top(g % 4, 6),
+        }),
+        minimum: bits_by_part!(g => match g {
+            0..4 => Bits::of(4 + g, 0, 63),
+            _ => Bits::of(8 + g % 4, 4, 15).and_top(4 + g % 4, 6),
+        }),
+    }),
+    tiles: 8,
+};
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(super) mod gpu {
+    use crate::gpu::bytes::{byte, half};
+    use cubecl::prelude::*;
+
+    /// The low four bits of the code of weight `i` of those at `at`; see [`group`](super::group).
+    #[cube]
+    pub(crate) fn paired_nibble(words: &[u32], at: usize, i: usize) -> u32 {
+        (byte(words, at + 32 * (i / 64) + i % 32) >> (4u32 * ((i / 32) % 2) as u32)) & 15u32
+    }
+
+    /// The six bits of group `g` in the four bytes at `at` (groups 0 to 3) or, for groups 4 to 7,
+    /// in nibbles at `nibbles`, low or high by `shift`, below the top two bits of the byte at `at`.
+    #[cube]
+    fn six_bits(words: &[u32], at: usize, nibbles: usize, g: usize, shift: u32) -> u32 {
+        let first = byte(words, at + g % 4);
+        let later = ((byte(words, nibbles + g % 4) >> shift) & 15u32) | ((first >> 6u32) << 4u32);
+        select(g < 4, first & 63u32, later)
+    }
+
+    /// The scale of group `g` of the block at `at`.
+    #[cube]
+    pub(crate) fn scale(words: &[u32], at: usize, g: usize) -> f32 {
+        half(words, at) * f32::cast_from(six_bits(words, at + 4, at + 12, g, 0u32))
+    }
+
+    /// The minimum of group `g` of the block at `at`.
+    #[cube]
+    pub(crate) fn minimum(words: &[u32], at: usize, g: usize) -> f32 {
+        half(words, at + 2) * f32::cast_from(six_bits(words, at + 8, at + 12, g, 4u32))
+    }
+
+    /// Weight `i`, whose code is `q`, of the block at `at`.
+    #[cube]
+    pub(crate) fn weight_of(words: &[u32], at: usize, i: usize, q: u32) -> f32 {
+        scale(words, at, i / 32) * f32::cast_from(q) - minimum(words, at, i / 32)
+    }
 }

@@ -4,6 +4,7 @@ use super::block::{Block, CHUNK, Group, HALF_GROUP, Half};
 use super::search::{Steps, affine, affine_scales, code};
 use super::two_bits;
 use crate::gemv::{Simd, SimdBlock, negate};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, PartCode, Parts, ScaleLayout, Unit, bits_by_part};
 
 /// Weight `i` is `d * (scales[j] & 15) * q[i] - dmin * (scales[j] >> 4)` with `j = i / 16`.
 ///
@@ -81,5 +82,45 @@ impl SimdBlock for Q2K {
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
         two_bits::codes(s, &chunk.qs, pair)
+    }
+}
+
+impl Packable for Q2K {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout {
+            unit: Unit::F16(80),
+            minimum: Minimum::Subtracted(82),
+            parts: Some(Parts {
+                halves: true,
+                at: 0,
+                bytes: 16,
+                code: PartCode::Unsigned,
+                scale: bits_by_part!(half => Bits::of(half, 0, 15)),
+                minimum: bits_by_part!(half => Bits::of(half, 4, 15)),
+            }),
+            tiles: 8,
+        },
+        bits: 2,
+        zero_point: 0,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::two_bits::gpu::two_bits;
+    use crate::gpu::bytes::{SEGMENT, byte, half};
+    use crate::gpu::decode::segment_by_weight;
+    use cubecl::prelude::*;
+
+    segment_by_weight!();
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        let scales = byte(words, at + i / 16);
+        let scale = half(words, at + 80) * f32::cast_from(scales & 15u32);
+        let minimum = half(words, at + 82) * f32::cast_from(scales >> 4u32);
+        scale * f32::cast_from(two_bits(words, at + 16, i)) - minimum
     }
 }

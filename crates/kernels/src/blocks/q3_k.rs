@@ -4,6 +4,7 @@ use super::block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
 use super::search::{signed_code, symmetric, symmetric_unit};
 use super::two_bits;
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, PartCode, Parts, ScaleLayout, Unit, bits_by_part};
 
 /// Weight `i` is `d * (s[i / 16] - 32) * (q[i] - 4)`.
 ///
@@ -109,5 +110,53 @@ impl SimdBlock for Q3K {
         let (even, odd) = (1 << (2 * pair), 2 << (2 * pair));
         let high = s.flags(s.twice(&chunk.hmask), [even, even, odd, odd], 4);
         s.or(two_bits::codes(s, &chunk.qs, pair), high)
+    }
+}
+
+impl Packable for Q3K {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout {
+            unit: Unit::F16(108),
+            minimum: Minimum::None,
+            parts: Some(Parts {
+                halves: true,
+                at: 96,
+                bytes: 12,
+                code: PartCode::Minus32,
+                scale: bits_by_part!(half => Bits::of(half % 8, 4 * (half / 8), 15).and_top(8 + half % 4, 2 * (half / 4))),
+                minimum: Parts::NO_MINIMA,
+            }),
+            tiles: 8,
+        },
+        bits: 3,
+        zero_point: ZERO_POINT,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::two_bits::gpu::two_bits;
+    use crate::gpu::bytes::{SEGMENT, byte, half};
+    use crate::gpu::decode::segment_by_weight;
+    use cubecl::prelude::*;
+
+    segment_by_weight!();
+
+    /// The scale of half group `j`, in twelve bytes at `at`.
+    #[cube]
+    fn scale(words: &[u32], at: usize, j: usize) -> i32 {
+        let low = (byte(words, at + j % 8) >> (4u32 * (j / 8) as u32)) & 15u32;
+        let high = (byte(words, at + 8 + j % 4) >> (2u32 * (j / 4) as u32)) & 3u32;
+        (low | (high << 4u32)) as i32 - 32i32
+    }
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        let third = (byte(words, at + i % 32) >> (i / 32) as u32) & 1u32;
+        let q = two_bits(words, at + 32, i) | (third << 2u32);
+        let scale = half(words, at + 108) * f32::cast_from(scale(words, at + 96, i / 16));
+        scale * f32::cast_from(q as i32 - 4i32)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_nibbles, quantize_symmetric};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
 /// Weight `i` is `d * (q[i] - 8)`. Low nibbles hold weights 0 to 15, high nibbles 16 to 31.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -53,5 +54,44 @@ impl SimdBlock for Q4_0 {
     fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
         let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
         s.and(s.shift_right(s.each_twice(&a.qs, &b.qs), [0, 4, 0, 4]), 0x0f)
+    }
+}
+
+impl Packable for Q4_0 {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout::of_block(Unit::F16(0), Minimum::None),
+        bits: 4,
+        zero_point: ZERO_POINT,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::gpu::bytes::{SEGMENT, half, nibble, word};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 16;
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        half(words, at) * f32::cast_from(nibble(words, at + 2, i) as i32 - 8i32)
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let codes = word(words, at + 2 + 4 * segment);
+        let scale = half(words, at);
+        let rest = -8.0f32 * scale;
+        #[unroll]
+        for i in 0..SEGMENT {
+            let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
+            let code = (codes >> shift) & 15u32;
+            out[i] = scale * f32::cast_from(code) + rest;
+        }
+        out
     }
 }

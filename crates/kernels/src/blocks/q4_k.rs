@@ -3,6 +3,7 @@
 use super::block::{Block, CHUNK, Group, Half};
 use super::nibble_pairs::{self, SixBits, byte};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Packable, PackedLayout};
 
 /// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
@@ -62,5 +63,49 @@ impl SimdBlock for Q4K {
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
         nibble_pairs::codes(s, &chunk.qs, pair)
+    }
+}
+
+impl Packable for Q4K {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: nibble_pairs::SCALES,
+        bits: 4,
+        zero_point: 0,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::nibble_pairs::gpu::{minimum, paired_nibble, scale, weight_of};
+    use crate::gpu::bytes::SEGMENT;
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 32;
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        weight_of(words, at, i, paired_nibble(words, at + 16, i))
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let group = 2 * (segment / 8);
+        let codes = words[(at + 16 + 4 * segment) / 4];
+        #[unroll]
+        for high in 0..2usize {
+            let scale = scale(words, at, group + high);
+            let minimum = minimum(words, at, group + high);
+            #[unroll]
+            for i in 0..4usize {
+                let shift = (8 * i + 4 * high) as u32;
+                let code = (codes >> shift) & 15u32;
+                out[4 * high + i] = scale * f32::cast_from(code) - minimum;
+            }
+        }
+        out
     }
 }

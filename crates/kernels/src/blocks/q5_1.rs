@@ -2,6 +2,7 @@
 
 use super::block::{Block, GROUP, Group, Half, first_four, nibbles, pack_fifth_bits, pack_nibbles, quantize_affine};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
 /// Weight `i` is `d * q[i] + m`. Four bits of a code are stored as in Q4_1; the fifth is bit `i` of
 /// `qh`.
@@ -61,5 +62,47 @@ impl SimdBlock for Q5_1 {
         let low = s.and(s.shift_right(s.each_twice(&a.qs, &b.qs), [0, 4, 0, 4]), 0x0f);
         let high = u64::from(u32::from_le_bytes(a.qh)) | u64::from(u32::from_le_bytes(b.qh)) << 32;
         s.or(low, s.bits(high, 0x10))
+    }
+}
+
+impl Packable for Q5_1 {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout::of_block(Unit::F16(0), Minimum::Added(2)),
+        bits: 5,
+        zero_point: 0,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::gpu::bytes::{SEGMENT, bit, half, nibble, word};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 16;
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        let q = nibble(words, at + 8, i) | (bit(words, at + 4, i) << 4u32);
+        half(words, at) * f32::cast_from(q) + half(words, at + 2)
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let codes = word(words, at + 8 + 4 * segment);
+        let fifths = word(words, at + 4) >> (4 * segment) as u32;
+        let scale = half(words, at);
+        let rest = half(words, at + 2);
+        #[unroll]
+        for i in 0..SEGMENT {
+            let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
+            let fifth = (fifths >> (i % 4 + 16 * (i / 4)) as u32) & 1u32;
+            let code = ((codes >> shift) & 15u32) | (fifth << 4u32);
+            out[i] = scale * f32::cast_from(code) + rest;
+        }
+        out
     }
 }

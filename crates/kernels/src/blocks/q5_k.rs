@@ -3,6 +3,7 @@
 use super::block::{Block, CHUNK, GROUP, Group, Half};
 use super::nibble_pairs::{self, SixBits, byte};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Packable, PackedLayout};
 
 /// Weight `i` is `d * s[i / 32] * q[i] - dmin * m[i / 32]`.
 ///
@@ -69,5 +70,51 @@ impl SimdBlock for Q5K {
         let (even, odd) = (1 << (2 * pair), 2 << (2 * pair));
         let high = s.flags(s.twice(&chunk.qh), [even, even, odd, odd], 0x10);
         s.or(nibble_pairs::codes(s, &chunk.qs, pair), high)
+    }
+}
+
+impl Packable for Q5K {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: nibble_pairs::SCALES,
+        bits: 5,
+        zero_point: 0,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::nibble_pairs::gpu::{minimum, paired_nibble, scale, weight_of};
+    use crate::gpu::bytes::{SEGMENT, byte};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 32;
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        let fifth = (byte(words, at + 16 + i % 32) >> (i / 32) as u32) & 1u32;
+        weight_of(words, at, i, paired_nibble(words, at + 48, i) | (fifth << 4u32))
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let group = 2 * (segment / 8);
+        let codes = words[(at + 48 + 4 * segment) / 4];
+        let fifths = words[(at + 16) / 4 + segment % 8] >> group as u32;
+        #[unroll]
+        for high in 0..2usize {
+            let scale = scale(words, at, group + high);
+            let minimum = minimum(words, at, group + high);
+            #[unroll]
+            for i in 0..4usize {
+                let shift = (8 * i + 4 * high) as u32;
+                let code = ((codes >> shift) & 15u32) | (((fifths >> (8 * i + high) as u32) & 1u32) << 4u32);
+                out[4 * high + i] = scale * f32::cast_from(code) - minimum;
+            }
+        }
+        out
     }
 }

@@ -3,6 +3,7 @@
 use super::block::{Block, CHUNK, GROUP, Group, HALF_GROUP, Half};
 use super::search::{signed_code, symmetric, symmetric_unit};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, PartCode, Parts, ScaleLayout, Unit};
 
 /// Weight `i` is `d * scales[i / 16] * (q[i] - 32)`.
 ///
@@ -95,5 +96,65 @@ impl SimdBlock for Q6K {
         let by = 4 * within;
         let high = s.and(s.shift_right(s.twice(&high[half]), [by, by, by + 2, by + 2]), 3);
         s.or(low, s.shift_left_4(high))
+    }
+}
+
+impl Packable for Q6K {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout {
+            unit: Unit::F16(208),
+            minimum: Minimum::None,
+            parts: Some(Parts::bytes_of_halves(192, 16, PartCode::Signed)),
+            tiles: 8,
+        },
+        bits: 6,
+        zero_point: ZERO_POINT,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::gpu::bytes::{SEGMENT, byte, half, signed, word};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 64;
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        // 128 weights take 64 bytes of low bits and 32 of high bits; g is the group among their
+        // four.
+        let part = i / 128;
+        let g = (i / 32) % 4;
+        let l = i % 32;
+        let low = (byte(words, at + 64 * part + 32 * (g % 2) + l) >> (4u32 * (g / 2) as u32)) & 15u32;
+        let high = (byte(words, at + 128 + 32 * part + l) >> (2u32 * g as u32)) & 3u32;
+        let scale = half(words, at + 208) * f32::cast_from(signed(words, at + 192 + i / 16));
+        scale * f32::cast_from((low | (high << 4u32)) as i32 - 32i32)
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let part = segment / 16;
+        let second = segment / 8 % 2;
+        let l = 4 * (segment % 8);
+        let low = word(words, at + 64 * part + 32 * second + l);
+        let top = word(words, at + 128 + 32 * part + l) >> (2 * second) as u32;
+        #[unroll]
+        for high in 0..2usize {
+            // Sixteen weights share a scale.
+            let scales = at + 192 + 8 * part + 2 * second + 4 * high + l / 16;
+            let scale = half(words, at + 208) * f32::cast_from(signed(words, scales));
+            #[unroll]
+            for i in 0..4usize {
+                let shift = (8 * i + 4 * high) as u32;
+                let code = ((low >> shift) & 15u32) | (((top >> shift) & 3u32) << 4u32);
+                out[4 * high + i] = scale * f32::cast_from(code as i32 - 32i32);
+            }
+        }
+        out
     }
 }

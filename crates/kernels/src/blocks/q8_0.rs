@@ -2,6 +2,7 @@
 
 use super::block::{Block, GROUP, Group, Half, first_four};
 use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
 
 /// Weight `i` is `d * qs[i]`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -52,5 +53,45 @@ impl SimdBlock for Q8_0 {
     fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
         let (a, b) = (&chunk[2 * pair], &chunk[2 * pair + 1]);
         s.join(bytemuck::cast_ref(&a.qs), bytemuck::cast_ref(&b.qs))
+    }
+}
+
+impl Packable for Q8_0 {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout::of_block(Unit::F16(0), Minimum::None),
+        bits: 8,
+        zero_point: 128,
+        codebook: None,
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::gpu::bytes::{SEGMENT, half, signed, word};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 4;
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        half(words, at) * f32::cast_from(signed(words, at + 2 + i))
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let scale = half(words, at);
+        let low = word(words, at + 2 + SEGMENT * segment);
+        let high = word(words, at + 6 + SEGMENT * segment);
+        #[unroll]
+        for i in 0..SEGMENT {
+            let codes = select(i < 4, low, high);
+            let shift = (8 * (i % 4)) as u32;
+            let code = (((codes >> shift) & 0xffu32) ^ 0x80u32) as i32 - 128i32;
+            out[i] = scale * f32::cast_from(code);
+        }
+        out
     }
 }

@@ -2,107 +2,97 @@
 
 use std::fmt;
 
-use super::{Block, BlockError, Float, GROUP};
+use super::{Block, BlockError, Float, GROUP, quants};
 
-/// Storage format of a matrix's weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(non_camel_case_types, missing_docs)] // GGUF's own names; each format is documented in its file beside this one.
-pub enum Quant {
-    F32,
-    F16,
-    BF16,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    Q2_K,
-    Q3_K,
-    Q4_K,
-    Q5_K,
-    Q6_K,
-    IQ4_XS,
-    IQ4_NL,
-}
+/// Declares [`Quant`] and `with_format!` from the table.
+macro_rules! declare {
+    ($($name:ident: $kind:ident $Type:ident in $($module:ident)::+, $gguf:literal, $file:literal, $next:ident;)*) => {
+        /// Storage format of a matrix's weights.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(non_camel_case_types, missing_docs)] // GGUF's own names; each format is documented in its file.
+        pub enum Quant {
+            $($name,)*
+        }
 
-/// Runs one of two bodies with the storage type of a [`Quant`]: a [`Float`] or a [`Block`].
-macro_rules! with_format {
-    ($quant:expr, float $F:ident => $float:expr, block $B:ident => $block:expr $(,)?) => {{
-        use $crate::blocks as b;
-        macro_rules! float {
-            ($T:ty) => {{
-                type $F = $T;
-                $float
+        impl Quant {
+            /// Every format, in the order of the table.
+            pub const ALL: [Quant; [$($gguf),*].len()] = [$(Quant::$name,)*];
+
+            /// The format's name as files and people write it, such as `Q4_K`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Quant::$name => stringify!($name),)*
+                }
+            }
+
+            /// GGUF's id of the tensor type.
+            pub const fn gguf_id(self) -> u32 {
+                match self {
+                    $(Quant::$name => $gguf,)*
+                }
+            }
+
+            /// The value of `general.file_type` of a file whose matrices have this format.
+            pub const fn file_type(self) -> u32 {
+                match self {
+                    $(Quant::$name => $file,)*
+                }
+            }
+
+            /// The format to try next for rows that are not whole blocks of this one; itself if
+            /// rows may have any length.
+            pub const fn fallback(self) -> Self {
+                match self {
+                    $(Quant::$name => Quant::$next,)*
+                }
+            }
+
+            /// Whether weights are unquantised, so that activations are not quantised to int8
+            /// either.
+            pub const fn is_float(self) -> bool {
+                match self {
+                    $(Quant::$name => is_float!($kind),)*
+                }
+            }
+        }
+
+        /// Runs one of two bodies with the storage type of a [`Quant`]: a [`Float`] or a [`Block`].
+        macro_rules! with_format {
+            ($quant:expr, float $F:ident => $float:expr, block $B:ident => $block:expr) => {{
+                macro_rules! float {
+                    ($T:ty) => {{
+                        type $F = $T;
+                        $float
+                    }};
+                }
+                macro_rules! block {
+                    ($T:ty) => {{
+                        type $B = $T;
+                        $block
+                    }};
+                }
+                match $quant {
+                    $($crate::blocks::Quant::$name => $kind!($crate::blocks::$Type),)*
+                }
             }};
         }
-        macro_rules! block {
-            ($T:ty) => {{
-                type $B = $T;
-                $block
-            }};
-        }
-        match $quant {
-            b::Quant::F32 => float!(b::F32),
-            b::Quant::F16 => float!(b::Fp16),
-            b::Quant::BF16 => float!(b::Bf16),
-            b::Quant::Q4_0 => block!(b::Q4_0),
-            b::Quant::Q4_1 => block!(b::Q4_1),
-            b::Quant::Q5_0 => block!(b::Q5_0),
-            b::Quant::Q5_1 => block!(b::Q5_1),
-            b::Quant::Q8_0 => block!(b::Q8_0),
-            b::Quant::Q2_K => block!(b::Q2K),
-            b::Quant::Q3_K => block!(b::Q3K),
-            b::Quant::Q4_K => block!(b::Q4K),
-            b::Quant::Q5_K => block!(b::Q5K),
-            b::Quant::Q6_K => block!(b::Q6K),
-            b::Quant::IQ4_XS => block!(b::Iq4Xs),
-            b::Quant::IQ4_NL => block!(b::Iq4Nl),
-        }
-    }};
+    };
 }
+
+/// Whether a row's kind is `float`.
+macro_rules! is_float {
+    (float) => {
+        true
+    };
+    (block) => {
+        false
+    };
+}
+
+quants!(declare);
 pub(crate) use with_format;
 
 impl Quant {
-    /// Every format: unquantised ones first, then by bits per weight within a family.
-    pub const ALL: [Quant; 15] = [
-        Quant::F32,
-        Quant::F16,
-        Quant::BF16,
-        Quant::Q4_0,
-        Quant::Q4_1,
-        Quant::Q5_0,
-        Quant::Q5_1,
-        Quant::Q8_0,
-        Quant::Q2_K,
-        Quant::Q3_K,
-        Quant::Q4_K,
-        Quant::Q5_K,
-        Quant::Q6_K,
-        Quant::IQ4_XS,
-        Quant::IQ4_NL,
-    ];
-
-    /// The format's name as files and people write it, such as `Q4_K`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Quant::F32 => "F32",
-            Quant::F16 => "F16",
-            Quant::BF16 => "BF16",
-            Quant::Q4_0 => "Q4_0",
-            Quant::Q4_1 => "Q4_1",
-            Quant::Q5_0 => "Q5_0",
-            Quant::Q5_1 => "Q5_1",
-            Quant::Q8_0 => "Q8_0",
-            Quant::Q2_K => "Q2_K",
-            Quant::Q3_K => "Q3_K",
-            Quant::Q4_K => "Q4_K",
-            Quant::Q5_K => "Q5_K",
-            Quant::Q6_K => "Q6_K",
-            Quant::IQ4_XS => "IQ4_XS",
-            Quant::IQ4_NL => "IQ4_NL",
-        }
-    }
-
     /// The format called `name`, ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -110,18 +100,27 @@ impl Quant {
             .find(|quant| quant.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether weights are unquantised, so that activations are not quantised to int8 either.
-    pub fn is_float(self) -> bool {
-        matches!(self, Quant::F32 | Quant::F16 | Quant::BF16)
+    /// The format of a tensor type of GGUF. `None` means an unknown type, or an unsupported one.
+    pub fn from_gguf_id(id: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|quant| quant.gguf_id() == id)
     }
 
-    /// Weights per block: 1, 32 or 256.
-    pub fn block_elements(self) -> usize {
+    /// The format nearest to this one whose blocks fill rows of this length.
+    pub fn for_rows_of(self, cols: u64) -> Self {
+        let mut quant = self;
+        while !cols.is_multiple_of(quant.block_elements() as u64) {
+            quant = quant.fallback();
+        }
+        quant
+    }
+
+    /// Weights per block: 1, 32, 64 or 256.
+    pub const fn block_elements(self) -> usize {
         with_format!(self, float _F => 1, block B => B::GROUPS * GROUP)
     }
 
     /// Bytes per block.
-    pub fn block_bytes(self) -> usize {
+    pub const fn block_bytes(self) -> usize {
         with_format!(self, float F => size_of::<F>(), block B => size_of::<B>())
     }
 
@@ -164,7 +163,7 @@ impl Quant {
                 for (block, out) in bytemuck::cast_slice::<u8, B>(src).iter().zip(out) {
                     block.dequantize(out);
                 }
-            },
+            }
         );
     }
 
@@ -190,7 +189,7 @@ impl Quant {
                         return Err(BlockError::NotStorable { quant: self, at: i * weights });
                     }
                 }
-            },
+            }
         );
         Ok(())
     }
@@ -204,7 +203,7 @@ impl Quant {
             float F => bytemuck::cast_slice::<u8, F>(whole)
                 .iter()
                 .fold(false, |bad, weight| bad | !Float::is_finite(*weight)),
-            block B => bytemuck::cast_slice::<u8, B>(whole).iter().any(Block::has_bad_scale),
+            block B => bytemuck::cast_slice::<u8, B>(whole).iter().any(Block::has_bad_scale)
         )
     }
 }
@@ -219,30 +218,14 @@ impl fmt::Display for Quant {
 mod tests {
     use super::Quant;
 
-    /// Code that iterates over all formats uses this list: a new format does not compile here until
-    /// it has an index.
     #[test]
-    fn all_lists_every_format() {
-        const COUNT: usize = 15;
-        let number = |quant| match quant {
-            Quant::F32 => 0,
-            Quant::F16 => 1,
-            Quant::BF16 => 2,
-            Quant::Q4_0 => 3,
-            Quant::Q4_1 => 4,
-            Quant::Q5_0 => 5,
-            Quant::Q5_1 => 6,
-            Quant::Q8_0 => 7,
-            Quant::Q2_K => 8,
-            Quant::Q3_K => 9,
-            Quant::Q4_K => 10,
-            Quant::Q5_K => 11,
-            Quant::Q6_K => 12,
-            Quant::IQ4_XS => 13,
-            Quant::IQ4_NL => COUNT - 1,
-        };
-        let mut numbers = Quant::ALL.map(number);
-        numbers.sort_unstable();
-        assert!(numbers.into_iter().eq(0..COUNT), "{numbers:?}");
+    fn rows_of_any_length_have_a_format() {
+        assert_eq!(Quant::Q4_K.for_rows_of(512), Quant::Q4_K);
+        assert_eq!(Quant::Q4_K.for_rows_of(576), Quant::Q5_0);
+        assert_eq!(Quant::NVFP4.for_rows_of(96), Quant::MXFP4);
+        assert_eq!(Quant::Q4_K.for_rows_of(7), Quant::F16);
+        for quant in Quant::ALL {
+            assert_eq!(7 % quant.for_rows_of(7).block_elements(), 0, "{quant}");
+        }
     }
 }

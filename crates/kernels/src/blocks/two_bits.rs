@@ -25,3 +25,16 @@ pub(super) fn codes<S: Simd>(s: S, packed: &[u8; CHUNK / 4], pair: usize) -> S::
     let by = 4 * (pair as u8 % 2);
     s.and(s.shift_right(s.twice(&packed[pair / 2]), [by, by, by + 2, by + 2]), 3)
 }
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(super) mod gpu {
+    use crate::gpu::bytes::byte;
+    use cubecl::prelude::*;
+
+    /// The two bits of weight `i` of those at `at`; see [`group`](super::group).
+    #[cube]
+    pub(crate) fn two_bits(words: &[u32], at: usize, i: usize) -> u32 {
+        (byte(words, at + 32 * (i / 128) + i % 32) >> (2u32 * ((i / 32) % 4) as u32)) & 3u32
+    }
+}

@@ -39,7 +39,7 @@ impl Kernel for Gemv<'_> {
                 for (y, row) in rows {
                     *y = dot_blocks::<S, B>(s, row, &x);
                 }
-            },
+            }
         )
     }
 }
@@ -208,7 +208,7 @@ impl Kernel for Dequantize<'_> {
     fn simd<S: Simd>(self, s: S) {
         with_format!(self.quant,
             float F => expand_floats::<S, F>(s, bytemuck::cast_slice(self.row), self.out),
-            block B => expand_blocks::<S, B>(s, self.row, self.out),
+            block B => expand_blocks::<S, B>(s, self.row, self.out)
         )
     }
 }

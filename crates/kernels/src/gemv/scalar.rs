@@ -13,7 +13,7 @@ pub(super) fn dot(quant: Quant, row: &[u8], activations: &Activations) -> f32 {
         block B => {
             let blocks = bytemuck::cast_slice::<u8, B>(row);
             (0..blocks.len() * B::GROUPS).map(|g| group(&blocks[g / B::GROUPS], g, activations)).sum()
-        },
+        }
     );
     sum as f32
 }

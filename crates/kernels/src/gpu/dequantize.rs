@@ -6,7 +6,7 @@
 //! dequantised copy exceeds the limit of one binding (2 GiB with wgpu on Vulkan and DX12, less on
 //! some devices).
 
-use super::blocks::weight;
+use super::decode::weight;
 use super::launch::measured;
 use super::{Floats, GpuError, Weight};
 use crate::blocks::Quant;

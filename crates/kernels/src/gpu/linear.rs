@@ -5,12 +5,13 @@
 //! of the weight are decoded to shared memory, in f32, or in f16 for matrix units if the precision
 //! allows rounding and the device has them.
 
-use super::blocks::weight;
+use super::bytes::SEGMENT;
+use super::decode::{place, segment, weight};
 use super::launch::{argument, cubes, matrix, same};
 use super::matmul::check_columns;
 use super::matrix_units::{self, Over, linear_uses_matrix_units};
-use super::segments::{SEGMENT, place, weights};
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
+use super::weight_tile::{WeightTile, block_at, decode};
 use super::{Floats, GpuError, Linear, Transpose, Weight, dropout_rows, matmul};
 use crate::blocks::Quant;
 use crate::linear::MatmulPrecision;
@@ -26,15 +27,15 @@ const ROWS_PER_LINE: usize = 2;
 const LINES: usize = 4;
 /// GEMM: rows and columns of a cube's output tile: one row of the weight per unit.
 const TILE: usize = UNITS;
+/// GEMM: a tile of the weight, step by step along its columns.
+const WEIGHT_TILE: WeightTile = WeightTile {
+    rows: TILE,
+    columns: DEPTH,
+    row_stride: 1,
+    column_stride: stride(TILE),
+};
 /// Alignment of offsets into a buffer that suits every device.
 const ALIGNMENT: u64 = 256;
-
-/// The first byte of the block that holds weight `column` of a row.
-#[cube]
-pub(super) fn block_at(row: usize, column: usize, cols: usize, #[comptime] quant: Quant) -> usize {
-    let elements = comptime!(quant.block_elements());
-    (row * (cols / elements) + column / elements) * comptime!(quant.block_bytes())
-}
 
 /// The row of `x` of a token, clamped: the compiled batch may exceed the number of tokens.
 #[cube]
@@ -131,14 +132,14 @@ fn gemv_blocks(
     let mut sums = zero_sums(batch);
     if first_row < rows {
         for step in 0..segments.div_ceil(LINE) {
-            let segment = step * LINE + lane;
-            if segment < segments {
-                let first = segment / each * comptime!(quant.block_elements());
+            let index = step * LINE + lane;
+            if index < segments {
+                let first = index / each * comptime!(quant.block_elements());
                 let mut w = Array::<f32>::new(comptime!(ROWS_PER_LINE * SEGMENT));
                 #[unroll]
                 for row in 0..ROWS_PER_LINE {
                     let block = block_at(min(first_row + row, rows - 1), first, cols, quant);
-                    let weights = weights(words, block, segment % each, quant);
+                    let weights = segment(words, block, index % each, quant);
                     #[unroll]
                     for i in 0..SEGMENT {
                         w[row * SEGMENT + i] = weights[i];
@@ -149,7 +150,7 @@ fn gemv_blocks(
                     let start = token_row(token, tokens, batch) * cols + first;
                     #[unroll]
                     for four in 0..comptime!(SEGMENT / 4) {
-                        let x = x[(start + place(segment % each, 4 * four, quant)) / 4];
+                        let x = x[(start + place(index % each, 4 * four, quant)) / 4];
                         #[unroll]
                         for row in 0..ROWS_PER_LINE {
                             #[unroll]
@@ -207,46 +208,6 @@ fn gemv_floats(
     reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
 }
 
-/// Decodes weights into a tile: rows from `first` on, columns from `from` on, zero-padded.
-#[cube]
-fn decode(
-    tile: &mut [f32],
-    words: &[u32],
-    first: usize,
-    rows: usize,
-    from: usize,
-    cols: usize,
-    #[comptime] quant: Quant,
-) {
-    let elements = comptime!(quant.block_elements());
-    if comptime!(quant.is_float()) {
-        // Coalesced reads.
-        #[unroll]
-        for part in 0..comptime!(TILE * DEPTH / UNITS) {
-            let i = part * UNITS + UNIT_POS as usize;
-            let row = i / DEPTH;
-            let step = i % DEPTH;
-            let mut value = 0.0f32;
-            if first + row < rows && from + step < cols {
-                value = weight(words, block_at(first + row, from + step, cols, quant), 0usize, quant);
-            }
-            tile[step * comptime!(stride(TILE)) + row] = value;
-        }
-    } else {
-        // Each unit decodes weights of one row and one block, which share scales.
-        let row = UNIT_POS as usize;
-        let block = block_at(first + row, from, cols, quant);
-        #[unroll]
-        for step in 0..DEPTH {
-            let mut value = 0.0f32;
-            if first + row < rows {
-                value = weight(words, block, from % elements + step, quant);
-            }
-            tile[step * comptime!(stride(TILE)) + row] = value;
-        }
-    }
-}
-
 #[cube(launch_unchecked)]
 fn gemm(
     x: &[f32],
@@ -273,7 +234,7 @@ fn gemm(
     let mut sums = zeros(TILE);
     for part in 0..cols.div_ceil(DEPTH) {
         fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, TILE, true);
-        decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant);
+        decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant, WEIGHT_TILE);
         sync_cube();
         multiply(&x_tile, &w_tile, &mut sums, TILE);
         sync_cube();

@@ -7,8 +7,9 @@
 mod argmax;
 mod attention;
 mod backward;
-mod blocks;
+pub(crate) mod bytes;
 mod cache;
+pub(crate) mod decode;
 mod dequantize;
 mod error;
 mod exp;
@@ -23,8 +24,8 @@ mod norm;
 mod operands;
 mod qk_norm_rope;
 mod reduce;
-mod segments;
 mod tiles;
+mod weight_tile;
 
 pub use argmax::argmax;
 pub use attention::{attend_batch, attend_cells};

@@ -1,9 +1,9 @@
 //! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits by `vpmaddwd`.
 
 use super::ROWS;
-use super::layout::{Packable, UNSIGNED_LEVELS, with_packable};
+use super::layout::Packable;
 use super::scales::{RowLanes, restores_sign, row_scales, zero_point_shift};
-use crate::blocks::{CHUNK, GROUP, Quant};
+use crate::blocks::{CHUNK, GROUP, Quant, with_format};
 use crate::gemv::ActivationChunk;
 use std::arch::x86_64::*;
 
@@ -33,18 +33,23 @@ impl RowLanes for Eight {
     }
 
     #[inline(always)]
-    unsafe fn words(at: *const u8) -> __m256i {
-        unsafe { _mm256_loadu_si256(at.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn sixteen_shorts(at: *const u8) -> __m256i {
-        unsafe { _mm256_slli_epi32::<4>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()))) }
-    }
-
-    #[inline(always)]
     unsafe fn bytes(at: *const u8) -> __m256i {
         unsafe { _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left(words: __m256i, shift: usize) -> __m256i {
+        unsafe { _mm256_sll_epi32(words, _mm_cvtsi32_si128(shift as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn offset(words: __m256i, by: i32) -> __m256i {
+        unsafe { _mm256_add_epi32(words, _mm256_set1_epi32(by)) }
+    }
+
+    #[inline(always)]
+    unsafe fn from_bits(words: __m256i) -> __m256 {
+        unsafe { _mm256_castsi256_ps(words) }
     }
 
     #[inline(always)]
@@ -114,9 +119,9 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, half: usize) -> __m256i {
             true => _mm256_and_si256(both, low),
             false => _mm256_and_si256(_mm256_srli_epi16::<4>(both), low),
         };
-        if B::LAYOUT.levels {
-            let levels = _mm256_broadcastsi128_si256(_mm_loadu_si128(UNSIGNED_LEVELS.as_ptr().cast()));
-            return _mm256_shuffle_epi8(levels, nibbles);
+        if B::LAYOUT.codebook.is_some() {
+            let values = _mm256_broadcastsi128_si256(_mm_loadu_si128(B::UNSIGNED_VALUES.as_ptr().cast()));
+            return _mm256_shuffle_epi8(values, nibbles);
         }
         match B::LAYOUT.bits {
             5 => _mm256_or_si256(nibbles, bits(16)),
@@ -174,7 +179,7 @@ unsafe fn tokens<B: Packable, const N: usize>(
     half: usize,
     out: &mut [[f32; ROWS]; N],
 ) {
-    let tiles = B::LAYOUT.scales.tiles();
+    let tiles = B::LAYOUT.scales.tiles;
     // A tile, or each half of it, is summed in integers.
     let parts = if B::LAYOUT.halves() { 2 } else { 1 };
     let mut sums = [_mm256_setzero_ps(); N];
@@ -297,5 +302,5 @@ pub(super) unsafe fn group(
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }, else ());
+    with_format!(quant, float _F => (), block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
 }

@@ -2,9 +2,9 @@
 //! activations.
 
 use super::ROWS;
-use super::layout::{Packable, UNSIGNED_LEVELS, with_packable};
+use super::layout::Packable;
 use super::scales::{RowLanes, RowScales, row_scales, zero_point_shift};
-use crate::blocks::{CHUNK, GROUP, Quant};
+use crate::blocks::{CHUNK, GROUP, Quant, with_format};
 use crate::gemv::ActivationChunk;
 use std::arch::x86_64::*;
 
@@ -40,18 +40,23 @@ impl RowLanes for Sixteen {
     }
 
     #[inline(always)]
-    unsafe fn words(at: *const u8) -> __m512i {
-        unsafe { _mm512_loadu_si512(at.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn sixteen_shorts(at: *const u8) -> __m512i {
-        unsafe { _mm512_slli_epi32::<4>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()))) }
-    }
-
-    #[inline(always)]
     unsafe fn bytes(at: *const u8) -> __m512i {
         unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left(words: __m512i, shift: usize) -> __m512i {
+        unsafe { _mm512_sll_epi32(words, _mm_cvtsi32_si128(shift as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn offset(words: __m512i, by: i32) -> __m512i {
+        unsafe { _mm512_add_epi32(words, _mm512_set1_epi32(by)) }
+    }
+
+    #[inline(always)]
+    unsafe fn from_bits(words: __m512i) -> __m512 {
+        unsafe { _mm512_castsi512_ps(words) }
     }
 
     #[inline(always)]
@@ -128,9 +133,9 @@ unsafe fn codes<B: Packable>(at: *const u8) -> [__m512i; 8] {
             codes[v] = _mm512_and_si512(both, low);
             codes[v + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
         }
-        if B::LAYOUT.levels {
-            let levels = _mm512_broadcast_i32x4(_mm_loadu_si128(UNSIGNED_LEVELS.as_ptr().cast()));
-            return codes.map(|codes| _mm512_shuffle_epi8(levels, codes));
+        if B::LAYOUT.codebook.is_some() {
+            let values = _mm512_broadcast_i32x4(_mm_loadu_si128(B::UNSIGNED_VALUES.as_ptr().cast()));
+            return codes.map(|codes| _mm512_shuffle_epi8(values, codes));
         }
         match B::LAYOUT.bits {
             5 => add_bits(at, &mut codes, 16),
@@ -252,7 +257,7 @@ unsafe fn tokens<B: Packable, const N: usize>(
     first: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    let tiles = B::LAYOUT.scales.tiles();
+    let tiles = B::LAYOUT.scales.tiles;
     let mut sums = [_mm512_setzero_ps(); N];
     for (index, block) in blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
         for at in 0..tiles {
@@ -353,5 +358,5 @@ pub(super) unsafe fn group(
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }, else ());
+    with_format!(quant, float _F => (), block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
 }

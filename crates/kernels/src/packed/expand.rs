@@ -4,15 +4,16 @@
 //! Rounds like [`super::scalar`]: after each operation, never fused.
 
 use super::ROWS;
-use super::layout::{PackedLayout, ScaleLayout, half_nibbles, half_scale, half_six_bits, nibble_scale, six_bits};
-use crate::blocks::{GROUP, HALF_GROUP, LEVELS};
+use super::layout::{Minimum, PackedLayout, Unit};
+use super::tile_scales::{part_minima, part_scales, unit};
+use crate::blocks::{GROUP, HALF_GROUP};
 use crate::isa::Isa;
 use crate::lanes::{Lanes, on_lanes};
 
 /// A tile and its header.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<'a> {
-    pub layout: PackedLayout,
+    pub layout: &'a PackedLayout,
     pub header: &'a [u8],
     /// Index of the tile in its block.
     pub index: usize,
@@ -22,41 +23,47 @@ pub(super) struct Tile<'a> {
 /// Vectors of codes in a tile, four columns each.
 const VECTORS: usize = GROUP / 4;
 
-/// Sixteen f16 at `at` of a header, times `scale`, times `factors`.
+/// Sixteen f16 at `at` of a header.
 #[inline(always)]
-fn halves<L: Lanes>(l: L, header: &[u8], at: usize, scale: f32, factors: &[f32; ROWS]) -> [f32; ROWS] {
+fn halves<L: Lanes>(l: L, header: &[u8], at: usize) -> [f32; ROWS] {
     let mut bits = [0; ROWS];
     bytemuck::cast_slice_mut(&mut bits).copy_from_slice(&header[at..][..2 * ROWS]);
     let mut out = [0.0; ROWS];
-    let halves = l.mul(l.load_half(&bits.map(u16::from_le)), l.splat(scale));
-    l.store(l.mul(halves, l.load(factors)), &mut out);
+    l.store(l.load_half(&bits.map(u16::from_le)), &mut out);
+    out
+}
+
+/// `units` times `scale`, times `factors`.
+#[inline(always)]
+fn scaled<L: Lanes>(l: L, units: &[f32; ROWS], scale: f32, factors: [f32; ROWS]) -> [f32; ROWS] {
+    let mut out = [0.0; ROWS];
+    l.store(l.mul(l.mul(l.load(units), l.splat(scale)), l.load(&factors)), &mut out);
     out
 }
 
 /// Scales and offsets of sixteen rows of a tile, times `scale`, for each half of the tile.
 #[inline(always)]
 fn row_scales<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] {
-    let (header, none) = (tile.header, [[0.0; ROWS]; 2]);
-    let of_rows = |at: usize, of_row: &dyn Fn(usize) -> f32| halves(l, header, at, scale, &std::array::from_fn(of_row));
-    let of_halves = |at: usize, of_row: &dyn Fn(usize, usize) -> f32| {
-        [2 * tile.index, 2 * tile.index + 1].map(|half| of_rows(at, &|row| of_row(half, row)))
+    let (header, layout) = (tile.header, &tile.layout.scales);
+    let of_halves = |units: &[f32; ROWS], factors: &dyn Fn(usize) -> [f32; 2]| {
+        let by_row: [[f32; 2]; ROWS] = std::array::from_fn(factors);
+        [0, 1].map(|half| scaled(l, units, scale, by_row.map(|halves| halves[half])))
     };
-    match tile.layout.scales {
-        ScaleLayout::Scale => [[of_rows(0, &|_| 1.0); 2], none],
-        ScaleLayout::ScaleAndMinimum => [[of_rows(0, &|_| 1.0); 2], [of_rows(2 * ROWS, &|_| 1.0); 2]],
-        ScaleLayout::SixBits => {
-            let both: [[u32; 2]; ROWS] = std::array::from_fn(|row| six_bits(header, tile.index, row));
-            let minima = of_rows(2 * ROWS, &|row| -(both[row][1] as f32));
-            [[of_rows(0, &|row| both[row][0] as f32); 2], [minima; 2]]
+    let units = match layout.unit {
+        Unit::F16(_) => halves(l, header, 0),
+        _ => std::array::from_fn(|row| unit(layout, header, row)),
+    };
+    let scales = of_halves(&units, &|row| part_scales(layout, header, tile.index, row));
+    let minima = || halves(l, header, layout.minima_at());
+    let offsets = match layout.minimum {
+        Minimum::None => [[0.0; ROWS]; 2],
+        Minimum::Added(_) => of_halves(&minima(), &|_| [1.0; 2]),
+        Minimum::Subtracted(_) => {
+            let negated = |row: usize| part_minima(layout, header, tile.index, row).map(|minimum| -minimum);
+            of_halves(&minima(), &negated)
         }
-        ScaleLayout::Nibbles => [[of_rows(0, &|row| nibble_scale(header, tile.index, row)); 2], none],
-        ScaleLayout::Halves => [of_halves(0, &|half, row| half_scale(header, half, row)), none],
-        ScaleLayout::HalfNibblePairs => [
-            of_halves(0, &|half, row| half_nibbles(header, half, row)[0]),
-            of_halves(2 * ROWS, &|half, row| -half_nibbles(header, half, row)[1]),
-        ],
-        ScaleLayout::HalfSixBits => [of_halves(0, &|half, row| half_six_bits(header, half, row)), none],
-    }
+    };
+    [scales, offsets]
 }
 
 /// Sixteen little-endian words at `at`.
@@ -107,11 +114,13 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
             }
         }
         for code in codes {
-            *code = match tile.layout.levels {
-                true => u32::from_le_bytes(code.to_le_bytes().map(|code| LEVELS[usize::from(code & 0x0f)] as u8)),
+            *code = match tile.layout.codebook {
+                Some(values) => {
+                    u32::from_le_bytes(code.to_le_bytes().map(|code| values[usize::from(code & 0x0f)] as u8))
+                }
                 // Moving the zero point to 128 overflows no byte; flipping the top bit then
                 // subtracts 128.
-                false => code.wrapping_add(four(128 - tile.layout.zero_point)) ^ four(0x80),
+                None => code.wrapping_add(four(128 - tile.layout.zero_point)) ^ four(0x80),
             };
         }
     }

@@ -1,142 +1,246 @@
-//! Memory layout of packed rows, per format.
+//! Memory layout of packed rows: data that each format gives in its file.
 
 use super::ROWS;
-use crate::blocks::{
-    Block, GROUP, Group, Half, Iq4Nl, Iq4Xs, LEVELS, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Quant,
-};
+use crate::blocks::{Block, Codebook, GROUP, Group, Quant, canonical_e4m3, inverse, unsigned, with_format};
 
-/// Runs a body with the block type of a format that can be packed, or another body for formats that
-/// cannot.
-macro_rules! with_packable {
-    ($quant:expr, $B:ident => $body:expr, else $other:expr) => {{
-        use $crate::blocks as b;
-        macro_rules! body {
-            ($T:ty) => {{
-                type $B = $T;
-                $body
-            }};
-        }
-        match $quant {
-            b::Quant::Q4_0 => body!(b::Q4_0),
-            b::Quant::Q4_1 => body!(b::Q4_1),
-            b::Quant::Q5_0 => body!(b::Q5_0),
-            b::Quant::Q5_1 => body!(b::Q5_1),
-            b::Quant::Q8_0 => body!(b::Q8_0),
-            b::Quant::Q2_K => body!(b::Q2K),
-            b::Quant::Q3_K => body!(b::Q3K),
-            b::Quant::Q4_K => body!(b::Q4K),
-            b::Quant::Q5_K => body!(b::Q5K),
-            b::Quant::Q6_K => body!(b::Q6K),
-            b::Quant::IQ4_NL => body!(b::Iq4Nl),
-            b::Quant::IQ4_XS => body!(b::Iq4Xs),
-            _ => $other,
-        }
-    }};
-}
-pub(super) use with_packable;
+/// Half tiles of a block of 256 weights: the most parts with a scale of their own.
+const MAX_PARTS: usize = 16;
 
-/// Layout of the header of sixteen blocks: their scales, interleaved so that a vector has the same
-/// element of all rows.
+/// Scale of a block. Each variant but the last holds its byte offset in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ScaleLayout {
-    /// Sixteen scales in f16.
-    Scale,
-    /// Sixteen scales and sixteen minima in f16.
-    ScaleAndMinimum,
-    /// Sixteen scales of the scales and sixteen of the minima in f16; then the three words of each
-    /// row's six-bit scales and minima (see [`SixBits`](crate::blocks::SixBits)), first words
-    /// first.
-    SixBits,
-    /// Sixteen scales of the scales in f16; then for each row a word of the scales' lower four
-    /// bits, the first tile's lowest; then for each row sixteen bits of their upper two.
-    Nibbles,
-    /// Sixteen scales of the scales in f16; then, for each half tile, sixteen scales in eight bits.
-    Halves,
-    /// Sixteen scales of the scales and sixteen of the minima in f16; then, for each half tile,
-    /// sixteen bytes: a scale in the low nibble, a minimum in the high one.
-    HalfNibblePairs,
-    /// Sixteen scales of the scales in f16; then twelve times sixteen bytes: of each row the twelve
-    /// that hold a six-bit scale for each half tile as Q3_K has them.
-    HalfSixBits,
+pub(crate) enum Unit {
+    /// An f16.
+    F16(usize),
+    /// An E8M0 float, halved.
+    HalfE8m0(usize),
+    /// 1: the parts' scales are the weights'.
+    One,
 }
 
-impl ScaleLayout {
-    pub const fn bytes(self) -> usize {
-        match self {
-            ScaleLayout::Scale => 2 * ROWS,
-            ScaleLayout::ScaleAndMinimum => 4 * ROWS,
-            ScaleLayout::SixBits => 4 * ROWS + 12 * ROWS,
-            ScaleLayout::Nibbles => 2 * ROWS + 4 * ROWS + 2 * ROWS,
-            ScaleLayout::Halves => 2 * ROWS + 16 * ROWS,
-            ScaleLayout::HalfNibblePairs => 4 * ROWS + 16 * ROWS,
-            ScaleLayout::HalfSixBits => 2 * ROWS + 12 * ROWS,
+/// f16 minimum of a block, with its byte offset in the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Minimum {
+    /// The format has none.
+    None,
+    /// Added to each weight.
+    Added(usize),
+    /// Scaled by the parts' minima and subtracted from their weights.
+    Subtracted(usize),
+}
+
+/// How the scale of a part is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartCode {
+    /// An unsigned integer.
+    Unsigned,
+    /// An unsigned integer from which 32 is subtracted.
+    Minus32,
+    /// A signed byte.
+    Signed,
+    /// An unsigned E4M3 float, halved.
+    HalfE4m3,
+}
+
+/// The bits of a part's scale or minimum in the parts' bytes: some bits of one byte, and, above
+/// four of them, two bits of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bits {
+    pub byte: u8,
+    pub shift: u8,
+    pub mask: u8,
+    /// Byte and shift of the top two bits.
+    pub top: Option<[u8; 2]>,
+}
+
+impl Bits {
+    /// `mask` of a byte shifted right.
+    pub const fn of(byte: u8, shift: u8, mask: u8) -> Self {
+        Self {
+            byte,
+            shift,
+            mask,
+            top: None,
         }
     }
 
+    /// With bits 4 and 5 from the lowest two of another byte shifted right.
+    pub const fn and_top(self, byte: u8, shift: u8) -> Self {
+        Self {
+            top: Some([byte, shift]),
+            ..self
+        }
+    }
+}
+
+/// An array of [`Bits`] by part, in a constant.
+macro_rules! bits_by_part {
+    ($part:ident => $bits:expr) => {{
+        use $crate::packed::layout::Bits;
+        let mut all = [Bits::of(0, 0, 0); 16];
+        let mut $part: u8 = 0;
+        while ($part as usize) < all.len() {
+            all[$part as usize] = $bits;
+            $part += 1;
+        }
+        all
+    }};
+}
+pub(crate) use bits_by_part;
+
+/// Scales, and minima, of the parts of a block: its tiles or half tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// Whether half tiles have a scale, instead of tiles.
+    pub halves: bool,
+    /// Byte offset in the block, and number of bytes.
+    pub at: usize,
+    pub bytes: usize,
+    pub code: PartCode,
+    pub scale: [Bits; MAX_PARTS],
+    /// Of formats whose minimum is [`Minimum::Subtracted`].
+    pub minimum: [Bits; MAX_PARTS],
+}
+
+impl Parts {
+    /// Bits of minima of a format that has none.
+    pub const NO_MINIMA: [Bits; MAX_PARTS] = [Bits::of(0, 0, 0); MAX_PARTS];
+
+    /// A byte of its own for each half tile.
+    pub const fn bytes_of_halves(at: usize, bytes: usize, code: PartCode) -> Self {
+        Self {
+            halves: true,
+            at,
+            bytes,
+            code,
+            scale: bits_by_part!(part => Bits::of(part, 0, 255)),
+            minimum: Self::NO_MINIMA,
+        }
+    }
+}
+
+/// Scales of sixteen blocks, one per row: their header. It holds, if the format has them, the
+/// blocks' scales, then their minima, then the parts' bytes; of each of these, sixteen in a row, so
+/// that a vector has the same element of all rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScaleLayout {
+    pub unit: Unit,
+    pub minimum: Minimum,
+    pub parts: Option<Parts>,
     /// Tiles that share a header: groups of 32 weights in a block.
-    pub const fn tiles(self) -> usize {
-        match self {
-            ScaleLayout::Scale | ScaleLayout::ScaleAndMinimum => 1,
-            ScaleLayout::SixBits
-            | ScaleLayout::Nibbles
-            | ScaleLayout::Halves
-            | ScaleLayout::HalfNibblePairs
-            | ScaleLayout::HalfSixBits => 8,
+    pub tiles: usize,
+}
+
+impl ScaleLayout {
+    /// One scale, and perhaps a minimum, for a block of 32 weights.
+    pub const fn of_block(unit: Unit, minimum: Minimum) -> Self {
+        Self {
+            unit,
+            minimum,
+            parts: None,
+            tiles: 1,
+        }
+    }
+
+    /// Bytes of a row's unit.
+    const fn unit_bytes(&self) -> usize {
+        match self.unit {
+            Unit::F16(_) => 2,
+            Unit::HalfE8m0(_) => 1,
+            Unit::One => 0,
+        }
+    }
+
+    /// Offset of the minima in a header.
+    pub const fn minima_at(&self) -> usize {
+        self.unit_bytes() * ROWS
+    }
+
+    /// Offset of the parts' bytes in a header.
+    pub const fn parts_at(&self) -> usize {
+        self.minima_at()
+            + match self.minimum {
+                Minimum::None => 0,
+                _ => 2 * ROWS,
+            }
+    }
+
+    /// Bytes of a header.
+    pub const fn bytes(&self) -> usize {
+        self.parts_at()
+            + match self.parts {
+                None => 0,
+                Some(parts) => parts.bytes * ROWS,
+            }
+    }
+
+    /// Writes the scales of a block as row `row` of a header.
+    fn put(&self, block: &[u8], row: usize, header: &mut [u8]) {
+        let mut put = |from: usize, to: usize, bytes: usize| {
+            header[to + bytes * row..][..bytes].copy_from_slice(&block[from..][..bytes]);
+        };
+        match self.unit {
+            Unit::F16(at) | Unit::HalfE8m0(at) => put(at, 0, self.unit_bytes()),
+            Unit::One => {}
+        }
+        match self.minimum {
+            Minimum::Added(at) | Minimum::Subtracted(at) => put(at, self.minima_at(), 2),
+            Minimum::None => {}
+        }
+        let Some(parts) = self.parts else { return };
+        for (i, byte) in block[parts.at..][..parts.bytes].iter().enumerate() {
+            header[self.parts_at() + ROWS * i + row] = match parts.code {
+                PartCode::HalfE4m3 => canonical_e4m3(*byte),
+                _ => *byte,
+            };
         }
     }
 }
 
 /// Layout of sixteen packed blocks of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PackedLayout {
+pub(crate) struct PackedLayout {
     pub scales: ScaleLayout,
     /// Bits per code.
     pub bits: usize,
     /// Added to a code, or to the codebook value that it selects, to make it unsigned: a power of
     /// two, or 0.
     pub zero_point: u8,
-    /// Whether codes are indices into the codebook [`LEVELS`].
-    pub levels: bool,
+    /// The values of the codes, if they are indices.
+    pub codebook: Option<&'static Codebook>,
 }
 
 impl PackedLayout {
-    /// The layout of a format. `None` means it cannot be packed.
-    pub const fn of(quant: Quant) -> Option<Self> {
-        with_packable!(quant, B => Some(B::LAYOUT), else None)
+    /// The layout of a format. `None` means that weights are not in blocks.
+    pub const fn of(quant: Quant) -> Option<&'static Self> {
+        with_format!(quant, float _F => None, block B => Some(const { &B::LAYOUT }))
     }
 
     /// Whether each sixteen weights have a scale, instead of each 32.
-    pub const fn halves(self) -> bool {
-        matches!(
-            self.scales,
-            ScaleLayout::Halves | ScaleLayout::HalfNibblePairs | ScaleLayout::HalfSixBits
-        )
+    pub const fn halves(&self) -> bool {
+        matches!(self.scales.parts, Some(Parts { halves: true, .. }))
     }
 
     /// The signed value of a code.
     #[inline(always)]
-    pub fn centred(self, code: u8) -> i32 {
-        match self.levels {
-            true => i32::from(LEVELS[usize::from(code & 0x0f)]),
-            false => i32::from(code) - i32::from(self.zero_point),
+    pub fn centred(&self, code: u8) -> i32 {
+        match self.codebook {
+            Some(codebook) => i32::from(codebook[usize::from(code & 0x0f)]),
+            None => i32::from(code) - i32::from(self.zero_point),
         }
     }
 
     /// Whether the format has minima beside scales.
-    pub const fn has_minimum(self) -> bool {
-        matches!(
-            self.scales,
-            ScaleLayout::ScaleAndMinimum | ScaleLayout::SixBits | ScaleLayout::HalfNibblePairs
-        )
+    pub const fn has_minimum(&self) -> bool {
+        !matches!(self.scales.minimum, Minimum::None)
     }
 
     /// Whether codes, or the codebook values that they select, use all eight bits.
-    pub const fn fills_bytes(self) -> bool {
-        self.bits == 8 || self.levels
+    pub const fn fills_bytes(&self) -> bool {
+        self.zero_point == 128
     }
 
     /// Bytes of the top bits of 3-bit and 5-bit codes, which come first in a tile.
-    pub const fn bit_bytes(self) -> usize {
+    pub const fn bit_bytes(&self) -> usize {
         match self.bits {
             3 | 5 => ROWS * GROUP / 8,
             _ => 0,
@@ -145,7 +249,7 @@ impl PackedLayout {
 
     /// Bytes of bit pairs, which come next: all of 2-bit codes, the lower bits of 3-bit codes, the
     /// upper ones of 6-bit codes.
-    pub const fn pair_bytes(self) -> usize {
+    pub const fn pair_bytes(&self) -> usize {
         match self.bits {
             2 | 3 | 6 => ROWS * GROUP / 4,
             _ => 0,
@@ -153,12 +257,12 @@ impl PackedLayout {
     }
 
     /// Bytes of a tile before its nibbles or bytes.
-    pub const fn upper_bytes(self) -> usize {
+    pub const fn upper_bytes(&self) -> usize {
         self.bit_bytes() + self.pair_bytes()
     }
 
     /// Bytes of the codes of a tile.
-    pub const fn tile_bytes(self) -> usize {
+    pub const fn tile_bytes(&self) -> usize {
         self.upper_bytes()
             + match self.bits {
                 8 => ROWS * GROUP,
@@ -168,261 +272,44 @@ impl PackedLayout {
     }
 
     /// Offset of a tile in sixteen packed blocks.
-    pub const fn tile_at(self, tile: usize) -> usize {
+    pub const fn tile_at(&self, tile: usize) -> usize {
         self.scales.bytes() + tile * self.tile_bytes()
     }
 
     /// Bytes of sixteen packed blocks.
-    pub const fn bytes(self) -> usize {
-        self.tile_at(self.scales.tiles())
+    pub const fn bytes(&self) -> usize {
+        self.tile_at(self.scales.tiles)
     }
 }
 
 /// A format that can be packed.
-pub(super) trait Packable: Block {
+pub(crate) trait Packable: Block {
     const LAYOUT: PackedLayout;
 
+    /// The codebook plus the zero point, for unsigned multiplication; unused without a codebook.
+    const UNSIGNED_VALUES: [u8; 16] = match Self::LAYOUT.codebook {
+        Some(codebook) => unsigned(codebook, Self::LAYOUT.zero_point),
+        None => [0; 16],
+    };
+
+    /// The code of each codebook value; unused without a codebook.
+    const CODES: [u8; 256] = match Self::LAYOUT.codebook {
+        Some(codebook) => inverse(codebook),
+        None => [0; 256],
+    };
+
     /// Writes the block's scales as row `row` of a header.
-    fn put_scales(&self, row: usize, header: &mut [u8]);
+    fn put_scales(&self, row: usize, header: &mut [u8]) {
+        Self::LAYOUT.scales.put(bytemuck::bytes_of(self), row, header);
+    }
 
     /// The unsigned codes of 32 weights.
     fn codes(&self, group: &Group) -> [u8; GROUP] {
-        match Self::LAYOUT.levels {
-            true => group.codes.map(|level| CODES[usize::from(level as u8)]),
-            false => group
+        match Self::LAYOUT.codebook {
+            Some(_) => group.codes.map(|value| Self::CODES[usize::from(value as u8)]),
+            None => group
                 .codes
                 .map(|code| (code as u8).wrapping_add(Self::LAYOUT.zero_point)),
         }
-    }
-}
-
-/// The code of each codebook value.
-const CODES: [u8; 256] = {
-    let mut codes = [0; 256];
-    let mut code = 0;
-    while code < 16 {
-        codes[LEVELS[code] as u8 as usize] = code as u8;
-        code += 1;
-    }
-    codes
-};
-
-/// [`LEVELS`] plus 128, for unsigned multiplication.
-#[cfg(target_arch = "x86_64")]
-pub(super) const UNSIGNED_LEVELS: [u8; 16] = {
-    let mut levels = [0; 16];
-    let mut code = 0;
-    while code < 16 {
-        levels[code] = LEVELS[code] as u8 ^ 0x80;
-        code += 1;
-    }
-    levels
-};
-
-fn put_half(half: Half, at: usize, row: usize, header: &mut [u8]) {
-    header[at + 2 * row..][..2].copy_from_slice(&half.bits().to_le_bytes());
-}
-
-macro_rules! of_32 {
-    ($($name:ident: $header:ident $(($minimum:ident))?, $bits:literal, $zero_point:literal, $levels:literal;)*) => {$(
-        impl Packable for $name {
-            const LAYOUT: PackedLayout = PackedLayout {
-                scales: ScaleLayout::$header,
-                bits: $bits,
-                zero_point: $zero_point,
-                levels: $levels,
-            };
-
-            fn put_scales(&self, row: usize, header: &mut [u8]) {
-                put_half(self.d, 0, row, header);
-                $(put_half(self.$minimum, 2 * ROWS, row, header);)?
-            }
-        }
-    )*};
-}
-
-of_32! {
-    Q4_0: Scale, 4, 8, false;
-    Q4_1: ScaleAndMinimum(m), 4, 0, false;
-    Q5_0: Scale, 5, 16, false;
-    Q5_1: ScaleAndMinimum(m), 5, 0, false;
-    Q8_0: Scale, 8, 128, false;
-    Iq4Nl: Scale, 4, 128, true;
-}
-
-macro_rules! six_bits {
-    ($($name:ident: $bits:literal;)*) => {$(
-        impl Packable for $name {
-            const LAYOUT: PackedLayout = PackedLayout {
-                scales: ScaleLayout::SixBits,
-                bits: $bits,
-                zero_point: 0,
-                levels: false,
-            };
-
-            fn put_scales(&self, row: usize, header: &mut [u8]) {
-                put_half(self.d, 0, row, header);
-                put_half(self.dmin, 2 * ROWS, row, header);
-                for (word, bytes) in bytemuck::bytes_of(&self.scales).chunks_exact(4).enumerate() {
-                    header[4 * ROWS * (1 + word) + 4 * row..][..4].copy_from_slice(bytes);
-                }
-            }
-        }
-    )*};
-}
-
-six_bits! {
-    Q4K: 4;
-    Q5K: 5;
-}
-
-impl Packable for Q6K {
-    const LAYOUT: PackedLayout = PackedLayout {
-        scales: ScaleLayout::Halves,
-        bits: 6,
-        zero_point: 32,
-        levels: false,
-    };
-
-    fn put_scales(&self, row: usize, header: &mut [u8]) {
-        put_half(self.d, 0, row, header);
-        for (half, scale) in self.scales.into_iter().enumerate() {
-            header[2 * ROWS + ROWS * half + row] = scale as u8;
-        }
-    }
-}
-
-impl Packable for Q2K {
-    const LAYOUT: PackedLayout = PackedLayout {
-        scales: ScaleLayout::HalfNibblePairs,
-        bits: 2,
-        zero_point: 0,
-        levels: false,
-    };
-
-    fn put_scales(&self, row: usize, header: &mut [u8]) {
-        put_half(self.d, 0, row, header);
-        put_half(self.dmin, 2 * ROWS, row, header);
-        for (half, both) in self.scales.into_iter().enumerate() {
-            header[4 * ROWS + ROWS * half + row] = both;
-        }
-    }
-}
-
-impl Packable for Q3K {
-    const LAYOUT: PackedLayout = PackedLayout {
-        scales: ScaleLayout::HalfSixBits,
-        bits: 3,
-        zero_point: 4,
-        levels: false,
-    };
-
-    fn put_scales(&self, row: usize, header: &mut [u8]) {
-        put_half(self.d, 0, row, header);
-        for (at, bits) in self.scales.into_iter().enumerate() {
-            header[2 * ROWS + ROWS * at + row] = bits;
-        }
-    }
-}
-
-impl Packable for Iq4Xs {
-    const LAYOUT: PackedLayout = PackedLayout {
-        scales: ScaleLayout::Nibbles,
-        bits: 4,
-        zero_point: 128,
-        levels: true,
-    };
-
-    fn put_scales(&self, row: usize, header: &mut [u8]) {
-        put_half(self.d, 0, row, header);
-        header[2 * ROWS + 4 * row..][..4].copy_from_slice(&self.scales_l);
-        header[6 * ROWS + 2 * row..][..2].copy_from_slice(&self.scales_h);
-    }
-}
-
-/// Scales and offsets of one row of a tile.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct TileScales {
-    /// Scale of each half of the tile.
-    pub scale: [f32; 2],
-    /// Offset of each half of the tile.
-    pub offset: [f32; 2],
-}
-
-impl TileScales {
-    /// Those of row `row` of tile `tile`.
-    pub fn of(layout: PackedLayout, header: &[u8], tile: usize, row: usize) -> Self {
-        let half = |at: usize| half::f16::from_le_bytes([header[at + 2 * row], header[at + 2 * row + 1]]).to_f32();
-        let d = half(0);
-        let halves = [2 * tile, 2 * tile + 1];
-        let (scale, offset) = match layout.scales {
-            ScaleLayout::Scale => ([d; 2], [0.0; 2]),
-            ScaleLayout::ScaleAndMinimum => ([d; 2], [half(2 * ROWS); 2]),
-            ScaleLayout::SixBits => {
-                let [scale, minimum] = six_bits(header, tile, row);
-                ([d * scale as f32; 2], [-(half(2 * ROWS) * minimum as f32); 2])
-            }
-            ScaleLayout::Nibbles => ([d * nibble_scale(header, tile, row); 2], [0.0; 2]),
-            ScaleLayout::Halves => (halves.map(|half| d * half_scale(header, half, row)), [0.0; 2]),
-            ScaleLayout::HalfNibblePairs => {
-                let both = halves.map(|half| half_nibbles(header, half, row));
-                let dmin = half(2 * ROWS);
-                (
-                    both.map(|[scale, _]| d * scale),
-                    both.map(|[_, minimum]| -(dmin * minimum)),
-                )
-            }
-            ScaleLayout::HalfSixBits => (halves.map(|half| d * half_six_bits(header, half, row)), [0.0; 2]),
-        };
-        Self { scale, offset }
-    }
-}
-
-/// Unscaled scale and minimum of a half tile in [`ScaleLayout::HalfNibblePairs`].
-#[inline(always)]
-pub(super) fn half_nibbles(header: &[u8], half: usize, row: usize) -> [f32; 2] {
-    let both = header[4 * ROWS + ROWS * half + row];
-    [f32::from(both & 15), f32::from(both >> 4)]
-}
-
-/// Unscaled scale of a half tile in [`ScaleLayout::HalfSixBits`].
-#[inline(always)]
-pub(super) fn half_six_bits(header: &[u8], half: usize, row: usize) -> f32 {
-    let byte = |at: usize| header[2 * ROWS + ROWS * at + row];
-    let low = byte(half % 8) >> (4 * (half / 8)) & 15;
-    let high = byte(8 + half % 4) >> (2 * (half / 4)) & 3;
-    f32::from((low | high << 4) as i8 - 32)
-}
-
-/// Unscaled scale of a half tile in [`ScaleLayout::Halves`].
-#[inline(always)]
-pub(super) fn half_scale(header: &[u8], half: usize, row: usize) -> f32 {
-    f32::from(header[2 * ROWS + ROWS * half + row] as i8)
-}
-
-/// Unscaled scale of a tile in [`ScaleLayout::Nibbles`].
-#[inline(always)]
-pub(super) fn nibble_scale(header: &[u8], tile: usize, row: usize) -> f32 {
-    let low = header[2 * ROWS + 4 * row + tile / 2] >> (4 * (tile % 2)) & 15;
-    let high = header[6 * ROWS + 2 * row + tile / 4] >> (2 * (tile % 4)) & 3;
-    f32::from((low | high << 4) as i8 - 32)
-}
-
-/// Unscaled six-bit scale and minimum of a tile in [`ScaleLayout::SixBits`].
-#[inline(always)]
-pub(super) fn six_bits(header: &[u8], tile: usize, row: usize) -> [u32; 2] {
-    let word = |word: usize| {
-        let at = 4 * ROWS * (1 + word) + 4 * row;
-        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    };
-    let by = 8 * (tile % 4);
-    if tile < 4 {
-        [word(0) >> by & 63, word(1) >> by & 63]
-    } else {
-        let low = word(2) >> by;
-        [
-            low & 15 | word(0) >> by >> 2 & 48,
-            low >> 4 & 15 | word(1) >> by >> 2 & 48,
-        ]
     }
 }

@@ -27,20 +27,21 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod expand;
-mod layout;
+pub(crate) mod layout;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
 mod pack;
 mod scalar;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod scales;
+mod tile_scales;
 
-use crate::blocks::{GROUP, Quant};
+use crate::blocks::{GROUP, Quant, with_format};
 use crate::gemv::{ActivationChunk, Activations};
 use crate::isa::{Isa, Level};
 use crate::shape::ShapeError;
 use expand::Tile;
-use layout::{PackedLayout, with_packable};
+use layout::PackedLayout;
 use std::ops::Range;
 
 /// Rows interleaved in a group.
@@ -69,10 +70,16 @@ pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> 
     let (_, row_bytes) = checked(quant, cols)?;
     crate::shape::length("sixteen rows of weights", rows.len(), row_bytes.checked_mul(ROWS))?;
     crate::shape::length("sixteen packed rows", packed.len(), row_bytes.checked_mul(ROWS))?;
-    with_packable!(quant, B => Ok(pack::group::<B>(rows, packed)), else Err(ShapeError::Layout { quant }))
+    with_format!(quant,
+        float _F => Err(ShapeError::Layout { quant }),
+        block B => {
+            pack::group::<B>(rows, packed);
+            Ok(())
+        }
+    )
 }
 
-fn checked(quant: Quant, cols: usize) -> Result<(PackedLayout, usize), ShapeError> {
+fn checked(quant: Quant, cols: usize) -> Result<(&'static PackedLayout, usize), ShapeError> {
     let layout = PackedLayout::of(quant).ok_or(ShapeError::Layout { quant })?;
     let row_bytes = quant.row_bytes(cols).ok_or(ShapeError::Layout { quant })?;
     Ok((layout, row_bytes))
@@ -84,7 +91,7 @@ pub struct Packed<'a> {
     /// Selects the SIMD code; unused on machines that have none.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     quant: Quant,
-    layout: PackedLayout,
+    layout: &'static PackedLayout,
     cols: usize,
     /// Bytes of one group.
     group_bytes: usize,
@@ -131,7 +138,7 @@ impl<'a> Packed<'a> {
             });
         }
         let group = &self.bytes[row / ROWS * self.group_bytes..][..self.group_bytes];
-        let width = self.layout.scales.tiles() * GROUP;
+        let width = self.layout.scales.tiles * GROUP;
         for (blocks, to) in group.chunks_exact(self.layout.bytes()).zip(to.chunks_exact_mut(width)) {
             scalar::dequantize(self.layout, blocks, row % ROWS, to);
         }
@@ -150,7 +157,7 @@ impl<'a> Packed<'a> {
     }
 
     fn tile(&self, group: usize, tile: usize) -> Tile<'a> {
-        let (layout, tiles) = (self.layout, self.layout.scales.tiles());
+        let (layout, tiles) = (self.layout, self.layout.scales.tiles);
         let blocks = &self.bytes[group * self.group_bytes + tile / tiles * layout.bytes()..][..layout.bytes()];
         Tile {
             layout,

@@ -2,9 +2,9 @@
 //! of the four words of a register.
 
 use super::ROWS;
-use super::layout::{Packable, with_packable};
-use super::scales::{RowLanes, RowScales, row_scales, zero_point_shift};
-use crate::blocks::{CHUNK, GROUP, HALF_GROUP, LEVELS, Quant};
+use super::layout::Packable;
+use super::scales::{RowLanes, RowScales, restores_sign, row_scales, zero_point_shift};
+use crate::blocks::{CHUNK, GROUP, HALF_GROUP, Quant, unsigned, with_format};
 use crate::gemv::{ActivationChunk, widen_f16};
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -39,21 +39,26 @@ impl RowLanes for Four {
     }
 
     #[inline(always)]
-    unsafe fn words(at: *const u8) -> int32x4_t {
-        unsafe { vreinterpretq_s32_u8(vld1q_u8(at)) }
-    }
-
-    #[inline(always)]
-    unsafe fn sixteen_shorts(at: *const u8) -> int32x4_t {
-        unsafe { vreinterpretq_s32_u32(vshll_n_u16::<4>(vreinterpret_u16_u8(vld1_u8(at)))) }
-    }
-
-    #[inline(always)]
     unsafe fn bytes(at: *const u8) -> int32x4_t {
         unsafe {
             let four = vreinterpret_s8_u32(vdup_n_u32(at.cast::<u32>().read_unaligned()));
             vmovl_s16(vget_low_s16(vmovl_s8(four)))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left(words: int32x4_t, shift: usize) -> int32x4_t {
+        unsafe { vshlq_s32(words, vdupq_n_s32(shift as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn offset(words: int32x4_t, by: i32) -> int32x4_t {
+        unsafe { vaddq_s32(words, vdupq_n_s32(by)) }
+    }
+
+    #[inline(always)]
+    unsafe fn from_bits(words: int32x4_t) -> float32x4_t {
+        unsafe { vreinterpretq_f32_s32(words) }
     }
 
     #[inline(always)]
@@ -82,6 +87,16 @@ impl RowLanes for Four {
     #[inline(always)]
     unsafe fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t {
         unsafe { vmulq_f32(a, b) }
+    }
+}
+
+/// The codebook, signed if [`restores_sign`].
+const fn values<B: Packable>() -> &'static [u8; 16] {
+    const {
+        match B::LAYOUT.codebook {
+            Some(values) if restores_sign::<Four, B>() => &unsigned(values, 0),
+            _ => &B::UNSIGNED_VALUES,
+        }
     }
 }
 
@@ -124,8 +139,8 @@ unsafe fn codes<B: Packable>(at: *const u8, v: usize, rows: usize) -> int8x16_t 
             true => vandq_u8(both, vdupq_n_u8(0x0f)),
             false => vshrq_n_u8::<4>(both),
         };
-        if B::LAYOUT.levels {
-            return vqtbl1q_s8(vld1q_s8(LEVELS.as_ptr()), nibbles);
+        if B::LAYOUT.codebook.is_some() {
+            return vreinterpretq_s8_u8(vqtbl1q_u8(vld1q_u8(values::<B>().as_ptr()), nibbles));
         }
         vreinterpretq_s8_u8(match B::LAYOUT.bits {
             5 => vorrq_u8(nibbles, bits(16)),
@@ -223,7 +238,7 @@ unsafe fn rows<B: Packable, const N: usize, const V: usize>(
     first: usize,
     out: &mut [[f32; ROWS]; N],
 ) {
-    let tiles = B::LAYOUT.scales.tiles();
+    let tiles = B::LAYOUT.scales.tiles;
     let mut sums: Sums<_, N, V> = [[vdupq_n_f32(0.0); V]; N];
     for (index, block) in blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
         for at in 0..tiles {
@@ -371,5 +386,5 @@ pub(super) unsafe fn group(
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    with_packable!(quant, B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }, else ());
+    with_format!(quant, float _F => (), block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
 }

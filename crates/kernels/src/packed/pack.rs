@@ -16,7 +16,7 @@ pub(super) fn group<B: Packable>(rows: &[u8], packed: &mut [u8]) {
             let (header, tiles) = packed.split_at_mut(B::LAYOUT.scales.bytes());
             block.put_scales(row, header);
             for (g, tile) in tiles.chunks_exact_mut(B::LAYOUT.tile_bytes()).enumerate() {
-                put(B::LAYOUT, tile, row, &block.codes(&block.group(g)));
+                put(&B::LAYOUT, tile, row, &block.codes(&block.group(g)));
             }
         }
     }
@@ -24,7 +24,7 @@ pub(super) fn group<B: Packable>(rows: &[u8], packed: &mut [u8]) {
 
 /// Writes the codes of row `row` into a tile.
 #[inline(always)]
-fn put(layout: PackedLayout, tile: &mut [u8], row: usize, codes: &[u8; GROUP]) {
+fn put(layout: &PackedLayout, tile: &mut [u8], row: usize, codes: &[u8; GROUP]) {
     let (single, rest) = tile.split_at_mut(layout.bit_bytes());
     let (pairs, lower) = rest.split_at_mut(layout.pair_bytes());
     let fours: &[Four; 8] = bytemuck::cast_ref(codes);

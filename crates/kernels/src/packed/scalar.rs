@@ -1,12 +1,13 @@
 //! The scalar specification: one code at a time.
 
 use super::ROWS;
-use super::layout::{PackedLayout, TileScales};
+use super::layout::PackedLayout;
+use super::tile_scales::TileScales;
 use crate::blocks::{CHUNK, GROUP, HALF_GROUP};
 use crate::gemv::ActivationChunk;
 
 /// The signed code of a weight.
-fn code(layout: PackedLayout, tile: &[u8], row: usize, column: usize) -> i32 {
+fn code(layout: &PackedLayout, tile: &[u8], row: usize, column: usize) -> i32 {
     let (single, rest) = tile.split_at(layout.bit_bytes());
     let (pairs, lower) = rest.split_at(layout.pair_bytes());
     let (vector, byte) = (column / 4, 4 * row + column % 4);
@@ -25,11 +26,11 @@ fn code(layout: PackedLayout, tile: &[u8], row: usize, column: usize) -> i32 {
 }
 
 /// Dequantises one row of sixteen packed blocks.
-pub(super) fn dequantize(layout: PackedLayout, blocks: &[u8], row: usize, to: &mut [f32]) {
+pub(super) fn dequantize(layout: &PackedLayout, blocks: &[u8], row: usize, to: &mut [f32]) {
     let (header, tiles) = blocks.split_at(layout.scales.bytes());
     let tiles = tiles.chunks_exact(layout.tile_bytes());
     for (at, (tile, to)) in tiles.zip(to.chunks_exact_mut(GROUP)).enumerate() {
-        let scales = TileScales::of(layout, header, at, row);
+        let scales = TileScales::of(&layout.scales, header, at, row);
         for (column, to) in to.iter_mut().enumerate() {
             let half = column / HALF_GROUP;
             *to = scales.scale[half] * code(layout, tile, row, column) as f32 + scales.offset[half];
@@ -39,7 +40,7 @@ pub(super) fn dequantize(layout: PackedLayout, blocks: &[u8], row: usize, to: &m
 
 /// Multiplies sixteen rows with every token.
 pub(super) fn group(
-    layout: PackedLayout,
+    layout: &PackedLayout,
     blocks: &[u8],
     activations: &[ActivationChunk],
     chunks: usize,
@@ -52,11 +53,11 @@ pub(super) fn group(
         for (index, blocks) in blocks.chunks_exact(layout.bytes()).enumerate() {
             let (header, tiles) = blocks.split_at(layout.scales.bytes());
             for (at, tile) in tiles.chunks_exact(layout.tile_bytes()).enumerate() {
-                let group = index * layout.scales.tiles() + at;
+                let group = index * layout.scales.tiles + at;
                 let (chunk, part) = (&activations[group * GROUP / CHUNK], group % (CHUNK / GROUP));
                 let values = &chunk.values[GROUP * part..][..GROUP];
                 for (row, sum) in sums.iter_mut().enumerate() {
-                    let scales = TileScales::of(layout, header, at, row);
+                    let scales = TileScales::of(&layout.scales, header, at, row);
                     let dot = |half: usize| -> i32 {
                         let columns = half * HALF_GROUP..(half + 1) * HALF_GROUP;
                         columns.map(|c| code(layout, tile, row, c) * i32::from(values[c])).sum()

@@ -1,7 +1,9 @@
 //! Scales and minima of a tile, for as many rows at once as a vector has lanes.
 
 use super::ROWS;
-use super::layout::{Packable, ScaleLayout};
+use super::layout::{Bits, Minimum, Packable, PartCode, Unit};
+use super::tile_scales::parts_of;
+use crate::blocks::{E4M3_SHIFT, E4M3_UNIT};
 
 /// Vectors with one 32-bit lane per row.
 ///
@@ -25,12 +27,14 @@ pub(super) trait RowLanes {
     unsafe fn splat(x: f32) -> Self::Floats;
     /// Loads f16.
     unsafe fn halves(at: *const u8) -> Self::Floats;
-    /// Loads 32-bit integers.
-    unsafe fn words(at: *const u8) -> Self::Words;
-    /// Loads u16, times sixteen.
-    unsafe fn sixteen_shorts(at: *const u8) -> Self::Words;
     /// Loads i8.
     unsafe fn bytes(at: *const u8) -> Self::Words;
+    /// `words << shift`.
+    unsafe fn shift_left(words: Self::Words, shift: usize) -> Self::Words;
+    /// `words + by`.
+    unsafe fn offset(words: Self::Words, by: i32) -> Self::Words;
+    /// The floats of these bits.
+    unsafe fn from_bits(words: Self::Words) -> Self::Floats;
     /// `words >> shift & mask`.
     unsafe fn bits(words: Self::Words, shift: usize, mask: i32) -> Self::Words;
     /// `a | b`.
@@ -78,72 +82,77 @@ pub(super) unsafe fn row_scales<L: RowLanes, B: Packable>(
     tile: usize,
     vector: usize,
 ) -> RowScales<L::Floats> {
+    let layout = const { &B::LAYOUT.scales };
     // SAFETY: all reads are within the header.
     unsafe {
         // Elements of `size` bytes per row, starting at `offset`.
         let at = |offset: usize, size: usize| header.add(offset + size * L::COUNT * vector);
         let none = L::splat(0.0);
-        let d = L::halves(at(0, 2));
-        let nones = [none, none];
-        let bytes = |offset: usize| L::bytes(at(offset, 1));
-        let halves = [2 * tile, 2 * tile + 1];
-        let (scale, minimum) = match B::LAYOUT.scales {
-            ScaleLayout::Scale => ([d, none], nones),
-            ScaleLayout::ScaleAndMinimum => ([d, none], [L::halves(at(2 * ROWS, 2)), none]),
-            ScaleLayout::SixBits => {
-                let min = L::mul(L::halves(at(2 * ROWS, 2)), six_bits::<L>(header, tile, vector, 1));
-                (
-                    [L::mul(d, six_bits::<L>(header, tile, vector, 0)), none],
-                    [L::sub(none, min), none],
-                )
-            }
-            ScaleLayout::Nibbles => {
-                let low = L::bits(L::words(at(2 * ROWS, 4)), 4 * tile, 15);
-                let high = L::bits(L::sixteen_shorts(at(6 * ROWS, 2)), 2 * tile, 48);
-                let scale = L::sub(L::floats(L::or(low, high)), L::splat(32.0));
-                ([L::mul(d, scale), none], nones)
-            }
-            ScaleLayout::Halves => {
-                let scale = |half: usize| L::mul(d, L::floats(bytes(2 * ROWS + ROWS * half)));
-                ([scale(halves[0]), scale(halves[1])], nones)
-            }
-            ScaleLayout::HalfNibblePairs => {
-                let dmin = L::halves(at(2 * ROWS, 2));
-                let both = |half: usize| bytes(4 * ROWS + ROWS * half);
-                let scale = |half: usize| L::mul(d, L::floats(L::bits(both(half), 0, 15)));
-                let min = |half: usize| L::sub(none, L::mul(dmin, L::floats(L::bits(both(half), 4, 15))));
-                ([scale(halves[0]), scale(halves[1])], [min(halves[0]), min(halves[1])])
-            }
-            ScaleLayout::HalfSixBits => {
-                let scale = |half: usize| {
-                    let low = L::bits(bytes(2 * ROWS + ROWS * (half % 8)), 4 * (half / 8), 15);
-                    let high = L::bits(bytes(2 * ROWS + ROWS * (8 + half % 4)), 2 * (half / 4), 3);
-                    // Integers, exact in floats of this size.
-                    let high = L::mul(L::floats(high), L::splat(-16.0));
-                    L::mul(d, L::sub(L::sub(L::floats(low), high), L::splat(32.0)))
-                };
-                ([scale(halves[0]), scale(halves[1])], nones)
+        let unit = match layout.unit {
+            Unit::F16(_) => L::halves(at(0, 2)),
+            Unit::HalfE8m0(_) => half_e8m0::<L>(L::bytes(at(0, 1))),
+            Unit::One => L::splat(1.0),
+        };
+        let Some(parts) = &layout.parts else {
+            let minimum = match layout.minimum {
+                Minimum::None => none,
+                _ => L::halves(at(layout.minima_at(), 2)),
+            };
+            return RowScales {
+                scale: [unit, none],
+                minimum: [minimum, none],
+            };
+        };
+        let byte = |byte: u8| L::bytes(at(layout.parts_at() + ROWS * usize::from(byte), 1));
+        let code = |bits: &Bits| {
+            let low = L::bits(byte(bits.byte), bits.shift.into(), bits.mask.into());
+            match bits.top {
+                None => low,
+                Some([top, shift]) => L::or(low, L::bits(L::shift_left(byte(top), 4), shift.into(), 48)),
             }
         };
-        RowScales { scale, minimum }
+        let scale = |part: usize| {
+            let bits = &parts.scale[part];
+            match parts.code {
+                PartCode::Unsigned => L::mul(unit, L::floats(code(bits))),
+                PartCode::Minus32 => L::mul(unit, L::sub(L::floats(code(bits)), L::splat(32.0))),
+                PartCode::Signed => L::mul(unit, L::floats(byte(bits.byte))),
+                PartCode::HalfE4m3 => {
+                    let shifted = L::from_bits(L::shift_left(byte(bits.byte), E4M3_SHIFT));
+                    L::mul(unit, L::mul(shifted, L::splat(E4M3_UNIT)))
+                }
+            }
+        };
+        let minimum = |part: usize| {
+            let unit = L::halves(at(layout.minima_at(), 2));
+            L::sub(none, L::mul(unit, L::floats(code(&parts.minimum[part]))))
+        };
+        let [first, second] = parts_of(parts, tile);
+        let has_minimum = const { B::LAYOUT.has_minimum() };
+        RowScales {
+            scale: [scale(first), if parts.halves { scale(second) } else { none }],
+            minimum: [
+                if has_minimum { minimum(first) } else { none },
+                if has_minimum && parts.halves {
+                    minimum(second)
+                } else {
+                    none
+                },
+            ],
+        }
     }
 }
 
-/// The six-bit scales, or the minima if `which` is 1, of a vector of rows; see
-/// [`super::layout::six_bits`].
+/// Half the value of E8M0 scales; see [`half_e8m0`](crate::blocks::half_e8m0).
 ///
 /// # Safety
-/// See [`row_scales`]; the header has six-bit scales.
+/// The CPU has the instructions.
 #[inline(always)]
-unsafe fn six_bits<L: RowLanes>(header: *const u8, tile: usize, vector: usize, which: usize) -> L::Floats {
-    // SAFETY: three words of sixteen rows follow the two f16 scales.
+unsafe fn half_e8m0<L: RowLanes>(bytes: L::Words) -> L::Floats {
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        let word = |word: usize| L::words(header.add(4 * ROWS * (1 + word) + 4 * L::COUNT * vector));
-        let by = 8 * (tile % 4);
-        let bits = match tile < 4 {
-            true => L::bits(word(which), by, 63),
-            false => L::or(L::bits(word(2), by + 4 * which, 15), L::bits(word(which), by + 2, 48)),
-        };
-        L::floats(bits)
+        let power = |exponent: L::Words| L::from_bits(L::shift_left(L::offset(exponent, 63), 23));
+        let bits = L::bits(bytes, 0, 255);
+        L::mul(power(L::bits(bits, 1, 127)), power(L::bits(L::offset(bits, 1), 1, 255)))
     }
 }

@@ -41,8 +41,12 @@ pub fn random_blocks(quant: Quant, seed: u64, weights: usize) -> Vec<u8> {
         loop {
             block.fill_with(|| (numbers.next() >> 56) as u8);
             if matches!(quant, Quant::F32 | Quant::BF16) {
-                // Below two, so that products and their sums do not overflow f32.
+                // Small exponents, so that products and their sums do not overflow f32.
                 block[quant.block_bytes() - 1] &= 0xbf;
+            }
+            if quant == Quant::MXFP4 {
+                // Neither large nor subnormal.
+                block[0] = block[0] & 0x3f | 0x40;
             }
             if !quant.has_bad_scale(block) {
                 break;

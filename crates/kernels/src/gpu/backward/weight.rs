@@ -2,13 +2,12 @@
 //! outputs of 64 inputs at a time, for 64 tokens.
 
 use crate::blocks::Quant;
-use crate::gpu::blocks::weight as weight_of_block;
 use crate::gpu::launch::{cubes, matrix, same};
-use crate::gpu::linear::{block_at, ranges, words_of};
+use crate::gpu::linear::{ranges, words_of};
 use crate::gpu::matmul::check_columns;
 use crate::gpu::matrix_units::{self, Over, backward_uses_matrix_units};
-use crate::gpu::segments::{SEGMENT, place, weights};
 use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
+use crate::gpu::weight_tile::{WeightTile, decode};
 use crate::gpu::{Floats, GpuError, Weight};
 use crate::linear::MatmulPrecision;
 use cubecl::prelude::*;
@@ -16,54 +15,13 @@ use cubecl::prelude::*;
 /// Tokens and inputs of a cube's output tile.
 const TILE: usize = 64;
 
-/// Whether a tile's columns are whole segments of the format.
-fn has_whole_segments(quant: Quant) -> bool {
-    !quant.is_float() && quant != Quant::Q6_K
-}
-
-/// Decodes weights into a tile: rows from `first` on, columns from `left` on, zero-padded.
-#[cube]
-fn decode(
-    tile: &mut [f32],
-    words: &[u32],
-    first: usize,
-    rows: usize,
-    left: usize,
-    cols: usize,
-    #[comptime] quant: Quant,
-) {
-    let unit = UNIT_POS as usize;
-    let elements = comptime!(quant.block_elements());
-    if comptime!(has_whole_segments(quant)) {
-        let each = comptime!(elements / SEGMENT);
-        #[unroll]
-        for part in 0..comptime!(TILE * DEPTH / SEGMENT / UNITS) {
-            let i = unit + part * UNITS;
-            let row = i / comptime!(TILE / SEGMENT);
-            let segment = left / SEGMENT + i % comptime!(TILE / SEGMENT);
-            let column = segment / each * elements;
-            let mut values = Array::<f32>::new(SEGMENT);
-            if first + row < rows && column < cols {
-                values = weights(words, block_at(first + row, column, cols, quant), segment % each, quant);
-            }
-            #[unroll]
-            for i in 0..SEGMENT {
-                tile[row * comptime!(stride(TILE)) + column + place(segment % each, i, quant) - left] = values[i];
-            }
-        }
-    } else {
-        for part in 0..comptime!(TILE * DEPTH / UNITS) {
-            let i = unit + part * UNITS;
-            let row = first + i / TILE;
-            let column = left + i % TILE;
-            let mut value = 0.0f32;
-            if row < rows && column < cols {
-                value = weight_of_block(words, block_at(row, column, cols, quant), column % elements, quant);
-            }
-            tile[i / TILE * comptime!(stride(TILE)) + i % TILE] = value;
-        }
-    }
-}
+/// A tile of the weight, step by step along its rows.
+const WEIGHT_TILE: WeightTile = WeightTile {
+    rows: DEPTH,
+    columns: TILE,
+    row_stride: stride(TILE),
+    column_stride: 1,
+};
 
 #[cube(launch_unchecked)]
 fn tiled(
@@ -104,7 +62,7 @@ fn tiled(
             }
             d_tile[row * comptime!(stride(TILE)) + token] = value;
         }
-        decode(&mut w_tile, words, from, rows, left, cols, quant);
+        decode(&mut w_tile, words, from, rows, left, cols, quant, WEIGHT_TILE);
         sync_cube();
         multiply(&d_tile, &w_tile, &mut sums, TILE);
         sync_cube();

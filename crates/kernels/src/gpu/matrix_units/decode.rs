@@ -3,9 +3,9 @@
 use super::activations::FOUR;
 use super::tiles::Tiles;
 use crate::blocks::Quant;
-use crate::gpu::blocks::weight as weight_of_block;
-use crate::gpu::linear::block_at;
-use crate::gpu::segments::{SEGMENT, place, weights};
+use crate::gpu::bytes::SEGMENT;
+use crate::gpu::decode::weight;
+use crate::gpu::weight_tile::{block_at, segment_column, segment_or_zero};
 use cubecl::prelude::*;
 use half::f16;
 
@@ -26,7 +26,6 @@ pub(super) fn decode(
     #[comptime] tiles: Tiles,
 ) -> f32 {
     let unit = UNIT_POS as usize;
-    let block_elements = comptime!(quant.block_elements());
     let mut maximum = maximum;
     if comptime!(quant.is_float()) {
         // Rows may have any length.
@@ -41,7 +40,7 @@ pub(super) fn decode(
                     let column = left + i % fours * FOUR + j;
                     let mut value = 0.0f32;
                     if row < rows && column < cols {
-                        value = weight_of_block(words, block_at(row, column, cols, quant), 0usize, quant);
+                        value = weight(words, block_at(row, column, cols, quant), 0usize, quant);
                     }
                     maximum = max(maximum, f32::abs(value));
                     elements.insert(j, f16::cast_from(value * weight_scale));
@@ -51,22 +50,12 @@ pub(super) fn decode(
         }
     } else {
         let segments = comptime!(tiles.columns() / SEGMENT);
-        let each = comptime!(block_elements / SEGMENT);
         for part in 0..comptime!((tiles.rows() * tiles.columns() / SEGMENT).div_ceil(tiles.units())) {
             let i = unit + part * comptime!(tiles.units());
             if i < comptime!(tiles.rows() * tiles.columns() / SEGMENT) {
                 let row = i / segments;
-                let segment = left / SEGMENT + i % segments;
-                let column = segment / each * block_elements;
-                let mut values = Array::<f32>::new(SEGMENT);
-                if first + row < rows && column < cols {
-                    values = weights(words, block_at(first + row, column, cols, quant), segment % each, quant);
-                } else {
-                    #[unroll]
-                    for j in 0..SEGMENT {
-                        values[j] = 0.0f32;
-                    }
-                }
+                let index = left / SEGMENT + i % segments;
+                let values = segment_or_zero(words, first + row, rows, index, cols, quant);
                 #[unroll]
                 for half in 0..comptime!(SEGMENT / FOUR) {
                     let mut elements = Vector::<f16, Const<4>>::empty();
@@ -76,7 +65,7 @@ pub(super) fn decode(
                         maximum = max(maximum, f32::abs(value));
                         elements.insert(j, f16::cast_from(value * weight_scale));
                     }
-                    let at = column + place(segment % each, half * FOUR, quant) - left;
+                    let at = segment_column(index, half * FOUR, quant) - left;
                     tile[row * comptime!(tiles.w_stride() / FOUR) + at / FOUR] = elements;
                 }
             }

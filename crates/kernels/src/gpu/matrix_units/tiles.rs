@@ -1,6 +1,7 @@
 //! Choice of a device's matrix unit and of a cube's tile sizes.
 
 use crate::blocks::Quant;
+use crate::gpu::decode::segment_span;
 use cubecl::features::{MmaConfig, TypeUsage};
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::Client;
@@ -92,16 +93,6 @@ impl Tiles {
     /// Shared memory of a cube in bytes: both input tiles and one output fragment per plane.
     const fn bytes(self) -> usize {
         2 * (self.tokens * self.x_stride() + self.rows() * self.w_stride()) + 4 * self.planes() * self.m * self.n
-    }
-}
-
-/// Columns that whole segments of a format span (see [`place`](crate::gpu::segments::place)); a
-/// tile's columns must be a multiple.
-const fn segment_span(quant: Quant) -> usize {
-    match quant {
-        Quant::Q6_K => 128,
-        Quant::Q4_K | Quant::Q5_K => 64,
-        _ => 32,
     }
 }
 

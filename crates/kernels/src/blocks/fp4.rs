@@ -1,0 +1,56 @@
+//! Common parts of MXFP4 and NVFP4: codes are E2M1 floats, and scales are floats of eight bits.
+//! <https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf>
+//!
+//! As in ggml, the codebook holds twice the values of E2M1, so that they are integers, and the
+//! scales are halved in return.
+
+use super::codebook::Codebook;
+
+/// Twice the value of each E2M1 code: one sign bit, two exponent bits, one mantissa bit.
+pub(super) const VALUES: Codebook = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// The largest of [`VALUES`].
+pub(super) const LARGEST: f32 = 12.0;
+
+/// Half the value of an E8M0 scale: 2^(bits - 128), exact also where it is subnormal.
+#[inline(always)]
+pub(crate) fn half_e8m0(bits: u8) -> f32 {
+    let power = |exponent: u8| f32::from_bits((u32::from(exponent) + 63) << 23);
+    // The factors' exponents are halves of `bits`, rounded down and up, minus 64.
+    power(bits / 2) * power(bits.div_ceil(2))
+}
+
+/// The byte of an E4M3 scale that means NaN; as a scale it stands for 0.
+const NAN: u8 = 0x7f;
+
+/// An unsigned E4M3 scale of which [`shifted_e4m3`] gives half the value.
+#[inline(always)]
+pub(crate) fn canonical_e4m3(bits: u8) -> u8 {
+    if bits == NAN { 0 } else { bits & 0x7f }
+}
+
+/// Factor of [`shifted_e4m3`]: it moves the exponent's bias from that of f32, 127, to that of E4M3,
+/// 7, and halves.
+pub(crate) const E4M3_UNIT: f32 = f32::from_bits((127 + 119) << 23);
+
+/// The bits of a canonical E4M3 scale at the place of an f32's: times [`E4M3_UNIT`], half the
+/// scale's value, exactly.
+pub(crate) const E4M3_SHIFT: usize = 20;
+
+/// Half the value of an unsigned E4M3 scale.
+#[inline(always)]
+pub(crate) fn half_e4m3(bits: u8) -> f32 {
+    f32::from_bits(u32::from(canonical_e4m3(bits)) << E4M3_SHIFT) * E4M3_UNIT
+}
+
+/// The code whose value times `step` is nearest to `x`; the first of equals.
+pub(super) fn nearest(x: f32, step: f32) -> u8 {
+    let error = |code: usize| (f32::from(VALUES[code]) * step - x).abs();
+    let best = (1..VALUES.len()).fold(0, |best, code| if error(code) < error(best) { code } else { best });
+    best as u8
+}
+
+/// The largest magnitude.
+pub(super) fn largest(x: &[f32]) -> f32 {
+    x.iter().fold(0.0, |most, x| most.max(x.abs()))
+}

@@ -1,0 +1,110 @@
+//! MXFP4: E2M1 codes and an E8M0 scale, a power of two.
+//! <https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf>
+
+use super::block::{Block, GROUP, Group, pack_nibbles};
+use super::{codebook, fp4};
+use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, ScaleLayout, Unit};
+
+/// Weight `i` is `2^(e - 128) * value[q[i]]`. Low nibbles hold weights 0 to 15, high nibbles 16 to
+/// 31.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Mxfp4 {
+    /// Scale: an exponent with the bias 127; 255 means NaN.
+    pub e: u8,
+    /// Codes.
+    pub qs: [u8; GROUP / 2],
+}
+
+const _: () = assert!(size_of::<Mxfp4>() == 17);
+
+impl Block for Mxfp4 {
+    const GROUPS: usize = 1;
+
+    fn group(&self, _: usize) -> Group {
+        Group::symmetric(fp4::half_e8m0(self.e), codebook::group(&fp4::VALUES, &self.qs))
+    }
+
+    /// The scale is the power of two with which the largest magnitude has E2M1's largest exponent.
+    fn quantize(x: &[f32]) -> Self {
+        let x: &[f32; GROUP] = &x.as_chunks().0[0];
+        let exponent = (fp4::largest(x).to_bits() >> 23) as u8;
+        let e = exponent.saturating_sub(2);
+        Self {
+            e,
+            qs: pack_nibbles(&x.map(|x| fp4::nearest(x, fp4::half_e8m0(e)))),
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        self.e == u8::MAX
+    }
+}
+
+impl SimdBlock for Mxfp4 {
+    type Chunk = [Mxfp4; 8];
+
+    const ZERO_POINT: u8 = 0;
+    const SIGNED: bool = true;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+        (
+            s.floats_twice(&chunk.each_ref().map(|block| fp4::half_e8m0(block.e))),
+            None,
+        )
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
+        codebook::codes(s, &fp4::VALUES, &chunk[2 * pair].qs, &chunk[2 * pair + 1].qs)
+    }
+}
+
+impl Packable for Mxfp4 {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout::of_block(Unit::HalfE8m0(0), Minimum::None),
+        bits: 4,
+        zero_point: 16,
+        codebook: Some(&fp4::VALUES),
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::fp4;
+    use crate::gpu::bytes::{SEGMENT, any_word, byte, codebook_words, look_up, nibble};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 16;
+
+    /// The scale of the block at `at`, halved.
+    #[cube]
+    fn scale(words: &[u32], at: usize) -> f32 {
+        let e = byte(words, at);
+        // Two factors that are normal, since devices flush subnormals.
+        let low = f32::reinterpret((e / 2u32 + 63u32) << 23u32);
+        low * f32::reinterpret((e.div_ceil(2u32) + 63u32) << 23u32)
+    }
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        scale(words, at) * look_up(nibble(words, at + 1, i), comptime!(codebook_words(&fp4::VALUES)))
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        let codes = any_word(words, at + 1 + 4 * segment);
+        let scale = scale(words, at);
+        #[unroll]
+        for i in 0..SEGMENT {
+            let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
+            out[i] = scale * look_up((codes >> shift) & 15u32, comptime!(codebook_words(&fp4::VALUES)));
+        }
+        out
+    }
+}

@@ -1,0 +1,161 @@
+//! NVFP4: E2M1 codes and an unsigned E4M3 scale per 16 weights. A file may hold a scale of the
+//! whole tensor beside it (`NAME.scale`), which a linear applies after the product.
+
+use super::block::{Block, GROUP, Group, HALF_GROUP};
+use super::fp4;
+use crate::gemv::{Simd, SimdBlock};
+use crate::packed::layout::{Minimum, Packable, PackedLayout, PartCode, Parts, ScaleLayout, Unit};
+
+/// Weights per block.
+const WEIGHTS: usize = 2 * GROUP;
+
+/// Weight `i` is `d[i / 16] / 2 * value[q[i]]`.
+///
+/// Each eight bytes of `qs` hold 16 weights, the first eight in the low nibbles.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Nvfp4 {
+    /// Scales of 16 weights.
+    pub d: [u8; WEIGHTS / HALF_GROUP],
+    /// Codes.
+    pub qs: [[u8; HALF_GROUP / 2]; WEIGHTS / HALF_GROUP],
+}
+
+const _: () = assert!(size_of::<Nvfp4>() == 36);
+
+/// E4M3's NaN with a sign, which no file has: marks weights that are too large.
+const TOO_LARGE: u8 = 0xff;
+
+impl Nvfp4 {
+    /// Codebook values of 16 weights.
+    #[inline(always)]
+    fn values(&self, part: usize) -> [i8; HALF_GROUP] {
+        let bytes = &self.qs[part];
+        let value = |code: u8| fp4::VALUES[usize::from(code)];
+        std::array::from_fn(|i| match i < HALF_GROUP / 2 {
+            true => value(bytes[i] & 0x0f),
+            false => value(bytes[i - HALF_GROUP / 2] >> 4),
+        })
+    }
+}
+
+/// Rounds a scale, which is not negative, to E4M3 as ggml does: halves up. [`TOO_LARGE`] if it
+/// exceeds the largest. (ggml rounds all scales from 256 on to the largest, 448.)
+fn to_e4m3(x: f32) -> u8 {
+    /// The smallest normal value.
+    const NORMAL: f32 = 1.0 / 64.0;
+    match x {
+        _ if x.is_nan() || x > 448.0 => TOO_LARGE,
+        _ if x < NORMAL => ((x * 512.0 + 0.5) as u8).min(7),
+        // Three bits of the mantissa remain; a carry increments the exponent, whose bias becomes 7.
+        _ => (((x.to_bits() + (1 << 19)) >> 20) - (120 << 3)) as u8,
+    }
+}
+
+impl Block for Nvfp4 {
+    const GROUPS: usize = 2;
+
+    fn group(&self, g: usize) -> Group {
+        let values = [self.values(2 * g), self.values(2 * g + 1)];
+        Group {
+            codes: bytemuck::cast(values),
+            scale: [self.d[2 * g], self.d[2 * g + 1]].map(fp4::half_e4m3),
+            offset: [0.0; 2],
+        }
+    }
+
+    /// The scale takes the largest magnitude of 16 weights to E2M1's largest value.
+    fn quantize(x: &[f32]) -> Self {
+        let parts: [&[f32; HALF_GROUP]; 4] = std::array::from_fn(|part| &x.as_chunks().0[part]);
+        // `fp4::LARGEST` is doubled.
+        let d = parts.map(|x| to_e4m3(fp4::largest(x) / (fp4::LARGEST / 2.0)));
+        let code = |part: usize, i: usize| fp4::nearest(parts[part][i], fp4::half_e4m3(d[part]));
+        Self {
+            d,
+            qs: std::array::from_fn(|part| {
+                std::array::from_fn(|i| code(part, i) | code(part, i + HALF_GROUP / 2) << 4)
+            }),
+        }
+    }
+
+    fn has_bad_scale(&self) -> bool {
+        self.d.contains(&TOO_LARGE)
+    }
+}
+
+impl SimdBlock for Nvfp4 {
+    type Chunk = [Nvfp4; 4];
+
+    const ZERO_POINT: u8 = 0;
+    const SIGNED: bool = true;
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
+        let scales: [u8; 16] = bytemuck::cast(chunk.each_ref().map(|block| block.d));
+        (s.floats(&scales.map(fp4::half_e4m3)), None)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
+        let values: [[i8; HALF_GROUP]; 4] = std::array::from_fn(|part| chunk[pair].values(part));
+        s.bytes(bytemuck::cast_ref(&values))
+    }
+}
+
+impl Packable for Nvfp4 {
+    const LAYOUT: PackedLayout = PackedLayout {
+        scales: ScaleLayout {
+            unit: Unit::One,
+            minimum: Minimum::None,
+            parts: Some(Parts::bytes_of_halves(0, 4, PartCode::HalfE4m3)),
+            tiles: 2,
+        },
+        bits: 4,
+        zero_point: 16,
+        codebook: Some(&fp4::VALUES),
+    };
+}
+
+/// Decodes blocks on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu {
+    use crate::blocks::fp4;
+    use crate::gpu::bytes::{SEGMENT, byte, codebook_words, look_up};
+    use cubecl::prelude::*;
+
+    /// See [`place`](crate::gpu::decode::place).
+    pub(crate) const DISTANCE: usize = 8;
+
+    /// Half the value of scale `part` of the block at `at`.
+    #[cube]
+    fn scale(words: &[u32], at: usize, part: usize) -> f32 {
+        let bits = byte(words, at + part) & 0x7fu32;
+        let exponent = bits >> 3u32;
+        let mantissa = f32::cast_from(bits & 7u32);
+        // 2^(exponent - 11) for a mantissa in eighths, without subnormals of f32.
+        let normal = (mantissa + 8.0f32) * f32::reinterpret((exponent + 116u32) << 23u32);
+        let scale = select(exponent == 0u32, mantissa * f32::reinterpret(117u32 << 23u32), normal);
+        // The bits of NaN stand for zero.
+        select(byte(words, at + part) == 0x7fu32, 0.0f32, scale)
+    }
+
+    #[cube]
+    pub(crate) fn weight(words: &[u32], at: usize, i: usize) -> f32 {
+        let codes = byte(words, at + 4 + 8 * (i / 16) + i % 8) >> (4u32 * (i / 8 % 2) as u32);
+        scale(words, at, i / 16) * look_up(codes & 15u32, comptime!(codebook_words(&fp4::VALUES)))
+    }
+
+    #[cube]
+    pub(crate) fn segment(words: &[u32], at: usize, segment: usize) -> Array<f32> {
+        let mut out = Array::<f32>::new(SEGMENT);
+        // Blocks of 36 bytes begin at a word.
+        let codes = words[at / 4 + 1 + segment];
+        let scale = scale(words, at, segment / 2);
+        #[unroll]
+        for i in 0..SEGMENT {
+            let shift = (8 * (i % 4) + 4 * (i / 4)) as u32;
+            out[i] = scale * look_up((codes >> shift) & 15u32, comptime!(codebook_words(&fp4::VALUES)));
+        }
+        out
+    }
+}

@@ -1,0 +1,88 @@
+//! Scales of one row of a tile: the specification.
+
+use super::ROWS;
+use super::layout::{Bits, Minimum, PartCode, Parts, ScaleLayout, Unit};
+use crate::blocks::{half_e4m3, half_e8m0};
+
+/// Scales and offsets of one row of a tile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct TileScales {
+    /// Scale of each half of the tile.
+    pub scale: [f32; 2],
+    /// Offset of each half of the tile.
+    pub offset: [f32; 2],
+}
+
+impl TileScales {
+    /// Those of row `row` of tile `tile`.
+    pub fn of(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> Self {
+        let unit = unit(layout, header, row);
+        Self {
+            scale: part_scales(layout, header, tile, row).map(|scale| unit * scale),
+            offset: match layout.minimum {
+                Minimum::None => [0.0; 2],
+                Minimum::Added(_) => [half(header, layout.minima_at(), row); 2],
+                Minimum::Subtracted(_) => {
+                    let minimum = half(header, layout.minima_at(), row);
+                    part_minima(layout, header, tile, row).map(|part| -(minimum * part))
+                }
+            },
+        }
+    }
+}
+
+/// The f16 of row `row` of those at `at`.
+#[inline(always)]
+pub(super) fn half(header: &[u8], at: usize, row: usize) -> f32 {
+    half::f16::from_le_bytes([header[at + 2 * row], header[at + 2 * row + 1]]).to_f32()
+}
+
+/// The scale of a row's block.
+#[inline(always)]
+pub(super) fn unit(layout: &ScaleLayout, header: &[u8], row: usize) -> f32 {
+    match layout.unit {
+        Unit::F16(_) => half(header, 0, row),
+        Unit::HalfE8m0(_) => half_e8m0(header[row]),
+        Unit::One => 1.0,
+    }
+}
+
+/// The parts of a tile: its two halves, or itself twice.
+pub(super) const fn parts_of(parts: &Parts, tile: usize) -> [usize; 2] {
+    match parts.halves {
+        true => [2 * tile, 2 * tile + 1],
+        false => [tile, tile],
+    }
+}
+
+/// The scale of each half of a tile in units of the block's; 1 if the format has none.
+#[inline(always)]
+pub(super) fn part_scales(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> [f32; 2] {
+    let Some(parts) = &layout.parts else { return [1.0; 2] };
+    parts_of(parts, tile).map(|part| {
+        let bits = bits(layout, &parts.scale[part], header, row);
+        match parts.code {
+            PartCode::Unsigned => f32::from(bits),
+            PartCode::Minus32 => f32::from(bits as i8 - 32),
+            PartCode::Signed => f32::from(bits as i8),
+            PartCode::HalfE4m3 => half_e4m3(bits),
+        }
+    })
+}
+
+/// The minimum of each half of a tile in units of the block's.
+#[inline(always)]
+pub(super) fn part_minima(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> [f32; 2] {
+    let Some(parts) = &layout.parts else { return [1.0; 2] };
+    parts_of(parts, tile).map(|part| f32::from(bits(layout, &parts.minimum[part], header, row)))
+}
+
+#[inline(always)]
+fn bits(layout: &ScaleLayout, bits: &Bits, header: &[u8], row: usize) -> u8 {
+    let byte = |byte: u8| header[layout.parts_at() + ROWS * usize::from(byte) + row];
+    let low = byte(bits.byte) >> bits.shift & bits.mask;
+    match bits.top {
+        None => low,
+        Some([top, shift]) => low | (byte(top) >> shift & 3) << 4,
+    }
+}

@@ -1,0 +1,48 @@
+//! `docs/QUANTS.md` lists the formats of the table. `HEARTH_UPDATE_DOCS=1` writes it.
+
+use hearth_kernels::Quant;
+use std::fmt::Write;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/QUANTS.md");
+
+fn page() -> String {
+    let mut page = String::from(
+        "# Quantisation types\n\n\
+         Types of weights that Hearth runs, trains on, and merges into, on the CPU and on GPUs. A row that is not whole\n\
+         blocks is stored in the type named last. `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test page` writes\n\
+         this page from the table in `crates/kernels/src/blocks/table.rs`.\n\n\
+         | type | bits per weight | weights per block | bytes per block | GGUF type | file type | otherwise |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    for quant in Quant::ALL {
+        let (elements, bytes) = (quant.block_elements(), quant.block_bytes());
+        let bits = 8.0 * bytes as f64 / elements as f64;
+        let (gguf, file) = (quant.gguf_id(), quant.file_type());
+        let next = if quant.fallback() == quant {
+            ""
+        } else {
+            quant.fallback().name()
+        };
+        writeln!(
+            page,
+            "| {quant} | {bits} | {elements} | {bytes} | {gguf} | {file} | {next} |"
+        )
+        .expect("a string grows");
+    }
+    page
+}
+
+#[test]
+fn the_page_lists_every_format() {
+    if std::env::var_os("HEARTH_UPDATE_DOCS").is_some() {
+        std::fs::write(PAGE, page()).expect("the page is written");
+    }
+    let found = std::fs::read_to_string(PAGE)
+        .expect("the page is there")
+        .replace("\r\n", "\n");
+    assert_eq!(
+        found,
+        page(),
+        "run HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test page"
+    );
+}
