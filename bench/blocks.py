@@ -12,6 +12,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 Bytes = np.ndarray  # of uint8, one block a row
 # Standard deviation of the values of random codes, and of random scales, before scaling.
 UNIFORM4, UNIFORM5, UNIFORM6, UNIFORM8, NONLINEAR4 = 4.6, 9.2, 18.5, 74.0, 68.0
+FP4 = 2.9
 SCALES6 = 31.5
 SMALLEST_F16 = 2.0**-14
 
@@ -62,6 +63,16 @@ def floats(exponent_bits: int) -> Callable[[Bytes, float], None]:
     return fill
 
 
+def power_of_two(blocks: Bytes, size: float) -> None:
+    """MXFP4: an exponent in the first byte."""
+    blocks[:, 0] = round(np.log2(size / FP4)) + 127
+
+
+def small_floats(blocks: Bytes, size: float) -> None:
+    """NVFP4: four E4M3 scales, here multiples of the smallest."""
+    blocks[:, :4] = np.clip(round(512 * size / FP4), 1, 15)
+
+
 FILL: dict[str, Callable[[Bytes, float], None]] = {
     "F16": floats(5),
     "BF16": floats(8),
@@ -76,4 +87,6 @@ FILL: dict[str, Callable[[Bytes, float], None]] = {
     "Q5_K": scaled_with_minimum(UNIFORM5 * SCALES6, 15.5, 1),
     "Q6_K": scaled(208, UNIFORM6 * UNIFORM8),
     "IQ4_XS": scaled(0, NONLINEAR4 * UNIFORM6),
+    "MXFP4": power_of_two,
+    "NVFP4": small_floats,
 }

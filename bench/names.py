@@ -65,6 +65,8 @@ RECIPES = {
     "Q6_K": Recipe("Q6_K", "Q6_K"),
     "IQ4_NL": Recipe("IQ4_NL", "Q6_K"),
     "IQ4_XS": Recipe("IQ4_XS", "Q6_K"),
+    "MXFP4": Recipe("MXFP4", "Q8_0"),
+    "NVFP4": Recipe("NVFP4", "Q8_0"),
 }
 NAMES = [DEFAULT, *(f"{shape} {recipe}" for shape in SHAPES for recipe in RECIPES)]
 # The models of the page: each common format, and one larger model.

@@ -16,23 +16,10 @@ use hearth_kernels::{Layout, Linear, MatmulPrecision, Matrix, Norm, Quant, Shape
 use std::cell::LazyCell;
 use std::hint::black_box;
 
-/// Formats with a packed layout, and the 16-bit ones.
-const QUANTS: [Quant; 14] = [
-    Quant::F16,
-    Quant::BF16,
-    Quant::Q4_0,
-    Quant::Q4_1,
-    Quant::Q5_0,
-    Quant::Q5_1,
-    Quant::Q8_0,
-    Quant::Q2_K,
-    Quant::Q3_K,
-    Quant::Q4_K,
-    Quant::Q5_K,
-    Quant::Q6_K,
-    Quant::IQ4_NL,
-    Quant::IQ4_XS,
-];
+/// All formats but F32.
+fn quants() -> impl Iterator<Item = Quant> {
+    Quant::ALL.into_iter().filter(|quant| *quant != Quant::F32)
+}
 
 fn noise(count: usize) -> Vec<f32> {
     (0..count)
@@ -71,7 +58,7 @@ impl Weight {
 /// One token: bound by memory, because the weight is larger than the caches (64 MiB).
 fn one_token(c: &mut Criterion) {
     let mut group = c.benchmark_group("gemv");
-    for quant in QUANTS {
+    for quant in quants() {
         let cols = 4096;
         let rows = (64 << 20) / quant.row_bytes(cols).expect("whole blocks");
         let (weight, x, mut y) = (Weight::new(quant, rows, cols), noise(cols), vec![0.0; rows]);
@@ -96,7 +83,7 @@ fn many_tokens(c: &mut Criterion) {
     let mut group = c.benchmark_group("gemm");
     let (rows, cols) = (1536, 768);
     let _awake = team::enter();
-    for quant in QUANTS {
+    for quant in quants() {
         let weight = Weight::new(quant, rows, cols);
         for (tokens, precision) in [
             (32, MatmulPrecision::Int8Activations),

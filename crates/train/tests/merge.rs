@@ -258,6 +258,31 @@ fn types_follow_the_recipe_and_fall_back_for_short_rows() {
 }
 
 #[test]
+fn every_type_can_be_merged_into() {
+    let number = |name: &str, place: usize| match name.ends_with("norm.weight") {
+        true => 1.0,
+        false => (place as f32 * 0.7).sin(),
+    };
+    let base = sketch(
+        1,
+        &[(V0.weight(), 256, 256), ("output_norm.weight".to_owned(), 256, 1)],
+        number,
+    );
+    for quant in Quant::ALL {
+        let merged = merged(&base, &even(0.25), QuantRecipe::All(quant)).unwrap();
+        assert_eq!(merged.tensor(&V0.weight()).unwrap().info.kind.name(), quant.name());
+        let file_type = merged.metadata().get("general.file_type").cloned();
+        assert_eq!(file_type, Some(Value::from(quant.file_type())), "{quant}");
+        let weights = floats(&merged, &V0.weight());
+        let error: f32 = (0..weights.len())
+            .map(|place| (weights[place] - 0.25 - number("", place)).powi(2))
+            .sum();
+        // Two bits store a sine with a third of its amplitude as error.
+        assert!((error / weights.len() as f32).sqrt() < 0.25, "{quant}: {error}");
+    }
+}
+
+#[test]
 fn a_failed_merge_leaves_the_existing_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("merged.gguf");

@@ -4,6 +4,9 @@
 //! The fixtures, and the script that makes them, are in `tests/fixtures/training` and
 //! `tests/fixtures/models`.
 
+#[path = "../../llm/tests/nvfp4_pair/mod.rs"]
+mod nvfp4_pair;
+
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{LoadOptions, LoraPart, Model, threads};
@@ -418,4 +421,34 @@ fn an_exploding_loss_ends_the_run() {
         .run(&mut |_| Control::Continue)
         .expect_err("it diverges");
     assert!(matches!(error, TrainError::Diverged { .. }), "{error}");
+}
+
+/// The weight's own scale is in the gradient of the input, and not in those of the adapter.
+#[test]
+fn a_run_on_nvfp4_with_scales_is_that_on_the_weights_they_are_folded_into() {
+    let mut fixture = Fixture::read("llama");
+    let losses = nvfp4_pair::files().map(|gguf| {
+        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+        fixture.model = Arc::new(model.expect("it loads"));
+        let mut run = fixture.run(fixture.settings(), None);
+        run.start_from(&fixture.adapter("start"))
+            .expect("it starts from the adapter");
+        let mut losses = Vec::new();
+        run.run(&mut |report| {
+            if let Report::Step(step) = report {
+                losses.push(step.loss);
+            }
+            Control::Continue
+        })
+        .expect("it runs");
+        losses
+    });
+    let [scaled, folded] = losses;
+    assert!(
+        scaled.len() > 3 && scaled[0] > *scaled.last().expect("steps"),
+        "{scaled:?}"
+    );
+    for (scaled, folded) in scaled.iter().zip(&folded) {
+        assert!((scaled - folded).abs() <= LOSS * folded.abs(), "{scaled} and {folded}");
+    }
 }

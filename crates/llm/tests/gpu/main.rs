@@ -17,8 +17,8 @@ use hearth_kernels::attention::{Heads, KvFormat};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::ops::{
-    Adapter, AttentionSpec, Bias, CachedSequence, KeyValues, Linear, MatmulPrecision, MatrixSpec, OptionalNorm,
-    SequenceView, attend, dequantize, embed,
+    Activation, Adapter, AttentionSpec, Bias, CachedSequence, Gated, KeyValues, Linear, Linears, MatmulPrecision,
+    MatrixSpec, Norm, OptionalNorm, SequenceView, attend, dequantize, embed, feed_forward, linear_add, norm_linears,
 };
 use hearth_llm::{KvPool, Place};
 use hearth_tests::driver;
@@ -107,7 +107,8 @@ fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
 }
 
 /// Random blocks, an odd number of rows: values differ by at most one rounding of the block's
-/// maximum (a GPU may fuse multiply and add), and both are non-finite at the same places.
+/// maximum (a GPU may fuse multiply and add, and flush subnormals), and both are non-finite at the
+/// same places.
 #[test]
 fn every_format_dequantises_as_on_the_cpu() {
     let Some(device) = gpu() else { return };
@@ -125,7 +126,7 @@ fn every_format_dequantises_as_on_the_cpu() {
                 .fold(0.0_f32, |most, x| most.max(x.abs()));
             for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
                 let same = match expected.is_finite() {
-                    true => (found - expected).abs() <= f32::EPSILON * greatest,
+                    true => (found - expected).abs() <= f32::EPSILON * greatest + f32::MIN_POSITIVE,
                     false => !found.is_finite(),
                 };
                 assert!(
@@ -218,6 +219,57 @@ fn embedding_rows_equal_the_dequantised_table() {
             .map(|weight| 2.0 * weight)
             .collect();
         assert!(relative_error(&found, &expected) <= f32::EPSILON, "{quant}");
+    }
+}
+
+/// A product of 8, a scale of 1/4, 3 from the adapter, 1 from the bias: 8/4 + 3 + 1 = 6 for an
+/// input of 1, and 5x + 1 for x. Wrong orders give 3.75, 5.25 and 3.
+#[test]
+fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
+    let Some(gpu) = gpu() else { return };
+    for device in [Device::flex(), gpu] {
+        let float = |value: f32| Tensor::<2>::full([1, 1], value, &device).into_dispatch();
+        let vector = |value: f32| Tensor::<1>::full([1], value, &device).into_dispatch();
+        let linear = || Linear {
+            weight: blocks(&8.0_f32.to_le_bytes(), &device).into_dispatch(),
+            spec: MatrixSpec {
+                scale: 0.25,
+                ..plain(Quant::F32, 1, 1)
+            },
+            adapter: Adapter::Lora {
+                a: float(1.0),
+                b: float(3.0),
+                scale: 1.0,
+                dropout: None,
+            },
+            bias: Bias::Add(vector(1.0)),
+        };
+        let norm = Norm {
+            weight: vector(1.0),
+            eps: 0.0,
+        };
+        for tokens in [1, 20] {
+            let ones = || Tensor::<2>::ones([tokens, 1], &device);
+            let check = |what: &str, found: Tensor<2>, expected: f32| {
+                let found = floats(found);
+                let near = |found: &f32| (found - expected).abs() <= 1e-5 * expected;
+                assert!(found.iter().all(near), "{what} of {tokens} on {device:?}: {found:?}");
+            };
+            let exact = MatmulPrecision::F32;
+            let qkv = Linears::Three(linear(), linear(), linear());
+            check("QKV", norm_linears(ones(), &norm, &qkv, exact), 6.0);
+            let added = linear_add(ones(), ones(), &linear(), &OptionalNorm::None, exact);
+            check("output projection", added, 1.0 + 6.0);
+            let gated = Gated {
+                norm: norm.clone(),
+                gate: linear(),
+                up: linear(),
+                activation: Activation::Silu,
+            };
+            let hidden = 6.0 / (1.0 + (-6.0_f32).exp()) * 6.0;
+            let forward = feed_forward(ones(), &gated, &linear(), &OptionalNorm::None, exact);
+            check("feed-forward", forward, 1.0 + 5.0 * hidden + 1.0);
+        }
     }
 }
 
