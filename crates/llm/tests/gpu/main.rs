@@ -107,8 +107,8 @@ fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
 }
 
 /// Random blocks, an odd number of rows: values differ by at most one rounding of the block's
-/// maximum (a GPU may fuse multiply and add, and flush subnormals), and both are non-finite at the
-/// same places.
+/// maximum (a GPU may fuse multiply and add, and flush a subnormal scale, of which codes are up to 12
+/// times), and both are non-finite at the same places.
 #[test]
 fn every_format_dequantises_as_on_the_cpu() {
     let Some(device) = gpu() else { return };
@@ -126,7 +126,7 @@ fn every_format_dequantises_as_on_the_cpu() {
                 .fold(0.0_f32, |most, x| most.max(x.abs()));
             for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
                 let same = match expected.is_finite() {
-                    true => (found - expected).abs() <= f32::EPSILON * greatest + f32::MIN_POSITIVE,
+                    true => (found - expected).abs() <= f32::EPSILON * greatest + 12.0 * f32::MIN_POSITIVE,
                     false => !found.is_finite(),
                 };
                 assert!(
