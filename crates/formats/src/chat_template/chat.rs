@@ -1,7 +1,7 @@
 //! The conversation passed to a template: messages and tools as JSON values.
 
 use super::jinja::budget::VALUE_BYTES;
-use super::jinja::list::List;
+use super::jinja::build::input_list;
 use super::{Message, Role, TemplateError};
 use minijinja::Value;
 use minijinja::value::ValueKind;
@@ -56,7 +56,7 @@ impl Chat {
 
     /// The messages as a template value.
     pub(super) fn messages(&self) -> Value {
-        List::from_input(self.messages.clone())
+        input_list(self.messages.clone())
     }
 
     /// Total bytes of the conversation, as the budget counts them.
@@ -68,7 +68,7 @@ impl Chat {
     /// The tools as a template value. Without tools this is `none` rather than undefined, since
     /// templates test for `none`.
     pub(super) fn tools(&self) -> Value {
-        self.tools.clone().map_or(Value::from(()), List::from_input)
+        self.tools.clone().map_or(Value::from(()), input_list)
     }
 
     /// The text of the first system message. `None` if there is none, or its content is not a

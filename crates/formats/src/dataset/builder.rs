@@ -1,7 +1,7 @@
 //! Converts rows to examples.
 
 use super::columns::{self, Shape, listed};
-use super::json::{Fields, Name};
+use super::fields::{Fields, Name};
 use super::turns::{conversation, is_conversation, is_share_gpt};
 use super::{BrokenLine, Content, Dataset, DatasetProblem, Example, Mapping, shortened};
 use crate::chat_template::{Message, Role};

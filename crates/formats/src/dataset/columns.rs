@@ -1,6 +1,6 @@
 //! Detects the column mapping: by column names, or by content if the names are unknown.
 
-use super::json::{Fields, Name};
+use super::fields::{Fields, Name};
 use super::turns::is_conversation;
 use super::{DatasetProblem, Mapping, shortened};
 use serde_json::Value;
@@ -237,7 +237,7 @@ impl<'n> Column<'n> {
             Value::String(text) => {
                 self.texts += 1;
                 self.bytes += text.len();
-                // As tables keep conversations, where they are too damaged to be read as such.
+                // As tables keep conversations, where they are too corrupt to be read as such.
                 self.lists += usize::from(text.starts_with("[{"));
             }
             Value::Array(_) => {

@@ -2,6 +2,7 @@
 //! rows.
 
 use super::builder::{DatasetBuilder, MAX_TEXT_BYTES};
+use super::error::WRONG_ENCODING;
 use super::source::{MAX_ROW_BYTES, Source, UTF8_MARK};
 use super::{DatasetProblem, columns, json, parquet, table};
 use serde::de::IgnoredAny;
@@ -87,7 +88,7 @@ impl Container {
             "csv" => Self::Table(table::delimiter(header)),
             "parquet" => {
                 let why = "this is not a Parquet file: it does not start with 'PAR1'. Download or export it again.";
-                return Err(DatasetProblem::Damaged(why.to_owned()));
+                return Err(DatasetProblem::Corrupt(why.to_owned()));
             }
             _ => {
                 // A table with another extension.
@@ -175,17 +176,6 @@ fn reject_wide_encodings(sample: &[u8]) -> Result<(), DatasetProblem> {
     Ok(())
 }
 
-/// The error for text that is not UTF-8.
-pub(super) fn wrong_encoding(line: u32) -> DatasetProblem {
-    DatasetProblem::Encoding {
-        place: format!("line {line}"),
-        encoding: "probably Latin-1 or Windows-1252",
-    }
-}
-
-/// The same, as the reason for an unreadable line.
-pub(super) const WRONG_ENCODING: &str = "it is not UTF-8, but probably Latin-1 or Windows-1252.";
-
 fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
     let mut reader = source.text()?;
     let mut bytes = Vec::new();
@@ -207,7 +197,7 @@ fn json_lines(source: &Source, skip_broken: bool, builder: &mut DatasetBuilder) 
         }
         let Ok(text) = std::str::from_utf8(&bytes) else {
             if !skip_broken {
-                return Err(wrong_encoding(line));
+                return Err(DatasetProblem::wrong_encoding(line));
             }
             builder.broken(line, WRONG_ENCODING);
             continue;
@@ -241,7 +231,7 @@ fn document(source: &Source, builder: &mut DatasetBuilder) -> Result<(), Dataset
     }
     if let Err(error) = std::str::from_utf8(&bytes) {
         let before = &bytes[..error.valid_up_to()];
-        return Err(wrong_encoding(
+        return Err(DatasetProblem::wrong_encoding(
             before.iter().filter(|&&byte| byte == b'\n').count() as u32 + 1,
         ));
     }
@@ -256,7 +246,7 @@ fn document(source: &Source, builder: &mut DatasetBuilder) -> Result<(), Dataset
         }
         bytes.truncate(end);
     }
-    let text = String::from_utf8(bytes).map_err(|_| wrong_encoding(1))?;
+    let text = String::from_utf8(bytes).map_err(|_| DatasetProblem::wrong_encoding(1))?;
     builder.document(text, whole);
     Ok(())
 }

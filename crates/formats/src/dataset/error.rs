@@ -54,7 +54,7 @@ pub enum DatasetProblem {
     },
     /// The file is corrupt or malformed.
     #[error("{0}")]
-    Damaged(String),
+    Corrupt(String),
     /// The columns have nothing to train on.
     #[error("{0}")]
     Columns(String),
@@ -67,6 +67,19 @@ pub enum DatasetProblem {
         total: u32,
     },
 }
+
+impl DatasetProblem {
+    /// The error for text that is not UTF-8.
+    pub(super) fn wrong_encoding(line: u32) -> Self {
+        Self::Encoding {
+            place: format!("line {line}"),
+            encoding: "probably Latin-1 or Windows-1252",
+        }
+    }
+}
+
+/// The same, as the reason for an unreadable line.
+pub(super) const WRONG_ENCODING: &str = "it is not UTF-8, but probably Latin-1 or Windows-1252.";
 
 fn describe(broken: &[BrokenLine], total: u32) -> String {
     let first = broken.first().map_or_else(String::new, |first| {

@@ -1,8 +1,8 @@
 //! JSON: an array of examples, an object with one such array, or a single example.
 
 use super::builder::DatasetBuilder;
-use super::container::wrong_encoding;
-use super::json_value::{Bounded, Budget, FIELD, VALUE, too_large, visit_plain_values};
+use super::fields::{FIELD, Fields};
+use super::json_value::{Bounded, Budget, VALUE, too_large, visit_plain_values};
 use super::source::{MAX_ROW_BYTES, Source};
 use super::turns::is_turn;
 use super::{DatasetProblem, shortened};
@@ -10,13 +10,6 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::Value;
 use std::fmt;
 use std::io::BufRead;
-use std::sync::Arc;
-
-/// A column name, shared by the rows of a table.
-pub(super) type Name = Arc<str>;
-
-/// The fields of one row in file order.
-pub(super) type Fields = Vec<(Name, Value)>;
 
 /// Parses a line of JSONL. Returns its fields and their size in memory, in bytes.
 ///
@@ -77,14 +70,14 @@ pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), 
         return Err(too_long(read.err().map_or(0, |error| error.line())));
     }
     if let [first, second, ..] = state.lists.as_slice() {
-        return Err(DatasetProblem::Damaged(format!(
+        return Err(DatasetProblem::Corrupt(format!(
             "the file has two lists of examples, '{}' and '{}'. Remove one of them, or make two files.",
             shortened(first),
             shortened(second)
         )));
     }
     read.and_then(|()| json.end()).map_err(|error| {
-        DatasetProblem::Damaged(if error.is_eof() {
+        DatasetProblem::Corrupt(if error.is_eof() {
             format!(
                 "the file ends in the middle of a value, at line {}. It is probably truncated: download or export it \
                  again.",
@@ -101,7 +94,7 @@ pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), 
 
 /// The error for an example that exceeds the size limits.
 fn too_long(line: usize) -> DatasetProblem {
-    DatasetProblem::Damaged(format!(
+    DatasetProblem::Corrupt(format!(
         "the example that ends at line {line} has more than {} MiB of text, or values that take too much memory. \
          Split it into \
          several examples.",
@@ -124,7 +117,7 @@ fn check_utf8(source: &Source) -> Result<(), DatasetProblem> {
             Err(error) if error.error_len().is_none() && read > 0 => error.valid_up_to(),
             Err(error) => {
                 line = line.saturating_add(newlines(&carried[..error.valid_up_to()]));
-                return Err(wrong_encoding(line));
+                return Err(DatasetProblem::wrong_encoding(line));
             }
         };
         line = line.saturating_add(newlines(&carried[..valid]));

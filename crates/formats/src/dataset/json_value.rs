@@ -1,6 +1,5 @@
 //! JSON values of bounded size: a value in memory can be eighty times as large as its text.
 
-use super::json::Name;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::cell::Cell;
@@ -157,6 +156,3 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         Ok(Value::Object(object))
     }
 }
-
-/// Estimated bytes of a field of a row without its text.
-pub(super) const FIELD: usize = 2 * (size_of::<(Name, Value)>() + 2 * size_of::<usize>());

@@ -9,6 +9,7 @@ mod builder;
 mod columns;
 mod container;
 mod error;
+mod fields;
 mod hash;
 mod json;
 mod json_value;

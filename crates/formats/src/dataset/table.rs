@@ -2,9 +2,9 @@
 
 use super::DatasetProblem;
 use super::builder::{DatasetBuilder, MAX_COLUMNS, too_many_columns};
-use super::container::{WRONG_ENCODING, wrong_encoding};
-use super::json::Name;
-use super::json_value::{self, Budget, FIELD, too_large};
+use super::error::WRONG_ENCODING;
+use super::fields::{FIELD, Name};
+use super::json_value::{self, Budget, too_large};
 use super::source::{MAX_ROW_BYTES, Source};
 use super::turns::is_conversation;
 use csv::{ByteRecord, ReaderBuilder};
@@ -37,12 +37,12 @@ pub(super) fn read(
         .delimiter(delimiter)
         .flexible(true)
         .from_reader(source.text()?);
-    let damaged = |error: csv::Error, line: u64| match source.meter.is_overlong() {
+    let corrupt = |error: csv::Error, line: u64| match source.meter.is_overlong() {
         true => too_long(line),
-        false => DatasetProblem::Damaged(format!("the table cannot be read: {error}.")),
+        false => DatasetProblem::Corrupt(format!("the table cannot be read: {error}.")),
     };
     source.meter.begin_row();
-    let header = reader.byte_headers().map_err(|error| damaged(error, 1))?;
+    let header = reader.byte_headers().map_err(|error| corrupt(error, 1))?;
     if header.len() > MAX_COLUMNS {
         return Err(too_many_columns());
     }
@@ -50,7 +50,7 @@ pub(super) fn read(
         .iter()
         .map(|name| std::str::from_utf8(name).map(|name| name.trim().into()))
         .collect();
-    let names = names.map_err(|_| wrong_encoding(1))?;
+    let names = names.map_err(|_| DatasetProblem::wrong_encoding(1))?;
     builder.columns(&names);
     let mut record = ByteRecord::new();
     let budget = Budget::new();
@@ -58,7 +58,7 @@ pub(super) fn read(
         source.meter.begin_row();
         let start_line = reader.position().line();
         let read = reader.read_byte_record(&mut record);
-        if !read.map_err(|error| damaged(error, start_line))? {
+        if !read.map_err(|error| corrupt(error, start_line))? {
             break;
         }
         source.meter.count_row()?;
@@ -83,7 +83,7 @@ pub(super) fn read(
         let texts: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
         let Ok(texts) = texts else {
             if !skip_broken {
-                return Err(wrong_encoding(line));
+                return Err(DatasetProblem::wrong_encoding(line));
             }
             builder.broken(line, WRONG_ENCODING);
             continue;
@@ -107,7 +107,7 @@ pub(super) fn read(
 
 /// The error for a row that is too long.
 fn too_long(line: u64) -> DatasetProblem {
-    DatasetProblem::Damaged(format!(
+    DatasetProblem::Corrupt(format!(
         "the row that begins at line {line} is longer than {} MiB. Probably a double quote is not closed there: \
          close it, or split \
          the row into several examples.",

@@ -223,7 +223,7 @@ fn other_encodings_and_file_types_are_refused() {
         "this is a model, not a dataset. Choose a file of JSONL",
     );
     check(b"a\0b and words", "x.txt", "this is a binary file, not a dataset");
-    check(b"PAR1 and nothing", "x.csv", "this Parquet file is damaged");
+    check(b"PAR1 and nothing", "x.csv", "this Parquet file is corrupt");
     check("text", "x.parquet", "this is not a Parquet file");
 }
 

@@ -59,9 +59,9 @@ fn through(bytes: &[u8], name: &str) -> usize {
     seen
 }
 
-/// Each undamaged file is accepted under some name; otherwise the tests below would prove nothing.
+/// Each intact file is accepted under some name; otherwise the tests below would prove nothing.
 #[test]
-fn undamaged_files_are_accepted() {
+fn intact_files_are_accepted() {
     for (at, file) in files().iter().enumerate() {
         let seen = NAMES.map(|name| through(file, name));
         assert!(seen.iter().any(|seen| *seen > 0), "file {at}: {seen:?}");
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_do_not_panic(
+    fn corrupt_files_do_not_panic(
         file in prop::sample::select(files()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         end in any::<prop::sample::Index>(), cut in any::<bool>(), name in prop::sample::select(&NAMES[..]),

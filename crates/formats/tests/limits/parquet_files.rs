@@ -12,7 +12,7 @@ fn a_tiny_file_with_huge_counts_allocates_little() {
     let _alone = memory::alone();
     let file = many_groups();
     assert!(file.len() < 50, "{}", file.len());
-    refused(file, "x.parquet", "this Parquet file is damaged", MIB);
+    refused(file, "x.parquet", "this Parquet file is corrupt", MIB);
     // A footer longer than the file.
     refused(
         b"PAR1\0\0\0\0\xff\xff\xff\xffPAR1".to_vec(),
@@ -58,7 +58,7 @@ fn a_page_that_decompresses_to_gigabytes_is_refused() {
             refused(
                 with_page_size(&file, size),
                 "x.parquet",
-                "this Parquet file is damaged",
+                "this Parquet file is corrupt",
                 500 * MIB,
             );
         }

@@ -9,9 +9,6 @@
 //! Bytes are not refunded, except those of large concatenated strings: real templates append the
 //! whole conversation to one string, message by message.
 
-use super::list::{Cycler, List};
-use super::text;
-use super::views::{Generator, View};
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::borrow::Cow;
@@ -215,63 +212,6 @@ impl Size {
     }
 }
 
-/// The size of a value. Lists cache theirs; other values are traversed.
-pub(crate) fn size(value: &Value) -> Size {
-    size_within(value, MAX_DEPTH)
-}
-
-fn size_within(value: &Value, max_depth: u32) -> Size {
-    if !charge_work(32) {
-        return Size::default();
-    }
-    if let Some(text) = value.as_str() {
-        return Size {
-            bytes: VALUE_BYTES + length(text),
-            depth: 0,
-        };
-    }
-    let Some(object) = value.as_object() else {
-        return Size {
-            bytes: VALUE_BYTES,
-            depth: 0,
-        };
-    };
-    let known = object.downcast_ref::<List>().map(List::size);
-    let known = known.or_else(|| object.downcast_ref::<View>().map(View::size));
-    let known = known.or_else(|| object.downcast_ref::<Generator>().map(Generator::size));
-    let known = known.or_else(|| object.downcast_ref::<Cycler>().map(Cycler::size));
-    if let Some(size) = known {
-        return size;
-    }
-    let Some(deeper) = max_depth.checked_sub(1) else {
-        exceed(Limit::Depth);
-        return Size::default();
-    };
-    match value.kind() {
-        ValueKind::Map if !text::is_macro(value) => {
-            let pairs = object.try_iter_pairs().into_iter().flatten();
-            let pairs = pairs.take_while(|_| is_within());
-            Size::containing(pairs.flat_map(|(key, value)| [size_within(&key, deeper), size_within(&value, deeper)]))
-        }
-        ValueKind::Seq | ValueKind::Iterable => {
-            let items = object.try_iter().into_iter().flatten();
-            Size::containing(items.take_while(|_| is_within()).map(|item| size_within(&item, deeper)))
-        }
-        _ => Size {
-            bytes: VALUE_BYTES,
-            depth: 0,
-        },
-    }
-}
-
-/// Charges the work of traversing a value with everything nested in it. Returns its bytes.
-pub(crate) fn charge_deep(value: &Value) -> Result<u64, Error> {
-    let bytes = size(value).bytes;
-    charge_work(bytes);
-    check()?;
-    Ok(bytes)
-}
-
 /// Charges the work of iterating over a value's characters or items, but not over values nested in
 /// these. Returns the number of bytes or items.
 pub(crate) fn charge_scan(value: &Value) -> Result<u64, Error> {
@@ -283,18 +223,6 @@ pub(crate) fn charge_scan(value: &Value) -> Result<u64, Error> {
     charge_work(8 + length.saturating_mul(each));
     check()?;
     Ok(length)
-}
-
-/// Returns an error if a value must not be nested in another. Namespaces and loops must not: they
-/// could form a cycle.
-pub(crate) fn check_nestable(value: &Value) -> Result<(), Error> {
-    let name = value.as_object().map_or("", |object| object.type_name());
-    if name.ends_with("::Namespace") || name.ends_with("::Loop") {
-        return Err(super::arguments::fail(
-            "a namespace or a loop cannot be put into another value",
-        ));
-    }
-    Ok(())
 }
 
 /// Charges a container: checks its depth and charges `nodes` values of its own.

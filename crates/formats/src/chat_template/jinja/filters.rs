@@ -1,10 +1,10 @@
 //! Filters (`| …`) with the semantics of Jinja 2.
 
 use super::arguments::{Arguments, fail};
+use super::containers::Generator;
 use super::striptags::striptags;
 use super::text::{is_space, one_of, strip};
-use super::views::Generator;
-use super::{budget, list};
+use super::{budget, build, size};
 use super::{methods, text};
 use crate::tokenizer::NONCHARACTERS;
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
@@ -126,7 +126,7 @@ fn add_charged(environment: &mut Environment<'_>) {
                 budget::charge_work(lists.saturating_mul(32));
             } else {
                 // Each value is lower-cased and compared about log2(items) times.
-                let bytes = arguments.iter().map(budget::charge_deep).sum::<Result<u64, Error>>()?;
+                let bytes = arguments.iter().map(size::charge_deep).sum::<Result<u64, Error>>()?;
                 budget::check_bytes(bytes.saturating_mul(3))?;
                 let bits = u64::from(u64::BITS - items.leading_zeros());
                 budget::charge_work((bytes + 64 * items).saturating_mul(2 * bits));
@@ -135,13 +135,13 @@ fn add_charged(environment: &mut Environment<'_>) {
             let result = state.apply_filter(&internal, &arguments)?;
             match name {
                 "min" | "max" => Ok(result),
-                "groupby" => list::list(
+                "groupby" => build::list(
                     result
                         .try_iter()?
-                        .map(|group| list::GroupTuple::of(&group))
+                        .map(|group| build::GroupTuple::of(&group))
                         .collect::<Result<_, _>>()?,
                 ),
-                _ => list::into_owned(result),
+                _ => build::into_owned(result),
             }
         });
     }
@@ -232,7 +232,7 @@ fn generator(
     } else {
         Vec::new()
     };
-    Generator::of(name, values)
+    build::generator(name, values)
 }
 
 /// Applies a function to a value's text. Safe text stays safe.
@@ -324,7 +324,7 @@ fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
     let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
     let pairs = object.and_then(|object| object.try_iter_pairs());
     let pairs = pairs.ok_or_else(|| fail(format!("dictsort: expected a dictionary, got {}", value.kind())))?;
-    let bytes = budget::charge_deep(value)?;
+    let bytes = size::charge_deep(value)?;
     budget::check_bytes(bytes.saturating_mul(4))?;
     budget::charge_work(bytes.saturating_mul(32));
     budget::check()?;
@@ -340,7 +340,7 @@ fn dictsort(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
         .collect();
     // Equal items keep their order in a reversed sort, too.
     keyed.sort_by(|(one, _), (other, _)| if reverse { other.cmp(one) } else { one.cmp(other) });
-    list::list(keyed.into_iter().map(|(_, pair)| pair).collect())
+    build::list(keyed.into_iter().map(|(_, pair)| pair).collect())
 }
 
 /// Escapes a string for HTML, with the same entities as MarkupSafe.
@@ -394,7 +394,7 @@ fn iterated(value: &Value) -> Result<impl Iterator<Item = Value>, Error> {
 
 fn as_list(value: &Value, _: &Arguments) -> Result<Value, Error> {
     budget::check_bytes(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
-    list::list(value.try_iter()?.collect())
+    build::list(value.try_iter()?.collect())
 }
 
 fn float(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
@@ -502,14 +502,14 @@ fn indent(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
 
 fn items(value: &Value, _: &Arguments) -> Result<Value, Error> {
     if value.is_undefined() {
-        return Generator::of("do_items", Vec::new());
+        return build::generator("do_items", Vec::new());
     }
     let object = value.as_object().filter(|_| value.kind() == ValueKind::Map);
     let pairs = object.and_then(|object| object.try_iter_pairs());
     let pairs = pairs.ok_or_else(|| fail("Can only get item pairs from a mapping."))?;
     let pairs = pairs.map(|(key, value)| Value::from(Tuple::from([key, value])));
     budget::check_bytes(budget::charge_scan(value)?.saturating_mul(3 * budget::VALUE_BYTES))?;
-    Generator::of("do_items", pairs.collect())
+    build::generator("do_items", pairs.collect())
 }
 
 fn join(value: &Value, arguments: &Arguments) -> Result<Value, Error> {
@@ -561,9 +561,9 @@ fn reverse(value: &Value, _: &Arguments) -> Result<Value, Error> {
     let mut values: Vec<Value> = iterated(value)?.collect();
     values.reverse();
     if value.downcast_object_ref::<Generator>().is_some() {
-        return list::list(values);
+        return build::list(values);
     }
-    Generator::of("reversed", values)
+    build::generator("reversed", values)
 }
 
 fn round(value: &Value, arguments: &Arguments) -> Result<Value, Error> {

@@ -8,17 +8,19 @@
 
 mod arguments;
 pub(super) mod budget;
+pub(super) mod build;
+mod containers;
 mod filters;
-pub(super) mod list;
+mod functions;
 mod methods;
 mod operators;
+mod size;
 mod slice;
 mod source;
 mod strftime;
 mod striptags;
 mod tests;
 pub(super) mod text;
-mod views;
 
 pub(super) use source::{Rewritten, rewrite};
 
@@ -60,8 +62,8 @@ pub(super) fn environment() -> Result<Environment<'static>, Error> {
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("dict", operators::dict);
     environment.add_function("namespace", operators::namespace);
-    environment.add_function("cycler", list::cycler);
-    environment.add_function("joiner", list::joiner);
+    environment.add_function("cycler", functions::cycler);
+    environment.add_function("joiner", functions::joiner);
     environment.remove_global("debug");
     set_clock(&mut environment, Zoned::now);
     Ok(environment)
@@ -105,7 +107,7 @@ fn to_json(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     };
     arguments.done(4)?;
     // Sorting of keys.
-    let bytes = budget::charge_deep(&value)?;
+    let bytes = size::charge_deep(&value)?;
     budget::charge_work(if layout.sort_keys { bytes.saturating_mul(32) } else { 0 });
     let json = json::write(&value, layout)?;
     budget::charge(budget::length(&json))?;

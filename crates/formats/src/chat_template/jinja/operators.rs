@@ -3,10 +3,11 @@
 
 use super::arguments::{Arguments, fail};
 use super::budget;
+use super::build;
+use super::containers::List;
 use super::filters::{Filter, escaped, is_string, modulo};
-use super::list::{self, List};
 use super::source::names;
-use super::text;
+use super::{size, text};
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, Value};
 use std::borrow::Cow;
@@ -42,15 +43,15 @@ pub(super) fn add(environment: &mut Environment<'_>) {
         (names::IN, |value, more| compared(names::IN, value, more)),
         (names::NOT_IN, |value, more| compared(names::NOT_IN, value, more)),
         (names::CHAIN, chain),
-        (names::LIST, |value, more| list::list(with(value, more))),
-        (names::TUPLE, |value, more| list::tuple(with(value, more))),
+        (names::LIST, |value, more| build::list(with(value, more))),
+        (names::TUPLE, |value, more| build::tuple(with(value, more))),
         (names::DICTIONARY, dictionary),
         (names::NESTED, |value, _| {
-            budget::check_nestable(value)?;
+            build::check_nestable(value)?;
             Ok(value.clone())
         }),
         (names::TRAVERSE, |value, _| {
-            budget::charge_deep(value)?;
+            size::charge_deep(value)?;
             budget::charge(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
             Ok(value.clone())
         }),
@@ -95,7 +96,7 @@ fn with(value: &Value, more: &Arguments) -> Vec<Value> {
 fn dictionary(value: &Value, more: &Arguments) -> Result<Value, Error> {
     let parts = with(value, more);
     let pairs = parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
-    list::dictionary(pairs.collect())
+    build::dictionary(pairs.collect())
 }
 
 fn concatenate(value: &Value, more: &Arguments) -> Result<Value, Error> {
@@ -157,9 +158,9 @@ pub(super) fn add_values(left: &Value, right: &Value) -> Result<Value, Error> {
         )?;
         let all = left.try_iter()?.chain(right.try_iter()?).collect();
         return if left.is_tuple() {
-            list::tuple(all)
+            build::tuple(all)
         } else {
-            list::list(all)
+            build::list(all)
         };
     }
     if let (Some(left), Some(right)) = (integer(left), integer(right)) {
@@ -194,9 +195,9 @@ fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
         };
         let all = std::iter::repeat_n(items, times).flatten().collect();
         return if repeated.is_tuple() {
-            list::tuple(all)
+            build::tuple(all)
         } else {
-            list::list(all)
+            build::list(all)
         };
     }
     if let (Some(left), Some(right)) = (integer(left), integer(right)) {
@@ -245,8 +246,8 @@ fn chain(value: &Value, more: &Arguments) -> Result<Value, Error> {
 /// Compares two values with minijinja's semantics.
 fn compare(operator: &str, left: &Value, right: &Value) -> Result<bool, Error> {
     if left.as_object().is_some() || right.as_object().is_some() {
-        budget::charge_deep(left)?;
-        budget::charge_deep(right)?;
+        size::charge_deep(left)?;
+        size::charge_deep(right)?;
     } else {
         let length = |value: &Value| value.as_str().map_or(0, budget::length);
         budget::charge_work(4 + length(left).min(length(right)) / 4);
@@ -308,7 +309,7 @@ pub(super) fn dict(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
             pairs.push((pair.get_item(&Value::from(0))?, pair.get_item(&Value::from(1))?));
         }
     }
-    list::dictionary(pairs)
+    build::dictionary(pairs)
 }
 
 /// The function `namespace`.
@@ -323,7 +324,7 @@ pub(super) fn namespace(arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> 
             )));
         };
         for (key, value) in object.try_iter_pairs().into_iter().flatten() {
-            budget::check_nestable(&value)?;
+            build::check_nestable(&value)?;
             budget::charge(4 * budget::VALUE_BYTES)?;
             if let Some(key) = key.as_str() {
                 budget::charge(budget::length(key))?;

@@ -2,7 +2,8 @@
 
 use super::arguments::{Arguments, fail};
 use super::budget;
-use super::list::{self, List};
+use super::build;
+use super::containers::List;
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
@@ -40,9 +41,9 @@ pub(super) fn slice(value: &Value, arguments: &Arguments) -> Result<Value, Error
             };
             let part = indices(items.len(), start, stop, step).map(|index| items[index].clone());
             if value.is_tuple() {
-                list::tuple(part.collect())
+                build::tuple(part.collect())
             } else {
-                list::list(part.collect())
+                build::list(part.collect())
             }
         }
         ValueKind::Undefined => Err(fail("an undefined value cannot be sliced")),

@@ -1,7 +1,7 @@
 //! Tests (`is …`) with the semantics of Jinja 2.
 
+use super::containers::{Generator, View};
 use super::text;
-use super::views::{Generator, View};
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Value};
 

@@ -1,7 +1,7 @@
 //! Python's `str` and `repr` of values.
 
 use super::budget;
-use super::views::{Generator, View};
+use super::containers::{Generator, View};
 use crate::tokenizer::NONCHARACTERS;
 use minijinja::Value;
 use minijinja::value::ValueKind;

@@ -2,7 +2,8 @@
 
 use super::super::json_value::Budget;
 use super::super::source::RandomAccess;
-use super::limits::{Limits, invalid};
+use super::error::invalid;
+use super::limits::Limits;
 use super::pages::{DecodeCounters, Pages};
 use parquet::basic::ConvertedType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};

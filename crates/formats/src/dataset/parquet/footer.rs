@@ -3,7 +3,7 @@
 
 use super::super::source::RandomAccess;
 use super::super::{DatasetProblem, builder};
-use super::damaged;
+use super::error::corrupt;
 use super::thrift::{Field, Fields, STRUCT, Thrift, ThriftError};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
@@ -29,7 +29,7 @@ const MAX_COLUMN_CHUNKS: usize = 400_000;
 /// If it is malformed or exceeds a limit.
 pub(super) fn read(file: &RandomAccess) -> Result<ParquetMetaData, DatasetProblem> {
     const END: u64 = 8;
-    let too_short = || damaged("it is truncated");
+    let too_short = || corrupt("it is truncated");
     let body = file
         .len()
         .checked_sub(END)
@@ -38,7 +38,7 @@ pub(super) fn read(file: &RandomAccess) -> Result<ParquetMetaData, DatasetProble
     let end = file.read(body, END as usize)?;
     let Some((length, b"PAR1")) = end.split_first_chunk::<4>() else {
         return Err(match end.ends_with(b"PARE") {
-            true => DatasetProblem::Damaged(
+            true => DatasetProblem::Corrupt(
                 "this Parquet file is encrypted, which Hearth does not read. Write it without encryption.".to_owned(),
             ),
             false => too_short(),
@@ -50,17 +50,17 @@ pub(super) fn read(file: &RandomAccess) -> Result<ParquetMetaData, DatasetProble
         .filter(|&start| start >= 4)
         .ok_or_else(too_short)?;
     if length > MAX_FOOTER {
-        return Err(damaged(format!("its footer has more than {} MiB", MAX_FOOTER >> 20)));
+        return Err(corrupt(format!("its footer has more than {} MiB", MAX_FOOTER >> 20)));
     }
     let footer = file.read(start, length as usize)?;
     if footer.len() as u64 != length {
         return Err(too_short());
     }
     check(&footer).map_err(|error| match error {
-        FooterError::Malformed => damaged("its footer is malformed"),
-        FooterError::Limit(what) => damaged(what),
+        FooterError::Malformed => corrupt("its footer is malformed"),
+        FooterError::Limit(what) => corrupt(what),
     })?;
-    ParquetMetaDataReader::decode_metadata(&footer).map_err(damaged)
+    ParquetMetaDataReader::decode_metadata(&footer).map_err(corrupt)
 }
 
 enum FooterError {

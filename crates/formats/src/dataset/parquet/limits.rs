@@ -1,6 +1,7 @@
 //! Memory and work limits shared by all columns of a file.
 
-use parquet::errors::{ParquetError, Result};
+use super::error::invalid;
+use parquet::errors::Result;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Maximum bytes of pages in memory.
@@ -65,9 +66,4 @@ impl Limits {
             ))),
         }
     }
-}
-
-/// The error for a malformed file or an exceeded limit.
-pub(super) fn invalid(what: &str) -> ParquetError {
-    ParquetError::General(what.to_owned())
 }

@@ -4,6 +4,7 @@
 
 mod column;
 mod delta;
+mod error;
 mod footer;
 mod limits;
 mod pages;
@@ -12,9 +13,10 @@ mod thrift;
 
 use super::DatasetProblem;
 use super::builder::DatasetBuilder;
-use super::json::Name;
+use super::fields::Name;
 use super::json_value::{Budget, too_large};
 use super::source::Source;
+use error::corrupt;
 use limits::Limits;
 use parquet::file::metadata::ParquetMetaData;
 use rows::Rows;
@@ -26,15 +28,7 @@ pub(super) fn read(source: &Source, builder: &mut DatasetBuilder) -> Result<(), 
     let mut guarded = AssertUnwindSafe(builder);
     // The parquet crate panics on some corrupt files. The examples read so far are then discarded.
     let done = catch_unwind(AssertUnwindSafe(move || rows(source, &mut guarded)));
-    done.unwrap_or_else(|_| Err(damaged("its columns are inconsistent")))
-}
-
-fn damaged(why: impl std::fmt::Display) -> DatasetProblem {
-    let why = why.to_string();
-    DatasetProblem::Damaged(format!(
-        "this Parquet file is damaged: {}. Download or export it again.",
-        super::shortened(&why)
-    ))
+    done.unwrap_or_else(|_| Err(corrupt("its columns are inconsistent")))
 }
 
 fn rows(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProblem> {
@@ -44,7 +38,7 @@ fn rows(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProb
     let names = metadata.file_metadata().schema().get_fields().iter();
     let names: Vec<Name> = names.map(|column| column.name().into()).collect();
     if names.is_empty() {
-        return Err(damaged("it has no columns"));
+        return Err(corrupt("it has no columns"));
     }
     builder.columns(&names);
     let limits = Arc::new(Limits::new());
@@ -53,13 +47,13 @@ fn rows(source: &Source, builder: &mut DatasetBuilder) -> Result<(), DatasetProb
     let mut is_decided = false;
     for group in metadata.row_groups() {
         source.meter.check_cancelled()?;
-        let mut rows = Rows::open(&file, &limits, group, &names, |name| builder.needs(name)).map_err(damaged)?;
+        let mut rows = Rows::open(&file, &limits, group, &names, |name| builder.needs(name)).map_err(corrupt)?;
         for _ in 0..group.num_rows() {
             source.meter.count_row()?;
             line = line.saturating_add(1);
-            let row = rows.row(&budget).map_err(damaged)?;
+            let row = rows.row(&budget).map_err(corrupt)?;
             let size = budget.begin();
-            limits.count_unpacked(size as u64).map_err(damaged)?;
+            limits.count_unpacked(size as u64).map_err(corrupt)?;
             let Some(fields) = row else {
                 budget.reset_exceeded();
                 builder.broken(line, too_large());
@@ -86,7 +80,7 @@ fn check_codecs(metadata: &ParquetMetaData) -> Result<(), DatasetProblem> {
         match column.compression() {
             Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_) => {}
             other => {
-                return Err(DatasetProblem::Damaged(format!(
+                return Err(DatasetProblem::Corrupt(format!(
                     "this Parquet file is compressed with {other}, which Hearth does not read. Write it with Snappy, \
                      Zstandard or \
                      no compression."

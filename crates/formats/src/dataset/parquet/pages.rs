@@ -3,7 +3,8 @@
 
 use super::super::source::RandomAccess;
 use super::delta;
-use super::limits::{Limits, invalid};
+use super::error::invalid;
+use super::limits::Limits;
 use super::thrift::{Field, Fields, Thrift, ThriftError};
 use parquet::basic::{Compression, Encoding, PageType, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};

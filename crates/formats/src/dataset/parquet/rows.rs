@@ -1,11 +1,12 @@
 //! Assembles rows from columns by definition and repetition levels, as in Dremel.
 //! <https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets-2/>
 
-use super::super::json::{Fields, Name};
-use super::super::json_value::{Budget, FIELD, OBJECT, VALUE};
+use super::super::fields::{FIELD, Fields, Name};
+use super::super::json_value::{Budget, OBJECT, VALUE};
 use super::super::source::RandomAccess;
 use super::column::{self, Column};
-use super::limits::{Limits, invalid};
+use super::error::invalid;
+use super::limits::Limits;
 use parquet::basic::{ConvertedType, Repetition};
 use parquet::errors::Result;
 use parquet::file::metadata::RowGroupMetaData;

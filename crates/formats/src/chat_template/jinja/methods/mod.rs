@@ -8,9 +8,9 @@ pub(super) use format::percent;
 pub(super) use string::{capitalize, center, line_count, lines, replace};
 
 use super::arguments::{Arguments, fail};
+use super::containers::ViewKind;
 use super::source::names::{ITEM, SLICE};
-use super::views::{View, ViewKind};
-use super::{budget, list, slice, text};
+use super::{budget, build, size, slice, text};
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 
@@ -33,7 +33,7 @@ pub(super) fn call(_: &mut State, value: &Value, method: &str, arguments: &[Valu
         SLICE => return slice::slice(value, &arguments),
         ITEM => {
             let key = arguments.required(0, "key")?;
-            budget::charge_deep(&key)?;
+            size::charge_deep(&key)?;
             return value.get_item(&key);
         }
         _ => {}
@@ -59,7 +59,7 @@ fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Valu
     let view = |kind| {
         arguments.done(0)?;
         budget::check_bytes(budget::charge_scan(value)?.saturating_mul(4 * budget::VALUE_BYTES))?;
-        View::of(object, kind)
+        build::view(object, kind)
     };
     match method {
         "keys" => view(ViewKind::Keys),
@@ -68,14 +68,14 @@ fn dictionary(value: &Value, method: &str, arguments: &Arguments) -> Result<Valu
         "copy" => {
             arguments.done(0)?;
             budget::check_bytes(budget::charge_scan(value)?.saturating_mul(4 * budget::VALUE_BYTES))?;
-            list::dictionary(object.try_iter_pairs().into_iter().flatten().collect())
+            build::dictionary(object.try_iter_pairs().into_iter().flatten().collect())
         }
         "get" => {
             let (&[ref key] | &[ref key, _]) = arguments.positional() else {
                 return Err(fail("get: expected one or two arguments"));
             };
             arguments.done(2)?;
-            budget::charge_deep(key)?;
+            size::charge_deep(key)?;
             let default = arguments.positional().get(1).cloned();
             Ok(object
                 .get_value(key)
@@ -90,13 +90,13 @@ fn items(value: &Value, method: &str, arguments: &Arguments) -> Result<Value, Er
         "copy" => {
             arguments.done(0)?;
             budget::check_bytes(budget::charge_scan(value)?.saturating_mul(budget::VALUE_BYTES))?;
-            list::list(value.try_iter()?.collect())
+            build::list(value.try_iter()?.collect())
         }
         "count" | "index" => {
             let target = arguments.required(0, "value")?;
             arguments.done(1)?;
-            budget::charge_deep(value)?;
-            let each = budget::charge_deep(&target)?;
+            size::charge_deep(value)?;
+            let each = size::charge_deep(&target)?;
             budget::charge_work(each.saturating_mul(budget::charge_scan(value)?));
             budget::check()?;
             let mut items = value.try_iter()?;

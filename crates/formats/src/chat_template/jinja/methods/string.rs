@@ -4,7 +4,7 @@ use super::super::arguments::{Arguments, fail};
 use super::super::slice::slice;
 use super::super::tests::is_cased;
 use super::super::text::{self, is_printable, is_space};
-use super::super::{budget, list};
+use super::super::{budget, build};
 use super::{format, unknown};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
@@ -47,7 +47,7 @@ pub(super) fn call(value: &Value, method: &str, arguments: &Arguments) -> Result
             let keep_ends = arguments.flag(0, "keepends")?.unwrap_or(false);
             arguments.done(1)?;
             budget::check_bytes(budget::length(text) + line_count(text).saturating_mul(3 * budget::VALUE_BYTES))?;
-            list::list(lines(text, keep_ends).into_iter().map(substring).collect())
+            build::list(lines(text, keep_ends).into_iter().map(substring).collect())
         }
         "partition" | "rpartition" => partition(text, arguments, method == "rpartition"),
         "startswith" => affix(value, arguments, |text, affix| text.starts_with(affix)),
@@ -350,7 +350,7 @@ fn split(text: &str, arguments: &Arguments, from_right: bool) -> Result<Value, E
         (None, false) => words(text, max_splits),
         (None, true) => last_words(text, max_splits),
     };
-    list::list(parts.into_iter().map(substring).collect())
+    build::list(parts.into_iter().map(substring).collect())
 }
 
 /// A substring as a value. Charges its bytes.
@@ -408,7 +408,7 @@ fn partition(text: &str, arguments: &Arguments, from_right: bool) -> Result<Valu
         None if from_right => ["", "", text],
         None => [text, "", ""],
     };
-    list::tuple(parts.map(substring).to_vec())
+    build::tuple(parts.map(substring).to_vec())
 }
 
 /// The slice of a string given by the second and third argument, and the number of characters
