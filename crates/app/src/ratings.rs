@@ -14,6 +14,7 @@ use crate::{
     title,
     wire::{self, Code, Dataset, Event, Problem, Rating, Thumb},
 };
+use hearth_formats::durable;
 use rusqlite::Transaction;
 use serde::Serialize;
 use std::{
@@ -170,14 +171,13 @@ fn turn(message: &Message, rating: Option<&Rating>) -> Option<Turn> {
 /// Writes the file by atomic replace.
 fn write(folder: &Path, path: &Path, examples: &[Example]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let unfinished = path.with_extension("part");
-    let mut file = io::BufWriter::new(fs::File::create(&unfinished)?);
-    for example in examples {
-        serde_json::to_writer(&mut file, example)?;
-        file.write_all(b"\n")?;
-    }
-    file.into_inner()?.sync_all()?;
-    fs::rename(unfinished, path)
+    durable::write_file(path, |file| {
+        for example in examples {
+            serde_json::to_writer(&mut *file, example)?;
+            file.write_all(b"\n")?;
+        }
+        Ok(())
+    })
 }
 
 /// A portable file name.

@@ -6,6 +6,7 @@ use hearth_app::{
     library::{Hub, Library, LibraryError, Progress, Reader, catalog, download},
     wire::Source,
 };
+use hearth_formats::hex;
 use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
@@ -109,7 +110,7 @@ fn resolves_names_of_models() {
 }
 
 #[test]
-fn a_damaged_model_is_listed_with_its_problem() {
+fn a_corrupt_model_is_listed_with_its_problem() {
     let folder = folder();
     let (library, _) = library(folder.path());
     let path = library.folder().join("own.gguf");
@@ -216,7 +217,7 @@ fn entry(file: &[u8]) -> catalog::Entry {
         revision: "main".into(),
         file: "a.gguf".into(),
         size: file.len() as u64,
-        sha256: Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: hex(Sha256::digest(file)),
         system_prompt: None,
         sampling: SamplingParams::default(),
     }

@@ -413,12 +413,12 @@ fn hostile_adapters_are_refused_with_the_reason() {
     .unwrap();
     let tensors = peft.join("adapter_model.safetensors");
     fs::write(&tensors, u64::MAX.to_le_bytes()).unwrap();
-    refused(&peft, &model, "adapter_model.safetensors is damaged");
+    refused(&peft, &model, "adapter_model.safetensors is corrupt");
     #[cfg(unix)]
     {
         let sparse_file = File::create(&tensors).unwrap();
         sparse_file.set_len(256 * GIB).unwrap();
-        refused(&peft, &model, "adapter_model.safetensors is damaged");
+        refused(&peft, &model, "adapter_model.safetensors is corrupt");
         let array = [b"\x09\0\0\0\0\0\0\0".as_slice(), &(256 * GIB).to_le_bytes()].concat();
         let hostile = folder.path().join("array.gguf");
         sparse(&hostile, 1, &[KEY, &array], 257 * GIB);

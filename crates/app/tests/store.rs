@@ -396,18 +396,18 @@ fn a_full_disk_is_reported_and_loses_nothing() {
 fn corrupt_and_foreign_files_are_refused_and_unchanged() {
     type Harm = fn(&Path);
     type Told = fn(&StoreError) -> bool;
-    let damaged: Told = |error| matches!(error, StoreError::Corrupt { .. });
+    let corrupt: Told = |error| matches!(error, StoreError::Corrupt { .. });
     let newer: Told = |error| matches!(error, StoreError::Newer { found: 1000, .. });
     let cases: [(&str, Harm, Told); 5] = [
         (
             "text",
             |path| fs::write(path, "not a database, but long enough to be one ".repeat(50)).unwrap(),
-            damaged,
+            corrupt,
         ),
         (
             "a file of NULs",
             |path| fs::write(path, vec![0; 8192]).unwrap(),
-            damaged,
+            corrupt,
         ),
         (
             "flipped bytes",
@@ -418,7 +418,7 @@ fn corrupt_and_foreign_files_are_refused_and_unchanged() {
                 }
                 fs::write(path, bytes).unwrap();
             },
-            damaged,
+            corrupt,
         ),
         (
             "another program's",
@@ -429,7 +429,7 @@ fn corrupt_and_foreign_files_are_refused_and_unchanged() {
                     .execute_batch("CREATE TABLE bookmark (url TEXT)")
                     .unwrap();
             },
-            damaged,
+            corrupt,
         ),
         (
             "a newer Hearth's",
@@ -550,7 +550,7 @@ fn a_corrupt_store_is_replaced_by_its_last_backup() {
     assert!(matches!(Store::open(folder.path()), Err(StoreError::Corrupt { .. })));
 
     let whole = fs::read(&backup.path).unwrap();
-    fs::write(&backup.path, "a damaged copy ".repeat(500)).unwrap();
+    fs::write(&backup.path, "a corrupt copy ".repeat(500)).unwrap();
     assert!(matches!(
         Store::restore(folder.path(), &backup),
         Err(StoreError::Corrupt { .. })
@@ -579,7 +579,7 @@ fn begin_long(store: &Store) -> i64 {
 }
 
 /// Overwrites pages with messages in the middle of a closed store. Returns the file's bytes.
-fn damage(folder: &Path) -> Vec<u8> {
+fn corrupt(folder: &Path) -> Vec<u8> {
     let path = folder.join(FILE);
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2 / 4096 * 4096;
@@ -595,9 +595,9 @@ fn readable_rows_of_a_corrupt_store_are_recovered() {
     begin_long(&store);
     store.write(|t| setting::set(t, "theme", "dark")).unwrap();
     drop(store);
-    let damaged = damage(folder.path());
+    let corrupt = corrupt(folder.path());
     let aside = Store::salvage(folder.path()).unwrap();
-    assert!(fs::read(aside).unwrap() == damaged, "the corrupt file is unchanged");
+    assert!(fs::read(aside).unwrap() == corrupt, "the corrupt file is unchanged");
     let store = open(&folder);
     let titles = store.read(|t| conversation::list(t)).unwrap();
     assert_eq!(titles.len(), 1);
@@ -653,7 +653,7 @@ fn corruption_in_an_open_store_is_checked_at_the_next_start() {
     let store = open(&folder);
     let conversation = begin_long(&store);
     drop(store);
-    damage(folder.path());
+    corrupt(folder.path());
 
     // It was closed properly, so the next start checks the header only.
     let store = open(&folder);

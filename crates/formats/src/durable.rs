@@ -3,13 +3,18 @@
 //!
 //! The new content is written to a temporary sibling, `.NAME.part`, synced and renamed, and the
 //! parent folder is synced. A temporary file or folder left by a kill is removed by the next write
-//! to the same path. Two processes must not write the same path at the same time. [`append_line`]
-//! neither replaces nor syncs.
+//! to the same path. Two processes must not write the same path at the same time, except with
+//! [`write_shared_file`]. [`append_line`] neither replaces nor syncs.
+//!
+//! All files are written through this module, with two exceptions. The file of packed weights is
+//! not synced, since its checksums detect lost pages; the restoration of a store also sets the old
+//! one aside between the two steps.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Ending of the temporary sibling of a file or folder.
 const PART: &str = "part";
@@ -28,14 +33,68 @@ pub fn write_file<E: From<io::Error>>(
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), E> {
     let temporary = Temporary::beside(path)?;
-    let mut out = BufWriter::new(File::create(&temporary.path)?);
-    write(&mut out)?;
-    out.flush()?;
-    out.get_ref().sync_all()?;
-    drop(out);
-    fs::rename(&temporary.path, path)?;
-    temporary.renamed();
-    Ok(sync_folder(parent(path))?)
+    let file = File::create(&temporary.path)?;
+    Ok(Staged::written(temporary, file, path, write)?.commit()?)
+}
+
+/// As [`write_file`], but several processes may write the same path at the same time. In return a
+/// temporary file left by a kill stays.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn write_shared_file<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), E> {
+    Ok(Staged::shared(path, write)?.commit()?)
+}
+
+/// Replaces a path with a complete file beside it: syncs that, renames it and syncs the folder.
+///
+/// # Errors
+/// The file cannot be synced or renamed.
+pub fn commit_file(complete: &Path, path: &Path) -> io::Result<()> {
+    sync_file(complete)?;
+    fs::rename(complete, path)?;
+    sync_folder(parent(path))
+}
+
+/// A file that is written and synced, but not yet renamed to its final path. Removed on drop.
+pub(crate) struct Staged {
+    temporary: Temporary,
+    path: PathBuf,
+}
+
+impl Staged {
+    /// Stages a file as [`write_shared_file`] does.
+    pub fn shared<E: From<io::Error>>(
+        path: &Path,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let (temporary, file) = Temporary::unique(path)?;
+        Self::written(temporary, file, path, write)
+    }
+
+    fn written<E: From<io::Error>>(
+        temporary: Temporary,
+        file: File,
+        path: &Path,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut out = BufWriter::new(file);
+        write(&mut out)?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        let path = path.to_owned();
+        Ok(Self { temporary, path })
+    }
+
+    /// Renames it to its final path.
+    pub fn commit(self) -> io::Result<()> {
+        fs::rename(&self.temporary.path, &self.path)?;
+        self.temporary.renamed();
+        sync_folder(parent(&self.path))
+    }
 }
 
 /// Atomically replaces a file with the one that `fill` writes to the temporary path passed to it.
@@ -47,9 +106,7 @@ pub fn replace_file<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path) ->
     fs::create_dir(&temporary.path)?;
     let file = temporary.path.join(path.file_name().unwrap_or_default());
     fill(&file)?;
-    sync_file(&file)?;
-    fs::rename(&file, path)?;
-    Ok(sync_folder(parent(path))?)
+    Ok(commit_file(&file, path)?)
 }
 
 /// Replaces a folder and its contents with the files that `fill` writes to the empty temporary
@@ -187,12 +244,26 @@ struct Temporary {
 impl Temporary {
     /// The temporary sibling of a path. Removes an existing one.
     fn beside(path: &Path) -> io::Result<Self> {
-        if path.file_name().is_none() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"));
-        }
+        check_name(path)?;
         let temporary = sibling(path, PART);
         remove(&temporary)?;
         Ok(Self { path: temporary })
+    }
+
+    /// Creates a temporary sibling of a path that no other write uses.
+    fn unique(path: &Path) -> io::Result<(Self, File)> {
+        /// Distinguishes files that one process writes at the same time.
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        check_name(path)?;
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = sibling(path, &format!("{}-{number}.{PART}", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                // Left by a killed process with the same process ID.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                opened => return opened.map(|file| (Self { path }, file)),
+            }
+        }
     }
 
     /// Marks it as renamed: there is nothing to remove.
@@ -205,6 +276,13 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         // If this fails, the next write to the path tries again.
         let _ = remove(&self.path);
+    }
+}
+
+fn check_name(path: &Path) -> io::Result<()> {
+    match path.file_name() {
+        Some(_) => Ok(()),
+        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name")),
     }
 }
 
@@ -361,6 +439,20 @@ mod tests {
         replace_file::<io::Error>(&path, |temporary| fs::write(temporary, "again")).expect("written");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "again");
         assert_eq!(names(root.path()), ["file"]);
+    }
+
+    #[test]
+    fn leftovers_of_a_killed_process_with_the_same_id_are_skipped() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("file");
+        for number in 0..50 {
+            put(
+                &sibling(&path, &format!("{}-{number}.part", std::process::id())),
+                "half",
+            );
+        }
+        write_shared_file::<io::Error>(&path, |out| out.write_all(b"whole")).expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("a file"), "whole");
     }
 
     #[test]

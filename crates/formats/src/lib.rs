@@ -5,9 +5,14 @@
 //! on Burn, the kernels or the network.
 
 pub mod adapter;
+mod byte_size;
 pub mod chat_template;
 pub mod dataset;
 pub mod durable;
 pub mod gguf;
+mod hex;
 mod regular;
 pub mod tokenizer;
+
+pub use byte_size::byte_size;
+pub use hex::hex;

@@ -1,7 +1,7 @@
 //! The client: starts a worker, monitors it, and reports its death.
 
 use crate::memory_death::{Death, KillCount};
-use crate::{BUILD_SWITCHED, Event, PROTOCOL_VERSION, Problem, ProblemCode, Request};
+use crate::{BUILD_SWITCHED, Event, PROTOCOL_VERSION, Problem, ProblemCode, Request, hidden_command};
 use std::{
     collections::VecDeque,
     ffi::OsString,
@@ -228,7 +228,7 @@ impl Drop for Worker {
 }
 
 fn spawn(command: &WorkerCommand) -> Result<Child, StartError> {
-    let mut process = Command::new(&command.executable);
+    let mut process = Command::from(hidden_command(&command.executable));
     process
         .args(&command.arguments)
         .envs(command.environment.iter().map(|(key, value)| (key, value)))
@@ -236,12 +236,6 @@ fn spawn(command: &WorkerCommand) -> Result<Child, StartError> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    #[cfg(windows)]
-    {
-        // The worker is a console program; without this flag a console window would flash up.
-        const CREATE_NO_WINDOW: u32 = 0x0800_0000;
-        process.creation_flags(CREATE_NO_WINDOW);
-    }
     process.spawn().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => StartError::Missing(command.executable.clone()),
         _ => StartError::Refused {

@@ -6,6 +6,7 @@
 
 mod client;
 mod device;
+mod hidden_command;
 mod memory_death;
 mod messages;
 pub mod number;
@@ -14,6 +15,7 @@ mod training;
 
 pub use client::{StartError, Worker, WorkerCommand, WorkerExited, WorkerMessage};
 pub use device::*;
+pub use hidden_command::hidden_command;
 pub use messages::*;
 pub use plan::*;
 pub use training::*;

@@ -1,6 +1,7 @@
 //! Downloads: resumable, verified against the catalog, and moved into place once complete.
 
 use super::{LibraryError, catalog::Entry};
+use hearth_formats::{durable::commit_file, hex};
 use sha2::{Digest, Sha256};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -120,10 +121,9 @@ pub fn download(
             found,
         });
     }
-    file.sync_all().map_err(failed)?;
     // Windows does not rename an open file.
     drop(file);
-    fs::rename(&partial, &target).map_err(|source| LibraryError::Write {
+    commit_file(&partial, &target).map_err(|source| LibraryError::Write {
         path: target.clone(),
         source,
     })?;
@@ -282,7 +282,7 @@ fn sha256(file: &mut File) -> io::Result<String> {
     file.seek(SeekFrom::Start(0))?;
     let mut digest = Sha256::new();
     io::copy(file, &mut digest)?;
-    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(digest.finalize()))
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@
 use super::{
     ModelMetadata,
     probe::{self, ProbeCommand, ProbeError, ProbeRequest, ProbeResponse},
-    shards::shard_files,
 };
-use hearth_formats::adapter::write_atomic;
+use hearth_formats::{durable::write_shared_file, gguf::part_files};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -224,7 +223,7 @@ fn stamps(path: &Path) -> Result<Stamps, String> {
             path.display()
         )
     })?;
-    let others = shard_files(path).into_iter().filter(|other| other != path);
+    let others = part_files(path).into_iter().filter(|other| other != path);
     Ok(std::iter::once(Some(own))
         .chain(others.map(|other| Stamp::of(&other).ok()))
         .collect())
@@ -302,7 +301,7 @@ fn save(file: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    write_atomic(file, |out| out.write_all(text))
+    write_shared_file(file, |out| out.write_all(text))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

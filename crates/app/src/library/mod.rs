@@ -8,7 +8,6 @@ mod metadata;
 mod metadata_cache;
 pub(crate) mod permissions;
 pub mod probe;
-mod shards;
 
 pub use download::{Hub, Progress, download};
 pub use error::LibraryError;
@@ -18,9 +17,9 @@ pub use metadata_cache::Reader;
 
 use crate::{store, wire::Source};
 use catalog::Entry;
+use hearth_formats::{gguf::is_first_part, hex};
 use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
-use shards::is_first_shard;
 use std::{
     collections::HashSet,
     fs,
@@ -263,10 +262,7 @@ fn file_model(path: PathBuf, metadata: Result<ModelMetadata, String>) -> Model {
 
 fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    let id = digest
-        .iter()
-        .take(6)
-        .fold("file-".to_owned(), |id, byte| format!("{id}{byte:02x}"));
+    let id = format!("file-{}", hex(&digest[..6]));
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let entry = catalog::of_file(&file);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -302,7 +298,7 @@ fn models_in(folder: &Path) -> Vec<PathBuf> {
         .filter(|path| {
             path.extension()
                 .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
-                && is_first_shard(path)
+                && is_first_part(path)
         })
         .collect();
     paths.sort();

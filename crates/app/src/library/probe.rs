@@ -6,14 +6,14 @@
 
 use super::ModelMetadata;
 use hearth_formats::{adapter::AdapterFile, gguf::GgufFile};
-use hearth_protocol::WorkerCommand;
+use hearth_protocol::{WorkerCommand, hidden_command};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read, Write},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::Duration,
@@ -248,20 +248,13 @@ struct Process {
 
 impl Process {
     fn start(command: &ProbeCommand) -> Result<Self, String> {
-        let mut process = Command::new(&command.program);
+        let mut process = hidden_command(&command.program);
         process
             .args(["probe", "--files"])
             .envs(command.environment.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        #[cfg(windows)]
-        {
-            use std::os::windows::process::CommandExt;
-            // A console program would open a window.
-            const CREATE_NO_WINDOW: u32 = 0x0800_0000;
-            process.creation_flags(CREATE_NO_WINDOW);
-        }
         let mut child = process.spawn().map_err(|error| {
             format!(
                 "it was not read because {} could not be started ({error}). Reinstall Hearth, or build the whole \

@@ -92,6 +92,7 @@ pub(super) fn run(connection: &mut Connection) -> rusqlite::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::MIGRATIONS;
+    use hearth_formats::hex;
     use sha2::{Digest, Sha256};
 
     /// Released migrations are on people's disks: this list may only grow.
@@ -120,8 +121,7 @@ mod tests {
         );
         for (place, (migration, released)) in MIGRATIONS.iter().zip(released).enumerate() {
             let digest = Sha256::digest(migration.as_bytes());
-            let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(hex, released, "migration {} was changed", place + 1);
+            assert_eq!(hex(&digest[..8]), released, "migration {} was changed", place + 1);
         }
     }
 }

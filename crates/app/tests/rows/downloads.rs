@@ -1,6 +1,7 @@
 //! A model from a hub.
 
 use hearth_app::library::{self, Hub, catalog::Entry};
+use hearth_formats::hex;
 use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
@@ -33,7 +34,7 @@ pub fn prepare(folder: &Path) {
 
 pub fn download(folder: &Path) -> Result<(), String> {
     let body = body();
-    let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex(Sha256::digest(&body));
     let entry = Entry {
         id: "model".into(),
         name: "A model".into(),

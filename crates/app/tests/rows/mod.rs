@@ -33,13 +33,13 @@ pub const ALL: &[Row] = &[
     },
     Row {
         name: "going back to a copy",
-        prepare: stores::put_damaged,
+        prepare: stores::put_corrupt,
         work: stores::restore,
         check: stores::check_restored,
     },
     Row {
         name: "beginning again with what can be read",
-        prepare: stores::put_damaged,
+        prepare: stores::put_corrupt,
         work: stores::salvage,
         check: stores::check_replaced,
     },

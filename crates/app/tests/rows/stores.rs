@@ -93,13 +93,13 @@ pub fn check_copied(folder: &Path, done: bool) {
 }
 
 /// A backup, and an unreadable store.
-pub fn put_damaged(folder: &Path) {
+pub fn put_corrupt(folder: &Path) {
     put_used(folder);
     copy(folder).expect("a copy");
-    fs::write(file(folder), damaged()).expect("it is written");
+    fs::write(file(folder), corrupt()).expect("it is written");
 }
 
-fn damaged() -> Vec<u8> {
+fn corrupt() -> Vec<u8> {
     let mut bytes = b"SQLite format 3\0".to_vec();
     bytes.resize(8192, 0xa5);
     bytes
@@ -125,7 +125,7 @@ pub fn check_restored(folder: &Path, done: bool) {
 
 /// The corrupt store exists, under its name or another; the store is that one or complete.
 pub fn check_replaced(folder: &Path, done: bool) {
-    let is_old = fs::read(file(folder)).expect("there is always one") == damaged();
+    let is_old = fs::read(file(folder)).expect("there is always one") == corrupt();
     assert!(!(is_old && done));
     if !is_old {
         conversations(&file(folder));
@@ -136,7 +136,7 @@ pub fn check_replaced(folder: &Path, done: bool) {
         .map(|entry| entry.path());
     let mut aside = entries.filter(|path| path.to_string_lossy().contains("hearth-set-aside"));
     assert!(
-        is_old || aside.any(|path| fs::read(path).expect("a file") == damaged()),
+        is_old || aside.any(|path| fs::read(path).expect("a file") == corrupt()),
         "the corrupt store still exists"
     );
     for copy in backups(&work(folder)) {

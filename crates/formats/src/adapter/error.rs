@@ -44,8 +44,8 @@ pub enum AdapterProblem {
     #[error(transparent)]
     Gguf(GgufProblem),
     /// A file of the folder is corrupt or malformed.
-    #[error("its {file} is damaged: {why}. Download the adapter again.")]
-    Damaged {
+    #[error("its {file} is corrupt: {why}. Download the adapter again.")]
+    Corrupt {
         /// The file within the folder.
         file: &'static str,
         /// The reason.
@@ -63,7 +63,7 @@ pub enum AdapterProblem {
     )]
     Architecture(String),
     /// The data of one target is inconsistent.
-    #[error("its data for {target} is damaged: {why}. Download the adapter again.")]
+    #[error("its data for {target} is corrupt: {why}. Download the adapter again.")]
     Target {
         /// The target.
         target: TargetName,
@@ -83,8 +83,8 @@ impl AdapterProblem {
         }
     }
 
-    pub(super) fn damaged(file: &'static str, why: impl ToString) -> Self {
-        Self::Damaged {
+    pub(super) fn corrupt(file: &'static str, why: impl ToString) -> Self {
+        Self::Corrupt {
             file,
             why: why.to_string(),
         }

@@ -1,6 +1,7 @@
 //! Fingerprint of a model: fast even for large files, different for each model and quantisation.
 
 use crate::gguf::{GgufError, GgufProblem, TensorData, TensorInfo, Value};
+use crate::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -119,11 +120,6 @@ impl FieldHasher {
     }
 
     fn end(self) -> String {
-        hex(&self.0.finalize())
+        hex(self.0.finalize())
     }
-}
-
-/// Formats bytes in hexadecimal.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,9 +1,8 @@
 //! LoRA adapters as GGUF files, compatible with llama.cpp.
 
 use super::values::{Float, ReadMode, floats};
-use super::{
-    AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName, write_atomic,
-};
+use super::{AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName};
+use crate::durable::write_shared_file;
 use crate::gguf::{GgufError, GgufWriter, Metadata, TensorData, TensorHeader, TensorInfo, TensorType};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +24,7 @@ impl AdapterFile {
     /// Reads an adapter from a GGUF file.
     ///
     /// # Errors
-    /// If it is a model instead of an adapter, is damaged, or is unsupported.
+    /// If it is a model instead of an adapter, is corrupt, or is unsupported.
     pub fn from_gguf(gguf: &impl TensorData) -> Result<Self, AdapterError> {
         read(gguf, None, ReadMode::Load).map_err(|problem| AdapterError::new(gguf.path(), problem))
     }
@@ -81,7 +80,7 @@ impl AdapterFile {
                 ]
             })
             .collect();
-        write_atomic(path, |out| {
+        write_shared_file(path, |out| {
             let mut writer = GgufWriter::begin(out, &metadata, &table).map_err(writing)?;
             for (&target, lora) in &self.tensors {
                 let b_scale = self.scale(target).unwrap_or_default() * lora.rank as f32 / alpha;
@@ -171,7 +170,7 @@ pub(super) fn read(
         base_name: gguf.str("general.base_model.0.name")?.map(str::to_owned),
         rslora: false,
         tensors,
-        manifest: manifest.map_err(|error| AdapterProblem::damaged("manifest", error))?,
+        manifest: manifest.map_err(|error| AdapterProblem::corrupt("manifest", error))?,
     };
     adapter.check_not_empty()?;
     Ok(adapter)

@@ -2,7 +2,6 @@
 //! the rows of an adapter are always in GGUF order. Hearth saves an adapter as a PEFT folder with
 //! an [`AdapterManifest`], so that it can be refused for another model.
 
-mod atomic;
 mod base;
 mod error;
 mod fingerprint;
@@ -15,7 +14,6 @@ mod safetensors_file;
 mod target;
 mod values;
 
-pub use atomic::write_atomic;
 pub use base::BaseShape;
 pub use error::{AdapterError, AdapterProblem};
 pub use fingerprint::Fingerprint;
@@ -106,7 +104,7 @@ impl AdapterFile {
     /// target is refused before its values are read.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged or unsupported. Use [`AdapterFile::check_base`] to check
+    /// If it cannot be read, is corrupt or unsupported. Use [`AdapterFile::check_base`] to check
     /// that it belongs to a model.
     pub fn open(path: &Path, base: &BaseShape) -> Result<Self, AdapterError> {
         Self::read(path, base, ReadMode::Load)

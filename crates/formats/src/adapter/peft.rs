@@ -1,11 +1,11 @@
 //! LoRA adapters as PEFT saves them: a folder with `adapter_config.json` and
 //! `adapter_model.safetensors`.
 
-use super::atomic::Staged;
 use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
 use super::safetensors_file::{FileBytes, ReadAt, Table};
 use super::values::{Float, ReadMode, floats};
 use super::{AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName};
+use crate::durable::Staged;
 use crate::regular::read_regular;
 use safetensors::Dtype;
 use safetensors::tensor::{TensorInfo, TensorView};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::{fs, io};
 
 /// File name of the tensors.
-pub(super) const TENSORS: &str = "adapter_model.safetensors";
+const TENSORS: &str = "adapter_model.safetensors";
 
 /// File name of the older, pickled tensors; loading it would execute Python code.
 const PICKLED: &str = "adapter_model.bin";
@@ -50,7 +50,7 @@ impl AdapterFile {
     /// Reads a PEFT folder for a model of this shape, with the manifest if there is one.
     ///
     /// # Errors
-    /// If a file is missing or damaged, or the adapter is unsupported.
+    /// If a file is missing or corrupt, or the adapter is unsupported.
     pub fn read_peft(folder: &Path, base: &BaseShape) -> Result<Self, AdapterError> {
         read_folder(folder, base, ReadMode::Load)
     }
@@ -85,7 +85,7 @@ impl AdapterFile {
 
     fn write_peft_files(&self, folder: &Path, base: &BaseShape, tensors: &[u8]) -> io::Result<()> {
         let stage =
-            |name: &str, bytes: &[u8]| Staged::write(&folder.join(name), |out| io::Write::write_all(out, bytes));
+            |name: &str, bytes: &[u8]| Staged::shared(&folder.join(name), |out| io::Write::write_all(out, bytes));
         let config = serde_json::to_vec_pretty(&Config::describe(self, base.layers))?;
         let manifest = self.manifest.as_ref().map(serde_json::to_vec_pretty).transpose()?;
         let made = !folder.exists();
@@ -128,7 +128,7 @@ impl AdapterFile {
             halves.push((name("lora_A"), [lora.rank, lora.inputs], bytes(&lora.a)));
             halves.push((name("lora_B"), [lora.outputs, lora.rank], bytes(&b)));
         }
-        let invalid = |error: safetensors::SafeTensorError| AdapterProblem::damaged(TENSORS, error);
+        let invalid = |error: safetensors::SafeTensorError| AdapterProblem::corrupt(TENSORS, error);
         let views = halves
             .iter()
             .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?)))
@@ -188,13 +188,13 @@ fn read(
     let manifest: Option<AdapterManifest> = manifest
         .map(serde_json::from_slice)
         .transpose()
-        .map_err(|error| AdapterProblem::damaged(MANIFEST, error))?;
+        .map_err(|error| AdapterProblem::corrupt(MANIFEST, error))?;
     // The rows of Q and K cannot be reordered for a model of another shape.
     if let Some(mismatch) = manifest.as_ref().and_then(|p| p.base.shape.mismatch(base)) {
         return Err(AdapterProblem::OtherModel(mismatch));
     }
     let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
-    let table = Table::read(tensors)?;
+    let table = Table::read(tensors, TENSORS)?;
     for (name, info) in table.tensors() {
         let (module, is_a) = module(&name)?;
         let target = TargetName::from_module(module).ok_or_else(|| unsupported_target(module))?;
@@ -261,7 +261,7 @@ fn module(name: &str) -> Result<(&str, bool), AdapterProblem> {
 
 fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterProblem> {
     let &[rows, row] = info.shape.as_slice() else {
-        return Err(AdapterProblem::damaged(
+        return Err(AdapterProblem::corrupt(
             TENSORS,
             format!("'{name}' has {} dimensions instead of 2", info.shape.len()),
         ));

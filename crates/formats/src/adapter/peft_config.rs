@@ -92,8 +92,8 @@ pub(super) struct Config {
 impl Config {
     /// Parses and validates a configuration.
     pub fn parse(bytes: &[u8]) -> Result<Self, AdapterProblem> {
-        let damaged = |why: String| AdapterProblem::damaged(CONFIG, why);
-        let map: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+        let corrupt = |why: String| AdapterProblem::corrupt(CONFIG, why);
+        let map: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
         match map.get("peft_type").and_then(Value::as_str) {
             Some("LORA") => {}
             Some(other) => {
@@ -102,7 +102,7 @@ impl Config {
                 )));
             }
             None => {
-                return Err(damaged(
+                return Err(corrupt(
                     "it does not give the type of the adapter (peft_type)".to_owned(),
                 ));
             }
@@ -110,9 +110,9 @@ impl Config {
         if let Some((_, why)) = REFUSED.iter().find(|(key, _)| map.get(*key).is_some_and(is_set)) {
             return Err(AdapterProblem::Unsupported((*why).to_owned()));
         }
-        let mut config: Self = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
-        config.ranks = compile(config.rank_pattern.take()).map_err(damaged)?;
-        config.alphas = compile(config.alpha_pattern.take()).map_err(damaged)?;
+        let mut config: Self = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
+        config.ranks = compile(config.rank_pattern.take()).map_err(corrupt)?;
+        config.alphas = compile(config.alpha_pattern.take()).map_err(corrupt)?;
         Ok(config)
     }
 

@@ -1,7 +1,6 @@
 //! The header of a safetensors file, and reads of its bytes on demand.
 
 use super::AdapterProblem;
-use super::peft::TENSORS;
 use crate::regular::{open_regular, read_exact_at};
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::borrow::Cow;
@@ -74,10 +73,11 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub fn read(file: &impl ReadAt) -> Result<Self, AdapterProblem> {
-        let damaged = |why: String| AdapterProblem::damaged(TENSORS, why);
+    /// Reads and validates the header; `name` is the file's name, for errors.
+    pub fn read(file: &impl ReadAt, name: &'static str) -> Result<Self, AdapterProblem> {
+        let corrupt = |why: String| AdapterProblem::corrupt(name, why);
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => damaged("it is truncated".to_owned()),
+            io::ErrorKind::UnexpectedEof => corrupt("it is truncated".to_owned()),
             _ => AdapterProblem::Read(error),
         };
         let mut length = [0; LENGTH_BYTES as usize];
@@ -85,20 +85,20 @@ impl Table {
         let length = u64::from_le_bytes(length);
         let data = length.checked_add(LENGTH_BYTES).filter(|&data| data <= file.len());
         let data = data.ok_or_else(|| {
-            damaged(format!(
+            corrupt(format!(
                 "its header should have {length} bytes, but the file is truncated"
             ))
         })?;
         if length > MAX_TABLE_BYTES {
-            return Err(damaged(format!(
+            return Err(corrupt(format!(
                 "its header has {length} bytes; an adapter's has at most {MAX_TABLE_BYTES}"
             )));
         }
         let table = file.read(LENGTH_BYTES, length as usize).map_err(failed)?;
-        let metadata: Metadata = serde_json::from_slice(&table).map_err(|error| damaged(error.to_string()))?;
+        let metadata: Metadata = serde_json::from_slice(&table).map_err(|error| corrupt(error.to_string()))?;
         match data.checked_add(metadata.data_len() as u64) == Some(file.len()) {
             true => Ok(Self { metadata, data }),
-            false => Err(damaged(format!(
+            false => Err(corrupt(format!(
                 "its header describes {} bytes of tensors, but the file has {}",
                 metadata.data_len(),
                 file.len() - data

@@ -48,7 +48,7 @@ pub enum GgufProblem {
         most: String,
     },
     /// A string that is not UTF-8.
-    #[error("{what} is not valid UTF-8, so the file is damaged. Download it again.")]
+    #[error("{what} is not valid UTF-8, so the file is corrupt. Download it again.")]
     NotUtf8 {
         /// The string.
         what: String,

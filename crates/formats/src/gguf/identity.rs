@@ -46,6 +46,6 @@ impl Identity {
 
     /// Formats it in hexadecimal.
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        crate::hex(self.0)
     }
 }

@@ -36,20 +36,77 @@ impl Part {
     }
 }
 
+/// The name of a part's file: `STEM-00001-of-00003.gguf`.
+struct PartName<'a> {
+    stem: &'a str,
+    /// Counted from 1.
+    part: u32,
+    count: u32,
+    extension: &'a str,
+}
+
+impl<'a> PartName<'a> {
+    /// Parses the name of a file; `None` if it is not that of a part.
+    fn parse(path: &'a Path) -> Option<Self> {
+        let (name, extension) = path.file_name()?.to_str()?.rsplit_once('.')?;
+        if !extension.eq_ignore_ascii_case("gguf") {
+            return None;
+        }
+        let (head, count) = name.rsplit_once("-of-")?;
+        let (stem, part) = head.rsplit_once('-')?;
+        let number = |text: &str| {
+            let is_number = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| text.parse::<u32>().ok()).flatten()
+        };
+        let (part, count) = (number(part)?, number(count)?);
+        Some(Self {
+            stem,
+            part,
+            count,
+            extension,
+        })
+    }
+
+    /// The path of another part, counted from 1.
+    fn sibling(&self, path: &Path, part: u32) -> PathBuf {
+        let Self {
+            stem, count, extension, ..
+        } = self;
+        path.with_file_name(format!("{stem}-{part:05}-of-{count:05}.{extension}"))
+    }
+}
+
+/// The most parts of a model that [`part_files`] lists; with more, a name counts as that of a
+/// single file.
+const MAX_LISTED: u32 = 1000;
+
+/// Whether a file is, by its name, not split or the first part.
+pub fn is_first_part(path: &Path) -> bool {
+    PartName::parse(path).is_none_or(|name| name.part == 1)
+}
+
+/// All files of a model, by the name of one; some may be missing.
+pub fn part_files(path: &Path) -> Vec<PathBuf> {
+    match PartName::parse(path) {
+        Some(name) if (2..=MAX_LISTED).contains(&name.count) => {
+            (1..=name.count).map(|part| name.sibling(path, part)).collect()
+        }
+        _ => vec![path.to_owned()],
+    }
+}
+
 /// Returns the path of part `number` (from 0), given the path of part `of`.
 pub(super) fn sibling(path: &Path, of: Part, number: u32) -> Result<PathBuf, GgufProblem> {
-    let ending = |number: u32| format!("-{:05}-of-{:05}.gguf", number + 1, of.count);
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    match name.strip_suffix(&ending(of.number)) {
-        Some(stem) => Ok(path.with_file_name(format!("{stem}{}", ending(number)))),
-        None => Err(GgufProblem::Split(format!(
-            "this file is part {} of {} of a split model, but its name does not end in '{}', so the other parts \
-             cannot be \
-             found. Rename all parts to their original names.",
-            of.number + 1,
-            of.count,
-            ending(of.number)
-        ))),
+    match PartName::parse(path).filter(|name| (name.part, name.count) == (of.number + 1, of.count)) {
+        Some(name) => Ok(name.sibling(path, number + 1)),
+        None => {
+            let (part, count) = (of.number + 1, of.count);
+            Err(GgufProblem::Split(format!(
+                "this file is part {part} of {count} of a split model, but its name does not end in \
+                 '-{part:05}-of-{count:05}.gguf', so the other parts cannot be found. Rename all parts to their \
+                 original names."
+            )))
+        }
     }
 }
 
@@ -67,6 +124,23 @@ mod tests {
         let found = sibling(Path::new("/models/big-00001-of-00003.gguf"), of, 2).unwrap();
         assert_eq!(found, Path::new("/models/big-00003-of-00003.gguf"));
         assert!(sibling(Path::new("/models/big.gguf"), of, 1).is_err());
+        let loud = sibling(Path::new("/models/BIG-00001-of-00003.GGUF"), of, 1).unwrap();
+        assert_eq!(loud, Path::new("/models/BIG-00002-of-00003.GGUF"));
         assert!(sibling(Path::new("/models/big-00001-of-00004.gguf"), of, 1).is_err());
+    }
+
+    #[test]
+    fn files_are_listed_by_name() {
+        let check = |name: &str, is_first: bool, files: &[&str]| {
+            let found = part_files(Path::new(name));
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            assert_eq!((is_first_part(Path::new(name)), found), (is_first, files), "{name}");
+        };
+        check("a.gguf", true, &["a.gguf"]);
+        let both = ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"];
+        check(both[0], true, &both);
+        check(both[1], false, &both);
+        check("a-2-of-2.gguf", true, &["a-2-of-2.gguf"]);
+        check("a-00001-of-99999.gguf", true, &["a-00001-of-99999.gguf"]);
     }
 }

@@ -98,8 +98,8 @@ fn assert_refused(cases: Vec<Case>) {
 #[test]
 fn invalid_configurations_are_refused() {
     assert_refused(vec![
-        ("no json", read(b"{", &LLAMA[1]), "adapter_config.json is damaged"),
-        ("no object", read(b"[1]", &LLAMA[1]), "adapter_config.json is damaged"),
+        ("no json", read(b"{", &LLAMA[1]), "adapter_config.json is corrupt"),
+        ("no object", read(b"[1]", &LLAMA[1]), "adapter_config.json is corrupt"),
         ("no type", read(b"{}", &LLAMA[1]), "peft_type"),
         ("IA3", with_settings(json!({"peft_type": "IA3"})), "PEFT type 'IA3'"),
         ("DoRA", with_settings(json!({"use_dora": true})), "DoRA"),
@@ -122,7 +122,7 @@ fn invalid_configurations_are_refused() {
         (
             "rank a text",
             with_settings(json!({"r": "4"})),
-            "adapter_config.json is damaged",
+            "adapter_config.json is corrupt",
         ),
         (
             "pattern",
@@ -144,33 +144,33 @@ fn invalid_safetensors_are_refused() {
         (
             "tensors empty",
             read(&LLAMA[0], b""),
-            "adapter_model.safetensors is damaged",
+            "adapter_model.safetensors is corrupt",
         ),
         (
             "table beyond the file",
             of_length(u64::MAX),
-            "adapter_model.safetensors is damaged",
+            "adapter_model.safetensors is corrupt",
         ),
-        ("table cut off", of_length(100), "adapter_model.safetensors is damaged"),
+        ("table cut off", of_length(100), "adapter_model.safetensors is corrupt"),
         (
             "file cut off",
             read(&LLAMA[0], &LLAMA[1][..30_000]),
-            "adapter_model.safetensors is damaged",
+            "adapter_model.safetensors is corrupt",
         ),
         (
             "lying offsets",
             with_table("\"data_offsets\":[0,", "\"data_offsets\":[4,"),
-            "adapter_model.safetensors is damaged",
+            "adapter_model.safetensors is corrupt",
         ),
         (
             "lying shape",
             with_table("\"shape\":[4,", "\"shape\":[5,"),
-            "adapter_model.safetensors is damaged",
+            "adapter_model.safetensors is corrupt",
         ),
         (
             "shape that overflows",
             with_table("\"shape\":[4,", "\"shape\":[9223372036854775807,"),
-            "adapter_model.safetensors is damaged",
+            "adapter_model.safetensors is corrupt",
         ),
         ("integers", with_table("F32", "I32"), "as I32"),
         ("NaN", with_bytes(4, &f32::NAN.to_le_bytes()), "NaN or infinite"),
@@ -182,7 +182,7 @@ fn invalid_safetensors_are_refused() {
         (
             "B missing",
             with_table(v_b, &v_b.replace("layers.1", "layers.9")),
-            "blk.1.attn_v is damaged: its lora_B is missing",
+            "blk.1.attn_v is corrupt: its lora_B is missing",
         ),
         (
             "A twice",
@@ -235,7 +235,7 @@ fn invalid_ggufs_are_refused() {
         (
             "manifest",
             gguf("blk.0.attn_q.weight", [64, 4], [4, 64], &[("hearth.manifest", "{}")]),
-            "manifest is damaged",
+            "manifest is corrupt",
         ),
         ("token_embd", good("token_embd.weight"), "targets 'token_embd.weight'"),
         ("output.weight", good("output.weight"), "targets 'output.weight'"),
@@ -303,12 +303,12 @@ fn a_configured_target_without_tensors_is_refused() {
     for at in found {
         moved[at + 7] = b'2';
     }
-    let damaged = read(&moved);
-    assert!(damaged.contains("blk.0.attn_q"), "{damaged}");
+    let corrupt = read(&moved);
+    assert!(corrupt.contains("blk.0.attn_q"), "{corrupt}");
 }
 
 /// A file with some bytes changed, and possibly one removed.
-fn damaged(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+fn corrupt(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((0..file.len(), any::<u8>()), 0..6);
     (changes, 0..file.len(), any::<bool>(), 0..2000usize).prop_map(|(changes, at, cut, head)| {
         let mut bytes = file.to_vec();
@@ -333,9 +333,9 @@ fn sound(adapter: &AdapterFile) -> bool {
     !adapter.tensors.is_empty() && adapter.tensors.values().all(whole)
 }
 
-/// The undamaged files are accepted; otherwise the test below would prove nothing.
+/// The intact files are accepted; otherwise the test below would prove nothing.
 #[test]
-fn undamaged_files_are_accepted() {
+fn intact_files_are_accepted() {
     let peft = AdapterFile::from_peft(&LLAMA[0], &LLAMA[1], None, &shape("llama")).expect("a folder of PEFT's");
     let gguf = Gguf::from_bytes(LLAMA[2].clone()).expect("a GGUF");
     let gguf = AdapterFile::from_gguf(&gguf).expect("an adapter");
@@ -349,10 +349,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_files_are_refused_or_valid(
-        config in damaged(&LLAMA[0]),
-        tensors in damaged(&LLAMA[1]),
-        file in damaged(&LLAMA[2]),
+    fn corrupt_files_are_refused_or_valid(
+        config in corrupt(&LLAMA[0]),
+        tensors in corrupt(&LLAMA[1]),
+        file in corrupt(&LLAMA[2]),
         noise in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         let base = shape("llama");

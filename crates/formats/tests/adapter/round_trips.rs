@@ -1,7 +1,8 @@
 //! Files of PEFT and of llama.cpp's converter are read identically, and written files round-trip.
 
 use crate::fixtures::{adapter, known, model, path, shape, with_manifest};
-use hearth_formats::adapter::{AdapterFile, LinearName, TargetName, write_atomic};
+use hearth_formats::adapter::{AdapterFile, LinearName, TargetName};
+use hearth_formats::durable::write_shared_file;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -194,7 +195,7 @@ fn a_failed_write_leaves_the_existing_file_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("adapter.gguf");
     fs::write(&file, "before").unwrap();
-    let full = write_atomic(&file, |out| {
+    let full = write_shared_file(&file, |out| {
         out.write_all(&[0; 100_000])?;
         Err::<(), _>(io::Error::from(io::ErrorKind::StorageFull))
     });

@@ -64,7 +64,7 @@ fn a_configuration_beyond_its_limits_is_refused() {
     write(&format!("{{\"x\": {}", "[".repeat(500_000)));
     refused(
         folder.path(),
-        "adapter_config.json is damaged: recursion limit exceeded",
+        "adapter_config.json is corrupt: recursion limit exceeded",
     );
     let patterns: serde_json::Map<_, _> = (0..5000).map(|n| (format!("m{n}"), json!(4))).collect();
     write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": patterns}).to_string());
@@ -94,7 +94,7 @@ fn a_safetensors_header_beyond_its_limits_is_refused() {
     refused(folder.path(), "its header has 67108864 bytes");
     let deep = format!("{{\"x\": {}", "[".repeat(500_000)).into_bytes();
     sparse(&deep, deep.len() as u64, deep.len() as u64 + 8);
-    refused(folder.path(), "adapter_model.safetensors is damaged");
+    refused(folder.path(), "adapter_model.safetensors is corrupt");
     #[cfg(unix)]
     {
         // 256 GiB of zeros in a sparse file.

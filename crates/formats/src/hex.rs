@@ -1,0 +1,6 @@
+//! Hexadecimal text, as hashes are written.
+
+/// Formats bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
