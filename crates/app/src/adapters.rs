@@ -3,11 +3,11 @@
 use crate::{
     App,
     convert::{from_json, to_json_unless_empty},
-    library, models,
+    library, model_lookup,
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    tune::{ONE_SHOT, export, no_response},
+    tune::{ONE_SHOT, no_response},
     wire::{Adapter, AdapterChoice, Code, Event, ExportOptions, Exported, Problem, UsedAdapter, Votes},
 };
 use hearth_formats::durable::recovery_candidates;
@@ -28,7 +28,7 @@ impl App {
     pub async fn import_adapter(&self, path: PathBuf, model: String) -> Result<Adapter, Problem> {
         self.shared
             .blocking(move |shared| {
-                let model = models::readable(shared, &model)?;
+                let model = model_lookup::readable(shared, &model)?;
                 let full = fs::canonicalize(&path).map_err(|error| Problem {
                     code: Code::FileUnreadable,
                     message: format!("{} cannot be read: {error}. Check the path.", path.display()),
@@ -85,7 +85,7 @@ impl App {
                 let row = get(shared, options.adapter)?;
                 Ok(ExportRequest {
                     id: ONE_SHOT,
-                    model: models::readable(shared, &row.model)?.path,
+                    model: model_lookup::readable(shared, &row.model)?.path,
                     adapter: path(shared, &row.model, row.id)?,
                     format: options.format.into(),
                     out: options.out.into(),
@@ -93,7 +93,7 @@ impl App {
                 })
             })
             .await?;
-        match export(&self.shared, request).await? {
+        match self.one_shots.export(&self.shared.worker, request).await? {
             TrainingEvent::Exported {
                 path,
                 bytes,

@@ -2,77 +2,15 @@
 
 use crate::{
     chat::{self, Command},
-    library::{self, probe::ProbeCommand},
-    power::{AlwaysOn, Power},
+    options::Options,
     prompt_cache,
     shared::Shared,
     store::{Store, conversation},
-    tune,
+    tune::{self, OneShots},
     wire::{Code, Event, ModelState, Problem, Settings, Snapshot},
 };
-use hearth_protocol::WorkerCommand;
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
-
-/// Folders, commands and services of an [`App`].
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The data folder (store, runs, downloaded models), created if missing.
-    pub data: PathBuf,
-    /// Folders of bundled models; some may not exist.
-    pub bundled: Vec<PathBuf>,
-    /// Folders of sample datasets; some may not exist.
-    pub samples: Vec<PathBuf>,
-    /// The folder of packed weights. `None` switches the cache off.
-    pub packed: Option<PathBuf>,
-    /// The cache file of model metadata. `None` switches the cache off.
-    pub metadata_file: Option<PathBuf>,
-    /// The command that starts a worker.
-    pub worker: WorkerCommand,
-    /// The command that starts a probe, which reads untrusted files.
-    pub probe: ProbeCommand,
-    /// The machine's power supply, on which runs depend.
-    pub power: Arc<dyn Power>,
-    /// How long the active run may take to complete its step and write a checkpoint when the app
-    /// closes.
-    pub shutdown_timeout: Duration,
-}
-
-/// See [`Options::shutdown_timeout`]: longer than most steps, and no longer than a person waits.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
-
-impl Options {
-    /// Options from environment variables. The worker is `HEARTH_WORKER`, or the `hearth` beside
-    /// this executable; `resources` is the package's resource folder. The power supply is
-    /// [`AlwaysOn`].
-    pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
-        let data = library::data_folder().ok_or_else(|| Problem {
-            code: Code::Store,
-            message: "This system has no standard folder for app data. Set HEARTH_DATA to a folder.".to_owned(),
-        })?;
-        let named = std::env::var_os("HEARTH_WORKER").filter(|path| !path.is_empty());
-        let beside = || {
-            let executable = std::env::current_exe().unwrap_or_default();
-            executable.with_file_name(format!("hearth{}", std::env::consts::EXE_SUFFIX))
-        };
-        let worker = WorkerCommand::new(named.map_or_else(beside, PathBuf::from));
-        Ok(Self {
-            data,
-            bundled: library::bundled_folders(resources),
-            samples: library::sample_folders(resources),
-            packed: library::packed_folder(),
-            metadata_file: library::metadata_file(),
-            probe: (&worker).into(),
-            worker,
-            power: Arc::new(AlwaysOn),
-            shutdown_timeout: SHUTDOWN_TIMEOUT,
-        })
-    }
-}
 
 /// All actions of a person, one method each; cheap to clone. Dropping the last clone ends the
 /// workers.
@@ -81,6 +19,7 @@ pub struct App {
     pub(crate) shared: Arc<Shared>,
     pub(crate) chat: mpsc::UnboundedSender<Command>,
     pub(crate) tune: mpsc::UnboundedSender<tune::Command>,
+    pub(crate) one_shots: Arc<OneShots>,
 }
 
 impl App {
@@ -100,7 +39,12 @@ impl App {
         back_up_daily(&shared);
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
-        Ok(Self { shared, chat, tune })
+        Ok(Self {
+            shared,
+            chat,
+            tune,
+            one_shots: Arc::default(),
+        })
     }
 
     /// The initial state of a window.

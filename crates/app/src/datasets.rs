@@ -1,11 +1,11 @@
 //! Use cases of datasets.
 
 use crate::{
-    App, library, models,
+    App, library, model_lookup,
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
-    tune::{ONE_SHOT, inspect, no_response},
+    tune::{ONE_SHOT, no_response},
     wire::{Code, ColumnMapping, Dataset, Event, Inspection, Problem, SampleDataset},
 };
 use hearth_protocol::{DataSource, InspectRequest, TrainingEvent};
@@ -72,7 +72,7 @@ impl App {
                 check_readable(&path)?;
                 Ok(InspectRequest {
                     id: ONE_SHOT,
-                    model: models::readable(shared, &model)?.path,
+                    model: model_lookup::readable(shared, &model)?.path,
                     data: DataSource {
                         path,
                         mapping: mapping.map(Into::into),
@@ -83,7 +83,7 @@ impl App {
                 })
             })
             .await?;
-        let TrainingEvent::Inspected(inspection) = inspect(&self.shared, request).await? else {
+        let TrainingEvent::Inspected(inspection) = self.one_shots.inspect(&self.shared.worker, request).await? else {
             return Err(no_response());
         };
         let examples = inspection.examples;

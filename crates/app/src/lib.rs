@@ -5,17 +5,24 @@
 
 mod adapters;
 mod app;
+mod cache_files;
 mod caches;
 mod chat;
 mod conversations;
 mod convert;
+mod data_folder;
 mod datasets;
+mod foreign_lock;
 mod hardware;
 pub mod library;
+mod model_lookup;
 mod models;
+mod options;
+mod permissions;
 pub mod power;
 mod prompt_cache;
 mod ratings;
+mod remove_path;
 mod report;
 mod runs;
 mod saving;
@@ -26,5 +33,6 @@ mod title;
 mod tune;
 pub mod wire;
 
-pub use app::{App, Options};
+pub use app::App;
 pub use datasets::DATASET_EXTENSIONS;
+pub use options::Options;

@@ -4,9 +4,10 @@ use crate::{
     App,
     chat::{Command, Target},
     library,
+    model_lookup::find,
     shared::Shared,
     store::{model, now},
-    wire::{Code, Event, Model, ModelState, Problem, Settings, Source},
+    wire::{Event, Model, ModelState, Problem, Settings, Source},
 };
 use std::path::PathBuf;
 
@@ -75,40 +76,6 @@ impl App {
             })
             .await
     }
-}
-
-/// The last loaded model, or else the default model. `None` means that there are no models.
-pub(crate) fn next(shared: &Shared) -> Result<Option<library::Model>, Problem> {
-    let models = shared.models()?;
-    let last = shared.settings().last_model;
-    let chosen = models.iter().find(|model| Some(&model.id) == last.as_ref());
-    Ok(chosen.or_else(|| shared.library.default(&models)).cloned())
-}
-
-/// A model whose file can be read.
-pub(crate) fn readable(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
-    let model = find(shared, id)?;
-    check(&model)?;
-    Ok(model)
-}
-
-/// Refuses a model whose file cannot be read.
-pub(crate) fn check(model: &library::Model) -> Result<(), Problem> {
-    match &model.metadata {
-        Ok(_) => Ok(()),
-        Err(message) => Err(Problem {
-            code: Code::FileUnreadable,
-            message: message.clone(),
-        }),
-    }
-}
-
-fn find(shared: &Shared, id: &str) -> Result<library::Model, Problem> {
-    let models = shared.models()?;
-    models.into_iter().find(|model| model.id == id).ok_or_else(|| Problem {
-        code: Code::NotFound,
-        message: "This model no longer exists. Choose another one.".to_owned(),
-    })
 }
 
 fn emit(shared: &Shared, models: &[library::Model]) {

@@ -1,7 +1,14 @@
 //! The prompt cache: KV cells that workers save on disk, one folder per conversation, deleted with
 //! it.
 
-use crate::{caches, shared::Shared, store::conversation, tune::remove_path, wire::Problem};
+use crate::{
+    cache_files,
+    data_folder::{OLD_PROMPT_CACHE, PROMPT_CACHE},
+    remove_path::remove_path,
+    shared::Shared,
+    store::conversation,
+    wire::Problem,
+};
 use hearth_protocol::PromptCacheFolder;
 use std::{
     collections::HashSet,
@@ -17,15 +24,9 @@ pub(crate) fn for_worker(shared: &Shared) -> PromptCacheFolder {
     }
 }
 
-/// The folder of the prompt cache in the data folder.
-pub(crate) const FOLDER: &str = "prompt-cache";
-
-/// The folder's name in early versions; see [`remove_old_folder`].
-pub(crate) const OLD_FOLDER: &str = "kept";
-
 /// The prompt cache's folder.
 pub(crate) fn folder(shared: &Shared) -> PathBuf {
-    shared.data.join(FOLDER)
+    shared.data.join(PROMPT_CACHE)
 }
 
 /// Removes a conversation's folder.
@@ -38,7 +39,7 @@ pub(crate) fn remove(shared: &Shared, conversation: i64) {
 /// worker with a loaded model does so, too.
 pub(crate) fn trim(shared: &Shared) {
     let limit = shared.settings().prompt_cache_limit;
-    let mut files = caches::files(&folder(shared));
+    let mut files = cache_files::files(&folder(shared));
     files.sort_by_key(|file| file.used);
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     for file in files {
@@ -66,7 +67,7 @@ pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
 /// Removes the prompt cache of early versions, whose files are no longer read. A data folder may
 /// hold other files: only `CONVERSATION/*.kv` and `*.part` are deleted, and folders once empty.
 pub(crate) fn remove_old_folder(shared: &Shared) {
-    let old = shared.data.join(OLD_FOLDER);
+    let old = shared.data.join(OLD_PROMPT_CACHE);
     let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     let entries = |path: &Path| {
         fs::read_dir(path)

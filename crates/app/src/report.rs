@@ -2,12 +2,13 @@
 //! sending it. It holds no conversation and no path.
 
 use crate::{
-    App, models,
+    App, model_lookup,
     wire::{
         Device, GpuLayers, KvType, LoadSettings, Measurement, ModelInfo, ModelState, Plan, PlannedDevice, Problem,
         Settings,
     },
 };
+use hearth_formats::byte_size;
 use std::fmt::Write;
 
 /// Number of measurements in a report.
@@ -24,7 +25,7 @@ impl App {
             ) => Some(model.clone()),
             _ => {
                 self.shared
-                    .blocking(|shared| Ok(models::next(shared)?.map(|model| model.id)))
+                    .blocking(|shared| Ok(model_lookup::next(shared)?.map(|model| model.id)))
                     .await?
             }
         };
@@ -138,9 +139,9 @@ fn write_device(text: &mut String, device: &Device) -> std::fmt::Result {
         )?;
     }
     if let Some(total) = device.memory_total {
-        write!(text, ", {}", size(total))?;
+        write!(text, ", {}", byte_size(total))?;
         if let Some(free) = device.memory_free {
-            write!(text, " ({} free)", size(free))?;
+            write!(text, " ({} free)", byte_size(free))?;
         }
     }
     writeln!(text, ". {}", device.why)
@@ -153,7 +154,7 @@ fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
         info.name,
         info.architecture,
         info.quantization,
-        size(info.file_size),
+        byte_size(info.file_size),
         info.device,
         info.threads,
         info.gpu_layers,
@@ -172,12 +173,12 @@ fn write_planned(text: &mut String, device: &PlannedDevice) -> std::fmt::Result 
         text,
         "- {}: weights {}, KV cache {}, compute {}, margin {}; {} free of {}{}",
         device.id,
-        size(device.weights),
-        size(device.kv),
-        size(device.compute),
-        size(device.margin),
-        device.free.map_or_else(|| "unknown".to_owned(), size),
-        device.total.map_or_else(|| "unknown".to_owned(), size),
+        byte_size(device.weights),
+        byte_size(device.kv),
+        byte_size(device.compute),
+        byte_size(device.margin),
+        device.free.map_or_else(|| "unknown".to_owned(), byte_size),
+        device.total.map_or_else(|| "unknown".to_owned(), byte_size),
         if device.fits { "" } else { " - does not fit" }
     )
 }
@@ -193,10 +194,6 @@ fn or_auto(chosen: Option<&impl ToString>) -> String {
 
 fn kv(kv: KvType) -> String {
     hearth_protocol::KvType::from(kv).to_string()
-}
-
-fn size(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 /// Replaces the home folder, which a sentence may name, by `~`.

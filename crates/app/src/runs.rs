@@ -3,7 +3,7 @@
 use crate::{
     App, adapters,
     convert::{from_json, to_json},
-    datasets, library, models,
+    datasets, library, model_lookup,
     shared::Shared,
     store::{StoreError, adapter, now, run, run_evaluation, run_point},
     title,
@@ -192,7 +192,7 @@ fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
 fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> {
     let _one_at_a_time = shared.starting_run.lock().unwrap_or_else(PoisonError::into_inner);
     check_idle(shared)?;
-    let model = models::readable(shared, &new.model)?;
+    let model = model_lookup::readable(shared, &new.model)?;
     let data = datasets::find(shared, new.dataset)?;
     let data_path = datasets::check_readable(&data.path)?;
     let name = match new.name.as_deref().and_then(title::normalised) {
@@ -240,7 +240,7 @@ fn restart(shared: &Shared, id: i64) -> Result<TrainRequest, Problem> {
         });
     }
     check_idle(shared)?;
-    let model = models::readable(shared, &row.model)?;
+    let model = model_lookup::readable(shared, &row.model)?;
     datasets::check_readable(&row.data_path)?;
     let settings: TrainSettings = from_json(Some(&row.settings)).unwrap_or_default();
     let init = settings

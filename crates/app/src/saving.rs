@@ -21,13 +21,6 @@ pub(crate) const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The retry interval while the app waits for that to close.
 pub(crate) const CLOSING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A lock on the store by another process.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ForeignLock {
-    since: Instant,
-    is_emitted: bool,
-}
-
 /// The result of saving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Saved<T> {
@@ -50,24 +43,13 @@ impl Shared {
             Err(error) => Err(error),
         };
         let mut lock = self.foreign_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&saved, &mut *lock) {
-            (Ok(Saved::Locked), None) => {
-                *lock = Some(ForeignLock {
-                    since: Instant::now(),
-                    is_emitted: false,
-                });
-            }
-            (Ok(Saved::Locked), Some(now)) if !now.is_emitted && now.since.elapsed() >= self.store.busy_timeout() => {
-                now.is_emitted = true;
-                self.emit(Event::StoreLocked { locked: true });
-            }
-            (Ok(Saved::Done(_)), Some(now)) => {
-                if now.is_emitted {
-                    self.emit(Event::StoreLocked { locked: false });
-                }
-                *lock = None;
-            }
-            _ => {}
+        let changed = match &saved {
+            Ok(Saved::Locked) => lock.locked(self.store.busy_timeout()),
+            Ok(Saved::Done(_)) => lock.unlocked(),
+            Err(_) => None,
+        };
+        if let Some(locked) = changed {
+            self.emit(Event::StoreLocked { locked });
         }
         saved
     }

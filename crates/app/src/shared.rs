@@ -1,12 +1,11 @@
 //! The state that use cases, chat and fine-tuning share: store, library, settings and event sink.
 
 use crate::{
-    Options,
+    foreign_lock::ForeignLock,
     library::{Library, Model, Reader},
+    options::Options,
     power::Power,
-    saving::ForeignLock,
     store::{Store, StoreError, conversation, message, model, setting},
-    tune::OneShots,
     wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
 };
 use hearth_protocol::WorkerCommand;
@@ -41,8 +40,7 @@ pub(crate) struct Shared {
     settings: Mutex<Settings>,
     /// Messages newer than their rows in the store: growing answers, and those not saved yet.
     live: Mutex<HashMap<i64, Message>>,
-    /// `Some` while another process locks the store.
-    pub(crate) foreign_lock: Mutex<Option<ForeignLock>>,
+    pub(crate) foreign_lock: Mutex<ForeignLock>,
     /// Held while an answer is added: a conversation has one unfinished answer at most.
     pub(crate) adding: Mutex<()>,
     /// Whether the chat is busy.
@@ -51,7 +49,6 @@ pub(crate) struct Shared {
     runs: Mutex<HashMap<i64, Run>>,
     /// Held while a run is started: only one is active at a time.
     pub(crate) starting_run: Mutex<()>,
-    pub(crate) one_shots: OneShots,
 }
 
 impl Shared {
@@ -76,7 +73,6 @@ impl Shared {
             answering: watch::Sender::new(false),
             runs: Mutex::default(),
             starting_run: Mutex::default(),
-            one_shots: OneShots::default(),
         })
     }
 

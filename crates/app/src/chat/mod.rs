@@ -17,7 +17,7 @@ mod target;
 pub(crate) use target::Target;
 
 use crate::{
-    adapters, models, prompt_cache,
+    adapters, model_lookup, prompt_cache,
     shared::Shared,
     store::{conversation, message as rows},
     task::{Connected, Started, at, next_message, started_worker},
@@ -193,7 +193,7 @@ impl Chat {
             } => {
                 let found = self
                     .shared
-                    .blocking(move |shared| models::readable(shared, &model))
+                    .blocking(move |shared| model_lookup::readable(shared, &model))
                     .await;
                 match found {
                     Ok(model) => self.plans.request(load_settings.plan(model.path), reply),

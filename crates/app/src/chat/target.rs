@@ -2,7 +2,7 @@
 
 use crate::{
     library::Model,
-    models,
+    model_lookup,
     shared::Shared,
     wire::{Code, LoadSettings, Problem},
 };
@@ -26,7 +26,7 @@ impl Target {
     /// # Errors
     /// The model's file cannot be read.
     pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
-        models::check(model)?;
+        model_lookup::check(model)?;
         Ok(Self {
             id: model.id.clone(),
             name: model.name.clone(),
@@ -39,7 +39,7 @@ impl Target {
 
     /// The last loaded model, or else the default model.
     pub(super) fn choose(shared: &Shared) -> Result<Self, Problem> {
-        match models::next(shared)? {
+        match model_lookup::next(shared)? {
             Some(model) => Self::new(&model, shared),
             None => Err(Problem {
                 code: Code::NoModel,

@@ -1,6 +1,6 @@
 //! Folders of models, data and caches.
 
-use super::permissions;
+use crate::permissions;
 use directories::ProjectDirs;
 use std::{
     env,

@@ -6,7 +6,6 @@ mod error;
 mod folders;
 mod metadata;
 mod metadata_cache;
-pub(crate) mod permissions;
 pub mod probe;
 
 pub use download::{Hub, Progress, download};

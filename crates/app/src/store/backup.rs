@@ -1,13 +1,12 @@
 //! Backups of the store, made with `VACUUM INTO`.
 
 use super::{FILE, Store, StoreError, migrations, now};
-use crate::library::permissions;
-use hearth_formats::durable::sync_folder;
+use crate::permissions;
+use hearth_formats::durable::commit_file;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -84,11 +83,7 @@ pub(super) fn make(connection: &Connection, folder: &Path) -> Result<(), StoreEr
     let unfinished = path.with_extension("unfinished");
     let copied = copy(connection, &unfinished)
         .map_err(|error| StoreError::from_sqlite(error, &folder.join(FILE)))
-        .and_then(|()| {
-            finish(&unfinished, &path)
-                .and_then(|()| sync_folder(&into))
-                .map_err(failed)
-        });
+        .and_then(|()| finish(&unfinished, &path).map_err(failed));
     if copied.is_err() {
         // It would take up scarce space.
         let _ = fs::remove_file(&unfinished);
@@ -108,8 +103,7 @@ fn copy(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
 
 fn finish(unfinished: &Path, path: &Path) -> io::Result<()> {
     permissions::create_private_file(unfinished)?;
-    File::options().write(true).open(unfinished)?.sync_all()?;
-    fs::rename(unfinished, path)
+    commit_file(unfinished, path)
 }
 
 /// Partial backups of a process that was killed.

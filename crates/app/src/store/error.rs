@@ -34,7 +34,7 @@ pub enum StoreError {
         known: i64,
     },
     /// The file is corrupt, or another program's.
-    #[error("The file of your conversations, {}, is damaged ({detail}). Restart Hearth: it offers to restore a backup \
+    #[error("The file of your conversations, {}, is corrupt ({detail}). Restart Hearth: it offers to restore a backup \
         or to recover the readable rows.", .path.display())]
     Corrupt {
         /// The file.
@@ -95,7 +95,7 @@ impl StoreError {
             Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => Code::Store,
             Self::InUse(_) => Code::AlreadyRunning,
             Self::Newer { .. } => Code::StoreNewer,
-            Self::Corrupt { .. } => Code::StoreDamaged,
+            Self::Corrupt { .. } => Code::StoreCorrupt,
             Self::DiskFull { .. } => Code::DiskFull,
         }
     }

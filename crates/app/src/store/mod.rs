@@ -25,7 +25,7 @@ pub mod setting;
 pub use backup::{Backup, backups};
 pub use error::StoreError;
 
-use crate::library::permissions;
+use crate::permissions;
 use clock::Clock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};

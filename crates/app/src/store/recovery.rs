@@ -1,4 +1,4 @@
-//! Restores or salvages a damaged store.
+//! Restores or salvages a corrupt store.
 //!
 //! The new store is complete before anything is moved, and one rename puts it in place. The old
 //! store and its log are first linked under another name: a process killed at any point leaves the
@@ -83,7 +83,7 @@ fn replace_store(folder: &Path, make: &dyn Fn(&Path) -> Result<(), StoreError>) 
     let staging = folder.join(STAGING);
     let failed = in_folder(folder);
     let _ = fs::remove_dir_all(&staging);
-    crate::library::permissions::create_private_folder(&staging).map_err(&failed)?;
+    crate::permissions::create_private_folder(&staging).map_err(&failed)?;
     let done = make(&staging)
         .and_then(|()| raise_run_sequence(&staging, folder))
         .and_then(|()| checkpoint_wal(&staging))
@@ -228,7 +228,7 @@ fn common_columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<
 /// Repairs rows with dangling references. Messages without their conversation get a new one.
 const REPAIR: &str = "
 INSERT INTO conversation (id, title, created_at, updated_at)
-    SELECT conversation, 'Saved from a damaged file', min(created_at), max(created_at) FROM message
+    SELECT conversation, 'Saved from a corrupt file', min(created_at), max(created_at) FROM message
     WHERE conversation NOT IN (SELECT id FROM conversation) GROUP BY conversation;
 UPDATE message SET parent = NULL WHERE parent NOT IN (SELECT id FROM message);
 UPDATE conversation SET leaf = (SELECT max(message.id) FROM message WHERE message.conversation = conversation.id)

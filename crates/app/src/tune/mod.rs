@@ -9,8 +9,8 @@ mod current;
 mod one_shot;
 mod purge;
 
-pub(crate) use one_shot::{ONE_SHOT, OneShots, export, inspect, no_response};
-pub(crate) use purge::{UNDO_FOR, last_folder, purge, remove_path, runs_folder};
+pub(crate) use one_shot::{ONE_SHOT, OneShots, no_response};
+pub(crate) use purge::{UNDO_FOR, last_folder, purge, runs_folder};
 
 use crate::{
     power::Supply,

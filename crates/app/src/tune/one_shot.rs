@@ -1,15 +1,12 @@
 //! One-shot worker processes: inspecting a dataset, exporting an adapter. Each job has its own
 //! worker, so that a file that crashes it affects no run and no chat.
 
-use crate::{
-    shared::Shared,
-    wire::{Code, Problem},
-};
+use crate::wire::{Code, Problem};
 use hearth_protocol as protocol;
 use protocol::{
-    Event, ExportRequest, InspectRequest, Request, RunId, TrainingEvent, TrainingRequest, Worker, WorkerMessage,
+    Event, ExportRequest, InspectRequest, Request, RunId, TrainingEvent, TrainingRequest, Worker, WorkerCommand,
+    WorkerMessage,
 };
-use std::sync::Arc;
 use tokio::sync::{Mutex, watch};
 
 /// The id of the only job of a one-shot worker.
@@ -26,38 +23,48 @@ pub(crate) struct OneShots {
     newest: watch::Sender<u64>,
 }
 
-/// Exports an adapter in a one-shot worker. One at a time; dropping the future kills the worker.
-pub(crate) async fn export(shared: &Arc<Shared>, request: ExportRequest) -> Result<TrainingEvent, Problem> {
-    let _one_at_a_time = shared.one_shots.exporting.lock().await;
-    self::request(shared, TrainingRequest::Export(request)).await
-}
+impl OneShots {
+    /// Exports an adapter in a one-shot worker. One at a time; dropping the future kills the
+    /// worker.
+    pub(crate) async fn export(
+        &self,
+        worker: &WorkerCommand,
+        request: ExportRequest,
+    ) -> Result<TrainingEvent, Problem> {
+        let _one_at_a_time = self.exporting.lock().await;
+        self::request(worker, TrainingRequest::Export(request)).await
+    }
 
-/// Inspects a dataset in a one-shot worker. One at a time: a newer inspection cancels an older one,
-/// whose view is no longer shown. Dropping the future kills the worker.
-pub(crate) async fn inspect(shared: &Arc<Shared>, request: InspectRequest) -> Result<TrainingEvent, Problem> {
-    let one_shots = &shared.one_shots;
-    let mut newest = one_shots.newest.subscribe();
-    let mut number = 0;
-    one_shots.newest.send_modify(|newest| {
-        *newest += 1;
-        number = *newest;
-    });
-    let inspection = async {
-        let _one_at_a_time = one_shots.inspecting.lock().await;
-        self::request(shared, TrainingRequest::Inspect(request)).await
-    };
-    tokio::select! {
-        inspected = inspection => inspected,
-        _ = newest.wait_for(|newest| *newest != number) => Err(Problem {
-            code: Code::Cancelled,
-            message: "Reading the dataset was cancelled because another inspection was started.".to_owned(),
-        }),
+    /// Inspects a dataset in a one-shot worker. One at a time: a newer inspection cancels an older
+    /// one, whose view is no longer shown. Dropping the future kills the worker.
+    pub(crate) async fn inspect(
+        &self,
+        worker: &WorkerCommand,
+        request: InspectRequest,
+    ) -> Result<TrainingEvent, Problem> {
+        let mut newest = self.newest.subscribe();
+        let mut number = 0;
+        self.newest.send_modify(|newest| {
+            *newest += 1;
+            number = *newest;
+        });
+        let inspection = async {
+            let _one_at_a_time = self.inspecting.lock().await;
+            self::request(worker, TrainingRequest::Inspect(request)).await
+        };
+        tokio::select! {
+            inspected = inspection => inspected,
+            _ = newest.wait_for(|newest| *newest != number) => Err(Problem {
+                code: Code::Cancelled,
+                message: "Reading the dataset was cancelled because another inspection was started.".to_owned(),
+            }),
+        }
     }
 }
 
 /// Starts a worker for one request and waits for its response.
-async fn request(shared: &Arc<Shared>, request: TrainingRequest) -> Result<TrainingEvent, Problem> {
-    let (worker, mut messages) = Worker::start(&shared.worker)
+async fn request(worker: &WorkerCommand, request: TrainingRequest) -> Result<TrainingEvent, Problem> {
+    let (worker, mut messages) = Worker::start(worker)
         .await
         .map_err(|error| Problem::from(protocol::Problem::from(error)))?;
     // An exited worker is handled below.

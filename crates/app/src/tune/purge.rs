@@ -5,6 +5,7 @@
 
 use crate::{
     library,
+    remove_path::remove_path,
     shared::Shared,
     store::{adapter, run},
     wire::Problem,
@@ -12,7 +13,7 @@ use crate::{
 use hearth_formats::durable::recovery_candidates;
 use rusqlite::Transaction;
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::PoisonError,
     time::{Duration, UNIX_EPOCH},
@@ -113,21 +114,4 @@ fn holds_other_adapter(
 fn modified(path: &Path) -> Option<i64> {
     let modified = fs::symlink_metadata(path).ok()?.modified().ok()?;
     i64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
-}
-
-/// Removes a file or folder. Returns `true` if it no longer exists.
-pub(crate) fn remove_path(path: &Path) -> bool {
-    let remove_path = match fs::symlink_metadata(path) {
-        Ok(about) if about.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match remove_path {
-        Ok(()) => true,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "a deleted file or folder could not be removed yet");
-            false
-        }
-    }
 }

@@ -287,7 +287,7 @@ pub enum Code {
     /// The store could not be read or written.
     Store,
     /// The store is corrupt.
-    StoreDamaged,
+    StoreCorrupt,
     /// The store was written by a newer Hearth.
     StoreNewer,
     /// Another Hearth is using the same data.

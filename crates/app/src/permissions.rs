@@ -1,31 +1,9 @@
-//! Permissions of the data folder: access for its user only.
+//! Permissions of the data folder and its files: access for their user only.
 
 mod windows;
 
-use crate::prompt_cache;
-use std::{ffi::OsStr, fs, io, path::Path};
-
-/// Hearth's entries in its data folder, and the system's in any folder.
-const HEARTH_ENTRIES: [&str; 11] = [
-    "models",
-    "datasets",
-    "runs",
-    prompt_cache::FOLDER,
-    prompt_cache::OLD_FOLDER,
-    "cache",
-    "window.json",
-    "hearth-coming",
-    // Created by systems in any folder.
-    ".DS_Store",
-    "desktop.ini",
-    "lost+found",
-];
-
-fn is_hearth_entry(name: &OsStr) -> bool {
-    let is_store = |name: &str| name == "hearth.lock" || name == "hearth-backups" || name.starts_with("hearth.db");
-    name.to_str()
-        .is_some_and(|name| HEARTH_ENTRIES.contains(&name) || is_store(name) || name.starts_with("hearth-set-aside-"))
-}
+use crate::data_folder::is_hearth_entry;
+use std::{fs, io, path::Path};
 
 /// Creates the data folder if missing, and removes other users' permissions from it and its
 /// contents. A folder with other entries than Hearth's keeps its permissions.

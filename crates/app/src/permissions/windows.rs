@@ -1,6 +1,7 @@
 //! Access control lists on Windows, set with `icacls`. Compiled everywhere, run on Windows only.
 //! <https://learn.microsoft.com/windows-server/administration/windows-commands/icacls>
 
+use hearth_protocol::hidden_command;
 use std::{
     env,
     ffi::OsString,
@@ -48,20 +49,13 @@ fn command(folder: &Path, mut user: OsString) -> Command {
     user.push(":(OI)(CI)F");
     // By full path, so that no other program of that name is run.
     let root = env::var_os("SystemRoot").unwrap_or_else(|| "C:\\Windows".into());
-    let mut command = Command::new(Path::new(&root).join("System32").join("icacls.exe"));
+    let mut command = hidden_command(Path::new(&root).join("System32").join("icacls.exe"));
     command
         .arg(folder)
         .args(["/inheritance:r", "/grant:r"])
         .arg(user)
         .args([SYSTEM, ADMINISTRATORS])
         .stdin(Stdio::null());
-    #[cfg(windows)]
-    {
-        use std::os::windows::process::CommandExt;
-        // A console program would open a window.
-        const CREATE_NO_WINDOW: u32 = 0x0800_0000;
-        command.creation_flags(CREATE_NO_WINDOW);
-    }
     command
 }
 

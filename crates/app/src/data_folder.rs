@@ -1,0 +1,32 @@
+//! The names in the data folder.
+
+use std::ffi::OsStr;
+
+/// The folder of the prompt cache.
+pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
+
+/// The folder of the prompt cache in early versions.
+pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
+
+/// Hearth's entries in its data folder, and the system's in any folder.
+const HEARTH_ENTRIES: [&str; 11] = [
+    "models",
+    "datasets",
+    "runs",
+    PROMPT_CACHE,
+    OLD_PROMPT_CACHE,
+    "cache",
+    "window.json",
+    "hearth-coming",
+    // Created by systems in any folder.
+    ".DS_Store",
+    "desktop.ini",
+    "lost+found",
+];
+
+/// Whether this is a name of Hearth's, or of the system in any folder.
+pub(crate) fn is_hearth_entry(name: &OsStr) -> bool {
+    let is_store = |name: &str| name == "hearth.lock" || name == "hearth-backups" || name.starts_with("hearth.db");
+    name.to_str()
+        .is_some_and(|name| HEARTH_ENTRIES.contains(&name) || is_store(name) || name.starts_with("hearth-set-aside-"))
+}
