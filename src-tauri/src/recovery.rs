@@ -1,6 +1,6 @@
 //! Recovery of a corrupt store, chosen in a dialog before the window opens.
 
-use crate::{start, window};
+use crate::window;
 use hearth_app::store::{self, Backup, Store, StoreError};
 use hearth_app::wire::Problem;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,12 @@ use tauri_plugin_dialog::{DialogExt, MessageDialogButtons, MessageDialogKind, Me
 const RECOVER: &str = "Recover what can be read";
 const QUIT: &str = "Quit";
 
+/// Starts the app once its store is intact.
+type Start = fn(&AppHandle) -> tauri::Result<()>;
+
 /// Shows that the store in a folder is corrupt, restores or recovers it by a person's choice, and
-/// starts the window.
-pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
+/// starts the app.
+pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf, start: Start) {
     eprintln!("Hearth cannot start: {problem}");
     let mut backups = store::backups(&folder).into_iter();
     let backup = backups.find(|backup| backup.check().is_ok());
@@ -26,7 +29,7 @@ pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
     let then = app.clone();
     app.dialog()
         .message(format!("{} {}", problem.message, choices(backup.is_some())))
-        .title("Hearth's conversations are damaged")
+        .title("Hearth's conversation file is corrupt")
         .kind(MessageDialogKind::Warning)
         .buttons(buttons)
         .show_with_result(move |choice| {
@@ -37,7 +40,7 @@ pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf) {
                 MessageDialogResult::Custom(label) if label == RECOVER => recover(&folder),
                 _ => return then.exit(1),
             };
-            start_window(&then, restored);
+            start_app(&then, restored, start);
         });
 }
 
@@ -52,13 +55,13 @@ fn recover(folder: &Path) -> Result<PathBuf, StoreError> {
     Store::salvage(folder)
 }
 
-/// Starts the window, on the main thread, or shows why it cannot.
-fn start_window(app: &AppHandle, restored: Result<PathBuf, StoreError>) {
+/// Starts the app, on the main thread, or shows why it cannot.
+fn start_app(app: &AppHandle, restored: Result<PathBuf, StoreError>, start: Start) {
     let then = app.clone();
     let started = app.run_on_main_thread(move || match restored {
         Ok(aside) => {
-            eprintln!("The damaged file is at {}.", aside.display());
-            if let Err(error) = start::start(&then) {
+            eprintln!("The corrupt file is at {}.", aside.display());
+            if let Err(error) = start(&then) {
                 eprintln!("Hearth's window could not be opened: {error}");
                 then.exit(1);
             }
@@ -74,10 +77,10 @@ fn start_window(app: &AppHandle, restored: Result<PathBuf, StoreError>) {
 fn choices(has_backup: bool) -> &'static str {
     match has_backup {
         true => {
-            "Hearth can restore its last backup, or recover what can still be read. Either way the damaged file is \
+            "Hearth can restore its last backup, or recover what can still be read. Either way the corrupt file is \
              kept."
         }
-        false => "Hearth has no backup yet. It can recover what can still be read, and keeps the damaged file.",
+        false => "Hearth has no backup yet. It can recover what can still be read, and keeps the corrupt file.",
     }
 }
 

@@ -48,7 +48,7 @@ pub fn start(app: &AppHandle) -> tauri::Result<()> {
         }
         Err(problem) => {
             match (problem.code, data_folder()) {
-                (Code::StoreDamaged, Some(folder)) => recovery::offer(app, &problem, folder),
+                (Code::StoreCorrupt, Some(folder)) => recovery::offer(app, &problem, folder, start),
                 _ => window::refuse(app, &problem),
             }
             Ok(())

@@ -58,8 +58,8 @@ fn main() -> ExitCode {
         None => ("help", &[][..]),
     };
     let result = match (command, rest) {
-        ("setup", []) => setup::setup(setup::Purpose::Run),
-        ("setup", [tests]) if tests == "tests" => setup::setup(setup::Purpose::Test),
+        ("setup", []) => setup::setup(system::Purpose::Run),
+        ("setup", [tests]) if tests == "tests" => setup::setup(system::Purpose::Test),
         ("run", []) => run::run(),
         ("test", []) => test::test(),
         ("package", kinds) => package::package(kinds),

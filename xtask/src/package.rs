@@ -3,7 +3,8 @@
 use crate::cargo::{PROGRAMS, cargo};
 use crate::paths;
 use crate::process::{Outcome, announce, read, run};
-use crate::setup::{Purpose, setup};
+use crate::setup::setup;
+use crate::system::Purpose;
 use crate::{model, ui};
 use std::env::consts::EXE_SUFFIX;
 use std::fs;

@@ -2,7 +2,8 @@
 
 use crate::cargo::{PROGRAMS, cargo};
 use crate::process::{Outcome, announce, run as step};
-use crate::setup::{Purpose, setup};
+use crate::setup::setup;
+use crate::system::Purpose;
 use crate::{model, paths};
 use std::env;
 use std::process::Command;

@@ -1,16 +1,8 @@
 //! Sets up everything that a build or a test needs.
 
 use crate::process::Outcome;
-use crate::{model, system, templates, ui};
-
-/// The purpose of the set-up.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Building and running.
-    Run,
-    /// Running all tests.
-    Test,
-}
+use crate::system::{self, Purpose};
+use crate::{model, templates, ui};
 
 /// Installs and fetches whatever is missing.
 ///

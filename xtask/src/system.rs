@@ -3,9 +3,17 @@
 
 use crate::paths::program;
 use crate::process::{Outcome, announce, read, run};
-use crate::setup::Purpose;
 use std::path::Path;
 use std::process::Command;
+
+/// The purpose of the set-up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Building and running.
+    Run,
+    /// Running all tests.
+    Test,
+}
 
 /// Debian packages for building and running.
 const DEBIAN_RUN_PACKAGES: &[&str] = &[

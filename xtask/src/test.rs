@@ -2,7 +2,8 @@
 
 use crate::cargo::{TESTS, cargo};
 use crate::process::{Outcome, announce, run, run_streaming};
-use crate::setup::{Purpose, setup};
+use crate::setup::setup;
+use crate::system::Purpose;
 use crate::{fuzz, model, paths, ui};
 use std::process::Command;
 
