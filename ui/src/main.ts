@@ -4,7 +4,7 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
-import { connect } from "./lib/host";
+import { connect } from "./lib/host/connect";
 
 const target = document.getElementById("app");
 if (target) connect().then((host) => mount(App, { target, props: { host } }));

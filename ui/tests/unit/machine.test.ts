@@ -68,9 +68,9 @@ test("a failed plan leaves its error and no plan of another model", async () => 
   const { app, host } = await started("two-gpus");
   await app.planning.refresh();
   expect(verdictLabel(app.planning.plan as Plan).text).toBe("Fits");
-  host.plan = () => Promise.reject({ code: "fileInvalid", message: "The file is damaged." });
+  host.plan = () => Promise.reject({ code: "fileInvalid", message: "The file is corrupt." });
   await app.planning.refresh();
-  expect([app.planning.plan, app.planning.problem?.message]).toEqual([null, "The file is damaged."]);
+  expect([app.planning.plan, app.planning.problem?.message]).toEqual([null, "The file is corrupt."]);
 });
 
 test("a check shows its results, changes the automatic choice and is announced", async () => {

@@ -20,8 +20,7 @@ import { SettingsStore } from "./settings.svelte";
 import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
 import { Tune } from "./tune.svelte";
-
-export type View = "chat" | "tune" | "models" | "settings";
+import type { View } from "./view";
 
 export class App {
   view: View = $state("chat");

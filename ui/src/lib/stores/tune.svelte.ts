@@ -1,7 +1,32 @@
 // Owns the current page of Tune, and the actions there that need several stores.
 
-import type { Dataset, FileDrop, HostEvent } from "../host";
-import type { App } from "./app.svelte";
+import type { Dataset, FileDrop, Host, HostEvent } from "../host";
+import type { Adapters } from "./adapters.svelte";
+import type { Compare } from "./compare.svelte";
+import type { Datasets } from "./datasets.svelte";
+import type { Models } from "./models.svelte";
+import type { Preparation } from "./preparation.svelte";
+import type { Runs } from "./runs.svelte";
+import type { Thread } from "./thread.svelte";
+import type { Toasts } from "./toasts.svelte";
+import type { View } from "./view";
+
+/** The parts of the app that Tune acts on. */
+interface Parts {
+  view: View;
+  readonly host: Host;
+  readonly adapters: Adapters;
+  readonly compare: Compare;
+  readonly datasets: Datasets;
+  readonly models: Models;
+  readonly preparation: Preparation;
+  readonly runs: Runs;
+  readonly thread: Thread;
+  readonly toasts: Toasts;
+  newConversation(): void;
+  /** Runs an action and shows its error. Returns whether it succeeded. */
+  try(action: () => Promise<unknown>): Promise<boolean>;
+}
 
 /** The start page, the data of a new run, or a run. */
 export type TunePage = { at: "start" } | { at: "data" } | { at: "run"; id: number };
@@ -11,7 +36,7 @@ export class Tune {
   /** Files are dragged over the window. */
   dragging = $state(false);
 
-  constructor(private readonly app: App) {}
+  constructor(private readonly app: Parts) {}
 
   async start(): Promise<void> {
     const { host, datasets, runs, adapters } = this.app;

@@ -1,0 +1,2 @@
+/** The views of the window. */
+export type View = "chat" | "tune" | "models" | "settings";
