@@ -1,11 +1,12 @@
 //! A loaded model, ready to generate.
 
 use crate::adapters::ActiveAdapters;
-use crate::plan::{self, ModelBytes, PlanOptions, gib, load_with_fallback};
+use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
 use crate::turns::count;
 use crate::{hardware, packed};
+use hearth_formats::byte_size;
 use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
@@ -264,11 +265,11 @@ fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
     let needed = cpu.weights.saturating_add(cpu.kv);
     let sizes = format!(
         "The model's weights take {} and a context of {} tokens {}; this machine has {} of memory, {} of it free.",
-        gib(cpu.weights),
+        byte_size(cpu.weights),
         plan.context,
-        gib(cpu.kv),
-        gib(total),
-        gib(free),
+        byte_size(cpu.kv),
+        byte_size(total),
+        byte_size(free),
     );
     if needed > total {
         let advice = if cpu.weights > total / 2 {

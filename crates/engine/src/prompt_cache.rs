@@ -8,6 +8,7 @@
 
 use crate::adapters::{self, ActiveAdapters};
 use hearth_formats::gguf::{Gguf, Identity};
+use hearth_formats::hex;
 use hearth_llm::{SavedCells, Session, SnapshotError, SnapshotKey};
 use hearth_protocol::{ConversationId, PromptCacheFolder};
 use sha2::{Digest, Sha256};
@@ -264,8 +265,7 @@ pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 
 /// File name of a model in a conversation's folder.
 fn name(key: &SnapshotKey) -> String {
-    let digits: String = key[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    digits + ".kv"
+    hex(&key[..16]) + ".kv"
 }
 
 /// All files of all conversations.
@@ -387,17 +387,17 @@ mod tests {
 
         prefill_and_save(&mut engine, 1);
         prefill_and_save(&mut engine, 2);
-        let [damaged, intact] = [1, 2].map(|conversation: u32| folder.path().join(conversation.to_string()));
+        let [corrupt, intact] = [1, 2].map(|conversation: u32| folder.path().join(conversation.to_string()));
         let file = all(&folder)
             .into_iter()
-            .find(|path| path.starts_with(&damaged))
+            .find(|path| path.starts_with(&corrupt))
             .unwrap();
         let mut bytes = fs::read(&file).unwrap();
         let half = bytes.len() / 2;
         bytes[half] ^= 1;
         fs::write(&file, &bytes).unwrap();
         assert_eq!(recalled(&mut engine, 1), 0);
-        assert!(!damaged.exists() && intact.exists());
+        assert!(!corrupt.exists() && intact.exists());
 
         let mut next = loaded(&folder);
         assert_eq!(recalled(&mut next, 2), 96);
@@ -439,9 +439,9 @@ mod tests {
         engine.save_prompt_cache(1, &|| false);
         assert!(fs::read(&file).unwrap() == both);
 
-        let mut damaged = both.clone();
-        *damaged.last_mut().unwrap() ^= 1;
-        fs::write(&file, damaged).unwrap();
+        let mut corrupt = both.clone();
+        *corrupt.last_mut().unwrap() ^= 1;
+        fs::write(&file, corrupt).unwrap();
         let mut next = loaded(&folder);
         assert_eq!(known(&mut next, &more(2)), 96);
         assert!(fs::read(&file).unwrap() == first);

@@ -147,14 +147,14 @@ pub(crate) fn restore(
         why,
     };
     let bytes = fs::read(path).map_err(|error| bad(error.to_string()))?;
-    let damaged = |error: &dyn std::fmt::Display| bad(format!("it is corrupt ({error})"));
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(&error))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(&error))?;
+    let corrupt = |error: &dyn std::fmt::Display| bad(format!("it is corrupt ({error})"));
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| corrupt(&error))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| corrupt(&error))?;
     let state = header.metadata().as_ref().and_then(|about| about.get(STATE));
     let state = state.ok_or_else(|| bad("it was not written by Hearth".to_owned()))?;
     // Checked first: the rest of a newer version may not be readable.
     let version = serde_json::from_str(state).map(|Version { version }| version);
-    match version.map_err(|error| damaged(&error))? {
+    match version.map_err(|error| corrupt(&error))? {
         VERSION => {}
         version => {
             let why = format!(
@@ -164,7 +164,7 @@ pub(crate) fn restore(
             return Err(bad(why));
         }
     }
-    let state: State = serde_json::from_str(state).map_err(|error| damaged(&error))?;
+    let state: State = serde_json::from_str(state).map_err(|error| corrupt(&error))?;
     if state.settings != *settings {
         return Err(bad("the run had other settings".to_owned()));
     }
@@ -172,7 +172,7 @@ pub(crate) fn restore(
         return Err(bad("the run was trained on other data".to_owned()));
     }
     let array = |name: &str, dtype: Dtype, length: Option<usize>| {
-        let view = file.tensor(name).map_err(|error| damaged(&error))?;
+        let view = file.tensor(name).map_err(|error| corrupt(&error))?;
         let whole = length.is_none_or(|length| view.shape().iter().product::<usize>() == length);
         match view.dtype() == dtype && whole {
             true => Ok(view.data().to_vec()),

@@ -1,10 +1,11 @@
 //! `hearth devices`: list devices.
 
-use super::{bytes, print_json};
+use super::print_json;
 use crate::args::Devices;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use hearth_engine::hardware;
+use hearth_formats::byte_size;
 use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
 use serde::Serialize;
 use std::io::Write;
@@ -34,7 +35,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
             writeln!(out, "     {}", device.identity)?;
         }
         if let (Some(total), Some(free)) = (device.memory_total, device.memory_free) {
-            writeln!(out, "     {} of memory, {} free", bytes(total), bytes(free))?;
+            writeln!(out, "     {} of memory, {} free", byte_size(total), byte_size(free))?;
         }
         writeln!(out, "     {}", device.why)?;
         for option in &device.backends {

@@ -1,7 +1,7 @@
 //! `hearth doctor`: check the installation, and compare the two precisions of a product with a
 //! quantised weight.
 
-use super::{bytes, print_json};
+use super::print_json;
 use crate::args::{Doctor, LoadOptions};
 use crate::failure::Failure;
 use crate::model::{Chosen, load};
@@ -9,6 +9,7 @@ use hearth_app::library::{self, Model};
 use hearth_engine::{Engine, hardware};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
+use hearth_formats::{byte_size, hex};
 use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{divergence, greedy, threads};
 use hearth_protocol::PROTOCOL_VERSION;
@@ -156,7 +157,7 @@ fn check_model(model: &Model) -> Result<String, Failure> {
     let metadata = model.metadata.as_ref().map_err(Failure::new)?;
     let gguf = Gguf::open(&model.path).map_err(Failure::new)?;
     Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
-    let size = bytes(metadata.file_size);
+    let size = byte_size(metadata.file_size);
     let Some(entry) = model.entry else {
         return Ok(format!("{}, {}, {size}", metadata.architecture, metadata.quantization));
     };
@@ -168,7 +169,7 @@ fn check_model(model: &Model) -> Result<String, Failure> {
             n => digest.update(&buffer[..n]),
         }
     }
-    let found: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found: String = hex(digest.finalize());
     if found == entry.sha256 {
         return Ok(format!(
             "{}, {}, {size}, as in the catalog",

@@ -1,11 +1,12 @@
 //! `hearth export`: export an adapter for other programs.
 
-use super::{bytes, print_json};
+use super::print_json;
 use crate::args::{Export, ExportAs};
 use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::progress::Progress;
 use hearth_engine::training::{self, RunFile};
+use hearth_formats::byte_size;
 use hearth_protocol::{ExportFormat, ExportRequest};
 use serde::Serialize;
 use std::io::Write;
@@ -72,7 +73,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             std::io::stdout(),
             "{} ({})",
             exported.path.display(),
-            bytes(exported.bytes)
+            byte_size(exported.bytes)
         )?;
     }
     match verification {

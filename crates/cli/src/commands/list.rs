@@ -1,9 +1,9 @@
 //! `hearth list`: list models.
 
-use super::bytes;
 use crate::failure::Failure;
 use hearth_app::library::{self, catalog};
 use hearth_engine::plan::estimate_fit;
+use hearth_formats::byte_size;
 use std::io::Write;
 
 /// Print the models on this machine, then those in the catalog.
@@ -28,7 +28,7 @@ pub fn run() -> Result<(), Failure> {
             "{:<28}  not downloaded: `hearth pull {}` downloads {}",
             "",
             entry.id,
-            bytes(entry.size)
+            byte_size(entry.size)
         )?;
         writeln!(out, "{:<28}  {}", "", estimate_fit(entry.size).1)?;
     }

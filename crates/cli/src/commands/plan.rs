@@ -1,10 +1,11 @@
 //! `hearth plan`: the memory plan of a model.
 
-use super::{bytes, print_json};
+use super::print_json;
 use crate::args::Plan;
 use crate::failure::Failure;
 use crate::model::Chosen;
 use hearth_engine::plan;
+use hearth_formats::byte_size;
 use hearth_protocol::PlanRequest;
 use std::io::Write;
 
@@ -35,12 +36,12 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
             out,
             "{:<6} weights {:>10}   KV cache {:>10}   compute {:>10}   {}",
             device.id,
-            bytes(device.weights),
-            bytes(device.kv),
-            bytes(device.compute),
+            byte_size(device.weights),
+            byte_size(device.kv),
+            byte_size(device.compute),
             device
                 .free
-                .map_or_else(String::new, |free| format!("of {} free", bytes(free))),
+                .map_or_else(String::new, |free| format!("of {} free", byte_size(free))),
         )?;
     }
     Ok(())

@@ -1,11 +1,11 @@
 //! `hearth pull`: download a model from the catalog.
 
-use super::bytes;
 use crate::args::Pull;
 use crate::failure::Failure;
 use crate::progress::Progress as Line;
 use hearth_app::library::{self, Hub, Progress, catalog};
 use hearth_engine::plan::estimate_fit;
+use hearth_formats::byte_size;
 use hearth_protocol::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ pub fn run(args: &Pull) -> Result<(), Failure> {
         match progress {
             Progress::Loading { done, total } => {
                 let fraction = done as f32 / total.max(1) as f32;
-                line.show(fraction, &format!("{} of {}", bytes(done), bytes(total)));
+                line.show(fraction, &format!("{} of {}", byte_size(done), byte_size(total)));
             }
             Progress::Checking => line.show(1.0, "verifying the checksum"),
         }

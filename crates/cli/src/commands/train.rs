@@ -1,12 +1,13 @@
 //! `hearth train`: fine-tune an adapter on examples.
 
-use super::{bytes, print_json};
+use super::print_json;
 use crate::args::Train;
 use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::progress::Progress;
 use crate::switch_build::to_preferred_build;
 use hearth_engine::training::{self, RunCommand, RunControl};
+use hearth_formats::byte_size;
 use hearth_protocol::{
     DataSource, EndReason, Outcome, RunPlan, StepReport, TrainRequest, TrainSettings, TrainingEvent,
 };
@@ -176,7 +177,7 @@ impl Show {
                 _ => "f32",
             },
             plan.threads,
-            bytes(plan.peak_memory),
+            byte_size(plan.peak_memory),
             duration(plan.total_seconds),
         ));
     }

@@ -1,8 +1,10 @@
 //! Recorded device checks and memory limits (`devices.json`). The file may be deleted at any time.
 
+use hearth_formats::durable;
 use hearth_protocol::DeviceCheck;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -140,14 +142,13 @@ fn share(bytes: u64, of: u64) -> f64 {
     bytes as f64 / of.max(1) as f64
 }
 
-/// Replace the file atomically.
+/// Replace the file atomically. Other workers may write it at the same time.
 fn write(file: &Path, records: &Records) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    let beside = file.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&beside, serde_json::to_vec(records)?)?;
-    fs::rename(&beside, file)
+    let text = serde_json::to_vec(records)?;
+    durable::write_shared_file(file, |out| out.write_all(&text))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Estimate whether a model fits before it is downloaded, from the size of its file alone.
 
-use super::{SLOW, gib};
+use super::SLOW;
 use crate::hardware::{self, is_auto_selected};
+use hearth_formats::byte_size;
 use hearth_protocol::{DeviceInfo, LoadRequest, Verdict};
 
 /// KV cache of the default context, as a fraction of the weights: models with grouped-query
@@ -31,7 +32,10 @@ fn of(size: u64, devices: &[DeviceInfo]) -> (Verdict, String) {
     let left = room.saturating_sub(size) as f64;
     let context = (left / cache.max(1.0) * f64::from(LoadRequest::DEFAULT_CONTEXT)) as u32;
     if context < SHORTEST {
-        let why = format!("It needs more than the {} of memory that are free now.", gib(room));
+        let why = format!(
+            "It needs more than the {} of memory that are free now.",
+            byte_size(room)
+        );
         (Verdict::WontFit, why)
     } else if context < LoadRequest::DEFAULT_CONTEXT {
         let context = context / 256 * 256;

@@ -114,7 +114,7 @@ mod tests {
             .unwrap()
             .plan;
         assert!(plan.fits && (plan.gpu_layers as usize) < fewer, "{plan:?}");
-        let (seen, notices, error) = tried(0, || problem(ProblemCode::FileInvalid, "damaged"));
+        let (seen, notices, error) = tried(0, || problem(ProblemCode::FileInvalid, "corrupt"));
         assert_eq!(
             (seen, notices, error.unwrap().code),
             (vec![total], 0, ProblemCode::FileInvalid)

@@ -1,8 +1,9 @@
 //! Fitting layers into the memory of devices.
 
 use super::bytes::Buffer;
-use super::{ModelBytes, Training, mib};
+use super::{ModelBytes, Training};
 use crate::hardware::{self, records};
+use hearth_formats::byte_size;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
@@ -106,7 +107,7 @@ pub struct TooLarge {
 impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, buffer, limit } = self;
-        let (what, bytes, limit) = (buffer.what, mib(buffer.bytes), mib(*limit));
+        let (what, bytes, limit) = (buffer.what, byte_size(buffer.bytes), byte_size(*limit));
         write!(
             f,
             "On {device}, {what} would need a buffer of {bytes}, above its limit of {limit}"

@@ -14,6 +14,7 @@ pub use bytes::ModelBytes;
 pub use estimate::estimate_fit;
 pub(crate) use fallback::load_with_fallback;
 use fit::{Budgets, Load, TooLarge};
+use hearth_formats::byte_size;
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, Place, Placement};
@@ -256,7 +257,7 @@ pub fn compute_plan(
             Verdict::Slow,
             format!(
                 "It fits, but the CPU has to read {} for every token, so answers will be slow.",
-                gib(left)
+                byte_size(left)
             ),
         ),
         true => (Verdict::Fits, "It fits in the memory that is free now.".to_owned()),
@@ -366,23 +367,10 @@ fn shortfall(devices: &[PlannedDevice]) -> String {
         format!(
             "{} needs {}, but has {} free.",
             device.name,
-            gib(needed),
-            gib(device.free.unwrap_or(0))
+            byte_size(needed),
+            byte_size(device.free.unwrap_or(0))
         )
     })
-}
-
-/// A size in MiB below 1 GiB, else in GiB.
-fn mib(bytes: u64) -> String {
-    match bytes < 1 << 30 {
-        true => format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20)),
-        false => gib(bytes),
-    }
-}
-
-/// A size in GiB.
-pub(crate) fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
 /// The smallest buffer limit of the requested or automatically selected GPUs, in bytes. `None`

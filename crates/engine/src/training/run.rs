@@ -9,6 +9,7 @@ use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, pan
 use crate::turns::count;
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId};
+use hearth_formats::hex;
 use hearth_llm::{LoadOptions, LoraPart, Model, Place, device, threads};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
@@ -70,7 +71,7 @@ fn run_training(
     let manifest = AdapterManifest {
         hearth: env!("CARGO_PKG_VERSION").to_owned(),
         base: base.clone(),
-        template_sha256: Some(hex(&Sha256::digest(template.as_bytes()))),
+        template_sha256: Some(hex(Sha256::digest(template.as_bytes()))),
         data: data_id(&request.data.path)?,
         settings: serde_json::to_value(&settings).unwrap_or_default(),
         seed: settings.seed,
@@ -691,10 +692,6 @@ fn data_id(path: &Path) -> Result<DataId, Problem> {
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default(),
-        sha256: hex(&hash.finalize()),
+        sha256: hex(hash.finalize()),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

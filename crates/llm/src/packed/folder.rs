@@ -1,6 +1,7 @@
 //! The cache folder of packed weights: file names and the size limit.
 
 use crate::free_space;
+use hearth_formats::hex;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
@@ -22,8 +23,7 @@ const MIN_FREE: u64 = 2 << 30;
 /// The path of the file with this key.
 pub fn file_of(folder: &Path, key: &str) -> PathBuf {
     let digest = Sha256::digest(key.as_bytes());
-    let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    folder.join(name).with_extension(COMPLETE)
+    folder.join(hex(&digest[..16])).with_extension(COMPLETE)
 }
 
 /// Frees space for a file of `size` bytes; returns its temporary path. Deletes the least recently
