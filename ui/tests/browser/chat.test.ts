@@ -97,7 +97,7 @@ test("a crashed worker loses neither the text nor the next answer", async () => 
   await page.evaluate("fakeHost.killWorker()");
   const failed = await lastAnswer(page, "failed");
   expect(await failed.textContent()).toContain("Paragraph 1.");
-  expect(await failed.getByTestId("failed").textContent()).toContain("ended unexpectedly");
+  expect(await failed.getByTestId("failed").textContent()).toContain("exited unexpectedly");
   await pace(page, 0);
   await send(page, "What is the capital of France?");
   expect(await (await lastAnswer(page, "complete")).textContent()).toContain("Paris");
@@ -106,13 +106,13 @@ test("a crashed worker loses neither the text nor the next answer", async () => 
 test("a crash without an answer is shown above the composer", async () => {
   const { page } = await open();
   await page.evaluate("fakeHost.killWorker()");
-  expect(await page.getByTestId("worker-died").textContent()).toContain("ended unexpectedly");
+  expect(await page.getByTestId("worker-died").textContent()).toContain("exited unexpectedly");
 });
 
 test("a message that was not sent becomes the draft again and stays with its conversation", async () => {
   const { page } = await open();
   await send(page, "/refuse this one");
-  expect(await page.getByTestId("toast").textContent()).toContain("Another answer is being written");
+  expect(await page.getByTestId("toast").textContent()).toContain("An answer is still being generated");
   expect(await page.getByTestId("composer").inputValue()).toBe("/refuse this one");
   await openConversation(page, "Rye bread");
   expect(await page.getByTestId("composer").inputValue()).toBe("");

@@ -95,7 +95,7 @@ test("a measurement shows progress, is saved and can be stopped", async () => {
   await pace(page, 40);
   await page.getByTestId("measure").click();
   await page.getByTestId("stop-measuring").click();
-  await expect.poll(() => page.getByTestId("measure-failed").textContent()).toContain("nothing was kept");
+  await expect.poll(() => page.getByTestId("measure-failed").textContent()).toContain("Nothing was saved");
   await pace(page, 0);
   await page.getByTestId("measure").click();
   await page.getByTestId("measurements").waitFor();

@@ -71,7 +71,7 @@ describe("data", () => {
     const { page } = await open({ scene: "fresh" });
     await pace(page, 0);
     await drop(page, "/home/you/empty.jsonl");
-    await expect.poll(() => page.getByTestId("inspection-failed").textContent()).toContain("empty.jsonl is empty");
+    await expect.poll(() => page.getByTestId("inspection-failed").textContent()).toContain("empty.jsonl: the file is empty");
     await page.getByTestId("tune-back").click();
     await page.getByTestId("sample").first().click();
     await page.getByTestId("facts").waitFor();
@@ -147,7 +147,7 @@ describe("a run", () => {
     await pace(page, 2);
     await train(page, "/home/you/replies.jsonl");
     await page.getByTestId("view-chat").click();
-    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("finished training");
+    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("is done: the validation loss went from");
     await page.getByTestId("toast-action").click();
     await runIs(page, "finished");
   });
@@ -157,7 +157,7 @@ describe("a run", () => {
     await pace(page, 1);
     await train(page, "/home/you/explodes.jsonl");
     await runIs(page, "failed");
-    expect(await page.getByTestId("run-problem").textContent()).toContain("exploded at step 25");
+    expect(await page.getByTestId("run-problem").textContent()).toContain("became 61.800 in step 25");
     await page.getByTestId("resume-run").click();
     await runIs(page, "failed");
   });

@@ -95,7 +95,7 @@ struct Chat {
     current: Option<Answer>,
     device_requests: Vec<oneshot::Sender<Result<Vec<Device>, Problem>>>,
     /// Whether the request for the devices was sent.
-    is_devices_sent: bool,
+    are_devices_requested: bool,
     plans: Plans,
     checks: DeviceChecks,
     /// The worker's build of Hearth. `None` means the default build.
@@ -116,7 +116,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         waiting: VecDeque::new(),
         current: None,
         device_requests: Vec::new(),
-        is_devices_sent: false,
+        are_devices_requested: false,
         plans: Plans::default(),
         checks: DeviceChecks::default(),
         switched_build: None,
@@ -253,7 +253,7 @@ impl Chat {
                 self.checks.complete(&device, &devices.map_err(Problem::from));
             }
             protocol::Event::Devices { devices } => {
-                self.is_devices_sent = false;
+                self.are_devices_requested = false;
                 for reply in self.device_requests.drain(..) {
                     let _ = reply.send(Ok(devices.iter().cloned().map(Device::from).collect()));
                 }
@@ -363,8 +363,8 @@ impl Chat {
             return;
         };
         // The exit of a worker is reported as a message.
-        if !self.device_requests.is_empty() && !self.is_devices_sent {
-            self.is_devices_sent = worker.send(Request::Devices).is_ok();
+        if !self.device_requests.is_empty() && !self.are_devices_requested {
+            self.are_devices_requested = worker.send(Request::Devices).is_ok();
         }
         for device in self.checks.next() {
             let _ = worker.send(Request::Check { device });

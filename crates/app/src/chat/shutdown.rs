@@ -103,7 +103,7 @@ impl Chat {
 
     /// Kills the worker without waiting for its exit.
     pub(super) fn drop_worker(&mut self) {
-        self.is_devices_sent = false;
+        self.are_devices_requested = false;
         self.plans.resend();
         self.checks.resend();
         self.end_measuring(&measuring::stopped());

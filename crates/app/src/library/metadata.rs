@@ -37,7 +37,7 @@ impl ModelMetadata {
         let architecture = gguf.architecture().map_err(|error| error.to_string())?.to_owned();
         if architecture.len() > MAX_ARCHITECTURE_BYTES {
             return Err(format!(
-                "{}: the name of its architecture has {} bytes, so the file is corrupt. Download the model again.",
+                "{}: the name of its architecture has {} bytes, so the file is corrupt. Get another file.",
                 path.display(),
                 architecture.len()
             ));

@@ -32,7 +32,7 @@ impl OneShots {
         request: ExportRequest,
     ) -> Result<TrainingEvent, Problem> {
         let _one_at_a_time = self.exporting.lock().await;
-        self::request(worker, TrainingRequest::Export(request)).await
+        run_one_shot(worker, TrainingRequest::Export(request)).await
     }
 
     /// Inspects a dataset in a one-shot worker. One at a time: a newer inspection cancels an older
@@ -50,7 +50,7 @@ impl OneShots {
         });
         let inspection = async {
             let _one_at_a_time = self.inspecting.lock().await;
-            self::request(worker, TrainingRequest::Inspect(request)).await
+            run_one_shot(worker, TrainingRequest::Inspect(request)).await
         };
         tokio::select! {
             inspected = inspection => inspected,
@@ -63,7 +63,7 @@ impl OneShots {
 }
 
 /// Starts a worker for one request and waits for its response.
-async fn request(worker: &WorkerCommand, request: TrainingRequest) -> Result<TrainingEvent, Problem> {
+async fn run_one_shot(worker: &WorkerCommand, request: TrainingRequest) -> Result<TrainingEvent, Problem> {
     let (worker, mut messages) = Worker::start(worker)
         .await
         .map_err(|error| Problem::from(protocol::Problem::from(error)))?;

@@ -15,7 +15,7 @@ import type { AdapterChoice, Cache, CacheUsage, Compared, Conversation, Conversa
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
   code: "workerDied",
-  message: "The model's process ended unexpectedly. Your conversation is safe, and the next message starts it again.",
+  message: "Hearth's worker exited unexpectedly (signal 11). Send again to restart it. If it happens again, choose a smaller model.",
 };
 
 const CONTEXT = 2048;
@@ -60,7 +60,7 @@ export class FakeHost extends FakeTuning implements Host {
   }
 
   async send(conversation: number | null, parent: number | null, text: string): Promise<Sent> {
-    if (text.startsWith("/refuse")) throw { code: "busy", message: "Another answer is being written. Wait for it, or stop it first." };
+    if (text.startsWith("/refuse")) throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
     const home = conversation === null ? this.begin(text) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     return this.answer(home, user, user);
@@ -69,7 +69,7 @@ export class FakeHost extends FakeTuning implements Host {
   async regenerate(message: number): Promise<Sent> {
     const [home, old] = this.find(message);
     const user = home.messages.find((m) => m.id === old.parent);
-    if (!user) throw { code: "badRequest", message: "There is no message that this one answers." };
+    if (!user) throw { code: "notFound", message: "This message no longer exists." };
     return this.answer(home, user, null);
   }
 
@@ -132,7 +132,7 @@ export class FakeHost extends FakeTuning implements Host {
 
   async loadModel(id: string): Promise<void> {
     const model = this.world.models.find((m) => m.id === id);
-    if (!model) throw { code: "notFound", message: "That model is no longer in the list." };
+    if (!model) throw { code: "notFound", message: "This model no longer exists. Choose another one." };
     if (model.problem !== null) {
       this.setModelState({ type: "failed", model: id, problem: { code: "fileUnreadable", message: model.problem } });
       return;
@@ -176,7 +176,7 @@ export class FakeHost extends FakeTuning implements Host {
 
   async checkDevice(device: string): Promise<Device[]> {
     await pause(this.pace * 60);
-    if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device “${device}” any more. Look at the list again.` };
+    if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device '${device}'. \`hearth devices\` lists all devices.` };
     // The CPU is the reference for GPUs, so it is measured too.
     this.world.devices = this.world.devices.map((d) => (d.kind === "cpu" || matchesDevice(device, d) ? checked(d) : d));
     return this.devices();
@@ -192,13 +192,13 @@ export class FakeHost extends FakeTuning implements Host {
 
   async measure(): Promise<Measurement> {
     const state = this.world.modelState;
-    if (this.generating.size > 0) throw { code: "busy", message: "An answer is being written, and would be measured with it. Stop it, or wait until it is done." };
+    if (this.generating.size > 0) throw { code: "busy", message: "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done." };
     if (state.type !== "ready") throw { code: "noModel", message: "No model is loaded. Load one, then measure it." };
     this.measuring = true;
     for (let step = 1; step <= 10; step++) {
       this.emit({ type: "measureProgress", fraction: step / 10 });
       await pause(this.pace * 5);
-      if (!this.measuring) throw { code: "cancelled", message: "The measurement was stopped; nothing was kept of it." };
+      if (!this.measuring) throw { code: "cancelled", message: "The measurement was cancelled. Nothing was saved." };
     }
     const { gpuLayers, layersTotal, kv, threads, name } = state.info;
     const device = this.world.devices.find((d) => matchesDevice(state.info.device, d))?.identity ?? state.info.device;
@@ -259,7 +259,7 @@ export class FakeHost extends FakeTuning implements Host {
 
   async voteAnswer(message: number, better: boolean): Promise<void> {
     const [home, answer] = this.find(message);
-    if (answer.comparison === null) throw { code: "badRequest", message: "Only one of two answers side by side can be preferred." };
+    if (answer.comparison === null) throw { code: "badRequest", message: "This answer is not part of a comparison, so there is nothing to vote on." };
     const [, other] = this.find(answer.comparison);
     const tuned = answer.adapters.length > 0 ? answer : other;
     const before = tuned.better ? "tuned" : answer.better || other.better ? "base" : null;
@@ -310,7 +310,7 @@ export class FakeHost extends FakeTuning implements Host {
     const script = answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question);
     if (this.world.modelState.type !== "ready") {
       const first = this.world.models.find((m) => m.problem === null);
-      if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model to answer with. Add a GGUF file under Models." } });
+      if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model on this machine yet. Add a GGUF file under Models, then try again." } });
       await this.loadModel(first.id);
     }
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {

@@ -56,15 +56,15 @@ export function buildOptions(gpus: readonly Device[]): BuildOption[] {
 
 /** The automatic choice: the fastest build without a mismatch; of equals, the first. */
 export function autoBuild(all: readonly BuildOption[]): BuildOption | null {
-  const seconds = (offer: BuildOption) => offer.seconds ?? Number.MAX_VALUE;
+  const seconds = (option: BuildOption) => option.seconds ?? Number.MAX_VALUE;
   return all.filter(({ mismatch }) => mismatch === null).reduce<BuildOption | null>((best, next) => (best !== null && seconds(best) <= seconds(next) ? best : next), null);
 }
 
 /** Why the automatic choice is this build. */
 export function autoBuildReason(all: readonly BuildOption[], { name, build, seconds }: BuildOption): string {
-  const others = all.filter((offer) => offer.build !== build && offer.mismatch === null);
+  const others = all.filter((option) => option.build !== build && option.mismatch === null);
   if (others.length === 0) return `Automatic uses ${name}: no other backend matches the CPU's results.`;
   if (seconds === null) return `Automatic uses ${name} until all backends have been measured.`;
-  if (others.every((offer) => offer.seconds === null)) return `Automatic uses ${name}: no other backend has been measured yet.`;
+  if (others.every((option) => option.seconds === null)) return `Automatic uses ${name}: no other backend has been measured yet.`;
   return `Automatic uses ${name}: measured fastest.`;
 }

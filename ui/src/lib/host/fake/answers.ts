@@ -81,7 +81,7 @@ export function scriptedAnswer(question: string): Script {
   if (/context is full/i.test(question)) script.end = { type: "cut", reason: "contextFull" };
   if (/older/i.test(question)) script.leftOut = { messages: 3, tokens: 412 };
   if (/fails/i.test(question)) {
-    script.end = { type: "failed", problem: { code: "outOfMemory", message: "There was not enough memory to go on with this answer. Close other programs, or set a smaller context in Settings." } };
+    script.end = { type: "failed", problem: { code: "outOfMemory", message: "Hearth's worker ran out of memory. Close other programs, or choose a shorter context or a smaller model, then send again." } };
     text = text.slice(0, 60);
   }
   script.pieces = text.match(/\s*\S{1,6}|\s+/g) ?? [];

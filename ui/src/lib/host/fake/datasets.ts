@@ -75,8 +75,10 @@ function inspection(change: Partial<Inspection>): Inspection {
 
 const truncated: Finding = { kind: "truncated", severity: "warning", message: "9 examples are longer than 512 tokens and truncated. A longer sequence length keeps more of them but takes more memory.", lines: [118, 131, 140, 203, 226, 240, 301, 355, 398] };
 const duplicates: Finding = { kind: "near_duplicates", severity: "note", message: "14 examples are nearly the same as an earlier one. Many near-duplicates make a model repeat itself.", lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377] };
-const secrets: Finding = { kind: "secrets", severity: "warning", message: "2 examples hold what looks like a password or a key. A model can reveal its training data to anyone who uses it: remove it from the file.", lines: [41, 260] };
-const leaks: Finding = { kind: "leaks", severity: "warning", message: "6 of 200 validation examples are near-duplicates of training examples, so the validation loss will look too good.", lines: [17, 52, 90, 144, 301, 377] };
+const secrets: Finding = { kind: "secrets", severity: "warning", message: "2 examples hold what looks like an e-mail address with its password. A model can reveal its training data to anyone who uses it: remove it from the file.", lines: [41, 260] };
+const leaks: Finding = { kind: "leaks", severity: "warning", message: "6 of 200 validation examples are near-duplicates of training examples, so the validation loss will look too good. Remove near-duplicates from the file.", lines: [17, 52, 90, 144, 301, 377] };
+
+const unsure: Finding = { kind: "unsure", severity: "warning", message: "The columns have unknown names, so their roles were guessed from their content. Check in the preview that prompts and answers are right, or choose the columns.", lines: [] };
 
 const brokenLines: BrokenLine[] = [
   { line: 7, why: "The line ends in the middle of a text: a closing quotation mark is missing." },
@@ -87,7 +89,7 @@ const brokenLines: BrokenLine[] = [
 /** Inspects a dataset; throws a `Problem` if it cannot be read. */
 export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Inspection {
   if (dataset.problem) throw { code: "fileUnreadable", message: dataset.problem };
-  if (/empty/.test(dataset.name)) throw { code: "dataInvalid", message: `${dataset.name} is empty. Choose a file with at least two examples.` };
+  if (/empty/.test(dataset.name)) throw { code: "dataInvalid", message: `${dataset.path}: the file is empty. Choose one with examples in it.` };
   if (/recipes|\.csv$/.test(dataset.name)) {
     const sure = mapping !== null;
     return inspection({
@@ -101,7 +103,7 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       trainedTokens: 16_020,
       lengths: [204, 398, 466],
       previews: [chat(2, ["Rye bread, 80 % hydration", "Mix 500 g of rye flour with 400 g of warm water and 10 g of salt. Let it stand for twelve hours, then bake it for an hour at 220 °C."]), chat(3, ["Pea soup", "Sweat an onion in butter, add 600 g of peas and a litre of stock, and blend it after eight minutes."])],
-      findings: [{ kind: "few", severity: "note", message: "96 examples are few: enough for a tone or a format, not for new knowledge.", lines: [] }],
+      findings: sure ? [] : [unsure],
     });
   }
   if (/\.(md|txt)$/.test(dataset.name)) {
@@ -117,7 +119,7 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       trainedTokens: 29_330,
       lengths: [512, 512, 512],
       previews: [{ line: 1, pieces, tokens: 31 }],
-      findings: [{ kind: "retrieve", severity: "note", message: "Plain text teaches a style more than it teaches facts. To ask about what is in the text, put it into the conversation instead.", lines: [] }],
+      findings: [{ kind: "retrieve", severity: "note", message: "A document is many times longer than the model's context. Training on it teaches its language and tone, but not reliably its content; to ask about it, put the relevant passages into the conversation.", lines: [] }],
     });
   }
   if (/broken/.test(dataset.name)) {

@@ -126,8 +126,8 @@ interface Past {
 const past: Past[] = [
   { id: 21, name: "support-tone", dataset: [11, "replies.jsonl"], hoursAgo: 2, reached: 70, steps: 70, state: { type: "finished" }, adapter: 31 },
   { id: 22, name: "baker", dataset: [12, "recipes.csv"], hoursAgo: 26, reached: 40, steps: 60, state: { type: "stopped" }, adapter: 32, outcome: { reason: "stopped", generalAfter: 22.4 } },
-  { id: 23, name: "support-tone, faster", dataset: [11, "replies.jsonl"], hoursAgo: 50, reached: 23, steps: 70, state: { type: "failed", problem: { code: "diverged", message: "The loss exploded at step 24: it was 61.8 after 1.9. The learning rate of 2e-2 is probably too high. Lower it and train again, or go on from step 20." } }, adapter: null },
-  { id: 24, name: "notes, at length", dataset: [13, "notes.md"], hoursAgo: 80, reached: 48, steps: 90, state: { type: "interrupted", problem: { code: "workerDied", message: "The machine went to sleep or was switched off while this was learning. Everything up to step 40 is kept." } }, adapter: null },
+  { id: 23, name: "support-tone, faster", dataset: [11, "replies.jsonl"], hoursAgo: 50, reached: 23, steps: 70, state: { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 24, so the run was stopped. The best adapter so far is saved. Try a lower learning rate." } }, adapter: null },
+  { id: 24, name: "notes, at length", dataset: [13, "notes.md"], hoursAgo: 80, reached: 48, steps: 90, state: { type: "interrupted", problem: { code: "workerDied", message: "Hearth was closed during this run. Resume it to continue from its last checkpoint." } }, adapter: null },
 ];
 
 export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {

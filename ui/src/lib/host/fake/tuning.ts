@@ -1,15 +1,20 @@
 // Fine-tuning of the fake host: datasets, fast runs, adapters and exports.
 
 import type { FileDrop } from "../host";
-import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
+import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, Outcome, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
 import { FakeBase, pause } from "./base";
 import { inspect, newDataset, sampleDatasets, pastDatasets } from "./datasets";
 import { runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt, trainDefaults } from "./runs";
 
 const NEVER_ENDS = 100_000;
 
-function gone(what: string): Problem {
-  return { code: "notFound", message: `This ${what} no longer exists.` };
+const NO_DATASET: Problem = { code: "notFound", message: "This dataset no longer exists. Choose another one." };
+const NO_RUN: Problem = { code: "notFound", message: "This run no longer exists." };
+
+/** The end of the notification of a finished run. */
+function losses(outcome: Outcome | null): string {
+  if (outcome?.evalLossBefore == null || outcome.evalLoss == null) return "";
+  return `: the validation loss went from ${outcome.evalLossBefore.toFixed(2)} to ${outcome.evalLoss.toFixed(2)}`;
 }
 
 /** Requests to the current run. */
@@ -51,7 +56,7 @@ export class FakeTuning extends FakeBase {
       await this.restoreDataset(known.id);
       return known;
     }
-    if (/\.(png|jpe?g|pdf|zip)$/i.test(path)) throw { code: "dataInvalid", message: `${path.split("/").at(-1)} is not a file of examples. Choose JSONL, JSON, CSV, Parquet, plain text or Markdown.` };
+    if (/\.(png|jpe?g|pdf|zip)$/i.test(path)) throw { code: "dataInvalid", message: `${path}: this is another kind of file, not a dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text.` };
     const dataset = newDataset(this.newId(), path);
     this.datasetList = [dataset, ...this.datasetList];
     await this.emitDatasets();
@@ -79,7 +84,7 @@ export class FakeTuning extends FakeBase {
 
   async inspectDataset(id: number, _model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection> {
     const dataset = this.datasetList.find((d) => d.id === id);
-    if (!dataset) throw gone("dataset");
+    if (!dataset) throw NO_DATASET;
     await pause(this.pace * 12);
     const seen = inspect(dataset, mapping, skipBroken, sequence);
     this.datasetList = this.datasetList.map((d) => (d.id === id ? { ...d, examples: seen.examples } : d));
@@ -101,9 +106,10 @@ export class FakeTuning extends FakeBase {
   }
 
   async startRun(order: NewRun): Promise<Run> {
-    if (this.controls.size > 0) throw { code: "busy", message: "Another run is under way. Stop it, or wait until it has ended." };
+    const active = this.runList.find(({ id }) => this.controls.has(id));
+    if (active) throw { code: "busy", message: `“${active.name}” is still running, and only one run can be active. Wait until it is done, or stop it first.` };
     const dataset = this.datasetList.find((d) => d.id === order.dataset);
-    if (!dataset) throw gone("dataset");
+    if (!dataset) throw NO_DATASET;
     const run: Run = {
       id: this.newId(),
       name: order.name ?? dataset.name.replace(/\.\w+$/, ""),
@@ -168,7 +174,7 @@ export class FakeTuning extends FakeBase {
 
   async importAdapter(path: string, model: string): Promise<Adapter> {
     const name = (path.split("/").at(-1) ?? path).replace(/\.gguf$/, "");
-    if (/qwen/.test(name)) throw { code: "adapterInvalid", message: `${name} was made for another model: it has 24 layers, and this one has 30.` };
+    if (/qwen/.test(name)) throw { code: "adapterInvalid", message: `${path}: this adapter does not belong to this model: it targets all layers of a model with 24 layers, but this model has 30. Choose the model it was trained on, or another adapter.` };
     const adapter: Adapter = { id: this.newId(), name, run: null, model, modelName: "SmolLM2 135M Instruct", path, createdAt: Date.now(), outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
     this.adapterList = [adapter, ...this.adapterList];
     await this.emitAdapters();
@@ -197,7 +203,7 @@ export class FakeTuning extends FakeBase {
   async exportAdapter(options: ExportOptions): Promise<Exported> {
     await pause(this.pace * 40);
     const bytes = options.format.type === "gguf" ? 98_402_112 : 9_781_248;
-    if (/full/.test(options.out)) throw { code: "diskFull", message: `The disk that holds ${options.out} is full. Nothing was left there. Make room, or choose another place.` };
+    if (/full/.test(options.out)) throw { code: "diskFull", message: `${options.out}: No space left on device (os error 28). The disk is full. Free some space, then try again.` };
     if (!options.verify) return { path: options.out, bytes, verification: null };
     const rough = options.format.type === "gguf" && options.format.kind === "Q4_0";
     return {
@@ -275,7 +281,7 @@ export class FakeTuning extends FakeBase {
     const every = Math.max(1, Math.round(Math.min(steps, 200) / 10));
     if (from === 0) this.evaluate(id, curves, 0, steps);
     for (let step = from + 1; step <= steps; step++) {
-      if (control.die) return this.end(id, { type: "interrupted", problem: { code: "workerDied", message: `The training process ended unexpectedly after step ${step - 1}. ${step > every ? `Everything up to step ${Math.floor((step - 1) / every) * every} is kept.` : "Nothing had been kept yet."}` } });
+      if (control.die) return this.end(id, { type: "interrupted", problem: { code: "workerDied", message: "Hearth's worker exited unexpectedly (signal 11). Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence length or a smaller batch." } });
       if (control.stop) return this.end(id, { type: "stopped" });
       if (control.pause) await this.wait(id, control);
       if (control.stop) return this.end(id, { type: "stopped" });
@@ -283,7 +289,7 @@ export class FakeTuning extends FakeBase {
       if (/explodes/.test(run.datasetName) && step > 24) {
         point.loss = 61.8;
         this.add(id, curves, point);
-        return this.end(id, { type: "failed", problem: { code: "diverged", message: "The loss exploded at step 25: it was 61.8 after 1.9. Lower the learning rate and train again, or go on from step 21." } });
+        return this.end(id, { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 25, so the run was stopped. The best adapter so far is saved. Try a lower learning rate." } });
       }
       this.add(id, curves, point);
       if (step % every === 0) {
@@ -326,13 +332,14 @@ export class FakeTuning extends FakeBase {
       this.adapterList = [runAdapter(adapter, run), ...this.adapterList];
       void this.emitAdapters();
     }
-    if (state.type === "finished") this.emit({ type: "runEnded", run: id, message: `“${run.name}” finished training.` });
-    else if (state.type !== "stopped") this.emit({ type: "runEnded", run: id, message: `“${run.name}” failed.` });
+    if (state.type === "finished") this.emit({ type: "runEnded", run: id, message: `${run.name} is done${losses(outcome)}.` });
+    else if (state.type === "failed") this.emit({ type: "runEnded", run: id, message: `${run.name} failed: ${state.problem.message}` });
+    else if (state.type === "interrupted") this.emit({ type: "runEnded", run: id, message: `${run.name} was interrupted: ${state.problem.message}` });
   }
 
   private run(id: number): Run {
     const run = this.runList.find((r) => r.id === id);
-    if (!run) throw gone("run");
+    if (!run) throw NO_RUN;
     return run;
   }
 
