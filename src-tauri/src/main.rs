@@ -9,6 +9,7 @@
 
 mod close;
 mod commands;
+mod in_window;
 mod power;
 mod recovery;
 mod start;

@@ -2,15 +2,12 @@
 
 use crate::{close, power::SystemPower, recovery, window};
 use hearth_app::library::data_folder;
-use hearth_app::wire::{Code, Event, Problem, Theme};
+use hearth_app::wire::{Code, EVENT_NAME, Event, Problem, Theme};
 use hearth_app::{App, Options};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::{AppHandle, Builder, Emitter, Manager, Wry};
 use tauri_plugin_window_state::StateFlags;
-
-/// Tauri's event name for every `hearth_app::wire::Event`.
-const EVENT: &str = "hearth";
 
 /// Environment variable of the data folder. Setting it allows another instance with its own data.
 const DATA: &str = "HEARTH_DATA";
@@ -68,7 +65,7 @@ async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
             window::notify(&page, message.clone());
         }
         // A page that misses events requests a snapshot when it loads.
-        let _ = page.emit(EVENT, event);
+        let _ = page.emit(EVENT_NAME, event);
     })?;
     let theme = hearth.snapshot().await?.settings.theme;
     Ok((hearth, theme))

@@ -55,8 +55,8 @@ impl App {
     }
 
     /// The default settings of a run.
-    pub fn train_defaults(&self) -> TrainSettings {
-        TrainSettings::default()
+    pub async fn train_defaults(&self) -> Result<TrainSettings, Problem> {
+        Ok(TrainSettings::default())
     }
 
     /// Starts a run. Its progress arrives as events.

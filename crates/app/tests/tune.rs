@@ -78,7 +78,7 @@ async fn new_run(bench: &Bench, script: &str) -> NewRun {
         dataset: dataset.id,
         mapping: None,
         skip_broken: false,
-        settings: bench.train_defaults(),
+        settings: bench.train_defaults().await.expect("settings"),
     }
 }
 

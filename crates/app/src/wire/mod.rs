@@ -2,15 +2,19 @@
 //! plain data.
 //!
 //! Field names are camelCase on the wire, enums carry their variant in `type`, times are
-//! milliseconds since 1970, sizes are bytes. `ui/src/lib/host/wire.ts` is generated from this
-//! module (see `tests/wire.rs`). The worker's types (`hearth_protocol`) and the store's rows are
-//! separate types; [`crate::convert`] converts between them.
+//! milliseconds since 1970, sizes are bytes. `ui/src/lib/host/wire.ts` is generated from the table
+//! of commands ([`commands!`](crate::commands!)) and [`Event`] (see `tests/wire.rs`). The worker's
+//! types (`hearth_protocol`) and the store's rows are separate types; [`crate::convert`] converts
+//! between them.
 
+mod commands;
 mod hardware;
 mod tune;
+mod typescript;
 
 pub use hardware::*;
 pub use tune::*;
+pub use typescript::typescript;
 
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
@@ -527,6 +531,9 @@ pub struct Compared {
     pub tuned: Message,
 }
 
+/// Tauri's event name for every [`Event`].
+pub const EVENT_NAME: &str = "hearth";
+
 /// An event for every window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -641,89 +648,4 @@ pub enum Event {
         /// All adapters now.
         adapters: Vec<Adapter>,
     },
-}
-
-/// The TypeScript declarations of all wire types, as one module.
-pub fn typescript() -> String {
-    let config = ts_rs::Config::new().with_large_int("number");
-    let mut text = String::from("// Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.\n");
-    macro_rules! declare {
-        ($($t:ty),* $(,)?) => { $(
-            text.push_str("\nexport ");
-            for line in <$t as TS>::decl(&config).lines() {
-                text.push_str(line.trim_end());
-                text.push('\n');
-            }
-        )* };
-    }
-    declare!(
-        Theme,
-        GpuLayers,
-        KvType,
-        Settings,
-        Cache,
-        CacheUsage,
-        SamplingParams,
-        Source,
-        Model,
-        ModelInfo,
-        ModelState,
-        Problem,
-        Role,
-        CutReason,
-        MessageState,
-        Stats,
-        LeftOut,
-        Message,
-        ConversationSummary,
-        Conversation,
-        SnippetPart,
-        SearchHit,
-        Device,
-        BackendOption,
-        DeviceCheck,
-        LoadSettings,
-        Verdict,
-        Plan,
-        PlannedDevice,
-        Measurement,
-        Snapshot,
-        Sent,
-        Compared,
-        Dataset,
-        SampleDataset,
-        ColumnMapping,
-        Inspection,
-        Preview,
-        Piece,
-        Severity,
-        Finding,
-        BrokenLine,
-        Schedule,
-        Precision,
-        Checkpointing,
-        TrainSettings,
-        NewRun,
-        RunPlan,
-        PauseReason,
-        RunState,
-        RunPoint,
-        RunEvaluation,
-        RunCurves,
-        EndReason,
-        Outcome,
-        Run,
-        Votes,
-        Adapter,
-        AdapterChoice,
-        UsedAdapter,
-        Thumb,
-        Rating,
-        ExportFormat,
-        ExportOptions,
-        Exported,
-        Verification,
-        Event,
-    );
-    text
 }

@@ -1,167 +1,229 @@
 // Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.
 
-export type Theme = "system" | "light" | "dark";
+/** The app's commands. They reject with a {@link Problem}. */
+export interface Commands {
+  /** The initial state of the window. */
+  snapshot(): Promise<Snapshot>;
+  openConversation(id: number): Promise<Conversation>;
+  /** Starts a new conversation if `conversation` is `null`. */
+  send(conversation: number | null, parent: number | null, text: string): Promise<Sent>;
+  /** Generates a sibling of this answer. */
+  regenerate(message: number): Promise<Sent>;
+  /** Adds a sibling of this user message and generates its answer. */
+  edit(message: number, text: string): Promise<Sent>;
+  stop(conversation: number): Promise<void>;
+  /** Switches to the branch through this message. */
+  selectLeaf(conversation: number, message: number): Promise<Conversation>;
+  renameConversation(id: number, title: string): Promise<void>;
+  deleteConversation(id: number): Promise<void>;
+  restoreConversation(id: number): Promise<void>;
+  setSystemPrompt(conversation: number, text: string | null): Promise<void>;
+  search(query: string): Promise<Array<SearchHit>>;
+  loadModel(id: string): Promise<void>;
+  unloadModel(): Promise<void>;
+  addModel(path: string): Promise<Model>;
+  /** Removes a model from the list; a file added by the user stays on disk. */
+  removeModel(id: string): Promise<void>;
+  /** The devices that can run a model, with their current memory and load. */
+  devices(): Promise<Array<Device>>;
+  /** Checks a device (compares its results with the CPU's) and measures it, with every build that can use it. May take minutes. Returns all devices. */
+  checkDevice(device: string): Promise<Array<Device>>;
+  /** The memory plan of a model. Rejects with `superseded` if a newer plan was requested meanwhile. */
+  plan(model: string, loadSettings: LoadSettings): Promise<Plan>;
+  /** Measures prefill and decode speed; reports progress through events. */
+  measure(): Promise<Measurement>;
+  /** Makes `measure` reject with `cancelled`. */
+  stopMeasuring(): Promise<void>;
+  /** Newest first. */
+  measurements(): Promise<Array<Measurement>>;
+  /** The caches on disk. */
+  caches(): Promise<Array<CacheUsage>>;
+  /** Clears a cache; returns all caches. Nothing else is deleted. */
+  clearCache(cache: Cache): Promise<Array<CacheUsage>>;
+  /** A description of the machine and of Hearth's state, for bug reports. */
+  report(): Promise<string>;
+  datasets(): Promise<Array<Dataset>>;
+  /** Bundled datasets; pass their paths to `addDataset`. */
+  sampleDatasets(): Promise<Array<SampleDataset>>;
+  /** Returns the existing dataset if the file was added before. */
+  addDataset(path: string): Promise<Dataset>;
+  renameDataset(id: number, name: string): Promise<void>;
+  /** Removes a dataset from the list; its file stays. */
+  removeDataset(id: number): Promise<void>;
+  restoreDataset(id: number): Promise<void>;
+  /** Inspects a dataset as a run on this model would read it. Without a mapping the columns are detected. */
+  inspectDataset(id: number, model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection>;
+  /** Newest first. */
+  runs(): Promise<Array<Run>>;
+  runPoints(id: number): Promise<RunCurves>;
+  /** The default training settings. */
+  trainDefaults(): Promise<TrainSettings>;
+  /** Rejects with `busy` while another run is active or paused. */
+  startRun(run: NewRun): Promise<Run>;
+  pauseRun(id: number): Promise<void>;
+  /** Resumes a paused run, or an interrupted or failed one from its last checkpoint. */
+  resumeRun(id: number): Promise<void>;
+  /** Stops a run and saves its adapter. A second call, while the worker is still running, kills it. */
+  stopRun(id: number): Promise<void>;
+  renameRun(id: number, name: string): Promise<void>;
+  /** Deletes a run and its adapter; stops it if active. */
+  deleteRun(id: number): Promise<void>;
+  restoreRun(id: number): Promise<void>;
+  /** Newest first. */
+  adapters(): Promise<Array<Adapter>>;
+  /** Imports a PEFT folder or a GGUF adapter for this model. */
+  importAdapter(path: string, model: string): Promise<Adapter>;
+  renameAdapter(id: number, name: string): Promise<void>;
+  deleteAdapter(id: number): Promise<void>;
+  restoreAdapter(id: number): Promise<void>;
+  /** Exports (and verifies) an adapter; may take minutes. */
+  exportAdapter(options: ExportOptions): Promise<Exported>;
+  /** Sets the adapters of new answers; an empty list means the base model. */
+  setConversationAdapters(conversation: number, choices: Array<AdapterChoice>): Promise<void>;
+  /** Like `send`, with two answers: base model, then with adapters. */
+  compare(conversation: number | null, parent: number | null, text: string, adapters: Array<AdapterChoice>): Promise<Compared>;
+  /** Votes for one of two compared answers, from which the conversation continues; `false` removes the vote. */
+  voteAnswer(message: number, better: boolean): Promise<void>;
+  /** Removes the rating if both are `null`. A correction alone counts as thumb down. */
+  rateAnswer(message: number, thumb: Thumb | null, correction: string | null): Promise<void>;
+  /** Number of answers that `datasetFromRatings` would write: rated good, or corrected. */
+  ratedExamples(): Promise<number>;
+  /** Writes the rated answers to a file of the app's and adds it as a dataset. */
+  datasetFromRatings(name: string): Promise<Dataset>;
+  /** Saves the settings. A loaded model is reloaded if its load settings change. */
+  setSettings(settings: Settings): Promise<void>;
+  /** Opens a native dialog; `null` if cancelled. */
+  chooseModelFile(): Promise<string | null>;
+  /** Opens a native dialog; `null` if cancelled. */
+  chooseDataFile(): Promise<string | null>;
+  /** Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled. */
+  chooseAdapter(folder: boolean): Promise<string | null>;
+  /** Opens a native dialog for the format; `null` if cancelled. */
+  chooseExportTarget(format: ExportFormat, name: string): Promise<string | null>;
+}
 
-export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count",
+/** Calls commands by their names and named arguments. */
+export const commands = (invoke: <T>(command: string, named?: Record<string, unknown>) => Promise<T>): Commands => ({
+  snapshot: () => invoke("snapshot"),
+  openConversation: (id) => invoke("open_conversation", { id }),
+  send: (conversation, parent, text) => invoke("send", { conversation, parent, text }),
+  regenerate: (message) => invoke("regenerate", { message }),
+  edit: (message, text) => invoke("edit", { message, text }),
+  stop: (conversation) => invoke("stop", { conversation }),
+  selectLeaf: (conversation, message) => invoke("select_leaf", { conversation, message }),
+  renameConversation: (id, title) => invoke("rename_conversation", { id, title }),
+  deleteConversation: (id) => invoke("delete_conversation", { id }),
+  restoreConversation: (id) => invoke("restore_conversation", { id }),
+  setSystemPrompt: (conversation, text) => invoke("set_system_prompt", { conversation, text }),
+  search: (query) => invoke("search", { query }),
+  loadModel: (id) => invoke("load_model", { id }),
+  unloadModel: () => invoke("unload_model"),
+  addModel: (path) => invoke("add_model", { path }),
+  removeModel: (id) => invoke("remove_model", { id }),
+  devices: () => invoke("devices"),
+  checkDevice: (device) => invoke("check_device", { device }),
+  plan: (model, loadSettings) => invoke("plan", { model, loadSettings }),
+  measure: () => invoke("measure"),
+  stopMeasuring: () => invoke("stop_measuring"),
+  measurements: () => invoke("measurements"),
+  caches: () => invoke("caches"),
+  clearCache: (cache) => invoke("clear_cache", { cache }),
+  report: () => invoke("report"),
+  datasets: () => invoke("datasets"),
+  sampleDatasets: () => invoke("sample_datasets"),
+  addDataset: (path) => invoke("add_dataset", { path }),
+  renameDataset: (id, name) => invoke("rename_dataset", { id, name }),
+  removeDataset: (id) => invoke("remove_dataset", { id }),
+  restoreDataset: (id) => invoke("restore_dataset", { id }),
+  inspectDataset: (id, model, mapping, skipBroken, sequence) => invoke("inspect_dataset", { id, model, mapping, skipBroken, sequence }),
+  runs: () => invoke("runs"),
+  runPoints: (id) => invoke("run_points", { id }),
+  trainDefaults: () => invoke("train_defaults"),
+  startRun: (run) => invoke("start_run", { run }),
+  pauseRun: (id) => invoke("pause_run", { id }),
+  resumeRun: (id) => invoke("resume_run", { id }),
+  stopRun: (id) => invoke("stop_run", { id }),
+  renameRun: (id, name) => invoke("rename_run", { id, name }),
+  deleteRun: (id) => invoke("delete_run", { id }),
+  restoreRun: (id) => invoke("restore_run", { id }),
+  adapters: () => invoke("adapters"),
+  importAdapter: (path, model) => invoke("import_adapter", { path, model }),
+  renameAdapter: (id, name) => invoke("rename_adapter", { id, name }),
+  deleteAdapter: (id) => invoke("delete_adapter", { id }),
+  restoreAdapter: (id) => invoke("restore_adapter", { id }),
+  exportAdapter: (options) => invoke("export_adapter", { options }),
+  setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
+  compare: (conversation, parent, text, adapters) => invoke("compare", { conversation, parent, text, adapters }),
+  voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
+  rateAnswer: (message, thumb, correction) => invoke("rate_answer", { message, thumb, correction }),
+  ratedExamples: () => invoke("rated_examples"),
+  datasetFromRatings: (name) => invoke("dataset_from_ratings", { name }),
+  setSettings: (settings) => invoke("set_settings", { settings }),
+  chooseModelFile: () => invoke("choose_model_file"),
+  chooseDataFile: () => invoke("choose_data_file"),
+  chooseAdapter: (folder) => invoke("choose_adapter", { folder }),
+  chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
+});
+
+/** The name of the Tauri event that carries every {@link Event}. */
+export const EVENT_NAME = "hearth";
+
+/** The settings of a new installation. */
+export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","lastModel":null,"promptCacheLimit":2000000000};
+
+export type Problem = {
 /**
- * Number of layers.
+ * For programs.
  */
-count: number, };
+code: string,
+/**
+ * For people: what happened, to what, what to do.
+ */
+message: string, };
 
 export type KvType = "f16" | "q8_0";
 
-export type Settings = {
+export type PlannedDevice = {
 /**
- * Colour theme.
- */
-theme: Theme,
-/**
- * CPU threads. `None` means the number of physical cores.
- */
-threads: number | null,
-/**
- * Context length in tokens. `None` means automatic.
- */
-context: number | null,
-/**
- * Identity of the device for chat. `None` means automatic.
- */
-device: string | null,
-/**
- * Identity of the device for fine-tuning. `None` means automatic.
- */
-trainingDevice: string | null,
-/**
- * The build of Hearth that uses the GPU. `None` means the fastest.
- */
-build: string | null,
-/**
- * Layers of the chat's model on GPUs.
- */
-gpuLayers: GpuLayers,
-/**
- * Type of the chat's KV cache.
- */
-kv: KvType,
-/**
- * Id of the last loaded model, which is loaded when a message is sent.
- */
-lastModel: string | null,
-/**
- * Most bytes of the prompt cache on disk; 0 switches it off.
- */
-promptCacheLimit: number, };
-
-export type Cache = "prompts" | "weights";
-
-export type CacheUsage = {
-/**
- * The cache.
- */
-cache: Cache,
-/**
- * Its folder, which may not exist yet.
- */
-path: string,
-/**
- * Total size of its files, in bytes.
- */
-bytes: number, };
-
-export type SamplingParams = {
-/**
- * Softmax temperature; 0 is greedy.
- */
-temperature: number,
-/**
- * Sample from the k most likely tokens; 0 disables the filter.
- */
-topK: number,
-/**
- * Sample from the most likely tokens with a cumulative probability of p; 1 disables the
- * filter.
- */
-topP: number,
-/**
- * Drop tokens below this fraction of the highest probability; 0 disables the filter.
- */
-minP: number,
-/**
- * Divides the logits of recent tokens; 1 disables it.
- */
-repetitionPenalty: number,
-/**
- * Subtracted from a token's logit once per recent occurrence; 0 disables it.
- */
-frequencyPenalty: number,
-/**
- * Subtracted once from the logit of each recent token; 0 disables it.
- */
-presencePenalty: number,
-/**
- * Tokens that the penalties count as recent.
- */
-repeatLastN: number,
-/**
- * Seed of the sampler: reproducible answers on a CPU. `None` means a random seed.
- */
-seed: number | null, };
-
-export type Source = "bundled" | "catalog" | "file";
-
-export type Model = {
-/**
- * Id, used in every command.
+ * Id of the device.
  */
 id: string,
 /**
- * Display name.
+ * Product name.
  */
 name: string,
 /**
- * The GGUF file; of a split model the first shard.
+ * Bytes of weights.
  */
-path: string,
+weights: number,
 /**
- * File size in bytes.
+ * Bytes of the KV cache.
  */
-fileSize: number,
+kv: number,
 /**
- * `llama`, `qwen2` and so on; empty if the file cannot be read.
+ * Bytes of compute buffers.
  */
-architecture: string,
+compute: number,
 /**
- * `Q4_1` and so on; empty if the file cannot be read.
+ * Bytes left free as a margin.
  */
-quantization: string,
+margin: number,
 /**
- * Number of parameters.
+ * Total memory in bytes. `None` means unknown.
  */
-parameters: number,
+total: number | null,
 /**
- * The training context length in tokens.
+ * Free memory in bytes, without this model. `None` means unknown.
  */
-contextTrained: number,
+free: number | null,
 /**
- * One sentence, or empty.
+ * Layers on it: `token_embd`, `blk.0` and so on, `output`.
  */
-description: string,
+layers: Array<string>,
 /**
- * Default system prompt of conversations.
+ * Whether all of it fits.
  */
-systemPrompt: string | null,
-/**
- * Default sampling parameters.
- */
-sampling: SamplingParams,
-/**
- * Origin.
- */
-source: Source,
-/**
- * Why the model cannot be loaded, as a sentence. `None` means it can.
- */
-problem: string | null, };
+fits: boolean, };
 
 export type ModelInfo = {
 /**
@@ -260,17 +322,208 @@ model: string,
  */
 problem: Problem, };
 
-export type Problem = {
+export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count",
 /**
- * For programs.
+ * Number of layers.
  */
-code: string,
-/**
- * For people: what happened, to what, what to do.
- */
-message: string, };
+count: number, };
 
-export type Role = "system" | "user" | "assistant";
+export type Theme = "system" | "light" | "dark";
+
+export type Settings = {
+/**
+ * Colour theme.
+ */
+theme: Theme,
+/**
+ * CPU threads. `None` means the number of physical cores.
+ */
+threads: number | null,
+/**
+ * Context length in tokens. `None` means automatic.
+ */
+context: number | null,
+/**
+ * Identity of the device for chat. `None` means automatic.
+ */
+device: string | null,
+/**
+ * Identity of the device for fine-tuning. `None` means automatic.
+ */
+trainingDevice: string | null,
+/**
+ * The build of Hearth that uses the GPU. `None` means the fastest.
+ */
+build: string | null,
+/**
+ * Layers of the chat's model on GPUs.
+ */
+gpuLayers: GpuLayers,
+/**
+ * Type of the chat's KV cache.
+ */
+kv: KvType,
+/**
+ * Id of the last loaded model, which is loaded when a message is sent.
+ */
+lastModel: string | null,
+/**
+ * Most bytes of the prompt cache on disk; 0 switches it off.
+ */
+promptCacheLimit: number, };
+
+export type ConversationSummary = {
+/**
+ * Id.
+ */
+id: number,
+/**
+ * Title.
+ */
+title: string,
+/**
+ * Creation time.
+ */
+createdAt: number,
+/**
+ * Time of the last message.
+ */
+updatedAt: number,
+/**
+ * Name of the last model that answered.
+ */
+model: string | null, };
+
+export type SamplingParams = {
+/**
+ * Softmax temperature; 0 is greedy.
+ */
+temperature: number,
+/**
+ * Sample from the k most likely tokens; 0 disables the filter.
+ */
+topK: number,
+/**
+ * Sample from the most likely tokens with a cumulative probability of p; 1 disables the
+ * filter.
+ */
+topP: number,
+/**
+ * Drop tokens below this fraction of the highest probability; 0 disables the filter.
+ */
+minP: number,
+/**
+ * Divides the logits of recent tokens; 1 disables it.
+ */
+repetitionPenalty: number,
+/**
+ * Subtracted from a token's logit once per recent occurrence; 0 disables it.
+ */
+frequencyPenalty: number,
+/**
+ * Subtracted once from the logit of each recent token; 0 disables it.
+ */
+presencePenalty: number,
+/**
+ * Tokens that the penalties count as recent.
+ */
+repeatLastN: number,
+/**
+ * Seed of the sampler: reproducible answers on a CPU. `None` means a random seed.
+ */
+seed: number | null, };
+
+export type Source = "bundled" | "catalog" | "file";
+
+export type Model = {
+/**
+ * Id, used in every command.
+ */
+id: string,
+/**
+ * Display name.
+ */
+name: string,
+/**
+ * The GGUF file; of a split model the first shard.
+ */
+path: string,
+/**
+ * File size in bytes.
+ */
+fileSize: number,
+/**
+ * `llama`, `qwen2` and so on; empty if the file cannot be read.
+ */
+architecture: string,
+/**
+ * `Q4_1` and so on; empty if the file cannot be read.
+ */
+quantization: string,
+/**
+ * Number of parameters.
+ */
+parameters: number,
+/**
+ * The training context length in tokens.
+ */
+contextTrained: number,
+/**
+ * One sentence, or empty.
+ */
+description: string,
+/**
+ * Default system prompt of conversations.
+ */
+systemPrompt: string | null,
+/**
+ * Default sampling parameters.
+ */
+sampling: SamplingParams,
+/**
+ * Origin.
+ */
+source: Source,
+/**
+ * Why the model cannot be loaded, as a sentence. `None` means it can.
+ */
+problem: string | null, };
+
+export type Snapshot = {
+/**
+ * Hearth's version.
+ */
+version: string,
+/**
+ * Settings.
+ */
+settings: Settings,
+/**
+ * Conversations, newest first.
+ */
+conversations: Array<ConversationSummary>,
+/**
+ * Models of the library.
+ */
+models: Array<Model>,
+/**
+ * State of the chat's worker.
+ */
+modelState: ModelState,
+/**
+ * Id of the default model for a new conversation.
+ */
+defaultModel: string | null, };
+
+export type AdapterChoice = {
+/**
+ * Id of the adapter.
+ */
+adapter: number,
+/**
+ * Scale; 1 is as trained.
+ */
+scale: number, };
 
 export type CutReason = "length" | "contextFull";
 
@@ -291,6 +544,34 @@ reason: CutReason, } | { "type": "failed",
  * Why.
  */
 problem: Problem, };
+
+export type Role = "system" | "user" | "assistant";
+
+export type Thumb = "up" | "down";
+
+export type Rating = {
+/**
+ * Thumb.
+ */
+thumb: Thumb,
+/**
+ * The corrected answer.
+ */
+correction: string | null, };
+
+export type UsedAdapter = {
+/**
+ * Id; the adapter may be deleted.
+ */
+adapter: number,
+/**
+ * Name at that time.
+ */
+name: string,
+/**
+ * Scale.
+ */
+scale: number, };
 
 export type Stats = {
 /**
@@ -394,28 +675,6 @@ better: boolean,
  */
 rating: Rating | null, };
 
-export type ConversationSummary = {
-/**
- * Id.
- */
-id: number,
-/**
- * Title.
- */
-title: string,
-/**
- * Creation time.
- */
-createdAt: number,
-/**
- * Time of the last message.
- */
-updatedAt: number,
-/**
- * Name of the last model that answered.
- */
-model: string | null, };
-
 export type Conversation = {
 /**
  * Id.
@@ -454,6 +713,20 @@ leaf: number | null,
  */
 messages: Array<Message>, };
 
+export type Sent = {
+/**
+ * The conversation, perhaps a new one.
+ */
+conversation: ConversationSummary,
+/**
+ * The new user message. `None` means that only the answer is new.
+ */
+user: Message | null,
+/**
+ * The new answer, still empty.
+ */
+answer: Message, };
+
 export type SnippetPart = {
 /**
  * Text.
@@ -485,6 +758,35 @@ snippet: Array<SnippetPart>,
  * Time of the conversation's last message.
  */
 updatedAt: number, };
+
+export type DeviceCheck = {
+/**
+ * The first mismatch with the CPU's results, in one sentence. `None` means that all results
+ * match.
+ */
+mismatch: string | null,
+/**
+ * Decode throughput in bytes of weights per second.
+ */
+bytesPerSecond: number,
+/**
+ * Prefill throughput in multiply-accumulates per second.
+ */
+macsPerSecond: number, };
+
+export type BackendOption = {
+/**
+ * `portable`, `vulkan`, `cuda` or `rocm`.
+ */
+build: string,
+/**
+ * The build's backend.
+ */
+backend: string,
+/**
+ * Result of the device check. `None` means not checked.
+ */
+check: DeviceCheck | null, };
 
 export type Device = {
 /**
@@ -552,35 +854,6 @@ backendNames: Array<string>,
  * The builds of Hearth that can use it; the automatic choice first.
  */
 backends: Array<BackendOption>, };
-
-export type BackendOption = {
-/**
- * `portable`, `vulkan`, `cuda` or `rocm`.
- */
-build: string,
-/**
- * The build's backend.
- */
-backend: string,
-/**
- * Result of the device check. `None` means not checked.
- */
-check: DeviceCheck | null, };
-
-export type DeviceCheck = {
-/**
- * The first mismatch with the CPU's results, in one sentence. `None` means that all results
- * match.
- */
-mismatch: string | null,
-/**
- * Decode throughput in bytes of weights per second.
- */
-bytesPerSecond: number,
-/**
- * Prefill throughput in multiply-accumulates per second.
- */
-macsPerSecond: number, };
 
 export type LoadSettings = {
 /**
@@ -657,48 +930,6 @@ kv: KvType,
  */
 devices: Array<PlannedDevice>, };
 
-export type PlannedDevice = {
-/**
- * Id of the device.
- */
-id: string,
-/**
- * Product name.
- */
-name: string,
-/**
- * Bytes of weights.
- */
-weights: number,
-/**
- * Bytes of the KV cache.
- */
-kv: number,
-/**
- * Bytes of compute buffers.
- */
-compute: number,
-/**
- * Bytes left free as a margin.
- */
-margin: number,
-/**
- * Total memory in bytes. `None` means unknown.
- */
-total: number | null,
-/**
- * Free memory in bytes, without this model. `None` means unknown.
- */
-free: number | null,
-/**
- * Layers on it: `token_embd`, `blk.0` and so on, `output`.
- */
-layers: Array<string>,
-/**
- * Whether all of it fits.
- */
-fits: boolean, };
-
 export type Measurement = {
 /**
  * Id of the model in the library.
@@ -749,63 +980,21 @@ tokens: number,
  */
 measuredAt: number, };
 
-export type Snapshot = {
-/**
- * Hearth's version.
- */
-version: string,
-/**
- * Settings.
- */
-settings: Settings,
-/**
- * Conversations, newest first.
- */
-conversations: Array<ConversationSummary>,
-/**
- * Models of the library.
- */
-models: Array<Model>,
-/**
- * State of the chat's worker.
- */
-modelState: ModelState,
-/**
- * Id of the default model for a new conversation.
- */
-defaultModel: string | null, };
+export type Cache = "prompts" | "weights";
 
-export type Sent = {
+export type CacheUsage = {
 /**
- * The conversation, perhaps a new one.
+ * The cache.
  */
-conversation: ConversationSummary,
+cache: Cache,
 /**
- * The new user message. `None` means that only the answer is new.
+ * Its folder, which may not exist yet.
  */
-user: Message | null,
+path: string,
 /**
- * The new answer, still empty.
+ * Total size of its files, in bytes.
  */
-answer: Message, };
-
-export type Compared = {
-/**
- * The conversation, perhaps a new one.
- */
-conversation: ConversationSummary,
-/**
- * The new user message.
- */
-user: Message,
-/**
- * The base model's answer, still empty; generated first.
- */
-base: Message,
-/**
- * The answer with adapters, still empty; generated second.
- */
-tuned: Message, };
+bytes: number, };
 
 export type Dataset = {
 /**
@@ -873,6 +1062,73 @@ answer: string | null,
  */
 text: string | null, };
 
+export type Piece = {
+/**
+ * The text.
+ */
+text: string,
+/**
+ * Number of tokens.
+ */
+tokens: number,
+/**
+ * Whether it counts towards the loss.
+ */
+trained: boolean,
+/**
+ * Whether it comes from the chat template (special tokens, role names).
+ */
+template: boolean,
+/**
+ * Whether the max sequence length truncates it.
+ */
+cut: boolean, };
+
+export type Preview = {
+/**
+ * Line or row in the file, from 1.
+ */
+line: number,
+/**
+ * Text in pieces; adjacent tokens with equal flags form one piece.
+ */
+pieces: Array<Piece>,
+/**
+ * Total tokens.
+ */
+tokens: number, };
+
+export type BrokenLine = {
+/**
+ * Line number, from 1.
+ */
+line: number,
+/**
+ * The reason, in one sentence.
+ */
+why: string, };
+
+export type Severity = "note" | "warning" | "error";
+
+export type Finding = {
+/**
+ * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
+ * `few`, `broken`, `retrieve`.
+ */
+kind: string,
+/**
+ * Severity.
+ */
+severity: Severity,
+/**
+ * The finding and what to do, as sentences.
+ */
+message: string,
+/**
+ * The first twenty lines concerned.
+ */
+lines: Array<number>, };
+
 export type Inspection = {
 /**
  * `JSONL`, `CSV` and so on.
@@ -935,78 +1191,131 @@ broken: Array<BrokenLine>,
  */
 brokenTotal: number, };
 
-export type Preview = {
-/**
- * Line or row in the file, from 1.
- */
-line: number,
-/**
- * Text in pieces; adjacent tokens with equal flags form one piece.
- */
-pieces: Array<Piece>,
-/**
- * Total tokens.
- */
-tokens: number, };
+export type PauseReason = "person" | "chat" | "battery";
 
-export type Piece = {
+export type RunState = { "type": "preparing",
 /**
- * The text.
+ * From 0 to 1.
  */
-text: string,
+fraction: number,
 /**
- * Number of tokens.
+ * The stage, in a few words.
  */
-tokens: number,
+stage: string, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
 /**
- * Whether it counts towards the loss.
+ * Why.
  */
-trained: boolean,
+why: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type": "failed",
 /**
- * Whether it comes from the chat template (special tokens, role names).
+ * Why.
  */
-template: boolean,
+problem: Problem, } | { "type": "interrupted",
 /**
- * Whether the max sequence length truncates it.
+ * What happened.
  */
-cut: boolean, };
+problem: Problem, };
 
-export type Severity = "note" | "warning" | "error";
-
-export type Finding = {
-/**
- * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
- * `few`, `broken`, `retrieve`.
- */
-kind: string,
-/**
- * Severity.
- */
-severity: Severity,
-/**
- * The finding and what to do, as sentences.
- */
-message: string,
-/**
- * The first twenty lines concerned.
- */
-lines: Array<number>, };
-
-export type BrokenLine = {
-/**
- * Line number, from 1.
- */
-line: number,
-/**
- * The reason, in one sentence.
- */
-why: string, };
-
-export type Schedule = "cosine" | "linear" | "constant";
+export type Checkpointing = "auto" | "operations" | "layers";
 
 export type Precision = "auto" | "f32" | "bf16";
 
-export type Checkpointing = "auto" | "operations" | "layers";
+export type RunPlan = {
+/**
+ * Training examples.
+ */
+examples: number,
+/**
+ * Examples in the validation split.
+ */
+evalExamples: number,
+/**
+ * Truncated examples.
+ */
+truncated: number,
+/**
+ * Maximum steps.
+ */
+steps: number,
+/**
+ * Batch size in examples.
+ */
+batch: number,
+/**
+ * Gradient accumulation: batches per step.
+ */
+accumulation: number,
+/**
+ * Max sequence length in tokens.
+ */
+sequence: number,
+/**
+ * Trainable parameters.
+ */
+parameters: number,
+/**
+ * Precision of matrix products' factors.
+ */
+precision: Precision,
+/**
+ * Gradient checkpointing.
+ */
+checkpointing: Checkpointing,
+/**
+ * CPU threads.
+ */
+threads: number,
+/**
+ * Peak resident memory of the measured steps, in bytes.
+ */
+peakMemory: number,
+/**
+ * Measured seconds per step.
+ */
+stepSeconds: number,
+/**
+ * Estimated seconds of the whole run, at most.
+ */
+totalSeconds: number,
+/**
+ * Notices, as sentences.
+ */
+notices: Array<string>, };
+
+export type RunPoint = {
+/**
+ * The step, from 1.
+ */
+step: number,
+/**
+ * Epochs so far.
+ */
+epoch: number,
+/**
+ * Mean loss per trained token.
+ */
+loss: number,
+/**
+ * Learning rate.
+ */
+learningRate: number,
+/**
+ * Gradient norm before clipping.
+ */
+gradientNorm: number,
+/**
+ * Tokens per second in this step.
+ */
+tokensPerSecond: number,
+/**
+ * Resident memory, in bytes.
+ */
+memory: number,
+/**
+ * Estimated seconds left.
+ */
+secondsLeft: number, };
+
+export type Schedule = "cosine" | "linear" | "constant";
 
 export type TrainSettings = {
 /**
@@ -1109,176 +1418,6 @@ checkpointing: Checkpointing,
  * Whether prompts count towards the loss, too.
  */
 trainOnPrompts: boolean, };
-
-export type NewRun = {
-/**
- * Display name. `None` means made from those of dataset and model.
- */
-name: string | null,
-/**
- * Id of the base model; its file is never changed.
- */
-model: string,
-/**
- * Id of the dataset.
- */
-dataset: number,
-/**
- * Column mapping. `None` means recognised.
- */
-mapping: ColumnMapping | null,
-/**
- * Skip malformed lines instead of refusing the file.
- */
-skipBroken: boolean,
-/**
- * Settings.
- */
-settings: TrainSettings, };
-
-export type RunPlan = {
-/**
- * Training examples.
- */
-examples: number,
-/**
- * Examples in the validation split.
- */
-evalExamples: number,
-/**
- * Truncated examples.
- */
-truncated: number,
-/**
- * Maximum steps.
- */
-steps: number,
-/**
- * Batch size in examples.
- */
-batch: number,
-/**
- * Gradient accumulation: batches per step.
- */
-accumulation: number,
-/**
- * Max sequence length in tokens.
- */
-sequence: number,
-/**
- * Trainable parameters.
- */
-parameters: number,
-/**
- * Precision of matrix products' factors.
- */
-precision: Precision,
-/**
- * Gradient checkpointing.
- */
-checkpointing: Checkpointing,
-/**
- * CPU threads.
- */
-threads: number,
-/**
- * Peak resident memory of the measured steps, in bytes.
- */
-peakMemory: number,
-/**
- * Measured seconds per step.
- */
-stepSeconds: number,
-/**
- * Estimated seconds of the whole run, at most.
- */
-totalSeconds: number,
-/**
- * Notices, as sentences.
- */
-notices: Array<string>, };
-
-export type PauseReason = "person" | "chat" | "battery";
-
-export type RunState = { "type": "preparing",
-/**
- * From 0 to 1.
- */
-fraction: number,
-/**
- * The stage, in a few words.
- */
-stage: string, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
-/**
- * Why.
- */
-why: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type": "failed",
-/**
- * Why.
- */
-problem: Problem, } | { "type": "interrupted",
-/**
- * What happened.
- */
-problem: Problem, };
-
-export type RunPoint = {
-/**
- * The step, from 1.
- */
-step: number,
-/**
- * Epochs so far.
- */
-epoch: number,
-/**
- * Mean loss per trained token.
- */
-loss: number,
-/**
- * Learning rate.
- */
-learningRate: number,
-/**
- * Gradient norm before clipping.
- */
-gradientNorm: number,
-/**
- * Tokens per second in this step.
- */
-tokensPerSecond: number,
-/**
- * Resident memory, in bytes.
- */
-memory: number,
-/**
- * Estimated seconds left.
- */
-secondsLeft: number, };
-
-export type RunEvaluation = {
-/**
- * Step after which it was made; 0 before the first.
- */
-step: number,
-/**
- * Mean loss per token. `None` means NaN or infinite.
- */
-loss: number | null,
-/**
- * Whether it is the best so far; the best adapter is saved.
- */
-best: boolean, };
-
-export type RunCurves = {
-/**
- * One point per step.
- */
-points: Array<RunPoint>,
-/**
- * Evaluations.
- */
-evaluations: Array<RunEvaluation>, };
 
 export type EndReason = "completed" | "earlyStop" | "stopped";
 
@@ -1390,6 +1529,56 @@ createdAt: number,
  */
 endedAt: number | null, };
 
+export type RunEvaluation = {
+/**
+ * Step after which it was made; 0 before the first.
+ */
+step: number,
+/**
+ * Mean loss per token. `None` means NaN or infinite.
+ */
+loss: number | null,
+/**
+ * Whether it is the best so far; the best adapter is saved.
+ */
+best: boolean, };
+
+export type RunCurves = {
+/**
+ * One point per step.
+ */
+points: Array<RunPoint>,
+/**
+ * Evaluations.
+ */
+evaluations: Array<RunEvaluation>, };
+
+export type NewRun = {
+/**
+ * Display name. `None` means made from those of dataset and model.
+ */
+name: string | null,
+/**
+ * Id of the base model; its file is never changed.
+ */
+model: string,
+/**
+ * Id of the dataset.
+ */
+dataset: number,
+/**
+ * Column mapping. `None` means recognised.
+ */
+mapping: ColumnMapping | null,
+/**
+ * Skip malformed lines instead of refusing the file.
+ */
+skipBroken: boolean,
+/**
+ * Settings.
+ */
+settings: TrainSettings, };
+
 export type Votes = {
 /**
  * For the answer with the adapter.
@@ -1442,42 +1631,6 @@ votes: Votes,
  */
 problem: string | null, };
 
-export type AdapterChoice = {
-/**
- * Id of the adapter.
- */
-adapter: number,
-/**
- * Scale; 1 is as trained.
- */
-scale: number, };
-
-export type UsedAdapter = {
-/**
- * Id; the adapter may be deleted.
- */
-adapter: number,
-/**
- * Name at that time.
- */
-name: string,
-/**
- * Scale.
- */
-scale: number, };
-
-export type Thumb = "up" | "down";
-
-export type Rating = {
-/**
- * Thumb.
- */
-thumb: Thumb,
-/**
- * The corrected answer.
- */
-correction: string | null, };
-
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
  * Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each
@@ -1502,20 +1655,6 @@ out: string,
  * Whether to reload the export and compare it.
  */
 verify: boolean, };
-
-export type Exported = {
-/**
- * The file or folder.
- */
-path: string,
-/**
- * Size in bytes.
- */
-bytes: number,
-/**
- * Result of verifying, if requested.
- */
-verification: Verification | null, };
 
 export type Verification = {
 /**
@@ -1543,6 +1682,38 @@ sameText: number,
  * Summary in a sentence.
  */
 summary: string, };
+
+export type Exported = {
+/**
+ * The file or folder.
+ */
+path: string,
+/**
+ * Size in bytes.
+ */
+bytes: number,
+/**
+ * Result of verifying, if requested.
+ */
+verification: Verification | null, };
+
+export type Compared = {
+/**
+ * The conversation, perhaps a new one.
+ */
+conversation: ConversationSummary,
+/**
+ * The new user message.
+ */
+user: Message,
+/**
+ * The base model's answer, still empty; generated first.
+ */
+base: Message,
+/**
+ * The answer with adapters, still empty; generated second.
+ */
+tuned: Message, };
 
 export type Event = { "type": "modelState",
 /**

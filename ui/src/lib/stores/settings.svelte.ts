@@ -1,9 +1,9 @@
 // Owns the settings, and applies the theme.
 
-import type { Host, Settings, Theme } from "../host";
+import { defaultSettings, type Host, type Settings, type Theme } from "../host";
 
 export class SettingsStore {
-  value: Settings = $state.raw({ theme: "system", threads: null, context: null, device: null, trainingDevice: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: null, promptCacheLimit: 0 });
+  value: Settings = $state.raw(defaultSettings);
   version = $state("");
 
   constructor(private readonly host: Host) {}

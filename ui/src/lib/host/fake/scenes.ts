@@ -1,6 +1,6 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
-import type { CacheUsage, Conversation, Device, Measurement, Message, Model, ModelState, Settings } from "../wire";
+import { defaultSettings, type CacheUsage, type Conversation, type Device, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
 import { hostile, tour } from "./answers";
 import { devicesOf } from "./devices";
 import { huge, lost, qwen, readyState, smol } from "./models";
@@ -18,7 +18,7 @@ export interface World {
 }
 
 const HOUR = 3_600_000;
-const settings: Settings = { theme: "system", threads: null, context: null, device: null, trainingDevice: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", lastModel: smol.id, promptCacheLimit: 2e9 };
+const settings: Settings = { ...defaultSettings, lastModel: smol.id };
 
 const fullCaches: CacheUsage[] = [
   { cache: "prompts", path: "/home/you/.local/share/hearth/prompt-cache", bytes: 1_284_000_000 },

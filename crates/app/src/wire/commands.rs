@@ -1,0 +1,138 @@
+//! The table of the window's commands.
+
+/// Passes the table of the window's commands to a macro: the rows of `app`, each a use case of
+/// [`App`](crate::App) with these arguments and this result, and the rows of `window`, each a
+/// function of the desktop crate. Every command may fail with a [`Problem`](crate::wire::Problem).
+///
+/// The desktop crate makes Tauri's commands from it, [`typescript`](crate::wire::typescript) the
+/// page's.
+#[macro_export]
+macro_rules! commands {
+    ($define:ident) => {
+        $define! {
+            app {
+                /// The initial state of the window.
+                fn snapshot() -> Snapshot;
+
+                fn open_conversation(id: i64) -> Conversation;
+                /// Starts a new conversation if `conversation` is `null`.
+                fn send(conversation: Option<i64>, parent: Option<i64>, text: String) -> Sent;
+                /// Generates a sibling of this answer.
+                fn regenerate(message: i64) -> Sent;
+                /// Adds a sibling of this user message and generates its answer.
+                fn edit(message: i64, text: String) -> Sent;
+                fn stop(conversation: i64) -> ();
+                /// Switches to the branch through this message.
+                fn select_leaf(conversation: i64, message: i64) -> Conversation;
+                fn rename_conversation(id: i64, title: String) -> ();
+                fn delete_conversation(id: i64) -> ();
+                fn restore_conversation(id: i64) -> ();
+                fn set_system_prompt(conversation: i64, text: Option<String>) -> ();
+                fn search(query: String) -> Vec<SearchHit>;
+
+                fn load_model(id: String) -> ();
+                fn unload_model() -> ();
+                fn add_model(path: PathBuf) -> Model;
+                /// Removes a model from the list; a file added by the user stays on disk.
+                fn remove_model(id: String) -> ();
+
+                /// The devices that can run a model, with their current memory and load.
+                fn devices() -> Vec<Device>;
+                /// Checks a device (compares its results with the CPU's) and measures it, with every build that can
+                /// use it. May take minutes. Returns all devices.
+                fn check_device(device: String) -> Vec<Device>;
+                /// The memory plan of a model. Rejects with `superseded` if a newer plan was requested meanwhile.
+                fn plan(model: String, load_settings: LoadSettings) -> Plan;
+                /// Measures prefill and decode speed; reports progress through events.
+                fn measure() -> Measurement;
+                /// Makes `measure` reject with `cancelled`.
+                fn stop_measuring() -> ();
+                /// Newest first.
+                fn measurements() -> Vec<Measurement>;
+                /// The caches on disk.
+                fn caches() -> Vec<CacheUsage>;
+                /// Clears a cache; returns all caches. Nothing else is deleted.
+                fn clear_cache(cache: Cache) -> Vec<CacheUsage>;
+                /// A description of the machine and of Hearth's state, for bug reports.
+                fn report() -> String;
+
+                fn datasets() -> Vec<Dataset>;
+                /// Bundled datasets; pass their paths to `addDataset`.
+                fn sample_datasets() -> Vec<SampleDataset>;
+                /// Returns the existing dataset if the file was added before.
+                fn add_dataset(path: PathBuf) -> Dataset;
+                fn rename_dataset(id: i64, name: String) -> ();
+                /// Removes a dataset from the list; its file stays.
+                fn remove_dataset(id: i64) -> ();
+                fn restore_dataset(id: i64) -> ();
+                /// Inspects a dataset as a run on this model would read it. Without a mapping the columns are detected.
+                fn inspect_dataset(
+                    id: i64,
+                    model: String,
+                    mapping: Option<ColumnMapping>,
+                    skip_broken: bool,
+                    sequence: Option<u32>
+                ) -> Inspection;
+
+                /// Newest first.
+                fn runs() -> Vec<Run>;
+                fn run_points(id: i64) -> RunCurves;
+                /// The default training settings.
+                fn train_defaults() -> TrainSettings;
+                /// Rejects with `busy` while another run is active or paused.
+                fn start_run(run: NewRun) -> Run;
+                fn pause_run(id: i64) -> ();
+                /// Resumes a paused run, or an interrupted or failed one from its last checkpoint.
+                fn resume_run(id: i64) -> ();
+                /// Stops a run and saves its adapter. A second call, while the worker is still running, kills it.
+                fn stop_run(id: i64) -> ();
+                fn rename_run(id: i64, name: String) -> ();
+                /// Deletes a run and its adapter; stops it if active.
+                fn delete_run(id: i64) -> ();
+                fn restore_run(id: i64) -> ();
+
+                /// Newest first.
+                fn adapters() -> Vec<Adapter>;
+                /// Imports a PEFT folder or a GGUF adapter for this model.
+                fn import_adapter(path: PathBuf, model: String) -> Adapter;
+                fn rename_adapter(id: i64, name: String) -> ();
+                fn delete_adapter(id: i64) -> ();
+                fn restore_adapter(id: i64) -> ();
+                /// Exports (and verifies) an adapter; may take minutes.
+                fn export_adapter(options: ExportOptions) -> Exported;
+
+                /// Sets the adapters of new answers; an empty list means the base model.
+                fn set_conversation_adapters(conversation: i64, choices: Vec<AdapterChoice>) -> ();
+                /// Like `send`, with two answers: base model, then with adapters.
+                fn compare(
+                    conversation: Option<i64>,
+                    parent: Option<i64>,
+                    text: String,
+                    adapters: Vec<AdapterChoice>
+                ) -> Compared;
+                /// Votes for one of two compared answers, from which the conversation continues; `false` removes the
+                /// vote.
+                fn vote_answer(message: i64, better: bool) -> ();
+                /// Removes the rating if both are `null`. A correction alone counts as thumb down.
+                fn rate_answer(message: i64, thumb: Option<Thumb>, correction: Option<String>) -> ();
+                /// Number of answers that `datasetFromRatings` would write: rated good, or corrected.
+                fn rated_examples() -> usize;
+                /// Writes the rated answers to a file of the app's and adds it as a dataset.
+                fn dataset_from_ratings(name: String) -> Dataset;
+            }
+
+            window {
+                /// Saves the settings. A loaded model is reloaded if its load settings change.
+                fn set_settings(settings: Settings) -> ();
+                /// Opens a native dialog; `null` if cancelled.
+                fn choose_model_file() -> Option<String>;
+                /// Opens a native dialog; `null` if cancelled.
+                fn choose_data_file() -> Option<String>;
+                /// Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled.
+                fn choose_adapter(folder: bool) -> Option<String>;
+                /// Opens a native dialog for the format; `null` if cancelled.
+                fn choose_export_target(format: ExportFormat, name: String) -> Option<String>;
+            }
+        }
+    };
+}

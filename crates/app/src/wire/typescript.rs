@@ -1,0 +1,130 @@
+//! The wire in TypeScript: commands, the event name, default settings, and the types that they need.
+
+use super::*;
+use std::{any::TypeId, collections::HashSet, path::PathBuf};
+use ts_rs::{Config, TypeVisitor};
+
+/// `ui/src/lib/host/wire.ts`: the interface of all commands, their calls, and the declarations of
+/// all types that a command or an [`Event`] contains.
+pub fn typescript() -> String {
+    let mut module = Module::default();
+    macro_rules! define {
+        ($($implementor:ident { $(
+            $(#[doc = $doc:literal])*
+            fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;
+        )* })*) => { $($(
+            let arguments = [$((stringify!($argument), module.name::<$type>())),*];
+            let result = module.name::<$result>();
+            module.command(&[$($doc),*], stringify!($name), &arguments, &result);
+        )*)* };
+    }
+    crate::commands!(define);
+    module.name::<Event>();
+    let settings = serde_json::to_string(&Settings::default()).expect("settings are plain data");
+    let Module {
+        interface,
+        calls,
+        types,
+        ..
+    } = module;
+    format!(
+        "// Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.
+
+/** The app's commands. They reject with a {{@link Problem}}. */
+export interface Commands {{
+{interface}}}
+
+/** Calls commands by their names and named arguments. */
+export const commands = (invoke: <T>(command: string, named?: Record<string, unknown>) => Promise<T>): Commands => ({{
+{calls}}});
+
+/** The name of the Tauri event that carries every {{@link Event}}. */
+export const EVENT_NAME = \"{EVENT_NAME}\";
+
+/** The settings of a new installation. */
+export const defaultSettings: Settings = {settings};
+{types}"
+    )
+}
+
+/// The parts of the TypeScript module.
+struct Module {
+    config: Config,
+    /// Methods of the interface.
+    interface: String,
+    /// Methods of the implementation.
+    calls: String,
+    /// Declarations of types, each after those it contains.
+    types: String,
+    declared: HashSet<TypeId>,
+}
+
+impl Default for Module {
+    fn default() -> Self {
+        Self {
+            config: Config::new().with_large_int("number"),
+            interface: String::new(),
+            calls: String::new(),
+            types: String::new(),
+            declared: HashSet::new(),
+        }
+    }
+}
+
+impl Module {
+    /// A type's name in TypeScript. Declares the types in it.
+    fn name<T: TS + 'static>(&mut self) -> String {
+        T::visit_generics(self);
+        self.visit::<T>();
+        T::name(&self.config)
+    }
+
+    /// Adds a command: its documentation, name, arguments (name and TypeScript type) and result.
+    fn command(&mut self, doc: &[&str], name: &str, arguments: &[(&str, String)], result: &str) {
+        let doc: String = doc.concat();
+        if !doc.is_empty() {
+            self.interface += &format!("  /**{doc} */\n");
+        }
+        let names: Vec<String> = arguments.iter().map(|(name, _)| camel_case(name)).collect();
+        let names = names.join(", ");
+        let typed = arguments.iter().map(|(name, ty)| format!("{}: {ty}", camel_case(name)));
+        let typed = typed.collect::<Vec<_>>().join(", ");
+        let method = camel_case(name);
+        // The unit type's name is that of its JSON.
+        let result = if result == "null" { "void" } else { result };
+        self.interface += &format!("  {method}({typed}): Promise<{result}>;\n");
+        let named = if names.is_empty() {
+            String::new()
+        } else {
+            format!(", {{ {names} }}")
+        };
+        self.calls += &format!("  {method}: ({names}) => invoke(\"{name}\"{named}),\n");
+    }
+}
+
+impl TypeVisitor for Module {
+    /// Declares a type and those that it contains, once. Types of the standard library have no
+    /// output path.
+    fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        if T::output_path().is_none() || !self.declared.insert(TypeId::of::<T>()) {
+            return;
+        }
+        T::visit_dependencies(self);
+        self.types += "\nexport ";
+        for line in T::decl(&self.config).lines() {
+            self.types += line.trim_end();
+            self.types.push('\n');
+        }
+    }
+}
+
+/// `load_settings` as `loadSettings`, as Tauri names arguments.
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut camel, word| {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        camel + letters.as_str()
+    })
+}
