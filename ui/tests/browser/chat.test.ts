@@ -56,7 +56,7 @@ describe("an answer", () => {
 
   test.each([
     ["Cut this short.", "cut", "cut", "length limit"],
-    ["This fails.", "failed", "failed", "not enough memory"],
+    ["This fails.", "failed", "failed", "ran out of memory"],
     ["Are older messages gone?", "complete", "left-out", "3 older messages (412 tokens) no longer fit"],
     ["Say that the context is full.", "cut", "cut", "The context is full"],
   ])("shows how it ended: %s", async (question, state, note, text) => {
