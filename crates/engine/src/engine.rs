@@ -67,7 +67,7 @@ impl Engine {
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
-        let bytes = ModelBytes::of(&gguf, &config);
+        let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
         let mut options = PlanOptions::from(request);
         let planned = plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))?;
         let context = planned.plan.context;
@@ -119,7 +119,7 @@ impl Engine {
         let mut info = ModelInfo {
             path: request.path.clone(),
             name: config.name,
-            architecture: config.architecture,
+            architecture: config.architecture.to_string(),
             quantization: gguf.quantization(),
             parameters: gguf.parameter_count(),
             file_size: gguf.file_size(),

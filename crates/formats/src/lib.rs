@@ -5,6 +5,7 @@
 //! on Burn, the kernels or the network.
 
 pub mod adapter;
+mod architecture;
 mod byte_size;
 pub mod chat_template;
 pub mod dataset;
@@ -14,5 +15,6 @@ mod hex;
 mod regular;
 pub mod tokenizer;
 
+pub use architecture::{Architecture, listed};
 pub use byte_size::byte_size;
 pub use hex::hex;

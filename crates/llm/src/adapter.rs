@@ -3,15 +3,15 @@
 use crate::model::Model;
 use crate::ops::Adapter;
 use burn::tensor::{Device, Tensor, TensorData};
-use hearth_formats::adapter::{AdapterFile, LoraTensors, TargetName};
+use hearth_formats::adapter::{AdapterFile, LinearName, LoraTensors, TargetName};
 
 /// An adapter of one linear: adds `scale * (x a^T) b^T` to its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraPart {
     /// Index of the layer.
     pub layer: usize,
-    /// The linear's GGUF name: `attn_q`, `ffn_down`.
-    pub linear: String,
+    /// The linear of the layer.
+    pub linear: LinearName,
     /// Rows of `a`.
     pub rank: usize,
     /// `[rank, in]`.
@@ -27,7 +27,7 @@ impl LoraPart {
     pub fn of(adapter: &AdapterFile, scale: f32) -> Vec<Self> {
         let part = |(target, lora): (&TargetName, &LoraTensors)| Self {
             layer: target.layer,
-            linear: target.linear.gguf().to_owned(),
+            linear: target.linear,
             rank: lora.rank,
             a: lora.a.clone(),
             b: lora.b.clone(),
@@ -48,7 +48,7 @@ pub enum AdapterError {
         /// Index of the layer.
         layer: usize,
         /// The linear.
-        linear: String,
+        linear: LinearName,
     },
     /// The linear has another shape.
     #[error(
@@ -59,7 +59,7 @@ pub enum AdapterError {
         /// Index of the layer.
         layer: usize,
         /// The linear.
-        linear: String,
+        linear: LinearName,
         /// Rows of the weight.
         outputs: usize,
         /// Columns of the weight.
@@ -75,9 +75,9 @@ impl Model {
     /// If an adapter is for a linear that does not exist or has another shape.
     pub fn adapted(&self, parts: &[LoraPart]) -> Result<Self, AdapterError> {
         let mut decoder = self.decoder().clone();
-        for (layer, block) in decoder.blocks_mut().iter_mut().enumerate() {
+        for (layer, layer_mut) in decoder.layers_mut().iter_mut().enumerate() {
             let device = self.decoder().device(layer);
-            for (name, linear) in block.linears_mut() {
+            for (name, linear) in layer_mut.linears_mut() {
                 let here: Vec<_> = parts
                     .iter()
                     .filter(|part| part.layer == layer && part.linear == name)
@@ -85,10 +85,9 @@ impl Model {
                 let (outputs, inputs) = (linear.spec.rows, linear.spec.cols);
                 let fits = |part: &&LoraPart| part.a.len() == part.rank * inputs && part.b.len() == part.rank * outputs;
                 if !here.iter().all(fits) {
-                    let linear = name.to_owned();
                     return Err(AdapterError::Shape {
                         layer,
-                        linear,
+                        linear: name,
                         outputs,
                         inputs,
                     });
@@ -109,15 +108,15 @@ impl Model {
         if let Some(part) = parts.iter().find(|part| !self.has_linear(part)) {
             return Err(AdapterError::NoSuchLinear {
                 layer: part.layer,
-                linear: part.linear.clone(),
+                linear: part.linear,
             });
         }
         Ok(self.with_decoder(decoder))
     }
 
     fn has_linear(&self, part: &LoraPart) -> bool {
-        let block = self.decoder().blocks().get(part.layer);
-        block.is_some_and(|block| block.share().linears_mut().iter().any(|(name, _)| *name == part.linear))
+        let layer = self.decoder().layers().get(part.layer);
+        layer.is_some_and(|layer| layer.clone().linears_mut().iter().any(|(name, _)| *name == part.linear))
     }
 }
 

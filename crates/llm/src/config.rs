@@ -1,14 +1,16 @@
 //! A model's hyperparameters, read from a GGUF's metadata and checked.
 
 use crate::error::LoadError;
+use hearth_formats::Architecture;
+use hearth_formats::adapter::{BaseShape, LinearName};
 use hearth_formats::gguf::Gguf;
 
 /// Hyperparameters common to all architectures. Each architecture's own are read by its file in
-/// `models/`.
+/// `arch/`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// `general.architecture`: `llama`, `qwen2` and so on.
-    pub architecture: String,
+    /// `general.architecture`.
+    pub architecture: Architecture,
     /// `general.name`, or the file name without extension.
     pub name: String,
     /// Transformer layers.
@@ -45,6 +47,25 @@ impl Config {
     pub fn layers(&self) -> usize {
         self.n_layers + self.prediction_layers + 1
     }
+
+    /// The shape of the model as the base of an adapter.
+    pub fn base_shape(&self) -> BaseShape {
+        BaseShape {
+            architecture: self.architecture.name().to_owned(),
+            layers: self.n_layers + self.prediction_layers,
+            width: self.width,
+            ffn_width: self.ffn_width,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            vocab: self.vocab,
+        }
+    }
+
+    /// Outputs and inputs of a linear of a layer.
+    pub fn linear(&self, name: LinearName) -> [usize; 2] {
+        self.base_shape().linear(name).into()
+    }
 }
 
 /// Larger sizes mean a corrupt file.
@@ -56,9 +77,14 @@ impl Config {
     /// (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
     ///
     /// # Errors
-    /// If a key is missing, has another type or is out of range.
+    /// If the architecture is unknown, or a key is missing, has another type or is out of range.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, LoadError> {
-        let architecture = gguf.architecture()?.to_owned();
+        let name = gguf.architecture()?;
+        let architecture = Architecture::named(name).ok_or_else(|| {
+            let all = Architecture::list();
+            let what = format!("Hearth does not support the architecture '{name}' yet, only {all}");
+            LoadError::unsupported(gguf, &what)
+        })?;
         let key = |suffix: &str| format!("{architecture}.{suffix}");
         let required = |suffix: &str, max: u32| -> Result<usize, LoadError> {
             let value = gguf.required_u32(&key(suffix))?;
@@ -128,7 +154,7 @@ impl Config {
             None => gguf
                 .path()
                 .file_stem()
-                .map_or_else(|| architecture.clone(), |stem| stem.to_string_lossy().into_owned()),
+                .map_or_else(|| architecture.to_string(), |stem| stem.to_string_lossy().into_owned()),
         };
         let layers = required("block_count", MAX_LAYERS)?;
         let prediction_layers = gguf.u32(&key("nextn_predict_layers"))?.unwrap_or(0) as usize;

@@ -5,6 +5,8 @@
 //! layer's cells are allocated on the device that first uses them.
 
 #[cfg(feature = "gpu")]
+use crate::per_device::{PerDevice, persistent};
+#[cfg(feature = "gpu")]
 use burn::backend::{Cube, tensor::FloatTensor};
 #[cfg(feature = "gpu")]
 use cubecl::server::Handle;
@@ -21,7 +23,7 @@ pub struct KvPool {
     head_dim: usize,
     /// The indices of all cells, per GPU.
     #[cfg(feature = "gpu")]
-    in_order: crate::ops::PerDevice<Handle>,
+    in_order: PerDevice<Handle>,
 }
 
 /// The cells of a layer.
@@ -50,7 +52,7 @@ impl KvPool {
             kv_heads,
             head_dim,
             #[cfg(feature = "gpu")]
-            in_order: crate::ops::PerDevice::default(),
+            in_order: PerDevice::default(),
         }
     }
 
@@ -114,7 +116,7 @@ impl KvPool {
     pub(crate) fn in_order(&self, like: &FloatTensor<Cube>) -> Handle {
         let make = || {
             let numbers: Vec<u32> = (0..self.cells as u32).collect();
-            crate::ops::cube::persistent(like, bytemuck::cast_slice(&numbers))
+            persistent(like, bytemuck::cast_slice(&numbers))
         };
         self.in_order.get(&like.device, |_| true, make)
     }

@@ -4,9 +4,11 @@
 //! model and operations serve inference and training.
 
 mod adapter;
+pub mod arch;
 mod config;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod decoder;
 mod detokenize;
 pub mod device;
 mod divergence;
@@ -17,10 +19,13 @@ pub mod gpus;
 mod kv;
 mod kv_snapshot;
 pub mod launches;
+mod layer;
 mod model;
-pub mod models;
 pub mod ops;
 mod packed;
+mod pass;
+#[cfg(feature = "gpu")]
+mod per_device;
 mod placement;
 mod sampling;
 mod session;
@@ -30,13 +35,16 @@ mod weights;
 
 pub use adapter::{AdapterError, LoraPart};
 pub use config::Config;
+pub use decoder::Decoder;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;
 pub use error::{CacheError, LoadError, SessionError};
 pub use free_space::free_space;
 pub use kv::KvPool;
 pub use kv_snapshot::{SavedCells, SnapshotError, SnapshotKey};
+pub use layer::Layer;
 pub use model::{LoadOptions, Model};
+pub use pass::{Memory, Pass};
 pub use placement::{Place, Placement, Share};
 pub use sampling::{Sampler, SamplingError, SamplingParams, greedy};
 pub use session::{Prefilled, Session};

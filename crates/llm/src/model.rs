@@ -1,8 +1,8 @@
 //! A loaded model: its weights on their devices, and its configuration.
 
 use crate::config::Config;
+use crate::decoder::Decoder;
 use crate::error::LoadError;
-use crate::models::{self, Decoder};
 use crate::packed::PackedWeights;
 use crate::placement::Placement;
 use crate::weights::Weights;
@@ -50,7 +50,7 @@ impl Model {
         };
         let packed = PackedWeights::of(gguf, options.packed_in.as_deref());
         let mut weights = Weights::new(gguf, packed, Device::flex(), progress);
-        let decoder = models::build(&config, &placement, &mut weights)?;
+        let decoder = Decoder::load(&config, &placement, &mut weights)?;
         weights.finish();
         Ok(Self {
             config,

@@ -3,8 +3,8 @@
 use crate::error::SessionError;
 use crate::kv::KvPool;
 use crate::model::Model;
-use crate::models::{Memory, Pass};
 use crate::ops::{CachedSequence, MatmulPrecision, SequenceView, argmax, logit_rows};
+use crate::pass::{Memory, Pass};
 use crate::placement::Place;
 use crate::sampling::greedy;
 use burn::tensor::Tensor;

@@ -1,13 +1,14 @@
 //! Loading the tensors of a file as inputs of the operations: checked, packed for the CPU, on
 //! their device.
 
+use crate::arch::RopeSpec;
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
 use crate::packed::{PackedWeights, Unpacked};
 use burn::backend::{AllocationProperty, Bytes, Dispatch};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, TensorType};
-use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::rope::Rope;
 use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use std::ops::ControlFlow;
 
@@ -20,8 +21,8 @@ pub(crate) struct Weights<'a> {
     progress: &'a mut dyn FnMut(f32, &str) -> ControlFlow<()>,
     bytes_done: u64,
     bytes_total: u64,
-    /// RoPE by pairing, base and scale, shared by layers.
-    ropes: Vec<((Pairing, f32, f32), SharedRope)>,
+    /// RoPE shared by layers.
+    ropes: Vec<(RopeSpec, SharedRope)>,
 }
 
 impl<'a> Weights<'a> {
@@ -164,17 +165,22 @@ impl<'a> Weights<'a> {
     }
 
     /// RoPE, with the frequency factors of Llama 3.1 and later if the file has them.
-    pub fn rope(&mut self, dims: usize, pairing: Pairing, base: f32, scale: f32) -> Result<SharedRope, LoadError> {
-        let key = (pairing, base, scale);
-        if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == key) {
+    pub fn rope(&mut self, spec: RopeSpec) -> Result<SharedRope, LoadError> {
+        if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == spec) {
             return Ok(rope.clone());
         }
         let factors = match self.gguf.tensor("rope_freqs.weight") {
-            Some(_) => Some(self.float_vec("rope_freqs.weight", dims / 2)?),
+            Some(_) => Some(self.float_vec("rope_freqs.weight", spec.dims / 2)?),
             None => None,
         };
+        let RopeSpec {
+            pairing,
+            dims,
+            base,
+            scale,
+        } = spec;
         let rope = SharedRope::from(Rope::new(pairing, dims, base, scale, factors.as_deref()));
-        self.ropes.push((key, rope.clone()));
+        self.ropes.push((spec, rope.clone()));
         Ok(rope)
     }
 

@@ -6,6 +6,8 @@
 #[path = "../../engine/src/check/sample.rs"]
 mod sample;
 
+use hearth_formats::Architecture;
+use hearth_formats::adapter::LinearName;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::{Isa, Quant, team};
 use hearth_llm::{LoadOptions, LoraPart, Model, Session};
@@ -39,8 +41,8 @@ fn model(format: Quant, group: usize) -> Arc<Model> {
     // The widths of both are multiples of the largest block.
     let (width, heads) = if group == 3 { (768, 12) } else { (256, 4) };
     let sample = Sample {
-        architecture: "llama",
-        blocks: 2,
+        architecture: Architecture::Llama,
+        layers: 2,
         width,
         ffn_width: 512,
         heads,
@@ -54,28 +56,19 @@ fn model(format: Quant, group: usize) -> Arc<Model> {
 }
 
 /// The model with two adapters of different ranks on every linear.
-fn adapted(model: &Model, group: usize) -> Arc<Model> {
-    let width = if group == 3 { 768 } else { 256 };
-    let keys = width / group;
+fn adapted(model: &Model) -> Arc<Model> {
     let noise = |count: usize, seed: usize| {
         (0..count)
             .map(|i| ((i * 37 + seed) % 101) as f32 / 500.0 - 0.1)
             .collect()
     };
     let mut parts = Vec::new();
-    for (linear, inputs, outputs) in [
-        ("attn_q", width, width),
-        ("attn_k", width, keys),
-        ("attn_v", width, keys),
-        ("attn_output", width, width),
-        ("ffn_gate", width, 512),
-        ("ffn_up", width, 512),
-        ("ffn_down", 512, width),
-    ] {
+    for linear in LinearName::ALL.iter().copied() {
+        let [outputs, inputs] = model.config().linear(linear);
         parts.extend([(8, 1.0), (5, 0.5)].into_iter().flat_map(|(rank, scale)| {
             (0..2).map(move |layer| LoraPart {
                 layer,
-                linear: linear.to_owned(),
+                linear,
                 rank,
                 a: noise(rank * inputs, layer + rank),
                 b: noise(outputs * rank, layer + 2 * rank),
@@ -110,7 +103,7 @@ fn logits(model: &Arc<Model>, cache: KvFormat, sizes: &[usize]) -> Vec<u32> {
 fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
     let model = match (model(format, group), adapters) {
         (model, false) => model,
-        (model, true) => adapted(&model, group),
+        (model, true) => adapted(&model),
     };
     team::set_threads(1);
     let expected = logits(&model, cache, &[1]);

@@ -5,9 +5,8 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
-use hearth_llm::models::{Block, Memory, Pass};
 use hearth_llm::ops::{Adapter, MatmulPrecision, Segments};
-use hearth_llm::{LoadOptions, Model};
+use hearth_llm::{Layer, LoadOptions, Memory, Model, Pass};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -145,10 +144,10 @@ fn segments() -> Arc<Segments> {
     Arc::new(Segments::of_lengths(&[10, 14]))
 }
 
-/// Attaches the fixture's adapters to the block; returns them by name.
-fn adapt(block: &mut dyn Block, fixture: &Fixture, device: &Device) -> BTreeMap<String, Tensor<2>> {
+/// Attaches the fixture's adapters to the layer; returns them by name.
+fn adapt(layer: &mut Layer, fixture: &Fixture, device: &Device) -> BTreeMap<String, Tensor<2>> {
     let mut adapters = BTreeMap::new();
-    for (name, linear) in block.linears_mut() {
+    for (name, linear) in layer.linears_mut() {
         let part = |part: &str| fixture.arrays[&format!("{name}.{part}")].tensor(device).require_grad();
         let (a, b) = (part("a"), part("b"));
         linear.adapter = Adapter::Lora {
@@ -189,15 +188,15 @@ fn against_pytorch(name: &str, architecture: &str) {
     let fixture = Fixture::read(name);
     let mut model = load(&fixture, architecture);
     let device = Device::flex().autodiff();
-    let block = &mut *model.decoder_mut().blocks_mut()[0];
-    let adapters = adapt(block, &fixture, &device);
+    let layer = &mut model.decoder_mut().layers_mut()[0];
+    let adapters = adapt(layer, &fixture, &device);
     let x = fixture.arrays["x"].tensor(&device).require_grad();
     let pass = Pass {
         precision: MatmulPrecision::F32,
         memory: Memory::Batch(segments()),
     };
 
-    let out = block.forward(x.clone(), 0, &pass);
+    let out = layer.forward(x.clone(), 0, &pass);
     close("out", &values(out.clone()), &fixture.arrays["out"].values);
 
     let gradients = (out * fixture.arrays["probe"].tensor(&device)).sum().backward();
@@ -232,8 +231,8 @@ fn check_directional_derivative(name: &str, architecture: &str) {
     let device = Device::flex();
     let loss = |step: f32| -> f64 {
         let mut model = load(&fixture, architecture);
-        let block = &mut *model.decoder_mut().blocks_mut()[0];
-        for (name, linear) in block.linears_mut() {
+        let layer = &mut model.decoder_mut().layers_mut()[0];
+        for (name, linear) in layer.linears_mut() {
             // Every adapter moves along its own gradient's sign, so that no derivative cancels
             // another.
             let part = |part: &str| {
@@ -252,7 +251,7 @@ fn check_directional_derivative(name: &str, architecture: &str) {
             precision: MatmulPrecision::F32,
             memory: Memory::Batch(segments()),
         };
-        let out = values(block.forward(x, 0, &pass));
+        let out = values(layer.forward(x, 0, &pass));
         out.iter()
             .zip(&fixture.arrays["probe"].values)
             .map(|(a, b)| f64::from(*a) * f64::from(*b))

@@ -3,6 +3,7 @@
 //!
 //! The fixtures, and the script that makes them, are in `tests/fixtures/models`.
 
+use hearth_formats::Architecture;
 use hearth_formats::gguf::Gguf;
 use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{LoadOptions, Model, Session};
@@ -80,7 +81,9 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 const CHUNKS: [usize; 3] = [40, 1, 7];
 
 macro_rules! logits {
-    ($($name:ident),*) => {$(
+    ($($name:ident),*) => {
+        const FIXTURES: &[&str] = &[$(stringify!($name)),*];
+        $(
         #[test]
         fn $name() {
             check(stringify!($name), MatmulPrecision::F32, &CHUNKS);
@@ -90,6 +93,14 @@ macro_rules! logits {
 }
 
 logits!(llama, llama3, qwen2, qwen3, gemma3);
+
+#[test]
+fn every_architecture_is_among_them() {
+    for architecture in Architecture::ALL {
+        assert!(FIXTURES.contains(&architecture.name()), "{architecture}");
+        assert_eq!(fixture(architecture.name()).model.config().architecture, *architecture);
+    }
+}
 
 #[test]
 fn a_shared_prefix_is_reused_from_the_kv_cache() {

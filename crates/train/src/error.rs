@@ -1,5 +1,7 @@
 //! Errors of a run, as sentences for a person.
 
+use hearth_formats::adapter::LinearName;
+use hearth_formats::listed;
 use hearth_llm::AdapterError;
 use std::io;
 use std::path::PathBuf;
@@ -30,8 +32,8 @@ pub enum TrainError {
     },
     /// No layer has a linear of that name.
     #[error(
-        "There is no module '{0}'. The target modules are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and \
-         down_proj."
+        "There is no module '{0}'. The target modules are {all}.",
+        all = listed(LinearName::ALL.iter().map(|linear| linear.peft_module()))
     )]
     UnknownTarget(String),
     /// Nothing would be trained.
@@ -43,7 +45,7 @@ pub enum TrainError {
         /// The requested rank.
         rank: usize,
         /// The linear.
-        linear: String,
+        linear: LinearName,
         /// The weight's shorter side.
         most: usize,
     },

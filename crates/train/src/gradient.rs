@@ -10,8 +10,8 @@ use crate::batch::Batch;
 use crate::parameters::{DropoutPass, Parameters};
 use burn::tensor::Tensor;
 use hearth_kernels::team;
-use hearth_llm::models::{Decoder, Memory, Pass};
 use hearth_llm::ops::MatmulPrecision;
+use hearth_llm::{Decoder, Memory, Pass};
 
 /// Options of a gradient computation.
 #[derive(Debug, Clone, Copy)]
@@ -35,9 +35,9 @@ pub(crate) fn of_batch(
     let pass = pass(batch, options.precision);
     let plain = parameters.attach(decoder, options.drop);
     let (tracked, leaves) = parameters.attach_tracked(decoder, options.drop);
-    let layers = decoder.blocks().len();
+    let layers = decoder.layers().len();
     let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
-        group.clone().fold(x, |x, layer| decoder.block(x, layer, &pass))
+        group.clone().fold(x, |x, layer| decoder.layer(x, layer, &pass))
     };
 
     let groups: Vec<_> = groups(layers, options.layers_on_tape).collect();

@@ -21,7 +21,7 @@ pub use checkpoint::latest as latest_checkpoint;
 pub use error::TrainError;
 pub use gradient::loss;
 pub use merge::{MergeError, QuantRecipe, merge};
-pub use parameters::{Parameters, linear_named};
+pub use parameters::Parameters;
 pub use run::{Control, End, EndReason, Report, Run, Step};
 pub use schedule::Schedule;
 pub use settings::Settings;

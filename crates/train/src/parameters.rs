@@ -4,21 +4,14 @@ use crate::error::TrainError;
 use crate::order::{DROPOUT, Random, WEIGHTS};
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_formats::adapter::LinearName;
-use hearth_llm::models::Decoder;
 use hearth_llm::ops::{Adapter, Dropout};
-use hearth_llm::{LoraPart, Model};
-
-/// A linear as a GGUF names it (`attn_q`) or as Hugging Face does (`q_proj`).
-pub fn linear_named(name: &str) -> Option<LinearName> {
-    let mut all = LinearName::ALL.iter().copied();
-    all.find(|linear| name == linear.gguf() || name == linear.peft_module())
-}
+use hearth_llm::{Decoder, LoraPart, Model};
 
 /// One linear's adapter.
 #[derive(Debug, Clone)]
 pub(crate) struct Pair {
     pub layer: usize,
-    pub linear: String,
+    pub linear: LinearName,
     /// `[rank, in]`.
     pub a: Tensor<2>,
     /// `[out, rank]`.
@@ -55,25 +48,20 @@ impl Parameters {
     /// # Errors
     /// A target that no layer has, or a rank larger than a weight's sides.
     pub fn new(model: &Model, targets: &[String], rank: usize, scale: f32, seed: u64) -> Result<Self, TrainError> {
-        if let Some(unknown) = targets.iter().find(|target| linear_named(target).is_none()) {
-            return Err(TrainError::UnknownTarget(unknown.clone()));
-        }
+        let named = |name: &String| LinearName::named(name).ok_or_else(|| TrainError::UnknownTarget(name.clone()));
+        let targets = targets.iter().map(named).collect::<Result<Vec<_>, _>>()?;
         let mut pairs = Vec::new();
-        for (layer, block) in model.decoder().blocks().iter().enumerate() {
+        for (layer, weights) in model.decoder().layers().iter().enumerate() {
             let device = model.decoder().device(layer);
-            for (name, linear) in block.share().linears_mut() {
-                if !targets.is_empty()
-                    && !targets
-                        .iter()
-                        .any(|target| linear_named(target).is_some_and(|linear| linear.gguf() == name))
-                {
+            for (name, linear) in weights.clone().linears_mut() {
+                if !targets.is_empty() && !targets.contains(&name) {
                     continue;
                 }
                 let (outputs, inputs) = (linear.spec.rows, linear.spec.cols);
                 if rank > outputs.min(inputs) {
                     return Err(TrainError::Rank {
                         rank,
-                        linear: name.to_owned(),
+                        linear: name,
                         most: outputs.min(inputs),
                     });
                 }
@@ -82,7 +70,7 @@ impl Parameters {
                 let a = (0..rank * inputs).map(|_| bound * random.signed()).collect();
                 pairs.push(Pair {
                     layer,
-                    linear: name.to_owned(),
+                    linear: name,
                     a: tensor(a, [rank, inputs], device),
                     b: tensor(vec![0.0; outputs * rank], [outputs, rank], device),
                 });
@@ -147,7 +135,7 @@ impl Parameters {
     pub fn parts(&self) -> Vec<LoraPart> {
         let part = |pair: &Pair| LoraPart {
             layer: pair.layer,
-            linear: pair.linear.clone(),
+            linear: pair.linear,
             rank: pair.a.dims()[0],
             a: values(&pair.a),
             b: values(&pair.b),
@@ -181,11 +169,11 @@ impl Parameters {
     ) -> Decoder {
         let mut decoder = decoder.clone();
         let mut linears: Vec<_> = decoder
-            .blocks_mut()
+            .layers_mut()
             .iter_mut()
             .enumerate()
-            .flat_map(|(layer, block)| {
-                block
+            .flat_map(|(layer, weights)| {
+                weights
                     .linears_mut()
                     .into_iter()
                     .map(move |(name, linear)| (layer, name, linear))

@@ -16,6 +16,7 @@ mod sample;
 use burn::tensor::Device;
 use case::Case;
 use compare::{Comparison, compare, tolerance};
+use hearth_formats::Architecture;
 use hearth_kernels::Quant;
 use hearth_llm::{Place, Session, device, launches};
 use hearth_protocol::DeviceCheck;
@@ -102,10 +103,10 @@ fn first_mismatch(
 /// Benchmark: bytes of weights per second in decode, and multiply-accumulates per second in
 /// prefill.
 fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
-    let (blocks, width, ffn_width) = if small { (1, 512, 1024) } else { (4, 2048, 8192) };
+    let (layers, width, ffn_width) = if small { (1, 512, 1024) } else { (4, 2048, 8192) };
     let sample = Sample {
-        architecture: "llama",
-        blocks,
+        architecture: Architecture::Llama,
+        layers,
         width,
         ffn_width,
         heads: width / 64,
@@ -115,7 +116,7 @@ fn measure(place: Place, small: bool) -> Result<(f64, f64), Box<dyn Error>> {
     };
     let model = load(&sample, place)?;
     let matrices = width * (2 * width + width) + 3 * width * ffn_width;
-    let weights = (blocks * matrices + width * sample.vocab) as f64;
+    let weights = (layers * matrices + width * sample.vocab) as f64;
     let mut ids = tokens(&model, MAX_PROMPT);
     let mut session = Session::new(Arc::clone(&model), 2 * MAX_PROMPT)?;
 

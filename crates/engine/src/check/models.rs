@@ -4,6 +4,8 @@ use super::case::{Output, RANKS};
 use super::cases::VOCAB;
 use super::compare::mismatch;
 use super::sample::{Random, Sample};
+use hearth_formats::Architecture;
+use hearth_formats::adapter::LinearName;
 use hearth_kernels::Quant;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::reference::noise;
@@ -23,17 +25,6 @@ const ROUNDED_LOGITS_OFF: f64 = 1e-1;
 const LOSS_OFF: f64 = 1e-3;
 const ROUNDED_LOSS_OFF: f64 = 2e-2;
 
-/// Target modules of the run and the adapter.
-const LINEARS: [&str; 7] = [
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_output",
-    "ffn_gate",
-    "ffn_up",
-    "ffn_down",
-];
-
 const FORMATS: &[Quant] = &[
     Quant::Q4_K,
     Quant::Q8_0,
@@ -50,14 +41,14 @@ const PASSES: [usize; 5] = [129, 129, 33, 9, 1];
 /// Models with and without norms of heads and windows, with both activations, and their KV cache
 /// types.
 const MODELS: [(Sample, KvFormat); 3] = [
-    (synthetic("llama", 2, 576, 768, 9, 3), KvFormat::F16),
-    (synthetic("qwen3", 1, 960, 1280, 15, 5), KvFormat::Q8_0),
-    (synthetic("gemma3", 2, 576, 768, 9, 3), KvFormat::F16),
+    (synthetic(Architecture::Llama, 2, 576, 768, 9, 3), KvFormat::F16),
+    (synthetic(Architecture::Qwen3, 1, 960, 1280, 15, 5), KvFormat::Q8_0),
+    (synthetic(Architecture::Gemma3, 2, 576, 768, 9, 3), KvFormat::F16),
 ];
 
 const fn synthetic(
-    architecture: &'static str,
-    blocks: usize,
+    architecture: Architecture,
+    layers: usize,
     width: usize,
     ffn_width: usize,
     heads: usize,
@@ -65,7 +56,7 @@ const fn synthetic(
 ) -> Sample {
     Sample {
         architecture,
-        blocks,
+        layers,
         width,
         ffn_width,
         heads,
@@ -137,31 +128,25 @@ pub fn tokens(model: &Model, count: usize) -> Vec<u32> {
 
 /// An adapter on every linear, about as large as the weights.
 fn adapter(sample: &Sample) -> Vec<LoraPart> {
-    let (width, kv) = (sample.width, sample.kv_heads * sample.width / sample.heads);
-    let sides = |linear: &str| match linear {
-        "attn_k" | "attn_v" => (width, kv),
-        "ffn_gate" | "ffn_up" => (width, sample.ffn_width),
-        "ffn_down" => (sample.ffn_width, width),
-        _ => (width, width),
-    };
-    let part = |(number, linear): (usize, &str)| {
-        let (inputs, outputs) = sides(linear);
+    let shape = sample.shape();
+    let part = |(number, linear): (usize, &LinearName)| {
+        let (outputs, inputs) = shape.linear(*linear);
         let (seed, rank) = (number as u64 * 10 + 1, RANKS[number % RANKS.len()]);
         let drawn = |seed, count, inputs: usize| {
             let spread = (3.0 / inputs as f32).sqrt();
             noise(seed, count).into_iter().map(|x| spread * x).collect()
         };
         LoraPart {
-            layer: number / LINEARS.len(),
-            linear: linear.to_owned(),
+            layer: number / LinearName::ALL.len(),
+            linear: *linear,
             rank,
             a: drawn(seed, rank * inputs, inputs),
             b: drawn(seed + 1, outputs * rank, rank),
             scale: 0.5,
         }
     };
-    let linears = LINEARS.into_iter().cycle().take(sample.blocks * LINEARS.len());
-    linears.enumerate().map(part).collect()
+    let of_layers = (0..sample.layers).flat_map(|_| LinearName::ALL);
+    of_layers.enumerate().map(part).collect()
 }
 
 /// Logits of all tokens, in passes of many sizes, with an adapter.
@@ -201,7 +186,7 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
         alpha: 32.0,
         dropout: 0.1,
         rslora: false,
-        targets: LINEARS.map(str::to_owned).to_vec(),
+        targets: Vec::new(),
         learning_rate: 1e-2,
         schedule: Schedule::Constant,
         warmup: 0.0,
@@ -217,7 +202,7 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
         patience: 0,
         checkpoint_every: usize::MAX,
         bf16,
-        layers_on_tape: sample.blocks,
+        layers_on_tape: sample.layers,
     };
     let mut losses = Vec::new();
     Run::new(model, settings, examples.collect(), Vec::new(), None)?.run(&mut |report| {
@@ -232,6 +217,8 @@ fn losses(sample: &Sample, place: Place, bf16: bool) -> Result<Vec<f64>, Box<dyn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hearth_llm::arch::{LayerSpec, describe};
+    use std::collections::BTreeSet;
 
     fn of(sample: &Sample) -> Output {
         logits(sample, Place::Cpu, KvFormat::F16, MatmulPrecision::F32).expect("it runs")
@@ -244,11 +231,35 @@ mod tests {
         assert_eq!(mismatch("itself", &expected, &expected, LOGITS_OFF), None);
         let other = Sample {
             formats: &FORMATS[1..],
-            ..synthetic("llama", 2, 576, 768, 9, 3)
+            ..synthetic(Architecture::Llama, 2, 576, 768, 9, 3)
         };
         let found = of(&other);
         assert!(mismatch("another", &found, &expected, ROUNDED_LOGITS_OFF).is_some());
         assert!(of(&MODELS[2].0).values.iter().all(|logit| logit.is_finite()));
+    }
+
+    /// Every norm, activation, pairing and window that an architecture has is in a sample.
+    #[test]
+    fn the_samples_cover_every_architecture() {
+        let parts = |sample: &Sample| {
+            let gguf = sample.gguf().expect("a file");
+            let config = Config::from_gguf(&gguf).expect("a model");
+            let spec = describe(&gguf, &config).expect("it is described");
+            let of_layer = |layer: &LayerSpec| {
+                let mut parts: Vec<String> = layer.norms.iter().map(|norm| format!("{norm:?}")).collect();
+                parts.push(format!("{:?}", layer.activation));
+                parts.push(format!("{:?}", layer.rope.pairing));
+                parts.push(format!("window: {}", layer.heads.window.is_some()));
+                parts
+            };
+            spec.layers.iter().flat_map(of_layer).collect::<BTreeSet<_>>()
+        };
+        let covered: BTreeSet<_> = MODELS.iter().flat_map(|(sample, _)| parts(sample)).collect();
+        for architecture in Architecture::ALL {
+            // As many layers as the longest pattern of windows.
+            let found = parts(&synthetic(*architecture, 6, 64, 64, 2, 1));
+            assert!(found.is_subset(&covered), "{architecture}: {found:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Synthetic models for the device check.
 
+use hearth_formats::Architecture;
+use hearth_formats::adapter::{BaseShape, LinearName};
 use hearth_formats::gguf::{Gguf, GgufError, GgufWriter, Metadata, TensorHeader, TensorType, Value};
 use hearth_kernels::Quant;
+use hearth_llm::arch::NormName;
 
 /// Random rows of a matrix, repeated for the others. A prime, so that no tile size divides it.
 const RANDOM_ROWS: usize = 61;
@@ -9,9 +12,8 @@ const RANDOM_ROWS: usize = 61;
 /// Sizes of a model. Widths are multiples of 32; if a row is not whole blocks of a format, another
 /// one replaces it.
 pub struct Sample {
-    /// `llama`, `qwen3` or `gemma3`.
-    pub architecture: &'static str,
-    pub blocks: usize,
+    pub architecture: Architecture,
+    pub layers: usize,
     pub width: usize,
     pub ffn_width: usize,
     pub heads: usize,
@@ -37,11 +39,25 @@ impl Sample {
         Gguf::from_bytes(writer.finish()?)
     }
 
+    /// Its sizes.
+    pub fn shape(&self) -> BaseShape {
+        BaseShape {
+            architecture: self.architecture.to_string(),
+            layers: self.layers,
+            width: self.width,
+            ffn_width: self.ffn_width,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.width / self.heads,
+            vocab: self.vocab,
+        }
+    }
+
     fn metadata(&self) -> Metadata {
         let mut metadata = Metadata::new();
-        metadata.insert("general.architecture", Value::Str(self.architecture.to_owned()));
+        metadata.insert("general.architecture", Value::Str(self.architecture.to_string()));
         let numbers = [
-            ("block_count", self.blocks),
+            ("block_count", self.layers),
             ("context_length", 4096),
             ("embedding_length", self.width),
             ("feed_forward_length", self.ffn_width),
@@ -57,38 +73,24 @@ impl Sample {
     }
 
     fn tensors(&self) -> Vec<RandomTensor> {
-        let head = self.width / self.heads;
-        let (width, keys) = (self.width, self.kv_heads * head);
+        let (width, shape) = (self.width, self.shape());
         let mut tensors = vec![
             RandomTensor::matrix("token_embd", width, self.vocab, Quant::F16),
             RandomTensor::norm("output_norm", width),
             RandomTensor::matrix("output", width, self.vocab, self.formats[0].for_rows_of(width as u64)),
         ];
         let mut formats = self.formats.iter().copied().cycle();
-        for block in 0..self.blocks {
-            let name = |part: &str| format!("blk.{block}.{part}");
-            for (part, cols, rows) in [
-                ("attn_q", width, width),
-                ("attn_k", width, keys),
-                ("attn_v", width, keys),
-                ("attn_output", width, width),
-                ("ffn_gate", width, self.ffn_width),
-                ("ffn_up", width, self.ffn_width),
-                ("ffn_down", self.ffn_width, width),
-            ] {
+        for layer in 0..self.layers {
+            let name = |part: &str| format!("blk.{layer}.{part}");
+            for linear in LinearName::ALL {
+                let (rows, cols) = shape.linear(*linear);
                 let format = formats.next().unwrap_or(Quant::F32).for_rows_of(cols as u64);
-                tensors.push(RandomTensor::matrix(&name(part), cols, rows, format));
+                tensors.push(RandomTensor::matrix(&name(linear.gguf()), cols, rows, format));
             }
-            for (part, len) in [
-                ("attn_norm", width),
-                ("ffn_norm", width),
-                // Architectures without these ignore them.
-                ("attn_q_norm", head),
-                ("attn_k_norm", head),
-                ("post_attention_norm", width),
-                ("post_ffw_norm", width),
-            ] {
-                tensors.push(RandomTensor::norm(&name(part), len));
+            // An architecture ignores those that it has not.
+            for norm in NormName::ALL {
+                let length = norm.length(width, shape.head_dim);
+                tensors.push(RandomTensor::norm(&name(norm.gguf()), length));
             }
         }
         tensors

@@ -2,7 +2,7 @@
 
 use hearth_formats::gguf::{Gguf, TensorInfo};
 use hearth_kernels::attention::KvFormat;
-use hearth_llm::{Config, KvPool, Session};
+use hearth_llm::{Config, KvPool, LoadError, Session, arch};
 
 /// Alignment of allocations on a GPU in bytes.
 const GPU_ALIGNMENT: u64 = 256;
@@ -44,7 +44,7 @@ pub struct ModelBytes {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Widths {
-    block: u64,
+    layer: u64,
     logits: u64,
     /// Columns of a layer's widest activation.
     widest: u64,
@@ -74,7 +74,10 @@ impl Buffer {
 
 impl ModelBytes {
     /// Sizes from the file's tensor table.
-    pub fn of(gguf: &Gguf, config: &Config) -> Self {
+    ///
+    /// # Errors
+    /// If a key of its architecture is invalid.
+    pub fn of(gguf: &Gguf, config: &Config) -> Result<Self, LoadError> {
         let mut layers = vec![Layer::default(); config.layers()];
         let mut embedding = 0;
         let last = layers.len() - 1;
@@ -102,20 +105,21 @@ impl ModelBytes {
         }
         let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
         let context = config.heads * config.head_dim;
-        Self {
+        let ropes = arch::describe(gguf, config)?.ropes();
+        Ok(Self {
             embedding,
             layers,
             cached: config.n_layers,
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
             widths: Widths {
-                block: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,
+                layer: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,
                 logits: config.vocab as u64,
                 widest: (2 * config.ffn_width).max(qkv) as u64,
                 angle: config.rope_dims as u64,
-                angles: config.rope_dims as u64 * rotations(config),
+                angles: (config.rope_dims * ropes) as u64,
             },
-        }
+        })
     }
 
     /// Bytes of a layer's KV cache for this many tokens.
@@ -131,11 +135,11 @@ impl ModelBytes {
     }
 
     /// Bytes of activations on the CPU, if layers or the output layer run there.
-    pub fn compute(&self, context: u32, blocks: bool, output: bool) -> u64 {
+    pub fn compute(&self, context: u32, layers: bool, output: bool) -> u64 {
         let tokens = chunk(context);
         let mut numbers = 0;
-        if blocks {
-            numbers += tokens * self.widths.block;
+        if layers {
+            numbers += tokens * self.widths.layer;
         }
         if output {
             numbers += self.widths.logits;
@@ -145,10 +149,10 @@ impl ModelBytes {
 
     /// The largest buffers of layers and of the output layer on a GPU, for a context of this many
     /// tokens.
-    pub fn largest_buffers(&self, context: u32, format: KvFormat, blocks: bool, output: bool) -> Vec<Buffer> {
+    pub fn largest_buffers(&self, context: u32, format: KvFormat, layers: bool, output: bool) -> Vec<Buffer> {
         let tokens = chunk(context);
         let mut buffers = Vec::new();
-        if blocks {
+        if layers {
             let positions = u64::from(context).next_multiple_of(ANGLES_PAGE);
             buffers.extend([
                 Buffer::new("the RoPE table", F32 * positions * self.widths.angle),
@@ -164,13 +168,13 @@ impl ModelBytes {
     }
 
     /// Bytes of activations on a GPU: the runtime's pages, and tables shared by all layers.
-    pub fn gpu_compute(&self, context: u32, blocks: bool, output: bool) -> u64 {
-        if !blocks && !output {
+    pub fn gpu_compute(&self, context: u32, layers: bool, output: bool) -> u64 {
+        if !layers && !output {
             return 0;
         }
         let tokens = chunk(context);
         let (mut largest, mut tables) = (0, 0);
-        if blocks {
+        if layers {
             largest = F32 * tokens * self.widths.widest;
             tables = u64::from(context) * (F32 * self.widths.angles + F32);
         }
@@ -179,18 +183,10 @@ impl ModelBytes {
         }
         let pages = match largest > SMALL_SLICE {
             // A layer's input and output are on two pages.
-            true => (1 + u64::from(blocks)) * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
+            true => (1 + u64::from(layers)) * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
             false => 0,
         };
         SMALL_PAGE + pages + tables
-    }
-}
-
-/// Number of distinct RoPE tables of the layers.
-fn rotations(config: &Config) -> u64 {
-    match config.architecture.as_str() {
-        "gemma3" => 2,
-        _ => 1,
     }
 }
 

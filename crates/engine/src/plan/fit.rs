@@ -44,26 +44,26 @@ impl Load<'_> {
 
     /// The buffers that are bound as a whole on a GPU with layers or the output layer. Weights are
     /// not among them: they are bound in ranges of rows.
-    fn buffers(&self, blocks: bool, output: bool) -> Vec<Buffer> {
+    fn buffers(&self, layers: bool, output: bool) -> Vec<Buffer> {
         match self.training {
-            None => self.bytes.largest_buffers(self.context, self.format, blocks, output),
+            None => self.bytes.largest_buffers(self.context, self.format, layers, output),
             Some(training) => {
                 let of = |wanted: bool, what, bytes| wanted.then(|| Buffer::new(what, bytes));
-                let block = of(blocks, "the activations of a batch", training.largest_activation);
+                let layer = of(layers, "the activations of a batch", training.largest_activation);
                 let output = of(output, "the logits of a batch", training.output);
-                block.into_iter().chain(output).collect()
+                layer.into_iter().chain(output).collect()
             }
         }
     }
 
     /// Activations of this many layers, and of the output layer.
-    fn compute(&self, gpu: bool, blocks: usize, output: bool) -> u64 {
+    fn compute(&self, gpu: bool, layers: usize, output: bool) -> u64 {
         match self.training {
-            None if gpu => self.bytes.gpu_compute(self.context, blocks > 0, output),
-            None => self.bytes.compute(self.context, blocks > 0, output),
+            None if gpu => self.bytes.gpu_compute(self.context, layers > 0, output),
+            None => self.bytes.compute(self.context, layers > 0, output),
             Some(training) => {
-                blocks as u64 * training.fixed_per_layer
-                    + blocks.min(training.layers_at_once) as u64 * training.operations
+                layers as u64 * training.fixed_per_layer
+                    + layers.min(training.layers_at_once) as u64 * training.operations
                     + if output { training.output } else { 0 }
             }
         }
@@ -177,22 +177,22 @@ impl Budgets {
             let side = |layer: super::bytes::Layer| if gpu { layer.gpu } else { layer.cpu };
             let weights: u64 = on(place).map(|layer| side(bytes.layers[layer])).sum();
             let kv = on(place).map(|layer| side(load.cache(layer))).sum();
-            let blocks = on(place).filter(|layer| *layer != last).count();
+            let layers = on(place).filter(|layer| *layer != last).count();
             let output = on(place).any(|layer| layer == last);
-            let layers = on(place).map(name);
+            let names = on(place).map(name);
             PlannedDevice {
                 id: budget.id.clone(),
                 identity: budget.identity.clone(),
                 name: budget.name.clone(),
                 weights: weights + if gpu { 0 } else { bytes.embedding },
                 kv,
-                compute: load.compute(gpu, blocks, output),
+                compute: load.compute(gpu, layers, output),
                 margin: budget.margin,
                 total: budget.total,
                 free: budget.free,
                 layers: match gpu {
-                    true => layers.collect(),
-                    false => std::iter::once("token_embd".to_owned()).chain(layers).collect(),
+                    true => names.collect(),
+                    false => std::iter::once("token_embd".to_owned()).chain(names).collect(),
                 },
                 fits: true,
             }
@@ -221,9 +221,9 @@ impl Budgets {
 
     fn too_large_on(&self, number: usize, budget: &Budget, load: &Load, placement: &Placement) -> Option<TooLarge> {
         let last = placement.layers() - 1;
-        let mut layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == Place::Gpu(number));
-        let blocks = layers.clone().any(|layer| layer != last);
-        let buffers = load.buffers(blocks, layers.any(|layer| layer == last));
+        let mut here = (0..placement.layers()).filter(|layer| placement.of(*layer) == Place::Gpu(number));
+        let layers = here.clone().any(|layer| layer != last);
+        let buffers = load.buffers(layers, here.any(|layer| layer == last));
         let largest = buffers.into_iter().max_by_key(|buffer| buffer.bytes)?;
         (largest.bytes > budget.largest_buffer).then(|| TooLarge {
             device: budget.name.clone(),

@@ -63,7 +63,8 @@ pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Pro
         kv: request.kv,
         training: None,
     };
-    Ok(compute_plan(&ModelBytes::of(&gguf, &config), &config, &options, &devices)?.plan)
+    let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
+    Ok(compute_plan(&bytes, &config, &options, &devices)?.plan)
 }
 
 /// The settings of a load that a plan depends on.
@@ -316,7 +317,7 @@ pub fn plan_training(
         return Ok(least);
     };
     let budgets = budgets(options, devices)?;
-    let on_cpu = (0..config.n_layers).filter(|block| least.placement.of(*block) == Place::Cpu);
+    let on_cpu = (0..config.n_layers).filter(|layer| least.placement.of(*layer) == Place::Cpu);
     let on_cpu = on_cpu.count();
     let share = least.plan.devices.first().and_then(|cpu| cpu.free);
     let share = share.map_or(u64::MAX, |free| (free as f64 * SHARE) as u64);
@@ -324,24 +325,24 @@ pub fn plan_training(
         layers_at_once,
         ..training
     };
-    let fits = |blocks: &usize| {
+    let fits = |layers: &usize| {
         let load = Load {
             bytes,
             context: least.plan.context,
             format: format(options.kv),
-            training: Some(with(*blocks)),
+            training: Some(with(*layers)),
         };
         let now = budgets.fill(&load, &least.placement);
-        let kept = on_cpu.min(*blocks) as u64 * training.saved_per_layer_cpu;
+        let kept = on_cpu.min(*layers) as u64 * training.saved_per_layer_cpu;
         // Devices that do not fit anyway are reported elsewhere. Without GPUs, only the fraction
         // limits main memory.
         let first = usize::from(least.placement.gpu_layers() == 0);
         let mut devices = now.iter().zip(&least.plan.devices).skip(first);
         kept <= share && devices.all(|(now, then)| now.fits || !then.fits)
     };
-    let blocks = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
+    let layers = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
     let options = PlanOptions {
-        training: Some(with(blocks)),
+        training: Some(with(layers)),
         gpu_layers: GpuLayers::Count(count(least.placement.gpu_layers())),
         ..options.clone()
     };

@@ -6,9 +6,7 @@
 //! moment can be resumed.
 
 use crate::problem::{disk, from_adapter, problem};
-use hearth_formats::adapter::{
-    AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, LinearName, LoraTensors, TargetName,
-};
+use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, LoraTensors, TargetName};
 use hearth_formats::durable;
 use hearth_llm::LoraPart;
 use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
@@ -286,17 +284,10 @@ impl RunFolder {
     ) -> Result<(), Problem> {
         let mut tensors = BTreeMap::new();
         for part in parts {
-            let Some(linear) = LinearName::ALL
-                .iter()
-                .copied()
-                .find(|linear| linear.gguf() == part.linear)
-            else {
-                continue;
-            };
-            let (outputs, inputs) = base.linear(linear);
+            let (outputs, inputs) = base.linear(part.linear);
             let target = TargetName {
                 layer: part.layer,
-                linear,
+                linear: part.linear,
             };
             let lora = LoraTensors {
                 a: part.a.clone(),

@@ -5,7 +5,7 @@ use hearth_formats::adapter::LinearName;
 use hearth_llm::ops::logit_rows;
 use hearth_llm::{Config, Place};
 use hearth_protocol::{Checkpointing, Precision, Schedule, TrainSettings};
-use hearth_train::{Settings, linear_named};
+use hearth_train::Settings;
 
 /// Approximate tokens per batch; more make GEMMs no faster.
 const TOKENS_PER_BATCH: usize = 1024;
@@ -114,26 +114,16 @@ pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
     const F32: usize = size_of::<f32>();
     // The adapter, its gradient, and two moments.
     const COPIES: usize = 4;
-    let context = config.heads * config.head_dim;
-    let kv = config.kv_heads * config.head_dim;
-    let (width, inside) = (config.width, config.ffn_width);
-    let sides = |linear: LinearName| match linear {
-        LinearName::AttnQ => (width, context),
-        LinearName::AttnK | LinearName::AttnV => (width, kv),
-        LinearName::AttnOutput => (context, width),
-        LinearName::FfnGate | LinearName::FfnUp => (width, inside),
-        LinearName::FfnDown => (inside, width),
-    };
     let trained = |linear: &LinearName| {
         settings.targets.is_empty()
             || settings
                 .targets
                 .iter()
-                .any(|target| linear_named(target) == Some(*linear))
+                .any(|target| LinearName::named(target) == Some(*linear))
     };
-    let numbers = LinearName::ALL.iter().copied().filter(trained).map(sides);
-    let numbers: usize = numbers
-        .map(|(inputs, outputs)| settings.rank * (inputs + outputs))
+    let sides = LinearName::ALL.iter().copied().filter(trained);
+    let numbers: usize = sides
+        .map(|linear| settings.rank * config.linear(linear).iter().sum::<usize>())
         .sum();
     let logits = tokens.min(logit_rows(config.vocab)) * config.vocab * F32;
     Training {
@@ -142,7 +132,7 @@ pub fn needs(settings: &Settings, config: &Config, tokens: usize) -> Training {
         saved_per_layer_cpu: saved_bytes_per_layer(config, tokens, settings.bf16) as u64,
         layers_at_once: settings.layers_on_tape,
         largest_activation: (tokens * widest(config) * F32) as u64,
-        fixed_per_layer: ((tokens * width + COPIES * numbers) * F32) as u64,
+        fixed_per_layer: ((tokens * config.width + COPIES * numbers) * F32) as u64,
         output: logits as u64,
     }
 }
@@ -198,7 +188,7 @@ mod tests {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
         let gguf = Gguf::open(file).expect("the fixture opens");
         let config = Config::from_gguf(&gguf).expect("a model");
-        (ModelBytes::of(&gguf, &config), config)
+        (ModelBytes::of(&gguf, &config).expect("its sizes"), config)
     }
 
     /// A CPU, and a GPU with ample memory.

@@ -8,14 +8,14 @@ use crate::plan::{ModelBytes, PlanOptions, Planned, compute_plan, largest_buffer
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text, problem};
 use crate::turns::count;
 use crate::{hardware, memory, packed};
-use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId};
+use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, LinearName};
 use hearth_formats::hex;
 use hearth_llm::{LoadOptions, LoraPart, Model, Place, device, threads};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
     TrainSettings, TrainingEvent,
 };
-use hearth_train::{Control, Report, Run, Settings, linear_named};
+use hearth_train::{Control, Report, Run, Settings};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -279,7 +279,7 @@ impl<'a> Prepared<'a> {
         emit: &mut dyn FnMut(TrainingEvent),
         notices: &mut Vec<String>,
     ) -> Result<Loaded, Problem> {
-        let bytes = ModelBytes::of(&self.reader.gguf, &self.reader.config);
+        let bytes = ModelBytes::of(&self.reader.gguf, &self.reader.config).map_err(from_load)?;
         let plan = |layers: GpuLayers| self.plan(&bytes, layers);
         let first = plan(self.request.gpu_layers)?;
         first.check()?;
@@ -653,7 +653,7 @@ fn thread_count(request: &TrainRequest) -> u32 {
 fn targets(requested: &[String]) -> Result<Vec<String>, Problem> {
     requested
         .iter()
-        .map(|name| match linear_named(name) {
+        .map(|name| match LinearName::named(name) {
             Some(linear) => Ok(linear.gguf().to_owned()),
             None => Err(from_train(hearth_train::TrainError::UnknownTarget(name.clone()))),
         })

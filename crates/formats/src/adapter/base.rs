@@ -1,6 +1,7 @@
 //! The shape of an adapter's base model: sizes, and the row order of Q and K.
 
 use super::{AdapterError, AdapterProblem, LinearName, TargetName};
+use crate::Architecture;
 use crate::gguf::{GgufError, GgufHeader, GgufProblem};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,7 @@ pub struct BaseShape {
 
 /// Row order of Q and K in a GGUF, relative to transformers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RowOrder {
+pub enum RowOrder {
     /// The same order.
     Same,
     /// In each head the two halves are interleaved, since RoPE rotates adjacent pairs in the GGUF
@@ -43,7 +44,7 @@ impl BaseShape {
     pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, AdapterError> {
         let of_gguf = |error: GgufError| AdapterError::new(gguf.path(), error);
         let architecture = gguf.architecture().map_err(of_gguf)?.to_owned();
-        row_order(&architecture).map_err(|problem| AdapterError::new(gguf.path(), problem))?;
+        known(&architecture).map_err(|problem| AdapterError::new(gguf.path(), problem))?;
         let bad = |key: String| {
             of_gguf(gguf.error(GgufProblem::Metadata {
                 key,
@@ -154,7 +155,7 @@ impl BaseShape {
     /// The row order of a linear.
     pub(super) fn row_order(&self, linear: LinearName) -> Result<RowOrder, AdapterProblem> {
         match linear {
-            LinearName::AttnQ | LinearName::AttnK => row_order(&self.architecture),
+            LinearName::AttnQ | LinearName::AttnK => Ok(known(&self.architecture)?.row_order()),
             _ => Ok(RowOrder::Same),
         }
     }
@@ -163,14 +164,8 @@ impl BaseShape {
 /// Upper limit for any size; the product of two does not overflow.
 const MAX_SIZE: u32 = 1 << 24;
 
-/// The row order of an architecture's Q and K in a GGUF. llama.cpp's converter determines it; add
-/// an architecture here only after checking there.
-fn row_order(architecture: &str) -> Result<RowOrder, AdapterProblem> {
-    match architecture {
-        "llama" => Ok(RowOrder::Interleaved),
-        "qwen2" | "qwen3" | "gemma3" => Ok(RowOrder::Same),
-        other => Err(AdapterProblem::Architecture(other.to_owned())),
-    }
+fn known(architecture: &str) -> Result<Architecture, AdapterProblem> {
+    Architecture::named(architecture).ok_or_else(|| AdapterProblem::Architecture(architecture.to_owned()))
 }
 
 /// Maps row `row` of a head of `head_dim` rows in transformers to its row in the GGUF.
@@ -182,12 +177,12 @@ fn interleaved(row: usize, head_dim: usize) -> usize {
 impl RowOrder {
     /// Reorders rows of `len` values from transformers order to GGUF order. The row count is a
     /// multiple of `head_dim`.
-    pub fn import(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
+    pub(super) fn import(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
         self.permute(rows, len, head_dim, |theirs, ours| (theirs, ours))
     }
 
-    /// Inverse of [`RowOrder::import`].
-    pub fn export(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
+    /// Inverse of `import`.
+    pub(super) fn export(self, rows: Vec<f32>, len: usize, head_dim: usize) -> Vec<f32> {
         self.permute(rows, len, head_dim, |theirs, ours| (ours, theirs))
     }
 

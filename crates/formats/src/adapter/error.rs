@@ -1,6 +1,7 @@
 //! Errors of adapters.
 
 use super::TargetName;
+use crate::Architecture;
 use crate::gguf::{GgufError, GgufProblem};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,9 +58,10 @@ pub enum AdapterProblem {
          as such."
     )]
     Unsupported(String),
-    /// An architecture whose row order in GGUF is not known to Hearth.
+    /// An architecture that Hearth does not support.
     #[error(
-        "Hearth does not support adapters for the architecture '{0}' yet, only for llama, qwen2, qwen3 and gemma3."
+        "Hearth does not support adapters for the architecture '{0}' yet, only for {all}.",
+        all = Architecture::list()
     )]
     Architecture(String),
     /// The data of one target is inconsistent.

@@ -14,7 +14,7 @@ mod safetensors_file;
 mod target;
 mod values;
 
-pub use base::BaseShape;
+pub use base::{BaseShape, RowOrder};
 pub use error::{AdapterError, AdapterProblem};
 pub use fingerprint::Fingerprint;
 pub use manifest::{AdapterManifest, BaseId, DataId};

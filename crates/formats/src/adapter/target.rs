@@ -39,9 +39,21 @@ linears! {
 }
 
 impl LinearName {
+    /// The linear of this name in a GGUF (`attn_q`) or in transformers (`q_proj`).
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|linear| name == linear.gguf() || name == linear.peft_module())
+    }
+
     /// The module name in transformers: `q_proj`.
     pub fn peft_module(self) -> &'static str {
         self.peft().rsplit('.').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for LinearName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.gguf())
     }
 }
 
@@ -92,6 +104,6 @@ impl TargetName {
 
 impl fmt::Display for TargetName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "blk.{}.{}", self.layer, self.linear.gguf())
+        write!(f, "blk.{}.{}", self.layer, self.linear)
     }
 }

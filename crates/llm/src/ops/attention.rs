@@ -3,10 +3,7 @@
 use crate::error::CacheError;
 use crate::kv::KvPool;
 #[cfg(feature = "gpu")]
-use crate::ops::{
-    cube::{BatchLists, RopeTable, SequenceLists},
-    per_device::PerDevice,
-};
+use crate::per_device::{BatchLists, PerDevice, RopeTable, SequenceLists};
 use hearth_kernels::attention::{Heads, Spans};
 use hearth_kernels::rope::Rope;
 use std::sync::Arc;

@@ -17,12 +17,8 @@ mod autodiff;
 pub(crate) mod cube;
 mod flex;
 mod linear;
-#[cfg(feature = "gpu")]
-mod per_device;
-mod saved_activations;
-#[cfg(feature = "gpu")]
-pub(crate) use per_device::PerDevice;
 mod pooled;
+mod saved_activations;
 mod tensor_api;
 
 pub use attention::{AttentionSpec, CachedSequence, KeyValues, Segments, SequenceView, SharedRope};

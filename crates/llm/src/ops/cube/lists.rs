@@ -3,6 +3,7 @@
 use super::Tensor;
 use crate::kv::KvPool;
 use crate::ops::{Segments, SequenceView, SharedRope};
+use crate::per_device::{BatchLists, RopeTable, SequenceLists, persistent};
 use cubecl::server::Handle;
 use hearth_kernels::gpu;
 
@@ -12,19 +13,6 @@ const PAGE: usize = 256;
 /// A buffer of integers on the device of `like`.
 pub(super) fn list(like: &Tensor, numbers: &[u32]) -> Handle {
     like.client.create_from_slice(bytemuck::cast_slice(numbers))
-}
-
-/// A persistent buffer of exactly this size, for the lifetime of the model.
-pub(crate) fn persistent(like: &Tensor, bytes: &[u8]) -> Handle {
-    let client = &like.client;
-    client.memory_persistent_allocation(bytes, |bytes| client.create_from_slice(bytes))
-}
-
-/// RoPE table: cosines and sines, `[positions, dims / 2, 2]`.
-#[derive(Clone)]
-pub(crate) struct RopeTable {
-    pub angles: Handle,
-    pub positions: usize,
 }
 
 impl SharedRope {
@@ -42,15 +30,6 @@ impl SharedRope {
     }
 }
 
-/// Positions and sequence starts of a batch, one element per token.
-#[derive(Clone)]
-pub(crate) struct BatchLists {
-    /// The position of each token in its sequence.
-    pub positions: Handle,
-    /// The index of its sequence's first.
-    pub starts: Handle,
-}
-
 impl Segments {
     /// The maximum position plus 1; 0 if empty.
     pub(super) fn longest(&self) -> usize {
@@ -64,17 +43,6 @@ impl Segments {
         };
         self.lists.get(&like.device, |_| true, make)
     }
-}
-
-/// The cells of a sequence's tokens.
-#[derive(Clone)]
-pub(crate) struct SequenceLists {
-    /// The position of each token of the batch.
-    pub positions: Handle,
-    /// Its cell.
-    pub written: Handle,
-    /// The cells of the whole sequence.
-    pub cells: Handle,
 }
 
 impl SequenceView {

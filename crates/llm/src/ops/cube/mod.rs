@@ -12,13 +12,13 @@ mod lists;
 
 use buffers::{copied, floats, tensor, vector, words};
 use lists::list;
-pub(crate) use lists::{BatchLists, RopeTable, SequenceLists, persistent};
 
 use super::flex::sound;
 use super::{
     Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops,
     OptionalNorm, logit_rows,
 };
+use crate::per_device::RopeTable;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::kernel::into_contiguous;

@@ -1,8 +1,42 @@
-//! Per-GPU cache of lists and tables shared by all layers.
+//! Lists and tables on GPUs, shared by all layers, and their cache per GPU.
 
 use burn::backend::Cube;
-use burn::backend::tensor::Device;
+use burn::backend::tensor::{Device, FloatTensor};
+use cubecl::server::Handle;
 use std::sync::Mutex;
+
+/// RoPE table: cosines and sines, `[positions, dims / 2, 2]`.
+#[derive(Clone)]
+pub(crate) struct RopeTable {
+    pub angles: Handle,
+    pub positions: usize,
+}
+
+/// Positions and sequence starts of a batch, one element per token.
+#[derive(Clone)]
+pub(crate) struct BatchLists {
+    /// The position of each token in its sequence.
+    pub positions: Handle,
+    /// The index of its sequence's first.
+    pub starts: Handle,
+}
+
+/// The cells of a sequence's tokens.
+#[derive(Clone)]
+pub(crate) struct SequenceLists {
+    /// The position of each token of the batch.
+    pub positions: Handle,
+    /// Its cell.
+    pub written: Handle,
+    /// The cells of the whole sequence.
+    pub cells: Handle,
+}
+
+/// A persistent buffer of exactly this size on the GPU of `like`, for the lifetime of the model.
+pub(crate) fn persistent(like: &FloatTensor<Cube>, bytes: &[u8]) -> Handle {
+    let client = &like.client;
+    client.memory_persistent_allocation(bytes, |bytes| client.create_from_slice(bytes))
+}
 
 /// Copies of a value, one per GPU. They are a cache of the value: a clone has none, and all compare
 /// equal.

@@ -1,0 +1,14 @@
+//! Llama: pre-norm layers of rotary attention and SwiGLU. <https://arxiv.org/abs/2302.13971>
+//!
+//! In the file the rows of Q and K are permuted so that RoPE pairs neighbours.
+
+use super::spec::{DecoderSpec, LayerSpec};
+use crate::config::Config;
+use crate::error::LoadError;
+use hearth_formats::gguf::Gguf;
+use hearth_kernels::rope::Pairing;
+
+pub(super) fn describe(_: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> {
+    let layer = LayerSpec::plain(config, Pairing::Interleaved);
+    Ok(DecoderSpec::uniform(config, layer))
+}

@@ -1,0 +1,16 @@
+//! Qwen 3: Llama's layer with RoPE over halves and head norms on Q and K.
+//! <https://arxiv.org/abs/2505.09388>
+
+use super::spec::{DecoderSpec, LayerSpec, NormName};
+use crate::config::Config;
+use crate::error::LoadError;
+use hearth_formats::gguf::Gguf;
+use hearth_kernels::rope::Pairing;
+
+pub(super) fn describe(_: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> {
+    let layer = LayerSpec {
+        norms: &[NormName::Attention, NormName::Q, NormName::K, NormName::Ffn],
+        ..LayerSpec::plain(config, Pairing::Halves)
+    };
+    Ok(DecoderSpec::uniform(config, layer))
+}

@@ -1,0 +1,138 @@
+//! A decoder: token embedding, layers, output norm and output layer, each on its device.
+
+use crate::arch;
+use crate::config::Config;
+use crate::device;
+use crate::error::LoadError;
+use crate::layer::Layer;
+use crate::ops::{Linear, Linears, MatmulPrecision, Norm, cross_entropy, embed, norm_linears};
+use crate::pass::Pass;
+use crate::placement::{Place, Placement};
+use crate::weights::Weights;
+use burn::backend::Dispatch;
+use burn::tensor::{Device, Tensor};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// A decoder: token embedding, layers, output norm and output layer. A clone shares the weights and
+/// may have other adapters.
+#[derive(Clone)]
+pub struct Decoder {
+    embedding: Linear<Dispatch>,
+    embedding_scale: f32,
+    layers: Vec<Layer>,
+    output_norm: Norm<Dispatch>,
+    output: Linear<Dispatch>,
+    /// The device of each layer, and last that of the output layer.
+    devices: Arc<[Device]>,
+}
+
+/// Moves the tensor to a device if needed; it stays on its autodiff tape.
+fn on(x: Tensor<2>, device: &Device) -> Tensor<2> {
+    let from = x.device();
+    if from.clone().without_autodiff() == *device {
+        return x;
+    }
+    match from.is_autodiff() {
+        true => x.to_device(&device.clone().autodiff()),
+        false => x.to_device(device),
+    }
+}
+
+impl Decoder {
+    /// Loads the model that the file describes, with its layers on the devices of `placement`.
+    ///
+    /// # Errors
+    /// If weights do not fit its architecture, or a device cannot be used.
+    pub(crate) fn load(config: &Config, placement: &Placement, weights: &mut Weights) -> Result<Self, LoadError> {
+        let spec = arch::describe(weights.gguf(), config)?;
+        let embedding = weights.linear("token_embd", config.vocab, config.width)?;
+        let of_layers = (0..config.n_layers).map(|layer| device::open(placement.of(layer)));
+        let output_device = std::iter::once(device::open(placement.output()));
+        let devices = of_layers.chain(output_device).collect::<Result<Arc<[Device]>, _>>()?;
+        let mut layers = Vec::with_capacity(config.n_layers);
+        for (index, layer) in spec.layers.iter().enumerate() {
+            weights.set_device(&devices[index]);
+            layers.push(Layer::load(config, layer, weights, index)?);
+        }
+        weights.set_device(&devices[config.n_layers]);
+        let output_norm = weights.norm("output_norm", config.width, config.norm_eps)?;
+        // A model without an output layer ties it to the embedding: the same tensor, or on a GPU a
+        // copy.
+        let output = match weights.gguf().tensor("output.weight") {
+            Some(_) => weights.linear("output", config.vocab, config.width)?,
+            None if placement.output() == Place::Cpu => embedding.clone(),
+            None => weights.linear("token_embd", config.vocab, config.width)?,
+        };
+        Ok(Self {
+            embedding,
+            embedding_scale: spec.embedding_scale,
+            layers,
+            output_norm,
+            output,
+            devices,
+        })
+    }
+
+    /// The residual stream `[T, D]` before the first layer.
+    pub fn embed(&self, ids: Arc<[u32]>) -> Tensor<2> {
+        embed(&self.embedding, ids, self.embedding_scale)
+    }
+
+    /// Hidden states `[T, D]` of these tokens, before the output norm.
+    pub fn hidden(&self, ids: Arc<[u32]>, pass: &Pass) -> Tensor<2> {
+        (0..self.layers.len()).fold(self.embed(ids), |x, layer| self.layer(x, layer, pass))
+    }
+
+    /// [`Decoder::hidden`], cancelled if `on_layer`, which is called before each layer, breaks.
+    pub fn hidden_while<B>(
+        &self,
+        ids: Arc<[u32]>,
+        pass: &Pass,
+        on_layer: &mut dyn FnMut(usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B, Tensor<2>> {
+        (0..self.layers.len()).try_fold(self.embed(ids), |x, layer| {
+            on_layer(layer)?;
+            ControlFlow::Continue(self.layer(x, layer, pass))
+        })
+    }
+
+    /// Runs one layer on the residual stream `[T, D]`.
+    pub fn layer(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
+        self.layers[layer].forward(on(x, &self.devices[layer]), layer, pass)
+    }
+
+    /// The device of a layer.
+    pub fn device(&self, layer: usize) -> &Device {
+        &self.devices[layer]
+    }
+
+    /// The device of the output layer.
+    pub fn output_device(&self) -> &Device {
+        &self.devices[self.layers.len()]
+    }
+
+    /// Logits `[rows, vocab]` of hidden states `[rows, D]`.
+    pub fn logits(&self, hidden: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
+        let hidden = on(hidden, self.output_device());
+        norm_linears(hidden, &self.output_norm, &Linears::One(self.output.clone()), precision)
+    }
+
+    /// `scale` times the summed cross-entropy of hidden states `[T, D]` against their target
+    /// tokens, `[1]`. Logits are computed a few rows at a time; rows with the target
+    /// [`NOT_TRAINED`](crate::ops::NOT_TRAINED) are skipped.
+    pub fn loss(&self, hidden: Tensor<2>, targets: Arc<[u32]>, scale: f32, precision: MatmulPrecision) -> Tensor<1> {
+        let hidden = on(hidden, self.output_device());
+        cross_entropy(hidden, &self.output_norm, &self.output, targets, scale, precision)
+    }
+
+    /// The layers.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The layers, mutable, for adapters and tests.
+    pub fn layers_mut(&mut self) -> &mut [Layer] {
+        &mut self.layers
+    }
+}
