@@ -49,7 +49,7 @@ impl Config {
     }
 
     /// The shape of the model as the base of an adapter.
-    pub fn base_shape(&self) -> BaseShape {
+    fn base_shape(&self) -> BaseShape {
         BaseShape {
             architecture: self.architecture.name().to_owned(),
             layers: self.n_layers + self.prediction_layers,

@@ -81,7 +81,7 @@ impl Decoder {
 
     /// Hidden states `[T, D]` of these tokens, before the output norm.
     pub fn hidden(&self, ids: Arc<[u32]>, pass: &Pass) -> Tensor<2> {
-        (0..self.layers.len()).fold(self.embed(ids), |x, layer| self.layer(x, layer, pass))
+        (0..self.layers.len()).fold(self.embed(ids), |x, layer| self.run_layer(x, layer, pass))
     }
 
     /// [`Decoder::hidden`], cancelled if `on_layer`, which is called before each layer, breaks.
@@ -93,12 +93,12 @@ impl Decoder {
     ) -> ControlFlow<B, Tensor<2>> {
         (0..self.layers.len()).try_fold(self.embed(ids), |x, layer| {
             on_layer(layer)?;
-            ControlFlow::Continue(self.layer(x, layer, pass))
+            ControlFlow::Continue(self.run_layer(x, layer, pass))
         })
     }
 
     /// Runs one layer on the residual stream `[T, D]`.
-    pub fn layer(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
+    pub fn run_layer(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
         self.layers[layer].forward(on(x, &self.devices[layer]), layer, pass)
     }
 

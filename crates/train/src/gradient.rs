@@ -37,7 +37,7 @@ pub(crate) fn of_batch(
     let (tracked, leaves) = parameters.attach_tracked(decoder, options.drop);
     let layers = decoder.layers().len();
     let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
-        group.clone().fold(x, |x, layer| decoder.layer(x, layer, &pass))
+        group.clone().fold(x, |x, layer| decoder.run_layer(x, layer, &pass))
     };
 
     let groups: Vec<_> = groups(layers, options.layers_on_tape).collect();

@@ -10,15 +10,17 @@ mod manifest;
 mod modelfile;
 mod peft;
 mod peft_config;
+mod row_order;
 mod safetensors_file;
 mod target;
 mod values;
 
-pub use base::{BaseShape, RowOrder};
+pub use base::BaseShape;
 pub use error::{AdapterError, AdapterProblem};
 pub use fingerprint::Fingerprint;
 pub use manifest::{AdapterManifest, BaseId, DataId};
 pub use modelfile::modelfile;
+pub use row_order::RowOrder;
 pub use target::{LinearName, TargetName};
 
 use crate::gguf::{GgufFile, TensorData};

@@ -27,3 +27,23 @@ pub fn describe(gguf: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> 
     };
     describe(gguf, config)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn layers_with_a_window_have_a_rope_of_their_own() {
+        let spec = |name: &str| {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
+            let gguf = Gguf::open(folder.join(name)).expect("the fixture opens");
+            let config = Config::from_gguf(&gguf).expect("a model");
+            describe(&gguf, &config).expect("it is described")
+        };
+        let gemma = spec("gemma3.gguf");
+        let windows: Vec<_> = gemma.layers.iter().map(|layer| layer.heads.window).collect();
+        assert_eq!(windows, [Some(8), Some(8), Some(8), Some(8), Some(8), None]);
+        assert_eq!((gemma.ropes(), spec("llama.gguf").ropes()), (2, 1));
+    }
+}

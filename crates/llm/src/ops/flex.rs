@@ -4,6 +4,7 @@
 //! Shapes are checked when a model is loaded, so a mismatch here is a bug: the op panics, and the
 //! engine catches and reports it.
 
+use super::inputs::{floats, sound};
 use super::pooled::tensor;
 use super::saved_activations::{Saved, SavedAttention, SavedFeedForward};
 use super::{
@@ -21,11 +22,6 @@ use hearth_kernels::linear::{self, Lora, LoraGradient};
 use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{Matrix, ShapeError, fused};
 use std::sync::Arc;
-
-/// The elements of a float tensor, in order.
-pub(super) fn floats(tensor: &FlexTensor) -> &[f32] {
-    sound(tensor.as_slice().ok_or("a tensor that is not contiguous f32"))
-}
 
 /// The tensor itself if contiguous, else a contiguous copy.
 fn contiguous(tensor: FlexTensor) -> FlexTensor {
@@ -60,13 +56,6 @@ fn small<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
 fn size(tensor: &FlexTensor) -> [usize; 2] {
     let shape = tensor.shape();
     [shape[0], shape[1]]
-}
-
-pub(super) fn sound<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => panic!("an operation received invalid inputs: {error}"),
-    }
 }
 
 fn matrix<'a>(weight: &'a FlexTensor, spec: &MatrixSpec) -> Result<Matrix<'a>, ShapeError> {

@@ -14,8 +14,9 @@
 mod attention;
 mod autodiff;
 #[cfg(feature = "gpu")]
-pub(crate) mod cube;
+mod cube;
 mod flex;
+mod inputs;
 mod linear;
 mod pooled;
 mod saved_activations;

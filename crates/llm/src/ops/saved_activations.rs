@@ -1,6 +1,6 @@
 //! Saved activations of the CPU operations.
 
-use super::flex::{floats, sound};
+use super::inputs::{floats, sound};
 use super::pooled::tensor;
 use super::{Activation, MatmulPrecision};
 use burn::backend::TensorMetadata;

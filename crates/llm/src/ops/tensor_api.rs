@@ -1,6 +1,6 @@
 //! The operations as functions on Burn's tensors, for model files.
 
-use super::flex::sound;
+use super::inputs::sound;
 use super::{
     AttentionSpec, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm,
 };

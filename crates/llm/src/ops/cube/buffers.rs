@@ -6,7 +6,7 @@
 //! a stride of 640. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
 
 use super::Tensor;
-use crate::ops::flex::sound;
+use crate::ops::inputs::sound;
 use burn::backend::Cube;
 use burn::backend::tensor::IntTensor;
 use burn::backend::{DType, Shape, TensorMetadata};

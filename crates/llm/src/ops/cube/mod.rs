@@ -13,7 +13,7 @@ mod lists;
 use buffers::{copied, floats, tensor, vector, words};
 use lists::list;
 
-use super::flex::sound;
+use super::inputs::sound;
 use super::{
     Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops,
     OptionalNorm, logit_rows,
