@@ -8,9 +8,9 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/QUANTS.md");
 fn page() -> String {
     let mut page = String::from(
         "# Quantisation types\n\n\
-         Types of weights that Hearth runs, trains on, and merges into, on the CPU and on GPUs. A row that is not whole\n\
-         blocks is stored in the type named last. `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test page` writes\n\
-         this page from the table in `crates/kernels/src/blocks/table.rs`.\n\n\
+         Types of weights that Hearth runs, trains on, and merges into, on the CPU and on GPUs. A row that is not\n\
+         whole blocks is stored in the type named last. This page is written from the table in\n\
+         `crates/kernels/src/blocks/table.rs` by `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test page`.\n\n\
          | type | bits per weight | weights per block | bytes per block | GGUF type | file type | otherwise |\n\
          |---|---|---|---|---|---|---|\n",
     );

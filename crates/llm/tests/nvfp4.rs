@@ -4,6 +4,7 @@
 
 mod nvfp4_pair;
 
+use hearth_formats::adapter::LinearName;
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::MatmulPrecision;
 use hearth_llm::{LoadOptions, LoraPart, Model, Session};
@@ -22,31 +23,23 @@ fn models() -> [Arc<Model>; 2] {
 fn adapted(model: &Model) -> Arc<Model> {
     const RANK: usize = 3;
     let config = model.config();
-    let (width, ffn) = (config.width, config.ffn_width);
-    let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
     let noise = |count: usize, seed: usize| -> Vec<f32> {
         let value = |i: usize| ((i * 37 + seed) % 101) as f32 / 500.0 - 0.1;
         (0..count).map(value).collect()
     };
-    let linears = [
-        ("attn_q", width, queries),
-        ("attn_k", width, keys),
-        ("attn_v", width, keys),
-        ("attn_output", queries, width),
-        ("ffn_gate", width, ffn),
-        ("ffn_up", width, ffn),
-        ("ffn_down", ffn, width),
-    ];
-    let part = |layer: usize, (linear, inputs, outputs): (&str, usize, usize)| LoraPart {
-        layer,
-        linear: linear.to_owned(),
-        rank: RANK,
-        a: noise(RANK * inputs, layer + 1),
-        b: noise(outputs * RANK, layer + 2),
-        scale: 0.5,
+    let part = |layer: usize, linear: LinearName| {
+        let [outputs, inputs] = config.linear(linear);
+        LoraPart {
+            layer,
+            linear,
+            rank: RANK,
+            a: noise(RANK * inputs, layer + 1),
+            b: noise(outputs * RANK, layer + 2),
+            scale: 0.5,
+        }
     };
     let parts: Vec<_> = (0..config.n_layers)
-        .flat_map(|layer| linears.map(|linear| part(layer, linear)))
+        .flat_map(|layer| LinearName::ALL.iter().map(move |linear| part(layer, *linear)))
         .collect();
     Arc::new(model.adapted(&parts).expect("they fit"))
 }

@@ -38,10 +38,11 @@ macro_rules! commands {
 
                 /// The devices that can run a model, with their current memory and load.
                 fn devices() -> Vec<Device>;
-                /// Checks a device (compares its results with the CPU's) and measures it, with every build that can
-                /// use it. May take minutes. Returns all devices.
+                /// Checks a device (compares its results with the CPU's) and measures it, with
+                /// every build that can use it. May take minutes. Returns all devices.
                 fn check_device(device: String) -> Vec<Device>;
-                /// The memory plan of a model. Rejects with `superseded` if a newer plan was requested meanwhile.
+                /// The memory plan of a model. Rejects with `superseded` if a newer plan was
+                /// requested meanwhile.
                 fn plan(model: String, load_settings: LoadSettings) -> Plan;
                 /// Measures prefill and decode speed; reports progress through events.
                 fn measure() -> Measurement;
@@ -65,7 +66,8 @@ macro_rules! commands {
                 /// Removes a dataset from the list; its file stays.
                 fn remove_dataset(id: i64) -> ();
                 fn restore_dataset(id: i64) -> ();
-                /// Inspects a dataset as a run on this model would read it. Without a mapping the columns are detected.
+                /// Inspects a dataset as a run on this model would read it. Without a mapping the
+                /// columns are detected.
                 fn inspect_dataset(
                     id: i64,
                     model: String,
@@ -84,7 +86,8 @@ macro_rules! commands {
                 fn pause_run(id: i64) -> ();
                 /// Resumes a paused run, or an interrupted or failed one from its last checkpoint.
                 fn resume_run(id: i64) -> ();
-                /// Stops a run and saves its adapter. A second call, while the worker is still running, kills it.
+                /// Stops a run and saves its adapter. A second call, while the worker is still
+                /// running, kills it.
                 fn stop_run(id: i64) -> ();
                 fn rename_run(id: i64, name: String) -> ();
                 /// Deletes a run and its adapter; stops it if active.
@@ -110,12 +113,13 @@ macro_rules! commands {
                     text: String,
                     adapters: Vec<AdapterChoice>
                 ) -> Compared;
-                /// Votes for one of two compared answers, from which the conversation continues; `false` removes the
-                /// vote.
+                /// Votes for one of two compared answers, from which the conversation continues;
+                /// `false` removes the vote.
                 fn vote_answer(message: i64, better: bool) -> ();
                 /// Removes the rating if both are `null`. A correction alone counts as thumb down.
                 fn rate_answer(message: i64, thumb: Option<Thumb>, correction: Option<String>) -> ();
-                /// Number of answers that `datasetFromRatings` would write: rated good, or corrected.
+                /// Number of answers that `datasetFromRatings` would write: rated good, or
+                /// corrected.
                 fn rated_examples() -> usize;
                 /// Writes the rated answers to a file of the app's and adds it as a dataset.
                 fn dataset_from_ratings(name: String) -> Dataset;

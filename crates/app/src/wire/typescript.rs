@@ -1,4 +1,5 @@
-//! The wire in TypeScript: commands, the event name, default settings, and the types that they need.
+//! The wire in TypeScript: commands, the event name, default settings, and the types that they
+//! need.
 
 use super::*;
 use std::{any::TypeId, collections::HashSet, path::PathBuf};

@@ -5,6 +5,9 @@ use cubecl::prelude::*;
 use cubecl::server::CubeCountSelection;
 use cubecl::server::Handle;
 
+/// Maximum tokens of the GEMV kernels, in which each unit decodes the weights it uses.
+pub(super) const GEMV_TOKENS: usize = 8;
+
 /// The first `elements` words of a buffer as a kernel argument.
 ///
 /// # Errors

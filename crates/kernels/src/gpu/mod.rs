@@ -24,6 +24,7 @@ mod norm;
 mod operands;
 mod qk_norm_rope;
 mod reduce;
+mod row_ranges;
 mod tiles;
 mod weight_tile;
 

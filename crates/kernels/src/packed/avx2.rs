@@ -302,5 +302,8 @@ pub(super) unsafe fn group(
     tokens: usize,
     sink: &mut dyn FnMut(usize, &[f32; ROWS]),
 ) {
-    with_format!(quant, float _F => (), block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) });
+    with_format!(quant,
+        float _F => (),
+        block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }
+    );
 }

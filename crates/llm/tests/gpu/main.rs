@@ -107,8 +107,8 @@ fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
 }
 
 /// Random blocks, an odd number of rows: values differ by at most one rounding of the block's
-/// maximum (a GPU may fuse multiply and add, and flush a subnormal scale, of which codes are up to 12
-/// times), and both are non-finite at the same places.
+/// maximum (a GPU may fuse multiply and add, and flush a subnormal scale, of which codes are up to
+/// 12 times), and both are non-finite at the same places.
 #[test]
 fn every_format_dequantises_as_on_the_cpu() {
     let Some(device) = gpu() else { return };

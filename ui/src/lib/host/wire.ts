@@ -171,17 +171,57 @@ export const EVENT_NAME = "hearth";
 /** The settings of a new installation. */
 export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","lastModel":null,"promptCacheLimit":2000000000};
 
-export type Problem = {
+export type Theme = "system" | "light" | "dark";
+
+export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count",
 /**
- * For programs.
+ * Number of layers.
  */
-code: string,
-/**
- * For people: what happened, to what, what to do.
- */
-message: string, };
+count: number, };
 
 export type KvType = "f16" | "q8_0";
+
+export type Settings = {
+/**
+ * Colour theme.
+ */
+theme: Theme,
+/**
+ * CPU threads. `None` means the number of physical cores.
+ */
+threads: number | null,
+/**
+ * Context length in tokens. `None` means automatic.
+ */
+context: number | null,
+/**
+ * Identity of the device for chat. `None` means automatic.
+ */
+device: string | null,
+/**
+ * Identity of the device for fine-tuning. `None` means automatic.
+ */
+trainingDevice: string | null,
+/**
+ * The build of Hearth that uses the GPU. `None` means the fastest.
+ */
+build: string | null,
+/**
+ * Layers of the chat's model on GPUs.
+ */
+gpuLayers: GpuLayers,
+/**
+ * Type of the chat's KV cache.
+ */
+kv: KvType,
+/**
+ * Id of the last loaded model, which is loaded when a message is sent.
+ */
+lastModel: string | null,
+/**
+ * Most bytes of the prompt cache on disk; 0 switches it off.
+ */
+promptCacheLimit: number, };
 
 export type PlannedDevice = {
 /**
@@ -292,6 +332,16 @@ kv: KvType,
  */
 placement: Array<PlannedDevice>, };
 
+export type Problem = {
+/**
+ * For programs.
+ */
+code: string,
+/**
+ * For people: what happened, to what, what to do.
+ */
+message: string, };
+
 export type ModelState = { "type": "none" } | { "type": "loading",
 /**
  * Its id.
@@ -322,56 +372,6 @@ model: string,
  */
 problem: Problem, };
 
-export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count",
-/**
- * Number of layers.
- */
-count: number, };
-
-export type Theme = "system" | "light" | "dark";
-
-export type Settings = {
-/**
- * Colour theme.
- */
-theme: Theme,
-/**
- * CPU threads. `None` means the number of physical cores.
- */
-threads: number | null,
-/**
- * Context length in tokens. `None` means automatic.
- */
-context: number | null,
-/**
- * Identity of the device for chat. `None` means automatic.
- */
-device: string | null,
-/**
- * Identity of the device for fine-tuning. `None` means automatic.
- */
-trainingDevice: string | null,
-/**
- * The build of Hearth that uses the GPU. `None` means the fastest.
- */
-build: string | null,
-/**
- * Layers of the chat's model on GPUs.
- */
-gpuLayers: GpuLayers,
-/**
- * Type of the chat's KV cache.
- */
-kv: KvType,
-/**
- * Id of the last loaded model, which is loaded when a message is sent.
- */
-lastModel: string | null,
-/**
- * Most bytes of the prompt cache on disk; 0 switches it off.
- */
-promptCacheLimit: number, };
-
 export type ConversationSummary = {
 /**
  * Id.
@@ -393,6 +393,8 @@ updatedAt: number,
  * Name of the last model that answered.
  */
 model: string | null, };
+
+export type Source = "bundled" | "catalog" | "file";
 
 export type SamplingParams = {
 /**
@@ -432,8 +434,6 @@ repeatLastN: number,
  * Seed of the sampler: reproducible answers on a CPU. `None` means a random seed.
  */
 seed: number | null, };
-
-export type Source = "bundled" | "catalog" | "file";
 
 export type Model = {
 /**
@@ -525,54 +525,6 @@ adapter: number,
  */
 scale: number, };
 
-export type CutReason = "length" | "contextFull";
-
-export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "prefill",
-/**
- * Tokens done, cached ones included.
- */
-done: number,
-/**
- * Tokens of the prompt.
- */
-total: number, } | { "type": "streaming" } | { "type": "stopped" } | { "type": "cut",
-/**
- * Why.
- */
-reason: CutReason, } | { "type": "failed",
-/**
- * Why.
- */
-problem: Problem, };
-
-export type Role = "system" | "user" | "assistant";
-
-export type Thumb = "up" | "down";
-
-export type Rating = {
-/**
- * Thumb.
- */
-thumb: Thumb,
-/**
- * The corrected answer.
- */
-correction: string | null, };
-
-export type UsedAdapter = {
-/**
- * Id; the adapter may be deleted.
- */
-adapter: number,
-/**
- * Name at that time.
- */
-name: string,
-/**
- * Scale.
- */
-scale: number, };
-
 export type Stats = {
 /**
  * Tokens of the prompt.
@@ -607,6 +559,40 @@ contextUsed: number,
  */
 context: number, };
 
+export type UsedAdapter = {
+/**
+ * Id; the adapter may be deleted.
+ */
+adapter: number,
+/**
+ * Name at that time.
+ */
+name: string,
+/**
+ * Scale.
+ */
+scale: number, };
+
+export type CutReason = "length" | "contextFull";
+
+export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "prefill",
+/**
+ * Tokens done, cached ones included.
+ */
+done: number,
+/**
+ * Tokens of the prompt.
+ */
+total: number, } | { "type": "streaming" } | { "type": "stopped" } | { "type": "cut",
+/**
+ * Why.
+ */
+reason: CutReason, } | { "type": "failed",
+/**
+ * Why.
+ */
+problem: Problem, };
+
 export type LeftOut = {
 /**
  * Number of messages.
@@ -616,6 +602,20 @@ messages: number,
  * Number of tokens.
  */
 tokens: number, };
+
+export type Thumb = "up" | "down";
+
+export type Rating = {
+/**
+ * Thumb.
+ */
+thumb: Thumb,
+/**
+ * The corrected answer.
+ */
+correction: string | null, };
+
+export type Role = "system" | "user" | "assistant";
 
 export type Message = {
 /**
@@ -1062,6 +1062,27 @@ answer: string | null,
  */
 text: string | null, };
 
+export type Severity = "note" | "warning" | "error";
+
+export type Finding = {
+/**
+ * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
+ * `few`, `broken`, `retrieve`.
+ */
+kind: string,
+/**
+ * Severity.
+ */
+severity: Severity,
+/**
+ * The finding and what to do, as sentences.
+ */
+message: string,
+/**
+ * The first twenty lines concerned.
+ */
+lines: Array<number>, };
+
 export type Piece = {
 /**
  * The text.
@@ -1107,27 +1128,6 @@ line: number,
  * The reason, in one sentence.
  */
 why: string, };
-
-export type Severity = "note" | "warning" | "error";
-
-export type Finding = {
-/**
- * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
- * `few`, `broken`, `retrieve`.
- */
-kind: string,
-/**
- * Severity.
- */
-severity: Severity,
-/**
- * The finding and what to do, as sentences.
- */
-message: string,
-/**
- * The first twenty lines concerned.
- */
-lines: Array<number>, };
 
 export type Inspection = {
 /**
@@ -1191,96 +1191,6 @@ broken: Array<BrokenLine>,
  */
 brokenTotal: number, };
 
-export type PauseReason = "person" | "chat" | "battery";
-
-export type RunState = { "type": "preparing",
-/**
- * From 0 to 1.
- */
-fraction: number,
-/**
- * The stage, in a few words.
- */
-stage: string, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
-/**
- * Why.
- */
-why: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type": "failed",
-/**
- * Why.
- */
-problem: Problem, } | { "type": "interrupted",
-/**
- * What happened.
- */
-problem: Problem, };
-
-export type Checkpointing = "auto" | "operations" | "layers";
-
-export type Precision = "auto" | "f32" | "bf16";
-
-export type RunPlan = {
-/**
- * Training examples.
- */
-examples: number,
-/**
- * Examples in the validation split.
- */
-evalExamples: number,
-/**
- * Truncated examples.
- */
-truncated: number,
-/**
- * Maximum steps.
- */
-steps: number,
-/**
- * Batch size in examples.
- */
-batch: number,
-/**
- * Gradient accumulation: batches per step.
- */
-accumulation: number,
-/**
- * Max sequence length in tokens.
- */
-sequence: number,
-/**
- * Trainable parameters.
- */
-parameters: number,
-/**
- * Precision of matrix products' factors.
- */
-precision: Precision,
-/**
- * Gradient checkpointing.
- */
-checkpointing: Checkpointing,
-/**
- * CPU threads.
- */
-threads: number,
-/**
- * Peak resident memory of the measured steps, in bytes.
- */
-peakMemory: number,
-/**
- * Measured seconds per step.
- */
-stepSeconds: number,
-/**
- * Estimated seconds of the whole run, at most.
- */
-totalSeconds: number,
-/**
- * Notices, as sentences.
- */
-notices: Array<string>, };
-
 export type RunPoint = {
 /**
  * The step, from 1.
@@ -1316,6 +1226,10 @@ memory: number,
 secondsLeft: number, };
 
 export type Schedule = "cosine" | "linear" | "constant";
+
+export type Precision = "auto" | "f32" | "bf16";
+
+export type Checkpointing = "auto" | "operations" | "layers";
 
 export type TrainSettings = {
 /**
@@ -1419,6 +1333,68 @@ checkpointing: Checkpointing,
  */
 trainOnPrompts: boolean, };
 
+export type RunPlan = {
+/**
+ * Training examples.
+ */
+examples: number,
+/**
+ * Examples in the validation split.
+ */
+evalExamples: number,
+/**
+ * Truncated examples.
+ */
+truncated: number,
+/**
+ * Maximum steps.
+ */
+steps: number,
+/**
+ * Batch size in examples.
+ */
+batch: number,
+/**
+ * Gradient accumulation: batches per step.
+ */
+accumulation: number,
+/**
+ * Max sequence length in tokens.
+ */
+sequence: number,
+/**
+ * Trainable parameters.
+ */
+parameters: number,
+/**
+ * Precision of matrix products' factors.
+ */
+precision: Precision,
+/**
+ * Gradient checkpointing.
+ */
+checkpointing: Checkpointing,
+/**
+ * CPU threads.
+ */
+threads: number,
+/**
+ * Peak resident memory of the measured steps, in bytes.
+ */
+peakMemory: number,
+/**
+ * Measured seconds per step.
+ */
+stepSeconds: number,
+/**
+ * Estimated seconds of the whole run, at most.
+ */
+totalSeconds: number,
+/**
+ * Notices, as sentences.
+ */
+notices: Array<string>, };
+
 export type EndReason = "completed" | "earlyStop" | "stopped";
 
 export type Outcome = {
@@ -1466,6 +1442,30 @@ seconds: number,
  * Peak resident memory in bytes.
  */
 peakMemory: number, };
+
+export type PauseReason = "person" | "chat" | "battery";
+
+export type RunState = { "type": "preparing",
+/**
+ * From 0 to 1.
+ */
+fraction: number,
+/**
+ * The stage, in a few words.
+ */
+stage: string, } | { "type": "planned" } | { "type": "running" } | { "type": "paused",
+/**
+ * Why.
+ */
+why: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type": "failed",
+/**
+ * Why.
+ */
+problem: Problem, } | { "type": "interrupted",
+/**
+ * What happened.
+ */
+problem: Problem, };
 
 export type Run = {
 /**

@@ -3,9 +3,9 @@
 
 use crate::blocks::Quant;
 use crate::gpu::launch::{cubes, matrix, same};
-use crate::gpu::linear::{ranges, words_of};
 use crate::gpu::matmul::check_columns;
 use crate::gpu::matrix_units::{self, Over, backward_uses_matrix_units};
+use crate::gpu::row_ranges::{ranges, words_of};
 use crate::gpu::tiles::{DEPTH, UNITS, multiply, store, stride, tile, zeros};
 use crate::gpu::weight_tile::{WeightTile, decode};
 use crate::gpu::{Floats, GpuError, Weight};

@@ -16,7 +16,7 @@ mod tiles;
 pub(super) use multiply::multiply;
 pub(super) use tiles::Over;
 
-use super::linear::GEMV_TOKENS;
+use super::launch::GEMV_TOKENS;
 use crate::blocks::Quant;
 use crate::linear::MatmulPrecision;
 use cubecl::prelude::Client;
