@@ -2,7 +2,7 @@
 //! need.
 
 use super::*;
-use std::{any::TypeId, collections::HashSet, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 use ts_rs::{Config, TypeVisitor};
 
 /// `ui/src/lib/host/wire.ts`: the interface of all commands, their calls, and the declarations of
@@ -22,12 +22,8 @@ pub fn typescript() -> String {
     crate::commands!(define);
     module.name::<Event>();
     let settings = serde_json::to_string(&Settings::default()).expect("settings are plain data");
-    let Module {
-        interface,
-        calls,
-        types,
-        ..
-    } = module;
+    let types: String = module.types.values().map(String::as_str).collect();
+    let Module { interface, calls, .. } = module;
     format!(
         "// Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.
 
@@ -55,9 +51,9 @@ struct Module {
     interface: String,
     /// Methods of the implementation.
     calls: String,
-    /// Declarations of types, each after those it contains.
-    types: String,
-    declared: HashSet<TypeId>,
+    /// Declarations of types, by their names: the order in which a type's dependencies are visited
+    /// differs from one compilation to the next.
+    types: BTreeMap<String, String>,
 }
 
 impl Default for Module {
@@ -66,8 +62,7 @@ impl Default for Module {
             config: Config::new().with_large_int("number"),
             interface: String::new(),
             calls: String::new(),
-            types: String::new(),
-            declared: HashSet::new(),
+            types: BTreeMap::new(),
         }
     }
 }
@@ -107,15 +102,17 @@ impl TypeVisitor for Module {
     /// Declares a type and those that it contains, once. Types of the standard library have no
     /// output path.
     fn visit<T: TS + 'static + ?Sized>(&mut self) {
-        if T::output_path().is_none() || !self.declared.insert(TypeId::of::<T>()) {
+        let name = T::ident(&self.config);
+        if T::output_path().is_none() || self.types.contains_key(&name) {
             return;
         }
-        T::visit_dependencies(self);
-        self.types += "\nexport ";
+        let mut declaration = String::from("\nexport ");
         for line in T::decl(&self.config).lines() {
-            self.types += line.trim_end();
-            self.types.push('\n');
+            declaration += line.trim_end();
+            declaration.push('\n');
         }
+        self.types.insert(name, declaration);
+        T::visit_dependencies(self);
     }
 }
 
