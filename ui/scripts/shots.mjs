@@ -79,7 +79,7 @@ const pictures = [
     await page.evaluate("fakeHost.pace = 60000");
   } },
   { name: "waiting-loading", scene: "loading", act: (page) => send(page, "Hello?") },
-  { name: "reading", scene: "slow", act: async (page) => { await send(page, "Hello?"); await answerIs(page, "reading"); await page.evaluate("fakeHost.pace = 60000"); await page.waitForTimeout(1000); } },
+  { name: "reading", scene: "slow", act: async (page) => { await send(page, "Hello?"); await answerIs(page, "prefill"); await page.evaluate("fakeHost.pace = 60000"); await page.waitForTimeout(1000); } },
   { name: "stopped", act: async (page) => { await send(page, "Tell me a long story."); await answerIs(page, "streaming"); await page.waitForTimeout(900); await page.getByTestId("stop").click(); await answerIs(page, "stopped"); } },
   { name: "cut", act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await send(page, "Cut this short, older messages and all."); await answerIs(page, "cut"); } },
   { name: "failed", act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await send(page, "This fails."); await answerIs(page, "failed"); } },
