@@ -93,6 +93,19 @@ fn every_fp4_scale_has_ggmls_value() {
     }
 }
 
+/// The largest block of a tensor often has the largest scale, and an adapter may enlarge its weights
+/// a little.
+#[test]
+fn weights_a_little_beyond_nvfp4s_largest_scale_are_clipped() {
+    let mut weights = [1.0; 64];
+    for (largest, expected) in [(2688.0, 2688.0), (2700.0, 2688.0), (-2700.0, -2688.0)] {
+        weights[7] = largest;
+        assert_eq!(stored_and_read(Quant::NVFP4, &weights)[7], expected);
+    }
+    weights[7] = 2800.0;
+    assert!(Quant::NVFP4.quantize_row(&weights, &mut [0; 36]).is_err());
+}
+
 #[test]
 fn zeros_stay_zeros() {
     for quant in Quant::ALL {

@@ -83,7 +83,7 @@ impl Group {
 /// `group` is the specification of a format: dequantisation and the scalar dot product derive from
 /// it, and the SIMD variants are tested against them.
 pub trait Block: Pod {
-    /// Groups of 32 weights per block: 1, or 8 in the K formats.
+    /// Groups of 32 weights per block: 1, 2 in NVFP4, or 8 in the K formats.
     const GROUPS: usize;
 
     /// Unpacks group `g`, with `g < GROUPS`.

@@ -39,16 +39,19 @@ impl Nvfp4 {
     }
 }
 
-/// Rounds a scale, which is not negative, to E4M3 as ggml does: halves up. [`TOO_LARGE`] if it
-/// exceeds the largest. (ggml rounds all scales from 256 on to the largest, 448.)
+/// Rounds a scale, which is not negative, to the nearest E4M3 value, halves up; [`TOO_LARGE`] if it
+/// would round to more than the largest, 448. ggml rounds all scales from 248 on to 448.
 fn to_e4m3(x: f32) -> u8 {
     /// The smallest normal value.
     const NORMAL: f32 = 1.0 / 64.0;
+    /// The bits of the largest value.
+    const LARGEST: u8 = 0x7e;
     match x {
-        _ if x.is_nan() || x > 448.0 => TOO_LARGE,
+        // Half-way to 480, which would be next.
+        _ if x.is_nan() || x >= 464.0 => TOO_LARGE,
         _ if x < NORMAL => ((x * 512.0 + 0.5) as u8).min(7),
         // Three bits of the mantissa remain; a carry increments the exponent, whose bias becomes 7.
-        _ => (((x.to_bits() + (1 << 19)) >> 20) - (120 << 3)) as u8,
+        _ => ((((x.to_bits() + (1 << 19)) >> 20) - (120 << 3)) as u8).min(LARGEST),
     }
 }
 

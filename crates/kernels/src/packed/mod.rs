@@ -6,8 +6,8 @@
 //! blocks.
 //!
 //! Sixteen rows by 32 columns are a *tile*. One block of each of sixteen rows becomes a *header*
-//! with their scales (see [`layout::ScaleLayout`]), followed by their tiles: one, or eight in the K
-//! formats. A tile contains, in this order:
+//! with their scales (see [`layout::ScaleLayout`]), followed by their tiles: one, two in NVFP4, or
+//! eight in the K formats. A tile contains, in this order:
 //!
 //! * the top bit of 3-bit and 5-bit codes: a u64 per four columns, bit `4 row + column`;
 //! * two bits (all of 2-bit codes, the lower ones of 3-bit codes, the upper ones of 6-bit codes):
