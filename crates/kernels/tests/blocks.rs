@@ -93,8 +93,8 @@ fn every_fp4_scale_has_ggmls_value() {
     }
 }
 
-/// The largest block of a tensor often has the largest scale, and an adapter may enlarge its weights
-/// a little.
+/// The largest block of a tensor often has the largest scale, and an adapter may enlarge its
+/// weights a little.
 #[test]
 fn weights_a_little_beyond_nvfp4s_largest_scale_are_clipped() {
     let mut weights = [1.0; 64];
