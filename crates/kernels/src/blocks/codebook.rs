@@ -33,9 +33,9 @@ pub(super) fn group(codebook: &Codebook, packed: &[u8; HALF_GROUP]) -> [i8; GROU
     nibbles(packed).map(|code| codebook[usize::from(code)])
 }
 
-/// Values of two groups, packed as in Q4_0.
+/// Looks up two groups, packed as in Q4_0, in a table of values, signed or unsigned.
 #[inline(always)]
-pub(super) fn codes<S: Simd>(s: S, codebook: &Codebook, a: &[u8; HALF_GROUP], b: &[u8; HALF_GROUP]) -> S::Bytes {
+pub(super) fn codes<S: Simd>(s: S, table: &[u8; 16], a: &[u8; HALF_GROUP], b: &[u8; HALF_GROUP]) -> S::Bytes {
     let codes = s.and(s.shift_right(s.each_twice(a, b), [0, 4, 0, 4]), 0x0f);
-    s.look_up(bytemuck::cast_ref(codebook), codes)
+    s.look_up(table, codes)
 }

@@ -4,10 +4,17 @@
 //! As in ggml, the codebook holds twice the values of E2M1, so that they are integers, and the
 //! scales are halved in return.
 
-use super::codebook::Codebook;
+use super::codebook::{Codebook, unsigned};
 
 /// Twice the value of each E2M1 code: one sign bit, two exponent bits, one mantissa bit.
 pub(super) const VALUES: Codebook = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// Added to the values, so that they are unsigned: a larger zero point, as for signed codes, would
+/// cancel more digits.
+pub(super) const ZERO_POINT: u8 = 16;
+
+/// [`VALUES`] plus [`ZERO_POINT`].
+pub(super) const UNSIGNED: [u8; 16] = unsigned(&VALUES, ZERO_POINT);
 
 /// The largest of [`VALUES`].
 pub(super) const LARGEST: f32 = 12.0;

@@ -52,7 +52,12 @@ impl SimdBlock for Iq4Nl {
 
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
-        codebook::codes(s, &iq4::VALUES, &chunk[2 * pair].qs, &chunk[2 * pair + 1].qs)
+        codebook::codes(
+            s,
+            bytemuck::cast_ref(&iq4::VALUES),
+            &chunk[2 * pair].qs,
+            &chunk[2 * pair + 1].qs,
+        )
     }
 }
 

@@ -96,7 +96,12 @@ impl SimdBlock for Iq4Xs {
 
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self, pair: usize) -> S::Bytes {
-        codebook::codes(s, &iq4::VALUES, &chunk.qs[2 * pair], &chunk.qs[2 * pair + 1])
+        codebook::codes(
+            s,
+            bytemuck::cast_ref(&iq4::VALUES),
+            &chunk.qs[2 * pair],
+            &chunk.qs[2 * pair + 1],
+        )
     }
 }
 

@@ -46,8 +46,7 @@ impl Block for Mxfp4 {
 impl SimdBlock for Mxfp4 {
     type Chunk = [Mxfp4; 8];
 
-    const ZERO_POINT: u8 = 0;
-    const SIGNED: bool = true;
+    const ZERO_POINT: u8 = fp4::ZERO_POINT;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
@@ -59,7 +58,7 @@ impl SimdBlock for Mxfp4 {
 
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
-        codebook::codes(s, &fp4::VALUES, &chunk[2 * pair].qs, &chunk[2 * pair + 1].qs)
+        codebook::codes(s, &fp4::UNSIGNED, &chunk[2 * pair].qs, &chunk[2 * pair + 1].qs)
     }
 }
 
@@ -67,7 +66,7 @@ impl Packable for Mxfp4 {
     const LAYOUT: PackedLayout = PackedLayout {
         scales: ScaleLayout::of_block(Unit::HalfE8m0(0), Minimum::None),
         bits: 4,
-        zero_point: 16,
+        zero_point: fp4::ZERO_POINT,
         codebook: Some(&fp4::VALUES),
     };
 }

@@ -27,14 +27,13 @@ const _: () = assert!(size_of::<Nvfp4>() == 36);
 const TOO_LARGE: u8 = 0xff;
 
 impl Nvfp4 {
-    /// Codebook values of 16 weights.
+    /// Values of 16 weights in a table by code.
     #[inline(always)]
-    fn values(&self, part: usize) -> [i8; HALF_GROUP] {
+    fn values<T: Copy>(&self, part: usize, table: &[T; 16]) -> [T; HALF_GROUP] {
         let bytes = &self.qs[part];
-        let value = |code: u8| fp4::VALUES[usize::from(code)];
         std::array::from_fn(|i| match i < HALF_GROUP / 2 {
-            true => value(bytes[i] & 0x0f),
-            false => value(bytes[i - HALF_GROUP / 2] >> 4),
+            true => table[usize::from(bytes[i] & 0x0f)],
+            false => table[usize::from(bytes[i - HALF_GROUP / 2] >> 4)],
         })
     }
 }
@@ -59,7 +58,7 @@ impl Block for Nvfp4 {
     const GROUPS: usize = 2;
 
     fn group(&self, g: usize) -> Group {
-        let values = [self.values(2 * g), self.values(2 * g + 1)];
+        let values = [2 * g, 2 * g + 1].map(|part| self.values(part, &fp4::VALUES));
         Group {
             codes: bytemuck::cast(values),
             scale: [self.d[2 * g], self.d[2 * g + 1]].map(fp4::half_e4m3),
@@ -89,8 +88,7 @@ impl Block for Nvfp4 {
 impl SimdBlock for Nvfp4 {
     type Chunk = [Nvfp4; 4];
 
-    const ZERO_POINT: u8 = 0;
-    const SIGNED: bool = true;
+    const ZERO_POINT: u8 = fp4::ZERO_POINT;
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
@@ -100,7 +98,7 @@ impl SimdBlock for Nvfp4 {
 
     #[inline(always)]
     fn codes<S: Simd>(s: S, chunk: &Self::Chunk, pair: usize) -> S::Bytes {
-        let values: [[i8; HALF_GROUP]; 4] = std::array::from_fn(|part| chunk[pair].values(part));
+        let values: [[u8; HALF_GROUP]; 4] = std::array::from_fn(|part| chunk[pair].values(part, &fp4::UNSIGNED));
         s.bytes(bytemuck::cast_ref(&values))
     }
 }
@@ -114,7 +112,7 @@ impl Packable for Nvfp4 {
             tiles: 2,
         },
         bits: 4,
-        zero_point: 16,
+        zero_point: fp4::ZERO_POINT,
         codebook: Some(&fp4::VALUES),
     };
 }
