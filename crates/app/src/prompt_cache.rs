@@ -32,7 +32,7 @@ pub(crate) fn folder(shared: &Shared) -> PathBuf {
 /// Removes a conversation's folder.
 pub(crate) fn remove(shared: &Shared, conversation: i64) {
     // A folder that cannot be removed now is removed by `sweep` at the next start.
-    remove_path(&folder(shared).join(conversation.to_string()));
+    remove_conversation(&folder(shared).join(conversation.to_string()));
 }
 
 /// Removes the least recently used files until the rest is within the limit of the settings. A
@@ -58,45 +58,42 @@ pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
     let ids: HashSet<String> = conversations.iter().map(|row| row.id.to_string()).collect();
     for entry in fs::read_dir(folder(shared)).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_none_or(|name| !ids.contains(name)) {
-            remove_path(&entry.path());
+            remove_conversation(&entry.path());
         }
     }
     Ok(())
 }
 
-/// Removes the prompt cache of early versions, whose files are no longer read. A data folder may
-/// hold other files: only `CONVERSATION/*.kv` and `*.part` are deleted, and folders once empty.
+/// Removes the prompt cache of early versions, whose files are no longer read.
 pub(crate) fn remove_old_folder(shared: &Shared) {
     let old = shared.data.join(OLD_PROMPT_CACHE);
-    let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-    let entries = |path: &Path| {
-        fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-    };
     if !is_folder(&old) {
         return;
     }
-    for conversation in entries(&old).filter(|path| is_folder(path)) {
-        let name = conversation
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_digit()) {
-            continue;
-        }
-        for file in entries(&conversation) {
-            if file
-                .extension()
-                .is_some_and(|extension| extension == "kv" || extension == "part")
-            {
-                remove_path(&file);
-            }
-        }
-        // Fails, and is meant to, if another file remains.
-        let _ = fs::remove_dir(&conversation);
-    }
+    entries(&old).for_each(|path| remove_conversation(&path));
     let _ = fs::remove_dir(&old);
+}
+
+/// Removes the folder of a conversation. A data folder may hold other files: only cache files in a
+/// folder whose name is a number are deleted, and the folder once empty.
+fn remove_conversation(folder: &Path) {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !is_folder(folder) || name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return;
+    }
+    let is_cache_file = |file: &PathBuf| file.extension().is_some_and(|end| end == "kv" || end == "part");
+    for file in entries(folder).filter(is_cache_file) {
+        remove_path(&file);
+    }
+    // Fails, and is meant to, if another file remains.
+    let _ = fs::remove_dir(folder);
+}
+
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}
+
+fn entries(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
 }
