@@ -36,7 +36,7 @@ fn gemv(c: &mut Criterion) {
             let rows = one.repeat(side);
             group.throughput(Throughput::Bytes(rows.len() as u64));
             for isa in Isa::available().into_iter().skip(1) {
-                group.bench_function(BenchmarkId::new(quant.name(), isa.level().name()), |b| {
+                group.bench_function(BenchmarkId::new(quant.name(), isa.name()), |b| {
                     b.iter(|| quant.gemv_on(isa, black_box(&rows), &activations, &mut y));
                 });
             }
@@ -58,7 +58,7 @@ fn dequantize(c: &mut Criterion) {
         }
         group.throughput(Throughput::Elements(x.len() as u64));
         for isa in Isa::available() {
-            group.bench_function(BenchmarkId::new(quant.name(), isa.level().name()), |b| {
+            group.bench_function(BenchmarkId::new(quant.name(), isa.name()), |b| {
                 b.iter(|| quant.dequantize_row_on(isa, black_box(&bytes), &mut out));
             });
         }
@@ -71,7 +71,7 @@ fn quantize_activations(c: &mut Criterion) {
     let mut group = c.benchmark_group("activations 4096");
     group.throughput(Throughput::Elements(x.len() as u64));
     for isa in Isa::available() {
-        group.bench_function(isa.level().name(), |b| {
+        group.bench_function(isa.name(), |b| {
             b.iter(|| Activations::quantize_on(isa, black_box(&x), &mut chunks).is_ok());
         });
     }

@@ -245,6 +245,23 @@ fn invalid_usage_exits_with_2() {
 }
 
 #[test]
+fn an_unknown_instruction_set_is_refused() {
+    let run = |isa: &str| {
+        let mut command = Command::new(executable("hearth"));
+        command
+            .arg("list")
+            .env("HEARTH_ISA", isa)
+            .output()
+            .expect("hearth starts")
+    };
+    let refused = run("avx1024");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("\"avx1024\"") && text.contains("scalar"), "{text}");
+    assert!(run("scalar").status.success());
+}
+
+#[test]
 fn a_file_of_another_format_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let text = folder.path().join("text.gguf");

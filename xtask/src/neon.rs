@@ -12,7 +12,7 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 
 /// CPUs to emulate, and the instruction set that must be detected on each: with and without
 /// dot-product instructions.
-const EMULATED_CPUS: [(&str, &str); 2] = [("max", "neon-dot"), ("cortex-a72", "neon")];
+const EMULATED_CPUS: [(&str, &str); 2] = [("max", "neon+dot"), ("cortex-a72", "neon")];
 
 /// The kernels' tests, without GPU tests. No doc tests: they need a rustdoc that matches the
 /// compiler.

@@ -37,7 +37,8 @@ fn main() -> ExitCode {
     hearth_engine::packed::set_cache_folder(hearth_app::library::packed_folder());
     let devices = hearth_app::library::cache_folder().map(|folder| folder.join("devices.json"));
     hearth_engine::hardware::set_records_file(devices);
-    let done = match command {
+    let done = hearth_kernels::Isa::requested().map_err(|error| failure::Failure::Usage(error.to_string()));
+    let done = done.and_then(|_| match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Worker => commands::worker::run(),
         Command::Probe(args) => commands::probe::run(&args),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -1,6 +1,9 @@
-//! Instruction set (ISA): detected once; `HEARTH_ISA` limits it.
+//! Instruction set (ISA): detected once; `HEARTH_ISA` names another.
 
 use std::sync::OnceLock;
+
+/// Environment variable that names the instruction set to use.
+const VARIABLE: &str = "HEARTH_ISA";
 
 /// A vector instruction set that this machine has.
 ///
@@ -30,17 +33,6 @@ pub enum Level {
 impl Level {
     /// Every level.
     const ALL: [Level; 5] = [Level::Scalar, Level::Avx2, Level::Avx512, Level::Neon, Level::NeonDot];
-
-    /// The level's name in `HEARTH_ISA`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Scalar => "scalar",
-            Level::Avx2 => "avx2",
-            Level::Avx512 => "avx512",
-            Level::Neon => "neon",
-            Level::NeonDot => "neon-dot",
-        }
-    }
 
     /// Whether this machine supports the level.
     fn is_available(self) -> bool {
@@ -77,22 +69,70 @@ fn bf16_is_available() -> bool {
     return false;
 }
 
+/// `HEARTH_ISA` names an instruction set that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{VARIABLE} is \"{requested}\", which is not an instruction set of this machine; possible values: {available}")]
+pub struct IsaError {
+    requested: String,
+    available: String,
+}
+
 impl Isa {
-    /// The best instruction set of this machine, limited to the level that the environment variable
-    /// `HEARTH_ISA` names (`scalar`, `avx2`, `avx512`, `neon`, `neon-dot`), without AVX512_BF16 if
-    /// it is set. Detected on the first call.
+    /// The instruction set to use: the one that the environment variable `HEARTH_ISA` names, else
+    /// the best of this machine. Detected on the first call. An invalid name is ignored here; see
+    /// [`Isa::requested`].
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let requested = std::env::var("HEARTH_ISA").unwrap_or_default();
-            let limit = Level::ALL.into_iter().find(|level| level.name() == requested);
-            let allowed = |isa: &Isa| limit.is_none_or(|limit| isa.level <= limit && !isa.bf16);
-            Self::available()
-                .into_iter()
-                .filter(allowed)
-                .max()
-                .unwrap_or(Isa::of(Level::Scalar))
+            let best = || Self::available().into_iter().max();
+            let requested = Self::requested().ok().flatten();
+            requested.or_else(best).unwrap_or(Isa::of(Level::Scalar))
         })
+    }
+
+    /// The instruction set that `HEARTH_ISA` names; `None` if it is not set or empty.
+    ///
+    /// # Errors
+    /// If there is none of this name, or this machine lacks it.
+    pub fn requested() -> Result<Option<Self>, IsaError> {
+        match std::env::var_os(VARIABLE) {
+            Some(name) if !name.is_empty() => Self::named(&name.to_string_lossy()).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The instruction set of this [`Isa::name`], in which `-` may stand for `+`.
+    fn named(name: &str) -> Result<Self, IsaError> {
+        let available = Self::available();
+        let wanted = name.replace('-', "+");
+        let found = available.iter().find(|isa| isa.name() == wanted);
+        found.copied().ok_or_else(|| IsaError {
+            requested: name.to_owned(),
+            available: available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// Its name in `HEARTH_ISA`: a set of features, joined by `+`.
+    pub fn name(self) -> &'static str {
+        match (self.level, self.bf16) {
+            (Level::Scalar, _) => "scalar",
+            (Level::Avx2, _) => "avx2",
+            (Level::Avx512, false) => "avx512",
+            (Level::Avx512, true) => "avx512+bf16",
+            (Level::Neon, _) => "neon",
+            (Level::NeonDot, _) => "neon+dot",
+        }
+    }
+
+    /// Its name in the user interface.
+    pub fn label(self) -> &'static str {
+        match self.level {
+            Level::Scalar => "scalar",
+            Level::Avx2 => "AVX2",
+            Level::Avx512 => "AVX-512 VNNI",
+            Level::Neon => "NEON",
+            Level::NeonDot => "NEON with dot products",
+        }
     }
 
     /// All instruction sets that this machine supports, [`Level::Scalar`] first.
@@ -128,14 +168,25 @@ impl Isa {
 mod tests {
     use super::*;
 
-    /// Fails if the requested level is not available, and on ARM if NEON is not detected.
+    /// Fails if the requested set is not available, and on ARM if NEON is not detected.
     #[test]
-    fn requested_level_is_used() {
-        let (best, requested) = (Isa::best().level(), std::env::var("HEARTH_ISA").unwrap_or_default());
-        if requested.is_empty() {
-            assert!(best >= Level::Neon || !cfg!(target_arch = "aarch64"));
-        } else {
-            assert_eq!(best.name(), requested, "available: {:?}", Isa::available());
+    fn requested_isa_is_used() {
+        let (best, requested) = (Isa::best(), Isa::requested().expect("it is available"));
+        match requested {
+            None => assert!(best.level() >= Level::Neon || !cfg!(target_arch = "aarch64")),
+            Some(requested) => assert_eq!(best, requested),
         }
+    }
+
+    #[test]
+    fn names_are_sets_of_features() {
+        for isa in Isa::available() {
+            assert_eq!(Isa::named(isa.name()), Ok(isa));
+            assert_eq!(Isa::named(&isa.name().replace('+', "-")), Ok(isa));
+        }
+        let error = Isa::named("avx1024").unwrap_err().to_string();
+        assert!(error.contains("\"avx1024\"") && error.contains("scalar"), "{error}");
+        let foreign = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
+        assert!(Isa::named(foreign).is_err());
     }
 }

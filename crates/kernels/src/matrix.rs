@@ -24,9 +24,17 @@ const BYTES_A_CHUNK: usize = 64 * 1024;
 /// packed weights are not reused.
 pub const LAYOUT_VERSION: u32 = 3;
 
-/// Identifier of the packed layout: this machine's instruction set and [`LAYOUT_VERSION`].
+/// Identifier of the layout that [`pack`] gives to matrices, with [`LAYOUT_VERSION`]. Instruction
+/// sets that use the same layout share packed weights.
 pub fn layout_id() -> String {
-    format!("{}-{LAYOUT_VERSION}", Isa::best().level().name())
+    layout_id_on(Isa::best())
+}
+
+fn layout_id_on(isa: Isa) -> String {
+    match packed::suits(isa) {
+        true => format!("rows{ROWS}-{LAYOUT_VERSION}"),
+        false => format!("plain-{LAYOUT_VERSION}"),
+    }
 }
 
 /// The layout that [`pack`] gives a matrix on this machine.
@@ -35,7 +43,7 @@ pub fn layout(quant: Quant, rows: usize, cols: usize) -> Layout {
 }
 
 fn layout_on(isa: Isa, quant: Quant, rows: usize, cols: usize) -> Layout {
-    match packed::is_faster(quant, isa) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
+    match packed::suits(isa) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
         true => Layout::Rows16,
         false => Layout::Plain,
     }
@@ -284,6 +292,19 @@ impl<'a> Matrix<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instruction_sets_with_the_same_layout_share_packed_weights() {
+        let bytes: Vec<u8> = (0..34 * 16).map(|i| i as u8).collect();
+        let packed = |isa| (layout_id_on(isa), pack_on(isa, Quant::Q8_0, 16, 32, &bytes).unwrap());
+        for (a, b) in Isa::available()
+            .into_iter()
+            .flat_map(|a| Isa::available().into_iter().map(move |b| (a, b)))
+        {
+            let (a, b) = (packed(a), packed(b));
+            assert_eq!(a.0 == b.0, a.1 == b.1);
+        }
+    }
 
     #[test]
     fn is_finite_detects_every_non_finite_float() {

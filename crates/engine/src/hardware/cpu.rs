@@ -1,7 +1,7 @@
 //! The CPU: name, cores, instruction set and utilisation.
 
 use super::cores;
-use hearth_kernels::isa::{Isa, Level};
+use hearth_kernels::Isa;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use sysinfo::{CpuRefreshKind, MINIMUM_CPU_UPDATE_INTERVAL, RefreshKind, System};
@@ -33,13 +33,7 @@ pub fn cpu_name() -> String {
 
 /// Name of the instruction set that the kernels use.
 pub fn instructions() -> &'static str {
-    match Isa::best().level() {
-        Level::Scalar => "scalar",
-        Level::Avx2 => "AVX2",
-        Level::Avx512 => "AVX-512 VNNI",
-        Level::Neon => "NEON",
-        Level::NeonDot => "NEON with dot products",
-    }
+    Isa::best().label()
 }
 
 /// Utilisation of all cores between the last two calls, from 0 to 1. `None` in the first call.

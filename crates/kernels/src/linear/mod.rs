@@ -50,9 +50,7 @@ const ARITHMETIC_VERSION: u32 = 1;
 /// and the version of the kernels. Cached KV cells computed with a different value are not
 /// restored.
 pub fn arithmetic_id() -> String {
-    let isa = Isa::best();
-    let bf16 = if isa.multiplies_bf16() { "-bf16" } else { "" };
-    format!("{}{bf16}-{ARITHMETIC_VERSION}", isa.level().name())
+    format!("{}-{ARITHMETIC_VERSION}", Isa::best().name())
 }
 
 /// A LoRA adapter: adds `scale * (dropout(x) a^T) b^T`. <https://arxiv.org/abs/2106.09685>

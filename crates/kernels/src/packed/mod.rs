@@ -51,10 +51,10 @@ pub const ROWS: usize = 16;
 /// results of a token are written contiguously.
 pub const TOKEN_TILE: usize = 12;
 
-/// Whether packing a matrix of this format is faster with this instruction set. If not, GEMV over
-/// the file's rows is used.
-pub fn is_faster(quant: Quant, isa: Isa) -> bool {
-    PackedLayout::of(quant).is_some() && matches!(isa.level(), Level::Avx2 | Level::Avx512 | Level::NeonDot)
+/// Whether products of packed matrices are faster with this instruction set. If not, GEMV over the
+/// file's rows is used.
+pub fn suits(isa: Isa) -> bool {
+    matches!(isa.level(), Level::Avx2 | Level::Avx512 | Level::NeonDot)
 }
 
 /// Whether a matrix can be packed.
